@@ -1,0 +1,53 @@
+# Every target works in a fresh clone: it makes the virtual environment it needs.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+UV := $(shell command -v uv 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.PHONY: help install lock lint format test bench e2e generate clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## Make .venv with everything that development needs
+
+$(STAMP): pyproject.toml requirements.lock
+ifneq ($(UV),)
+	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
+else
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+endif
+	@touch $@
+
+lock: ## Resolve the dependencies anew into requirements.lock (needs uv)
+	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --group dev \
+	  --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
+
+lint: install ## ruff, mypy --strict, import directions
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+format: install ## Let ruff write what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+test: install ## All tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+bench: install ## All benchmarks, or one: make bench ONLY=decode-5k
+	@$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
+
+generate: install ## Write anew what is generated from types and published schemas
+	@$(BIN)/python -m tools.generate
+
+clean: ## Remove what the targets made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/latest.json
