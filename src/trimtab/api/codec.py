@@ -1,0 +1,260 @@
+"""From bytes to typed objects, and back; errors that name the path.
+
+Decoding has a fast road and a slow one. The fast road is msgspec alone. Only when it fails are the bytes read into
+plain values, nulls dropped (to Kubernetes a null is an absent field) and the values converted; and only when that
+fails too are they walked piece by piece beside the type, to say *which* element of *which* list is wrong.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from trimtab.api.documents import Document
+from trimtab.api.errors import InvalidError
+from trimtab.api.pods import Pod, PodList, PodSpec
+
+T = TypeVar("T")
+
+_pack = msgspec.msgpack.Encoder().encode
+_set = msgspec.structs.force_setattr
+
+
+def decode(data: bytes | str, kind: type[T]) -> T:
+    """Read JSON into a type. Raises InvalidError with the path of what does not fit."""
+    try:
+        value: T = _decoder(kind).decode(data)
+    except msgspec.ValidationError:
+        return convert(_plain(data), kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidError("", f"is not JSON: {error}") from error
+    return value
+
+
+def convert(tree: Any, kind: type[T]) -> T:
+    """The typed view of plain values, as `decode` would give it."""
+    try:
+        return msgspec.convert(tree, kind, dec_hook=_read_hook)
+    except msgspec.ValidationError:
+        tree = _without_nulls(tree)
+    try:
+        return msgspec.convert(tree, kind, dec_hook=_read_hook)
+    except msgspec.ValidationError as error:
+        raise _located(tree, kind, error) from error
+
+
+@functools.lru_cache(maxsize=4096)
+def view(document: Document, kind: type[T]) -> T:
+    """What a type sees of a document; remembered, for templates are looked at again and again."""
+    return decode(document.text, kind)
+
+
+def decode_pods(data: bytes | str) -> PodList:
+    """Read a list of pods, keeping what they share once."""
+    page = decode(data, PodList)
+    share(page.items)
+    return page
+
+
+def encode(value: Any) -> bytes:
+    """Write a value as JSON. Typed objects of Kubernetes are partial: encode only what is wholly ours."""
+    return msgspec.json.encode(value, enc_hook=_write_hook)
+
+
+def to_tree(value: Any) -> Any:
+    """The plain values that `encode` would write."""
+    return msgspec.json.decode(encode(value))
+
+
+class SpecPool:
+    """Keeps one copy of what pods of a template have in common.
+
+    All pods of a template say the same about containers, affinity, tolerations and spreading; they differ in the node
+    and a few names. The pool gives each distinct combination one set of objects, found by its packed bytes. It never
+    forgets: it is as long-lived as the view of the cluster that it serves, and as large as the number of templates.
+    """
+
+    __slots__ = ("_labels", "_specs")
+
+    _SHARED = tuple(
+        field
+        for field in PodSpec.__struct_fields__
+        if field not in ("node_name", "host_network", "priority", "termination_grace_period_seconds")
+    )
+
+    def __init__(self) -> None:
+        self._specs: dict[bytes, PodSpec] = {}
+        self._labels: dict[bytes, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+    def adopt(self, pod: Pod) -> Pod:
+        """Let the pod share what the pool has already seen. The pod's value does not change, only its memory."""
+        spec = pod.spec
+        key = _pack([getattr(spec, field) for field in self._SHARED])
+        known = self._specs.setdefault(key, spec)
+        if known is not spec:
+            for field in self._SHARED:
+                _set(spec, field, getattr(known, field))
+        metadata = pod.metadata
+        for field in ("labels", "owner_references"):
+            value = getattr(metadata, field)
+            if value:
+                _set(metadata, field, self._labels.setdefault(_pack(value), value))
+        return pod
+
+
+def share(pods: Iterable[Pod], pool: SpecPool | None = None) -> None:
+    """Let these pods share what they have in common, among themselves and with whatever the pool has seen."""
+    pool = SpecPool() if pool is None else pool
+    for pod in pods:
+        pool.adopt(pod)
+
+
+@functools.lru_cache(maxsize=256)
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind, dec_hook=_read_hook)
+
+
+def _read_hook(kind: type[Any], value: Any) -> Any:
+    if kind is Document:
+        if not isinstance(value, dict):
+            raise ValueError(f"Expected `object`, got `{_kind_of(value)}`")
+        return Document(value)
+    raise NotImplementedError(kind)
+
+
+def _write_hook(value: Any) -> Any:
+    if isinstance(value, Document):
+        return msgspec.Raw(value.text)
+    raise NotImplementedError(f"{type(value).__name__} has no JSON form")
+
+
+def _plain(data: bytes | str) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidError("", f"is not JSON: {error}") from error
+
+
+def _without_nulls(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _without_nulls(value) for key, value in tree.items() if value is not None}
+    if isinstance(tree, list):
+        return [_without_nulls(value) for value in tree]
+    return tree
+
+
+def _located(tree: Any, kind: Any, error: msgspec.ValidationError) -> InvalidError:
+    """Where exactly the value departs from the type: msgspec says `[...]` for any element of a list."""
+    return _search(tree, inspect.type_info(kind), "") or InvalidError("", _reason(error, tree))
+
+
+def _search(tree: Any, info: inspect.Type, path: str) -> InvalidError | None:
+    """The deepest piece that does not convert, walked in the order of the type's fields."""
+    info = _unwrapped(info)
+    if isinstance(info, inspect.UnionType):
+        fitting = [t for t in map(_unwrapped, info.types) if _holds(t, tree)]
+        info = fitting[0] if len(fitting) == 1 else info
+    for piece, piece_info, piece_path in _pieces(tree, info, path):
+        found = _search(piece, piece_info, piece_path)
+        if found is not None:
+            return found
+    try:
+        msgspec.convert(tree, _python_type(info), dec_hook=_read_hook)
+    except msgspec.ValidationError as error:
+        return InvalidError(path, _reason(error, tree))
+    return None
+
+
+def _pieces(tree: Any, info: inspect.Type, path: str) -> Iterable[tuple[Any, inspect.Type, str]]:
+    if isinstance(info, inspect.StructType) and isinstance(tree, dict):
+        for field in info.fields:
+            if field.encode_name in tree:
+                yield (
+                    tree[field.encode_name],
+                    field.type,
+                    f"{path}.{field.encode_name}" if path else field.encode_name,
+                )
+    elif isinstance(info, (inspect.ListType, inspect.VarTupleType)) and isinstance(tree, list):
+        for index, item in enumerate(tree):
+            yield item, info.item_type, f"{path}[{index}]"
+    elif isinstance(info, inspect.DictType) and isinstance(tree, dict):
+        for key, value in tree.items():
+            yield value, info.value_type, f"{path}[{key}]"
+
+
+def _unwrapped(info: inspect.Type) -> inspect.Type:
+    while isinstance(info, inspect.Metadata):
+        info = info.type
+    return info
+
+
+def _holds(info: inspect.Type, tree: Any) -> bool:
+    """Whether a member of a union is the one that a value of this JSON kind is meant for."""
+    if isinstance(tree, dict):
+        return isinstance(info, (inspect.StructType, inspect.DictType))
+    if isinstance(tree, list):
+        return isinstance(info, (inspect.ListType, inspect.VarTupleType))
+    return False
+
+
+def _python_type(info: inspect.Type) -> Any:
+    """The annotation that an inspected type came from, as far as our models use them."""
+    if isinstance(info, inspect.Metadata):
+        return _python_type(info.type)
+    if isinstance(info, (inspect.StructType, inspect.CustomType)):
+        return info.cls
+    if isinstance(info, (inspect.ListType, inspect.VarTupleType)):
+        return list[_python_type(info.item_type)]  # type: ignore[misc]
+    if isinstance(info, inspect.DictType):
+        return dict[_python_type(info.key_type), _python_type(info.value_type)]  # type: ignore[misc]
+    if isinstance(info, inspect.UnionType):
+        return functools.reduce(lambda a, b: a | b, (_python_type(member) for member in info.types))
+    return _scalar_type(info)
+
+
+def _scalar_type(info: inspect.Type) -> Any:
+    from datetime import datetime
+    from typing import Literal
+
+    scalars: dict[type[inspect.Type], Any] = {
+        inspect.AnyType: Any,
+        inspect.NoneType: None,
+        inspect.BoolType: bool,
+        inspect.IntType: int,
+        inspect.FloatType: float,
+        inspect.StrType: str,
+        inspect.BytesType: bytes,
+        inspect.DateTimeType: datetime,
+    }
+    if isinstance(info, inspect.LiteralType):
+        return Literal[tuple(info.values)]
+    return scalars[type(info)]
+
+
+def _reason(error: msgspec.ValidationError, tree: Any) -> str:
+    """msgspec's sentence without its path, and with the value where that helps."""
+    text = str(error).partition(" - at `")[0]
+    text = text.replace("Expected `", "expected `").replace("Object missing required field", "is missing the field")
+    if isinstance(tree, (str, int, float)) and not isinstance(tree, bool):
+        return f"{msgspec.json.encode(tree).decode()}: {text}"
+    return text
+
+
+def _kind_of(value: Any) -> str:
+    names = {
+        dict: "object",
+        list: "array",
+        str: "str",
+        bool: "bool",
+        int: "int",
+        float: "float",
+        type(None): "null",
+    }
+    return names.get(type(value), type(value).__name__)

@@ -1,0 +1,56 @@
+"""Int-or-percent: `maxSurge: 3` or `maxSurge: "25%"`, a count or a share of a total.
+
+Kubernetes tells the two apart by their JSON type, not by their text: `"3"` is neither.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from trimtab.api.errors import InvalidError
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,4000}")
+_INT32 = range(-(2**31), 2**31)
+_INT64 = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class IntOrPercent:
+    """A count, or that many hundredths of a total that is known later."""
+
+    number: int
+    is_percent: bool
+
+    def of(self, total: int, *, round_up: bool) -> int:
+        """The count itself, or the share of `total`; exact, so that 100 % is always all of it."""
+        if not self.is_percent:
+            return self.number
+        product = self.number * total
+        return -(-product // 100) if round_up else product // 100
+
+    def __str__(self) -> str:
+        return f"{self.number}%" if self.is_percent else str(self.number)
+
+
+def parse(value: object) -> IntOrPercent:
+    """Read the raw JSON value of an int-or-percent field."""
+    if isinstance(value, str):
+        return IntOrPercent(_percentage(value), is_percent=True)
+    if isinstance(value, bool) or not isinstance(value, int) or value not in _INT32:
+        raise InvalidError("", f'{value!r} is neither a whole number nor a percentage; write 3 or "30%"')
+    return IntOrPercent(value, is_percent=False)
+
+
+def scaled(value: int | str, total: int, *, round_up: bool) -> int:
+    """What `value` comes to: itself if it is a number, its share of `total` if it is a percentage."""
+    return parse(value).of(total, round_up=round_up)
+
+
+def _percentage(text: str) -> int:
+    digits = text.removesuffix("%")
+    if _WHOLE.fullmatch(digits) is None or int(digits) not in _INT64:
+        raise InvalidError("", f'"{text}" is not a percentage; write 3 or "30%"')
+    if digits == text:
+        raise InvalidError("", f'"{text}" is not a percentage; write {text} or "{text}%"')
+    return int(digits)

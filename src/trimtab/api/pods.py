@@ -1,0 +1,296 @@
+"""The Pod, with all that scheduling and deletion look at and nothing else.
+
+Left out on purpose: what a kubelet needs (probes, environment, mounts) and names that differ from pod to pod without
+meaning anything (a volume's). What remains is the same for all pods of a template, and is kept once (see `codec`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from trimtab.api.meta import LabelSelector, ListMeta, ObjectMeta
+from trimtab.api.model import Model
+
+ResourceList = Mapping[str, str | int | float]
+"""Quantities as written: strings from an API server, numbers too in a file that a person wrote."""
+
+
+class NodeSelectorRequirement(Model):
+    """One expression of a node selector; Gt and Lt compare integers."""
+
+    key: Annotated[str, Meta(description="The label key, or the field, that the selector applies to.")]
+    operator: Annotated[str, Meta(description="In, NotIn, Exists, DoesNotExist, Gt or Lt.")]
+    values: Annotated[tuple[str, ...], Meta(description="What the operator compares with.")] = ()
+
+
+class NodeSelectorTerm(Model):
+    """Expressions over labels and fields that must all hold. An empty term matches nothing."""
+
+    match_expressions: Annotated[
+        tuple[NodeSelectorRequirement, ...], Meta(description="Expressions over a node's labels.")
+    ] = ()
+    match_fields: Annotated[
+        tuple[NodeSelectorRequirement, ...],
+        Meta(description="Expressions over a node's fields (metadata.name)."),
+    ] = ()
+
+
+class NodeSelector(Model):
+    """Terms of which one must hold."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredSchedulingTerm(Model):
+    """A term that is worth `weight` where it holds."""
+
+    weight: int
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Model):
+    """Which nodes a pod must or would like to run on."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
+
+
+class PodAffinityTerm(Model):
+    """Pods that a pod wants to be near to, or away from, in the sense of `topology_key`."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(Model):
+    """A pod affinity term that is worth `weight` where it holds."""
+
+    weight: int
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Model):
+    """Pod affinity or anti-affinity: both are written the same way."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
+
+
+class Affinity(Model):
+    """All affinities of a pod."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(Model):
+    """A taint that a pod puts up with. An empty key with `Exists` tolerates all."""
+
+    key: Annotated[str, Meta(description="The taint's key; empty means all keys.")] = ""
+    operator: Annotated[str, Meta(description="Exists or Equal (the default).")] = ""
+    value: Annotated[str, Meta(description="The taint's value, for Equal.")] = ""
+    effect: Annotated[str, Meta(description="NoSchedule, PreferNoSchedule or NoExecute; empty means all.")] = ""
+    toleration_seconds: Annotated[
+        int | None, Meta(description="How long a NoExecute taint is tolerated; for ever if absent.")
+    ] = None
+
+
+class TopologySpreadConstraint(Model):
+    """How evenly pods are to be spread over the domains of a topology key."""
+
+    max_skew: int
+    topology_key: str
+    when_unsatisfiable: str
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()
+
+
+class ContainerPort(Model):
+    """A port; only its host side matters here."""
+
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(name="hostIP", default="")
+    protocol: str = ""
+
+
+class ResourceRequirements(Model):
+    """What a container, or a whole pod, asks for."""
+
+    requests: ResourceList = {}
+    limits: ResourceList = {}
+    claims: tuple[Mapping[str, Any], ...] = ()
+
+
+class Container(Model):
+    """A container, as far as a scheduler looks at it."""
+
+    name: str = ""
+    image: str = ""
+    ports: tuple[ContainerPort, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    restart_policy: str | None = None
+
+
+class Volume(Model):
+    """A volume, as far as to know that placing its pod takes knowledge of storage.
+
+    Those without any of these sources (config maps, secrets, empty directories, …) can be mounted anywhere.
+    """
+
+    persistent_volume_claim: Mapping[str, Any] | None = None
+    ephemeral: Mapping[str, Any] | None = None
+    gce_persistent_disk: Mapping[str, Any] | None = None
+    aws_elastic_block_store: Mapping[str, Any] | None = None
+    azure_disk: Mapping[str, Any] | None = None
+    cinder: Mapping[str, Any] | None = None
+    iscsi: Mapping[str, Any] | None = None
+    rbd: Mapping[str, Any] | None = None
+
+
+class PodResourceClaim(Model):
+    """A dynamic resource claim: that there is one is all we need to know."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodSchedulingGate(Model):
+    """A gate that keeps a pod from being scheduled while it is there."""
+
+    name: str
+
+
+class PodSchedulingGroup(Model):
+    """The group that a pod is scheduled together with."""
+
+    pod_group_name: str | None = None
+
+
+class PodSpec(Model):
+    """What a pod asks for."""
+
+    node_name: str = ""
+    node_selector: Mapping[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    resources: ResourceRequirements | None = None
+    overhead: ResourceList = {}
+    host_network: bool = False
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    scheduler_name: str = ""
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
+    volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    termination_grace_period_seconds: int | None = None
+
+
+class PodCondition(Model):
+    """A condition of a pod; `Ready` and `PodScheduled` are those that matter here."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+
+
+class ContainerStatus(Model):
+    """How a container is doing; the resources are those that a resize has really been given."""
+
+    name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    allocated_resources: ResourceList = {}
+    resources: ResourceRequirements | None = None
+
+
+class PodStatus(Model):
+    """How a pod is doing."""
+
+    phase: str = ""
+    reason: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    nominated_node_name: str = ""
+    pod_ip: str = msgspec.field(name="podIP", default="")
+    host_ip: str = msgspec.field(name="hostIP", default="")
+    start_time: datetime | None = None
+    allocated_resources: ResourceList = {}
+    resources: ResourceRequirements | None = None
+
+    def condition(self, kind: str) -> PodCondition | None:
+        """The condition of that type, if the pod has it."""
+        for condition in self.conditions:
+            if condition.type == kind:
+                return condition
+        return None
+
+
+class Pod(Model):
+    """A pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, which names a pod in a cluster at one moment."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def terminating(self) -> bool:
+        """Whether somebody has asked for this pod to go."""
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def finished(self) -> bool:
+        """Whether all its containers have ended for good."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def active(self) -> bool:
+        """Whether it counts as one of its workload's pods."""
+        return not self.finished and not self.terminating
+
+    @property
+    def ready(self) -> bool:
+        """Whether it may serve."""
+        condition = self.status.condition("Ready")
+        return condition is not None and condition.status == "True"
+
+
+class PodList(Model):
+    """A page of pods."""
+
+    metadata: ListMeta = ListMeta()
+    items: tuple[Pod, ...] = ()
+
+
+class PodTemplateSpec(Model):
+    """What a workload makes pods from: the typed view. The raw template is what pods are made of."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
