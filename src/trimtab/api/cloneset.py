@@ -45,7 +45,7 @@ class UpdateStrategy(Model):
     in_place_update_strategy: Annotated[Document | None, Meta(description="Not supported: leave it out.")] = None
 
 
-class CloneSetSpec(Model):
+class CloneSetSpec(Model, kw_only=True):
     """How many pods, which, what of, and how they come and go."""
 
     replicas: Annotated[int, Meta(description="How many pods there should be.", ge=0)] = 1
@@ -77,7 +77,7 @@ class CloneSetStatus(Model):
     conditions: Annotated[tuple[Condition, ...], Meta(description="What stands in the way, if anything.")] = ()
 
 
-class CloneSet(Model):
+class CloneSet(Model, kw_only=True):
     """Keeps a number of identical pods, and lets go those first that keep the rest level."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -21,7 +21,6 @@ class Taint(Model):
     key: str
     value: str = ""
     effect: str = ""
-    time_added: datetime | None = None
 
 
 class NodeSpec(Model):

@@ -37,8 +37,10 @@ def parse(value: object) -> IntOrPercent:
     """Read the raw JSON value of an int-or-percent field."""
     if isinstance(value, str):
         return IntOrPercent(_percentage(value), is_percent=True)
-    if isinstance(value, bool) or not isinstance(value, int) or value not in _INT32:
+    if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidError("", f'{value!r} is neither a whole number nor a percentage; write 3 or "30%"')
+    if value not in _INT32:
+        raise InvalidError("", f"{value} does not fit into 32 bits")
     return IntOrPercent(value, is_percent=False)
 
 

@@ -6,9 +6,9 @@ arithmetic to the last bit, also where it surprises. They hold a number in one o
 - **narrow**: an int64 and a power of ten, for up to 18 digits. `value()` rounds away from zero. A result beyond int64
   is 0, or wraps around where one multiplication by 10, 10**2, 10**3, 10**6 or 10**9 is enough. Text that already looks
   canonical is kept as it was written: the canonical form of `5.` is `5.`.
-- **wide**: an integer of any size, counting 10**-9; what is smaller is rounded up to it. `value()` adds one to the
-  truncated quotient, which brings a negative fraction *nearer* to zero, and a result beyond int64 wraps around.
-  In the binary notation the number is capped at 2**63 - 1.
+- **wide**: an integer of any size, counting 10**-9; what is smaller is rounded up to it. `value()` truncates and adds
+  one, which suits a positive fraction only: the value of `-0.1Gi`, -107374182.4, is -107374181. A result beyond int64
+  wraps around. In the binary notation the number is capped at 2**63 - 1.
 
 Other surprises that are theirs: a missing number is zero (`m`, `Gi`, `.`), except where the wide form would hold it
 (`Pi`, `Ei`); an exponent is taken modulo 2**32; and decimal notation has no suffix above `E`, so that the canonical
@@ -34,7 +34,7 @@ _MOST_DIGITS = 2000
 
 
 class _Unit(NamedTuple):
-    """What a suffix stands for: `multiplier * 10**exponent`; a number of up to `narrow_digits` digits is held narrow."""
+    """What a suffix stands for, `multiplier * 10**exponent`, and up to how many digits a number with it is narrow."""
 
     format: Format
     exponent: int
@@ -85,7 +85,7 @@ class Quantity:
             return self.written or "0"
         if self.format != "BinarySI":
             return _decimal_text(self.unscaled, self.exponent, self.format)
-        number, rest = divmod(self.unscaled, 10**-self.exponent)  # a binary quantity's exponent is never positive
+        number, rest = divmod(self.unscaled, _ten_to(-self.exponent))  # a binary quantity's exponent is never positive
         if rest or abs(number) < 1024:
             return _decimal_text(self.unscaled, self.exponent, "DecimalSI")
         return _binary_text(number)
@@ -112,8 +112,8 @@ class Quantity:
         exponent = min(self.exponent, other.exponent)
         if max(self.exponent, other.exponent) - exponent > _MOST_DIGITS:
             raise InvalidError("", f"{self} and {other} are too far apart to be added exactly")
-        left = self.unscaled * 10 ** (self.exponent - exponent)
-        right = other.unscaled * 10 ** (other.exponent - exponent)
+        left = self.unscaled * _ten_to(self.exponent - exponent)
+        right = other.unscaled * _ten_to(other.exponent - exponent)
         overflows = max(abs(left), abs(right), abs(left + right)) > _INT64_MAX
         return Quantity(left + right, exponent, self.format, wide=self.wide or other.wide or overflows)
 
@@ -131,25 +131,20 @@ class Quantity:
         return count(self.unscaled, self.exponent - exponent)
 
 
-def parse(text: str | float) -> Quantity:
+def parse(text: str | int | float) -> Quantity:
     """Read a quantity; a plain number is one too (`cpu: 0.5` in YAML)."""
     written = _text_of(text)
     match = _SHAPE.fullmatch(written)
     if match is None or not written:
         raise InvalidError("", f'"{written}" is not a quantity; write a number and a unit, such as 250m, 2 or 1.5Gi')
-    sign, zeros, whole, fraction, suffix = match.groups(default="")
+    sign, zeros, integer, fraction, suffix = match.groups(default="")
     unit = _unit(suffix, written)
-    digits = (whole or "0") + fraction
+    digits = (integer or "0") + fraction
     exponent = unit.exponent - len(fraction)
-    binary = unit.format == "BinarySI"
-    if len(digits) <= unit.narrow_digits and exponent >= _NANO and not (binary and fraction):
-        number = int(digits)
-        if binary:
-            kept = number % 8 != 0
-        else:
-            kept = exponent % 3 == 0 and digits[0] != "0" and not digits.endswith("000")
-        quantity = Quantity(number * unit.multiplier, exponent, unit.format, written=written if kept else "")
-    elif zeros or whole or fraction:
+    if _is_narrow(unit, digits, exponent):
+        kept = written if _looks_canonical(unit, digits, exponent) else ""
+        quantity = Quantity(int(digits) * unit.multiplier, exponent, unit.format, written=kept)
+    elif zeros or integer or fraction:
         quantity = _wide(int(digits) * unit.multiplier, exponent, unit.format)
     else:
         raise InvalidError("", f'"{written}" has no digits; write a number before the unit, such as 1{suffix}')
@@ -157,13 +152,13 @@ def parse(text: str | float) -> Quantity:
 
 
 @lru_cache(maxsize=8192, typed=True)
-def whole(text: str | float) -> int:
+def whole(text: str | int | float) -> int:
     """`parse(text).value()`, remembered: a cluster repeats a few dozen quantities many thousand times."""
     return parse(text).value()
 
 
 @lru_cache(maxsize=8192, typed=True)
-def millis(text: str | float) -> int:
+def millis(text: str | int | float) -> int:
     """`parse(text).milli_value()`, remembered as `whole` is."""
     return parse(text).milli_value()
 
@@ -191,6 +186,18 @@ def _unit(suffix: str, written: str) -> _Unit:
     return _Unit("DecimalExponent", _wrap(exponent, 32))
 
 
+def _is_narrow(unit: _Unit, digits: str, exponent: int) -> bool:
+    lowest = 0 if unit.format == "BinarySI" else _NANO
+    return len(digits) <= unit.narrow_digits and exponent >= lowest
+
+
+def _looks_canonical(unit: _Unit, digits: str, exponent: int) -> bool:
+    """A guess, and theirs: it takes `5.` and `1234.567` for canonical, and `1000Ki` not."""
+    if unit.format == "BinarySI":
+        return int(digits) % 8 != 0
+    return exponent % 3 == 0 and digits[0] != "0" and not digits.endswith("000")
+
+
 def _wide(number: int, exponent: int, format_: Format) -> Quantity:
     """A number that is not negative, at nano scale: rounded up, because who asks for something should get something."""
     if not number:
@@ -199,9 +206,9 @@ def _wide(number: int, exponent: int, format_: Format) -> Quantity:
     if shift > _MOST_DIGITS:
         raise InvalidError("", f"a quantity has at most {_MOST_DIGITS} digits")
     if shift >= 0:
-        number *= 10**shift
+        number *= _ten_to(shift)
     else:
-        number = -(-number // 10 ** min(-shift, number.bit_length()))  # 10**bit_length already exceeds the number
+        number = -(-number // _ten_to(min(-shift, number.bit_length())))  # 10**bit_length already exceeds the number
     if format_ == "BinarySI" and number > _INT64_MAX * 10**9:
         return Quantity(_INT64_MAX, 0, format_, wide=True)
     if format_ == "BinarySI" and number < 10**9:
@@ -212,11 +219,11 @@ def _wide(number: int, exponent: int, format_: Format) -> Quantity:
 def _narrow_count(unscaled: int, shift: int) -> int:
     """`unscaled * 10**shift`, rounded away from zero."""
     if shift < 0:
-        count = -(-abs(unscaled) // 10 ** min(-shift, 64))
+        count = -(-abs(unscaled) // _ten_to(min(-shift, 64)))
         return count if unscaled > 0 else -count
     if shift > 18:
         return 0
-    count = unscaled * 10**shift
+    count = unscaled * _ten_to(shift)
     if shift in (0, 1, 2, 3, 6, 9):
         return _wrap(count, 64)
     return count if abs(count) <= _INT64_MAX else 0
@@ -225,16 +232,16 @@ def _narrow_count(unscaled: int, shift: int) -> int:
 def _wide_count(unscaled: int, shift: int) -> int:
     """`unscaled * 10**shift`, truncated, and one more if that was not exact."""
     if shift >= 0:
-        return _wrap(unscaled * 10 ** min(shift, 64), 64)  # 2**64 divides 10**64: the rest of the power adds nothing
+        return _wrap(unscaled * _ten_to(min(shift, 64)), 64)  # 2**64 divides 10**64: the rest of the power adds nothing
     number = unscaled if unscaled > 0 else _wrap(unscaled, 64)
-    count, rest = divmod(abs(number), 10**-shift)
+    count, rest = divmod(abs(number), _ten_to(-shift))
     return _wrap((count if number > 0 else -count) + (rest != 0), 64)
 
 
 def _decimal_text(number: int, exponent: int, format_: Format) -> str:
     while number % 10 == 0:
         number, exponent = number // 10, exponent + 1
-    number, exponent = number * 10 ** (exponent % 3), exponent - exponent % 3
+    number, exponent = number * _ten_to(exponent % 3), exponent - exponent % 3
     if format_ == "DecimalExponent":
         return f"{number}e{exponent}" if exponent else str(number)
     return f"{number}{_DECIMAL_SUFFIXES.get(exponent, '')}"
@@ -247,6 +254,11 @@ def _binary_text(number: int) -> str:
     return f"{number}{_BINARY_SUFFIXES.get(bits, '')}"
 
 
+def _ten_to(power: int) -> int:
+    return int(10**power)
+
+
 def _wrap(number: int, bits: int) -> int:
     """What is left of a number in a signed integer of that many bits."""
-    return (number + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
+    half = 1 << (bits - 1)
+    return (number + half) % (2 * half) - half

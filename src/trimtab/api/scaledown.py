@@ -50,12 +50,8 @@ class StrategySpec(Model):
     name: Annotated[str, Meta(description="The strategy's name, such as Balance or Taints.", min_length=1)]
     weight: Annotated[int, Meta(description="How much its rank counts beside other strategies'.", ge=1, le=1000)] = 1
     threshold: Annotated[
-        int | None,
-        Meta(
-            description="Ranks above this count as this much. Required where there are several strategies.",
-            ge=1,
-            le=1_000_000,
-        ),
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        Meta(description="Ranks above this count as this much. Required where there are several strategies."),
     ] = None
     args: Annotated[Mapping[str, Any], Meta(description="Settings of the strategy itself.")] = {}
 

@@ -98,4 +98,4 @@ def _to_second(ns: int) -> str:
     day = date.fromordinal(day_of_cycle + 1)
     year = day.year + cycle * _CYCLE_YEARS
     minutes, second = divmod(seconds, 60)
-    return f"{year:04d}-{day:%m-%d}T{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}"
+    return f"{year:04d}-{day.month:02d}-{day.day:02d}T{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}"

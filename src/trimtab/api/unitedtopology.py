@@ -60,12 +60,8 @@ class AdaptiveStrategy(Model):
         bool, Meta(description="Do not simulate scheduling when a pod is created.")
     ] = False
     reschedule_critical_seconds: Annotated[
-        int | None,
-        Meta(
-            description="A pod that could not be scheduled for so long is moved to the next subset.",
-            ge=1,
-            le=86400,
-        ),
+        Annotated[int, Meta(ge=1, le=86400)] | None,
+        Meta(description="A pod that could not be scheduled for so long is moved to the next subset."),
     ] = None
 
 
@@ -120,7 +116,7 @@ class UnitedTopologyStatus(Model):
     conditions: Annotated[tuple[Condition, ...], Meta(description="What stands in the way, if anything.")] = ()
 
 
-class UnitedTopology(Model):
+class UnitedTopology(Model, kw_only=True):
     """Divides the pods of an existing workload into subsets, each with its own place and limit."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -1,0 +1,81 @@
+"""Arrays that grow: the storage under the tables of pods and nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+IntColumn = npt.NDArray[np.int64]
+SmallColumn = npt.NDArray[np.int32]
+Mask = npt.NDArray[np.bool_]
+
+_FIRST_CAPACITY = 64
+
+
+class Rows:
+    """Which row a name has. Rows are dense, and a freed one is used again, so that columns stay as short as the
+    cluster is large."""
+
+    __slots__ = ("_free", "index", "names")
+
+    def __init__(self) -> None:
+        self.index: dict[str, int] = {}
+        self.names: list[str | None] = []
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        """How many rows are in use or free to be used again: the length of the columns."""
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.index.values())
+
+    def take(self, name: str) -> int:
+        """A row for a name that has none yet."""
+        if self._free:
+            row = self._free.pop()
+            self.names[row] = name
+        else:
+            row = len(self.names)
+            self.names.append(name)
+        self.index[name] = row
+        return row
+
+    def release(self, name: str) -> int:
+        """Give the name's row back."""
+        row = self.index.pop(name)
+        self.names[row] = None
+        self._free.append(row)
+        return row
+
+
+class Columns:
+    """Named arrays of one length, grown together by doubling."""
+
+    def __init__(self, **kinds: npt.DTypeLike) -> None:
+        self._arrays: dict[str, npt.NDArray[Any]] = {
+            name: np.zeros(_FIRST_CAPACITY, dtype=kind) for name, kind in kinds.items()
+        }
+        self.capacity = _FIRST_CAPACITY
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        return self._arrays[name]
+
+    def reserve(self, rows: int) -> bool:
+        """Make room for so many rows; true if the arrays moved."""
+        if rows <= self.capacity:
+            return False
+        self.capacity = max(rows, 2 * self.capacity)
+        for name, array in self._arrays.items():
+            self._arrays[name] = grown(array, self.capacity)
+        return True
+
+
+def grown(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
+    """The same array with more rows, the new ones zero."""
+    larger = np.zeros((capacity, *array.shape[1:]), dtype=array.dtype)
+    larger[: len(array)] = array
+    return larger

@@ -1,0 +1,132 @@
+"""How many pods a selector matches on each node, kept current event by event.
+
+A tally belongs to a set of namespaces and a selector, and is shared by all constraints that ask for those pods: the
+domains of any topology key are one `bincount` over its node label away. Counting per node rather than per domain is
+what lets one tally serve every key and every choice of eligible nodes (a constraint's node policies exclude nodes for
+one pod that count for the next).
+
+A tally that nobody has asked for in a long while is dropped; asking for it again counts anew, with one scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab.api.selectors import Selector
+from trimtab.snapshot.columns import IntColumn, grown
+from trimtab.snapshot.nodes import NodeTable
+from trimtab.snapshot.pods import NOWHERE, PodTable
+
+IDLE_REQUESTS = 10_000
+"""After so many requests for other tallies, one that was not asked for is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class TallyKey:
+    """Which pods are counted: of these namespaces (all, where None), matching this selector; those on their way out
+    as well, or not."""
+
+    namespaces: frozenset[str] | None
+    selector: Selector
+    terminating: bool
+
+    def covers(self, namespace: str) -> bool:
+        """Whether pods of that namespace are counted at all."""
+        return self.namespaces is None or namespace in self.namespaces
+
+
+@dataclass(slots=True, eq=False)
+class _Tally:
+    key: TallyKey
+    per_node: IntColumn
+    asked: int
+
+
+class TallyBook:
+    """All tallies, and which of them each set of labels belongs to."""
+
+    def __init__(self, pods: PodTable, nodes: NodeTable) -> None:
+        self._pods = pods
+        self._nodes = nodes
+        self._tallies: dict[Hashable, _Tally] = {}
+        self._by_labels: dict[int, tuple[_Tally, ...]] = {}
+        self._asked = 0
+
+    def __len__(self) -> int:
+        return len(self._tallies)
+
+    def per_node(self, key: TallyKey) -> IntColumn:
+        """The number of matching pods on each node, a row a node. Live, and not the caller's to change."""
+        self._asked += 1
+        tally = self._tallies.get(key)
+        if tally is None:
+            self._drop_idle()
+            tally = _Tally(key, self._count(key), self._asked)
+            self._tallies[key] = tally
+            self._by_labels.clear()
+        tally.asked = self._asked
+        if len(tally.per_node) < len(self._nodes):
+            tally.per_node = grown(tally.per_node, self._nodes.capacity)
+        return tally.per_node[: len(self._nodes)]
+
+    def adjust(self, labels: int, node: int, *, terminating: bool, sign: int) -> None:
+        """A pod with that set of labels came to a node (`sign` 1) or left it (-1)."""
+        for tally in self._of(labels):
+            if terminating and not tally.key.terminating:
+                continue
+            if node >= len(tally.per_node):
+                tally.per_node = grown(tally.per_node, self._nodes.capacity)
+            tally.per_node[node] += sign
+
+    def forget_labels(self, labels: int) -> None:
+        """That set of labels is gone, and its number may come to mean another."""
+        self._by_labels.pop(labels, None)
+
+    def _of(self, labels: int) -> tuple[_Tally, ...]:
+        known = self._by_labels.get(labels)
+        if known is None:
+            known = self._by_labels[labels] = tuple(t for t in self._tallies.values() if self._matches(t.key, labels))
+        return known
+
+    def _matches(self, key: TallyKey, labels: int) -> bool:
+        row = self._pods.labels.rows[labels]
+        return row is not None and key.covers(row[0]) and key.selector.matches(row[1])
+
+    def _count(self, key: TallyKey) -> IntColumn:
+        """Count from nothing: one selector match a set of labels, then one scan."""
+        pods = self._pods
+        sets = np.fromiter((self._matches(key, i) for i in range(len(pods.labels.rows))), dtype=np.bool_)
+        per_node = np.zeros(self._nodes.capacity, dtype=np.int64)
+        if not sets.any():
+            return per_node
+        chosen = self._placed() & sets[pods.label_set]
+        if not key.terminating:
+            chosen &= ~pods.terminating
+        counted = np.bincount(pods.node[chosen], minlength=len(per_node))
+        per_node[:] = counted
+        return per_node
+
+    def _placed(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        pods = self._pods
+        finished = pods.column("phase") > 2
+        placed: np.ndarray[tuple[int], np.dtype[np.bool_]] = (
+            pods.column("present").astype(np.bool_) & (pods.node != NOWHERE) & ~finished
+        )
+        return placed
+
+    def _drop_idle(self) -> None:
+        idle = [key for key, tally in self._tallies.items() if self._asked - tally.asked > IDLE_REQUESTS]
+        for key in idle:
+            del self._tallies[key]
+
+
+def domains(per_node: IntColumn, codes: Iterable[int]) -> dict[int, int]:
+    """The tally of each domain of a label, by code: the plain form, for people and tests."""
+    totals: dict[int, int] = {}
+    for count, code in zip(per_node.tolist(), codes, strict=True):
+        if code >= 0:
+            totals[code] = totals.get(code, 0) + count
+    return totals

@@ -1,0 +1,271 @@
+"""The table of nodes: what each has to give, what is used of it, and its labels as small integers.
+
+A row exists for every node that an object names, also for one that has not been seen (`known` is false): its pods are
+there before it, or still there after it, and their counts must be right when it appears.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trimtab.api.nodes import Node, Taint
+from trimtab.snapshot.columns import Columns, IntColumn, Mask, Rows, SmallColumn, grown
+from trimtab.snapshot.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Requests, amounts
+
+ABSENT = -1
+"""The code of a label that a node does not have."""
+
+_MASKS_KEPT = 512
+
+
+@dataclass(slots=True, eq=False)
+class LabelColumn:
+    """One label of all nodes, as codes: equal codes mean equal values, `ABSENT` that a node lacks the label."""
+
+    codes: SmallColumn
+    values: list[str] = field(default_factory=list)
+    index: dict[str, int] = field(default_factory=dict)
+
+    def code(self, value: str) -> int:
+        """The code of a value, a new one if it was never seen."""
+        code = self.index.get(value)
+        if code is None:
+            code = self.index[value] = len(self.values)
+            self.values.append(value)
+        return code
+
+
+@dataclass(slots=True, eq=False)
+class _Verdicts:
+    """A yes or no for each node, and up to which change of the table it is true."""
+
+    mask: Mask
+    upto: int
+
+
+class NodeTable:
+    """All nodes, in columns. Slices returned by its properties are live: they change with the next event."""
+
+    def __init__(self) -> None:
+        self.rows = Rows()
+        self.objects: list[Node | None] = []
+        self.resources: dict[str, int] = {CPU: 0, MEMORY: 1, EPHEMERAL_STORAGE: 2, PODS: 3}
+        self.taint_sets: list[tuple[Taint, ...]] = [()]
+        self.images: dict[str, dict[int, int]] = {}
+        self.changes = 0
+        self._taint_ids: dict[tuple[Taint, ...], int] = {(): 0}
+        self._columns = Columns(
+            known=np.bool_,
+            unschedulable=np.bool_,
+            taints=np.int32,
+            pods=np.int64,
+            named=np.int64,
+            changed=np.int64,
+        )
+        capacity = self._columns.capacity
+        self._allocatable = np.zeros((capacity, len(self.resources)), dtype=np.int64)
+        self._requested = np.zeros((capacity, len(self.resources)), dtype=np.int64)
+        self._assumed = np.zeros((capacity, 2), dtype=np.int64)
+        self._labels: dict[str, LabelColumn] = {}
+        self._verdicts: dict[Hashable, _Verdicts] = {}
+
+    def __len__(self) -> int:
+        """The length of the columns, rows without a node included: see `known`."""
+        return len(self.rows)
+
+    @property
+    def capacity(self) -> int:
+        """How many rows fit before arrays must grow."""
+        return self._columns.capacity
+
+    @property
+    def known(self) -> Mask:
+        """Which rows hold a node that exists."""
+        column: Mask = self._columns["known"][: len(self)]
+        return column
+
+    @property
+    def unschedulable(self) -> Mask:
+        """Which nodes are cordoned."""
+        column: Mask = self._columns["unschedulable"][: len(self)]
+        return column
+
+    @property
+    def taints(self) -> SmallColumn:
+        """Which set of taints each node has: an index into `taint_sets`."""
+        column: SmallColumn = self._columns["taints"][: len(self)]
+        return column
+
+    @property
+    def pods(self) -> IntColumn:
+        """How many pods each node runs or is about to."""
+        column: IntColumn = self._columns["pods"][: len(self)]
+        return column
+
+    @property
+    def allocatable(self) -> IntColumn:
+        """What each node has to give: a row a node, a column a resource (see `resources`)."""
+        return self._allocatable[: len(self)]
+
+    @property
+    def requested(self) -> IntColumn:
+        """What the pods of each node ask for."""
+        return self._requested[: len(self)]
+
+    @property
+    def assumed(self) -> IntColumn:
+        """CPU and memory requested, with the assumed amounts where a container states none."""
+        return self._assumed[: len(self)]
+
+    def row_of(self, name: str) -> int:
+        """The row of a node, made for it if the name is new."""
+        row = self.rows.index.get(name)
+        if row is not None:
+            return row
+        row = self.rows.take(name)
+        if row == len(self.objects):
+            self.objects.append(None)
+        if self._columns.reserve(len(self.rows)):
+            self._allocatable = grown(self._allocatable, self.capacity)
+            self._requested = grown(self._requested, self.capacity)
+            self._assumed = grown(self._assumed, self.capacity)
+            for column in self._labels.values():
+                size = len(column.codes)
+                column.codes = grown(column.codes, self.capacity)
+                column.codes[size:] = ABSENT
+        return row
+
+    def put(self, node: Node) -> int:
+        """Add a node, or replace what was known of it."""
+        row = self.row_of(node.metadata.name)
+        self._forget_images(row)
+        self.objects[row] = node
+        self._columns["known"][row] = True
+        self._columns["unschedulable"][row] = node.spec.unschedulable
+        self._columns["taints"][row] = self._taint_set(node.spec.taints)
+        self._set_allocatable(row, amounts(node.status.allocatable))
+        for key, column in self._labels.items():
+            value = node.metadata.labels.get(key)
+            column.codes[row] = ABSENT if value is None else column.code(value)
+        for image in node.status.images:
+            for name in image.names:
+                self.images.setdefault(name, {})[row] = image.size_bytes
+        self._touch(row)
+        return row
+
+    def drop(self, name: str) -> None:
+        """Forget a node. Its row stays while pods name it."""
+        row = self.rows.index.get(name)
+        if row is None or self.objects[row] is None:
+            return
+        self._forget_images(row)
+        self.objects[row] = None
+        self._columns["known"][row] = False
+        self._columns["unschedulable"][row] = False
+        self._columns["taints"][row] = 0
+        self._allocatable[row] = 0
+        for column in self._labels.values():
+            column.codes[row] = ABSENT
+        self._touch(row)
+        self._release_if_unused(row)
+
+    def refer(self, name: str) -> int:
+        """The row of a node that a pod names; the row stays at least until `unrefer`."""
+        row = self.row_of(name)
+        self._columns["named"][row] += 1
+        return row
+
+    def unrefer(self, row: int) -> None:
+        """A pod no longer names this node."""
+        self._columns["named"][row] -= 1
+        self._release_if_unused(row)
+
+    def _release_if_unused(self, row: int) -> None:
+        name = self.rows.names[row]
+        if name is not None and self.objects[row] is None and not self._columns["named"][row]:
+            self.rows.release(name)
+
+    def charge(self, row: int, requests: Requests, sign: int) -> None:
+        """Count a pod's requests on a node (`sign` 1), or take them off again (-1)."""
+        for name, amount in requests.amounts.items():
+            self._requested[row, self._resource(name)] += sign * amount
+        self._assumed[row, 0] += sign * requests.assumed_cpu
+        self._assumed[row, 1] += sign * requests.assumed_memory
+        self._columns["pods"][row] += sign
+
+    def label(self, key: str) -> LabelColumn:
+        """One label of all nodes. The column is made when it is first asked for, and kept current from then on."""
+        column = self._labels.get(key)
+        if column is None:
+            column = LabelColumn(np.full(self.capacity, ABSENT, dtype=np.int32))
+            for name, row in self.rows.index.items():
+                node = self.objects[row]
+                value = None if node is None or name is None else node.metadata.labels.get(key)
+                if value is not None:
+                    column.codes[row] = column.code(value)
+            self._labels[key] = column
+        return column
+
+    def codes(self, key: str) -> SmallColumn:
+        """The codes of one label, a row a node."""
+        return self.label(key).codes[: len(self)]
+
+    def verdicts(self, question: Hashable, test: Callable[[Node], bool]) -> Mask:
+        """The answer to a question about each node; only nodes that changed since it was last asked are tested again.
+
+        `question` must determine `test`. Rows without a node answer no.
+        """
+        found = self._verdicts.pop(question, None)
+        if found is None or len(found.mask) < len(self):
+            mask = np.zeros(self.capacity, dtype=np.bool_)
+            found = _Verdicts(mask, -1)
+        stale = np.flatnonzero(self._columns["changed"][: len(self)] > found.upto)
+        for row in stale.tolist():
+            node = self.objects[row]
+            found.mask[row] = node is not None and test(node)
+        found.upto = self.changes
+        self._verdicts[question] = found
+        if len(self._verdicts) > _MASKS_KEPT:
+            self._verdicts.pop(next(iter(self._verdicts)))
+        return found.mask[: len(self)]
+
+    def _touch(self, row: int) -> None:
+        self.changes += 1
+        self._columns["changed"][row] = self.changes
+
+    def _taint_set(self, taints: tuple[Taint, ...]) -> int:
+        known = self._taint_ids.get(taints)
+        if known is None:
+            known = self._taint_ids[taints] = len(self.taint_sets)
+            self.taint_sets.append(taints)
+        return known
+
+    def _resource(self, name: str) -> int:
+        index = self.resources.get(name)
+        if index is None:
+            index = self.resources[name] = len(self.resources)
+            extra = np.zeros((self.capacity, 1), dtype=np.int64)
+            self._allocatable = np.hstack([self._allocatable, extra])
+            self._requested = np.hstack([self._requested, extra])
+        return index
+
+    def _set_allocatable(self, row: int, given: Mapping[str, int]) -> None:
+        indexed = {self._resource(name): amount for name, amount in given.items()}
+        self._allocatable[row] = 0
+        for index, amount in indexed.items():
+            self._allocatable[row, index] = amount
+
+    def _forget_images(self, row: int) -> None:
+        node = self.objects[row]
+        if node is None:
+            return
+        for image in node.status.images:
+            for name in image.names:
+                holders = self.images.get(name)
+                if holders is not None:
+                    holders.pop(row, None)
+                    if not holders:
+                        del self.images[name]

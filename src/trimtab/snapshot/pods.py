@@ -1,0 +1,233 @@
+"""The table of pods: what deletion and spreading look at, a row a pod."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+import numpy as np
+
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import DELETION_COST
+from trimtab.api.times import to_ns
+from trimtab.snapshot.columns import Columns, IntColumn, Mask, Rows, SmallColumn
+
+NOWHERE = -1
+"""The node of a pod that has not been assigned, and the owner of one that nobody manages."""
+NEVER = 0
+"""The time that is not known: Kubernetes' zero time."""
+
+PHASES: Mapping[str, int] = {"Unknown": 1, "Running": 2, "Succeeded": 3, "Failed": 4}
+"""Phases as numbers, in the order in which pods are let go; whatever is not listed counts as Pending, 0."""
+
+_INT32 = range(-(2**31), 2**31)
+_COST = re.compile(r"0|-?[1-9][0-9]*|-0[0-9]*")
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class LabelSets:
+    """Distinct sets of labels, numbered per namespace, so that a selector is tried once a set and not once a pod.
+
+    A number is given back when the last pod with those labels goes: pods of a StatefulSet each have a set of their own.
+    """
+
+    __slots__ = ("_counts", "_free", "_ids", "_keys", "rows")
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, Mapping[str, str]] | None] = []
+        self._ids: dict[tuple[str, bytes], int] = {}
+        self._keys: list[tuple[str, bytes]] = []
+        self._counts: list[int] = []
+        self._free: list[int] = []
+
+    def take(self, namespace: str, labels: Mapping[str, str]) -> int:
+        """The number of a set, counted once more."""
+        key = (namespace, _pack(labels))
+        number = self._ids.get(key)
+        if number is not None:
+            self._counts[number] += 1
+            return number
+        number = self._free_number()
+        self._ids[key] = number
+        self._keys[number] = key
+        self._counts[number] = 1
+        self.rows[number] = (namespace, labels)
+        return number
+
+    def release(self, number: int) -> bool:
+        """Count the set once less; true if nobody has it any more."""
+        self._counts[number] -= 1
+        if self._counts[number]:
+            return False
+        del self._ids[self._keys[number]]
+        self.rows[number] = None
+        self._free.append(number)
+        return True
+
+    def _free_number(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self.rows.append(None)
+        self._keys.append(("", b""))
+        self._counts.append(0)
+        return len(self.rows) - 1
+
+
+class PodTable:
+    """All pods, in columns. Slices returned by its properties are live: they change with the next event."""
+
+    def __init__(self) -> None:
+        self.rows = Rows()
+        self.objects: list[Pod | None] = []
+        self.labels = LabelSets()
+        self.owners: dict[str, int] = {}
+        self._columns = Columns(
+            present=np.bool_,
+            node=np.int32,
+            phase=np.int8,
+            ready=np.bool_,
+            ready_since=np.int64,
+            created=np.int64,
+            restarts=np.int64,
+            sidecar_restarts=np.int64,
+            cost=np.int64,
+            costed=np.bool_,
+            owner=np.int32,
+            labels=np.int32,
+            terminating=np.bool_,
+            active=np.bool_,
+            assumed=np.bool_,
+            uid_head=np.uint64,
+            uid_tail=np.uint64,
+        )
+
+    def __len__(self) -> int:
+        """The length of the columns, rows without a pod included: see `column('present')`."""
+        return len(self.rows)
+
+    @property
+    def node(self) -> SmallColumn:
+        """The row of each pod's node, or NOWHERE."""
+        column: SmallColumn = self._columns["node"][: len(self)]
+        return column
+
+    @property
+    def active(self) -> Mask:
+        """Which pods exist, have not finished and are not on their way out."""
+        column: Mask = self._columns["active"][: len(self)]
+        return column
+
+    @property
+    def ready(self) -> Mask:
+        """Which pods are ready."""
+        column: Mask = self._columns["ready"][: len(self)]
+        return column
+
+    @property
+    def terminating(self) -> Mask:
+        """Which pods are on their way out."""
+        column: Mask = self._columns["terminating"][: len(self)]
+        return column
+
+    @property
+    def owner(self) -> SmallColumn:
+        """Which workload manages each pod: a number from `owners`, or NOWHERE."""
+        column: SmallColumn = self._columns["owner"][: len(self)]
+        return column
+
+    @property
+    def label_set(self) -> SmallColumn:
+        """Which set of labels each pod has: an index into `labels.rows`."""
+        column: SmallColumn = self._columns["labels"][: len(self)]
+        return column
+
+    def column(self, name: str) -> IntColumn:
+        """Any other column by its name: phase, ready_since, created, restarts, sidecar_restarts, cost, …"""
+        column: IntColumn = self._columns[name][: len(self)]
+        return column
+
+    def owned_by(self, uid: str) -> IntColumn:
+        """The rows of the pods that a workload manages."""
+        owner = self.owners.get(uid)
+        if owner is None:
+            return np.zeros(0, dtype=np.int64)
+        return np.flatnonzero(self.owner == owner)
+
+    def take(self, key: str) -> int:
+        """A row for a pod that has none yet, with nothing in it."""
+        row = self.rows.take(key)
+        if row == len(self.objects):
+            self.objects.append(None)
+        self._columns.reserve(len(self.rows))
+        self._columns["node"][row] = NOWHERE
+        self._columns["owner"][row] = NOWHERE
+        return row
+
+    def write(self, row: int, pod: Pod, *, node: int, labels: int, assumed: bool) -> None:
+        """Fill the row's columns from the object."""
+        self.objects[row] = pod
+        columns = self._columns
+        ready = pod.status.condition("Ready")
+        is_ready = ready is not None and ready.status == "True"
+        owner = pod.metadata.controller
+        cost = deletion_cost(pod)
+        head, tail = uid_words(pod.metadata.uid)
+        columns["present"][row] = True
+        columns["node"][row] = node
+        columns["phase"][row] = PHASES.get(pod.status.phase, 0)
+        columns["ready"][row] = is_ready
+        columns["ready_since"][row] = nanoseconds(ready.last_transition_time) if ready and is_ready else NEVER
+        columns["created"][row] = nanoseconds(pod.metadata.creation_timestamp)
+        columns["restarts"][row] = max((s.restart_count for s in pod.status.container_statuses), default=0)
+        columns["sidecar_restarts"][row] = sidecar_restarts(pod)
+        columns["cost"][row] = cost or 0
+        columns["costed"][row] = cost is not None
+        columns["owner"][row] = NOWHERE if owner is None else self.owners.setdefault(owner.uid, len(self.owners))
+        columns["labels"][row] = labels
+        columns["terminating"][row] = pod.terminating
+        columns["active"][row] = pod.active
+        columns["assumed"][row] = assumed
+        columns["uid_head"][row] = head
+        columns["uid_tail"][row] = tail
+
+    def release(self, key: str) -> None:
+        """Give a pod's row back."""
+        row = self.rows.release(key)
+        self.objects[row] = None
+        self._columns["present"][row] = False
+        self._columns["active"][row] = False
+        self._columns["ready"][row] = False
+        self._columns["terminating"][row] = False
+        self._columns["node"][row] = NOWHERE
+        self._columns["owner"][row] = NOWHERE
+
+
+@functools.lru_cache(maxsize=65536)
+def nanoseconds(moment: datetime | None) -> int:
+    """A time as the columns keep it. Times have whole seconds, so many pods share one."""
+    return NEVER if moment is None or moment.year == 1 else to_ns(moment)
+
+
+def deletion_cost(pod: Pod) -> int | None:
+    """The cost that ReplicaSets honour; None where it is absent or not an int32 in the form they accept."""
+    text = pod.metadata.annotations.get(DELETION_COST)
+    if text is None or not _COST.fullmatch(text):
+        return None
+    cost = int(text)
+    return cost if cost in _INT32 else None
+
+
+def sidecar_restarts(pod: Pod) -> int:
+    """The most restarts of any sidecar."""
+    sidecars = {c.name for c in pod.spec.init_containers if c.restart_policy == "Always"}
+    counts = (s.restart_count for s in pod.status.init_container_statuses if s.name in sidecars)
+    return max(counts, default=0) if sidecars else 0
+
+
+def uid_words(uid: str) -> tuple[int, int]:
+    """The first sixteen bytes of a UID as two numbers that sort as the text does."""
+    data = uid.encode()[:16].ljust(16, b"\0")
+    return int.from_bytes(data[:8], "big"), int.from_bytes(data[8:], "big")

@@ -1,0 +1,171 @@
+"""What a pod asks of a node, in whole numbers: milli-CPUs, bytes, pieces.
+
+The sums are exact and rounded up once a pod, as the API defines them: containers and sidecars run together; each
+ordinary init container runs beside the sidecars started before it, and the largest such moment counts; pod-level
+requests replace the sum; overhead comes on top. A pod that is being resized counts for the larger of what it asks for
+and what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from trimtab.api.pods import Container, ContainerStatus, Pod, ResourceList
+from trimtab.api.quantities import Quantity, parse
+
+CPU = "cpu"
+MEMORY = "memory"
+EPHEMERAL_STORAGE = "ephemeral-storage"
+PODS = "pods"
+
+# What a container without a request is taken to use when nodes are compared by how full they are.
+_ASSUMED = {CPU: parse("100m"), MEMORY: parse("200Mi")}
+_ZERO = parse("0")
+
+_Sums = dict[str, Quantity]
+_pack = msgspec.msgpack.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Requests:
+    """A pod's requests by resource; and with the assumed amounts where a container states none.
+
+    `bare` leaves pod-level requests out, which the incoming pod's score does where its filter does not.
+    """
+
+    amounts: Mapping[str, int]
+    assumed_cpu: int
+    assumed_memory: int
+    bare: Mapping[str, int]
+    bare_assumed_cpu: int
+    bare_assumed_memory: int
+
+
+class RequestsBook:
+    """Requests worked out once for all pods of a template.
+
+    Two pods with the same containers and the same resized amounts ask for the same; there are as many entries as
+    there are templates (times the resizes under way).
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Requests] = {}
+
+    def of(self, pod: Pod) -> Requests:
+        """The pod's requests."""
+        spec = pod.spec
+        resized = _resized(pod)
+        key = _pack((spec.containers, spec.init_containers, spec.resources, spec.overhead, resized))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = compute(pod)
+        return found
+
+
+def compute(pod: Pod) -> Requests:
+    """The pod's requests, worked out from its spec and, where it is being resized, its status."""
+    amounts = _total(pod, {}, pod_level=True)
+    assumed = _total(pod, _ASSUMED, pod_level=True)
+    bare = _total(pod, {}, pod_level=False)
+    bare_assumed = _total(pod, _ASSUMED, pod_level=False)
+    return Requests(
+        amounts=_rounded(amounts),
+        assumed_cpu=assumed.get(CPU, _ZERO).milli_value(),
+        assumed_memory=assumed.get(MEMORY, _ZERO).value(),
+        bare=_rounded(bare),
+        bare_assumed_cpu=bare_assumed.get(CPU, _ZERO).milli_value(),
+        bare_assumed_memory=bare_assumed.get(MEMORY, _ZERO).value(),
+    )
+
+
+def amounts(resources: ResourceList) -> dict[str, int]:
+    """A list of quantities as whole numbers: milli-CPUs, and units of everything else."""
+    return _rounded({name: parse(text) for name, text in resources.items()})
+
+
+def _rounded(sums: Mapping[str, Quantity]) -> dict[str, int]:
+    return {name: total.milli_value() if name == CPU else total.value() for name, total in sums.items()}
+
+
+def _total(pod: Pod, missing: Mapping[str, Quantity], *, pod_level: bool) -> _Sums:
+    total = _containers(pod, missing)
+    own = pod.spec.resources
+    if pod_level and own is not None:
+        for name, quantity in _quantities(own.requests).items():
+            if name in (CPU, MEMORY) or name.startswith("hugepages-"):
+                total[name] = quantity
+    _add(total, _quantities(pod.spec.overhead))
+    return total
+
+
+def _containers(pod: Pod, missing: Mapping[str, Quantity]) -> _Sums:
+    statuses = {status.name: status for status in _statuses(pod) if status.resources is not None}
+    infeasible = _infeasible(pod)
+    total: _Sums = {}
+    for container in pod.spec.containers:
+        _add(total, _effective(container, statuses.get(container.name), infeasible, missing))
+    sidecars: _Sums = {}
+    peak: _Sums = {}
+    for container in pod.spec.init_containers:
+        sidecar = container.restart_policy == "Always"
+        asked = _effective(container, statuses.get(container.name) if sidecar else None, infeasible, missing)
+        if sidecar:
+            _add(total, asked)
+            _add(sidecars, asked)
+            moment = dict(sidecars)
+        else:
+            moment = dict(asked)
+            _add(moment, sidecars)
+        _raise(peak, moment)
+    _raise(total, peak)
+    return total
+
+
+def _effective(
+    container: Container, status: ContainerStatus | None, infeasible: bool, missing: Mapping[str, Quantity]
+) -> _Sums:
+    asked = _quantities(container.resources.requests)
+    if status is not None and status.resources is not None:
+        given: _Sums = {} if infeasible else asked
+        _raise(given, _quantities(status.resources.requests))
+        _raise(given, _quantities(status.allocated_resources))
+        asked = given
+    for name, quantity in missing.items():
+        asked.setdefault(name, quantity)
+    return asked
+
+
+def _quantities(resources: ResourceList) -> _Sums:
+    return {name: parse(text) for name, text in resources.items()}
+
+
+def _add(total: _Sums, more: Mapping[str, Quantity]) -> None:
+    for name, quantity in more.items():
+        total[name] = total[name] + quantity if name in total else quantity
+
+
+def _raise(floor: _Sums, other: Mapping[str, Quantity]) -> None:
+    for name, quantity in other.items():
+        if name not in floor or quantity > floor[name]:
+            floor[name] = quantity
+
+
+def _statuses(pod: Pod) -> Iterable[ContainerStatus]:
+    yield from pod.status.container_statuses
+    yield from pod.status.init_container_statuses
+
+
+def _infeasible(pod: Pod) -> bool:
+    condition = pod.status.condition("PodResizePending")
+    return condition is not None and condition.reason == "Infeasible"
+
+
+def _resized(pod: Pod) -> list[object]:
+    """The part of a status that requests depend on; empty for a pod that reports no resources."""
+    given = [(s.name, s.resources, s.allocated_resources) for s in _statuses(pod) if s.resources is not None]
+    return [given, _infeasible(pod)] if given else []

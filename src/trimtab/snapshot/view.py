@@ -1,0 +1,228 @@
+"""The view of the cluster that events keep current and decisions scan.
+
+snapshot = Snapshot()
+snapshot.put(node)                      # any object that Trimtab reads: added or changed, it is all the same
+snapshot.put(pod)
+snapshot.drop(Pod, "default", "web-1")
+with snapshot.with_assumed(placed=[(pod, "node-a")], gone=["default/web-2"]):
+    ...                                 # what would be, if that were so
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from trimtab.api.apps import ReplicaSet, StatefulSet
+from trimtab.api.codec import SpecPool
+from trimtab.api.core import Namespace, ReplicationController, Service
+from trimtab.api.nodes import Node
+from trimtab.api.pods import Pod
+from trimtab.api.selectors import Selector
+from trimtab.snapshot.columns import IntColumn, grown
+from trimtab.snapshot.counts import TallyBook, TallyKey
+from trimtab.snapshot.nodes import NodeTable
+from trimtab.snapshot.pods import NOWHERE, PodTable
+from trimtab.snapshot.requests import Requests, RequestsBook
+from trimtab.snapshot.shapes import HeldTerm, HostPort, Shape, ShapeBook
+
+Group = Service | ReplicationController | ReplicaSet | StatefulSet
+"""What groups pods: pods that state no constraints are spread among the others of their group."""
+Watched = Pod | Node | Namespace | Group
+G = TypeVar("G", Service, ReplicationController, ReplicaSet, StatefulSet)
+
+
+@dataclass(frozen=True, slots=True)
+class _Weight:
+    """What a pod adds to the counts, so that exactly that is taken off again."""
+
+    node: int
+    labels: int
+    terminating: bool
+    requests: Requests
+    shape: Shape
+
+
+class Snapshot:
+    """Pods, nodes and what groups them, as last observed, with what is assumed on top."""
+
+    def __init__(self) -> None:
+        self.nodes = NodeTable()
+        self.pods = PodTable()
+        self.namespaces: dict[str, Namespace] = {}
+        self.tallies = TallyBook(self.pods, self.nodes)
+        self.held: dict[HeldTerm, IntColumn] = {}
+        self.ports: dict[tuple[str, int], dict[int, Counter[HostPort]]] = {}
+        self._groups: dict[type, dict[str, dict[str, Group]]] = {}
+        self._pool = SpecPool()
+        self._requests = RequestsBook()
+        self._shapes = ShapeBook()
+        self._weights: dict[int, _Weight] = {}
+
+    def put(self, watched: Watched) -> None:
+        """An object was added or changed."""
+        match watched:
+            case Pod():
+                self._put_pod(watched, assumed=False)
+            case Node():
+                self.nodes.put(watched)
+            case Namespace():
+                self.namespaces[watched.metadata.name] = watched
+            case _:
+                of_kind = self._groups.setdefault(type(watched), {})
+                of_kind.setdefault(watched.metadata.namespace, {})[watched.metadata.name] = watched
+
+    def drop(self, kind: type[Watched], namespace: str, name: str) -> None:
+        """An object was deleted. Dropping what is not there changes nothing: events may come twice."""
+        if kind is Pod:
+            self._drop_pod(f"{namespace}/{name}")
+        elif kind is Node:
+            self.nodes.drop(name)
+        elif kind is Namespace:
+            self.namespaces.pop(name, None)
+        else:
+            self._groups.get(kind, {}).get(namespace, {}).pop(name, None)
+
+    def groups(self, kind: type[G], namespace: str) -> Iterable[G]:
+        """The objects of one kind that group pods in a namespace."""
+        found = self._groups.get(kind, {}).get(namespace, {})
+        return [group for group in found.values() if isinstance(group, kind)]
+
+    def group(self, kind: type[G], namespace: str, name: str) -> G | None:
+        """One of them by name."""
+        found = self._groups.get(kind, {}).get(namespace, {}).get(name)
+        return found if isinstance(found, kind) else None
+
+    def pod(self, key: str) -> Pod | None:
+        """A pod by `namespace/name`."""
+        row = self.pods.rows.index.get(key)
+        return None if row is None else self.pods.objects[row]
+
+    def node(self, name: str) -> Node | None:
+        """A node by name."""
+        row = self.nodes.rows.index.get(name)
+        return None if row is None else self.nodes.objects[row]
+
+    def matching(self, namespace: str, selector: Selector) -> IntColumn:
+        """How many pods of a namespace match on each node, those on their way out left out."""
+        return self.tallies.per_node(TallyKey(frozenset((namespace,)), selector, terminating=False))
+
+    def requests(self, pod: Pod) -> Requests:
+        """What a pod asks for, worked out once for all pods like it."""
+        return self._requests.of(pod)
+
+    def shape(self, pod: Pod) -> Shape:
+        """What follows from a pod's spec, worked out once for all pods like it."""
+        return self._shapes.of(pod)
+
+    def assume(self, pod: Pod, node: str) -> None:
+        """Count a pod on a node before that has been observed. The next event about the pod replaces it."""
+        spec = msgspec.structs.replace(pod.spec, node_name=node)
+        self._put_pod(msgspec.structs.replace(pod, spec=spec), assumed=True)
+
+    @contextmanager
+    def with_assumed(self, *, placed: Iterable[tuple[Pod, str]] = (), gone: Iterable[str] = ()) -> Iterator[Snapshot]:
+        """The view as it would be with these pods placed and those gone, for the length of a `with` block."""
+        before: dict[str, tuple[Pod | None, bool]] = {}
+        try:
+            for key in gone:
+                self._remember(key, before)
+                self._drop_pod(key)
+            for pod, node in placed:
+                self._remember(pod.key, before)
+                self.assume(pod, node)
+            yield self
+        finally:
+            for key, (was, assumed) in reversed(before.items()):
+                if was is None:
+                    self._drop_pod(key)
+                else:
+                    self._put_pod(was, assumed=assumed)
+
+    def _remember(self, key: str, before: dict[str, tuple[Pod | None, bool]]) -> None:
+        row = self.pods.rows.index.get(key)
+        known = (None, False) if row is None else (self.pods.objects[row], bool(self.pods.column("assumed")[row]))
+        before.setdefault(key, known)
+
+    def _put_pod(self, pod: Pod, *, assumed: bool) -> None:
+        pods, nodes = self.pods, self.nodes
+        self._pool.adopt(pod)
+        row = pods.rows.index.get(pod.key)
+        if row is None:
+            row = pods.take(pod.key)
+            old_node, old_labels = NOWHERE, None
+        else:
+            old_node, old_labels = int(pods.node[row]), int(pods.label_set[row])
+        node = nodes.refer(pod.spec.node_name) if pod.spec.node_name else NOWHERE
+        labels = pods.labels.take(pod.metadata.namespace, pod.metadata.labels)
+        self._weigh(row, pod, node, labels)
+        pods.write(row, pod, node=node, labels=labels, assumed=assumed)
+        self._let_go(old_node, old_labels)
+
+    def _drop_pod(self, key: str) -> None:
+        row = self.pods.rows.index.get(key)
+        if row is None:
+            return
+        self._lift(row)
+        node, labels = int(self.pods.node[row]), int(self.pods.label_set[row])
+        self.pods.release(key)
+        self._let_go(node, labels)
+
+    def _let_go(self, node: int, labels: int | None) -> None:
+        if node != NOWHERE:
+            self.nodes.unrefer(node)
+        if labels is not None and self.pods.labels.release(labels):
+            self.tallies.forget_labels(labels)
+
+    def _weigh(self, row: int, pod: Pod, node: int, labels: int) -> None:
+        """Bring the counts in line with a pod; most events change none of them."""
+        if node == NOWHERE or pod.finished:
+            self._lift(row)
+            return
+        weight = _Weight(node, labels, pod.terminating, self._requests.of(pod), self._shapes.of(pod))
+        if self._weights.get(row) == weight:
+            return
+        self._lift(row)
+        self._weights[row] = weight
+        self._apply(weight, 1)
+
+    def _lift(self, row: int) -> None:
+        weight = self._weights.pop(row, None)
+        if weight is not None:
+            self._apply(weight, -1)
+
+    def _apply(self, weight: _Weight, sign: int) -> None:
+        node = weight.node
+        self.nodes.charge(node, weight.requests, sign)
+        self.tallies.adjust(weight.labels, node, terminating=weight.terminating, sign=sign)
+        for held in weight.shape.terms:
+            self._hold(held, node, sign)
+        for port in weight.shape.ports:
+            self._occupy(port, node, sign)
+
+    def _hold(self, held: HeldTerm, node: int, sign: int) -> None:
+        holders = self.held.get(held)
+        if holders is None:
+            holders = self.held[held] = np.zeros(self.nodes.capacity, dtype=np.int64)
+        elif node >= len(holders):
+            holders = self.held[held] = grown(holders, self.nodes.capacity)
+        holders[node] += sign
+        if sign < 0 and not holders.any():
+            del self.held[held]
+
+    def _occupy(self, port: HostPort, node: int, sign: int) -> None:
+        by_node = self.ports.setdefault((port.protocol, port.port), {})
+        taken = by_node.setdefault(node, Counter())
+        taken[port] += sign
+        if not taken[port]:
+            del taken[port]
+        if not taken:
+            del by_node[node]
+        if not by_node:
+            del self.ports[(port.protocol, port.port)]

@@ -1,0 +1,1 @@
+"""Programs for those who develop Trimtab; nothing here ships."""
