@@ -8,14 +8,16 @@ fails too are they walked piece by piece beside the type, to say *which* element
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
-from typing import Any, TypeVar
+import operator
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import inspect
 
 from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
+from trimtab.api.meta import ObjectMeta
 from trimtab.api.pods import Pod, PodList, PodSpec
 
 T = TypeVar("T")
@@ -23,11 +25,19 @@ T = TypeVar("T")
 _pack = msgspec.msgpack.Encoder().encode
 _set = msgspec.structs.force_setattr
 
+_POOL_LIMIT = 16_384
+
+_OWN = ("node_name", "host_network", "priority", "termination_grace_period_seconds")
+_SHARED_SPEC = tuple(field for field in PodSpec.__struct_fields__ if field not in _OWN)
+_SHARED_METADATA = ("labels", "owner_references")
+_spec_values = operator.attrgetter(*_SHARED_SPEC)
+_metadata_values = operator.attrgetter(*_SHARED_METADATA)
+
 
 def decode(data: bytes | str, kind: type[T]) -> T:
     """Read JSON into a type. Raises InvalidError with the path of what does not fit."""
     try:
-        value: T = _decoder(kind).decode(data)
+        value: T = _decoder(cast("Hashable", kind)).decode(data)
     except msgspec.ValidationError:
         return convert(_plain(data), kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -74,39 +84,41 @@ class SpecPool:
     """Keeps one copy of what pods of a template have in common.
 
     All pods of a template say the same about containers, affinity, tolerations and spreading; they differ in the node
-    and a few names. The pool gives each distinct combination one set of objects, found by its packed bytes. It never
-    forgets: it is as long-lived as the view of the cluster that it serves, and as large as the number of templates.
+    and a few names. The pool gives each distinct combination one set of objects, found by its packed bytes. A pool that
+    has seen too many (labels of finished jobs are never seen again) forgets them all and starts anew: the pods keep what
+    they have, only later ones share with each other again.
     """
 
-    __slots__ = ("_labels", "_specs")
-
-    _SHARED = tuple(
-        field
-        for field in PodSpec.__struct_fields__
-        if field not in ("node_name", "host_network", "priority", "termination_grace_period_seconds")
-    )
+    __slots__ = ("_metadata", "_specs")
 
     def __init__(self) -> None:
-        self._specs: dict[bytes, PodSpec] = {}
-        self._labels: dict[bytes, Any] = {}
+        self._specs: dict[bytes, tuple[Any, ...]] = {}
+        self._metadata: dict[bytes, tuple[Any, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._specs)
 
     def adopt(self, pod: Pod) -> Pod:
         """Let the pod share what the pool has already seen. The pod's value does not change, only its memory."""
-        spec = pod.spec
-        key = _pack([getattr(spec, field) for field in self._SHARED])
-        known = self._specs.setdefault(key, spec)
-        if known is not spec:
-            for field in self._SHARED:
-                _set(spec, field, getattr(known, field))
-        metadata = pod.metadata
-        for field in ("labels", "owner_references"):
-            value = getattr(metadata, field)
-            if value:
-                _set(metadata, field, self._labels.setdefault(_pack(value), value))
+        _adopt(pod.spec, _SHARED_SPEC, _spec_values, self._specs)
+        _adopt(pod.metadata, _SHARED_METADATA, _metadata_values, self._metadata)
         return pod
+
+
+def _adopt(
+    owner: PodSpec | ObjectMeta,
+    fields: tuple[str, ...],
+    values_of: Callable[[Any], tuple[Any, ...]],
+    pool: dict[bytes, tuple[Any, ...]],
+) -> None:
+    values = values_of(owner)
+    if len(pool) >= _POOL_LIMIT:
+        pool.clear()
+    known = pool.setdefault(_pack(values), values)
+    if known is not values:
+        for field, mine, shared in zip(fields, values, known, strict=True):
+            if mine is not shared:
+                _set(owner, field, shared)
 
 
 def share(pods: Iterable[Pod], pool: SpecPool | None = None) -> None:

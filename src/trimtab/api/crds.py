@@ -137,10 +137,10 @@ KINDS: tuple[CustomKind, ...] = (
 )
 """Every kind that Trimtab brings to a cluster."""
 
-_KEYS: dict[type[Model], str] = {Subset: "name", SubsetStatus: "name", Condition: "type"}
-"""What tells the elements of a list apart. A server then refuses two of one key, and merges the lists of two authors."""
+_KEYS: dict[type[msgspec.Struct], str] = {Subset: "name", SubsetStatus: "name", Condition: "type"}
+"""What tells the items of a list apart. A server then refuses two of one key, and merges the lists of two authors."""
 
-_ATOMIC: frozenset[type[Model]] = frozenset({LabelSelector, NodeSelectorTerm})
+_ATOMIC: frozenset[type[msgspec.Struct]] = frozenset({LabelSelector, NodeSelectorTerm})
 """Whole or not at all, as in Kubernetes: half of one author's selector and half of another's select something else."""
 
 _WIDE = frozenset({"observedGeneration", "tolerationSeconds"})
@@ -313,7 +313,7 @@ def _mapping(info: inspect.DictType) -> JSON:
 
 
 def _union(info: inspect.UnionType) -> JSON:
-    """An optional type is just the type; a number or a percentage has a keyword of its own; no other union has a form."""
+    """An optional type is just the type; a number or a percentage has a keyword; no other union has a form."""
     members = [member for member in info.types if not isinstance(member, inspect.NoneType)]
     if len(members) == 1:
         return _node(members[0])

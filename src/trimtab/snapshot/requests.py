@@ -27,6 +27,8 @@ _ZERO = parse("0")
 
 _Sums = dict[str, Quantity]
 _pack = msgspec.msgpack.Encoder().encode
+# Templates come and go; a book that has grown so large holds mostly those that went, and starts anew.
+_BOOK_LIMIT = 16_384
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +65,8 @@ class RequestsBook:
         key = _pack((spec.containers, spec.init_containers, spec.resources, spec.overhead, resized))
         found = self._known.get(key)
         if found is None:
+            if len(self._known) >= _BOOK_LIMIT:
+                self._known.clear()
             found = self._known[key] = compute(pod)
         return found
 

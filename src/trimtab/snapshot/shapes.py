@@ -16,6 +16,8 @@ from trimtab.api.pods import Pod, PodAffinityTerm
 from trimtab.api.selectors import Selector
 
 _pack = msgspec.msgpack.Encoder().encode
+# Templates come and go; a book that has grown so large holds mostly those that went, and starts anew.
+_BOOK_LIMIT = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class ShapeBook:
         key = _pack((pod.metadata.namespace if affinity else "", affinity, ports))
         found = self._known.get(key)
         if found is None:
+            if len(self._known) >= _BOOK_LIMIT:
+                self._known.clear()
             found = self._known[key] = Shape(ports=tuple(host_ports(pod)), terms=tuple(held_terms(pod)))
         return found
 

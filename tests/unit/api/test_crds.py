@@ -1,4 +1,4 @@
-"""The definitions of our kinds: an API server takes them, they say what the types say, and the shipped files are current."""
+"""The definitions of our kinds: an API server takes them, they agree with the types, the shipped files are current."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
-
 from tools import crds as shipping
+
 from trimtab.api import cloneset, codec, crds, scaledown, unitedtopology
 from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
@@ -231,7 +231,7 @@ def faults(schema: JSON) -> list[str]:
 
 def _broken(node: JSON) -> Iterator[int]:
     kind = node.get("type") or next((word for word in (INT_OR_STRING, OPEN) if node.get(word) is True), None)
-    if kind not in KEYWORDS:
+    if not isinstance(kind, str) or kind not in KEYWORDS:
         yield 1
         return
     if node.keys() - KEYWORDS[kind] - {"type", "description", "default"}:
@@ -329,7 +329,7 @@ def test_schema_is_structural(kind: crds.CustomKind) -> None:
     ("field", "rule"),
     [
         pytest.param({}, 1, id="no type"),
-        pytest.param({"type": ["string", "null"]}, 1, id="two types", marks=pytest.mark.xfail(raises=TypeError)),
+        pytest.param({"type": ["string", "null"]}, 1, id="two types"),
         pytest.param({"$ref": "#/definitions/Subset"}, 1, id="a reference"),
         pytest.param({"anyOf": [{"type": "string"}, {"type": "integer"}]}, 1, id="alternatives"),
         pytest.param({"type": "string", "anyOf": [{"minLength": 1}]}, 2, id="alternatives beside a type"),
@@ -432,27 +432,6 @@ def test_sample_fits_schema_and_type(text: str) -> None:
     kind, tree = load(text)
     assert misfits(crds.schema(kind), tree) == []
     assert isinstance(decoded(kind, tree), kind.model)
-
-
-@each_sample
-def test_sample_survives_decoding_and_encoding(text: str) -> None:
-    """Spec and status come back as they were: nothing the schema lets in is unknown to the type, or lost in it."""
-    kind, tree = load(text)
-    back = codec.to_tree(decoded(kind, tree))
-    schema = crds.schema(kind)
-    assert filled_in(schema, back)["spec"] == filled_in(schema, _spoken(tree))["spec"]
-    assert moments(back.get("status")) == moments(tree.get("status"))
-
-
-def _spoken(tree: JSON) -> JSON:
-    """Without the fields of the spec that say the same as their absence."""
-    spec = {name: value for name, value in tree["spec"].items() if value != {} or name == "selector"}
-    return {**tree, "spec": spec}
-
-
-def moments(tree: Any) -> str:
-    """A status as text, whole seconds and all: times may be written in several ways."""
-    return re.sub(r"(:\d\d)\.(\d*?)0*Z", r"\1.\2Z", yaml.safe_dump(tree))
 
 
 @pytest.mark.parametrize(
@@ -621,15 +600,23 @@ def test_whole_numbers_have_the_width_that_kubernetes_gives_them() -> None:
     assert formats["status.subsetStatuses[].creating{}"] == "date-time"
 
 
-@pytest.mark.parametrize("annotation", [int | bool, list[int] | str, bytes])
-def test_types_without_a_structural_form_are_refused(annotation: Any) -> None:
+class Either(Model):
+    """A union that has no keyword."""
+
+    field: int | bool
+
+
+class Bytes(Model):
+    """A scalar that has no form."""
+
+    field: bytes
+
+
+@pytest.mark.parametrize("model", [Either, Bytes])
+def test_types_without_a_structural_form_are_refused(model: type[Model]) -> None:
     """A type that a schema cannot express is a mistake of ours, found when the schema is made."""
-
-    class Odd(Model):
-        field: annotation
-
     kind = crds.CustomKind(
-        model=Odd, group="example.com", version="v1", kind="Odd", plural="odds", short_name="o", columns=()
+        model=model, group="example.com", version="v1", kind="Odd", plural="odds", short_name="o", columns=()
     )
     with pytest.raises(TypeError, match="no structural schema"):
         crds.schema(kind)

@@ -34,13 +34,15 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from trimtab.api.errors import InvalidError
 from trimtab.api.patches.mergekeys import Merging, Schema
 
 Object = dict[str, Any]
 List = list[Any]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _MARKER = "$patch"
 _RETAIN_KEYS = "$retainKeys"
@@ -271,17 +273,15 @@ def _set_element_order(original: Object, patch: Object, key: str, schema: Schema
     if current is None and changes is None:
         return
     patch.pop(name, None)
-    before = current or []
+    before = _Window(current or [], len(current or []))
     if changes is None:
-        merged = before
+        merged = before.view()
     elif current is None:
         merged = _without_directives(changes)
     else:
-        window = _Window(current, len(current))
-        merged = _merge_lists(window, changes, merging, deleting=False)
-        before = current[: len(window.items)]
-    scalars = _element_kind(before, changes or []) != _OBJECT
-    original[name] = _ordered(merged, order, before, merging.key, scalars=scalars)
+        merged = _merge_lists(_Window(current, len(current)), changes, merging, deleting=False)
+    scalars = _element_kind(before.view(), changes or []) != _OBJECT
+    original[name] = _ordered(merged, order, before.view(), merging.key, scalars=scalars)
 
 
 def _list_at(holder: Object, name: str, what: str) -> List | None:
@@ -334,7 +334,7 @@ def _partition(items: List, named: List, key: str) -> tuple[List, List]:
 
 
 class _Places:
-    """Where each element first stands in a list that sets an order; a null for what is not in it."""
+    """Where each element first stands in a list that sets an order."""
 
     def __init__(self, items: List, identify: Callable[[Any], Any]) -> None:
         self._identify = identify
@@ -401,5 +401,92 @@ def _deletions_apart(items: List) -> tuple[List, List]:
 # Single values.
 
 
-def _at[T](step: str, function: Callable[..., T], *arguments: Any) -> T:
-    raise NotImplementedError
+def _at(step: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call `function`; what it refuses, it refuses under `step`."""
+    try:
+        return function(*args, **kwargs)
+    except InvalidError as error:
+        plain = step.startswith("[") or _PLAIN_STEP.fullmatch(step)
+        raise error.under(step if plain else f"[{step}]") from None
+
+
+def _target(key: str, directive: str) -> str:
+    prefix, slash, name = key.partition("/")
+    if prefix != directive or not slash:
+        raise InvalidError("", f"must be written {directive}/FIELD")
+    return name
+
+
+def _merge_key(element: Any, key: str) -> Any:
+    if not isinstance(element, dict):
+        raise InvalidError("", f"has {_kind(element)} among its elements, which should be objects")
+    if key not in element:
+        raise InvalidError("", f"the element {_brief(element)} lacks the merge key {key}")
+    return element[key]
+
+
+def _find(items: List, key: str, value: Any) -> int | None:
+    for place, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise InvalidError("", f"has {_kind(item)} among its elements, which should be objects")
+        if key in item and _equal(item[key], value):
+            return place
+    return None
+
+
+def _has_marker(item: Any) -> bool:
+    return isinstance(item, dict) and _MARKER in item
+
+
+def _element_kind(*lists: List) -> str:
+    kinds = {_kind(item) for items in lists for item in items}
+    if len(kinds) != 1:
+        mixed = " and ".join(sorted(kinds)) or "no elements at all"
+        raise InvalidError("", f"must have elements of one kind, in the object and the patch together, not {mixed}")
+    kind = kinds.pop()
+    if kind in (_LIST, "null"):
+        raise InvalidError("", f"has {kind} among its elements, which cannot be merged")
+    return kind
+
+
+def _kind(value: Any) -> str:
+    """What Kubernetes takes the value for. An integer that does not fit 64 bits is read as a floating point number."""
+    if type(value) is int and value not in _INT64:
+        return "a number"
+    return _KINDS.get(type(value)) or type(value).__name__
+
+
+def _equal(left: Any, right: Any) -> bool:
+    if _kind(left) != _kind(right):
+        return False
+    if isinstance(left, (dict, list)):
+        raise _incomparable(left)
+    return bool(left == right)
+
+
+def _scalar(value: Any) -> tuple[str, Any]:
+    """The value such that 1, 1.0 and true are three."""
+    if isinstance(value, (dict, list)):
+        raise _incomparable(value)
+    return _kind(value), value
+
+
+def _incomparable(value: Any) -> InvalidError:
+    return InvalidError("", f"cannot tell its elements apart by {_kind(value)}: {_brief(value)}")
+
+
+def _bad_marker(directive: Any) -> InvalidError:
+    return InvalidError(_MARKER, f'must be "delete" or "replace", not {_brief(directive)}')
+
+
+def _brief(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copy(item) for item in value]
+    return value

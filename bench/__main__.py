@@ -1,0 +1,48 @@
+"""Run benchmarks: print one line a figure, and write `bench/latest.json`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import decoding
+from bench.figures import Figure
+
+BENCHMARKS: dict[str, Callable[[], Figure]] = {
+    "decode-5k": decoding.decode_5k,
+    "decode-5k-memory": decoding.decode_5k_memory,
+}
+
+LATEST = Path(__file__).with_name("latest.json")
+
+
+def main() -> None:
+    """Measure what was asked for, one after the other."""
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--only", choices=sorted(BENCHMARKS), help="one figure instead of all")
+    only = parser.parse_args().only
+    chosen = {only: BENCHMARKS[only]} if only else BENCHMARKS
+    rows = []
+    for name, measure in chosen.items():
+        figure = measure()
+        print(
+            f"{name:28} {figure.value:10.3f} {figure.unit:8} calibration {figure.calibration:9.3f}"
+            f"   ratio {figure.ratio:8.4f}   {figure.limit}",
+            flush=True,
+        )
+        rows.append(
+            {
+                "name": name,
+                "value": figure.value,
+                "unit": figure.unit,
+                "calibration": figure.calibration,
+                "ratio": figure.ratio,
+            }
+        )
+    LATEST.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""What a benchmark gives, and how it is measured."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_TURNS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A measured value beside the calibration of the same run; `limit` is what the ratio is meant to stay within."""
+
+    value: float
+    unit: str
+    calibration: float
+    limit: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """The value in units of the calibration."""
+        return self.value / self.calibration
+
+
+def best(work: Callable[[], object], *, turns: int = _TURNS, repeat: int = 1) -> float:
+    """Seconds for one piece of work: the fastest of several turns, garbage collection as in production."""
+    fastest = float("inf")
+    for _ in range(turns):
+        start = time.perf_counter()
+        for _ in range(repeat):
+            work()
+        fastest = min(fastest, (time.perf_counter() - start) / repeat)
+    return fastest
+
+
+def calibration() -> float:
+    """Seconds to sort 10,000 9-tuples: the common yardstick.
+
+    The first eight integers are random in 0–3 and the last is distinct, so that comparisons go deep; shuffled.
+    """
+    rng = random.Random(0)
+    rows = [(*(rng.randrange(4) for _ in range(8)), i) for i in range(10_000)]
+    rng.shuffle(rows)
+    return best(lambda: sorted(rows))
+
+
+def against_calibration(work: Callable[[], object], *, limit: str, repeat: int = 1, turns: int = _TURNS) -> Figure:
+    """Time a piece of work between two calibrations, and take the slower of those: load that came and went in between
+    must not flatter the figure's denominator, nor spoil it."""
+    before = calibration()
+    value = best(work, turns=turns, repeat=repeat)
+    after = calibration()
+    return Figure(value * 1e3, "ms", min(before, after) * 1e3, limit)
