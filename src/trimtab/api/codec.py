@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 from msgspec import inspect
@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 _pack = msgspec.msgpack.Encoder().encode
 _set = msgspec.structs.force_setattr
+_LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length")
 
 _POOL_LIMIT = 16_384
 
@@ -50,7 +51,7 @@ def convert(tree: Any, kind: type[T]) -> T:
     try:
         return msgspec.convert(tree, kind, dec_hook=_read_hook)
     except msgspec.ValidationError:
-        tree = _without_nulls(tree)
+        tree = _without_nulls(tree, inspect.type_info(kind))
     try:
         return msgspec.convert(tree, kind, dec_hook=_read_hook)
     except msgspec.ValidationError as error:
@@ -84,9 +85,9 @@ class SpecPool:
     """Keeps one copy of what pods of a template have in common.
 
     All pods of a template say the same about containers, affinity, tolerations and spreading; they differ in the node
-    and a few names. The pool gives each distinct combination one set of objects, found by its packed bytes. A pool that
-    has seen too many (labels of finished jobs are never seen again) forgets them all and starts anew: the pods keep what
-    they have, only later ones share with each other again.
+    and a few names. The pool gives each distinct combination one set of objects, found by its packed bytes. A pool
+    that has seen too many (labels of finished jobs never come again) forgets them all and starts anew: the pods keep
+    what they have, only later ones share with each other again.
     """
 
     __slots__ = ("_metadata", "_specs")
@@ -154,11 +155,19 @@ def _plain(data: bytes | str) -> Any:
         raise InvalidError("", f"is not JSON: {error}") from error
 
 
-def _without_nulls(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {key: _without_nulls(value) for key, value in tree.items() if value is not None}
-    if isinstance(tree, list):
-        return [_without_nulls(value) for value in tree]
+def _without_nulls(tree: Any, info: inspect.Type) -> Any:
+    """The tree without the nulls that stand for absent fields of the type.
+
+    Only where the type looks: in a raw document a null is content, and in a patch it deletes.
+    """
+    info = _meant(info, tree)
+    if isinstance(info, inspect.StructType) and isinstance(tree, dict):
+        kinds = {field.encode_name: field.type for field in info.fields}
+        return {k: _without_nulls(v, kinds[k]) if k in kinds else v for k, v in tree.items() if v is not None}
+    if isinstance(info, inspect.DictType) and isinstance(tree, dict):
+        return {k: _without_nulls(v, info.value_type) for k, v in tree.items() if v is not None}
+    if isinstance(info, (inspect.ListType, inspect.VarTupleType)) and isinstance(tree, list):
+        return [_without_nulls(value, info.item_type) for value in tree]
     return tree
 
 
@@ -169,10 +178,7 @@ def _located(tree: Any, kind: Any, error: msgspec.ValidationError) -> InvalidErr
 
 def _search(tree: Any, info: inspect.Type, path: str) -> InvalidError | None:
     """The deepest piece that does not convert, walked in the order of the type's fields."""
-    info = _unwrapped(info)
-    if isinstance(info, inspect.UnionType):
-        fitting = [t for t in map(_unwrapped, info.types) if _holds(t, tree)]
-        info = fitting[0] if len(fitting) == 1 else info
+    info = _meant(info, tree)
     for piece, piece_info, piece_path in _pieces(tree, info, path):
         found = _search(piece, piece_info, piece_path)
         if found is not None:
@@ -207,6 +213,15 @@ def _unwrapped(info: inspect.Type) -> inspect.Type:
     return info
 
 
+def _meant(info: inspect.Type, tree: Any) -> inspect.Type:
+    """The type itself, or the member of a union that a value of this JSON kind is meant for."""
+    info = _unwrapped(info)
+    if isinstance(info, inspect.UnionType):
+        fitting = [member for member in map(_unwrapped, info.types) if _holds(member, tree)]
+        return fitting[0] if len(fitting) == 1 else info
+    return info
+
+
 def _holds(info: inspect.Type, tree: Any) -> bool:
     """Whether a member of a union is the one that a value of this JSON kind is meant for."""
     if isinstance(tree, dict):
@@ -223,7 +238,7 @@ def _python_type(info: inspect.Type) -> Any:
     if isinstance(info, (inspect.StructType, inspect.CustomType)):
         return info.cls
     if isinstance(info, (inspect.ListType, inspect.VarTupleType)):
-        return list[_python_type(info.item_type)]  # type: ignore[misc]
+        return _bounded(list[_python_type(info.item_type)], info)  # type: ignore[misc]
     if isinstance(info, inspect.DictType):
         return dict[_python_type(info.key_type), _python_type(info.value_type)]  # type: ignore[misc]
     if isinstance(info, inspect.UnionType):
@@ -247,7 +262,13 @@ def _scalar_type(info: inspect.Type) -> Any:
     }
     if isinstance(info, inspect.LiteralType):
         return Literal[tuple(info.values)]
-    return scalars[type(info)]
+    return _bounded(scalars[type(info)], info)
+
+
+def _bounded(kind: Any, info: inspect.Type) -> Any:
+    """The annotation with its limits: a number that is too large is as wrong as a text."""
+    limits = {name: getattr(info, name) for name in _LIMITS if getattr(info, name, None) is not None}
+    return Annotated[kind, msgspec.Meta(**limits)] if limits else kind
 
 
 def _reason(error: msgspec.ValidationError, tree: Any) -> str:

@@ -75,7 +75,7 @@ class Columns:
 
 
 def grown(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
-    """The same array with more rows, the new ones zero."""
-    larger = np.zeros((capacity, *array.shape[1:]), dtype=array.dtype)
+    """The same array with more rows, the new ones zero; each column is one piece of memory, for columns are scanned."""
+    larger = np.zeros((capacity, *array.shape[1:]), dtype=array.dtype, order="F")
     larger[: len(array)] = array
     return larger

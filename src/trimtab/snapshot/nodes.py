@@ -18,7 +18,11 @@ from trimtab.snapshot.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Requ
 ABSENT = -1
 """The code of a label that a node does not have."""
 
+LabelKey = str | tuple[str, ...]
+"""A label; or several that mean the same, of which the first that a node has counts."""
+
 _MASKS_KEPT = 512
+_IMAGES_KEPT = 512
 
 
 @dataclass(slots=True, eq=False)
@@ -66,10 +70,11 @@ class NodeTable:
             changed=np.int64,
         )
         capacity = self._columns.capacity
-        self._allocatable = np.zeros((capacity, len(self.resources)), dtype=np.int64)
-        self._requested = np.zeros((capacity, len(self.resources)), dtype=np.int64)
-        self._assumed = np.zeros((capacity, 2), dtype=np.int64)
-        self._labels: dict[str, LabelColumn] = {}
+        self._allocatable = np.zeros((capacity, len(self.resources)), dtype=np.int64, order="F")
+        self._requested = np.zeros((capacity, len(self.resources)), dtype=np.int64, order="F")
+        self._assumed = np.zeros((capacity, 2), dtype=np.int64, order="F")
+        self._image_sizes: dict[str, IntColumn] = {}
+        self._labels: dict[LabelKey, LabelColumn] = {}
         self._verdicts: dict[Hashable, _Verdicts] = {}
 
     def __len__(self) -> int:
@@ -136,6 +141,8 @@ class NodeTable:
                 size = len(column.codes)
                 column.codes = grown(column.codes, self.capacity)
                 column.codes[size:] = ABSENT
+            for image, sizes in self._image_sizes.items():
+                self._image_sizes[image] = grown(sizes, self.capacity)
         return row
 
     def put(self, node: Node) -> int:
@@ -148,11 +155,9 @@ class NodeTable:
         self._columns["taints"][row] = self._taint_set(node.spec.taints)
         self._set_allocatable(row, amounts(node.status.allocatable))
         for key, column in self._labels.items():
-            value = node.metadata.labels.get(key)
+            value = label_of(node, key)
             column.codes[row] = ABSENT if value is None else column.code(value)
-        for image in node.status.images:
-            for name in image.names:
-                self.images.setdefault(name, {})[row] = image.size_bytes
+        self._remember_images(row, node)
         self._touch(row)
         return row
 
@@ -196,20 +201,20 @@ class NodeTable:
         self._assumed[row, 1] += sign * requests.assumed_memory
         self._columns["pods"][row] += sign
 
-    def label(self, key: str) -> LabelColumn:
+    def label(self, key: LabelKey) -> LabelColumn:
         """One label of all nodes. The column is made when it is first asked for, and kept current from then on."""
         column = self._labels.get(key)
         if column is None:
             column = LabelColumn(np.full(self.capacity, ABSENT, dtype=np.int32))
             for name, row in self.rows.index.items():
                 node = self.objects[row]
-                value = None if node is None or name is None else node.metadata.labels.get(key)
+                value = None if node is None or name is None else label_of(node, key)
                 if value is not None:
                     column.codes[row] = column.code(value)
             self._labels[key] = column
         return column
 
-    def codes(self, key: str) -> SmallColumn:
+    def codes(self, key: LabelKey) -> SmallColumn:
         """The codes of one label, a row a node."""
         return self.label(key).codes[: len(self)]
 
@@ -222,15 +227,36 @@ class NodeTable:
         if found is None or len(found.mask) < len(self):
             mask = np.zeros(self.capacity, dtype=np.bool_)
             found = _Verdicts(mask, -1)
-        stale = np.flatnonzero(self._columns["changed"][: len(self)] > found.upto)
-        for row in stale.tolist():
-            node = self.objects[row]
-            found.mask[row] = node is not None and test(node)
-        found.upto = self.changes
+        if found.upto != self.changes:
+            self._retest(found, test)
         self._verdicts[question] = found
         if len(self._verdicts) > _MASKS_KEPT:
             self._verdicts.pop(next(iter(self._verdicts)))
         return found.mask[: len(self)]
+
+    def _retest(self, verdicts: _Verdicts, test: Callable[[Node], bool]) -> None:
+        stale = np.flatnonzero(self._columns["changed"][: len(self)] > verdicts.upto)
+        for row in stale.tolist():
+            node = self.objects[row]
+            verdicts.mask[row] = node is not None and test(node)
+        verdicts.upto = self.changes
+
+    def image_sizes(self, name: str) -> IntColumn | None:
+        """The size of an image on each node, 0 where it is not; None where no node has it.
+
+        The column is made when it is first asked for, and kept current from then on.
+        """
+        holders = self.images.get(name)
+        if holders is None:
+            return None
+        sizes = self._image_sizes.pop(name, None)
+        if sizes is None:
+            sizes = np.zeros(self.capacity, dtype=np.int64)
+            sizes[list(holders)] = list(holders.values())
+        self._image_sizes[name] = sizes
+        if len(self._image_sizes) > _IMAGES_KEPT:
+            self._image_sizes.pop(next(iter(self._image_sizes)))
+        return sizes[: len(self)]
 
     def _touch(self, row: int) -> None:
         self.changes += 1
@@ -247,9 +273,9 @@ class NodeTable:
         index = self.resources.get(name)
         if index is None:
             index = self.resources[name] = len(self.resources)
-            extra = np.zeros((self.capacity, 1), dtype=np.int64)
-            self._allocatable = np.hstack([self._allocatable, extra])
-            self._requested = np.hstack([self._requested, extra])
+            extra = np.zeros((self.capacity, 1), dtype=np.int64, order="F")
+            self._allocatable = np.asfortranarray(np.hstack([self._allocatable, extra]))
+            self._requested = np.asfortranarray(np.hstack([self._requested, extra]))
         return index
 
     def _set_allocatable(self, row: int, given: Mapping[str, int]) -> None:
@@ -258,14 +284,30 @@ class NodeTable:
         for index, amount in indexed.items():
             self._allocatable[row, index] = amount
 
+    def _remember_images(self, row: int, node: Node) -> None:
+        for image in node.status.images:
+            for name in image.names:
+                self.images.setdefault(name, {})[row] = image.size_bytes
+                if name in self._image_sizes:
+                    self._image_sizes[name][row] = image.size_bytes
+
     def _forget_images(self, row: int) -> None:
         node = self.objects[row]
         if node is None:
             return
-        for image in node.status.images:
-            for name in image.names:
-                holders = self.images.get(name)
-                if holders is not None:
-                    holders.pop(row, None)
-                    if not holders:
-                        del self.images[name]
+        for name in {name for image in node.status.images for name in image.names}:
+            holders = self.images[name]
+            del holders[row]
+            if name in self._image_sizes:
+                self._image_sizes[name][row] = 0
+            if not holders:
+                del self.images[name]
+                self._image_sizes.pop(name, None)
+
+
+def label_of(node: Node, key: LabelKey) -> str | None:
+    """A node's value of a label, if it has one."""
+    labels = node.metadata.labels
+    if isinstance(key, str):
+        return labels.get(key)
+    return next((labels[name] for name in key if name in labels), None)

@@ -3,7 +3,7 @@
 The sums are exact and rounded up once a pod, as the API defines them: containers and sidecars run together; each
 ordinary init container runs beside the sidecars started before it, and the largest such moment counts; pod-level
 requests replace the sum; overhead comes on top. A pod that is being resized counts for the larger of what it asks for
-and what it has.
+and what it has, once it is on a node.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from trimtab.api.pods import Container, ContainerStatus, Pod, ResourceList
+from trimtab.api.pods import Container, ContainerStatus, Pod, ResourceList, ResourceRequirements
 from trimtab.api.quantities import Quantity, parse
 
 CPU = "cpu"
@@ -35,12 +35,14 @@ _BOOK_LIMIT = 16_384
 class Requests:
     """A pod's requests by resource; and with the assumed amounts where a container states none.
 
-    `bare` leaves pod-level requests out, which the incoming pod's score does where its filter does not.
+    `stated` is what the spec says, whatever a resize has given: what an incoming pod must find room for. `bare` leaves
+    pod-level requests out as well, which the incoming pod's score does where its filter does not.
     """
 
     amounts: Mapping[str, int]
     assumed_cpu: int
     assumed_memory: int
+    stated: Mapping[str, int]
     bare: Mapping[str, int]
     bare_assumed_cpu: int
     bare_assumed_memory: int
@@ -73,14 +75,18 @@ class RequestsBook:
 
 def compute(pod: Pod) -> Requests:
     """The pod's requests, worked out from its spec and, where it is being resized, its status."""
-    amounts = _total(pod, {}, pod_level=True)
-    assumed = _total(pod, _ASSUMED, pod_level=True)
-    bare = _total(pod, {}, pod_level=False)
-    bare_assumed = _total(pod, _ASSUMED, pod_level=False)
+    amounts = _total(pod, {})
+    # What the pod as a whole asks for is not assumed of a container that leaves it out.
+    missing = {n: q for n, q in _ASSUMED.items() if n not in amounts} if _pod_level(pod, resized=True) else _ASSUMED
+    assumed = _total(pod, missing)
+    stated = _total(pod, {}, resized=False)
+    bare = _total(pod, {}, resized=False, pod_level=False)
+    bare_assumed = _total(pod, _ASSUMED, resized=False, pod_level=False)
     return Requests(
         amounts=_rounded(amounts),
         assumed_cpu=assumed.get(CPU, _ZERO).milli_value(),
         assumed_memory=assumed.get(MEMORY, _ZERO).value(),
+        stated=_rounded(stated),
         bare=_rounded(bare),
         bare_assumed_cpu=bare_assumed.get(CPU, _ZERO).milli_value(),
         bare_assumed_memory=bare_assumed.get(MEMORY, _ZERO).value(),
@@ -96,19 +102,27 @@ def _rounded(sums: Mapping[str, Quantity]) -> dict[str, int]:
     return {name: total.milli_value() if name == CPU else total.value() for name, total in sums.items()}
 
 
-def _total(pod: Pod, missing: Mapping[str, Quantity], *, pod_level: bool) -> _Sums:
-    total = _containers(pod, missing)
-    own = pod.spec.resources
-    if pod_level and own is not None:
-        for name, quantity in _quantities(own.requests).items():
-            if name in (CPU, MEMORY) or name.startswith("hugepages-"):
-                total[name] = quantity
+def _total(pod: Pod, missing: Mapping[str, Quantity], *, resized: bool = True, pod_level: bool = True) -> _Sums:
+    total = _containers(pod, missing, resized=resized)
+    if pod_level:
+        total |= _pod_level(pod, resized=resized)
     _add(total, _quantities(pod.spec.overhead))
     return total
 
 
-def _containers(pod: Pod, missing: Mapping[str, Quantity]) -> _Sums:
-    statuses = {status.name: status for status in _statuses(pod) if status.resources is not None}
+def _pod_level(pod: Pod, *, resized: bool) -> _Sums:
+    """What the pod as a whole asks for: CPU, memory and huge pages; the sum of the containers stands for the rest."""
+    own = pod.spec.resources
+    asked = {} if own is None else _quantities(own.requests)
+    names = [name for name in asked if name in (CPU, MEMORY) or name.startswith("hugepages-")]
+    given = pod.status.resources
+    if names and resized and given is not None:
+        asked = _granted(asked, given, pod.status.allocated_resources, infeasible=_infeasible(pod))
+    return {name: asked.get(name, _ZERO) for name in names}
+
+
+def _containers(pod: Pod, missing: Mapping[str, Quantity], *, resized: bool) -> _Sums:
+    statuses = {status.name: status for status in _statuses(pod) if resized and status.resources is not None}
     infeasible = _infeasible(pod)
     total: _Sums = {}
     for container in pod.spec.containers:
@@ -135,13 +149,18 @@ def _effective(
 ) -> _Sums:
     asked = _quantities(container.resources.requests)
     if status is not None and status.resources is not None:
-        given: _Sums = {} if infeasible else asked
-        _raise(given, _quantities(status.resources.requests))
-        _raise(given, _quantities(status.allocated_resources))
-        asked = given
+        asked = _granted(asked, status.resources, status.allocated_resources, infeasible=infeasible)
     for name, quantity in missing.items():
         asked.setdefault(name, quantity)
     return asked
+
+
+def _granted(asked: _Sums, given: ResourceRequirements, allocated: ResourceList, *, infeasible: bool) -> _Sums:
+    """What counts while a resize is under way: the largest amount in play."""
+    largest: _Sums = {} if infeasible else dict(asked)
+    _raise(largest, _quantities(given.requests))
+    _raise(largest, _quantities(allocated))
+    return largest
 
 
 def _quantities(resources: ResourceList) -> _Sums:
@@ -171,5 +190,9 @@ def _infeasible(pod: Pod) -> bool:
 
 def _resized(pod: Pod) -> list[object]:
     """The part of a status that requests depend on; empty for a pod that reports no resources."""
-    given = [(s.name, s.resources, s.allocated_resources) for s in _statuses(pod) if s.resources is not None]
+    given: list[object] = [
+        (s.name, s.resources, s.allocated_resources) for s in _statuses(pod) if s.resources is not None
+    ]
+    if pod.status.resources is not None:
+        given.append((pod.status.resources, pod.status.allocated_resources))
     return [given, _infeasible(pod)] if given else []

@@ -6,15 +6,18 @@ they depend on a resize under way as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from trimtab.api import selectors
-from trimtab.api.pods import Pod, PodAffinityTerm
+from trimtab.api.errors import InvalidError
+from trimtab.api.pods import Pod, PodAffinityTerm, WeightedPodAffinityTerm
 from trimtab.api.selectors import Selector
 
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _pack = msgspec.msgpack.Encoder().encode
 # Templates come and go; a book that has grown so large holds mostly those that went, and starts anew.
 _BOOK_LIMIT = 16_384
@@ -44,25 +47,25 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class HeldTerm:
-    """A term that a pod holds: for (positive) or against (negative) others near it, required (weight 0) or
-    preferred."""
+    """A term that a pod holds: for others near it, or (`anti`) against them; required, or preferred by `weight`."""
 
     term: Term
-    weight: int
     anti: bool
-
-    @property
-    def required(self) -> bool:
-        """Whether it must hold."""
-        return self.weight == 0
+    required: bool
+    weight: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """What the pods of one template in one namespace have in common."""
+    """What the pods of one template in one namespace have in common.
+
+    `problem` says what is wrong with an affinity term that cannot be read. All terms of its list are left out then: a
+    pod that runs already must not stop others from being placed.
+    """
 
     ports: tuple[HostPort, ...]
     terms: tuple[HeldTerm, ...]
+    problem: str = ""
 
 
 class ShapeBook:
@@ -83,8 +86,20 @@ class ShapeBook:
         if found is None:
             if len(self._known) >= _BOOK_LIMIT:
                 self._known.clear()
-            found = self._known[key] = Shape(ports=tuple(host_ports(pod)), terms=tuple(held_terms(pod)))
+            found = self._known[key] = shape(pod)
         return found
+
+
+def shape(pod: Pod) -> Shape:
+    """A pod's shape, worked out from its spec."""
+    terms: list[HeldTerm] = []
+    problems: list[str] = []
+    for path, written in _term_lists(pod):
+        try:
+            terms += [_held(one, pod.metadata.namespace, anti="Anti" in path) for one in written]
+        except InvalidError as error:
+            problems.append(str(error.under(path)))
+    return Shape(ports=tuple(host_ports(pod)), terms=tuple(terms), problem="; ".join(problems))
 
 
 def host_ports(pod: Pod) -> Iterable[HostPort]:
@@ -96,19 +111,23 @@ def host_ports(pod: Pod) -> Iterable[HostPort]:
                 yield HostPort(ip=port.host_ip or "0.0.0.0", protocol=port.protocol or "TCP", port=port.host_port)  # noqa: S104 - how Kubernetes names "every address"; nothing listens here
 
 
-def held_terms(pod: Pod) -> Iterable[HeldTerm]:
-    """The affinity and anti-affinity terms of a pod."""
+def _term_lists(pod: Pod) -> Iterable[tuple[str, Sequence[PodAffinityTerm | WeightedPodAffinityTerm]]]:
+    """The lists of affinity and anti-affinity terms of a pod, each with its path."""
     affinity = pod.spec.affinity
     if affinity is None:
         return
-    namespace = pod.metadata.namespace
-    for part, anti in ((affinity.pod_affinity, False), (affinity.pod_anti_affinity, True)):
-        if part is None:
-            continue
-        for required in part.required_during_scheduling_ignored_during_execution:
-            yield HeldTerm(term(required, namespace), 0, anti)
-        for preferred in part.preferred_during_scheduling_ignored_during_execution:
-            yield HeldTerm(term(preferred.pod_affinity_term, namespace), preferred.weight, anti)
+    for name, part in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
+        if part is not None:
+            path = f"spec.affinity.{name}"
+            yield f"{path}.{_REQUIRED}", part.required_during_scheduling_ignored_during_execution
+            yield f"{path}.{_PREFERRED}", part.preferred_during_scheduling_ignored_during_execution
+
+
+def _held(written: PodAffinityTerm | WeightedPodAffinityTerm, namespace: str, *, anti: bool) -> HeldTerm:
+    if isinstance(written, WeightedPodAffinityTerm):
+        wanted = term(written.pod_affinity_term, namespace)
+        return HeldTerm(wanted, anti=anti, required=False, weight=written.weight)
+    return HeldTerm(term(written, namespace), anti=anti, required=True)
 
 
 def term(written: PodAffinityTerm, namespace: str) -> Term:

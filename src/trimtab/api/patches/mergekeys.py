@@ -55,7 +55,7 @@ class _Table(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What is known of one type: for each field, how a patch to it is merged. `name` is empty for what has no fields."""
+    """One type: how each of its fields is merged. `name` is empty for what has no fields of its own."""
 
     name: str
 

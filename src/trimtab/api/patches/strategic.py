@@ -18,9 +18,8 @@ The rest is surprises. They are kept, for a lab that answers better than Kuberne
 4. In a list or object that is replaced whole, directives and nulls are ordinary content and stay.
 5. A field that is unknown to the schema is an error only where both documents have an object, or both a list, there.
    `$setElementOrder` is an error where neither list has an element.
-6. When an element is sorted by a list that does not name it, Kubernetes calls it the smaller one whichever way it is
-   asked, so that the outcome depends on the algorithm: `_sorted_by` has to be an insertion sort.
-7. Elements that a patch deletes leave traces in the list against which the order is computed (`_Window`).
+6. Elements that a patch deletes leave traces in the list against which the order is computed (`_Window`); and there
+   are elements that no order knows (`elements`).
 
 Two things that Kubernetes leaves to chance are settled here. Fields are taken in the order of the patch, but
 `$deleteFromPrimitiveList` first (Go visits a map in random order). And a merge never overwrites the original through
@@ -37,23 +36,31 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from trimtab.api.errors import InvalidError
+from trimtab.api.patches.elements import (
+    MARKER,
+    OBJECT,
+    List,
+    Object,
+    brief,
+    copied,
+    deletions_apart,
+    element_kind,
+    equal,
+    find,
+    kind_of,
+    merge_key,
+    ordered,
+    scalar,
+    without_nulls,
+)
 from trimtab.api.patches.mergekeys import Merging, Schema
 
-Object = dict[str, Any]
-List = list[Any]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_MARKER = "$patch"
 _RETAIN_KEYS = "$retainKeys"
 _DELETE_FROM = "$deleteFromPrimitiveList"
 _ORDER = "$setElementOrder"
-
-_OBJECT = "an object"
-_LIST = "a list"
-_KINDS = {dict: _OBJECT, list: _LIST, str: "a string", bool: "a boolean", int: "an integer", float: "a number"}
-_KINDS[type(None)] = "null"
-_INT64 = range(-(2**63), 2**63)
 
 _PLAIN_STEP = re.compile(r"[A-Za-z_]\w*|\$[A-Za-z]+(/\w+)?")
 _DROPPED = object()
@@ -71,27 +78,26 @@ def _document(value: Any, what: str) -> Object:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise InvalidError("", f"the {what} must be an object, not {_kind(value)}")
-    return {key: _copy(item) for key, item in value.items()}
+        raise InvalidError("", f"the {what} must be an object, not {kind_of(value)}")
+    return {key: copied(item) for key, item in value.items()}
 
 
 # Objects. From here on everything is a private copy, and is changed in place.
 
 
 def _merge_objects(original: Object, patch: Object, schema: Schema) -> Object:
-    if _MARKER in patch:
+    if MARKER in patch:
         return _obey_marker(patch)
     _retain_keys(original, patch)
     for key in [key for key in patch if key.startswith(_ORDER)]:
-        if key in patch:
-            _at(key, _set_element_order, original, patch, key, schema)
+        _at(key, _set_element_order, original, patch, key, schema)
     for key in sorted(patch, key=lambda key: not key.startswith(_DELETE_FROM)):
         _at(key, _merge_field, original, key, patch[key], schema)
     return original
 
 
 def _obey_marker(patch: Object) -> Object:
-    directive = patch.pop(_MARKER)
+    directive = patch.pop(MARKER)
     if directive == "replace":
         return patch
     if directive == "delete":
@@ -117,7 +123,7 @@ def _merge_field(original: Object, key: str, value: Any, schema: Schema) -> None
     name = (_target(key, _DELETE_FROM) or key) if deleting else key
     if value is None:
         original.pop(name, None)
-    elif name not in original or _kind(original[name]) != _kind(value):
+    elif name not in original or kind_of(original[name]) != kind_of(value):
         if not deleting:
             _set_new(original, name, value)
     elif isinstance(value, dict):
@@ -133,24 +139,16 @@ def _merge_field(original: Object, key: str, value: Any, schema: Schema) -> None
 
 
 def _set_new(original: Object, name: str, value: Any) -> None:
-    cleaned = _without_directives(_without_nulls(value))
+    cleaned = _without_directives(without_nulls(value))
     if cleaned is _DROPPED:
         original.pop(name, None)
     else:
         original[name] = cleaned
 
 
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    return value
-
-
 def _without_directives(value: Any) -> Any:
     if isinstance(value, dict):
-        if _MARKER in value:
+        if MARKER in value:
             return _DROPPED
         kept = ((key, _without_directives(item)) for key, item in value.items())
         return {key: item for key, item in kept if item is not _DROPPED}
@@ -191,14 +189,14 @@ def _merge_lists(window: _Window, patch: List, merging: Merging, *, deleting: bo
         return patch
     if not original and not patch:
         return original
-    if _element_kind(original, patch) == _OBJECT:
+    if element_kind(original, patch) == OBJECT:
         return _merge_elements(window, patch, merging)
     if deleting:
-        gone = {_scalar(item) for item in patch}
-        return [item for item in original if _scalar(item) not in gone]
+        gone = {scalar(item) for item in patch}
+        return [item for item in original if scalar(item) not in gone]
     # With nothing to add the original itself is deduplicated, and that is the order it is then sorted by.
     merged = _deduplicated(original + patch if patch else original)
-    return _ordered(merged, patch, original, merging.key, scalars=True)
+    return ordered(merged, patch, original, merging.key, scalars=True)
 
 
 def _merge_elements(window: _Window, patch: List, merging: Merging) -> List:
@@ -208,19 +206,19 @@ def _merge_elements(window: _Window, patch: List, merging: Merging) -> List:
     before = window.view()
     for element in plain:
         _merge_element(window, element, merging)
-    return _ordered(window.view(), plain, before, merging.key, scalars=False)
+    return ordered(window.view(), plain, before, merging.key, scalars=False)
 
 
 def _obey_element_markers(window: _Window, patch: List, key: str) -> tuple[_Window, List]:
     plain: List = []
     replacing = False
     for element in patch:
-        if _MARKER not in element:
+        if MARKER not in element:
             plain.append(element)
             continue
-        directive = element[_MARKER]
+        directive = element[MARKER]
         if directive == "delete":
-            _delete_matching(window, key, _merge_key(element, key))
+            _delete_matching(window, key, merge_key(element, key))
         elif directive == "replace":
             replacing = True
         else:
@@ -229,13 +227,13 @@ def _obey_element_markers(window: _Window, patch: List, key: str) -> tuple[_Wind
 
 
 def _delete_matching(window: _Window, key: str, value: Any) -> None:
-    while (place := _find(window.view(), key, value)) is not None:
+    while (place := find(window.view(), key, value)) is not None:
         window.delete(place)
 
 
 def _merge_element(window: _Window, element: Object, merging: Merging) -> None:
-    value = _merge_key(element, merging.key)
-    place = _find(window.view(), merging.key, value)
+    value = merge_key(element, merging.key)
+    place = find(window.view(), merging.key, value)
     if place is None:
         window.append(element)
     else:
@@ -250,7 +248,7 @@ def _deduplicated(items: List) -> List:
     while at < length:
         other = at + 1
         while other < length:
-            if _equal(items[at], items[other]):
+            if equal(items[at], items[other]):
                 length -= 1
                 items[other] = items[length]
             else:
@@ -265,7 +263,7 @@ def _deduplicated(items: List) -> List:
 def _set_element_order(original: Object, patch: Object, key: str, schema: Schema) -> None:
     order = patch.pop(key)
     if not isinstance(order, list):
-        raise InvalidError("", f"must be a list, not {_kind(order)}")
+        raise InvalidError("", f"must be a list, not {kind_of(order)}")
     name = _target(key, _ORDER)
     current, changes = _list_at(original, name, "object"), _list_at(patch, name, "patch")
     merging = schema.list_field(name)
@@ -273,15 +271,17 @@ def _set_element_order(original: Object, patch: Object, key: str, schema: Schema
     if current is None and changes is None:
         return
     patch.pop(name, None)
-    before = _Window(current or [], len(current or []))
+    held = current or []
+    length = len(held)
     if changes is None:
-        merged = before.view()
+        merged = held
     elif current is None:
         merged = _without_directives(changes)
     else:
-        merged = _merge_lists(_Window(current, len(current)), changes, merging, deleting=False)
-    scalars = _element_kind(before.view(), changes or []) != _OBJECT
-    original[name] = _ordered(merged, order, before.view(), merging.key, scalars=scalars)
+        merged = _merge_lists(_Window(held, length), changes, merging, deleting=False)
+    before = held[:length]  # not as it was, but as the merge has left it
+    scalars = element_kind(before, changes or []) != OBJECT
+    original[name] = ordered(merged, order, before, merging.key, scalars=scalars)
 
 
 def _list_at(holder: Object, name: str, what: str) -> List | None:
@@ -289,7 +289,7 @@ def _list_at(holder: Object, name: str, what: str) -> List | None:
         return None
     value = holder[name]
     if not isinstance(value, list):
-        raise InvalidError("", f"orders {name}, which is {_kind(value)} in the {what}")
+        raise InvalidError("", f"orders {name}, which is {kind_of(value)} in the {what}")
     return value
 
 
@@ -297,7 +297,7 @@ def _check_order(changes: List, order: List, key: str) -> None:
     """Every element of the patch that is not a deletion has to be named by the order, in the same sequence."""
     if not order or not changes:
         return
-    waiting = _deletions_apart(changes)[0] if key else changes
+    waiting = deletions_apart(changes)[0] if key else changes
     place = 0
     for named in order:
         while place < len(waiting) and _has_marker(waiting[place]):
@@ -305,97 +305,11 @@ def _check_order(changes: List, order: List, key: str) -> None:
         if place == len(waiting):
             return
         if key:
-            place += _equal(_merge_key(waiting[place], key), _merge_key(named, key))
+            place += equal(merge_key(waiting[place], key), merge_key(named, key))
         else:
-            place += _equal(waiting[place], named)
+            place += equal(waiting[place], named)
     if place < len(waiting):
-        raise InvalidError("", f"does not name {_brief(waiting[place])}, or not in the order of the patch")
-
-
-def _ordered(merged: List, named: List, before: List, key: str, *, scalars: bool) -> List:
-    """The merged list, in three precedences: the order of `named`, then that of `before`, then what is named first."""
-    in_named, others = _partition(merged, named, key)
-    identify: Callable[[Any], Any] = (lambda item: item) if scalars else (lambda item: _merge_key(item, key))
-    by_before = _Places(before, identify)
-    first = _sorted_by(_Places(named, identify), in_named, scalars=scalars)
-    second = _sorted_by(by_before, others, scalars=scalars)
-    return _interleaved(first, second, by_before)
-
-
-def _partition(items: List, named: List, key: str) -> tuple[List, List]:
-    if key:
-        found = [_find(named, key, _merge_key(item, key)) is not None for item in items]
-    else:
-        names = {_scalar(item) for item in named}
-        found = [_scalar(item) in names for item in items]
-    inside = [item for item, known in zip(items, found, strict=True) if known]
-    outside = [item for item, known in zip(items, found, strict=True) if not known]
-    return inside, outside
-
-
-class _Places:
-    """Where each element first stands in a list that sets an order."""
-
-    def __init__(self, items: List, identify: Callable[[Any], Any]) -> None:
-        self._identify = identify
-        self._places: dict[tuple[str, Any], int] = {}
-        for place, item in enumerate(items):
-            value = identify(item)
-            nested = isinstance(value, (dict, list))
-            self._places.setdefault((_kind(value), None if nested else value), place)
-
-    def of(self, item: Any) -> int | None:
-        value = self._identify(item)
-        if not isinstance(value, (dict, list)):
-            return self._places.get((_kind(value), value))
-        if (_kind(value), None) in self._places:
-            raise _incomparable(value)
-        return None
-
-
-def _sorted_by(places: _Places, items: List, *, scalars: bool) -> List:
-    deletions: List = []
-    if not scalars:
-        items, deletions = _deletions_apart(items)
-    ordered: List = []
-    for item in items:
-        at = len(ordered)
-        while at > 0 and _before(places, item, ordered[at - 1]):
-            at -= 1
-        ordered.insert(at, item)
-    return ordered + deletions
-
-
-def _before(places: _Places, left: Any, right: Any) -> bool:
-    ours = places.of(left)
-    if ours is None:
-        return True
-    theirs = places.of(right)
-    return theirs is None or ours < theirs
-
-
-def _interleaved(first: List, second: List, places: _Places) -> List:
-    """Both lists in their own order; an element of `second` goes before one of `first` where it stood before it."""
-    ordered: List = []
-    waiting = list(reversed(second))
-    for item in first:
-        while waiting and _stood_before(places, waiting[-1], item):
-            ordered.append(waiting.pop())
-        ordered.append(item)
-    return ordered + waiting[::-1]
-
-
-def _stood_before(places: _Places, left: Any, right: Any) -> bool:
-    ours, theirs = places.of(left), places.of(right)
-    return ours is not None and theirs is not None and ours < theirs
-
-
-def _deletions_apart(items: List) -> tuple[List, List]:
-    for item in items:
-        if not isinstance(item, dict):
-            raise InvalidError("", f"has {_kind(item)} among its elements, which should be objects")
-    kept = [item for item in items if item.get(_MARKER) != "delete"]
-    return kept, [item for item in items if item.get(_MARKER) == "delete"]
+        raise InvalidError("", f"does not name {brief(waiting[place])}, or not in the order of the patch")
 
 
 # Single values.
@@ -410,6 +324,10 @@ def _at(step: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) 
         raise error.under(step if plain else f"[{step}]") from None
 
 
+def _has_marker(item: Any) -> bool:
+    return isinstance(item, dict) and MARKER in item
+
+
 def _target(key: str, directive: str) -> str:
     prefix, slash, name = key.partition("/")
     if prefix != directive or not slash:
@@ -417,76 +335,5 @@ def _target(key: str, directive: str) -> str:
     return name
 
 
-def _merge_key(element: Any, key: str) -> Any:
-    if not isinstance(element, dict):
-        raise InvalidError("", f"has {_kind(element)} among its elements, which should be objects")
-    if key not in element:
-        raise InvalidError("", f"the element {_brief(element)} lacks the merge key {key}")
-    return element[key]
-
-
-def _find(items: List, key: str, value: Any) -> int | None:
-    for place, item in enumerate(items):
-        if not isinstance(item, dict):
-            raise InvalidError("", f"has {_kind(item)} among its elements, which should be objects")
-        if key in item and _equal(item[key], value):
-            return place
-    return None
-
-
-def _has_marker(item: Any) -> bool:
-    return isinstance(item, dict) and _MARKER in item
-
-
-def _element_kind(*lists: List) -> str:
-    kinds = {_kind(item) for items in lists for item in items}
-    if len(kinds) != 1:
-        mixed = " and ".join(sorted(kinds)) or "no elements at all"
-        raise InvalidError("", f"must have elements of one kind, in the object and the patch together, not {mixed}")
-    kind = kinds.pop()
-    if kind in (_LIST, "null"):
-        raise InvalidError("", f"has {kind} among its elements, which cannot be merged")
-    return kind
-
-
-def _kind(value: Any) -> str:
-    """What Kubernetes takes the value for. An integer that does not fit 64 bits is read as a floating point number."""
-    if type(value) is int and value not in _INT64:
-        return "a number"
-    return _KINDS.get(type(value)) or type(value).__name__
-
-
-def _equal(left: Any, right: Any) -> bool:
-    if _kind(left) != _kind(right):
-        return False
-    if isinstance(left, (dict, list)):
-        raise _incomparable(left)
-    return bool(left == right)
-
-
-def _scalar(value: Any) -> tuple[str, Any]:
-    """The value such that 1, 1.0 and true are three."""
-    if isinstance(value, (dict, list)):
-        raise _incomparable(value)
-    return _kind(value), value
-
-
-def _incomparable(value: Any) -> InvalidError:
-    return InvalidError("", f"cannot tell its elements apart by {_kind(value)}: {_brief(value)}")
-
-
 def _bad_marker(directive: Any) -> InvalidError:
-    return InvalidError(_MARKER, f'must be "delete" or "replace", not {_brief(directive)}')
-
-
-def _brief(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_copy(item) for item in value]
-    return value
+    return InvalidError(MARKER, f'must be "delete" or "replace", not {brief(directive)}')

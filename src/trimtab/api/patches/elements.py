@@ -1,0 +1,197 @@
+"""Values, and the elements of a list: telling them apart, and putting them in order.
+
+Elements are told apart by their merge key, or, if they are scalars, by themselves. Values are compared as Kubernetes
+compares them: 1, 1.0 and true are three, and to ask whether two objects are equal is an error.
+
+An element that is sorted by a list which does not name it is, to Kubernetes, the smaller one whichever way one asks.
+That is no order, and what comes out depends on the algorithm: up to twenty elements Kubernetes' is an insertion sort,
+so ours is one too. (Longer lists are sorted in blocks there. Only an empty `$setElementOrder` beside a list that is
+not empty gets this far, and no known client sends that.)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from trimtab.api.errors import InvalidError
+
+Object = dict[str, Any]
+List = list[Any]
+
+MARKER = "$patch"
+
+OBJECT = "an object"
+LIST = "a list"
+_KINDS = {dict: OBJECT, list: LIST, str: "a string", bool: "a boolean", int: "an integer", float: "a number"}
+_KINDS[type(None)] = "null"
+_INT64 = range(-(2**63), 2**63)
+
+
+def kind_of(value: Any) -> str:
+    """What Kubernetes takes the value for. An integer that does not fit 64 bits is read as a floating point number."""
+    if type(value) is int and value not in _INT64:
+        return "a number"
+    return _KINDS.get(type(value)) or type(value).__name__
+
+
+def equal(left: Any, right: Any) -> bool:
+    if kind_of(left) != kind_of(right):
+        return False
+    if isinstance(left, (dict, list)):
+        raise _incomparable(left)
+    return bool(left == right)
+
+
+def scalar(value: Any) -> tuple[str, Any]:
+    """The value, fit for a set in which 1, 1.0 and true are three."""
+    if isinstance(value, (dict, list)):
+        raise _incomparable(value)
+    return kind_of(value), value
+
+
+def _incomparable(value: Any) -> InvalidError:
+    return InvalidError("", f"cannot tell its elements apart by {kind_of(value)}: {brief(value)}")
+
+
+def brief(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def copied(value: Any) -> Any:
+    """The value anew, all the way down; what was one object in two places becomes two."""
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [copied(item) for item in value]
+    return value
+
+
+def without_nulls(value: Any) -> Any:
+    """The value anew, without the fields that are null, in lists too; elements that are null stay."""
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    return value
+
+
+def element_kind(*lists: List) -> str:
+    """The one kind that all elements of the lists have."""
+    kinds = {kind_of(item) for items in lists for item in items}
+    if len(kinds) != 1:
+        mixed = " and ".join(sorted(kinds)) or "no elements at all"
+        raise InvalidError("", f"must have elements of one kind, in the object and the patch together, not {mixed}")
+    kind = kinds.pop()
+    if kind in (LIST, "null"):
+        raise InvalidError("", f"has {kind} among its elements, which cannot be merged")
+    return kind
+
+
+def merge_key(element: Any, key: str) -> Any:
+    if key not in _checked(element):
+        raise InvalidError("", f"the element {brief(element)} lacks the merge key {key}")
+    return element[key]
+
+
+def find(items: List, key: str, value: Any) -> int | None:
+    """The place of the first element with this value for its merge key."""
+    for place, item in enumerate(items):
+        if key in _checked(item) and equal(item[key], value):
+            return place
+    return None
+
+
+def deletions_apart(items: List) -> tuple[List, List]:
+    """The elements that stay, and those whose directive is to delete them."""
+    kept = [item for item in items if _checked(item).get(MARKER) != "delete"]
+    return kept, [item for item in items if item.get(MARKER) == "delete"]
+
+
+def _checked(element: Any) -> Object:
+    if not isinstance(element, dict):
+        raise InvalidError("", f"has {kind_of(element)} among its elements, which should be objects")
+    return element
+
+
+def ordered(merged: List, named: List, before: List, key: str, *, scalars: bool) -> List:
+    """The merged list in its final order: what `named` names in the order of `named`, the rest as it stood `before`.
+
+    Where the two meet, what stood before a named element goes before it; otherwise the named ones come first.
+    """
+    in_named, others = _partition(merged, named, key)
+    identify: Callable[[Any], Any] = (lambda item: item) if scalars else (lambda item: merge_key(item, key))
+    by_before = _Places(before, identify)
+    first = _sorted_by(_Places(named, identify), in_named, scalars=scalars)
+    second = _sorted_by(by_before, others, scalars=scalars)
+    return _interleaved(first, second, by_before)
+
+
+def _partition(items: List, named: List, key: str) -> tuple[List, List]:
+    if key:
+        found = [find(named, key, merge_key(item, key)) is not None for item in items]
+    else:
+        names = {scalar(item) for item in named}
+        found = [scalar(item) in names for item in items]
+    inside = [item for item, known in zip(items, found, strict=True) if known]
+    outside = [item for item, known in zip(items, found, strict=True) if not known]
+    return inside, outside
+
+
+class _Places:
+    """Where each element first stands in a list that sets an order."""
+
+    def __init__(self, items: List, identify: Callable[[Any], Any]) -> None:
+        self._identify = identify
+        self._places: dict[tuple[str, Any], int] = {}
+        for place, item in enumerate(items):
+            value = identify(item)
+            nested = isinstance(value, (dict, list))
+            self._places.setdefault((kind_of(value), None if nested else value), place)
+
+    def of(self, item: Any) -> int | None:
+        value = self._identify(item)
+        if not isinstance(value, (dict, list)):
+            return self._places.get((kind_of(value), value))
+        if (kind_of(value), None) in self._places:
+            raise _incomparable(value)
+        return None
+
+
+def _sorted_by(places: _Places, items: List, *, scalars: bool) -> List:
+    deletions: List = []
+    if not scalars:
+        items, deletions = deletions_apart(items)
+    result: List = []
+    for item in items:
+        at = len(result)
+        while at > 0 and _before(places, item, result[at - 1]):
+            at -= 1
+        result.insert(at, item)
+    return result + deletions
+
+
+def _before(places: _Places, left: Any, right: Any) -> bool:
+    ours = places.of(left)
+    if ours is None:
+        return True
+    theirs = places.of(right)
+    return theirs is None or ours < theirs
+
+
+def _interleaved(first: List, second: List, places: _Places) -> List:
+    """Both lists in their own order; an element of `second` goes before one of `first` where it stood before it."""
+    result: List = []
+    waiting = second[::-1]
+    for item in first:
+        while waiting and _stood_before(places, waiting[-1], item):
+            result.append(waiting.pop())
+        result.append(item)
+    return result + waiting[::-1]
+
+
+def _stood_before(places: _Places, left: Any, right: Any) -> bool:
+    ours, theirs = places.of(left), places.of(right)
+    return ours is not None and theirs is not None and ours < theirs

@@ -1,0 +1,326 @@
+"""PodTopologySpread: which nodes would unbalance a topology, and which would balance it best.
+
+A constraint divides the nodes into domains, by the value of a label, and looks at how many matching pods each domain
+has. The snapshot keeps that number for each node (`Snapshot.matching`), and each label as small integers, so a domain's
+number is one `bincount` away; no pod is looked at here.
+
+Rules, which tests cite. Those of a hard constraint (`DoNotSchedule`):
+
+1. Counted are pods of the incoming pod's namespace that match the selector and are not on their way out. An absent
+   selector matches nothing; an empty one matches the incoming pod, and yet counts nobody.
+2. A node counts for a constraint if it has the keys of all hard constraints and the constraint's policies include it:
+   `nodeAffinityPolicy` (Honor unless said otherwise) asks for the pod's required node affinity, `nodeTaintsPolicy`
+   (Ignore unless said otherwise) for taints that the pod tolerates.
+3. The minimum is that of the domains with a node that counts, and 0 if there are fewer of them than `minDomains`.
+4. A node is refused if its domain, with the incoming pod if that matches, would exceed the minimum by more than
+   `maxSkew`. This holds for every node, also for one that does not count.
+5. A node that lacks a key is refused for good. Constraints are tried in order, and the first that fails decides.
+
+Those of soft constraints (`ScheduleAnyway`), among the feasible nodes:
+
+6. A feasible node that lacks a soft constraint's key gets 0, and is no part of 7 to 9. The `System` and `Proposal`
+   defaults differ: there such a node takes part, and its missing label is a value like any other, the empty one.
+7. A node's raw score is the sum, over constraints, of `count * ln(domains + 2) + (maxSkew - 1)`, rounded; a key that
+   the node lacks adds nothing. `domains` are those of the feasible nodes.
+8. `count` is the domain's, as in 1 and 2 (but for the keys of all soft constraints). For the hostname it is the node's
+   own, whatever the policies, and `domains` is the number of nodes: hostnames are not compared.
+9. The score is `100 * (max + min - raw) / max`, cut off: the best node gets 100, the worst `100 * min / max`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.api import nodeselectors, selectors, tolerations
+from trimtab.api.errors import InvalidError
+from trimtab.api.logarithms import go_log
+from trimtab.api.meta import Labels
+from trimtab.api.nodes import HOSTNAME, Node
+from trimtab.api.nodeselectors import RequiredNodeAffinity
+from trimtab.api.pods import Pod, TopologySpreadConstraint
+from trimtab.api.schedulerconfig import PodTopologySpreadArgs
+from trimtab.api.selectors import Operator, Requirement, Selector
+from trimtab.placement import defaults
+from trimtab.placement.defaults import HARD, SOFT
+from trimtab.placement.framework import (
+    MAX_SCORE,
+    SUCCESS,
+    UNRESOLVABLE,
+    UNSCHEDULABLE,
+    Cycle,
+    Refusals,
+    Scores,
+)
+from trimtab.snapshot import Snapshot
+from trimtab.snapshot.columns import IntColumn, Mask
+from trimtab.snapshot.nodes import LabelColumn, LabelKey
+
+SKEWED = "node(s) didn't match pod topology spread constraints"
+LACKS_LABEL = f"{SKEWED} (missing required label)"
+
+_UNBOUNDED = 2**31 - 1
+"""The minimum of no domains at all, where `minDomains` does not make it 0."""
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A constraint as it applies to one pod."""
+
+    key: LabelKey
+    max_skew: int
+    selector: Selector
+    min_domains: int
+    honor_affinity: bool
+    honor_taints: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """All constraints of one pod, its own or the default ones. `strict`: a node needs every soft key to be scored."""
+
+    hard: tuple[Constraint, ...] = ()
+    soft: tuple[Constraint, ...] = ()
+    strict: bool = True
+
+
+class PodTopologySpread:
+    """Keeps the pods of a workload spread, by their own constraints or by the default ones."""
+
+    name = "PodTopologySpread"
+
+    def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
+        args = args or PodTopologySpreadArgs()
+        self._defaults = _constraints(defaults.constraints(args), {}, alias=True)
+        self._defaults = replace(self._defaults, strict=args.defaulting_type == "List")
+
+    def constraints(self, cycle: Cycle) -> Constraints:
+        """The constraints that apply to the pod, worked out once for filter and score."""
+        return cycle.once("spread.constraints", lambda: self._constraints(cycle))
+
+    def filter(self, cycle: Cycle) -> Refusals | None:
+        """Refuse nodes on which the pod would break a hard constraint."""
+        hard = self.constraints(cycle).hard
+        if not hard:
+            return None
+        topologies = [_Topology(cycle.snapshot, constraint) for constraint in hard]
+        complete = _all(topology.present for topology in topologies)
+        codes = np.zeros(len(complete), dtype=np.int8)
+        for topology in reversed(topologies):
+            topology.refuse(codes, cycle, complete)
+        return Refusals(codes, _reasons(codes))
+
+    def score(self, cycle: Cycle, feasible: Mask) -> Scores | None:
+        """Prefer nodes whose domains have few matching pods."""
+        constraints = self.constraints(cycle)
+        if not constraints.soft:
+            return None
+        topologies = [_Topology(cycle.snapshot, constraint) for constraint in constraints.soft]
+        takes_part = cycle.snapshot.nodes.known
+        if constraints.strict:
+            takes_part = _all(topology.present for topology in topologies)
+        scored = feasible & takes_part
+        total = np.zeros(len(scored))
+        for topology in topologies:
+            total += topology.credit(cycle, takes_part, scored)
+        raw = _rounded(total)
+        raw[~scored] = 0
+        return Scores(raw, _normalized(raw, scored))
+
+    def _constraints(self, cycle: Cycle) -> Constraints:
+        pod = cycle.pod
+        stated = pod.spec.topology_spread_constraints
+        if stated:
+            return _constraints(stated, pod.metadata.labels)
+        if not self._defaults.hard and not self._defaults.soft:
+            return self._defaults
+        selector = defaults.deduced_selector(cycle)
+        if selector.empty:
+            return Constraints()
+        return replace(
+            self._defaults,
+            hard=tuple(replace(c, selector=selector) for c in self._defaults.hard),
+            soft=tuple(replace(c, selector=selector) for c in self._defaults.soft),
+        )
+
+
+class _Topology:
+    """A constraint seen against the nodes. Domains are numbered from 1; slot 0 is for nodes without the label."""
+
+    __slots__ = ("_column", "_constraint", "_matching", "_slots", "present")
+
+    def __init__(self, snapshot: Snapshot, constraint: Constraint) -> None:
+        nodes = snapshot.nodes
+        self._constraint = constraint
+        self._column: LabelColumn = nodes.label(constraint.key)
+        self._slots = self._column.codes[: len(nodes)] + 1
+        self.present: Mask = self._slots > 0
+
+    def refuse(self, codes: npt.NDArray[np.int8], cycle: Cycle, complete: Mask) -> None:
+        """Mark the nodes that this constraint refuses, whatever was there before (rules 3 to 5)."""
+        constraint = self._constraint
+        eligible = _eligible(cycle, constraint, complete)
+        counts = self._totals(_matching(cycle, constraint), eligible)
+        domains = self._totals(None, eligible)[1:] > 0
+        lowest = self._lowest(counts[1:][domains])
+        over = counts + constraint.selector.matches(cycle.pod.metadata.labels) - lowest > constraint.max_skew
+        over[0] = False
+        if over.any():
+            codes[over[self._slots]] = UNSCHEDULABLE
+        codes[~self.present] = UNRESOLVABLE
+
+    def credit(self, cycle: Cycle, takes_part: Mask, scored: Mask) -> Floats:
+        """What this constraint adds to the raw score of each node (rules 7 and 8)."""
+        constraint = self._constraint
+        matching = _matching(cycle, constraint)
+        if constraint.key == HOSTNAME:
+            weight = go_log(float(np.count_nonzero(scored) + 2))
+            credit = matching * weight + float(constraint.max_skew - 1)
+            return credit if self.present.all() else np.where(self.present, credit, 0.0)
+        counts = self._totals(matching, _eligible(cycle, constraint, takes_part))
+        weight = go_log(float(self._size(counts, scored) + 2))
+        by_domain = counts * weight + float(constraint.max_skew - 1)
+        by_domain[0] = 0.0
+        return by_domain[self._slots]
+
+    def _size(self, counts: Floats, scored: Mask) -> int:
+        """How many domains the scored nodes have. Nodes without the label, where they take part, are of the domain
+        whose value is empty: what slot 0 holds is added there, if a node really has that value."""
+        nodes = self._totals(None, scored)
+        empty = self._column.index.get("")
+        if empty is not None:
+            counts[empty + 1] += counts[0]
+            nodes[empty + 1] += nodes[0]
+            nodes[0] = 0
+        return int(np.count_nonzero(nodes))
+
+    def _totals(self, amounts: IntColumn | None, nodes: Mask) -> Floats:
+        """The sum of the amounts on these nodes by domain; how many nodes, where no amounts are given."""
+        slots = self._slots
+        if not nodes.all():
+            slots = slots[nodes]
+            amounts = None if amounts is None else amounts[nodes]
+        return np.bincount(slots, weights=amounts, minlength=len(self._column.values) + 1)
+
+    def _lowest(self, counts: Floats) -> float:
+        if len(counts) < self._constraint.min_domains:
+            return 0
+        return float(counts.min()) if len(counts) else _UNBOUNDED
+
+
+def _constraints(
+    written: Iterable[TopologySpreadConstraint], labels: Labels, *, alias: bool = False
+) -> Constraints:
+    """Constraints made ready for a pod with these labels. `alias`: they come from a configuration."""
+    by_action: dict[str, list[Constraint]] = {HARD: [], SOFT: []}
+    for index, constraint in enumerate(written):
+        if constraint.when_unsatisfiable not in by_action:
+            continue
+        try:
+            selector = _selector(constraint, labels)
+        except InvalidError as error:
+            raise error.under(f"spec.topologySpreadConstraints[{index}].labelSelector") from None
+        key = defaults.ALIASES.get(constraint.topology_key) if alias else None
+        by_action[constraint.when_unsatisfiable].append(
+            Constraint(
+                key=key or constraint.topology_key,
+                max_skew=constraint.max_skew,
+                selector=selector,
+                min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+                honor_affinity=constraint.node_affinity_policy in (None, "Honor"),
+                honor_taints=constraint.node_taints_policy == "Honor",
+            )
+        )
+    return Constraints(hard=tuple(by_action[HARD]), soft=tuple(by_action[SOFT]))
+
+
+def _selector(constraint: TopologySpreadConstraint, labels: Labels) -> Selector:
+    """The constraint's selector, narrowed to the pod's values of `matchLabelKeys`."""
+    selector = selectors.compile(constraint.label_selector)
+    kept = [key for key in constraint.match_label_keys if key in labels]
+    return selector.with_requirements(*(Requirement(key, Operator.EQUALS, (labels[key],)) for key in kept))
+
+
+def _matching(cycle: Cycle, constraint: Constraint) -> IntColumn:
+    """How many pods each node has that count (rule 1)."""
+    selector = constraint.selector
+    if selector.empty or selector.nothing:
+        return np.zeros(len(cycle.snapshot.nodes), dtype=np.int64)
+    return cycle.snapshot.matching(cycle.pod.metadata.namespace, selector)
+
+
+def _eligible(cycle: Cycle, constraint: Constraint, nodes: Mask) -> Mask:
+    """Those of the nodes that the constraint's policies include (rule 2)."""
+    if constraint.honor_affinity:
+        wanted = cycle.once("spread.affinity", lambda: _wanted_nodes(cycle))
+        nodes = nodes if wanted is None else nodes & wanted
+    if constraint.honor_taints:
+        nodes = nodes & cycle.once("spread.taints", lambda: _tolerated_nodes(cycle))
+    return nodes
+
+
+def _wanted_nodes(cycle: Cycle) -> Mask | None:
+    """Which nodes the pod's required node affinity allows; None if all. What cannot be read allows none."""
+    required = nodeselectors.required(cycle.pod.spec)
+    if required.unrestricted:
+        return None
+    return cycle.snapshot.nodes.verdicts(("spread", required), _tolerant(required))
+
+
+def _tolerant(required: RequiredNodeAffinity) -> Callable[[Node], bool]:
+    def matches(node: Node) -> bool:
+        try:
+            return required.matches(node)
+        except InvalidError:
+            return False
+
+    return matches
+
+
+def _tolerated_nodes(cycle: Cycle) -> Mask:
+    nodes, pod = cycle.snapshot.nodes, cycle.pod
+    tolerated = np.fromiter((_tolerates(pod, number, cycle) for number in range(len(nodes.taint_sets))), dtype=np.bool_)
+    mask: Mask = tolerated[nodes.taints]
+    return mask
+
+
+def _tolerates(pod: Pod, taint_set: int, cycle: Cycle) -> bool:
+    return tolerations.untolerated(pod.spec.tolerations, cycle.snapshot.nodes.taint_sets[taint_set]) is None
+
+
+def _all(masks: Iterable[Mask]) -> Mask:
+    first, *others = masks
+    for mask in others:
+        first = first & mask
+    return first
+
+
+def _reasons(codes: npt.NDArray[np.int8]) -> tuple[tuple[Mask, str], ...]:
+    if not codes.any():
+        return ()
+    return ((codes == UNSCHEDULABLE, SKEWED), (codes == UNRESOLVABLE, LACKS_LABEL))
+
+
+def _rounded(total: Floats) -> IntColumn:
+    """To the nearest whole number, halves away from zero: numpy's own rounding takes halves to even."""
+    whole = np.trunc(total)
+    return (whole + np.copysign(np.abs(total - whole) >= 0.5, total)).astype(np.int64)
+
+
+def _normalized(raw: IntColumn, scored: Mask) -> IntColumn:
+    """Scores between 0 and 100, the fewer pods the higher (rule 9)."""
+    counted = raw if scored.all() else raw[scored]
+    if not len(counted):
+        return np.zeros_like(raw)
+    low, high = int(counted.min()), max(0, int(counted.max()))
+    if high == 0:
+        normalized = np.full_like(raw, MAX_SCORE)
+    else:
+        normalized = MAX_SCORE * (high + low - raw) // high
+    normalized[~scored] = SUCCESS
+    return normalized
