@@ -135,6 +135,12 @@ class ResourceRequirements(Model):
     claims: tuple[Mapping[str, Any], ...] = ()
 
 
+class ContainerRestartRule(Model):
+    """What happens when a container ends in a certain way; some actions are not for every node."""
+
+    action: str = ""
+
+
 class Container(Model):
     """A container, as far as a scheduler looks at it."""
 
@@ -143,19 +149,30 @@ class Container(Model):
     ports: tuple[ContainerPort, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
+
+
+class ImageVolumeSource(Model):
+    """An image that is mounted rather than run."""
+
+    reference: str = ""
 
 
 class Volume(Model):
-    """A volume, as far as to know that placing its pod takes knowledge of storage.
+    """A volume, as far as to know that placing its pod takes knowledge of storage, or of images.
 
     Those without any of these sources (config maps, secrets, empty directories, …) can be mounted anywhere.
     """
 
+    image: ImageVolumeSource | None = None
     persistent_volume_claim: Mapping[str, Any] | None = None
     ephemeral: Mapping[str, Any] | None = None
     gce_persistent_disk: Mapping[str, Any] | None = None
     aws_elastic_block_store: Mapping[str, Any] | None = None
     azure_disk: Mapping[str, Any] | None = None
+    azure_file: Mapping[str, Any] | None = None
+    vsphere_volume: Mapping[str, Any] | None = None
+    portworx_volume: Mapping[str, Any] | None = None
     cinder: Mapping[str, Any] | None = None
     iscsi: Mapping[str, Any] | None = None
     rbd: Mapping[str, Any] | None = None
@@ -194,6 +211,7 @@ class PodSpec(Model):
     resources: ResourceRequirements | None = None
     overhead: ResourceList = {}
     host_network: bool = False
+    host_users: bool | None = None
     priority: int | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None

@@ -14,7 +14,13 @@ import msgspec
 from trimtab.api import codec
 from trimtab.api.errors import InvalidError
 from trimtab.api.model import Model
-from trimtab.api.pods import TopologySpreadConstraint
+from trimtab.api.pods import (
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PreferredSchedulingTerm,
+    TopologySpreadConstraint,
+)
 
 V1 = "kubescheduler.config.k8s.io/v1"
 PROPOSAL = "componentconfig/v1alpha1"
@@ -67,9 +73,9 @@ class PluginConfig(_Strict):
 
 
 class SchedulerProfile(_Strict):
-    """One way of scheduling, for the pods that name it."""
+    """One way of scheduling, for the pods that name it. The only profile of a configuration need not have a name."""
 
-    scheduler_name: str = "default-scheduler"
+    scheduler_name: str = ""
     percentage_of_nodes_to_score: int | None = None
     plugins: Plugins | None = None
     plugin_config: tuple[PluginConfig, ...] = ()
@@ -115,12 +121,16 @@ class SchedulerConfiguration(_Strict):
     delay_cache_until_active: bool = False
 
 
+class DefaultConstraint(TopologySpreadConstraint, forbid_unknown_fields=True):
+    """A constraint for pods that state none."""
+
+
 class ProposalConfiguration(_Strict):
     """The default-spreading proposal's sample: default constraints at the top of the configuration."""
 
     api_version: str = PROPOSAL
     kind: str = ""
-    default_topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    default_topology_spread_constraints: tuple[DefaultConstraint, ...] = ()
 
 
 class _Args(_Strict):
@@ -133,7 +143,7 @@ class _Args(_Strict):
 class PodTopologySpreadArgs(_Args):
     """Constraints for pods that state none: the system's, an operator's list, or the proposal's."""
 
-    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    default_constraints: tuple[DefaultConstraint, ...] = ()
     defaulting_type: Literal["System", "List", "Proposal"] = "System"
 
 
@@ -186,17 +196,60 @@ class InterPodAffinityArgs(_Args):
     ignore_preferred_terms_of_existing_pods: bool = False
 
 
+class AddedRequirement(NodeSelectorRequirement, forbid_unknown_fields=True):
+    """One expression of an added node affinity."""
+
+
+class AddedTerm(NodeSelectorTerm, forbid_unknown_fields=True):
+    """A term of an added node affinity."""
+
+    match_expressions: tuple[AddedRequirement, ...] = ()
+    match_fields: tuple[AddedRequirement, ...] = ()
+
+
+class AddedSelector(NodeSelector, forbid_unknown_fields=True):
+    """Terms of an added node affinity, of which one must hold."""
+
+    node_selector_terms: tuple[AddedTerm, ...] = ()
+
+
+class AddedPreference(PreferredSchedulingTerm, forbid_unknown_fields=True):
+    """A term of an added node affinity that is worth `weight` where it holds."""
+
+    preference: AddedTerm = AddedTerm()
+
+
 class AddedAffinity(_Strict):
     """Node affinity that every pod of a profile has."""
 
-    required_during_scheduling_ignored_during_execution: Mapping[str, Any] | None = None
-    preferred_during_scheduling_ignored_during_execution: tuple[Mapping[str, Any], ...] = ()
+    required_during_scheduling_ignored_during_execution: AddedSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[AddedPreference, ...] = ()
 
 
 class NodeAffinityArgs(_Args):
     """Node affinity added to every pod of the profile."""
 
     added_affinity: AddedAffinity | None = None
+
+
+class DefaultPreemptionArgs(_Args):
+    """How many nodes preemption looks at. Trimtab does not preempt; it reads this to say whether it is well-formed."""
+
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+
+
+class VolumeBindingArgs(_Args):
+    """How long binding a volume may take. Trimtab does not place pods with volumes of their own."""
+
+    bind_timeout_seconds: int = 600
+
+
+class DynamicResourcesArgs(_Args):
+    """How long the search for devices may take. Trimtab does not place pods with resource claims."""
+
+    filter_timeout: str = "10s"
+    binding_timeout: str = "10m"
 
 
 def read(tree: Any) -> SchedulerConfiguration | ProposalConfiguration:

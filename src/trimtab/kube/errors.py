@@ -248,4 +248,4 @@ def _read(body: bytes) -> Status | None:
 
 def _seconds(text: str) -> float | None:
     """Retry-After in seconds; API servers never write the form with a date."""
-    return float(text) if text.strip().isdigit() else None
+    return float(text) if text.isascii() and text.isdigit() else None

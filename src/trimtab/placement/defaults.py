@@ -6,11 +6,14 @@ each attempt to place a pod and never written into it.
 
 Which constraints (`defaultingType`):
 
-| type | constraints | nodes that lack a key |
+| type | constraints | a node that lacks a key |
 |---|---|---|
-| `System` (the default) | soft: hostname, maxSkew 3; zone, maxSkew 5: what Kubernetes ships | are scored by what they have |
-| `Proposal` | soft: hostname and zone, maxSkew 1: what the default-spreading proposal printed | are scored by what they have |
-| `List` | the operator's; none, if the list is empty | are not preferred, as with constraints of a pod's own |
+| `System` | soft: hostname (maxSkew 3), zone (maxSkew 5), as Kubernetes ships them | is scored by what it has |
+| `Proposal` | soft: hostname and zone (maxSkew 1), as the proposal printed them | is scored by what it has |
+| `List` | the operator's; none, if the list is empty | gets 0, as with constraints of a pod's own |
+
+`System` is what applies where nothing is said. A cluster without zones must not lose its spreading over nodes for
+that, which is why the first two are lenient about keys.
 
 Among which pods: a default constraint has no selector, for nobody could write one that suits every workload. It is
 deduced from what the pod belongs to: all services that select it, and its controller, if that is a replication
@@ -116,7 +119,7 @@ def selector_of(pod: Pod, snapshot: Snapshot) -> Selector:
         return selectors.from_labels(labels)
     if (owner.api_version, owner.kind) == ("v1", "ReplicationController"):
         controller = snapshot.group(ReplicationController, pod.metadata.namespace, owner.name)
-        return selectors.from_labels(labels | controller.spec.selector if controller else labels)
+        return selectors.from_labels({**labels, **(controller.spec.selector if controller else {})})
     return selectors.from_labels(labels).with_requirements(*_owner_selector(pod, owner, snapshot).requirements)
 
 

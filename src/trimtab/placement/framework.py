@@ -39,6 +39,13 @@ class Refusals:
     codes: Codes
     reasons: tuple[tuple[Mask, str], ...] = ()
 
+    @classmethod
+    def of(cls, refused: Mask, code: int, reason: str) -> Refusals:
+        """Some nodes, all for one reason. The mask is kept: it must not be one that events change."""
+        codes = refused.astype(np.int8)
+        codes *= code
+        return cls(codes, ((refused, reason),))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:

@@ -29,9 +29,12 @@ Those of soft constraints (`ScheduleAnyway`), among the feasible nodes:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -48,16 +51,16 @@ from trimtab.placement import defaults
 from trimtab.placement.defaults import HARD, SOFT
 from trimtab.placement.framework import (
     MAX_SCORE,
-    SUCCESS,
     UNRESOLVABLE,
     UNSCHEDULABLE,
+    Codes,
     Cycle,
     Refusals,
     Scores,
 )
 from trimtab.snapshot import Snapshot
-from trimtab.snapshot.columns import IntColumn, Mask
-from trimtab.snapshot.nodes import LabelColumn, LabelKey
+from trimtab.snapshot.columns import IntColumn, Mask, SmallColumn
+from trimtab.snapshot.nodes import ABSENT, LabelColumn, LabelKey
 
 SKEWED = "node(s) didn't match pod topology spread constraints"
 LACKS_LABEL = f"{SKEWED} (missing required label)"
@@ -65,7 +68,14 @@ LACKS_LABEL = f"{SKEWED} (missing required label)"
 _UNBOUNDED = 2**31 - 1
 """The minimum of no domains at all, where `minDomains` does not make it 0."""
 
+_REMEMBERED = 4096
+"""How many templates' constraints are kept compiled."""
+
+_pack = msgspec.msgpack.Encoder().encode
+
 Floats = npt.NDArray[np.float64]
+Totals = npt.NDArray[Any]
+"""Sums by domain. They are whole numbers, though numpy gives weighted sums as floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,12 @@ class Constraints:
     soft: tuple[Constraint, ...] = ()
     strict: bool = True
 
+    def among(self, selector: Selector) -> Constraints:
+        """The same constraints, over the pods that a selector matches."""
+        hard = tuple(replace(constraint, selector=selector) for constraint in self.hard)
+        soft = tuple(replace(constraint, selector=selector) for constraint in self.soft)
+        return Constraints(hard, soft, self.strict)
+
 
 class PodTopologySpread:
     """Keeps the pods of a workload spread, by their own constraints or by the default ones."""
@@ -96,8 +112,9 @@ class PodTopologySpread:
 
     def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
         args = args or PodTopologySpreadArgs()
-        self._defaults = _constraints(defaults.constraints(args), {}, alias=True)
+        self._defaults = _compile(defaults.constraints(args), aliases=defaults.ALIASES)
         self._defaults = replace(self._defaults, strict=args.defaulting_type == "List")
+        self._known: dict[Hashable, Constraints] = {}
 
     def constraints(self, cycle: Cycle) -> Constraints:
         """The constraints that apply to the pod, worked out once for filter and score."""
@@ -110,10 +127,10 @@ class PodTopologySpread:
             return None
         topologies = [_Topology(cycle.snapshot, constraint) for constraint in hard]
         complete = _all(topology.present for topology in topologies)
-        codes = np.zeros(len(complete), dtype=np.int8)
-        for topology in reversed(topologies):
-            topology.refuse(codes, cycle, complete)
-        return Refusals(codes, _reasons(codes))
+        first, *others = (topology.verdicts(cycle, complete) for topology in topologies)
+        for verdicts in others:
+            first = np.where(first, first, verdicts)
+        return Refusals(first, _reasons(first))
 
     def score(self, cycle: Cycle, feasible: Mask) -> Scores | None:
         """Prefer nodes whose domains have few matching pods."""
@@ -121,122 +138,131 @@ class PodTopologySpread:
         if not constraints.soft:
             return None
         topologies = [_Topology(cycle.snapshot, constraint) for constraint in constraints.soft]
-        takes_part = cycle.snapshot.nodes.known
-        if constraints.strict:
-            takes_part = _all(topology.present for topology in topologies)
+        takes_part = (
+            _all(topology.present for topology in topologies) if constraints.strict else cycle.snapshot.nodes.known
+        )
         scored = feasible & takes_part
-        total = np.zeros(len(scored))
-        for topology in topologies:
-            total += topology.credit(cycle, takes_part, scored)
-        raw = _rounded(total)
-        raw[~scored] = 0
-        return Scores(raw, _normalized(raw, scored))
+        first, *others = (topology.credit(cycle, takes_part, scored) for topology in topologies)
+        for credit in others:
+            first += credit
+        return _scores(first, scored)
 
     def _constraints(self, cycle: Cycle) -> Constraints:
         pod = cycle.pod
         stated = pod.spec.topology_spread_constraints
         if stated:
-            return _constraints(stated, pod.metadata.labels)
+            labels = {key: pod.metadata.labels.get(key) for c in stated for key in c.match_label_keys}
+            return self._remembered(_pack((stated, labels)), lambda: _compile(stated, pod.metadata.labels))
         if not self._defaults.hard and not self._defaults.soft:
             return self._defaults
         selector = defaults.deduced_selector(cycle)
         if selector.empty:
             return Constraints()
-        return replace(
-            self._defaults,
-            hard=tuple(replace(c, selector=selector) for c in self._defaults.hard),
-            soft=tuple(replace(c, selector=selector) for c in self._defaults.soft),
-        )
+        return self._remembered(selector, lambda: self._defaults.among(selector))
+
+    def _remembered(self, key: Hashable, compute: Callable[[], Constraints]) -> Constraints:
+        """What was worked out for the last pod of the same template or group."""
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            known = self._known[key] = compute()
+        return known
 
 
 class _Topology:
     """A constraint seen against the nodes. Domains are numbered from 1; slot 0 is for nodes without the label."""
 
-    __slots__ = ("_column", "_constraint", "_matching", "_slots", "present")
-
     def __init__(self, snapshot: Snapshot, constraint: Constraint) -> None:
-        nodes = snapshot.nodes
         self._constraint = constraint
-        self._column: LabelColumn = nodes.label(constraint.key)
-        self._slots = self._column.codes[: len(nodes)] + 1
-        self.present: Mask = self._slots > 0
+        self._column: LabelColumn = snapshot.nodes.label(constraint.key)
+        self._codes: SmallColumn = self._column.codes[: len(snapshot.nodes)]
 
-    def refuse(self, codes: npt.NDArray[np.int8], cycle: Cycle, complete: Mask) -> None:
-        """Mark the nodes that this constraint refuses, whatever was there before (rules 3 to 5)."""
+    @cached_property
+    def present(self) -> Mask:
+        """Which nodes have the label."""
+        return self._codes > ABSENT
+
+    @cached_property
+    def _slots(self) -> IntColumn:
+        slots: IntColumn = np.add(self._codes, 1, dtype=np.intp)
+        return slots
+
+    def verdicts(self, cycle: Cycle, complete: Mask) -> Codes:
+        """What this constraint alone says of each node (rules 3 to 5)."""
         constraint = self._constraint
         eligible = _eligible(cycle, constraint, complete)
         counts = self._totals(_matching(cycle, constraint), eligible)
         domains = self._totals(None, eligible)[1:] > 0
         lowest = self._lowest(counts[1:][domains])
-        over = counts + constraint.selector.matches(cycle.pod.metadata.labels) - lowest > constraint.max_skew
-        over[0] = False
-        if over.any():
-            codes[over[self._slots]] = UNSCHEDULABLE
-        codes[~self.present] = UNRESOLVABLE
+        most = lowest + constraint.max_skew - constraint.selector.matches(cycle.pod.metadata.labels)
+        by_domain = (counts > most).astype(np.int8)
+        by_domain[0] = UNRESOLVABLE
+        return by_domain.take(self._slots)
 
     def credit(self, cycle: Cycle, takes_part: Mask, scored: Mask) -> Floats:
         """What this constraint adds to the raw score of each node (rules 7 and 8)."""
         constraint = self._constraint
         matching = _matching(cycle, constraint)
         if constraint.key == HOSTNAME:
-            weight = go_log(float(np.count_nonzero(scored) + 2))
-            credit = matching * weight + float(constraint.max_skew - 1)
-            return credit if self.present.all() else np.where(self.present, credit, 0.0)
+            credit = self._term(matching, int(np.count_nonzero(scored)))
+            return credit if self.present.all() else credit * self.present
         counts = self._totals(matching, _eligible(cycle, constraint, takes_part))
-        weight = go_log(float(self._size(counts, scored) + 2))
-        by_domain = counts * weight + float(constraint.max_skew - 1)
+        by_domain = self._term(counts, int(np.count_nonzero(self._totals(None, scored))))
         by_domain[0] = 0.0
-        return by_domain[self._slots]
+        return by_domain.take(self._slots)
 
-    def _size(self, counts: Floats, scored: Mask) -> int:
-        """How many domains the scored nodes have. Nodes without the label, where they take part, are of the domain
-        whose value is empty: what slot 0 holds is added there, if a node really has that value."""
-        nodes = self._totals(None, scored)
+    def _term(self, counts: Totals, domains: int) -> Floats:
+        return counts * go_log(float(domains + 2)) + float(self._constraint.max_skew - 1)
+
+    def _totals(self, amounts: IntColumn | None, nodes: Mask) -> Totals:
+        """The sum of the amounts on these nodes by domain; how many nodes, where no amounts are given.
+
+        Nodes without the label belong to the domain whose value is empty, if there is one (rule 6).
+        """
+        if not nodes.all():
+            amounts = nodes.astype(np.int64) if amounts is None else amounts * nodes
+        totals = np.bincount(self._slots, weights=amounts, minlength=len(self._column.values) + 1)
         empty = self._column.index.get("")
         if empty is not None:
-            counts[empty + 1] += counts[0]
-            nodes[empty + 1] += nodes[0]
-            nodes[0] = 0
-        return int(np.count_nonzero(nodes))
+            totals[empty + 1] += totals[0]
+            totals[0] = 0
+        return totals
 
-    def _totals(self, amounts: IntColumn | None, nodes: Mask) -> Floats:
-        """The sum of the amounts on these nodes by domain; how many nodes, where no amounts are given."""
-        slots = self._slots
-        if not nodes.all():
-            slots = slots[nodes]
-            amounts = None if amounts is None else amounts[nodes]
-        return np.bincount(slots, weights=amounts, minlength=len(self._column.values) + 1)
-
-    def _lowest(self, counts: Floats) -> float:
+    def _lowest(self, counts: Totals) -> int:
         if len(counts) < self._constraint.min_domains:
             return 0
-        return float(counts.min()) if len(counts) else _UNBOUNDED
+        return int(counts.min()) if len(counts) else _UNBOUNDED
 
 
-def _constraints(
-    written: Iterable[TopologySpreadConstraint], labels: Labels, *, alias: bool = False
+def _compile(
+    written: Iterable[TopologySpreadConstraint],
+    labels: Labels | None = None,
+    aliases: Mapping[str, LabelKey] | None = None,
 ) -> Constraints:
-    """Constraints made ready for a pod with these labels. `alias`: they come from a configuration."""
+    """Constraints made ready for a pod with these labels."""
     by_action: dict[str, list[Constraint]] = {HARD: [], SOFT: []}
     for index, constraint in enumerate(written):
         if constraint.when_unsatisfiable not in by_action:
             continue
         try:
-            selector = _selector(constraint, labels)
+            selector = _selector(constraint, labels or {})
         except InvalidError as error:
             raise error.under(f"spec.topologySpreadConstraints[{index}].labelSelector") from None
-        key = defaults.ALIASES.get(constraint.topology_key) if alias else None
-        by_action[constraint.when_unsatisfiable].append(
-            Constraint(
-                key=key or constraint.topology_key,
-                max_skew=constraint.max_skew,
-                selector=selector,
-                min_domains=1 if constraint.min_domains is None else constraint.min_domains,
-                honor_affinity=constraint.node_affinity_policy in (None, "Honor"),
-                honor_taints=constraint.node_taints_policy == "Honor",
-            )
-        )
+        key = (aliases or {}).get(constraint.topology_key, constraint.topology_key)
+        by_action[constraint.when_unsatisfiable].append(_compiled(constraint, key, selector))
     return Constraints(hard=tuple(by_action[HARD]), soft=tuple(by_action[SOFT]))
+
+
+def _compiled(constraint: TopologySpreadConstraint, key: LabelKey, selector: Selector) -> Constraint:
+    return Constraint(
+        key=key,
+        max_skew=constraint.max_skew,
+        selector=selector,
+        min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+        honor_affinity=constraint.node_affinity_policy in (None, "Honor"),
+        honor_taints=constraint.node_taints_policy == "Honor",
+    )
 
 
 def _selector(constraint: TopologySpreadConstraint, labels: Labels) -> Selector:
@@ -306,21 +332,20 @@ def _reasons(codes: npt.NDArray[np.int8]) -> tuple[tuple[Mask, str], ...]:
     return ((codes == UNSCHEDULABLE, SKEWED), (codes == UNRESOLVABLE, LACKS_LABEL))
 
 
-def _rounded(total: Floats) -> IntColumn:
-    """To the nearest whole number, halves away from zero: numpy's own rounding takes halves to even."""
-    whole = np.trunc(total)
-    return (whole + np.copysign(np.abs(total - whole) >= 0.5, total)).astype(np.int64)
+def _scores(total: Floats, scored: Mask) -> Scores:
+    """Raw scores as whole numbers; and between 0 and 100, the fewer pods the higher (rules 7 and 9).
 
-
-def _normalized(raw: IntColumn, scored: Mask) -> IntColumn:
-    """Scores between 0 and 100, the fewer pods the higher (rule 9)."""
-    counted = raw if scored.all() else raw[scored]
+    A total is 0 or more than 1, so adding a half and cutting off rounds exactly, halves upwards.
+    """
+    raw = (total + 0.5).astype(np.int64)
+    counted = raw
+    if not scored.all():
+        raw *= scored
+        counted = raw.compress(scored)
     if not len(counted):
-        return np.zeros_like(raw)
-    low, high = int(counted.min()), max(0, int(counted.max()))
-    if high == 0:
-        normalized = np.full_like(raw, MAX_SCORE)
-    else:
-        normalized = MAX_SCORE * (high + low - raw) // high
-    normalized[~scored] = SUCCESS
-    return normalized
+        return Scores(raw, raw)
+    low, high = int(counted.min()), int(counted.max())
+    normalized = (high + low - raw) * MAX_SCORE // high if high else np.full_like(raw, MAX_SCORE)
+    if counted is not raw:
+        normalized *= scored
+    return Scores(raw, normalized)

@@ -8,3 +8,8 @@ What placement knows – default constraints, scores – is handed in as values.
 
 May import: the standard library, msgspec, numpy, `trimtab.snapshot` and `trimtab.api`.
 """
+
+from trimtab.ranking.plan import Leveling, Plan, Policy, Victim, Workload, plan
+from trimtab.ranking.rankers import Constraint
+
+__all__ = ["Constraint", "Leveling", "Plan", "Policy", "Victim", "Workload", "plan"]

@@ -28,6 +28,7 @@ one pod at a time.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -67,7 +68,7 @@ def _chain(codes: Sequence[IntColumn]) -> list[int] | None:
         return []
     sizes = [int(column.max()) + 1 for column in codes]
     keys = sorted(range(len(codes)), key=lambda key: (-sizes[key], key))
-    for fine, coarse in zip(keys, keys[1:], strict=False):
+    for fine, coarse in itertools.pairwise(keys):
         pairs = np.unique(codes[fine] * sizes[coarse] + codes[coarse])
         if len(pairs) != sizes[fine]:
             return None

@@ -4,8 +4,8 @@ The scale of an age is the logarithm of its nanoseconds, rounded down; an age of
 scale -1. Two pods whose ages have the same scale count as equally old, so that chance and not the last second decides
 between them.
 
-To base 2 the scale is bit for bit what Kubernetes computes, in floating point. A little below a large power of two (2
-nanoseconds below 2**49, which is 6.5 days) the logarithm already rounds up to the next whole number, so a scale may
+To base 2 the scale is bit for bit what Kubernetes computes, in floating point. A little below a large power of two (one
+nanosecond below 2**49, which is 6.5 days) the logarithm already rounds up to the next whole number, so a scale may
 begin slightly before its power of two. To base e and 10, which Kubernetes does not offer, it is exact.
 """
 
@@ -19,6 +19,7 @@ from decimal import Decimal, localcontext
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from trimtab.api.logarithms import go_log
 from trimtab.snapshot.columns import IntColumn
@@ -30,10 +31,10 @@ _LONGEST = 2**63 - 1
 _PER_LN2 = 1 / math.log(2)
 
 
-def scales(times: IntColumn, now: int, base: Base = 2) -> IntColumn:
-    """The scale of the age that each time has now; ages of over 292 years count as that much."""
-    earliest = max(now - _LONGEST, -_LONGEST)
-    found: IntColumn = np.searchsorted(starts(base), now - np.maximum(times, earliest), side="right") - 1
+def scales(times: IntColumn, now: int, base: Base = 2) -> npt.NDArray[np.int8]:
+    """The scale of the age that each time has now."""
+    found = np.searchsorted(starts(base), now - times, side="right").astype(np.int8)
+    found -= 1
     return found
 
 

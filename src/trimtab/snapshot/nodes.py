@@ -196,7 +196,8 @@ class NodeTable:
     def charge(self, row: int, requests: Requests, sign: int) -> None:
         """Count a pod's requests on a node (`sign` 1), or take them off again (-1)."""
         for name, amount in requests.amounts.items():
-            self._requested[row, self._resource(name)] += sign * amount
+            column = self._resource(name)  # first: a resource that is new moves the array
+            self._requested[row, column] += sign * amount
         self._assumed[row, 0] += sign * requests.assumed_cpu
         self._assumed[row, 1] += sign * requests.assumed_memory
         self._columns["pods"][row] += sign

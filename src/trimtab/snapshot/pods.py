@@ -24,6 +24,7 @@ PHASES: Mapping[str, int] = {"Unknown": 1, "Running": 2, "Succeeded": 3, "Failed
 """Phases as numbers, in the order in which pods are let go; whatever is not listed counts as Pending, 0."""
 
 _INT32 = range(-(2**31), 2**31)
+_FARTHEST = 2**62  # so that the difference of two times fits 64 bits
 _COST = re.compile(r"0|-?[1-9][0-9]*|-0[0-9]*")
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -207,8 +208,13 @@ class PodTable:
 
 @functools.lru_cache(maxsize=65536)
 def nanoseconds(moment: datetime | None) -> int:
-    """A time as the columns keep it. Times have whole seconds, so many pods share one."""
-    return NEVER if moment is None or moment.year == 1 else to_ns(moment)
+    """A time as the columns keep it. Times have whole seconds, so many pods share one.
+
+    1970 itself becomes a nanosecond later, to be told from NEVER; what is over 146 years from it counts as that far.
+    """
+    if moment is None or moment.year == 1:
+        return NEVER
+    return max(-_FARTHEST, min(to_ns(moment), _FARTHEST)) or 1
 
 
 def deletion_cost(pod: Pod) -> int | None:

@@ -13,8 +13,11 @@ import msgspec
 
 from trimtab.api import selectors
 from trimtab.api.errors import InvalidError
-from trimtab.api.pods import Pod, PodAffinityTerm, WeightedPodAffinityTerm
+from trimtab.api.meta import Labels
+from trimtab.api.pods import Affinity, Pod, PodAffinityTerm, WeightedPodAffinityTerm
 from trimtab.api.selectors import Selector
+
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 – how Kubernetes names it; nothing listens here
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -43,6 +46,14 @@ class Term:
     selector: Selector
     namespaces: frozenset[str]
     namespace_selector: Selector | None
+
+    def reaches(self, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
+        """Whether it speaks of pods with these labels, in a namespace of that name with those labels."""
+        if namespace not in self.namespaces:
+            wider = self.namespace_selector
+            if wider is None or not wider.matches(namespace_labels):
+                return False
+        return self.selector.matches(labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +105,9 @@ def shape(pod: Pod) -> Shape:
     """A pod's shape, worked out from its spec."""
     terms: list[HeldTerm] = []
     problems: list[str] = []
-    for path, written in _term_lists(pod):
+    for path, anti, written in _term_lists(pod):
         try:
-            terms += [_held(one, pod.metadata.namespace, anti="Anti" in path) for one in written]
+            terms += [_held(each, pod.metadata.namespace, anti=anti) for each in written]
         except InvalidError as error:
             problems.append(str(error.under(path)))
     return Shape(ports=tuple(host_ports(pod)), terms=tuple(terms), problem="; ".join(problems))
@@ -108,19 +119,17 @@ def host_ports(pod: Pod) -> Iterable[HostPort]:
     for container in (*pod.spec.containers, *sidecars):
         for port in container.ports:
             if port.host_port > 0:
-                yield HostPort(ip=port.host_ip or "0.0.0.0", protocol=port.protocol or "TCP", port=port.host_port)  # noqa: S104 - how Kubernetes names "every address"; nothing listens here
+                yield HostPort(ip=port.host_ip or EVERY_ADDRESS, protocol=port.protocol or "TCP", port=port.host_port)
 
 
-def _term_lists(pod: Pod) -> Iterable[tuple[str, Sequence[PodAffinityTerm | WeightedPodAffinityTerm]]]:
-    """The lists of affinity and anti-affinity terms of a pod, each with its path."""
-    affinity = pod.spec.affinity
-    if affinity is None:
-        return
+def _term_lists(pod: Pod) -> Iterable[tuple[str, bool, Sequence[PodAffinityTerm | WeightedPodAffinityTerm]]]:
+    """The lists of affinity and anti-affinity terms of a pod: where each stands, which it is, and what it says."""
+    affinity = pod.spec.affinity or Affinity()
     for name, part in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
         if part is not None:
-            path = f"spec.affinity.{name}"
-            yield f"{path}.{_REQUIRED}", part.required_during_scheduling_ignored_during_execution
-            yield f"{path}.{_PREFERRED}", part.preferred_during_scheduling_ignored_during_execution
+            path, anti = f"spec.affinity.{name}", name == "podAntiAffinity"
+            yield f"{path}.{_REQUIRED}", anti, part.required_during_scheduling_ignored_during_execution
+            yield f"{path}.{_PREFERRED}", anti, part.preferred_during_scheduling_ignored_during_execution
 
 
 def _held(written: PodAffinityTerm | WeightedPodAffinityTerm, namespace: str, *, anti: bool) -> HeldTerm:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
-import numpy as np
 
 from trimtab.api.apps import ReplicaSet, StatefulSet
 from trimtab.api.codec import SpecPool
@@ -25,12 +24,13 @@ from trimtab.api.core import Namespace, ReplicationController, Service
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.selectors import Selector
-from trimtab.snapshot.columns import IntColumn, grown
+from trimtab.snapshot.columns import IntColumn
 from trimtab.snapshot.counts import TallyBook, TallyKey
 from trimtab.snapshot.nodes import NodeTable
 from trimtab.snapshot.pods import NOWHERE, PodTable
 from trimtab.snapshot.requests import Requests, RequestsBook
-from trimtab.snapshot.shapes import HeldTerm, HostPort, Shape, ShapeBook
+from trimtab.snapshot.shapes import HostPort, Shape, ShapeBook
+from trimtab.snapshot.terms import TermBook
 
 Group = Service | ReplicationController | ReplicaSet | StatefulSet
 """What groups pods: pods that state no constraints are spread among the others of their group."""
@@ -57,7 +57,7 @@ class Snapshot:
         self.pods = PodTable()
         self.namespaces: dict[str, Namespace] = {}
         self.tallies = TallyBook(self.pods, self.nodes)
-        self.held: dict[HeldTerm, IntColumn] = {}
+        self.terms = TermBook(self.nodes)
         self.ports: dict[tuple[str, int], dict[int, Counter[HostPort]]] = {}
         self._groups: dict[type, dict[str, dict[str, Group]]] = {}
         self._pool = SpecPool()
@@ -202,19 +202,9 @@ class Snapshot:
         self.nodes.charge(node, weight.requests, sign)
         self.tallies.adjust(weight.labels, node, terminating=weight.terminating, sign=sign)
         for held in weight.shape.terms:
-            self._hold(held, node, sign)
+            self.terms.adjust(held, node, sign)
         for port in weight.shape.ports:
             self._occupy(port, node, sign)
-
-    def _hold(self, held: HeldTerm, node: int, sign: int) -> None:
-        holders = self.held.get(held)
-        if holders is None:
-            holders = self.held[held] = np.zeros(self.nodes.capacity, dtype=np.int64)
-        elif node >= len(holders):
-            holders = self.held[held] = grown(holders, self.nodes.capacity)
-        holders[node] += sign
-        if sign < 0 and not holders.any():
-            del self.held[held]
 
     def _occupy(self, port: HostPort, node: int, sign: int) -> None:
         by_node = self.ports.setdefault((port.protocol, port.port), {})

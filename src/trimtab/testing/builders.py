@@ -225,13 +225,13 @@ class ClusterBuilder:
         self._nodes = {name: node(name, zone=zone) for zone, names in zones.items() for name in names}
         self._pods: list[PodBuilder] = []
 
-    def running(self, *node_names: str, **labels: str) -> Self:
+    def running(self, *node_names: str, created: str = "2026-01-01T00:00:00Z", **labels: str) -> Self:
         """One more ready pod on each node named; labelled `app=web` unless told otherwise."""
         for name in node_names:
             self._check(name)
             number = len(self._pods)
             made = pod(f"pod-{number:02d}").on(name).labels(labels or {"app": "web"})
-            self._pods.append(made.created("2026-01-01T00:00:00Z").ready())
+            self._pods.append(made.created(created).ready())
         return self
 
     def with_pods(self, *pods: PodBuilder) -> Self:

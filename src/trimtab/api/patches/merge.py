@@ -14,7 +14,7 @@ from trimtab.api.patches.elements import Object, copied, kind_of, without_nulls
 
 
 def json_merge(original: Any, patch: Any) -> Object:
-    """The object that `original` becomes under `patch`; neither is changed. What is no object counts as an empty one."""
+    """The object that `original` becomes under `patch`; neither is changed. What is no object counts as empty."""
     if not isinstance(patch, dict):
         raise InvalidError("", f"the patch must be an object, not {kind_of(patch)}")
     try:

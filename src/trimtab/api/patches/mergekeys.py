@@ -61,14 +61,16 @@ class Schema:
 
     def object_field(self, key: str) -> Merging:
         """How the value of `key` is merged, when both documents have an object there."""
-        return _merging(self._field(key))
+        field = self._field(key)
+        # An object in the place of a list is let pass, but the fields of the list's elements are not its fields.
+        return _merging(field, "" if field.list else field.type)
 
     def list_field(self, key: str) -> Merging:
         """How the value of `key` is merged, when both documents have a list there; `schema` is of its elements."""
         field = self._field(key)
         if not field.list:
             raise InvalidError("", f"is a list in the patch, but not in {self.name}")
-        return _merging(field)
+        return _merging(field, field.type)
 
     def _field(self, key: str) -> _Field:
         if not self.name:
@@ -110,10 +112,10 @@ def _find(known: _Type, key: str) -> _Field | None:
     return known.fields.get(key) or (_PLAIN if key in known.plain else None)
 
 
-def _merging(field: _Field) -> Merging:
+def _merging(field: _Field, type_name: str) -> Merging:
     # `retainKeys` concerns those who compute a patch; to apply one, the directive in the patch is what counts.
     strategy = next((part for part in field.strategy.split(",") if part != "retainKeys"), "")
-    return Merging(Schema(field.type), strategy, field.key)
+    return Merging(Schema(type_name), strategy, field.key)
 
 
 def _fold(key: str) -> str:

@@ -3,8 +3,8 @@
 The operations are carried out by the library `jsonpatch`. What it is not asked to do is to judge input: each operation
 is looked at before, so that a refusal names the operation and its member (`[2].path`), whatever the JSON is.
 
-A Kubernetes API server is more lenient than the RFC in a few places (it counts negative indices from the end of a list,
-and lets `replace` create a field). Such patches are refused here: nothing should come to rely on them.
+The RFC is kept to the letter. A Kubernetes API server is more lenient in places: it counts negative indices from the
+end of a list, and lets `replace` create a field. No patch should rely on that, and none that does is taken here.
 
 `diff` is the other direction. It is written by hand because all it needs to be is correct and plain to read in an audit
 log: it never moves or copies, and it replaces a list whose length changes as a whole. (Older versions of the library
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jsonpatch
-from jsonpointer import JsonPointer, JsonPointerException, escape
+from jsonpatch import JsonPointer, JsonPointerException
 
 from trimtab.api.errors import InvalidError
 from trimtab.api.patches.elements import brief, copied, kind_of
@@ -75,7 +75,7 @@ def _check(operation: Any) -> None:
         raise InvalidError("op", f"must be one of {', '.join(sorted(_MEMBERS))}, not {brief(name)}")
     for member in _MEMBERS[name]:
         if member not in operation:
-            raise InvalidError(member, f"is missing from a {name} operation")
+            raise InvalidError(member, f"is missing; {name} needs it")
         if member != "value":
             _check_pointer(member, operation[member])
 
@@ -110,7 +110,7 @@ def _refusal(document: Any, operation: Operation, error: Exception) -> str:
 
 
 def _resolved(value: Any, parts: list[str]) -> Any:
-    """What the pointer names. Unlike the library's own lookup it finds no letters in strings and nothing after the end."""
+    """What the pointer names. Unlike the library's lookup, it finds no letters in strings, and nothing at `-`."""
     for part in parts:
         if isinstance(value, dict) and part in value:
             value = value[part]
@@ -133,11 +133,15 @@ def _changes(path: str, before: Any, after: Any) -> Iterator[Operation]:
 
 def _changes_of_object(path: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator[Operation]:
     for key, value in before.items():
-        place = f"{path}/{escape(key)}"
+        place = f"{path}/{_escaped(key)}"
         if key in after:
             yield from _changes(place, value, after[key])
         else:
             yield {"op": "remove", "path": place}
     for key, value in after.items():
         if key not in before:
-            yield {"op": "add", "path": f"{path}/{escape(key)}", "value": copied(value)}
+            yield {"op": "add", "path": f"{path}/{_escaped(key)}", "value": copied(value)}
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")

@@ -21,10 +21,11 @@ The rest is surprises. They are kept, for a lab that answers better than Kuberne
 6. Elements that a patch deletes leave traces in the list against which the order is computed (`_Window`); and there
    are elements that no order knows (`elements`).
 
-Two things that Kubernetes leaves to chance are settled here. Fields are taken in the order of the patch, but
-`$deleteFromPrimitiveList` first (Go visits a map in random order). And a merge never overwrites the original through
-spare capacity, which would matter only where a merged list of scalars holds duplicates. What makes the Go program
-panic, such as a merge key that is itself an object, is an `InvalidError` like every other refusal.
+Where Kubernetes leaves an answer to chance, it is settled here. Fields are taken in the order of the patch, but
+`$deleteFromPrimitiveList` first (Go visits a map in random order). A merge never overwrites the original through spare
+capacity, which would matter only where a merged list of scalars holds duplicates. A list for a field that is none is
+always refused (Go lets it pass if the field is a pointer, which no published schema tells). And what makes the Go
+program panic, such as a merge key that is itself an object, is an `InvalidError` like every other refusal.
 """
 
 from __future__ import annotations

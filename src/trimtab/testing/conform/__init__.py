@@ -17,14 +17,18 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trimtab.testing.conform import selectors
+from trimtab.testing.conform import selectors, spread, victims
 
 Case = dict[str, Any]
 Answer = dict[str, Any]
 Family = Callable[[Case], Answer]
 
 FAMILIES: Mapping[str, Family] = {
+    "active_pods_sort": victims.active_pods_sort,
+    "kruise_rank": victims.kruise_rank,
+    "pods_to_delete": victims.active_pods_sort,
     "selectors_quantities": selectors.answer,
+    "topology_spread": spread.answer,
 }
 """Every family of cases that can be answered."""
 

@@ -66,6 +66,7 @@ def _scheduler_plugins(expected: Answer, actual: Answer) -> Iterator[str]:
 RULES: Mapping[str, Rule] = {
     "topology_spread": _plainly,
     "active_pods_sort": _active_pods_sort,
+    "pods_to_delete": _active_pods_sort,
     "kruise_rank": _kruise_rank,
     "scheduler_plugins": _scheduler_plugins,
     "selectors_quantities": _plainly,

@@ -1,0 +1,54 @@
+"""Where an API server is, and how to be let in: what `config` finds and `sessions` uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from trimtab.kube.credentials import ANONYMOUS, Credentials
+from trimtab.kube.errors import ConfigError
+from trimtab.kube.proxies import is_local
+from trimtab.kube.tls import BY_MACHINE, Trust
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An API server, and who we are to it.
+
+    `server` may have a path, as gateways in front of many clusters do. `impersonate` are the headers that ask the
+    server to treat us as somebody else.
+    """
+
+    server: str
+    credentials: Credentials = ANONYMOUS
+    trust: Trust = BY_MACHINE
+    namespace: str = "default"
+    proxy: str = field(default="", repr=False)
+    impersonate: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    origin: str = ""
+    """Where this was found, for messages."""
+
+    def __post_init__(self) -> None:
+        address = urlsplit(self.server)
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise ConfigError(
+                f"{self.origin or 'server'}: {address.hostname or self.server!r} is not an http(s) address"
+            )
+        if address.username or address.password:
+            raise ConfigError(f"{self.origin or 'server'}: the address must not hold a user name or password")
+
+    @property
+    def base(self) -> str:
+        """The address without a slash at its end."""
+        return self.server.rstrip("/")
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the connection is TLS."""
+        return self.server.startswith("https://")
+
+    @property
+    def confidential(self) -> bool:
+        """Whether credentials may be sent: over TLS, or to this very machine."""
+        return self.encrypted or is_local(urlsplit(self.server).hostname or "")

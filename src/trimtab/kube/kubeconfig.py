@@ -1,0 +1,339 @@
+"""Kubeconfig files: read, merged as kubectl merges them, and turned into an `Endpoint`.
+
+Of several files the first that says something wins: the first current context, and whole entries of clusters, users and
+contexts by their names. Relative paths are relative to the file that they stand in.
+
+What is refused, and why: basic authentication (no API server accepts it any more), auth providers (replaced by exec
+plugins), and exec plugins of versions before v1beta1. Messages name the field and never its value, because it may be
+a secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import yaml
+
+from trimtab.api import codec
+from trimtab.api.documents import JSON
+from trimtab.api.errors import InvalidError
+from trimtab.api.model import Model
+from trimtab.kube import proxies
+from trimtab.kube.clocks import Clock
+from trimtab.kube.credentials import Credentials, Inline, Material, Presented, Stored
+from trimtab.kube.endpoints import Endpoint
+from trimtab.kube.errors import ConfigError
+from trimtab.kube.execplugins import ExecCredentials, Plugin
+from trimtab.kube.tls import Trust
+
+T = TypeVar("T")
+
+_EXEC_EXTENSION = "client.authentication.k8s.io/exec"
+
+
+class NamedExtension(Model):
+    """Something that others keep in a kubeconfig."""
+
+    name: str = ""
+    extension: Any = None
+
+
+class Cluster(Model, rename="kebab"):
+    """Where an API server is, as written."""
+
+    server: str = ""
+    certificate_authority: str = ""
+    certificate_authority_data: str = ""
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str = ""
+    proxy_url: str = ""
+    extensions: tuple[NamedExtension, ...] = ()
+
+
+class EnvironmentVariable(Model):
+    """A variable for an exec plugin."""
+
+    name: str
+    value: str = ""
+
+
+class Exec(Model):
+    """An exec plugin, as written."""
+
+    api_version: str = ""
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: tuple[EnvironmentVariable, ...] = ()
+    install_hint: str = ""
+    provide_cluster_info: bool = False
+    interactive_mode: str = ""
+
+
+class User(Model, rename="kebab"):
+    """Who we are, as written."""
+
+    client_certificate: str = ""
+    client_certificate_data: str = ""
+    client_key: str = ""
+    client_key_data: str = ""
+    token: str = ""
+    token_file: str = msgspec.field(name="tokenFile", default="")
+    username: str = ""
+    password: str = ""
+    exec: Exec | None = None
+    auth_provider: Any = None
+    as_: str = msgspec.field(name="as", default="")
+    as_uid: str = ""
+    as_groups: tuple[str, ...] = ()
+    as_user_extra: Mapping[str, tuple[str, ...]] = {}
+
+
+class Context(Model):
+    """A cluster, a user and a namespace under one name."""
+
+    cluster: str = ""
+    user: str = ""
+    namespace: str = ""
+
+
+class NamedCluster(Model):
+    """A cluster and its name."""
+
+    name: str
+    cluster: Cluster = Cluster()
+
+
+class NamedUser(Model):
+    """A user and its name."""
+
+    name: str
+    user: User = User()
+
+
+class NamedContext(Model):
+    """A context and its name."""
+
+    name: str
+    context: Context = Context()
+
+
+class ConfigFile(Model):
+    """One file."""
+
+    current_context: str = msgspec.field(name="current-context", default="")
+    clusters: tuple[NamedCluster, ...] = ()
+    users: tuple[NamedUser, ...] = ()
+    contexts: tuple[NamedContext, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[T]):
+    """An entry, and the file it came from."""
+
+    value: T
+    path: Path
+
+    def file(self, name: str) -> Path:
+        """A path as it is meant in that file."""
+        return self.path.parent / Path(name).expanduser()
+
+
+@dataclass(slots=True)
+class Kubeconfig:
+    """Several files as one."""
+
+    current_context: str = ""
+    clusters: dict[str, Entry[Cluster]] = field(default_factory=dict)
+    users: dict[str, Entry[User]] = field(default_factory=dict)
+    contexts: dict[str, Entry[Context]] = field(default_factory=dict)
+
+    def add(self, file: ConfigFile, path: Path) -> None:
+        """Merge one more file in; what is there already stays."""
+        self.current_context = self.current_context or file.current_context
+        _merge(self.clusters, "clusters", [(c.name, c.cluster) for c in file.clusters], path)
+        _merge(self.users, "users", [(u.name, u.user) for u in file.users], path)
+        _merge(self.contexts, "contexts", [(c.name, c.context) for c in file.contexts], path)
+
+
+def load(paths: Sequence[Path], clock: Clock, *, context: str = "", environ: Mapping[str, str]) -> Endpoint:
+    """The API server that these files name; files that do not exist are passed over, but one must."""
+    merged = Kubeconfig()
+    found = [path for path in paths if path.is_file()]
+    if not found:
+        raise ConfigError(f"there is no kubeconfig at {', '.join(map(str, paths))}")
+    for path in found:
+        merged.add(read(path), path.absolute())
+    return _endpoint(merged, context or merged.current_context, clock, environ)
+
+
+def read(path: Path) -> ConfigFile:
+    """One file as written."""
+    try:
+        tree = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark else ""
+        raise ConfigError(f"{path}: {where}is not YAML") from None
+    try:
+        return codec.convert(tree if tree is not None else {}, ConfigFile)
+    except InvalidError as error:
+        raise ConfigError(f"{path}: {error.path or 'the file'} is not what belongs there") from None
+
+
+def _merge(into: dict[str, Entry[T]], what: str, entries: list[tuple[str, T]], path: Path) -> None:
+    names = [name for name, _ in entries]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"{path}: {what} has two entries of one name")
+    for name, value in entries:
+        into.setdefault(name, Entry(value, path))
+
+
+def _endpoint(merged: Kubeconfig, context: str, clock: Clock, environ: Mapping[str, str]) -> Endpoint:
+    if not context:
+        raise ConfigError("the kubeconfig has no current-context; name one of " + _names(merged.contexts))
+    chosen = _named(merged.contexts, "context", context).value
+    cluster = _named(merged.clusters, "cluster", chosen.cluster)
+    user = _named(merged.users, "user", chosen.user) if chosen.user else Entry(User(), cluster.path)
+    server = cluster.value.server
+    if not server:
+        raise ConfigError(f"cluster {chosen.cluster!r} has no server")
+    proxy = cluster.value.proxy_url
+    return Endpoint(
+        server=server,
+        credentials=_credentials(user, cluster, chosen.user, clock, environ),
+        trust=_trust(cluster, clock),
+        namespace=chosen.namespace or "default",
+        proxy=proxies.check(proxy) if proxy else proxies.from_environment(server, environ),
+        impersonate=_impersonation(user.value),
+        origin=f"context {context!r}",
+    )
+
+
+def _named(entries: Mapping[str, Entry[T]], what: str, name: str) -> Entry[T]:
+    if name not in entries:
+        raise ConfigError(f"the kubeconfig has no {what} {name!r}; it has {_names(entries)}")
+    return entries[name]
+
+
+def _names(entries: Mapping[str, object]) -> str:
+    return ", ".join(sorted(entries)) or "none"
+
+
+def _trust(cluster: Entry[Cluster], clock: Clock) -> Trust:
+    value = cluster.value
+    authority = _material(
+        cluster, value.certificate_authority_data, value.certificate_authority, "certificate-authority", clock
+    )
+    return Trust(authority, value.tls_server_name, value.insecure_skip_tls_verify)
+
+
+def _credentials(
+    user: Entry[User], cluster: Entry[Cluster], name: str, clock: Clock, environ: Mapping[str, str]
+) -> Credentials:
+    value = user.value
+    if value.username or value.password:
+        raise ConfigError(f"user {name!r}: API servers accept no user name and password; use a token or a certificate")
+    if value.auth_provider is not None:
+        raise ConfigError(f"user {name!r}: auth-provider is not supported; kubectl replaced it by exec plugins")
+    certificate = _material(user, value.client_certificate_data, value.client_certificate, "client-certificate", clock)
+    key = _material(user, value.client_key_data, value.client_key, "client-key", clock)
+    if (certificate is None) != (key is None):
+        raise ConfigError(f"user {name!r} has only one of client certificate and key")
+    token = _token(user, clock)
+    if value.exec is not None and token is None and certificate is None:
+        return ExecCredentials(_plugin(user, cluster, value.exec, name), clock, environ=environ)
+    return Presented(token=token, certificate=certificate, key=key)
+
+
+def _token(user: Entry[User], clock: Clock) -> Material | None:
+    """A file wins over a token that is written down: it is the one that is kept fresh."""
+    if user.value.token_file:
+        return Stored(user.file(user.value.token_file), clock)
+    return Inline(user.value.token.encode()) if user.value.token else None
+
+
+def _material(entry: Entry[T], data: str, file: str, what: str, clock: Clock) -> Material | None:
+    """Data wins over a file."""
+    if data:
+        try:
+            return Inline(base64.b64decode(data, validate=True).strip())
+        except (binascii.Error, ValueError):
+            raise ConfigError(f"{entry.path}: {what}-data is not base64") from None
+    return Stored(entry.file(file), clock) if file else None
+
+
+def _plugin(user: Entry[User], cluster: Entry[Cluster], written: Exec, name: str) -> Plugin:
+    mode = written.interactive_mode
+    if not mode and written.api_version.endswith("/v1"):
+        raise ConfigError(f"user {name!r}: exec: interactiveMode must be Never, IfAvailable or Always")
+    command = written.command
+    return Plugin(
+        command=str(user.file(command)) if "/" in command else command,
+        api_version=written.api_version,
+        args=written.args,
+        env={variable.name: variable.value for variable in written.env},
+        interactive_mode=mode or "IfAvailable",
+        install_hint=_printable(written.install_hint),
+        cluster=_cluster_info(cluster) if written.provide_cluster_info else None,
+    )
+
+
+def _cluster_info(cluster: Entry[Cluster]) -> JSON:
+    """What an exec plugin is told of the cluster, in the words of its own API."""
+    value = cluster.value
+    info: JSON = {"server": value.server}
+    if value.tls_server_name:
+        info["tls-server-name"] = value.tls_server_name
+    if value.insecure_skip_tls_verify:
+        info["insecure-skip-tls-verify"] = True
+    if value.proxy_url:
+        info["proxy-url"] = value.proxy_url
+    data = value.certificate_authority_data
+    if not data and value.certificate_authority:
+        data = base64.b64encode(_read_file(cluster.file(value.certificate_authority))).decode()
+    if data:
+        info["certificate-authority-data"] = data
+    config = next((e.extension for e in value.extensions if e.name == _EXEC_EXTENSION), None)
+    return info | {"config": config}
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _impersonation(user: User) -> dict[str, tuple[str, ...]]:
+    if not user.as_:
+        if user.as_uid or user.as_groups or user.as_user_extra:
+            raise ConfigError("as-uid, as-groups and as-user-extra mean nothing without as")
+        return {}
+    headers: dict[str, tuple[str, ...]] = {"Impersonate-User": (user.as_,)}
+    if user.as_uid:
+        headers["Impersonate-Uid"] = (user.as_uid,)
+    if user.as_groups:
+        headers["Impersonate-Group"] = user.as_groups
+    for name, values in user.as_user_extra.items():
+        headers[f"Impersonate-Extra-{_escaped(name)}"] = values
+    return headers
+
+
+def _escaped(name: str) -> str:
+    """A name as a part of a header: what headers cannot hold is percent-encoded."""
+    legal = b"!#$&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
+    return "".join(chr(byte) if byte in legal else f"%{byte:02X}" for byte in name.lower().encode())
+
+
+def _printable(text: str) -> str:
+    """Without what could put a terminal into a strange state."""
+    return "".join(c if c in "\t\n" or unicodedata.category(c)[0] != "C" else f"U+{ord(c):04X}" for c in text)

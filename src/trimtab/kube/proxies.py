@@ -1,0 +1,92 @@
+"""Which proxy a request goes through: the one that the kubeconfig names, or else the environment's.
+
+`HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` mean what they mean to kubectl: NO_PROXY lists hosts, domains with
+everything under them, addresses and networks, each with a port or without, or is `*`; and this very machine is never
+reached through a proxy.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import SplitResult, urlsplit
+
+from trimtab.kube.errors import ConfigError
+
+_SPOKEN = ("http", "https")
+_PORTS = {"http": 80, "https": 443}
+
+
+def check(proxy: str) -> str:
+    """The proxy's address, if it is one that can be used. The message never shows it: it may hold a password."""
+    scheme, colon, _ = proxy.partition("://")
+    if not colon or not urlsplit(proxy).hostname:
+        raise ConfigError("proxy-url is not an address such as http://proxy.example.com:3128")
+    if scheme not in _SPOKEN:
+        raise ConfigError(f"proxy-url: {scheme} proxies cannot be used, only http and https")
+    return proxy
+
+
+def from_environment(server: str, environ: Mapping[str, str]) -> str:
+    """The proxy that the environment asks for, or nothing."""
+    address = urlsplit(server)
+    proxy = _variable(environ, f"{address.scheme}_proxy")
+    if not proxy or bypassed(address, _variable(environ, "no_proxy")):
+        return ""
+    return check(proxy if "://" in proxy else f"http://{proxy}")
+
+
+def bypassed(address: SplitResult, exceptions: str) -> bool:
+    """Whether a server is reached directly."""
+    host = (address.hostname or "").rstrip(".")
+    port = address.port or _PORTS.get(address.scheme, 0)
+    if is_local(host):
+        return True
+    return any(_matches(host, port, entry.strip().lower()) for entry in exceptions.split(","))
+
+
+def is_local(host: str) -> bool:
+    """Whether a host is this very machine."""
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def _matches(host: str, port: int, entry: str) -> bool:
+    if entry == "*":
+        return True
+    entry, wanted_port = _split_port(entry)
+    if not entry or (wanted_port is not None and wanted_port != port):
+        return False
+    address = _address(host)
+    if address is not None:
+        return _contains(entry, address)
+    domain = entry.removeprefix("*").removeprefix(".")
+    return host.endswith(f".{domain}") or (host == domain and not entry.startswith((".", "*.")))
+
+
+def _contains(entry: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    try:
+        return address in ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        return False
+
+
+def _split_port(entry: str) -> tuple[str, int | None]:
+    if entry.startswith("["):
+        inside, _, rest = entry[1:].partition("]")
+        return inside, int(rest[1:]) if rest[1:].isdigit() else None
+    host, colon, port = entry.rpartition(":")
+    if colon and port.isdigit() and ":" not in host:
+        return host, int(port)
+    return entry, None
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _variable(environ: Mapping[str, str], name: str) -> str:
+    return environ.get(name.upper()) or environ.get(name, "")

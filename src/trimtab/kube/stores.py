@@ -1,0 +1,111 @@
+"""Objects by key, and by whatever they are looked for: the memory of an informer.
+
+An index is a function from an object to the values that it is to be found under. Values and objects are kept in the
+order they came in, so that what is read from an index does not depend on hashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Generic, Protocol, TypeVar
+
+from trimtab.api.meta import ObjectMeta
+from trimtab.kube.resources import Key, key
+
+
+class Object(Protocol):
+    """Anything with metadata."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Its metadata."""
+        ...
+
+
+T = TypeVar("T", bound=Object)
+
+IndexFunction = Callable[[T], Iterable[str]]
+
+
+def key_of(an_object: Object) -> Key:
+    """The key of an object."""
+    return key(an_object.metadata.namespace, an_object.metadata.name)
+
+
+def by_namespace(an_object: Object) -> Iterable[str]:
+    """An index: the objects of a namespace."""
+    return (an_object.metadata.namespace,)
+
+
+def by_controller(an_object: Object) -> Iterable[str]:
+    """An index: the objects that a controller owns, by its UID."""
+    owner = an_object.metadata.controller
+    return (owner.uid,) if owner else ()
+
+
+class Store(Generic[T]):
+    """Objects by key. Only its informer writes; everybody else reads."""
+
+    def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
+        self._objects: dict[Key, T] = {}
+        self._functions = dict(indexes or {})
+        self._indexes: dict[str, dict[str, dict[Key, T]]] = {name: {} for name in self._functions}
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(list(self._objects.values()))
+
+    def __contains__(self, a_key: object) -> bool:
+        return a_key in self._objects
+
+    def get(self, a_key: Key) -> T | None:
+        """The object of that key, if there is one."""
+        return self._objects.get(a_key)
+
+    def keys(self) -> list[Key]:
+        """All keys."""
+        return list(self._objects)
+
+    def by(self, index: str, value: str) -> list[T]:
+        """The objects that an index has under a value."""
+        return list(self._indexes[index].get(value, {}).values())
+
+    def values(self, index: str) -> list[str]:
+        """The values that an index has objects under."""
+        return list(self._indexes[index])
+
+    def put(self, an_object: T) -> T | None:
+        """Keep an object; the one it takes the place of."""
+        a_key = key_of(an_object)
+        old = self._objects.get(a_key)
+        self._objects[a_key] = an_object
+        for name, function in self._functions.items():
+            self._place(self._indexes[name], a_key, an_object, old, function)
+        return old
+
+    def remove(self, a_key: Key) -> T | None:
+        """Forget an object; the one that was there."""
+        old = self._objects.pop(a_key, None)
+        if old is not None:
+            for name, function in self._functions.items():
+                for value in function(old):
+                    _drop(self._indexes[name], value, a_key)
+        return old
+
+    @staticmethod
+    def _place(index: dict[str, dict[Key, T]], a_key: Key, new: T, old: T | None, function: IndexFunction[T]) -> None:
+        values = dict.fromkeys(function(new))
+        if old is not None:
+            for value in function(old):
+                if value not in values:
+                    _drop(index, value, a_key)
+        for value in values:
+            index.setdefault(value, {})[a_key] = new
+
+
+def _drop(index: dict[str, dict[Key, T]], value: str, a_key: Key) -> None:
+    held = index.get(value)
+    if held is not None and held.pop(a_key, None) is not None and not held:
+        del index[value]

@@ -1,0 +1,233 @@
+"""Objects in memory: encoded bytes by key, one increasing version for all, and a history of what changed.
+
+1. An object is kept as the JSON it was encoded to, without `kind` and `apiVersion` (they depend on the path it is asked
+   for under). `Entry.tree` decodes a fresh copy, the caller's to change. Decoding a pod takes about ten microseconds;
+   keeping the decoded pod would take five times its memory.
+2. Every change takes the next version, writes it into the object and appends an `Event` to the history of its shelf.
+   The event holds the entry and the one it replaced; both are shared with whoever has them already.
+3. A watch resumes from the history, and a list in pages is consistent because the state at an older version is the
+   present state with the later events taken back (`Shelf.at`).
+4. A shelf remembers the last `history` events. What is older is compacted: who asks for it is told `Compacted`.
+
+Nothing here waits: between reading an entry and committing its successor nobody else runs, unless the caller awaits.
+`replace` and `remove` therefore take the entry that the caller saw, and refuse if it is no longer the present one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Literal
+
+import msgspec
+
+Tree = dict[str, Any]
+EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+_version_of = attrgetter("version")
+
+HISTORY = 20_000
+"""How many events a shelf remembers unless told otherwise; about a minute of a busy lab."""
+
+
+class Exists(Exception):  # noqa: N818 – an outcome that callers turn into a Status, not a fault
+    """The key is taken; `entry` is who has it."""
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__(entry.key)
+        self.entry = entry
+
+
+class Changed(Exception):  # noqa: N818
+    """The entry is not the present one any more: somebody else wrote in between."""
+
+
+class Compacted(Exception):  # noqa: N818
+    """The history does not reach back that far."""
+
+    def __init__(self, version: int, oldest: int) -> None:
+        super().__init__(f"too old resource version: {version} ({oldest})")
+        self.version = version
+        self.oldest = oldest
+
+
+class Entry:
+    """One object at one version, and what is looked at without decoding it."""
+
+    __slots__ = ("data", "deleting", "fields", "key", "labels", "name", "namespace", "owners", "uid", "version")
+
+    def __init__(self, key: str, tree: Tree, version: int) -> None:
+        metadata = tree["metadata"]
+        metadata["resourceVersion"] = str(version)
+        self.key = key
+        self.namespace: str = metadata.get("namespace", "")
+        self.name: str = metadata["name"]
+        self.uid: str = metadata["uid"]
+        self.version = version
+        self.labels: Mapping[str, str] = metadata.get("labels") or _NONE
+        self.owners: tuple[str, ...] = tuple(owner["uid"] for owner in metadata.get("ownerReferences") or ())
+        self.deleting: bool = "deletionTimestamp" in metadata
+        self.data: bytes = encode(tree)
+        self.fields: Mapping[str, str] | None = None
+
+    def tree(self) -> Tree:
+        """A fresh copy of the object, without `kind` and `apiVersion`."""
+        tree: Tree = _decode(self.data)
+        return tree
+
+
+_NONE: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What happened to one object. `entry` is the object afterwards; of a deleted one, its last state."""
+
+    version: int
+    type: EventType
+    entry: Entry
+    previous: Entry | None
+
+
+Listener = Callable[["Shelf", Event], None]
+
+
+class Shelf:
+    """The objects of one kind."""
+
+    def __init__(self, name: str, history: int) -> None:
+        self.name = name
+        self.entries: dict[str, Entry] = {}
+        self.events: list[Event] = []
+        self.compacted = 0
+        self._order: list[str] = []
+        self._history = history
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def present(self, prefix: str = "", after: str = "") -> Iterator[Entry]:
+        """The objects as they are, in the order of their keys; those under a prefix, behind a key."""
+        order, entries = self._order, self.entries
+        if not prefix and not after:
+            return map(entries.__getitem__, order)
+        low = bisect_right(order, after) if after else bisect_left(order, prefix)
+        high = bisect_left(order, _beyond(prefix)) if prefix else len(order)
+        return map(entries.__getitem__, order[low:high])
+
+    def at(self, version: int, prefix: str = "", after: str = "") -> Iterator[Entry]:
+        """The objects as they were at a version: what happened since is taken back."""
+        changed = {event.entry.key: event.previous for event in reversed(self.since(version))}
+        if not changed:
+            yield from self.present(prefix, after)
+            return
+        for key in sorted(self.entries.keys() | changed.keys()):
+            entry = changed[key] if key in changed else self.entries[key]
+            if entry is not None and key.startswith(prefix) and key > after:
+                yield entry
+
+    def since(self, version: int) -> list[Event]:
+        """What happened after a version, oldest first. Raises Compacted."""
+        if version < self.compacted:
+            raise Compacted(version, self.compacted)
+        if not self.events or self.events[-1].version <= version:
+            return []
+        return self.events[bisect_right(self.events, version, key=_version_of) :]
+
+    def record(self, event: Event) -> None:
+        """Make an event part of the present and of the history."""
+        key = event.entry.key
+        if event.type == "DELETED":
+            del self.entries[key]
+            del self._order[bisect_left(self._order, key)]
+        else:
+            if event.previous is None:
+                insort(self._order, key)
+            self.entries[key] = event.entry
+        self.events.append(event)
+        if len(self.events) >= 2 * self._history:
+            self.forget(len(self.events) - self._history)
+
+    def forget(self, count: int) -> None:
+        """Compact the oldest events."""
+        if count > 0:
+            self.compacted = self.events[count - 1].version
+            del self.events[:count]
+
+
+class Store:
+    """All shelves, and the version that they share."""
+
+    def __init__(self, history: int = HISTORY) -> None:
+        self.version = 1
+        self._shelves: dict[str, Shelf] = {}
+        self._history = history
+        self._listeners: list[Listener] = []
+
+    def shelf(self, name: str) -> Shelf:
+        """A shelf by its name; it is made when it is first asked for."""
+        shelf = self._shelves.get(name)
+        if shelf is None:
+            shelf = self._shelves[name] = Shelf(name, self._history)
+        return shelf
+
+    def shelves(self) -> list[Shelf]:
+        """All that were ever asked for."""
+        return list(self._shelves.values())
+
+    def listen(self, listener: Listener) -> None:
+        """Have a function called with every event, right after it happened."""
+        self._listeners.append(listener)
+
+    def insert(self, shelf: Shelf, key: str, tree: Tree) -> Entry:
+        """Keep a new object. Raises Exists."""
+        if key in shelf.entries:
+            raise Exists(shelf.entries[key])
+        entry = Entry(key, tree, self.version + 1)
+        self._commit(shelf, "ADDED", entry, None)
+        return entry
+
+    def replace(self, shelf: Shelf, seen: Entry, tree: Tree) -> Entry:
+        """Put a new state in the place of one that was seen. Raises Changed."""
+        self._check(shelf, seen)
+        entry = Entry(seen.key, tree, self.version + 1)
+        self._commit(shelf, "MODIFIED", entry, seen)
+        return entry
+
+    def remove(self, shelf: Shelf, seen: Entry, tree: Tree | None = None) -> Entry:
+        """Let go of an object that was seen, whose last state was this tree if one is given. Raises Changed."""
+        self._check(shelf, seen)
+        entry = Entry(seen.key, seen.tree() if tree is None else tree, self.version + 1)
+        self._commit(shelf, "DELETED", entry, seen)
+        return entry
+
+    def compact(self) -> None:
+        """Forget all history, as if much had happened since: resumed watches and pages will be told so."""
+        for shelf in self._shelves.values():
+            shelf.forget(len(shelf.events))
+            shelf.compacted = self.version
+
+    def _check(self, shelf: Shelf, seen: Entry) -> None:
+        if shelf.entries.get(seen.key) is not seen:
+            raise Changed(seen.key)
+
+    def _commit(self, shelf: Shelf, kind: EventType, entry: Entry, previous: Entry | None) -> None:
+        self.version = entry.version
+        event = Event(entry.version, kind, entry, previous)
+        shelf.record(event)
+        for listener in self._listeners:
+            listener(shelf, event)
+
+
+def key_of(namespace: str, name: str) -> str:
+    """Keys sort as Kubernetes' do: `a-b/x` before `a/x`."""
+    return f"{namespace}/{name}" if namespace else name
+
+
+def _beyond(prefix: str) -> str:
+    """The first text that sorts behind everything that starts with the prefix."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)

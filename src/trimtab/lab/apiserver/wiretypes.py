@@ -1,0 +1,426 @@
+"""Trees as Kubernetes' Go types read and write them.
+
+An API server decodes a request into Go structs, and answers with these structs encoded. The lab keeps trees, so it does
+to a tree what that round trip would have done. `read` works in place and in one walk:
+
+1. A field that the struct does not have is dropped, and named among the unknown ones.
+2. A value of the wrong type is refused with Go's words for it (`WrongTypeError`).
+3. What Go would not write is dropped: null, and the empty value of a field that is `omitempty` and no pointer.
+4. What Go would write unasked is added: the empty value of a field that is not `omitempty`, and of a struct that is no
+   pointer (`resources: {}`).
+5. A value that prints itself is written as it prints: quantities in canonical form, times in UTC.
+
+The table of types is generated (`tools/wiretypes.py`), and compiled for a kind when the first object of it is read.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
+from importlib import resources
+from typing import Any
+
+from trimtab.api import quantities, times
+from trimtab.api.errors import InvalidError
+
+Tree = dict[str, Any]
+Path = tuple[Any, ...] | None
+"""Where the walk is: None at the root, else (path of the parent, key or index)."""
+Reader = Callable[[Any, Path, list[str]], Any]
+"""Given a value, where it is, and the list of unknown fields to add to: the value as Go would write it."""
+
+_INT32 = range(-(2**31), 2**31)
+_INT64 = range(-(2**63), 2**63)
+
+
+class WrongTypeError(Exception):
+    """A value that Go cannot decode into its field. `str` of it is Go's message."""
+
+    def __init__(self, value: str, wanted: str = "") -> None:
+        super().__init__(value)
+        self._value = value
+        self._wanted = wanted
+        self._struct = ""
+        self._steps: list[str] = []
+
+    def inside(self, struct: str, step: str) -> WrongTypeError:
+        """The same, known to have happened in this field of this struct: the innermost struct is the one named."""
+        self._struct = self._struct or struct
+        self._steps.insert(0, step)
+        return self
+
+    def __str__(self) -> str:
+        if not self._wanted:
+            return self._value
+        place = f"struct field {self._struct}.{'.'.join(self._steps)}" if self._struct else "value"
+        return f"json: cannot unmarshal {self._value} into Go {place} of type {self._wanted}"
+
+
+class Field:
+    """How one field of a struct is read. `drops` says that its empty value is not written."""
+
+    __slots__ = ("drops", "plain", "read", "step", "wanted")
+
+    def __init__(self, text: str, name: str) -> None:
+        embedded, _, written = text.rpartition("|")
+        bare = written.rstrip("?!")
+        self.drops = written != bare and not bare.startswith("*")
+        self.step = f"{embedded.replace('|', '.')}.{name}" if embedded else name
+        self.wanted = _go_name(bare)
+        self.plain = _PLAIN.get(_resolved(bare.lstrip("*")))
+        self.read = _reader(bare.lstrip("*"), self.wanted)
+
+
+class Struct:
+    """A Go struct, compiled."""
+
+    __slots__ = ("fields", "name", "zeros")
+
+    def __init__(self, name: str) -> None:
+        self.name = name.rpartition(".")[2]
+        self.fields: dict[str, Field] = {}
+        self.zeros: list[tuple[str, Callable[[], Any]]] = []
+
+    def compile(self, fields: Mapping[str, str]) -> None:
+        """A second step, for types refer to themselves (a JSON schema has properties that are JSON schemas)."""
+        for name, text in fields.items():
+            self.fields[name] = Field(text, name)
+            zero = _zero(text.rpartition("|")[2])
+            if zero is not None:
+                self.zeros.append((name, zero))
+
+    def read(self, tree: Any, path: Path, unknown: list[str]) -> Any:
+        if type(tree) is not dict:
+            raise WrongTypeError(_described(tree), f"v1.{self.name}")
+        dropped = self._read_fields(tree, path, unknown)
+        for key in dropped:
+            del tree[key]
+        for name, zero in self.zeros:
+            if name not in tree:
+                tree[name] = zero()
+        return tree
+
+    def _read_fields(self, tree: Tree, path: Path, unknown: list[str]) -> list[str]:
+        """Read each field in place; the keys to drop."""
+        dropped: list[str] = []
+        fields = self.fields
+        for key, value in tree.items():
+            field = fields.get(key)
+            if field is None:
+                unknown.append(text_of((path, key)))
+                dropped.append(key)
+                continue
+            if value is None:
+                dropped.append(key)
+                continue
+            plain = field.plain
+            if plain is None:
+                try:
+                    new = field.read(value, (path, key), unknown)
+                except WrongTypeError as error:
+                    raise error.inside(self.name, field.step) from None
+                if new is not value:
+                    tree[key] = value = new
+            elif type(value) is not plain or (plain is int and not -2147483648 <= value <= 2147483647):
+                self._check_plain(field, value)
+            if field.drops and not value and type(value) is not dict:
+                dropped.append(key)
+            elif field.drops and value == {} and field.wanted.startswith("map"):
+                dropped.append(key)
+        return dropped
+
+    def _check_plain(self, field: Field, value: Any) -> None:
+        wide = field.wanted.endswith("int64") and type(value) is int and value in _INT64
+        if not wide:
+            described = f"number {value}" if field.plain is int and _described(value) == "number" else _described(value)
+            raise WrongTypeError(described, field.wanted).inside(self.name, field.step)
+
+
+def read(kind: str, tree: Tree) -> list[str]:
+    """Make a tree of this kind (`apps/v1 Deployment`) what Go would make of it; the paths of its unknown fields."""
+    unknown: list[str] = []
+    struct(kind).read(tree, None, unknown)
+    return unknown
+
+
+def known(kind: str) -> bool:
+    """Whether the kind is in the table."""
+    return kind in _table()["kinds"]
+
+
+def struct(kind: str) -> Struct:
+    """The compiled type of a kind."""
+    return _struct(_table()["kinds"][kind])
+
+
+def struct_named(name: str) -> Struct:
+    """A compiled type by the name it has in the table: `meta.v1.ObjectMeta`."""
+    return _struct(name)
+
+
+def text_of(path: Path) -> str:
+    """A path as Kubernetes writes it: `spec.containers[0].image`."""
+    steps: list[str] = []
+    while path is not None:
+        path, step = path
+        steps.append(f"[{step}]" if type(step) is int else f".{step}")
+    return "".join(reversed(steps)).removeprefix(".")
+
+
+@cache
+def _table() -> dict[str, Any]:
+    text = (resources.files(__package__) / "wiretypes.json").read_text(encoding="utf-8")
+    table: dict[str, Any] = json.loads(text)
+    return table
+
+
+_STRUCTS: dict[str, Struct] = {}
+
+
+def _struct(name: str) -> Struct:
+    known_one = _STRUCTS.get(name)
+    if known_one is None:
+        known_one = _STRUCTS[name] = Struct(name)
+        known_one.compile(_table()["types"][name])
+    return known_one
+
+
+def _resolved(type_: str) -> str:
+    """What a named type stands for, where it is not a struct: `string` for `core.v1.RestartPolicy`."""
+    target = _table()["types"].get(type_, type_)
+    return target if isinstance(target, str) else type_
+
+
+def _go_name(type_: str) -> str:
+    """A type as Go's messages write it: `[]v1.Container`."""
+    bare = type_.lstrip("*")
+    for prefix in ("[]", "map[string]"):
+        if bare.startswith(prefix):
+            return prefix + _go_name(bare.removeprefix(prefix))
+    return ".".join(bare.split(".")[-2:])
+
+
+# Fields of these types are checked on the spot; all others by a reader.
+_PLAIN: Mapping[str, type] = {
+    "string": str,
+    "types.UID": str,
+    "bool": bool,
+    "int32": int,
+    "int": int,
+    "int64": int,
+}
+
+
+def _reader(type_: str, wanted: str) -> Reader:
+    resolved = _resolved(type_)
+    if resolved in _PLAIN:
+        return _plain_reader(_PLAIN[resolved], wanted)
+    if resolved in _OWN_READERS:
+        return _OWN_READERS[resolved]
+    if resolved.startswith("[]"):
+        return _list_reader(resolved[2:], wanted)
+    if resolved.startswith("map["):
+        return _map_reader(resolved.partition("]")[2], wanted)
+    return _struct(resolved).read
+
+
+def _plain_reader(plain: type, wanted: str) -> Reader:
+    def read_plain(value: Any, _path: Path, _unknown: list[str]) -> Any:
+        if value is None:
+            return plain()
+        if type(value) is not plain:
+            raise WrongTypeError(_described(value), wanted)
+        return value
+
+    return read_plain
+
+
+def _list_reader(element: str, wanted: str) -> Reader:
+    plain = _PLAIN.get(_resolved(element))
+    element_reader = _reader(element.lstrip("*"), _go_name(element))
+
+    def read_list(value: Any, path: Path, unknown: list[str]) -> Any:
+        if type(value) is not list:
+            raise WrongTypeError(_described(value), wanted)
+        for index, item in enumerate(value):
+            if type(item) is not plain:
+                value[index] = element_reader({} if item is None and plain is None else item, (path, index), unknown)
+        return value
+
+    return read_list
+
+
+def _map_reader(element: str, wanted: str) -> Reader:
+    plain = _PLAIN.get(_resolved(element))
+    element_reader = _reader(element.lstrip("*"), _go_name(element))
+
+    def read_map(value: Any, path: Path, unknown: list[str]) -> Any:
+        if type(value) is not dict:
+            raise WrongTypeError(_described(value), wanted)
+        for key, item in value.items():
+            if type(item) is not plain:
+                value[key] = element_reader(item, (path, key), unknown)
+        return value
+
+    return read_map
+
+
+def _zero(text: str) -> Callable[[], Any] | None:
+    """What makes the value that Go writes where a field is missing; None if it writes nothing."""
+    bare = text.rstrip("?!")
+    resolved = _resolved(bare)
+    optional = text != bare
+    if resolved in ("Time", "MicroTime"):
+        return None if text.endswith("!") else _null
+    if bare.startswith("*") or resolved.startswith(("[]", "map[")) or resolved in ("RawExtension", "JSON"):
+        return None if optional else _null
+    if resolved in _PLAIN:
+        return None if optional else _PLAIN[resolved]
+    if resolved in _OWN_ZEROS:
+        return None if optional else _OWN_ZEROS[resolved]
+    return None if text.endswith("!") else lambda: _struct(resolved).read({}, None, [])
+
+
+def _null() -> None:
+    return None
+
+
+def _described(value: Any) -> str:
+    """What Go calls a JSON value."""
+    match value:
+        case bool():
+            return "bool"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case dict():
+            return "object"
+        case None:
+            return "null"
+        case _:
+            return "number"
+
+
+# --- types that read themselves --------------------------------------------------------------------------------------
+
+_QUANTITY_FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+@lru_cache(maxsize=8192, typed=True)
+def _canonical(value: str | int | float) -> str:
+    try:
+        return quantities.parse(value.strip() if isinstance(value, str) else value).canonical
+    except InvalidError:
+        raise WrongTypeError(_QUANTITY_FORMAT) from None
+
+
+def _read_quantity(value: Any, _path: Path, _unknown: list[str]) -> Any:
+    if value is None:
+        return "0"
+    if isinstance(value, (dict, list, bool)):
+        raise WrongTypeError(_QUANTITY_FORMAT)
+    return _canonical(value)
+
+
+def _read_int_or_string(value: Any, _path: Path, _unknown: list[str]) -> Any:
+    if type(value) is str or (type(value) is int and value in _INT32):
+        return value
+    described = _described(value)
+    raise WrongTypeError(f"number {value}" if described == "number" else described, "int32")
+
+
+def _read_float(value: Any, _path: Path, _unknown: list[str]) -> Any:
+    if type(value) not in (int, float):
+        raise WrongTypeError(_described(value), "float64")
+    return value
+
+
+def _read_time(value: Any, _path: Path, _unknown: list[str]) -> Any:
+    return times.format_time(_time(value, "2006-01-02T15:04:05Z07:00"))
+
+
+def _read_micro_time(value: Any, _path: Path, _unknown: list[str]) -> Any:
+    return times.format_micro(_time(value, "2006-01-02T15:04:05.000000Z07:00"))
+
+
+def _time(value: Any, layout: str) -> int:
+    if type(value) is not str:
+        raise WrongTypeError(_described(value), "string")
+    try:
+        return times.parse_ns(value)
+    except InvalidError:
+        raise WrongTypeError(f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"') from None
+
+
+def _read_bytes(value: Any, _path: Path, _unknown: list[str]) -> Any:
+    if value is None:
+        return ""
+    if type(value) is not str:
+        raise WrongTypeError(_described(value), "[]uint8")
+    try:
+        base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True)
+    except (binascii.Error, ValueError):
+        raise WrongTypeError(f"illegal base64 data at input byte {_first_illegal(value)}") from None
+    return value
+
+
+_BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+
+
+def _first_illegal(text: str) -> int:
+    bad = (index for index, character in enumerate(text) if character not in _BASE64)
+    return next(bad, len(text) // 4 * 4)
+
+
+def _read_anything(value: Any, _path: Path, _unknown: list[str]) -> Any:
+    return value
+
+
+def _read_schema(value: Any) -> Any:
+    """A schema inside a union is decoded by itself: its unknown fields are dropped without a word."""
+    return _struct("apiextensions.v1.JSONSchemaProps").read(value, None, [])
+
+
+def _read_schema_or_list(value: Any, _path: Path, _unknown: list[str]) -> Any:
+    if isinstance(value, list):
+        return [_read_schema(item) for item in value]
+    return _read_schema(value) if isinstance(value, dict) else None
+
+
+def _read_schema_or_bool(value: Any, _path: Path, _unknown: list[str]) -> Any:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, dict):
+        raise WrongTypeError("boolean or JSON schema expected")
+    return _read_schema(value)
+
+
+def _read_schema_or_strings(value: Any, _path: Path, _unknown: list[str]) -> Any:
+    return _read_schema(value) if isinstance(value, dict) else value
+
+
+_OWN_READERS: Mapping[str, Reader] = {
+    "Quantity": _read_quantity,
+    "IntOrString": _read_int_or_string,
+    "float64": _read_float,
+    "Time": _read_time,
+    "MicroTime": _read_micro_time,
+    "[]byte": _read_bytes,
+    "RawExtension": _read_anything,
+    "JSON": _read_anything,
+    "FieldsV1": _read_anything,
+    "JSONSchemaPropsOrArray": _read_schema_or_list,
+    "JSONSchemaPropsOrBool": _read_schema_or_bool,
+    "JSONSchemaPropsOrStringArray": _read_schema_or_strings,
+}
+
+_OWN_ZEROS: Mapping[str, Callable[[], Any]] = {
+    "Quantity": lambda: "0",
+    "IntOrString": int,
+    "float64": float,
+    "FieldsV1": dict,
+}

@@ -1,0 +1,88 @@
+"""Balanced allocation: the fractions in use of all resources of a node should be alike.
+
+Their standard deviation, with the pod and without, says whether the pod makes a node more even (towards 100) or less
+(towards 50). Requests count as they are written, nothing is assumed, and a pod that asks for none of the resources is
+not scored. The arithmetic is that of floats, in the order in which kube-scheduler does it: a sum in another order would
+be another sum.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from trimtab.api.errors import InvalidError
+from trimtab.api.schedulerconfig import NodeResourcesBalancedAllocationArgs
+from trimtab.placement.framework import MAX_SCORE, Cycle, Scores
+from trimtab.placement.resources import requests_of
+from trimtab.placement.utilization import Use, uses, weighed
+from trimtab.snapshot.columns import IntColumn, Mask
+
+FloatColumn = npt.NDArray[np.float64]
+
+
+class NodeResourcesBalancedAllocation:
+    """Prefers the nodes that a pod makes more even."""
+
+    name = "NodeResourcesBalancedAllocation"
+
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
+        """Raises InvalidError with the path of an argument that is wrong."""
+        args = args or NodeResourcesBalancedAllocationArgs()
+        self._resources = weighed(args.resources, "resources", most=1)
+        names = [resource.name for resource in self._resources]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                raise InvalidError(f"resources[{index}].name", f'"{name}" is there twice')
+
+    def score(self, cycle: Cycle, feasible: Mask) -> Scores | None:  # noqa: ARG002 – each node is judged on its own
+        """How much more even each node becomes."""
+        asked = requests_of(cycle).amounts
+        if not any(asked.get(resource.name) for resource in self._resources):
+            return None
+        nodes = cycle.snapshot.nodes
+        found = uses(nodes, self._resources, asked, assumed=False)
+        divisors = [use.divisor.astype(np.float64) for use in found]
+        raw = _evenness(found, [use.used + use.asked for use in found], divisors, len(nodes))
+        raw -= _evenness(found, [use.used for use in found], divisors, len(nodes))
+        raw += MAX_SCORE // 2
+        raw >>= 1
+        raw += MAX_SCORE // 2
+        return Scores(raw, raw)
+
+
+def _evenness(found: list[Use], used: list[IntColumn], divisors: list[FloatColumn], length: int) -> IntColumn:
+    """100 where all fractions are the same, down to 50 where they could not differ more."""
+    fractions = [_fraction(amount, divisor) for amount, divisor in zip(used, divisors, strict=True)]
+    if len(found) == 2 and all(use.counted is None for use in found):
+        deviation = np.subtract(*fractions, out=fractions[0])
+        np.abs(deviation, out=deviation)
+        deviation /= 2
+    else:
+        deviation = _deviation(fractions, [use.capacity != 0 for use in found], length)
+    np.subtract(1, deviation, out=deviation)
+    deviation *= MAX_SCORE
+    return deviation.astype(np.int64)
+
+
+def _fraction(used: IntColumn, divisor: FloatColumn) -> FloatColumn:
+    fraction = used.astype(np.float64)
+    fraction /= divisor
+    np.minimum(fraction, 1, out=fraction)
+    return fraction
+
+
+def _deviation(fractions: list[FloatColumn], counted: list[Mask], length: int) -> FloatColumn:
+    """The standard deviation of each node's fractions, those of resources that it does not have left out."""
+    number, total = np.zeros(length, dtype=np.int64), np.zeros(length)
+    for fraction, has in zip(fractions, counted, strict=True):
+        number += has
+        total += np.where(has, fraction, 0)
+    mean, squares = total / np.maximum(number, 1), np.zeros(length)
+    low, high = np.ones(length), np.zeros(length)
+    for fraction, has in zip(fractions, counted, strict=True):
+        squares += np.where(has, (fraction - mean) * (fraction - mean), 0)
+        low = np.where(has, np.minimum(low, fraction), low)
+        high = np.where(has, np.maximum(high, fraction), high)
+    # Of two, half the difference is the deviation, exactly; the formula for more would round on the way.
+    return np.where(number == 2, (high - low) / 2, np.sqrt(squares / np.maximum(number, 1)))

@@ -1,0 +1,212 @@
+"""Places pods: every filter, every score, one choice.
+
+The filters run in the profile's order, and a node is out at the first that refuses it; that plugin's reasons are the
+node's reasons. The nodes that are left are scored by every scoring plugin, and the best total wins; ties are broken by
+a random source that the caller gives, so that a decision can be repeated.
+
+As kube-scheduler does:
+
+1. A pod with scheduling gates is not looked at.
+2. A pod whose every required node affinity term names nodes is tried on those alone.
+3. If the node that a pod was nominated for will do, it is taken without comparing it with others.
+4. If a single node will do, it is taken without scoring it.
+
+Unlike kube-scheduler, every node is looked at: there is no sampling. And a pod that needs what Trimtab knows nothing
+of (storage, devices, groups of pods) gets no node, however many might do: see `unsupported`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from trimtab.api.pods import Container, Pod, PodSpec, Volume
+from trimtab.placement.affinity import CONFLICT, named_nodes
+from trimtab.placement.decisions import LEAVE_IT, Decision, Outcome, Refusal, WeightedScores
+from trimtab.placement.framework import UNRESOLVABLE, Cycle, Refusals
+from trimtab.placement.profiles import Profile
+from trimtab.snapshot import Snapshot
+from trimtab.snapshot.columns import IntColumn, Mask
+
+_NODE_AFFINITY = "NodeAffinity"
+_ELSEWHERE = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+
+_HARMLESS_SOURCES = ("image",)
+_SOURCES = {f.name: f.encode_name for f in msgspec.structs.fields(Volume) if f.name not in _HARMLESS_SOURCES}
+
+
+class Chance(Protocol):
+    """Where ties are broken; `random.Random` is one."""
+
+    def randrange(self, stop: int, /) -> int:
+        """A number from 0 up to, and without, `stop`."""
+
+
+def place(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Chance) -> Decision:
+    """Decide where a pod goes. The snapshot is not changed; the pod may or may not be in it, unassigned.
+
+    Raises InvalidError if the pod's constraints or affinities cannot be read: an API server refuses such pods.
+    """
+    refused = _refused(pod)
+    if refused is not None:
+        return refused
+    cycle = Cycle(pod, snapshot)
+    feasible, refusals, problem = _filtered(cycle, profile)
+    rows = np.flatnonzero(feasible)
+    nominated = snapshot.nodes.rows.index.get(pod.status.nominated_node_name)
+    scores: dict[str, WeightedScores] = {}
+    total = np.zeros(len(feasible), dtype=np.int64)
+    if nominated is not None and feasible[nominated]:
+        chosen: int | None = nominated
+    elif len(rows) > 1:
+        scores = _scored(cycle, profile, feasible)
+        total = _total(scores, len(feasible))
+        chosen = _best(total, rows, rng)
+    else:
+        chosen = int(rows[0]) if len(rows) else None
+    names = tuple(snapshot.nodes.rows.names)
+    return Decision(
+        pod=pod.key,
+        outcome=Outcome.UNSCHEDULABLE if chosen is None else Outcome.PLACED,
+        node=None if chosen is None else names[chosen],
+        problem=problem,
+        names=names,
+        feasible=feasible,
+        refusals=refusals,
+        scores=scores,
+        total=total,
+    )
+
+
+def place_many(pods: Iterable[Pod], snapshot: Snapshot, profile: Profile, rng: Chance) -> list[Decision]:
+    """Place pods in order, each seeing those before it. The snapshot is afterwards as it was.
+
+    Pods of one template may come without names, or with the same one: they count as so many pods.
+    """
+    decisions: list[Decision] = []
+    taken: set[str] = set()
+    with ExitStack() as assumptions:
+        for pod in pods:
+            decision = place(pod, snapshot, profile, rng)
+            decisions.append(decision)
+            if decision.node is not None:
+                distinct = _distinct(pod, taken)
+                assumptions.enter_context(snapshot.with_assumed(placed=[(distinct, decision.node)]))
+    return decisions
+
+
+def unsupported(spec: PodSpec) -> str | None:
+    """The field because of which Trimtab must not place a pod, if there is one."""
+    for index, volume in enumerate(spec.volumes):
+        for source, written in _SOURCES.items():
+            if getattr(volume, source) is not None:
+                return f"spec.volumes[{index}].{written}"
+    if spec.resource_claims:
+        return "spec.resourceClaims"
+    if spec.scheduling_group is not None:
+        return "spec.schedulingGroup"
+    return _special_nodes(spec)
+
+
+def _special_nodes(spec: PodSpec) -> str | None:
+    """The field that asks for a feature which only some nodes declare to have."""
+    if spec.host_network and spec.host_users is False:
+        return "spec.hostUsers"
+    for field, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
+        for index, container in enumerate(containers):
+            if _restarts_all(container):
+                return f"spec.{field}[{index}].restartPolicyRules"
+    return None
+
+
+def _restarts_all(container: Container) -> bool:
+    return any(rule.action == "RestartAllContainers" for rule in container.restart_policy_rules)
+
+
+def _refused(pod: Pod) -> Decision | None:
+    """The decision about a pod that is not to be placed, wherever that might be."""
+    field = unsupported(pod.spec)
+    if field is not None:
+        return Decision(pod=pod.key, outcome=Outcome.UNSUPPORTED, problem=f"{LEAVE_IT}: {field}")
+    if pod.spec.scheduling_gates:
+        gates = " ".join(gate.name for gate in pod.spec.scheduling_gates)
+        return Decision(pod=pod.key, outcome=Outcome.GATED, problem=f"waiting for scheduling gates: [{gates}]")
+    return None
+
+
+def _filtered(cycle: Cycle, profile: Profile) -> tuple[Mask, tuple[Refusal, ...], str]:
+    """Which nodes will do, who refused the others, and what is wrong with the pod itself."""
+    feasible = cycle.snapshot.nodes.known.copy()
+    kept: list[Refusal] = []
+    elsewhere, problem = _named_elsewhere(cycle, profile)
+    if elsewhere is not None:
+        _keep(kept, _NODE_AFFINITY, elsewhere, feasible)
+    for plugin in profile.filters:
+        refusals = plugin.filter(cycle)
+        if refusals is not None:
+            _keep(kept, plugin.name, refusals, feasible)
+    return feasible, tuple(kept), problem
+
+
+def _keep(kept: list[Refusal], plugin: str, refusals: Refusals, feasible: Mask) -> None:
+    """Take the refused nodes out of the feasible ones, and remember why."""
+    codes = refusals.codes * feasible
+    if not codes.any():
+        return
+    refused = codes > 0
+    kept.append(Refusal(plugin, codes, tuple((mask & refused, reason) for mask, reason in refusals.reasons)))
+    feasible &= ~refused
+
+
+def _named_elsewhere(cycle: Cycle, profile: Profile) -> tuple[Refusals | None, str]:
+    """The nodes that a pod does not name, if it names some (rule 2); and what is wrong if it can mean none."""
+    affinity = cycle.pod.spec.affinity
+    required = affinity and affinity.node_affinity and affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    if not required or not required.node_selector_terms or all(f.name != _NODE_AFFINITY for f in profile.filters):
+        return None, ""
+    names = named_nodes(required.node_selector_terms)
+    if names is None:
+        return None, ""
+    others = np.ones(len(cycle.snapshot.nodes), dtype=np.bool_)
+    index = cycle.snapshot.nodes.rows.index
+    others[[index[name] for name in names if name in index]] = False
+    problem = "" if names else CONFLICT
+    return Refusals.of(others, UNRESOLVABLE, problem or _ELSEWHERE), problem
+
+
+def _scored(cycle: Cycle, profile: Profile, feasible: Mask) -> dict[str, WeightedScores]:
+    scores: dict[str, WeightedScores] = {}
+    for plugin, weight in profile.scores:
+        given = plugin.score(cycle, feasible)
+        if given is not None:
+            scores[plugin.name] = WeightedScores(weight, given)
+    return scores
+
+
+def _total(scores: dict[str, WeightedScores], rows: int) -> IntColumn:
+    total = np.zeros(rows, dtype=np.int64)
+    for given in scores.values():
+        total += given.scores.normalized * given.weight
+    return total
+
+
+def _best(total: IntColumn, rows: IntColumn, rng: Chance) -> int:
+    """One of the rows with the highest total."""
+    totals = total[rows]
+    ties = rows[totals == totals.max()]
+    return int(ties[rng.randrange(len(ties))] if len(ties) > 1 else ties[0])
+
+
+def _distinct(pod: Pod, taken: set[str]) -> Pod:
+    """The pod under a name that no pod before it has."""
+    if pod.metadata.name and pod.key not in taken:
+        taken.add(pod.key)
+        return pod
+    name = f"{pod.metadata.name or pod.metadata.generate_name}#{len(taken)}"
+    renamed = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, name=name))
+    taken.add(renamed.key)
+    return renamed

@@ -1,0 +1,265 @@
+"""Decoding: what is read, what an error says, and what pods share."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trimtab.api import (
+    admission,
+    apps,
+    cloneset,
+    codec,
+    core,
+    extensions,
+    leases,
+    nodes,
+    pods,
+    policy,
+    priorities,
+    scaledown,
+    unitedtopology,
+)
+from trimtab.api.documents import Document
+from trimtab.api.errors import InvalidError
+from trimtab.api.pods import Pod
+from trimtab.api.unitedtopology import UnitedTopology
+
+KINDS: list[type[Any]] = [
+    pods.Pod,
+    pods.PodList,
+    nodes.Node,
+    core.Service,
+    core.ReplicationController,
+    core.Namespace,
+    core.Event,
+    core.Binding,
+    apps.ReplicaSet,
+    apps.Deployment,
+    apps.StatefulSet,
+    apps.ControllerRevision,
+    apps.Scale,
+    policy.PodDisruptionBudget,
+    policy.Eviction,
+    priorities.PriorityClass,
+    leases.Lease,
+    admission.Status,
+    admission.AdmissionReview,
+    extensions.CustomResourceDefinition,
+    unitedtopology.UnitedTopology,
+    cloneset.CloneSet,
+    scaledown.ScaleDownPolicy,
+    scaledown.PodGroupCost,
+]
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+FIELDS = st.sampled_from(
+    [
+        "metadata",
+        "spec",
+        "status",
+        "name",
+        "labels",
+        "subsets",
+        "containers",
+        "template",
+        "replicas",
+        "conditions",
+        "items",
+    ]
+)
+LIKELY = st.recursive(
+    JSON_VALUES,
+    lambda inner: st.dictionaries(FIELDS, inner, max_size=4) | st.lists(inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "tree", "want"),
+    [
+        pytest.param(
+            Pod,
+            {"spec": {"containers": [{"name": "a"}, {"name": 3}]}},
+            "spec.containers[1].name: 3: expected `str`, got `int`",
+            id="an element of a list is named by its index",
+        ),
+        pytest.param(
+            Pod,
+            {"metadata": {"labels": {"tier": 1}}},
+            "metadata.labels[tier]: 1: expected `str`, got `int`",
+            id="a value of a map is named by its key",
+        ),
+        pytest.param(
+            Pod,
+            {"spec": {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}, 7]}}}},
+            "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[1]: 7: "
+            "expected `object`, got `int`",
+            id="the deepest place is named",
+        ),
+        pytest.param(
+            Pod,
+            {"spec": {"topologySpreadConstraints": [{"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]}},
+            "spec.topologySpreadConstraints[0]: is missing the field `topologyKey`",
+            id="a missing field is named",
+        ),
+        pytest.param(
+            Pod,
+            {"metadata": {"creationTimestamp": "yesterday"}},
+            'metadata.creationTimestamp: "yesterday": Invalid RFC3339 encoded datetime',
+            id="a time that is none",
+        ),
+        pytest.param(Pod, [1], "expected `object`, got `array`", id="something else altogether"),
+        pytest.param(
+            apps.ReplicaSet,
+            {"spec": {"template": "none"}},
+            'spec.template: "none": Expected `object`, got `str`',
+            id="a template that is no object",
+        ),
+        pytest.param(
+            UnitedTopology,
+            {"spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"}, "subsets": []}},
+            "spec.subsets: expected `array` of length >= 1",
+            id="a list that is too short",
+        ),
+    ],
+)
+def test_an_error_names_the_path_and_the_reason(kind: type[Any], tree: Any, want: str) -> None:
+    """Whoever wrote the document learns which field is wrong, and why."""
+    with pytest.raises(InvalidError) as caught:
+        codec.decode(json.dumps(tree), kind)
+    assert str(caught.value).lower() == want.lower()
+
+
+@pytest.mark.parametrize("text", ["", "{", "nonsense", '{"a": }', b"\xff\xfe"])
+def test_what_is_not_json_is_said_to_be_none(text: str | bytes) -> None:
+    """Text that is not JSON is an error of the same kind."""
+    with pytest.raises(InvalidError, match="is not JSON"):
+        codec.decode(text, Pod)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@settings(max_examples=40, deadline=None)
+@given(tree=LIKELY)
+def test_decoding_arbitrary_json_never_crashes(kind: type[Any], tree: Any) -> None:
+    """Any JSON is either the kind that was asked for, or an error that says where it is not."""
+    try:
+        decoded = codec.decode(json.dumps(tree), kind)
+    except InvalidError as error:
+        decoded, reason = None, error.reason
+    assert isinstance(decoded, kind) or reason
+
+
+def test_a_null_is_an_absent_field() -> None:
+    """Kubernetes writes null for absent, and people do too."""
+    tree = {"metadata": {"name": "p", "creationTimestamp": None, "labels": None}, "spec": {"containers": None}}
+    assert codec.decode(json.dumps(tree), Pod) == codec.decode('{"metadata": {"name": "p"}}', Pod)
+
+
+def test_a_null_inside_a_patch_stays() -> None:
+    """In a patch a null deletes: dropping it because of a null elsewhere would change what the patch does."""
+    patch = {"spec": {"priority": None}}
+    subsets = [{"name": "a", "tolerations": None, "patch": patch}]
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    topology = codec.convert({"spec": {"targetRef": target, "subsets": subsets}}, UnitedTopology)
+    document = topology.spec.subsets[0].patch
+    assert document is not None
+    assert document.tree() == patch
+
+
+@pytest.mark.parametrize(
+    ("limit", "want"),
+    [
+        pytest.param("30", 'spec.subsets[1].maxReplicas: "30" is not a percentage; write 30 or "30%"', id="no sign"),
+        pytest.param("130%", 'spec.subsets[1].maxReplicas: "130%" is not between 0% and 100%', id="too much"),
+        pytest.param(
+            -1,
+            "spec.subsets[1].maxReplicas: -1 is negative; write 0 or more, or leave it out for no limit",
+            id="negative",
+        ),
+    ],
+)
+def test_a_limit_that_cannot_be_is_explained(limit: int | str, want: str) -> None:
+    """The message says what to write instead."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    subsets = [{"name": "a", "maxReplicas": 3}, {"name": "b", "maxReplicas": limit}]
+    topology = codec.convert({"spec": {"targetRef": target, "subsets": subsets}}, UnitedTopology)
+    assert [str(problem) for problem in unitedtopology.problems(topology)] == [want]
+
+
+def test_the_names_of_subsets_must_differ_and_the_target_must_be_known() -> None:
+    """A second subset of the same name, and a workload that cannot have subsets, are both refused."""
+    target = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}
+    topology = codec.convert({"spec": {"targetRef": target, "subsets": [{"name": "a"}, {"name": "a"}]}}, UnitedTopology)
+    assert [problem.path for problem in unitedtopology.problems(topology)] == [
+        "spec.targetRef.kind",
+        "spec.subsets[1].name",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "paths"),
+    [
+        pytest.param({}, ["spec"], id="no pods are named"),
+        pytest.param(
+            {"selector": {}, "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
+            ["spec.selector"],
+            id="both a target and a selector",
+        ),
+        pytest.param(
+            {"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}},
+            ["spec.targetRef.kind"],
+            id="a StatefulSet",
+        ),
+        pytest.param(
+            {"targetRef": {"apiVersion": "batch/v1", "kind": "Job", "name": "j"}}, ["spec.targetRef.kind"], id="a Job"
+        ),
+        pytest.param(
+            {"selector": {}, "strategies": [{"name": "Balance", "threshold": 5}, {"name": "Taints"}]},
+            ["spec.strategies[1].threshold"],
+            id="several strategies, one without a threshold",
+        ),
+        pytest.param({"selector": {}, "strategies": [{"name": "Balance"}]}, [], id="one strategy needs no threshold"),
+    ],
+)
+def test_a_policy_that_cannot_work_is_explained(spec: dict[str, Any], paths: list[str]) -> None:
+    """Each problem names its field."""
+    made = codec.convert({"spec": spec}, scaledown.ScaleDownPolicy)
+    assert [problem.path for problem in scaledown.problems(made)] == paths
+
+
+def test_pods_of_a_template_share_what_they_have_in_common() -> None:
+    """Two pods that say the same keep it once, and stay equal to what was decoded."""
+    spec = {"containers": [{"name": "main", "image": "web:1"}], "tolerations": [{"operator": "Exists"}]}
+    items = [
+        {"metadata": {"name": f"p{i}", "labels": {"app": "web"}}, "spec": {**spec, "nodeName": f"n{i}"}} for i in (1, 2)
+    ]
+    first, second = codec.decode_pods(json.dumps({"items": items})).items
+    assert first.spec.containers is second.spec.containers
+    assert first.metadata.labels is second.metadata.labels
+    assert (first.spec.node_name, second.spec.node_name) == ("n1", "n2")
+    assert [first, second] == [codec.convert(item, Pod) for item in items]
+
+
+def test_a_view_of_a_document_is_remembered() -> None:
+    """Templates are looked at again and again: equal documents have one view."""
+    first, second = Document({"spec": {"nodeName": "a"}}), Document({"spec": {"nodeName": "a"}})
+    assert first == second
+    assert codec.view(first, pods.PodTemplateSpec) is codec.view(second, pods.PodTemplateSpec)
+
+
+def test_acronyms_are_read_under_their_own_names() -> None:
+    """`podIP` is not `podIp`: a rename by rule alone would lose it silently."""
+    status = {"podIP": "192.0.2.1", "hostIP": "192.0.2.2"}
+    container = {"ports": [{"hostPort": 80, "hostIP": "192.0.2.3"}]}
+    pod = codec.convert({"spec": {"containers": [container]}, "status": status}, Pod)
+    assert (pod.status.pod_ip, pod.status.host_ip) == ("192.0.2.1", "192.0.2.2")
+    assert pod.spec.containers[0].ports[0].host_ip == "192.0.2.3"

@@ -1,0 +1,122 @@
+"""The order of removal against a brute force over all sets of victims, which checks the formula in `levels` itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trimtab.ranking import levels
+from trimtab.ranking.levels import removal
+
+Objective = tuple[int, ...]
+
+
+def objective(domains: Sequence[Sequence[int]], places: Sequence[int], victims: Sequence[int]) -> Objective:
+    """The formula: the sum of squares of what stays in each domain, key by key, then the places of those who go."""
+    gone = set(victims)
+    stays = [pod for pod in range(len(places)) if pod not in gone]
+    squares = []
+    for key in domains:
+        counts = [sum(key[pod] == domain for pod in stays) for domain in set(key)]
+        squares.append(sum(count**2 for count in counts))
+    return (*squares, sum(places[pod] for pod in victims))
+
+
+def allowed(tiers: Sequence[int], victims: Sequence[int]) -> bool:
+    """Nobody goes while somebody of a lower tier stays."""
+    stays = [tiers[pod] for pod in range(len(tiers)) if pod not in victims]
+    return not victims or not stays or max(tiers[pod] for pod in victims) <= min(stays)
+
+
+def best(tiers: Sequence[int], domains: Sequence[Sequence[int]], places: Sequence[int], count: int) -> Objective:
+    """The smallest objective of all sets of that size that respect the tiers."""
+    sets = combinations(range(len(tiers)), count)
+    return min(objective(domains, places, victims) for victims in sets if allowed(tiers, victims))
+
+
+@st.composite
+def hierarchies(draw: st.DrawFn) -> tuple[list[int], list[list[int]], list[int]]:
+    """Pods on hosts inside racks inside zones, the keys listed in any order, some left out; −1 is no domain."""
+    size = draw(st.integers(1, 8))
+    rack_of = draw(st.lists(st.integers(0, 2), min_size=5, max_size=5))
+    zone_of = draw(st.lists(st.integers(-1, 1), min_size=3, max_size=3))
+    hosts = draw(st.lists(st.integers(0, 4), min_size=size, max_size=size))
+    racks = [rack_of[host] for host in hosts]
+    zones = [zone_of[rack] for rack in racks]
+    keys = draw(st.permutations([hosts, racks, zones]))[: draw(st.integers(0, 3))]
+    tiers = draw(st.lists(st.integers(0, 2), min_size=size, max_size=size))
+    return tiers, keys, list(draw(st.permutations(range(size))))
+
+
+@st.composite
+def crossings(draw: st.DrawFn) -> tuple[list[int], list[list[int]], list[int]]:
+    """Pods whose keys have nothing to do with each other."""
+    size = draw(st.integers(1, 7))
+    column = st.lists(st.integers(0, 2), min_size=size, max_size=size)
+    tiers = draw(st.lists(st.integers(0, 1), min_size=size, max_size=size))
+    return tiers, [draw(column), draw(column)], list(draw(st.permutations(range(size))))
+
+
+def columns(keys: Sequence[Sequence[int]]) -> list[levels.IntColumn]:
+    """Plain lists as columns."""
+    return [np.array(key, dtype=np.int64) for key in keys]
+
+
+@settings(max_examples=150, deadline=None)
+@given(case=hierarchies())
+def test_in_a_hierarchy_every_prefix_is_the_best_plan_for_its_size(
+    case: tuple[list[int], list[list[int]], list[int]],
+) -> None:
+    """No allowed set of victims of that size has a smaller objective, whatever the order of the keys."""
+    tiers, keys, places = case
+    found = removal(np.array(tiers), columns(keys), np.array(places), len(tiers))
+    assert found.hierarchical
+    assert sorted(found.order.tolist()) == list(range(len(tiers)))
+    for count in range(len(tiers) + 1):
+        victims = found.order[:count].tolist()
+        assert allowed(tiers, victims)
+        assert objective(keys, places, victims) == best(tiers, keys, places, count)
+
+
+@settings(max_examples=100, deadline=None)
+@given(case=crossings())
+def test_where_keys_cross_the_first_is_still_the_best_at_every_step(
+    case: tuple[list[int], list[list[int]], list[int]],
+) -> None:
+    """The first key is never traded for a later one."""
+    tiers, keys, places = case
+    found = removal(np.array(tiers), columns(keys), np.array(places), len(tiers))
+    for count in range(len(tiers) + 1):
+        victims = found.order[:count].tolist()
+        assert allowed(tiers, victims)
+        assert objective(keys[:1], places, victims)[0] == best(tiers, keys[:1], places, count)[0]
+
+
+@settings(max_examples=100, deadline=None)
+@given(case=hierarchies())
+def test_sorting_and_simulating_give_the_same(case: tuple[list[int], list[list[int]], list[int]]) -> None:
+    """The sorted form is the simulation, without simulating."""
+    tiers, keys, places = case
+    by_sorting = removal(np.array(tiers), columns(keys), np.array(places), len(tiers))
+    codes = [np.unique(key, return_inverse=True)[1] for key in keys]
+    simulated = levels._simulated(np.array(tiers), codes, np.array(places), len(tiers))  # noqa: SLF001 - its twin
+    assert simulated.order.tolist() == by_sorting.order.tolist()
+    assert simulated.heights.tolist() == by_sorting.heights.tolist()
+
+
+def test_the_smallest_sum_of_squares_has_the_smallest_skew() -> None:
+    """Ten, ten and ten down to twenty end as seven, seven and six."""
+    zones = np.repeat([0, 1, 2], 10)
+    found = removal(np.zeros(30, dtype=np.int64), [zones], np.arange(30), 10)
+    stays = np.bincount(zones) - np.bincount(zones[found.order[:10]])
+    assert sorted(stays.tolist()) == [6, 7, 7]
+
+
+def test_nobody_is_a_workload_too() -> None:
+    """No pods, no order."""
+    nobody = np.zeros(0, dtype=np.int64)
+    assert removal(nobody, [nobody], nobody, 0).order.tolist() == []

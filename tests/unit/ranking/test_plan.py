@@ -1,0 +1,315 @@
+"""The plan: who goes, why, what stays, and what stock Kubernetes would have left."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trimtab.api.errors import InvalidError
+from trimtab.api.nodes import HOSTNAME, ZONE
+from trimtab.api.scaledown import StrategySpec
+from trimtab.api.times import parse_ns
+from trimtab.ranking import Constraint, Leveling, Plan, Policy, Workload, plan
+from trimtab.ranking.victims import Criterion, Options
+from trimtab.snapshot import Snapshot
+from trimtab.testing.builders import ClusterBuilder, PodBuilder, cluster, node, pod, uid_for
+
+OLD, NEW, LATER = "2026-01-01T00:00:00Z", "2026-01-09T00:00:00Z", "2026-01-10T00:00:00Z"
+NOW = parse_ns(LATER)
+ZONES = [Constraint(ZONE)]
+ZONES_AND_HOSTS = [Constraint(ZONE), Constraint(HOSTNAME)]
+
+
+def planned(made: ClusterBuilder | Snapshot, replicas: int, constraints: list[Constraint] = ZONES) -> Plan:
+    """The plan for all pods of a cluster."""
+    view = made if isinstance(made, Snapshot) else made.snapshot()
+    return plan(Workload.of_all(view, constraints=constraints), view, replicas=replicas, now=NOW)
+
+
+def two_zones_then_three(size: int) -> ClusterBuilder:
+    """2N pods on two zones, N newer ones on a third, each alone on its node."""
+    hosts = {zone: [f"{zone}{i}" for i in range(size)] for zone in "abc"}
+    made = cluster(*(f"{zone}: {' '.join(names)}" for zone, names in hosts.items()))
+    return made.running(*hosts["a"], *hosts["b"], created=OLD).running(*hosts["c"], created=NEW)
+
+
+def test_ten_ten_ten_becomes_seven_seven_six() -> None:
+    """The story that Trimtab is for: stock empties the new zone, the plan takes from all three."""
+    made = planned(two_zones_then_three(10), 20)
+    zones = made.levelings[0]
+    assert (zones.domains, zones.before) == (("a", "b", "c"), (10, 10, 10))
+    assert sorted(zones.after) == [6, 7, 7]
+    assert zones.stock == (10, 10, 0)
+    assert (zones.skew_before, zones.skew_after, zones.skew_stock) == (0, 1, 10)
+    assert made.obstacles == ()
+    assert not made.as_stock
+
+
+@pytest.mark.parametrize("size", range(1, 51))
+def test_the_story_of_kep_2185_stays_level_at_every_size(size: int) -> None:
+    """2N pods on two domains, a third added, 3N, then 2N, and again: the plan's skew is never above 1."""
+    view = two_zones_then_three(size).snapshot()
+    for _ in range(2):
+        made = planned(view, 2 * size)
+        assert made.levelings[0].skew_after <= 1
+        for key in made.keys:
+            victim = view.pod(key)
+            assert victim is not None
+            view.drop(type(victim), *key.split("/"))
+            again = pod(f"{victim.metadata.name}-again").on(victim.spec.node_name).created(LATER).ready()
+            view.put(again.build())
+
+
+@pytest.mark.parametrize(
+    ("first", "criterion"),
+    [
+        pytest.param(pod("x"), Criterion.UNASSIGNED, id="unassigned"),
+        pytest.param(pod("x").on("b1").phase("Pending"), Criterion.PHASE, id="pending"),
+        pytest.param(pod("x").on("b1").not_ready(), Criterion.READY, id="not ready"),
+        pytest.param(pod("x").on("b1").created(OLD).ready().cost(-5), Criterion.COST, id="given a cost by somebody"),
+    ],
+)
+def test_what_kubernetes_lets_go_first_goes_first_whatever_its_zone(first: PodBuilder, criterion: Criterion) -> None:
+    """A plan that said otherwise would not be carried out."""
+    made = planned(cluster("a: a1", "b: b1").running("a1", "a1", "a1", "b1").with_pods(first), 4)
+    assert made.keys == ("default/x",)
+    assert made.victims[0].criterion is criterion
+    assert made.victims[0].because == criterion.sentence
+
+
+def test_a_pod_that_somebody_made_dear_stays() -> None:
+    """A person's cost counts as theirs, above zero too."""
+    dear = [pod(f"dear{i}").on("a1").created(OLD).ready().cost(7) for i in range(3)]
+    made = planned(cluster("a: a1", "b: b1").running("b1", "b1").with_pods(*dear), 3)
+    assert set(made.keys) == {"default/pod-00", "default/pod-01"}
+    assert made.obstacles[0].startswith(f"{ZONE}: 2 pods had to go first whatever the balance: unassigned, pending")
+
+
+def test_a_cost_that_trimtab_wrote_is_nobodys_wish() -> None:
+    """What an earlier plan left behind does not bind the next one."""
+    left = pod("left").on("b1").created(OLD).ready().cost(-5)
+    view = cluster("a: a1", "b: b1").running("a1", "a1").with_pods(left).snapshot()
+    everyone = Workload.of_all(view, constraints=ZONES)
+    ours = Workload(everyone.rows, everyone.related, everyone.constraints, own_costs=frozenset({"default/left"}))
+    assert plan(everyone, view, replicas=2, now=NOW).keys == ("default/left",)
+    assert plan(ours, view, replicas=2, now=NOW).levelings[0].after == (1, 1)
+
+
+def test_a_victim_says_which_constraint_decided() -> None:
+    """Zones first, then hosts inside them, then who would go anyway."""
+    made = planned(cluster("a: a1 a2", "b: b1").running("a1", "a1", "a2", "b1", "b1"), 4, ZONES_AND_HOSTS)
+    assert made.keys[0] in {"default/pod-00", "default/pod-01"}
+    assert (made.victims[0].topology_key, made.victims[0].criterion) == (ZONE, None)
+    hosts = planned(cluster("a: a1 a2").running("a1", "a1", "a2"), 2, ZONES_AND_HOSTS)
+    assert hosts.victims[0].topology_key == ZONE
+    same = planned(cluster("a: a1 a2").running("a1", created=OLD).running("a2", created=NEW), 1, [])
+    assert (same.victims[0].criterion, same.keys) == (Criterion.READY_TIME, ("default/pod-01",))
+
+
+def test_what_stands_in_the_way_is_said() -> None:
+    """A domain that had too few pods cannot get more by taking away."""
+    made = planned(cluster("a: a1", "b: b1", "c: c1").running(*["a1"] * 6, *["b1"] * 6), 6)
+    assert made.levelings[0].after == (3, 3, 0)
+    assert made.obstacles == (f"{ZONE}: c (0) had fewer than 2 pods before, and a scale-down adds none",)
+
+
+def test_domains_that_the_pods_cannot_be_in_are_no_part_of_the_skew() -> None:
+    """A zone that a node selector keeps out is not an empty zone."""
+    made = cluster("a: a1", "b: b1", "c: c1")
+    for zone in ("a1", "b1"):
+        made.node(zone).labels(pool="web")
+    pods = [pod(f"p{i}").on("a1" if i % 2 else "b1").created(OLD).ready().node_selector(pool="web") for i in range(6)]
+    found = planned(made.with_pods(*pods), 4).levelings[0]
+    assert (found.domains, found.after, found.skew_after) == (("a", "b"), (2, 2), 0)
+
+
+def test_pods_outside_all_domains_count_as_one_domain_of_their_own() -> None:
+    """A node without the label is no zone, and its pods are listed apart."""
+    view = cluster("a: a1", "b: b1").running("a1", "a1", "b1", "b1").snapshot()
+    view.put(node("bare").build())
+    for i in range(4):
+        view.put(pod(f"bare{i}").on("bare").created(OLD).ready().build())
+    found = planned(view, 6).levelings[0]
+    assert (found.after, found.outside) == ((2, 2), (4, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "message"),
+    [
+        pytest.param(-1, "replicas: -1 is negative; write 0 or more", id="negative"),
+        pytest.param(4, "replicas: 4 is more than the 3 pods there are: this is no scale-down", id="too many"),
+    ],
+)
+def test_a_target_that_is_no_scale_down_is_refused(replicas: int, message: str) -> None:
+    """The error names the field and the reason."""
+    with pytest.raises(InvalidError) as caught:
+        planned(cluster("a: a1").running("a1", "a1", "a1"), replicas)
+    assert str(caught.value) == message
+
+
+def test_a_target_of_zero_takes_all_and_of_everyone_none() -> None:
+    """The ends of the range are plans too."""
+    made = cluster("a: a1", "b: b1").running("a1", "a1", "b1")
+    assert {victim.because for victim in planned(made, 0).victims} == {"all pods go"}
+    assert planned(made, 0).levelings[0].after == (0, 0)
+    assert planned(made, 3).victims == ()
+    assert planned(cluster("a: a1"), 0).victims == ()
+
+
+def test_pods_that_have_finished_or_are_leaving_are_no_part_of_it() -> None:
+    """Only active pods can be victims, and only they are counted."""
+    done = [pod("done").on("a1").phase("Succeeded"), pod("leaving").on("a1").created(OLD).ready().terminating()]
+    made = planned(cluster("a: a1", "b: b1").running("a1", "b1").with_pods(*done), 1)
+    assert (made.before, made.levelings[0].before) == (2, (1, 1))
+
+
+def test_a_workload_is_found_by_its_owner() -> None:
+    """Its own pods shrink; its siblings' count for the stock order alone."""
+    mine = [pod(f"mine{i}").on("a1").owned_by("mine").created(OLD).ready() for i in range(2)]
+    sibling = pod("sibling").on("a2").owned_by("sibling").created(OLD).ready()
+    view = cluster("a: a1 a2").with_pods(*mine, sibling).snapshot()
+    found = Workload.owned_by(view, uid_for("ReplicaSet/mine"), related=[uid_for("ReplicaSet/sibling")])
+    assert (len(found.rows), len(found.related)) == (2, 3)
+
+
+def test_the_stock_order_can_be_that_of_another_setting() -> None:
+    """Without logarithmic ages the newest go first, to the second."""
+    made = (
+        cluster("a: a1 a2").running("a1", created="2026-01-08T23:59:58Z").running("a2", created="2026-01-08T23:59:59Z")
+    )
+    view = made.snapshot()
+    everyone = Workload.of_all(view)
+    exact = Workload(everyone.rows, everyone.related, options=Options(logarithmic=False))
+    assert plan(exact, view, replicas=1, now=NOW).stock == ("default/pod-01",)
+
+
+def test_a_cloneset_is_compared_with_its_own_order() -> None:
+    """OpenKruise takes from the fullest domain already; pods that are not available go first."""
+    view = cluster("a: a1", "b: b1").running("a1", "a1", "a1", "b1").snapshot()
+    everyone = Workload.of_all(view, constraints=ZONES)
+    available = everyone.rows != view.pods.rows.index["default/pod-03"]
+    clones = Workload(everyone.rows, everyone.related, everyone.constraints, kind="CloneSet", available=available)
+    made = plan(clones, view, replicas=3, now=NOW)
+    assert (made.keys, made.victims[0].criterion) == (("default/pod-03",), Criterion.AVAILABLE)
+
+
+def test_strategies_come_before_the_balance_and_explain_themselves() -> None:
+    """Pods on nodes that would rather have none go first; among those the balance decides."""
+    made = cluster("a: a1 a2", "b: b1")
+    made.node("b1").taint("spot", effect="PreferNoSchedule")
+    view = made.running("a1", "a2", "a2", "b1").snapshot()
+    policy = Policy.of([StrategySpec(name="PreferNoSchedule")])
+    found = plan(Workload.of_all(view, constraints=ZONES), view, policy, replicas=2, now=NOW)
+    assert found.keys[0] == "default/pod-03"
+    assert found.victims[0].because == "it ranks higher by the policy's strategies"
+    assert [(part.strategy, part.raw) for part in found.victims[0].parts] == [("PreferNoSchedule", 1.0)]
+    assert found.obstacles[-1] == f"{ZONE}: the policy's strategies come before the balance"
+
+
+def test_ranks_are_ignored_while_one_pod_has_none() -> None:
+    """A sum with a part missing cannot be compared; the plan says so, and keeps the workload level."""
+    view = cluster("a: a1", "b: b1").running("a1", "a1", "b1").snapshot()
+    policy = Policy(Policy.of([StrategySpec(name="Idle")]).combination, usage={"default/pod-00": 0.5})
+    found = plan(Workload.of_all(view, constraints=ZONES), view, policy, replicas=2, now=NOW)
+    assert found.levelings[0].after == (1, 1)
+    assert found.obstacles[0].startswith("ranks are ignored: default/pod-01 (by Idle), default/pod-02 (by Idle)")
+
+
+def test_a_strategy_that_must_be_recomputed_is_after_each_removal() -> None:
+    """Of three that avoid each other on one node two must go; the second choice knows of the first."""
+    apart = [pod(f"p{i}").on("a1").labels(app="web").created(OLD).ready().avoids("host") for i in range(3)]
+    alone = pod("alone").on("b1").labels(app="web").created(OLD).ready().avoids("host")
+    view = cluster("a: a1", "b: b1").with_pods(*apart, alone).snapshot()
+    before = view.nodes.pods.tolist()
+    found = plan(Workload.of_all(view), view, Policy.of([StrategySpec(name="AntiAffinity")]), replicas=2, now=NOW)
+    assert "default/alone" not in found.keys
+    assert len(set(found.keys)) == 2
+    assert view.nodes.pods.tolist() == before
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        pytest.param(StrategySpec(name="Nonsense"), "spec.strategies[0].name", id="unknown"),
+        pytest.param(StrategySpec(name="Balance", weight=0), "spec.strategies[0].weight", id="weight out of range"),
+        pytest.param(StrategySpec(name="Balance", threshold=-1), "spec.strategies[0].threshold", id="threshold"),
+        pytest.param(StrategySpec(name="Balance", args={"key": "x"}), "spec.strategies[0].args.key", id="setting"),
+    ],
+)
+def test_a_policy_that_cannot_work_is_refused(spec: StrategySpec, path: str) -> None:
+    """The error names the field."""
+    with pytest.raises(InvalidError) as caught:
+        Policy.of([spec])
+    assert caught.value.path == path
+
+
+def test_an_order_does_not_depend_on_how_the_pods_came() -> None:
+    """The same pods, put in another order, make the same plan."""
+    made = two_zones_then_three(4)
+    plans = set()
+    for seed in range(5):
+        view = Snapshot()
+        for a_node in made.nodes():
+            view.put(a_node)
+        pods = made.pods()
+        random.Random(seed).shuffle(pods)
+        for a_pod in pods:
+            view.put(a_pod)
+        plans.add(planned(view, 5, ZONES_AND_HOSTS).keys)
+    assert len(plans) == 1
+
+
+STATES = st.sampled_from(["ready", "not ready", "pending", "dear"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    hosts=st.lists(st.tuples(st.sampled_from(["a1", "a2", "b1", "c1"]), STATES), min_size=1, max_size=7),
+    data=st.data(),
+)
+def test_no_other_victims_leave_the_pods_more_level(hosts: list[tuple[str, str]], data: st.DataObject) -> None:
+    """Against all sets of victims that Kubernetes' own criteria allow: the skews, zones first, are the smallest."""
+    made = cluster("a: a1 a2", "b: b1", "c: c1")
+    for number, (host, state) in enumerate(hosts):
+        one = pod(f"p{number}").on(host).created(OLD)
+        made.with_pods(
+            {
+                "ready": one.ready,
+                "pending": lambda one=one: one.phase("Pending"),
+                "not ready": one.not_ready,
+                "dear": lambda one=one: one.ready().cost(3),
+            }[state]()
+        )
+    replicas = data.draw(st.integers(0, len(hosts)))
+    found = planned(made, replicas, ZONES_AND_HOSTS)
+    standing = {"pending": 0, "not ready": 1, "ready": 2, "dear": 3}
+    skews = []
+    for gone in combinations(range(len(hosts)), len(hosts) - replicas):
+        stays = [number for number in range(len(hosts)) if number not in gone]
+        worst = max((standing[hosts[number][1]] for number in gone), default=0)
+        if all(worst <= standing[hosts[number][1]] for number in stays):
+            zones = [sum(hosts[n][0][0] == zone for n in stays) for zone in "abc"]
+            per_host = [sum(hosts[n][0] == host for n in stays) for host in ("a1", "a2", "b1", "c1")]
+            squares = (sum(n * n for n in zones), sum(n * n for n in per_host))
+            skews.append((squares, max(zones) - min(zones)))
+    got = found.levelings
+    assert (tuple(sum(n * n for n in leveling.after) for leveling in got), got[0].skew_after) == min(skews)
+    assert got[0].skew_after == min(skew for _, skew in skews)
+
+
+def test_never_worse_than_stock_on_the_first_key() -> None:
+    """Whatever the other keys are, and however they cross it."""
+    rng = random.Random(5)
+    for _ in range(40):
+        made = cluster("a: a1 a2", "b: b1 b2", "c: c1")
+        for name in ("a1", "a2", "b1", "b2", "c1"):
+            made.node(name).labels(type=rng.choice("xy"))
+        for number in range(12):
+            created = f"2026-01-0{rng.randint(1, 9)}T00:00:00Z"
+            made.with_pods(pod(f"p{number}").on(rng.choice(["a1", "a2", "b1", "b2", "c1"])).created(created).ready())
+        found: Leveling = planned(made, rng.randint(1, 11), [Constraint(ZONE), Constraint("type")]).levelings[0]
+        assert found.skew_after <= found.skew_stock

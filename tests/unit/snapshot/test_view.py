@@ -1,0 +1,310 @@
+"""The view of the cluster: what events do to columns and counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from trimtab.api import codec, selectors
+from trimtab.api.core import Namespace, Service
+from trimtab.api.meta import LabelSelector
+from trimtab.api.nodes import HOSTNAME, ZONE, Node
+from trimtab.api.pods import Pod
+from trimtab.snapshot import Snapshot, counts
+from trimtab.snapshot.counts import TallyKey
+from trimtab.snapshot.nodes import ABSENT
+from trimtab.snapshot.pods import NOWHERE
+from trimtab.snapshot.requests import compute
+from trimtab.testing.builders import PodBuilder, cluster, node, pod
+
+WEB = selectors.compile(LabelSelector(match_labels={"app": "web"}))
+ANY_APP = selectors.parse("app")
+
+
+def row_of(view: Snapshot, name: str) -> int:
+    """The row of a node."""
+    return view.nodes.rows.index[name]
+
+
+def per_node(view: Snapshot, selector: selectors.Selector = WEB, namespace: str = "default") -> dict[str, int]:
+    """The counts of matching pods by node name, zeros left out."""
+    found = view.matching(namespace, selector)
+    return {name: int(found[row]) for name, row in view.nodes.rows.index.items() if found[row]}
+
+
+def test_matching_pods_are_counted_on_their_nodes() -> None:
+    """A tally is right when it is first asked for, and stays right as pods come and go."""
+    view = cluster("z1: a b", "z2: x").running("a", "a", "x").snapshot()
+    assert per_node(view) == {"a": 2, "x": 1}
+    view.put(pod("new").on("b").labels(app="web").build())
+    view.put(pod("other").on("b").labels(app="db").build())
+    view.drop(Pod, "default", "pod-00")
+    assert per_node(view) == {"a": 1, "b": 1, "x": 1}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda p: p.terminating(), id="on its way out"),
+        pytest.param(lambda p: p.phase("Succeeded"), id="finished well"),
+        pytest.param(lambda p: p.phase("Failed"), id="finished badly"),
+        pytest.param(lambda p: p.labels(app="db"), id="relabelled"),
+        pytest.param(lambda p: p.spec(nodeName=""), id="unassigned"),
+    ],
+)
+def test_a_pod_stops_counting_when_it_changes(change: Any) -> None:
+    """Pods that leave, finish or no longer match are not counted for spreading."""
+    view = cluster("z1: a").snapshot()
+    made = pod("p").on("a").labels(app="web")
+    view.put(made.build())
+    assert per_node(view) == {"a": 1}
+    view.put(change(made).build())
+    assert per_node(view) == {}
+
+
+def test_a_pod_on_its_way_out_still_holds_its_resources() -> None:
+    """Spreading does not see a terminating pod; its node still has to feed it."""
+    view = cluster("z1: a").snapshot()
+    view.put(pod("p").on("a").labels(app="web").requests(cpu="500m").terminating().build())
+    everyone = TallyKey(frozenset({"default"}), WEB, terminating=True)
+    assert view.tallies.per_node(everyone)[row_of(view, "a")] == 1
+    assert view.nodes.requested[row_of(view, "a"), 0] == 500
+    assert view.nodes.pods[row_of(view, "a")] == 1
+
+
+def test_a_pod_may_be_there_before_its_node() -> None:
+    """Events of pods and nodes come in any order; the counts are right when the node appears."""
+    view = Snapshot()
+    view.put(pod("p").on("late").labels(app="web").build())
+    assert not view.nodes.known[row_of(view, "late")]
+    assert view.nodes.codes(ZONE)[row_of(view, "late")] == ABSENT
+    view.put(node("late", zone="z1").build())
+    assert per_node(view) == {"late": 1}
+    assert view.nodes.label(ZONE).values == ["z1"]
+
+
+def test_a_node_that_goes_leaves_its_row_to_its_pods() -> None:
+    """The row is given back only when the last pod that names the node is gone."""
+    view = cluster("z1: a b").running("a").snapshot()
+    view.drop(Node, "", "a")
+    assert view.node("a") is None
+    assert per_node(view) == {"a": 1}
+    view.drop(Pod, "default", "pod-00")
+    assert "a" not in view.nodes.rows.index
+    view.put(node("c", zone="z9").build())
+    assert per_node(view) == {}
+    assert view.nodes.label(ZONE).values[view.nodes.codes(ZONE)[row_of(view, "c")]] == "z9"
+
+
+def test_a_finished_pod_keeps_its_nodes_row_from_being_given_away() -> None:
+    """Otherwise it would come to stand on another node."""
+    view = cluster("z1: a").snapshot()
+    view.put(pod("done").on("a").phase("Succeeded").build())
+    view.drop(Node, "", "a")
+    view.put(node("b", zone="z1").build())
+    assert view.pods.node[view.pods.rows.index["default/done"]] == row_of(view, "a") != row_of(view, "b")
+
+
+def test_events_may_come_twice() -> None:
+    """Level-triggered: the same event again changes nothing, and dropping what is gone neither."""
+    view = cluster("z1: a").running("a").snapshot()
+    again = view.pod("default/pod-00")
+    assert again is not None
+    view.put(again)
+    view.drop(Pod, "default", "never-was")
+    view.drop(Node, "", "never-was")
+    view.drop(Service, "default", "never-was")
+    view.drop(Namespace, "", "never-was")
+    assert per_node(view) == {"a": 1}
+    assert view.nodes.pods[row_of(view, "a")] == 1
+
+
+def test_columns_say_what_deletion_looks_at() -> None:
+    """Phase, readiness and its time, restarts with sidecars apart, cost, owner."""
+    view = cluster("z1: a").snapshot()
+    made = pod("p").on("a").created("2026-01-01T00:00:00Z").ready(since="2026-01-01T00:00:05Z").restarts(3).cost(-7)
+    made.owned_by("web").spec(initContainers=[{"name": "proxy", "restartPolicy": "Always"}, {"name": "init"}])
+    tree = made.tree()
+    tree["status"]["initContainerStatuses"] = [
+        {"name": "proxy", "restartCount": 2},
+        {"name": "init", "restartCount": 9},
+    ]
+    view.put(codec.convert(tree, Pod))
+    row = view.pods.rows.index["default/p"]
+    got = {
+        name: int(view.pods.column(name)[row]) for name in ("phase", "restarts", "sidecar_restarts", "cost", "costed")
+    }
+    assert got == {"phase": 2, "restarts": 3, "sidecar_restarts": 2, "cost": -7, "costed": 1}
+    assert view.pods.column("ready_since")[row] - view.pods.column("created")[row] == 5_000_000_000
+    owner = tree["metadata"]["ownerReferences"][0]["uid"]
+    assert list(view.pods.owned_by(owner)) == [row]
+    assert list(view.pods.owned_by("nobody")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("10", 10), ("-5", -5), ("0", 0), ("-0", 0), ("-05", -5), ("2147483647", 2147483647), ("-2147483648", -2147483648),
+        ("+10", None), ("008", None), ("00", None), ("", None), (" 5", None), ("1.5", None), ("1e3", None),
+        ("2147483648", None), ("-", None), ("ten", None), ("٣", None),
+    ],
+)  # fmt: skip
+def test_a_cost_is_read_as_replicasets_read_it(text: str, want: int | None) -> None:
+    """What they do not accept counts as no cost."""
+    view = cluster("z1: a").snapshot()
+    view.put(pod("p").on("a").cost(text).build())
+    row = view.pods.rows.index["default/p"]
+    assert bool(view.pods.column("costed")[row]) is (want is not None)
+    assert view.pods.column("cost")[row] == (want or 0)
+
+
+def test_what_is_assumed_is_undone() -> None:
+    """Inside the block the view is as it would be; after it, as it was."""
+    view = cluster("z1: a b").running("a").snapshot()
+    before = (per_node(view), view.nodes.requested.tolist(), len(view.pods.rows.index))
+    with view.with_assumed(
+        placed=[(pod("new").labels(app="web").build(), "b")], gone=["default/pod-00", "default/none"]
+    ):
+        assert per_node(view) == {"b": 1}
+    assert (per_node(view), view.nodes.requested.tolist(), len(view.pods.rows.index)) == before
+
+
+def test_what_is_assumed_is_undone_after_an_error_too() -> None:
+    """A decision that fails must not leave its assumptions behind."""
+    view = cluster("z1: a").running("a").snapshot()
+    with pytest.raises(RuntimeError), view.with_assumed(gone=["default/pod-00"]):
+        raise RuntimeError
+    assert per_node(view) == {"a": 1}
+
+
+def test_an_observed_pod_replaces_the_assumed_one() -> None:
+    """An assumption lasts until the cluster says otherwise."""
+    view = cluster("z1: a b").snapshot()
+    made = pod("p").labels(app="web")
+    view.assume(made.build(), "a")
+    assert view.pods.column("assumed")[view.pods.rows.index["default/p"]]
+    view.put(made.on("b").build())
+    assert per_node(view) == {"b": 1}
+    assert not view.pods.column("assumed")[view.pods.rows.index["default/p"]]
+
+
+def test_tallies_that_nobody_asks_for_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A constraint that is gone must not cost anything for ever; asking again counts anew."""
+    monkeypatch.setattr(counts, "IDLE_REQUESTS", 3)
+    view = cluster("z1: a").running("a").snapshot()
+    per_node(view, WEB)
+    for _ in range(5):
+        per_node(view, ANY_APP)
+    per_node(view, selectors.parse("app=new"))
+    assert len(view.tallies) == 2
+    assert per_node(view, WEB) == {"a": 1}
+
+
+def test_a_question_about_nodes_is_asked_again_only_of_those_that_changed() -> None:
+    """Node affinity is evaluated once a node, not once a pod."""
+    view = cluster("z1: a b", "z2: x").snapshot()
+    asked: list[str] = []
+
+    def in_z1(candidate: Node) -> bool:
+        asked.append(candidate.metadata.name)
+        return candidate.metadata.labels[ZONE] == "z1"
+
+    assert view.nodes.verdicts("in z1", in_z1).tolist() == [True, True, False]
+    view.put(node("x", zone="z1").build())
+    assert view.nodes.verdicts("in z1", in_z1).tolist() == [True, True, True]
+    assert asked == ["a", "b", "x", "x"]
+
+
+def test_extended_resources_get_columns_of_their_own() -> None:
+    """A resource that nobody had asked for before widens the tables."""
+    view = cluster("z1: a b").snapshot()
+    view.put(node("g", zone="z1").allocatable(**{"example.com/gpu": "4"}).build())
+    view.put(pod("p").on("g").requests(**{"example.com/gpu": "1"}).build())
+    gpu = view.nodes.resources["example.com/gpu"]
+    assert view.nodes.allocatable[:, gpu].tolist() == [0, 0, 4]
+    assert view.nodes.requested[:, gpu].tolist() == [0, 0, 1]
+
+
+NODES = ("a", "b", "x", "y", "unseen")
+
+
+@st.composite
+def some_pods(draw: st.DrawFn) -> PodBuilder:
+    """A pod in any state that counts depend on."""
+    made = pod(f"p{draw(st.integers(0, 5))}", namespace=draw(st.sampled_from(["default", "other"])))
+    made.labels(app=draw(st.sampled_from(["web", "db"])))
+    if draw(st.booleans()):
+        made.on(draw(st.sampled_from(NODES)))
+    if draw(st.integers(0, 4)) == 0:
+        made.terminating()
+    if draw(st.integers(0, 4)) == 0:
+        made.phase(draw(st.sampled_from(["Succeeded", "Failed", "Pending"])))
+    made.requests(cpu=draw(st.sampled_from(["100m", "1", "250m"])), memory=draw(st.sampled_from(["1Gi", "128Mi"])))
+    if draw(st.integers(0, 3)) == 0:
+        made.host_port(8080)
+    if draw(st.integers(0, 3)) == 0:
+        made.avoids("zone", selector={"app": "web"})
+    return made
+
+
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), some_pods()),
+        st.tuples(st.just("drop"), st.tuples(st.sampled_from(["default", "other"]), st.integers(0, 5))),
+        st.tuples(st.just("node"), st.tuples(st.sampled_from(NODES), st.sampled_from(["z1", "z2"]))),
+        st.tuples(st.just("gone"), st.sampled_from(NODES)),
+        st.tuples(st.just("ask"), st.sampled_from(["web", "db"])),
+    ),
+    max_size=40,
+)
+
+
+def recount(view: Snapshot, app: str) -> Counter[str]:
+    """How many pods match on each node, counted from the objects."""
+    counted: Counter[str] = Counter()
+    for candidate in view.pods.objects:
+        if candidate is None or not candidate.spec.node_name or not candidate.active:
+            continue
+        if candidate.metadata.namespace == "default" and candidate.metadata.labels["app"] == app:
+            counted[candidate.spec.node_name] += 1
+    return counted
+
+
+@settings(max_examples=150, deadline=None)
+@given(events=EVENTS)
+def test_after_any_events_the_counts_equal_a_recount(events: list[tuple[str, Any]]) -> None:
+    """Incremental counts of pods, requests, ports and terms never drift from what a recount would give."""
+    view = cluster("z1: a b", "z2: x y").snapshot()
+    for kind, what in events:
+        if kind == "put":
+            view.put(what.build())
+        elif kind == "drop":
+            view.drop(Pod, what[0], f"p{what[1]}")
+        elif kind == "node":
+            view.put(node(what[0], zone=what[1]).build())
+        elif kind == "gone":
+            view.drop(Node, "", what)
+        else:
+            per_node(view, selectors.parse(f"app={what}"))
+    for app in ("web", "db"):
+        assert per_node(view, selectors.parse(f"app={app}")) == dict(recount(view, app))
+    placed = [p for p in view.pods.objects if p is not None and p.spec.node_name and not p.finished]
+    for name, row in view.nodes.rows.index.items():
+        here = [p for p in placed if p.spec.node_name == name]
+        assert view.nodes.pods[row] == len(here)
+        assert view.nodes.requested[row, 0] == sum(compute(p).amounts["cpu"] for p in here)
+        assert view.nodes.assumed[row, 1] == sum(compute(p).assumed_memory for p in here)
+        assert (("TCP", 8080) in view.ports and row in view.ports["TCP", 8080]) or not any(
+            port.host_port for p in here for port in p.spec.containers[0].ports
+        )
+    held = sum(int(holders.sum()) for holders in view.held.values())
+    assert held == sum(p.spec.affinity is not None for p in placed)
+    assert set(np.unique(view.pods.node[view.pods.active])) <= {NOWHERE, *view.nodes.rows.index.values()}
+    known = {name for name, row in view.nodes.rows.index.items() if view.nodes.known[row]}
+    hosts = view.nodes.label(HOSTNAME)
+    assert {hosts.values[view.nodes.codes(HOSTNAME)[row_of(view, name)]] for name in known} == known
