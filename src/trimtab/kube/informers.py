@@ -1,18 +1,18 @@
 """A typed copy of one kind of objects, kept up to date: list once, then watch, for ever.
 
-**What is promised.** The store goes through states that the server went through, object by object, and never back. Every
-change that survives is reported exactly once: an object appears (`added`), changes (`updated`, with both versions) or
-disappears (`deleted`, with its last known version). Changes that cancelled each other out while the connection was
-down may be reported as one, or not at all; what is there in the end is always reported.
+**What is promised.** The store goes through states that the server went through, object by object, and never back.
+Every change that survives is reported exactly once: an object appears (`added`), changes (`updated`, with both
+versions) or disappears (`deleted`, with its last known version). Changes that cancelled each other out while the
+connection was down may be reported as one, or not at all; what is there in the end is always reported.
 
-**How.** The version of the last event or bookmark is where a broken watch goes on from, so nothing is lost. An event whose
-version is not newer than that has been seen before, so nothing is doubled. When the server has forgotten that version
-(410), everything is listed again and compared with the store: what is equal is passed over, and what is not in the
-list any more is reported as deleted. An object of the same name with another UID is another object: the old one is
-reported as deleted, then the new one as added.
+**How.** The version of the last event or bookmark is where a broken watch goes on from, so nothing is lost. An event
+whose version is not newer than that has been seen before, so nothing is doubled. When the server has forgotten that
+version (410), everything is listed again and compared with the store: what is equal is passed over, and what is not
+in the list any more is reported as deleted. An object of the same name with another UID is another object: the old
+one is reported as deleted, then the new one as added.
 
-**Order.** The store has the new state before anybody is told. Handlers are plain functions and called in the order in which they
-subscribed, within the informer's own task: they note what has changed and return (see `queues`).
+**Order.** The store has the new state before anybody is told. Handlers are plain functions and called in the order in
+which they subscribed, within the informer's own task: they note what has changed and return (see `queues`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from trimtab.api.pods import Pod
 from trimtab.kube import versions
 from trimtab.kube.client import PAGE, Client, Kind
 from trimtab.kube.clocks import SECOND
-from trimtab.kube.errors import ApiError, Gone
+from trimtab.kube.errors import ApiError, CredentialsError, Gone, Malformed
 from trimtab.kube.resources import Key, Resource
 from trimtab.kube.retries import Backoff
 from trimtab.kube.stores import IndexFunction, Object, Store, key_of
@@ -41,6 +41,8 @@ T = TypeVar("T", bound=Object)
 _BACKOFF = Backoff(initial=0.25, cap=30.0, jitter=1.0)
 _WATCH_SECONDS = (300, 600)
 """A watch is asked to end after a time between these, so that clients spread over restarted servers again."""
+_STEADY = 5 * SECOND
+"""A watch that lasts so long works, whatever ends it."""
 _POOL_LIFE = 100_000
 """Pods that share one pool: it never forgets, so a new one takes its place before labels of long-gone pods pile up."""
 
@@ -141,11 +143,11 @@ class Informer(Generic[T]):
                 if not self._version:
                     await self._list()
                 await self._watch()
-            except Gone as error:
+            except (Gone, Malformed) as error:
                 log.info("%s: reading anew: %s", self.resource.plural, error)
                 self._version = ""
                 await self._pause("")
-            except ApiError as error:
+            except (ApiError, CredentialsError) as error:
                 await self._pause(str(error))
 
     async def _pause(self, problem: str) -> None:
@@ -156,10 +158,6 @@ class Informer(Generic[T]):
         self._failures += 1
         await self._clock.sleep(_BACKOFF.delay(self._failures, self._rng))
 
-    def _working(self) -> None:
-        self.problem = ""
-        self._failures = 0
-
     async def _list(self) -> None:
         """Read everything; what is not there any more goes last, when all of the list is known."""
         present: set[Key] = set()
@@ -169,13 +167,12 @@ class Informer(Generic[T]):
             async for part in parts:
                 self._take_page(part, present)
                 version = part.resource_version
-        for a_key in self.store.keys():
-            if a_key not in present:
-                self._remove(a_key)
+        for a_key in self.store.beyond(present):
+            self._remove(a_key)
         self._version = self._horizon = version
         self._synced.set()
         self._wake()
-        self._working()
+        self.problem = ""
 
     def _take_page(self, part: Page[T], present: set[Key]) -> None:
         for an_object in part.items:
@@ -184,24 +181,29 @@ class Informer(Generic[T]):
         for rejected in part.rejected:
             present.add(rejected.key)
             self._complain(rejected)
+        self._wake()
 
     async def _watch(self) -> None:
         """Follow changes until the server ends the watch. One that ends at once with nothing to say is a failure."""
         started = self._clock.monotonic()
-        quiet = True
         events = self._client.watch(
             self.resource,
             resource_version=self._version,
             timeout_seconds=self._rng.randint(*_WATCH_SECONDS),
             **self._scope,
         )
-        async with aclosing(cast("Any", events)):
-            async for event in events:
-                self._take(event)
-                quiet = False
-                if self._failures:
-                    self._working()
-        if quiet and self._clock.monotonic() - started < SECOND:
+        followed = False
+        try:
+            async with aclosing(cast("Any", events)):
+                async for event in events:
+                    self._take(event)
+                    followed = True
+        finally:
+            followed = followed or self._clock.monotonic() - started >= _STEADY
+            if followed:
+                self._failures = 0
+                self.problem = ""
+        if not followed:
             await self._pause("the server ends every watch at once")
 
     def _take(self, event: WatchEvent[T]) -> None:
@@ -214,7 +216,8 @@ class Informer(Generic[T]):
             self._forget(event)
         elif event.object is not None:
             self._put(event.object)
-        self._version = self._horizon = version
+        if version:
+            self._version = self._horizon = version
         if self._waiting:
             self._wake()
 
@@ -287,8 +290,11 @@ class Informer(Generic[T]):
         for condition, future in self._waiting:
             if future.done():
                 continue
-            if condition():
-                future.set_result(None)
-            else:
-                still.append((condition, future))
+            try:
+                if condition():
+                    future.set_result(None)
+                else:
+                    still.append((condition, future))
+            except Exception as error:  # noqa: BLE001 - it is raised where the condition is waited for
+                future.set_exception(error)
         self._waiting = still

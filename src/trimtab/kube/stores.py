@@ -6,7 +6,7 @@ order they came in, so that what is read from an index does not depend on hashes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Generic, Protocol, TypeVar
 
 from trimtab.api.meta import ObjectMeta
@@ -64,9 +64,9 @@ class Store(Generic[T]):
         """The object of that key, if there is one."""
         return self._objects.get(a_key)
 
-    def keys(self) -> list[Key]:
-        """All keys."""
-        return list(self._objects)
+    def beyond(self, present: Set[Key]) -> list[Key]:
+        """The keys that are not among these."""
+        return [a_key for a_key in self._objects if a_key not in present]
 
     def by(self, index: str, value: str) -> list[T]:
         """The objects that an index has under a value."""

@@ -55,7 +55,7 @@ def _evenness(found: list[Use], used: list[IntColumn], divisors: list[FloatColum
     """100 where all fractions are the same, down to 50 where they could not differ more."""
     fractions = [_fraction(amount, divisor) for amount, divisor in zip(used, divisors, strict=True)]
     if len(found) == 2 and all(use.counted is None for use in found):
-        deviation = np.subtract(*fractions, out=fractions[0])
+        deviation = fractions[0] - fractions[1]
         np.abs(deviation, out=deviation)
         deviation /= 2
     else:

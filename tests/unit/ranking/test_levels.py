@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from trimtab.ranking import levels
 from trimtab.ranking.levels import removal
+from trimtab.snapshot.columns import IntColumn
 
 Objective = tuple[int, ...]
 
@@ -61,7 +62,7 @@ def crossings(draw: st.DrawFn) -> tuple[list[int], list[list[int]], list[int]]:
     return tiers, [draw(column), draw(column)], list(draw(st.permutations(range(size))))
 
 
-def columns(keys: Sequence[Sequence[int]]) -> list[levels.IntColumn]:
+def columns(keys: Sequence[Sequence[int]]) -> list[IntColumn]:
     """Plain lists as columns."""
     return [np.array(key, dtype=np.int64) for key in keys]
 

@@ -263,6 +263,13 @@ def test_an_order_does_not_depend_on_how_the_pods_came() -> None:
     assert len(plans) == 1
 
 
+def in_state(made: PodBuilder, state: str) -> PodBuilder:
+    """A running pod that is ready or not, or ready and dear to somebody."""
+    if state == "not ready":
+        return made.not_ready()
+    return made.ready().cost(3) if state == "dear" else made.ready()
+
+
 STATES = st.sampled_from(["ready", "not ready", "pending", "dear"])
 
 
@@ -276,14 +283,7 @@ def test_no_other_victims_leave_the_pods_more_level(hosts: list[tuple[str, str]]
     made = cluster("a: a1 a2", "b: b1", "c: c1")
     for number, (host, state) in enumerate(hosts):
         one = pod(f"p{number}").on(host).created(OLD)
-        made.with_pods(
-            {
-                "ready": one.ready,
-                "pending": lambda one=one: one.phase("Pending"),
-                "not ready": one.not_ready,
-                "dear": lambda one=one: one.ready().cost(3),
-            }[state]()
-        )
+        made.with_pods(one.phase("Pending") if state == "pending" else in_state(one, state))
     replicas = data.draw(st.integers(0, len(hosts)))
     found = planned(made, replicas, ZONES_AND_HOSTS)
     standing = {"pending": 0, "not ready": 1, "ready": 2, "dear": 3}

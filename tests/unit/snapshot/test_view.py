@@ -302,7 +302,7 @@ def test_after_any_events_the_counts_equal_a_recount(events: list[tuple[str, Any
         assert (("TCP", 8080) in view.ports and row in view.ports["TCP", 8080]) or not any(
             port.host_port for p in here for port in p.spec.containers[0].ports
         )
-    held = sum(int(holders.sum()) for holders in view.held.values())
+    held = sum(int(view.terms.per_node(term).sum()) for term in view.terms)
     assert held == sum(p.spec.affinity is not None for p in placed)
     assert set(np.unique(view.pods.node[view.pods.active])) <= {NOWHERE, *view.nodes.rows.index.values()}
     known = {name for name, row in view.nodes.rows.index.items() if view.nodes.known[row]}

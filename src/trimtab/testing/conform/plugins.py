@@ -82,7 +82,9 @@ def _passes(refusals: Iterable[Refusals | None], row: int) -> bool:
 
 
 def _filtered(name: str, found: Refusals | None, rows: Mapping[str, int]) -> JSON:
-    nodes = {node: {"code": CODE_NAMES[SUCCESS]} if found is None else _verdict(found, row) for node, row in rows.items()}
+    nodes = {
+        node: {"code": CODE_NAMES[SUCCESS]} if found is None else _verdict(found, row) for node, row in rows.items()
+    }
     return {"preFilter": _prepared(name, found), "nodes": nodes}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.ranking.groups import ranks, strategy, view_of
-from trimtab.testing.builders import NodeBuilder, PodBuilder, node, pod
 from trimtab.snapshot import Snapshot
+from trimtab.testing.builders import NodeBuilder, PodBuilder, node, pod
 
 
 def rank_on(where: NodeBuilder, who: PodBuilder, **args: list[str]) -> float:

@@ -1,0 +1,111 @@
+"""What drives reconciles: workers that take keys from a queue, and what each outcome means for the next time.
+
+| outcome | the key comes back |
+|---|---|
+| `Result()` | when something changes |
+| `Result(requeue_after=5)` | in five seconds, or earlier when something changes |
+| an exception | after a delay that grows with each failure in a row |
+| `TerminalError` | when something changes; trying again would not help |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from trimtab.kube.clocks import cancel
+from trimtab.kube.errors import AlreadyExists, Conflict
+from trimtab.kube.informers import Informer
+from trimtab.kube.queues import ShutDown, WorkQueue
+
+K = TypeVar("K")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A reconcile that went well; `requeue_after` is when to look again at the latest, in seconds."""
+
+    requeue_after: float | None = None
+
+
+class TerminalError(Exception):
+    """A failure that trying again would not mend: something must change first."""
+
+
+class Runner(Generic[K]):
+    """Runs `reconcile(key)` for the keys of a queue, several at once, never one key twice at once."""
+
+    def __init__(
+        self,
+        name: str,
+        reconcile: Callable[[K], Awaitable[Result]],
+        queue: WorkQueue[K],
+        *,
+        workers: int = 1,
+        after: Sequence[Informer[Any]] = (),
+        observe: Callable[[K, BaseException | None], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.queue = queue
+        self._reconcile = reconcile
+        self._workers = workers
+        self._after = after
+        self._observe = observe
+
+    async def run(self) -> None:
+        """Work until the queue is shut down and empty. When this is cancelled, what is under way is cancelled too."""
+        for informer in self._after:
+            await informer.wait_synced()
+        workers = [asyncio.create_task(self._work(), name=f"{self.name}-{n}") for n in range(self._workers)]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            await cancel(*workers)
+
+    async def stop(self) -> None:
+        """Take no more work, and wait until what was taken is done. `run` returns then."""
+        await self.queue.drain()
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                key = await self.queue.get()
+            except ShutDown:
+                return
+            try:
+                await self._attempt(key)
+            finally:
+                self.queue.done(key)
+
+    async def _attempt(self, key: K) -> None:
+        try:
+            result = await self._reconcile(key)
+        except TerminalError as error:
+            self.queue.forget(key)
+            log.error("%s %s: %s", self.name, key, error)
+            self._note(key, error)
+        except Exception as error:  # noqa: BLE001 - whatever fails, the key comes back
+            delay = self.queue.retry(key)
+            self._report(key, error, delay)
+            self._note(key, error)
+        else:
+            self.queue.forget(key)
+            if result.requeue_after is not None:
+                self.queue.add_after(key, result.requeue_after)
+            self._note(key, None)
+
+    def _report(self, key: K, error: Exception, delay: float) -> None:
+        """Losing a race is how optimistic writing works, and worth no more than a line for who is looking for it."""
+        if isinstance(error, (AlreadyExists, Conflict)):
+            log.debug("%s %s: %s; again in %.3g s", self.name, key, error, delay)
+        else:
+            log.error("%s %s failed, again in %.3g s", self.name, key, delay, exc_info=error)
+
+    def _note(self, key: K, error: BaseException | None) -> None:
+        if self._observe is not None:
+            self._observe(key, error)
