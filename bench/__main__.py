@@ -7,12 +7,15 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import decoding
+from bench import decoding, ranking
 from bench.figures import Figure
 
 BENCHMARKS: dict[str, Callable[[], Figure]] = {
     "decode-5k": decoding.decode_5k,
     "decode-5k-memory": decoding.decode_5k_memory,
+    "order-replicaset-10k": ranking.order_replicaset_10k,
+    "order-replicaset-100k": ranking.order_replicaset_100k,
+    "order-cloneset-10k": ranking.order_cloneset_10k,
 }
 
 LATEST = Path(__file__).with_name("latest.json")

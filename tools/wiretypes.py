@@ -58,10 +58,24 @@ GROUPS = {
 
 ROOTS = {
     "meta.v1": ("DeleteOptions", "Status"),
-    "core.v1": (
-        "Binding ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume PersistentVolumeClaim Pod "
-        "PodTemplate ReplicationController ResourceQuota Secret Service ServiceAccount"
-    ).split(),
+    "core.v1": [
+        "Binding",
+        "ConfigMap",
+        "Endpoints",
+        "Event",
+        "LimitRange",
+        "Namespace",
+        "Node",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "Pod",
+        "PodTemplate",
+        "ReplicationController",
+        "ResourceQuota",
+        "Secret",
+        "Service",
+        "ServiceAccount",
+    ],
     "apps.v1": ["ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"],
     "policy.v1": ["Eviction", "PodDisruptionBudget"],
     "coordination.v1": ["Lease"],

@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, TypeVar
@@ -171,6 +172,7 @@ class Client:
             if not following:
                 return
 
+    @asynccontextmanager
     async def watch(
         self,
         kind: Kind[T],
@@ -180,8 +182,8 @@ class Client:
         label_selector: str = "",
         field_selector: str = "",
         timeout_seconds: int = 300,
-    ) -> AsyncIterator[WatchEvent[T]]:
-        """Changes since a version, with bookmarks. Ends when the server ends it; raises what an ERROR event says.
+    ) -> AsyncIterator[AsyncIterator[WatchEvent[T]]]:
+        """Changes since a version, with bookmarks, until the server ends them. What an ERROR event says is raised.
 
         Nothing is tried again here: only who reads the events knows which one was the last.
         """
@@ -196,11 +198,8 @@ class Client:
         )
         path = resource.collection(namespace)
         stream = await self._stream(Request("GET", path, tuple(params.items()), timeout=_WATCH_SILENCE))
-        read, lines = watches.reader(resource.model), watches.Lines()
         try:
-            while chunk := await stream.read():
-                for line in lines.feed(chunk):
-                    yield read(line)
+            yield watches.Watch(stream, resource.model)
         finally:
             await stream.close()
 

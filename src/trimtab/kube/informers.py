@@ -88,6 +88,7 @@ class Informer(Generic[T]):
         self._synced = asyncio.Event()
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._failures = 0
+        self._reported = ""
         self._pool = SpecPool()
         self._pooled = 0
 
@@ -152,8 +153,9 @@ class Informer(Generic[T]):
 
     async def _pause(self, problem: str) -> None:
         """Wait longer with each failure in a row, and by chance, so that many clients do not return at once."""
-        if problem and problem != self.problem:
+        if problem and problem != self._reported:
             log.warning("%s: %s", self.resource.plural, problem)
+            self._reported = problem
         self.problem = problem
         self._failures += 1
         await self._clock.sleep(_BACKOFF.delay(self._failures, self._rng))
@@ -184,27 +186,27 @@ class Informer(Generic[T]):
         self._wake()
 
     async def _watch(self) -> None:
-        """Follow changes until the server ends the watch. One that ends at once with nothing to say is a failure."""
+        """Follow changes until the server ends the watch. One that ends long before its time is a failure."""
         started = self._clock.monotonic()
-        events = self._client.watch(
-            self.resource,
-            resource_version=self._version,
-            timeout_seconds=self._rng.randint(*_WATCH_SECONDS),
-            **self._scope,
-        )
         followed = False
         try:
-            async with aclosing(cast("Any", events)):
+            async with self._client.watch(
+                self.resource,
+                resource_version=self._version,
+                timeout_seconds=self._rng.randint(*_WATCH_SECONDS),
+                **self._scope,
+            ) as events:
+                self.problem = ""
                 async for event in events:
                     self._take(event)
                     followed = True
         finally:
-            followed = followed or self._clock.monotonic() - started >= _STEADY
-            if followed:
+            steady = self._clock.monotonic() - started >= _STEADY
+            if followed or steady:
                 self._failures = 0
-                self.problem = ""
-        if not followed:
-            await self._pause("the server ends every watch at once")
+                self._reported = ""
+        if not steady:
+            await self._pause("" if followed else "the server ends every watch at once")
 
     def _take(self, event: WatchEvent[T]) -> None:
         version = event.resource_version

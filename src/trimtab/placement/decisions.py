@@ -31,6 +31,22 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Placement:
+    """A decision in short: where a pod goes, or why it cannot, in a sentence and by how many nodes each reason had."""
+
+    pod: str
+    outcome: Outcome
+    node: str | None
+    sentence: str
+    reasons: Mapping[str, int]
+
+    @property
+    def placed(self) -> bool:
+        """Whether a node was found."""
+        return self.node is not None
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What was said of one node: yes, or no by this plugin for these reasons."""
 
@@ -89,8 +105,8 @@ class WeightedScores:
 class Decision:
     """Where a pod goes, or why it cannot.
 
-    `problem` stands for the whole pod (a gate, a field that Trimtab leaves to others); reasons that concern nodes are in
-    `refusals`. Rows of `feasible` and `total` are those of `names`.
+    `problem` stands for the whole pod (a gate, a field that Trimtab leaves to others); reasons that concern nodes are
+    in `refusals`. Rows of `feasible` and `total` are those of `names`.
     """
 
     pod: str
@@ -123,7 +139,11 @@ class Decision:
     @property
     def nodes(self) -> int:
         """How many nodes were looked at."""
-        return int(np.count_nonzero(self.feasible)) + sum(int(np.count_nonzero(r.codes)) for r in self.refusals)
+        return int(np.count_nonzero(self._judged()))
+
+    def brief(self) -> Placement:
+        """The decision without what was said of every node: a few hundred bytes instead of as many kilobytes."""
+        return Placement(self.pod, self.outcome, self.node, self.sentence, self.reasons())
 
     def reasons(self) -> Counter[str]:
         """Each reason for refusing a node, and of how many nodes it was said."""
@@ -138,10 +158,7 @@ class Decision:
 
     def verdicts(self) -> dict[str, Verdict]:
         """What was said of every node."""
-        judged = self.feasible.copy()
-        for refusal in self.refusals:
-            judged |= refusal.codes != SUCCESS
-        return {str(self.names[row]): self._verdict(row) for row in np.flatnonzero(judged).tolist()}
+        return {str(self.names[row]): self._verdict(row) for row in np.flatnonzero(self._judged()).tolist()}
 
     def score(self, node: str) -> dict[str, PluginScore]:
         """What each plugin gave one node; nothing, if nodes were not compared or this one was refused."""
@@ -166,8 +183,14 @@ class Decision:
                 return Verdict(int(refusal.codes[row]), refusal.plugin, reasons)
         return Verdict()
 
+    def _judged(self) -> Mask:
+        judged = self.feasible.copy()
+        for refusal in self.refusals:
+            judged |= refusal.codes != SUCCESS
+        return judged
+
     def _row(self, node: str) -> int:
-        try:
-            return self.names.index(node)
-        except ValueError:
-            raise LookupError(f"node {node!r} was not looked at for pod {self.pod!r}") from None
+        row = self.names.index(node) if node in self.names else None
+        if row is None or not self._judged()[row]:
+            raise LookupError(f"node {node!r} was not looked at for pod {self.pod!r}")
+        return row

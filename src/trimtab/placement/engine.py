@@ -12,31 +12,29 @@ As kube-scheduler does:
 4. If a single node will do, it is taken without scoring it.
 
 Unlike kube-scheduler, every node is looked at: there is no sampling. And a pod that needs what Trimtab knows nothing
-of (storage, devices, groups of pods) gets no node, however many might do: see `unsupported`.
+of (storage, devices, groups of pods) gets no node, however many might do: see `support`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Protocol
 
 import msgspec
 import numpy as np
 
-from trimtab.api.pods import Container, Pod, PodSpec, Volume
+from trimtab.api.pods import Pod
 from trimtab.placement.affinity import CONFLICT, named_nodes
-from trimtab.placement.decisions import LEAVE_IT, Decision, Outcome, Refusal, WeightedScores
+from trimtab.placement.decisions import LEAVE_IT, Decision, Outcome, Placement, Refusal, WeightedScores
 from trimtab.placement.framework import UNRESOLVABLE, Cycle, Refusals
 from trimtab.placement.profiles import Profile
+from trimtab.placement.support import unsupported
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn, Mask
 
 _NODE_AFFINITY = "NodeAffinity"
 _ELSEWHERE = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
-
-_HARMLESS_SOURCES = ("image",)
-_SOURCES = {f.name: f.encode_name for f in msgspec.structs.fields(Volume) if f.name not in _HARMLESS_SOURCES}
 
 
 class Chance(Protocol):
@@ -57,17 +55,10 @@ def place(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Chance) -> Decisi
     cycle = Cycle(pod, snapshot)
     feasible, refusals, problem = _filtered(cycle, profile)
     rows = np.flatnonzero(feasible)
-    nominated = snapshot.nodes.rows.index.get(pod.status.nominated_node_name)
-    scores: dict[str, WeightedScores] = {}
-    total = np.zeros(len(feasible), dtype=np.int64)
-    if nominated is not None and feasible[nominated]:
-        chosen: int | None = nominated
-    elif len(rows) > 1:
-        scores = _scored(cycle, profile, feasible)
-        total = _total(scores, len(feasible))
-        chosen = _best(total, rows, rng)
-    else:
-        chosen = int(rows[0]) if len(rows) else None
+    nominated = _nominated(cycle, feasible)
+    scores = _scored(cycle, profile, feasible) if len(rows) > 1 and nominated is None else {}
+    total = _total(scores, len(feasible))
+    chosen = _best(total, rows, rng) if nominated is None else nominated
     names = tuple(snapshot.nodes.rows.names)
     return Decision(
         pod=pod.key,
@@ -82,56 +73,38 @@ def place(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Chance) -> Decisi
     )
 
 
-def place_many(pods: Iterable[Pod], snapshot: Snapshot, profile: Profile, rng: Chance) -> list[Decision]:
+def place_many(
+    pods: Iterable[Pod],
+    snapshot: Snapshot,
+    profile: Profile,
+    rng: Chance,
+    *,
+    see: Callable[[Decision], None] | None = None,
+) -> list[Placement]:
     """Place pods in order, each seeing those before it. The snapshot is afterwards as it was.
 
-    Pods of one template may come without names, or with the same one: they count as so many pods.
+    Pods of one template may come without names, or with the same one: they count as so many pods. `see` is shown each
+    decision whole, as it is made; what is returned are the decisions in short.
     """
-    decisions: list[Decision] = []
+    placements: list[Placement] = []
     taken: set[str] = set()
     with ExitStack() as assumptions:
         for pod in pods:
             decision = place(pod, snapshot, profile, rng)
-            decisions.append(decision)
+            if see is not None:
+                see(decision)
+            placements.append(decision.brief())
             if decision.node is not None:
                 distinct = _distinct(pod, taken)
                 assumptions.enter_context(snapshot.with_assumed(placed=[(distinct, decision.node)]))
-    return decisions
-
-
-def unsupported(spec: PodSpec) -> str | None:
-    """The field because of which Trimtab must not place a pod, if there is one."""
-    for index, volume in enumerate(spec.volumes):
-        for source, written in _SOURCES.items():
-            if getattr(volume, source) is not None:
-                return f"spec.volumes[{index}].{written}"
-    if spec.resource_claims:
-        return "spec.resourceClaims"
-    if spec.scheduling_group is not None:
-        return "spec.schedulingGroup"
-    return _special_nodes(spec)
-
-
-def _special_nodes(spec: PodSpec) -> str | None:
-    """The field that asks for a feature which only some nodes declare to have."""
-    if spec.host_network and spec.host_users is False:
-        return "spec.hostUsers"
-    for field, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
-        for index, container in enumerate(containers):
-            if _restarts_all(container):
-                return f"spec.{field}[{index}].restartPolicyRules"
-    return None
-
-
-def _restarts_all(container: Container) -> bool:
-    return any(rule.action == "RestartAllContainers" for rule in container.restart_policy_rules)
+    return placements
 
 
 def _refused(pod: Pod) -> Decision | None:
     """The decision about a pod that is not to be placed, wherever that might be."""
-    field = unsupported(pod.spec)
-    if field is not None:
-        return Decision(pod=pod.key, outcome=Outcome.UNSUPPORTED, problem=f"{LEAVE_IT}: {field}")
+    need = unsupported(pod)
+    if need is not None:
+        return Decision(pod=pod.key, outcome=Outcome.UNSUPPORTED, problem=f"{LEAVE_IT}: {need}")
     if pod.spec.scheduling_gates:
         gates = " ".join(gate.name for gate in pod.spec.scheduling_gates)
         return Decision(pod=pod.key, outcome=Outcome.GATED, problem=f"waiting for scheduling gates: [{gates}]")
@@ -165,7 +138,11 @@ def _keep(kept: list[Refusal], plugin: str, refusals: Refusals, feasible: Mask) 
 def _named_elsewhere(cycle: Cycle, profile: Profile) -> tuple[Refusals | None, str]:
     """The nodes that a pod does not name, if it names some (rule 2); and what is wrong if it can mean none."""
     affinity = cycle.pod.spec.affinity
-    required = affinity and affinity.node_affinity and affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    required = (
+        affinity
+        and affinity.node_affinity
+        and affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    )
     if not required or not required.node_selector_terms or all(f.name != _NODE_AFFINITY for f in profile.filters):
         return None, ""
     names = named_nodes(required.node_selector_terms)
@@ -194,9 +171,17 @@ def _total(scores: dict[str, WeightedScores], rows: int) -> IntColumn:
     return total
 
 
-def _best(total: IntColumn, rows: IntColumn, rng: Chance) -> int:
-    """One of the rows with the highest total."""
-    totals = total[rows]
+def _nominated(cycle: Cycle, feasible: Mask) -> int | None:
+    """The row of the node that the pod was nominated for, if it will do (rule 3)."""
+    row = cycle.snapshot.nodes.rows.index.get(cycle.pod.status.nominated_node_name)
+    return row if row is not None and feasible[row] else None
+
+
+def _best(total: IntColumn, rows: IntColumn, rng: Chance) -> int | None:
+    """One of the rows with the highest total; None if there are no rows."""
+    if not len(rows):
+        return None
+    totals = total.take(rows)
     ties = rows[totals == totals.max()]
     return int(ties[rng.randrange(len(ties))] if len(ties) > 1 else ties[0])
 

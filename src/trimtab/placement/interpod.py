@@ -13,7 +13,7 @@ Near means: on nodes with the same value of a topology key. Pods on their way ou
 
 A term speaks of the namespaces that it lists, and of those that its namespace selector matches. Of an incoming pod's
 term, kube-scheduler 1.36 also tries the selector on a namespace without labels, for any pod: `{}`, `NotIn` and
-`DoesNotExist` thus reach every namespace. That looks like an oversight; but it is how pods are placed, so it is so here.
+`DoesNotExist` thus reach every namespace. That looks like an oversight, but it is how pods are placed; so it is here.
 """
 
 from __future__ import annotations

@@ -65,7 +65,8 @@ def _shares(counts: Numbers) -> Numbers:
     most = counts.max(initial=0)
     if not most:
         return np.full(len(counts), float(MAX_SCORE))
-    return float(MAX_SCORE) * ((most - counts) / float(most))
+    shares: Numbers = float(MAX_SCORE) * ((most - counts) / float(most))
+    return shares
 
 
 def _zones(nodes: NodeTable) -> IntColumn:

@@ -1,8 +1,8 @@
 """PodTopologySpread: which nodes would unbalance a topology, and which would balance it best.
 
 A constraint divides the nodes into domains, by the value of a label, and looks at how many matching pods each domain
-has. The snapshot keeps that number for each node (`Snapshot.matching`), and each label as small integers, so a domain's
-number is one `bincount` away; no pod is looked at here.
+has. The snapshot keeps that number for each node (`Snapshot.matching`), and `domains` which node is in which domain, so
+a domain's number is one sum away; no pod is looked at here.
 
 Rules, which tests cite. Those of a hard constraint (`DoNotSchedule`):
 
@@ -31,7 +31,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -49,6 +48,7 @@ from trimtab.api.schedulerconfig import PodTopologySpreadArgs
 from trimtab.api.selectors import Operator, Requirement, Selector
 from trimtab.placement import defaults
 from trimtab.placement.defaults import HARD, SOFT
+from trimtab.placement.domains import Totals, domains
 from trimtab.placement.framework import (
     MAX_SCORE,
     UNRESOLVABLE,
@@ -59,8 +59,8 @@ from trimtab.placement.framework import (
     Scores,
 )
 from trimtab.snapshot import Snapshot
-from trimtab.snapshot.columns import IntColumn, Mask, SmallColumn
-from trimtab.snapshot.nodes import ABSENT, LabelColumn, LabelKey
+from trimtab.snapshot.columns import IntColumn, Mask
+from trimtab.snapshot.nodes import LabelKey
 
 SKEWED = "node(s) didn't match pod topology spread constraints"
 LACKS_LABEL = f"{SKEWED} (missing required label)"
@@ -74,8 +74,6 @@ _REMEMBERED = 4096
 _pack = msgspec.msgpack.Encoder().encode
 
 Floats = npt.NDArray[np.float64]
-Totals = npt.NDArray[Any]
-"""Sums by domain. They are whole numbers, though numpy gives weighted sums as floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,9 @@ class PodTopologySpread:
     name = "PodTopologySpread"
 
     def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
+        """Raises InvalidError with the path of an argument that is wrong."""
         args = args or PodTopologySpreadArgs()
+        defaults.check(args)
         self._defaults = _compile(defaults.constraints(args), aliases=defaults.ALIASES)
         self._defaults = replace(self._defaults, strict=args.defaulting_type == "List")
         self._known: dict[Hashable, Constraints] = {}
@@ -171,63 +171,40 @@ class PodTopologySpread:
 
 
 class _Topology:
-    """A constraint seen against the nodes. Domains are numbered from 1; slot 0 is for nodes without the label."""
+    """A constraint seen against the nodes."""
+
+    __slots__ = ("_constraint", "_domains", "present")
 
     def __init__(self, snapshot: Snapshot, constraint: Constraint) -> None:
         self._constraint = constraint
-        self._column: LabelColumn = snapshot.nodes.label(constraint.key)
-        self._codes: SmallColumn = self._column.codes[: len(snapshot.nodes)]
-
-    @cached_property
-    def present(self) -> Mask:
-        """Which nodes have the label."""
-        return self._codes > ABSENT
-
-    @cached_property
-    def _slots(self) -> IntColumn:
-        slots: IntColumn = np.add(self._codes, 1, dtype=np.intp)
-        return slots
+        self._domains = domains(snapshot.nodes, constraint.key)
+        self.present = self._domains.present
 
     def verdicts(self, cycle: Cycle, complete: Mask) -> Codes:
         """What this constraint alone says of each node (rules 3 to 5)."""
         constraint = self._constraint
         eligible = _eligible(cycle, constraint, complete)
-        counts = self._totals(_matching(cycle, constraint), eligible)
-        domains = self._totals(None, eligible)[1:] > 0
-        lowest = self._lowest(counts[1:][domains])
+        counts = self._domains.sums(_matching(cycle, constraint), eligible)
+        lowest = self._lowest(counts[1:][self._domains.sizes(eligible)[1:] > 0])
         most = lowest + constraint.max_skew - constraint.selector.matches(cycle.pod.metadata.labels)
         by_domain = (counts > most).astype(np.int8)
         by_domain[0] = UNRESOLVABLE
-        return by_domain.take(self._slots)
+        return by_domain.take(self._domains.slots)
 
     def credit(self, cycle: Cycle, takes_part: Mask, scored: Mask) -> Floats:
         """What this constraint adds to the raw score of each node (rules 7 and 8)."""
         constraint = self._constraint
         matching = _matching(cycle, constraint)
         if constraint.key == HOSTNAME:
-            credit = self._term(matching, int(np.count_nonzero(scored)))
+            credit = self._term(matching, np.count_nonzero(scored))
             return credit if self.present.all() else credit * self.present
-        counts = self._totals(matching, _eligible(cycle, constraint, takes_part))
-        by_domain = self._term(counts, int(np.count_nonzero(self._totals(None, scored))))
+        counts = self._domains.sums(matching, _eligible(cycle, constraint, takes_part))
+        by_domain = self._term(counts, np.count_nonzero(self._domains.sizes(scored)))
         by_domain[0] = 0.0
-        return by_domain.take(self._slots)
+        return by_domain.take(self._domains.slots)
 
-    def _term(self, counts: Totals, domains: int) -> Floats:
+    def _term(self, counts: Totals, domains: np.integer[Any]) -> Floats:
         return counts * go_log(float(domains + 2)) + float(self._constraint.max_skew - 1)
-
-    def _totals(self, amounts: IntColumn | None, nodes: Mask) -> Totals:
-        """The sum of the amounts on these nodes by domain; how many nodes, where no amounts are given.
-
-        Nodes without the label belong to the domain whose value is empty, if there is one (rule 6).
-        """
-        if not nodes.all():
-            amounts = nodes.astype(np.int64) if amounts is None else amounts * nodes
-        totals = np.bincount(self._slots, weights=amounts, minlength=len(self._column.values) + 1)
-        empty = self._column.index.get("")
-        if empty is not None:
-            totals[empty + 1] += totals[0]
-            totals[0] = 0
-        return totals
 
     def _lowest(self, counts: Totals) -> int:
         if len(counts) < self._constraint.min_domains:
@@ -292,7 +269,10 @@ def _eligible(cycle: Cycle, constraint: Constraint, nodes: Mask) -> Mask:
 
 def _wanted_nodes(cycle: Cycle) -> Mask | None:
     """Which nodes the pod's required node affinity allows; None if all. What cannot be read allows none."""
-    required = nodeselectors.required(cycle.pod.spec)
+    spec = cycle.pod.spec
+    if not spec.node_selector and spec.affinity is None:
+        return None
+    required = nodeselectors.required(spec)
     if required.unrestricted:
         return None
     return cycle.snapshot.nodes.verdicts(("spread", required), _tolerant(required))

@@ -30,6 +30,8 @@ from trimtab.snapshot.columns import IntColumn, Mask
 
 _DECIMALS = 6
 """Totals are rounded to so many, so that the noise of adding fractions does not break a tie."""
+_MOST = 1e15
+"""Where a strategy without a threshold is cut off: more than a rank ever needs, and arithmetic is still good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ def _made(spec: StrategySpec, registry: Mapping[str, Factory]) -> Strategy:
 
 def _opinion(spec: StrategySpec, strategy: Strategy, view: View) -> Opinion:
     raw = _raw(spec.name, strategy, view)
-    limit = np.inf if spec.threshold is None else float(spec.threshold)
+    limit = _MOST if spec.threshold is None else float(spec.threshold)
     capped = np.clip(raw, -limit, limit)
     return Opinion(spec.name, spec.weight, raw, capped, spec.weight * capped)
 

@@ -135,7 +135,8 @@ def steady(ranks: npt.ArrayLike, carrier: Carrier, *, resolution: int = 1) -> In
 
     No cost depends on another pod's rank. Ranks that differ by less than a unit may tie.
     """
-    scaled = np.clip(np.round(_ranked(ranks) * resolution), -INT32_MAX, INT32_MAX)
+    bounded = np.clip(_ranked(ranks), -INT32_MAX, INT32_MAX)
+    scaled = np.clip(np.round(bounded * resolution), -INT32_MAX, INT32_MAX)
     return carrier.sign * scaled.astype(np.int64)
 
 

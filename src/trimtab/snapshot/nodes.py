@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ ABSENT = -1
 
 LabelKey = str | tuple[str, ...]
 """A label; or several that mean the same, of which the first that a node has counts."""
+
+T = TypeVar("T")
 
 _MASKS_KEPT = 512
 _IMAGES_KEPT = 512
@@ -76,6 +79,7 @@ class NodeTable:
         self._image_sizes: dict[str, IntColumn] = {}
         self._labels: dict[LabelKey, LabelColumn] = {}
         self._verdicts: dict[Hashable, _Verdicts] = {}
+        self._derived: dict[Hashable, tuple[tuple[int, int], Any]] = {}
 
     def __len__(self) -> int:
         """The length of the columns, rows without a node included: see `known`."""
@@ -258,6 +262,20 @@ class NodeTable:
         if len(self._image_sizes) > _IMAGES_KEPT:
             self._image_sizes.pop(next(iter(self._image_sizes)))
         return sizes[: len(self)]
+
+    def derived(self, question: Hashable, compute: Callable[[], T]) -> T:
+        """What follows from the nodes alone, worked out again only when one of them has changed.
+
+        `question` must determine `compute`. The answer is shared, and not the caller's to change.
+        """
+        state = (self.changes, len(self))
+        found = self._derived.get(question)
+        if found is None or found[0] != state:
+            if len(self._derived) >= _MASKS_KEPT:
+                self._derived.clear()
+            found = self._derived[question] = (state, compute())
+        answer: T = found[1]
+        return answer
 
     def _touch(self, row: int) -> None:
         self.changes += 1

@@ -14,7 +14,8 @@ START = 1_767_225_600 * NANOSECOND
 class VirtualClock:
     """Time that only `advance` moves. Sleepers wake in the order of their times, each seeing its own moment.
 
-    It has the two faces that code needs: `now()`, the time of day in nanoseconds, and `sleep(seconds)`.
+    It has the faces that code needs: `now()`, the time of day in nanoseconds, `monotonic()`, which here is the same, and
+    `sleep(seconds)`.
     """
 
     def __init__(self, now: int = START) -> None:
@@ -24,6 +25,10 @@ class VirtualClock:
 
     def now(self) -> int:
         """Nanoseconds since the epoch."""
+        return self._now
+
+    def monotonic(self) -> int:
+        """Nanoseconds since some moment; never goes back."""
         return self._now
 
     @property

@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
-from tools import crds as shipping
 
+from tools import crds as shipping
 from trimtab.api import cloneset, codec, crds, scaledown, unitedtopology
 from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError

@@ -8,7 +8,7 @@ import pytest
 
 from trimtab.api import codec
 from trimtab.api.pods import Pod
-from trimtab.snapshot.requests import compute
+from trimtab.snapshot.requests import RequestsBook, compute
 
 
 def container(name: str = "c", *, always: bool = False, **requests: str) -> dict[str, Any]:
@@ -90,3 +90,54 @@ def test_a_container_that_states_nothing_is_taken_to_use_something() -> None:
     requests = compute(codec.convert({"spec": spec}, Pod))
     assert (requests.assumed_cpu, requests.assumed_memory) == (100, 200 * 2**20)
     assert requests.amounts == {"cpu": 0, "memory": 0}
+
+
+@pytest.mark.parametrize(
+    ("stated", "cpu", "memory"),
+    [
+        pytest.param({"cpu": "3"}, 3000, 2**30, id="memory is stated by one container, so the other is taken for none"),
+        pytest.param({"hugepages-2Mi": "2Mi"}, 100, 2**30, id="CPU is stated by nobody, so it is assumed"),
+        pytest.param({"example.com/gpu": "1"}, 200, 2**30 + 200 * 2**20, id="what a pod cannot state does not matter"),
+    ],
+)
+def test_a_pod_that_states_something_as_a_whole_is_taken_at_its_word(
+    stated: dict[str, str], cpu: int, memory: int
+) -> None:
+    """Nothing is assumed of its containers but what nobody states, neither one of them nor the pod."""
+    spec = {"containers": [container("some", memory="1Gi"), container("silent")], "resources": {"requests": stated}}
+    if "hugepages-2Mi" in stated:
+        spec["containers"] = [container("some", memory="1Gi")]
+    requests = compute(codec.convert({"spec": spec}, Pod))
+    assert (requests.assumed_cpu, requests.assumed_memory) == (cpu, memory)
+
+
+@pytest.mark.parametrize(
+    ("reason", "want"),
+    [
+        pytest.param("Deferred", 5000, id="a deferred resize counts as what it asks for"),
+        pytest.param("Infeasible", 3000, id="an infeasible one as what it has"),
+    ],
+)
+def test_a_pod_that_is_being_resized_as_a_whole(reason: str, want: int) -> None:
+    """Pod-level requests follow the same rule; what the spec states is known besides."""
+    tree = {
+        "spec": {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "5"}}},
+        "status": {
+            "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+            "resources": {"requests": {"cpu": "2"}},
+            "allocatedResources": {"cpu": "3"},
+        },
+    }
+    requests = compute(codec.convert(tree, Pod))
+    assert requests.amounts == {"cpu": want}
+    assert requests.stated == {"cpu": 5000}
+    assert requests.bare == {"cpu": 1000}
+
+
+def test_two_resizes_of_a_template_are_told_apart() -> None:
+    """The book of requests looks at all of a status that they depend on."""
+    book = RequestsBook()
+    for given in ("2", "3"):
+        status = {"resources": {"requests": {"cpu": given}}}
+        spec = {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "1"}}}
+        assert book.of(codec.convert({"spec": spec, "status": status}, Pod)).amounts == {"cpu": int(given) * 1000}

@@ -149,7 +149,7 @@ def test_columns_say_what_deletion_looks_at() -> None:
 @pytest.mark.parametrize(
     ("text", "want"),
     [
-        ("10", 10), ("-5", -5), ("0", 0), ("-0", 0), ("-05", -5), ("2147483647", 2147483647), ("-2147483648", -2147483648),
+        ("10", 10), ("-5", -5), ("0", 0), ("-0", 0), ("-05", -5), ("2147483647", 2**31 - 1), ("-2147483648", -(2**31)),
         ("+10", None), ("008", None), ("00", None), ("", None), (" 5", None), ("1.5", None), ("1e3", None),
         ("2147483648", None), ("-", None), ("ten", None), ("٣", None),
     ],
@@ -228,6 +228,24 @@ def test_extended_resources_get_columns_of_their_own() -> None:
     gpu = view.nodes.resources["example.com/gpu"]
     assert view.nodes.allocatable[:, gpu].tolist() == [0, 0, 4]
     assert view.nodes.requested[:, gpu].tolist() == [0, 0, 1]
+
+
+def test_a_resource_that_a_pod_is_the_first_to_name() -> None:
+    """A pod may ask for what no node has; it gets a column like any other."""
+    view = cluster("z1: a").snapshot()
+    view.put(pod("p").on("a").requests(**{"example.com/gpu": "1"}).build())
+    gpu = view.nodes.resources["example.com/gpu"]
+    assert view.nodes.requested[:, gpu].tolist() == [1]
+    assert view.nodes.allocatable[:, gpu].tolist() == [0]
+
+
+def test_columns_are_in_one_piece() -> None:
+    """Scans read one resource of all nodes: a column's numbers lie side by side, also after it has moved."""
+    view = cluster("z1: a").snapshot()
+    for number in range(100):
+        view.put(node(f"n{number}").allocatable(**{"example.com/gpu": "1"}).build())
+    for table in (view.nodes.allocatable, view.nodes.requested, view.nodes.assumed):
+        assert all(table[:, column].flags.c_contiguous for column in range(table.shape[1]))
 
 
 NODES = ("a", "b", "x", "y", "unseen")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from trimtab.lab.apiserver.statuses import bad_options, bad_request
-from trimtab.lab.apiserver.validation import Cause
+from trimtab.lab.apiserver.validation.causes import Cause, forbidden, invalid, too_long, unsupported
 
 Query = Mapping[str, tuple[str, ...]]
 
@@ -81,9 +81,9 @@ def check_list(options: ListOptions) -> None:
     """Refuse what cannot be asked together."""
     causes = _broken(_WATCH_RULES if options.watch else _LIST_RULES, options)
     if options.match not in ("", "Exact", "NotOlderThan") and not options.watch:
-        causes.append(not_supported(_MATCH, f'"{options.match}"', '"Exact", "NotOlderThan", ""'))
+        causes.append(unsupported(_MATCH, options.match, ("Exact", "NotOlderThan", "")))
     if options.match not in ("", "NotOlderThan") and options.watch:
-        causes.append(not_supported(_MATCH, f'"{options.match}"', '"NotOlderThan"'))
+        causes.append(unsupported(_MATCH, options.match, ("NotOlderThan",)))
     if causes:
         raise bad_options("ListOptions", causes)
 
@@ -121,31 +121,21 @@ def check_timeout(query: Query) -> None:
 
 def dry_run_causes(values: tuple[str, ...]) -> list[Cause]:
     """What is wrong with a `dryRun`."""
-    if all(value == "All" for value in values):
-        return []
-    shown = ", ".join(f'"{value}"' for value in values)
-    return [not_supported("dryRun", f"[{shown}]", '"All"')]
-
-
-def not_supported(field: str, value: str, supported: str) -> Cause:
-    """A value that is not one of a few."""
-    return Cause("FieldValueNotSupported", f"Unsupported value: {value}: supported values: {supported}", field)
+    return [] if all(value == "All" for value in values) else [unsupported("dryRun", list(values), ["All"])]
 
 
 def _validation_causes(query: Query) -> list[Cause]:
     value = _one(query, "fieldValidation")
-    if value in ("", "Ignore", "Strict", "Warn"):
-        return []
-    return [not_supported("fieldValidation", f'"{value}"', '"", "Ignore", "Strict", "Warn"')]
+    known = ("", "Ignore", "Strict", "Warn")
+    return [] if value in known else [unsupported("fieldValidation", value, known)]
 
 
 def _manager_causes(query: Query) -> list[Cause]:
     manager = _one(query, "fieldManager")
     if len(manager) > _LONGEST_MANAGER:
-        message = f"Too long: may not be more than {_LONGEST_MANAGER} bytes"
-        return [Cause("FieldValueTooLong", message, "fieldManager")]
+        return [too_long("fieldManager", _LONGEST_MANAGER)]
     if not manager.isprintable():
-        return [Cause("FieldValueInvalid", f'Invalid value: "{manager}": should only contain printable characters', "fieldManager")]
+        return [invalid("fieldManager", manager, "should only contain printable characters")]
     return []
 
 
@@ -154,10 +144,6 @@ Rule = tuple[Callable[[ListOptions], bool], Cause]
 
 def _broken(rules: Sequence[Rule], options: ListOptions) -> list[Cause]:
     return [cause for breaks, cause in rules if breaks(options)]
-
-
-def _forbidden(field: str, message: str) -> Cause:
-    return Cause("FieldValueForbidden", f"Forbidden: {message}", field)
 
 
 def _one(query: Query, name: str) -> str:
@@ -182,31 +168,31 @@ def _whole(query: Query, name: str) -> int | None:
 _MATCH = "resourceVersionMatch"
 _PAGED: Rule = (
     lambda options: bool(options.match and options.token),
-    _forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided"),
+    forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided"),
 )
 _LIST_RULES: Sequence[Rule] = (
     (
         lambda options: bool(options.match) and not options.version,
-        _forbidden(_MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided"),
+        forbidden(_MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided"),
     ),
     _PAGED,
     (
         lambda options: options.match == "Exact" and options.version == "0",
-        _forbidden(_MATCH, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'),
+        forbidden(_MATCH, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'),
     ),
     (
         lambda options: options.initial_events is not None,
-        _forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"),
+        forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"),
     ),
 )
 _WATCH_RULES: Sequence[Rule] = (
     (
         lambda options: options.initial_events is not None and options.match != "NotOlderThan",
-        _forbidden(_MATCH, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
+        forbidden(_MATCH, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
     ),
     (
         lambda options: options.initial_events is None and bool(options.match),
-        _forbidden(_MATCH, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"),
+        forbidden(_MATCH, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"),
     ),
     _PAGED,
 )

@@ -6,9 +6,9 @@ Kubernetes has a name for, worded as Kubernetes words them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
+from trimtab.lab.apiserver import validation
 from trimtab.lab.apiserver.kinds import Kind
 from trimtab.lab.apiserver.validation import Cause
 
@@ -120,17 +120,12 @@ def conflict(kind: Kind, name: str, message: str = MODIFIED, *, resource: str = 
     return refusal(409, f'Operation cannot be fulfilled on {full} "{name}": {message}', details=details)
 
 
-def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> Refusal:
+def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> Refusal:
     """422: every cause names the field that it is about."""
-    details: dict[str, Any] = {"name": name} if name else {}
-    details |= {"group": group} if group else {}
-    details |= {"kind": kind} if kind else {}
-    details["causes"] = [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes]
-    full = f"{kind}.{group}" if group else kind
-    return refusal(422, f'{full} "{name}" is invalid: {_joined(causes)}', details=details)
+    return Refusal(validation.invalid(group, kind, name, causes))
 
 
-def bad_options(kind: str, causes: Sequence[Cause]) -> Refusal:
+def bad_options(kind: str, causes: list[Cause]) -> Refusal:
     """422: the query or the body of a DELETE says something that cannot be."""
     return invalid("meta.k8s.io", kind, "", causes)
 
@@ -140,8 +135,3 @@ def about(kind: Kind, name: str) -> dict[str, Any]:
     details = {"name": name} if name else {}
     return details | ({"group": kind.group} if kind.group else {}) | {"kind": kind.plural}
 
-
-def _joined(causes: Sequence[Cause]) -> str:
-    """All messages once, in brackets if there are several."""
-    messages = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
-    return messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"

@@ -27,7 +27,7 @@ Tree = dict[str, Any]
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
+decode = msgspec.json.Decoder().decode
 _version_of = attrgetter("version")
 
 HISTORY = 20_000
@@ -56,13 +56,14 @@ class Compacted(Exception):  # noqa: N818
 
 
 class Entry:
-    """One object at one version, and what is looked at without decoding it."""
+    """One object at one version, and what is looked at without decoding it. Version 0 is that of a rehearsal."""
 
     __slots__ = ("data", "deleting", "fields", "key", "labels", "name", "namespace", "owners", "uid", "version")
 
     def __init__(self, key: str, tree: Tree, version: int) -> None:
         metadata = tree["metadata"]
-        metadata["resourceVersion"] = str(version)
+        if version:
+            metadata["resourceVersion"] = str(version)
         self.key = key
         self.namespace: str = metadata.get("namespace", "")
         self.name: str = metadata["name"]
@@ -76,7 +77,7 @@ class Entry:
 
     def tree(self) -> Tree:
         """A fresh copy of the object, without `kind` and `apiVersion`."""
-        tree: Tree = _decode(self.data)
+        tree: Tree = decode(self.data)
         return tree
 
 

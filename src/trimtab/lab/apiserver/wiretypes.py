@@ -62,16 +62,28 @@ class WrongTypeError(Exception):
 class Field:
     """How one field of a struct is read. `drops` says that its empty value is not written."""
 
-    __slots__ = ("drops", "plain", "read", "step", "wanted")
+    __slots__ = ("drops", "plain", "read", "step", "type", "wanted")
 
     def __init__(self, text: str, name: str) -> None:
         embedded, _, written = text.rpartition("|")
-        bare = written.rstrip("?!")
-        self.drops = written != bare and not bare.startswith("*")
+        self.type = bare = written.rstrip("?!")
+        resolved = _resolved(bare.lstrip("*"))
+        is_struct = isinstance(_table()["types"].get(resolved), dict)
+        self.drops = written != bare and not bare.startswith("*") and not is_struct
         self.step = f"{embedded.replace('|', '.')}.{name}" if embedded else name
         self.wanted = _go_name(bare)
-        self.plain = _PLAIN.get(_resolved(bare.lstrip("*")))
+        self.plain = _PLAIN.get(resolved)
         self.read = _reader(bare.lstrip("*"), self.wanted)
+
+    def check(self, value: Any) -> None:
+        """Refuse a plain value of the wrong type, or a number beyond its range."""
+        bits = _INT64 if self.wanted.endswith("int64") else _INT32
+        if type(value) is self.plain and (self.plain is not int or value in bits):
+            return
+        described = _described(value)
+        raise WrongTypeError(
+            f"number {value}" if self.plain is int and described == "number" else described, self.wanted
+        )
 
 
 class Struct:
@@ -81,13 +93,15 @@ class Struct:
 
     def __init__(self, name: str) -> None:
         self.name = name.rpartition(".")[2]
-        self.fields: dict[str, Field] = {}
+        # What the walk needs of each field stands first in its entry: attributes would double its cost.
+        self.fields: dict[str, tuple[type | None, bool, Reader, Field]] = {}
         self.zeros: list[tuple[str, Callable[[], Any]]] = []
 
     def compile(self, fields: Mapping[str, str]) -> None:
         """A second step, for types refer to themselves (a JSON schema has properties that are JSON schemas)."""
         for name, text in fields.items():
-            self.fields[name] = Field(text, name)
+            field = Field(text, name)
+            self.fields[name] = field.plain, field.drops, field.read, field
             zero = _zero(text.rpartition("|")[2])
             if zero is not None:
                 self.zeros.append((name, zero))
@@ -106,37 +120,33 @@ class Struct:
     def _read_fields(self, tree: Tree, path: Path, unknown: list[str]) -> list[str]:
         """Read each field in place; the keys to drop."""
         dropped: list[str] = []
-        fields = self.fields
+        find = self.fields.get
         for key, value in tree.items():
-            field = fields.get(key)
-            if field is None:
-                unknown.append(text_of((path, key)))
+            entry = find(key)
+            if entry is None or value is None:
+                if entry is None:
+                    unknown.append(text_of((path, key)))
                 dropped.append(key)
                 continue
-            if value is None:
-                dropped.append(key)
-                continue
-            plain = field.plain
+            plain, drops, read_value, field = entry
             if plain is None:
                 try:
-                    new = field.read(value, (path, key), unknown)
+                    new = read_value(value, (path, key), unknown)
                 except WrongTypeError as error:
                     raise error.inside(self.name, field.step) from None
                 if new is not value:
                     tree[key] = value = new
-            elif type(value) is not plain or (plain is int and not -2147483648 <= value <= 2147483647):
-                self._check_plain(field, value)
-            if field.drops and not value and type(value) is not dict:
-                dropped.append(key)
-            elif field.drops and value == {} and field.wanted.startswith("map"):
+            elif plain is int or type(value) is not plain:
+                self._check(field, value)
+            if drops and not value:
                 dropped.append(key)
         return dropped
 
-    def _check_plain(self, field: Field, value: Any) -> None:
-        wide = field.wanted.endswith("int64") and type(value) is int and value in _INT64
-        if not wide:
-            described = f"number {value}" if field.plain is int and _described(value) == "number" else _described(value)
-            raise WrongTypeError(described, field.wanted).inside(self.name, field.step)
+    def _check(self, field: Field, value: Any) -> None:
+        try:
+            field.check(value)
+        except WrongTypeError as error:
+            raise error.inside(self.name, field.step) from None
 
 
 def read(kind: str, tree: Tree) -> list[str]:
@@ -168,6 +178,18 @@ def text_of(path: Path) -> str:
         path, step = path
         steps.append(f"[{step}]" if type(step) is int else f".{step}")
     return "".join(reversed(steps)).removeprefix(".")
+
+
+def parts(type_: str) -> tuple[str, str | Struct]:
+    """What a type is made of: `("list", element)`, `("map", element)`, `("struct", its struct)` or `("leaf", name)`."""
+    resolved = _resolved(type_.lstrip("*"))
+    if resolved in _OWN_READERS or resolved in _PLAIN:
+        return "leaf", resolved
+    if resolved.startswith("[]"):
+        return "list", resolved[2:]
+    if resolved.startswith("map["):
+        return "map", resolved.partition("]")[2]
+    return "struct", _struct(resolved)
 
 
 @cache

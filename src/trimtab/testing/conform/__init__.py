@@ -17,7 +17,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trimtab.testing.conform import selectors, spread, victims
+from trimtab.testing.conform import plugins, selectors, spread, victims
 
 Case = dict[str, Any]
 Answer = dict[str, Any]
@@ -27,6 +27,7 @@ FAMILIES: Mapping[str, Family] = {
     "active_pods_sort": victims.active_pods_sort,
     "kruise_rank": victims.kruise_rank,
     "pods_to_delete": victims.active_pods_sort,
+    "scheduler_plugins": plugins.answer,
     "selectors_quantities": selectors.answer,
     "topology_spread": spread.answer,
 }

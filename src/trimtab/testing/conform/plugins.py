@@ -55,8 +55,9 @@ def answer(case: JSON) -> JSON:
 
 def _snapshot(question: JSON) -> Snapshot:
     snapshot = Snapshot()
-    for key, kind in (("namespaces", Namespace), ("nodes", Node), ("pods", Pod)):
-        for tree in question.get(key) or []:
+    kinds: tuple[type[Namespace | Node | Pod], ...] = (Namespace, Node, Pod)
+    for kind in kinds:
+        for tree in question.get(f"{kind.__name__.lower()}s") or []:
             snapshot.put(codec.convert(tree, kind))
     return snapshot
 
@@ -82,9 +83,7 @@ def _passes(refusals: Iterable[Refusals | None], row: int) -> bool:
 
 
 def _filtered(name: str, found: Refusals | None, rows: Mapping[str, int]) -> JSON:
-    nodes = {
-        node: {"code": CODE_NAMES[SUCCESS]} if found is None else _verdict(found, row) for node, row in rows.items()
-    }
+    nodes = {node: _verdict(found, row) for node, row in rows.items()}
     return {"preFilter": _prepared(name, found), "nodes": nodes}
 
 
@@ -98,7 +97,9 @@ def _prepared(name: str, found: Refusals | None) -> str:
     return CODE_NAMES[UNRESOLVABLE if about_the_pod else SUCCESS]
 
 
-def _verdict(found: Refusals, row: int) -> JSON:
+def _verdict(found: Refusals | None, row: int) -> JSON:
+    if found is None:
+        return {"code": CODE_NAMES[SUCCESS]}
     reasons = sorted(text for refused, text in found.reasons if refused[row])
     code = CODE_NAMES[found.codes[row]]
     return {"code": code, "reasons": reasons} if reasons else {"code": code}

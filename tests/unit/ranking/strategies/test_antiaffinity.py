@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.ranking.groups import NOW, aged, ranks, strategy, view_of
 from trimtab.api import codec
 from trimtab.api.core import Namespace
-from trimtab.api.nodes import HOSTNAME, ZONE
+from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.ranking.strategies import View
 from trimtab.snapshot import Snapshot
@@ -37,6 +38,11 @@ def against(
         "preferredDuringSchedulingIgnoredDuringExecution": wishes,
     }
     return who.affinity({"podAntiAffinity": part})
+
+
+def company(who: PodBuilder, *required: dict[str, Any]) -> PodBuilder:
+    """A pod that must be near others."""
+    return who.affinity({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(required)}})
 
 
 def test_a_zone_that_holds_two_gives_one_up() -> None:
@@ -81,9 +87,24 @@ def test_a_zone_that_holds_two_gives_one_up() -> None:
             id="nodes without the topology key are near nobody",
         ),
         pytest.param(
-            [aged("p", 1).on("a").affinity({"podAffinity": _required}), aged("q", 1).on("a")]
-            if (_required := {"requiredDuringSchedulingIgnoredDuringExecution": [term("host", "web")]})
-            else [],
+            [
+                against(aged("p", 1).on("a"), term("host", "web"), preferred=[(50, term("host", "web"))] * 2),
+                aged("q", 1).on("a"),
+            ],
+            {"p": 2, "q": 2},
+            id="a term that is written twice counts twice",
+        ),
+        pytest.param(
+            [
+                against(aged("p", 1).on("a"), term("host", "web")),
+                against(pod("q").labels(app="db").on("a"), term("host", "web")),
+                against(aged("r", 1).on("a"), term("host", "web")),
+            ],
+            {"p": 3, "q": 2, "r": 3},
+            id="pods with the same terms are told apart by their labels",
+        ),
+        pytest.param(
+            [company(aged("p", 1).on("a"), term("host", "web")), aged("q", 1).on("a")],
             {"p": 0, "q": 0},
             id="wanting company is no reason to go",
         ),
@@ -117,13 +138,14 @@ def test_ranks_are_wrong_once_a_pod_has_gone() -> None:
     assert chosen.one_at_a_time
 
 
+NO_TEAM = {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}
 APPS = st.sampled_from(["web", "db"])
 TERMS = st.builds(
     term,
     st.sampled_from(["zone", "host"]),
     APPS,
     namespaces=st.sampled_from([[], ["default"], ["other"]]),
-    namespaceSelector=st.sampled_from([None, {}, {"matchLabels": {"team": "blue"}}]),
+    namespaceSelector=st.sampled_from([None, {}, {"matchLabels": {"team": "blue"}}, NO_TEAM]),
 ).map(lambda made: {key: value for key, value in made.items() if value is not None})
 
 
@@ -172,17 +194,12 @@ def test_a_rank_is_by_how_much_less_would_be_wrong(pods: tuple[Pod, ...]) -> Non
     snapshot = group.snapshot()
     bare = group.node("unlabelled").tree()
     bare["metadata"]["labels"] = {}
-    snapshot.put(codec.convert(bare, type(group.nodes()[0])))
+    snapshot.put(codec.convert(bare, Node))
     for name, labels in (("default", {}), ("other", {"team": "blue"})):
         snapshot.put(codec.convert({"metadata": {"name": name, "labels": labels}}, Namespace))
     for made in pods:
         snapshot.put(made)
-    view = View(snapshot, [snapshot.pods.rows.index[p.key] for p in pods], NOW)  # type: ignore[arg-type]
+    view = View(snapshot, np.array([snapshot.pods.rows.index[p.key] for p in pods]), NOW)
     everyone = wrong(list(pods), snapshot)
     want = [everyone - wrong([p for p in pods if p is not gone], snapshot) for gone in pods]
     assert strategy("AntiAffinity").rank(view.rows, view).tolist() == [hundredths / 100 for hundredths in want]
-
-
-def test_the_keys_are_those_that_terms_name() -> None:
-    """The tests above speak of zones and hosts by their short names."""
-    assert (topology_key("zone"), topology_key("host")) == (ZONE, HOSTNAME)

@@ -37,6 +37,12 @@ from trimtab.testing.builders import ClusterBuilder, cluster, node, pod
             id="pods in no domain are ranked among themselves",
         ),
         pytest.param(
+            cluster("z1: a").with_pods(aged("p", 1).on("a"), aged("q", 2), aged("r", 3).on("a")),
+            {},
+            {"p": 1, "q": 1, "r": 2},
+            id="a pod without a node is in no domain",
+        ),
+        pytest.param(
             cluster("z1: a").with_pods(
                 aged("b", 1).uid("2").on("a"), aged("a", 1).uid("3").on("a"), aged("c", 1).uid("1").on("a")
             ),

@@ -1,8 +1,8 @@
 """What is wrong with a field, in Kubernetes' words: the causes of a 422.
 
-A cause has the type that clients test for (`FieldValueRequired`, …), the path of the field, and a message that names the
-kind of fault, the value and, where there is more to say, the rule. Checks append causes to a list, in the order in which
-Kubernetes looks, because clients show them in that order.
+A cause has the type that clients test for (`FieldValueRequired`, …), the path of the field, and a message that names
+the kind of fault, the value and, where there is more to say, the rule. Checks append causes to a list, in the order in
+which Kubernetes looks, because clients show them in that order.
 """
 
 from __future__ import annotations

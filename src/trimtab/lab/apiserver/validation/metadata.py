@@ -23,7 +23,13 @@ _STANDARD_FINALIZERS = frozenset(["kubernetes", "orphan", "foregroundDeletion"])
 
 
 def created(
-    metadata: Tree, found: Causes, *, namespaced: bool, name: names.Form, finalizers: bool = True, path: str = "metadata"
+    metadata: Tree,
+    found: Causes,
+    *,
+    namespaced: bool,
+    name: names.Form,
+    finalizers: bool = True,
+    path: str = "metadata",
 ) -> None:
     """The metadata of any object; `name` is the form its name must have.
 
@@ -91,7 +97,7 @@ def labels(given: Tree, found: Causes, path: str) -> None:
             found += each(path, value, faults)
 
 
-def annotations(given: Tree, found: Causes, path: str) -> None:
+def annotation_texts(given: Tree, found: Causes, path: str) -> None:
     size = 0
     for key, value in given.items():
         size += len(key) + len(value)
@@ -159,7 +165,7 @@ def _described(metadata: Tree, found: Causes, path: str) -> None:
     if "labels" in metadata:
         labels(metadata["labels"], found, f"{path}.labels")
     if "annotations" in metadata:
-        annotations(metadata["annotations"], found, f"{path}.annotations")
+        annotation_texts(metadata["annotations"], found, f"{path}.annotations")
     if "ownerReferences" in metadata:
         _owners(metadata["ownerReferences"], found, f"{path}.ownerReferences")
 

@@ -22,12 +22,6 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def placement(spec: Tree, found: Causes, path: str) -> None:
-    """Affinity and the constraints that stand beside it, in the order in which Kubernetes looks at them."""
-    if "affinity" in spec:
-        affinity(spec["affinity"], found, f"{path}.affinity")
-
-
 def affinity(given: Tree, found: Causes, path: str) -> None:
     if "nodeAffinity" in given:
         _node_affinity(given["nodeAffinity"], found, f"{path}.nodeAffinity")

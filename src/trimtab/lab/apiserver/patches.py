@@ -1,0 +1,126 @@
+"""The three ways to patch an object, by the media type of the request; and the one that the lab does not have.
+
+    application/json-patch+json              a list of operations
+    application/merge-patch+json             the part that changes, lists replaced
+    application/strategic-merge-patch+json   the part that changes, lists merged by key; built-in kinds only
+    application/apply-patch+yaml             server-side apply: 415, and what to use instead
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trimtab.api.errors import InvalidError
+from trimtab.api.patches.merge import json_merge
+from trimtab.api.patches.mergekeys import NoSchemaError, schema_for
+from trimtab.api.patches.operations import json_patch
+from trimtab.api.patches.strategic import strategic_merge
+from trimtab.lab.apiserver import bodies, objects, strict, wiretypes
+from trimtab.lab.apiserver.kinds import Kind
+from trimtab.lab.apiserver.statuses import REJECTED, Refusal, bad_request, invalid, refusal
+from trimtab.lab.apiserver.storage import Tree, encode
+from trimtab.lab.apiserver.validation import causes
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = ("application/apply-patch+yaml", "application/apply-patch+cbor")
+
+_MOST_OPERATIONS = 10_000
+_APPLY = (
+    "server-side apply is not supported by the lab, which does not keep track of field managers: "
+    "use kubectl apply without --server-side, or send a strategic merge patch, a merge patch or a JSON patch"
+)
+
+
+def _strategic(kind: Kind, document: Tree, change: Any) -> Any:
+    return strategic_merge(document, change, schema_for(kind.api_version, kind.kind))
+
+
+_METHODS: Mapping[str, Callable[[Kind, Tree, Any], Any]] = {
+    JSON_PATCH: lambda _kind, document, change: json_patch(document, change),
+    MERGE_PATCH: lambda _kind, document, change: json_merge(document, change),
+    STRATEGIC_PATCH: _strategic,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A patch that was read, and can be applied as often as it takes."""
+
+    media_type: str
+    change: Any
+
+    @classmethod
+    def read(cls, kind: Kind, content_type: str, body: bytes) -> Patch:
+        """The patch in the body of a request. Raises a Status of 400, 413 or 415."""
+        media_type = bodies.media_type(content_type)
+        if media_type in APPLY_PATCH:
+            raise refusal(415, _APPLY)
+        accepted = [JSON_PATCH, MERGE_PATCH, *(() if kind.custom else (STRATEGIC_PATCH,))]
+        if media_type not in accepted:
+            raise bodies.unknown_format(*accepted)
+        try:
+            change = bodies.read_json(body)
+        except ValueError as error:
+            raise bad_request(f"error decoding patch: {error}") from None
+        _check_shape(media_type, change)
+        return cls(media_type, change)
+
+    def apply(self, kind: Kind, present: Tree, level: str, warnings: list[str]) -> Tree:
+        """The next state: the present one, patched, and read as if it had been sent so. Raises a Status."""
+        document = {"kind": kind.kind, "apiVersion": kind.api_version, **present}
+        patched = self.apply_to(kind, document)
+        try:
+            objects.check_type(kind, patched)
+            problems = _read(kind, patched)
+        except wiretypes.WrongTypeError as error:
+            raise self._unfit(patched, str(error)) from None
+        except Refusal as error:
+            raise self._unfit(patched, str(error)) from None
+        if problems and level == "Strict":
+            raise self._unfit(patched, strict.refusal(problems))
+        objects.report("", problems, level, warnings)
+        objects.complete(kind, patched)
+        return patched
+
+    def apply_to(self, kind: Kind, document: Tree) -> Tree:
+        """Any document, patched. Raises a Status of 400 or 422."""
+        try:
+            patched = _METHODS[self.media_type](kind, document, self.change)
+        except NoSchemaError as error:
+            raise refusal(415, str(error)) from None
+        except InvalidError as error:
+            raise self._inapplicable(error) from None
+        if not isinstance(patched, dict):
+            raise self._unfit(patched, "the patched document is no object")
+        return patched
+
+    def _inapplicable(self, error: InvalidError) -> Refusal:
+        """A patch that does not fit the object; of JSON patches Kubernetes does not say why, the lab does."""
+        if self.media_type == JSON_PATCH:
+            return refusal(422, f"{REJECTED}: {error}", details={})
+        return bad_request(str(error))
+
+    def _unfit(self, patched: Any, problem: str) -> Refusal:
+        shown = patched if self.media_type != STRATEGIC_PATCH else self.change
+        return invalid("", "", "", [causes.invalid("patch", encode(shown).decode(), problem)])
+
+
+def _check_shape(media_type: str, change: Any) -> None:
+    if media_type == JSON_PATCH:
+        if not isinstance(change, list):
+            raise bad_request("error decoding patch: a JSON patch is a list of operations")
+        if len(change) > _MOST_OPERATIONS:
+            limit = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(change)}"
+            raise refusal(413, limit, reason="RequestEntityTooLarge", details={})
+    elif not isinstance(change, dict):
+        raise bad_request("error decoding patch: a merge patch is an object")
+
+
+def _read(kind: Kind, patched: Tree) -> list[str]:
+    patched.pop("kind", None)
+    patched.pop("apiVersion", None)
+    return strict.unknown_fields(objects.conform(kind, patched))

@@ -1,0 +1,315 @@
+"""Create, update and patch: read the body, default, admit, prepare, validate, admit again, commit.
+
+1. Webhooks that change an object come before validation, webhooks that only look come after it; what they are asked in
+   between is the object as it will be stored.
+2. While a webhook is asked, others write. A commit therefore names the entry that the decision was based on; if that is
+   no longer the present one, the work is done again with the new one, unless the client said which version it saw.
+3. An update that changes nothing is not written: the version stays.
+4. An object that is being deleted is gone as soon as an update takes its last finalizer away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trimtab.lab.apiserver import objects, strategies
+from trimtab.lab.apiserver.admissions import Review
+from trimtab.lab.apiserver.cluster import Cluster
+from trimtab.lab.apiserver.conversions import FROM_STORED, TO_STORED
+from trimtab.lab.apiserver.forms import negotiate
+from trimtab.lab.apiserver.kinds import Kind
+from trimtab.lab.apiserver.options import WriteOptions, write_options
+from trimtab.lab.apiserver.patches import Patch
+from trimtab.lab.apiserver.requests import Answer, Request
+from trimtab.lab.apiserver.statuses import (
+    already_exists,
+    bad_request,
+    conflict,
+    invalid,
+    not_found,
+    refusal,
+)
+from trimtab.lab.apiserver.storage import Changed, Entry, Exists, Tree, decode, encode, key_of
+from trimtab.lab.apiserver.validation import causes, validate
+
+ATTEMPTS = 5
+_NAME_ATTEMPTS = 8
+
+Draft = Callable[[Entry | None], Tree]
+"""Makes the new state, given the present one; None where there is none. What it returns is changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write led to. `entry` is the object as it is now, or as it would be after a dry run."""
+
+    entry: Entry
+    created: bool = False
+
+
+# --- create ----------------------------------------------------------------------------------------------------------
+
+
+async def create(cluster: Cluster, request: Request) -> Answer:
+    """POST: a new object."""
+    form = negotiate(request.accept)
+    options = write_options(request.query, "CreateOptions")
+    kind = request.kind
+    if kind.refusal:
+        raise refusal(422, f"{kind.kind}: {kind.refusal}")
+    tree = objects.read(kind, request.body, request.content_type, options.validation, request.warnings)
+    entry = await insert(cluster, request, tree, options)
+    return cluster.answer(201, kind, form, entry)
+
+
+async def insert(cluster: Cluster, request: Request, tree: Tree, options: WriteOptions) -> Entry:
+    """Bring a new object in, whatever way it came."""
+    kind = request.kind
+    objects.place(kind, tree, request.namespace)
+    objects.wipe_system_fields(tree)
+    objects.complete(kind, tree)
+    name = tree["metadata"].get("name", "")
+    cluster.plugins.admit_create(kind, request.namespace, tree)
+    review = None
+    if cluster.admissions.watch(kind, "CREATE"):
+        review = Review("CREATE", kind, request.user, request.namespace, name, tree, dry_run=options.dry_run)
+        tree = await _mutate(cluster, review, request.warnings)
+    return await _insert(cluster, request, tree, options, review)
+
+
+async def _insert(
+    cluster: Cluster, request: Request, tree: Tree, options: WriteOptions, review: Review | None
+) -> Entry:
+    kind = request.kind
+    metadata = tree["metadata"]
+    base = metadata.get("generateName", "")
+    generated = bool(base) and not metadata.get("name")
+    now = cluster.now()
+    objects.fill_system_fields(tree, now)
+    if generated:
+        metadata["name"] = objects.generate_name(base, cluster.rng)
+    strategies.prepare_create(kind, tree, now)
+    _check(kind, tree, kind_causes(kind, tree))
+    if review is not None:
+        review.name = metadata["name"]
+        await cluster.admissions.validate(review.with_object(tree), request.warnings)
+    objects.check_new_version(tree)
+    return _store_new(cluster, kind, tree, options, base if generated else "")
+
+
+def _store_new(cluster: Cluster, kind: Kind, tree: Tree, options: WriteOptions, base: str) -> Entry:
+    """Keep a new object; one whose name is generated gets other names until one is free."""
+    shelf = cluster.store.shelf(kind.shelf)
+    metadata = tree["metadata"]
+    tree = TO_STORED[kind.name](tree) if kind.name in TO_STORED else tree
+    for attempt in range(_NAME_ATTEMPTS):
+        if attempt:
+            metadata["name"] = objects.generate_name(base, cluster.rng)
+        key = key_of(metadata.get("namespace", ""), metadata["name"])
+        try:
+            if options.dry_run:
+                if key in shelf.entries:
+                    raise Exists(shelf.entries[key])
+                return Entry(key, tree, 0)
+            return cluster.store.insert(shelf, key, tree)
+        except Exists as taken:
+            if not base or attempt == _NAME_ATTEMPTS - 1:
+                raise already_exists(kind, metadata["name"], deleting=taken.entry.deleting) from None
+    raise AssertionError("unreachable: the last attempt raises")
+
+
+# --- update and patch ------------------------------------------------------------------------------------------------
+
+
+async def update(cluster: Cluster, request: Request) -> Answer:
+    """PUT: a new state, sent whole."""
+    form = negotiate(request.accept)
+    options = write_options(request.query, "UpdateOptions")
+    kind = request.kind
+    tree = objects.read(kind, request.body, request.content_type, options.validation, request.warnings)
+    _check_name(request, tree)
+    objects.complete(kind, tree)
+    sent = encode(tree)
+    creates = kind.shelf in strategies.CREATE_ON_UPDATE and not request.target.subresource
+    written = await write(cluster, request, lambda _: decode(sent), options, creates=creates)
+    return cluster.answer(201 if written.created else 200, kind, form, written.entry)
+
+
+async def patch(cluster: Cluster, request: Request) -> Answer:
+    """PATCH: changes to the present state."""
+    form = negotiate(request.accept)
+    kind = request.kind
+    change = Patch.read(kind, request.content_type, request.body)
+    options = write_options(request.query, "PatchOptions")
+
+    def draft(present: Entry | None) -> Tree:
+        if present is None:
+            raise not_found(kind, request.name)
+        return change.apply(kind, present_tree(kind, present), options.validation, request.warnings)
+
+    written = await write(cluster, request, draft, options, creates=False)
+    return cluster.answer(200, kind, form, written.entry)
+
+
+async def write(
+    cluster: Cluster, request: Request, draft: Draft, options: WriteOptions, *, creates: bool
+) -> Written:
+    """Replace the present state by a draft of the next one."""
+    for _ in range(ATTEMPTS):
+        try:
+            return await _write(cluster, request, draft, options, creates=creates)
+        except Changed:
+            continue
+    raise conflict(request.kind, request.name)
+
+
+async def _write(
+    cluster: Cluster, request: Request, draft: Draft, options: WriteOptions, *, creates: bool
+) -> Written:
+    kind = request.kind
+    shelf = cluster.store.shelf(kind.shelf)
+    seen = shelf.entries.get(key_of(request.namespace, request.name))
+    if seen is None and not creates:
+        raise not_found(kind, request.name)
+    tree = draft(seen)
+    _check_name(request, tree)
+    if seen is None:
+        return Written(await insert(cluster, request, tree, options), created=True)
+    objects.place(kind, tree, request.namespace)
+    old = present_tree(kind, seen)
+    _check_identity(kind, seen, tree)
+    tree = await _admit_update(cluster, request, tree, old, options)
+    if shelf.entries.get(seen.key) is not seen:
+        raise Changed(seen.key)
+    return Written(_replace(cluster, kind, seen, tree, old, options))
+
+
+async def _admit_update(
+    cluster: Cluster, request: Request, tree: Tree, old: Tree, options: WriteOptions
+) -> Tree:
+    """Ask everyone, prepare and validate: the state that may be stored."""
+    kind, part = request.kind, request.target.subresource
+    if not part:
+        cluster.plugins.admit_update(kind, request.namespace, tree, old)
+    review = None
+    if cluster.admissions.watch(kind, "UPDATE", part):
+        review = Review("UPDATE", kind, request.user, request.namespace, request.name, tree, old, part, options.dry_run)
+        tree = await _mutate(cluster, review, request.warnings)
+    _prepare(kind, part, tree, old)
+    _keep_identity(tree["metadata"], old["metadata"])
+    _check(kind, tree, kind_causes(kind, tree, old, part))
+    if review is not None:
+        await cluster.admissions.validate(review.with_object(tree), request.warnings)
+    return tree
+
+
+def _replace(cluster: Cluster, kind: Kind, seen: Entry, tree: Tree, old: Tree, options: WriteOptions) -> Entry:
+    metadata = tree["metadata"]
+    metadata["resourceVersion"] = str(seen.version)
+    if _emptied(kind, tree, old):
+        gone = Entry(seen.key, _stored(kind, tree), seen.version)
+        if not options.dry_run:
+            cluster.store.remove(cluster.store.shelf(kind.shelf), seen, _stored(kind, tree))
+        return gone
+    if tree == old:
+        return seen
+    if options.dry_run:
+        return Entry(seen.key, _stored(kind, tree), seen.version)
+    return cluster.store.replace(cluster.store.shelf(kind.shelf), seen, _stored(kind, tree))
+
+
+def _emptied(kind: Kind, tree: Tree, old: Tree) -> bool:
+    """Whether the last thing is gone that kept an object from going."""
+    before = old["metadata"]
+    if "deletionTimestamp" not in before or tree["metadata"].get("finalizers"):
+        return False
+    if kind.shelf == "/namespaces" and tree["spec"].get("finalizers"):
+        return False
+    return not before.get("deletionGracePeriodSeconds")
+
+
+def _prepare(kind: Kind, part: str, tree: Tree, old: Tree) -> None:
+    if part == "status":
+        strategies.prepare_status(kind, tree, old)
+    elif part == "finalize":
+        finalizers = (tree.get("spec") or {}).get("finalizers")
+        tree.clear()
+        tree |= old | {"metadata": {**old["metadata"]}, "spec": {"finalizers": finalizers} if finalizers else {}}
+    else:
+        strategies.prepare_update(kind, tree, old)
+
+
+def _keep_identity(metadata: Tree, before: Tree) -> None:
+    """What an update can never change."""
+    metadata["uid"] = metadata.get("uid") or before["uid"]
+    metadata["creationTimestamp"] = before["creationTimestamp"]
+    for field in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+        if field in before:
+            metadata[field] = before[field]
+        else:
+            metadata.pop(field, None)
+
+
+def _check_identity(kind: Kind, seen: Entry, tree: Tree) -> None:
+    """The client may say which object and which version he means; he is told if that is not what is there."""
+    metadata = tree["metadata"]
+    uid, version = metadata.get("uid"), metadata.get("resourceVersion", "")
+    if uid and uid != seen.uid:
+        message = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {seen.uid}"
+        raise conflict(kind, seen.name, message)
+    if version in ("", "0"):
+        if strategies.needs_version(kind):
+            cause = causes.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+            raise invalid(kind.group, kind.plural, seen.name, [cause])
+    elif not version.isascii() or not version.isdigit():
+        raise refusal(500, f'strconv.ParseUint: parsing "{version}": invalid syntax', reason="")
+    elif int(version) != seen.version:
+        raise conflict(kind, seen.name)
+
+
+def _check_name(request: Request, tree: Tree) -> None:
+    name = tree["metadata"].get("name", "")
+    if not name:
+        raise bad_request(f"the name of the object ({request.name} based on URL) was undeterminable: name must be provided")
+    if name != request.name:
+        raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({request.name})")
+
+
+# --- what both need --------------------------------------------------------------------------------------------------
+
+
+async def _mutate(cluster: Cluster, review: Review, warnings: list[str]) -> Tree:
+    """Ask the webhooks that change objects; what they changed is read and completed as if it had been sent so."""
+    kind = review.kind
+    changed = await cluster.admissions.mutate(review, warnings)
+    if changed is None:
+        return review.object
+    objects.check_type(kind, changed)
+    objects.conform(kind, changed)
+    objects.complete(kind, changed)
+    if review.operation == "CREATE":
+        cluster.plugins.admit_create(kind, review.namespace, changed)
+    return changed
+
+
+def kind_causes(kind: Kind, tree: Tree, old: Tree | None = None, part: str = "") -> list[causes.Cause]:
+    """What is wrong with an object of any kind."""
+    found = validate(kind.name, tree, old, part)
+    return found if kind.custom is None else found + kind.custom.schema.validate(tree)
+
+
+def _check(kind: Kind, tree: Tree, found: list[causes.Cause]) -> None:
+    if found:
+        raise invalid(kind.group, kind.kind, tree["metadata"].get("name", ""), found)
+
+
+def present_tree(kind: Kind, entry: Entry) -> Tree:
+    """A stored object as the kind has it."""
+    tree = entry.tree()
+    return FROM_STORED[kind.name](tree) if kind.name in FROM_STORED else tree
+
+
+def _stored(kind: Kind, tree: Tree) -> Tree:
+    return TO_STORED[kind.name](tree) if kind.name in TO_STORED else tree
+

@@ -1,0 +1,145 @@
+"""What operators graph of a scheduler, under the names, labels and buckets that kube-scheduler has.
+
+A dashboard made for kube-scheduler shows Trimtab too. What Trimtab has no part in (preemption, permits, volumes) is left
+out, and so is what would count goroutines; but `scheduler_goroutines{operation="binding"}` is there, for it is what
+people look at to see how many bindings are under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_MOST_ATTEMPTS = 15
+
+
+class Result(StrEnum):
+    """What came of an attempt."""
+
+    SCHEDULED = "scheduled"
+    UNSCHEDULABLE = "unschedulable"
+    ERROR = "error"
+
+
+def _exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
+    return tuple(start * factor**step for step in range(count))
+
+
+class Metrics:
+    """The metrics of one scheduler."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry()
+        self._attempts = Counter(
+            "scheduler_schedule_attempts_total",
+            "Attempts to schedule pods, by result: 'unschedulable' if no node would do, 'error' if something failed.",
+            ["result", "profile"],
+            registry=self.registry,
+        )
+        self._attempt_seconds = Histogram(
+            "scheduler_scheduling_attempt_duration_seconds",
+            "Seconds that an attempt took, binding included.",
+            ["result", "profile"],
+            buckets=_exponential(0.001, 2, 15),
+            registry=self.registry,
+        )
+        self._algorithm_seconds = Histogram(
+            "scheduler_scheduling_algorithm_duration_seconds",
+            "Seconds that deciding took.",
+            buckets=_exponential(0.001, 2, 15),
+            registry=self.registry,
+        )
+        self._sli_seconds = Histogram(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "Seconds from when a pod could first be tried until it was bound, however many attempts that took.",
+            ["attempts"],
+            buckets=_exponential(0.01, 2, 20),
+            registry=self.registry,
+        )
+        self._pod_attempts = Histogram(
+            "scheduler_pod_scheduling_attempts",
+            "Attempts that it took to schedule a pod.",
+            buckets=_exponential(1, 2, 5),
+            registry=self.registry,
+        )
+        self._after_flush = Counter(
+            "scheduler_pod_scheduled_after_flush_total",
+            "Pods that were scheduled only because they had been kept aside for too long: a hint may be missing.",
+            registry=self.registry,
+        )
+        self._bind_seconds = Histogram(
+            "scheduler_framework_extension_point_duration_seconds",
+            "Seconds that all plugins of an extension point took.",
+            ["extension_point", "status", "profile"],
+            buckets=_exponential(0.0001, 2, 12),
+            registry=self.registry,
+        )
+        self._incoming = Counter(
+            "scheduler_queue_incoming_pods_total",
+            "Pods that came into a queue, by queue and by what brought them there.",
+            ["queue", "event"],
+            registry=self.registry,
+        )
+        self._refused = Gauge(
+            "scheduler_unschedulable_pods",
+            "Pods that wait, by a plugin that refused them; a pod counts for each such plugin.",
+            ["plugin", "profile"],
+            registry=self.registry,
+        )
+        self._pending = Gauge("scheduler_pending_pods", "Pods that wait, by queue.", ["queue"], registry=self.registry)
+        self._known = Gauge(
+            "scheduler_cache_size", "Nodes, pods and assumed pods known.", ["type"], registry=self.registry
+        )
+        self._under_way = Gauge(
+            "scheduler_goroutines", "Pieces of work under way, by kind.", ["operation"], registry=self.registry
+        )
+
+    # What is read when somebody looks.
+
+    def watch_queue(self, lengths: Iterable[tuple[str, Callable[[], float]]]) -> None:
+        """How long each queue is."""
+        for queue, length in lengths:
+            self._pending.labels(queue).set_function(length)
+
+    def watch_known(self, sizes: Iterable[tuple[str, Callable[[], float]]]) -> None:
+        """How much is known of the cluster."""
+        for kind, size in sizes:
+            self._known.labels(kind).set_function(size)
+
+    def watch_bindings(self, under_way: Callable[[], float]) -> None:
+        """How many bindings are under way."""
+        self._under_way.labels("binding").set_function(under_way)
+
+    # What is counted when it happens.
+
+    def incoming(self, place: str, event: str) -> None:
+        """A pod came into a queue."""
+        self._incoming.labels(place, event).inc()
+
+    def refused(self, plugins: frozenset[str], profile: str, sign: int) -> None:
+        """One pod more or less waits that these plugins refused."""
+        for plugin in plugins:
+            if plugin:
+                self._refused.labels(plugin, profile).inc(sign)
+
+    def decided(self, seconds: float) -> None:
+        """Deciding about one pod took so long."""
+        self._algorithm_seconds.observe(seconds)
+
+    def attempted(self, result: Result, profile: str, seconds: float) -> None:
+        """An attempt came to an end."""
+        self._attempts.labels(result.value, profile).inc()
+        self._attempt_seconds.labels(result.value, profile).observe(seconds)
+
+    def bind_answered(self, status: str, profile: str, seconds: float) -> None:
+        """The API server answered to a binding, or failed to, after so long."""
+        self._bind_seconds.labels("Bind", status, profile).observe(seconds)
+
+    def scheduled(self, attempts: int, seconds: float, *, flushed: bool) -> None:
+        """A pod is bound, so many attempts and seconds after it came."""
+        self._pod_attempts.observe(attempts)
+        self._sli_seconds.labels(str(attempts) if attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+").observe(seconds)
+        if flushed:
+            self._after_flush.inc()

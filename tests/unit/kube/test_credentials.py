@@ -1,0 +1,102 @@
+"""Credentials: read, read again, and never shown."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from trimtab.kube.credentials import ANONYMOUS, Grant, Inline, Presented, Stored
+from trimtab.kube.errors import CredentialsError
+from trimtab.testing.clocks import VirtualClock
+
+
+async def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None:
+    """A kubelet replaces the file; nobody tells us."""
+    clock, file = VirtualClock(), tmp_path / "token"
+    file.write_text("first\n")
+    credentials = Presented(token=Stored(file, clock))
+    assert (await credentials.grant()).token == "first"
+    file.write_text("second\n")
+    await clock.advance(59)
+    assert (await credentials.grant()).token == "first"
+    await clock.advance(1)
+    assert (await credentials.grant()).token == "second"
+
+
+async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
+    """After a 401 it is worth looking whether the file has changed, and only then worth trying again."""
+    clock, file = VirtualClock(), tmp_path / "token"
+    file.write_text("first")
+    credentials = Presented(token=Stored(file, clock))
+    refused = await credentials.grant()
+    assert not await credentials.renew(refused)
+    file.write_text("second")
+    assert await credentials.renew(refused)
+    assert (await credentials.grant()).token == "second"
+
+
+async def test_a_certificate_in_files_is_read_again_too(tmp_path: Path) -> None:
+    """Certificates are rotated like tokens."""
+    clock = VirtualClock()
+    certificate, key = tmp_path / "crt", tmp_path / "key"
+    certificate.write_text("c1")
+    key.write_text("k1")
+    credentials = Presented(certificate=Stored(certificate, clock), key=Stored(key, clock))
+    assert await credentials.grant() == Grant(certificate=b"c1", key=b"k1")
+    certificate.write_text("c2")
+    key.write_text("k2")
+    await clock.advance(60)
+    assert await credentials.grant() == Grant(certificate=b"c2", key=b"k2")
+
+
+async def test_a_file_that_goes_away_is_remembered(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """While a file is being replaced, what it said before still serves; the log says so, but not what."""
+    clock, file = VirtualClock(), tmp_path / "token"
+    file.write_text("hunter2")
+    credentials = Presented(token=Stored(file, clock))
+    await credentials.grant()
+    file.unlink()
+    await clock.advance(60)
+    with caplog.at_level(logging.WARNING):
+        assert (await credentials.grant()).token == "hunter2"
+    assert "cannot be read" in caplog.text
+    assert "hunter2" not in caplog.text
+    file.write_text("")
+    await clock.advance(60)
+    assert (await credentials.grant()).token == "hunter2"
+
+
+@pytest.mark.parametrize(("content", "why"), [(None, "cannot be read: No such file"), (" \n", "is empty")])
+async def test_a_file_that_never_was_is_an_error(tmp_path: Path, content: str | None, why: str) -> None:
+    """There is nothing to go on with, so the failure names the file."""
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(CredentialsError, match=why) as caught:
+        await Presented(token=Stored(file, VirtualClock())).grant()
+    assert str(file) in str(caught.value)
+
+
+async def test_what_is_given_outright_cannot_be_renewed() -> None:
+    """A token in a kubeconfig stays what it is."""
+    credentials = Presented(token=Inline(b"hunter2"))
+    assert not await credentials.renew(await credentials.grant())
+    assert await ANONYMOUS.grant() == Grant()
+
+
+async def test_secrets_are_not_shown(tmp_path: Path) -> None:
+    """Whatever is printed by accident says that there is a secret, and not which."""
+    file = tmp_path / "token"
+    file.write_text("hunter2")
+    shown = [
+        Inline(b"hunter2"),
+        Grant("hunter2", b"hunter2", b"hunter2"),
+        Presented(token=Inline(b"hunter2")),
+        Presented(token=Stored(file, VirtualClock())),
+    ]
+    for thing in shown:
+        assert "hunter2" not in repr(thing) + str(thing)
+    assert repr(Grant()) == "Grant(anonymous)"
+    assert repr(Grant("t")) == "Grant(token)"

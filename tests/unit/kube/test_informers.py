@@ -1,0 +1,431 @@
+"""Informers: the server's state, exactly, whatever happens on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+
+from tests.unit.kube.chaos import PODS, TROUBLE, churn
+from tests.unit.kube.fakes import FakeServer, Misbehaviour, failure, pod_tree
+from trimtab.api.cloneset import CloneSet
+from trimtab.api.pods import Pod
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import SECOND, cancel, within
+from trimtab.kube.informers import Informer
+from trimtab.kube.resources import Key
+from trimtab.kube.retries import NO_RETRIES
+from trimtab.kube.stores import Store
+from trimtab.kube.transport import Request, Response
+from trimtab.testing.clocks import VirtualClock
+
+CLONES = ("/apis/apps.kruise.io/v1alpha1", "clonesets")
+
+
+@dataclass
+class Diary:
+    """What a handler was told, and what the world looks like if one believes it."""
+
+    told: list[str] = field(default_factory=list)
+    world: dict[str, Pod] = field(default_factory=dict)
+
+    def added(self, pod: Pod) -> None:
+        """A pod that was not there before."""
+        assert pod.key not in self.world, f"{pod.key} was added twice"
+        self.world[pod.key] = pod
+        self.told.append(f"+{pod.metadata.name}")
+
+    def updated(self, old: Pod, new: Pod) -> None:
+        """A pod that was there, exactly so, and is now newer."""
+        assert self.world[old.key] is old, f"{old.key}: told of a change of something else than was there"
+        assert int(new.metadata.resource_version) > int(old.metadata.resource_version)
+        assert new.metadata.uid == old.metadata.uid
+        self.world[new.key] = new
+        self.told.append(f"~{new.metadata.name}")
+
+    def deleted(self, pod: Pod) -> None:
+        """A pod that was there and is not any more."""
+        known = self.world.pop(pod.key)
+        assert known.metadata.uid == pod.metadata.uid
+        self.told.append(f"-{pod.metadata.name}")
+
+
+class Stage:
+    """A server, an informer, and a diary."""
+
+    def __init__(self, *, seed: int = 1, page: int = 500, indexed: bool = False) -> None:
+        self.clock = VirtualClock()
+        self.rng = random.Random(seed)
+        self.server = FakeServer(self.clock, self.rng)
+        self.client = Client(self.server, clock=self.clock, rng=self.rng)
+        indexes = {"node": by_node} if indexed else None
+        self.informer = Informer(self.client, Pod, rng=self.rng, page=page, indexes=indexes)
+        self.diary = Diary()
+        self.informer.subscribe(added=self.diary.added, updated=self.diary.updated, deleted=self.diary.deleted)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """While the informer runs; it must not have ended by itself."""
+        task = asyncio.create_task(self.informer.run())
+        try:
+            await self.clock.advance(0)
+            yield
+            assert not task.done()
+        finally:
+            await cancel(task)
+
+    def put(self, name: str, node: str = "") -> None:
+        """A pod appears or changes."""
+        self.server.put(*PODS, pod_tree(name, node=node))
+
+    def drop(self, name: str) -> None:
+        """A pod goes."""
+        self.server.drop(*PODS, f"default/{name}")
+
+    def lists(self) -> int:
+        """How often all pods were read, counting each list once."""
+        return sum("watch" not in dict(r.params) and "continue" not in dict(r.params) for r in self.server.requests)
+
+
+def by_node(pod: Pod) -> Iterable[str]:
+    """An index of pods by node."""
+    return (pod.spec.node_name,) if pod.spec.node_name else ()
+
+
+async def test_what_is_there_is_listed_and_what_happens_is_followed() -> None:
+    """Every change is told once, in order, after the store has it."""
+    stage = Stage(page=2, indexed=True)
+    for name in "abcde":
+        stage.put(name, "n1")
+    async with stage.running():
+        assert stage.informer.synced
+        stage.put("a", "n2")
+        stage.drop("b")
+        stage.put("f")
+        await stage.clock.advance(0)
+    assert stage.diary.told == ["+a", "+b", "+c", "+d", "+e", "~a", "-b", "+f"]
+    assert [pod.metadata.name for pod in stage.informer.store.by("node", "n1")] == ["c", "d", "e"]
+    assert [dict(r.params).get("limit") for r in stage.server.requests[:3]] == ["2", "2", "2"]
+
+
+async def test_the_store_is_new_before_anybody_is_told() -> None:
+    """A handler that looks sees what it was told about."""
+    stage = Stage()
+    seen: list[bool] = []
+    stage.informer.subscribe(
+        added=lambda pod: seen.append(stage.informer.get(Key(pod.key)) is pod),
+        deleted=lambda pod: seen.append(stage.informer.get(Key(pod.key)) is None),
+    )
+    stage.put("a")
+    async with stage.running():
+        stage.drop("a")
+        await stage.clock.advance(0)
+    assert seen == [True, True]
+
+
+async def test_a_handler_that_comes_late_is_told_what_is_there() -> None:
+    """As added, before anything else."""
+    stage, late = Stage(), Diary()
+    stage.put("a")
+    async with stage.running():
+        stage.informer.subscribe(added=late.added, updated=late.updated, deleted=late.deleted)
+        stage.put("b")
+        await stage.clock.advance(0)
+    assert late.told == ["+a", "+b"]
+
+
+async def test_a_handler_that_fails_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    """Its failure is logged with its key."""
+    stage = Stage()
+
+    def broken(pod: Pod) -> None:
+        raise ValueError(f"cannot handle {pod.metadata.name}")
+
+    after: list[str] = []
+    stage.informer.subscribe(added=broken)
+    stage.informer.subscribe(added=lambda pod: after.append(pod.metadata.name))
+    stage.put("a")
+    async with stage.running():
+        assert after == ["a"]
+    assert "a handler failed for default/a" in caplog.text
+
+
+@pytest.mark.parametrize("cleanly", [True, False], ids=["ended", "broken"])
+async def test_a_watch_that_ends_goes_on_where_it_was(cleanly: bool) -> None:
+    """Nothing is listed again, nothing is lost, nothing is told twice."""
+    stage = Stage()
+    stage.put("a")
+    async with stage.running():
+        await stage.clock.advance(60)
+        stage.put("b")
+        await stage.clock.advance(0)
+        stage.server.cut_watches(cleanly=cleanly)
+        stage.put("c")
+        stage.drop("a")
+        await stage.clock.advance(5)
+    assert stage.diary.told == ["+a", "+b", "+c", "-a"]
+    assert stage.lists() == 1
+
+
+async def test_a_bookmark_moves_the_place_to_go_on_from() -> None:
+    """A quiet kind must not be listed again because others were busy."""
+    stage = Stage()
+    async with stage.running():
+        for n in range(5):
+            stage.server.put("/api/v1", "services", {"metadata": {"name": f"s{n}", "namespace": "default"}})
+        stage.server.bookmark()
+        await stage.clock.advance(0)
+        stage.server.forget()
+        stage.server.cut_watches()
+        await stage.clock.advance(5)
+        stage.put("a")
+        await stage.clock.advance(0)
+    assert stage.diary.told == ["+a"]
+    assert stage.lists() == 1
+
+
+@pytest.mark.parametrize("how", ["in the stream", "when resuming"])
+async def test_a_forgotten_version_means_reading_anew(how: str) -> None:
+    """What has changed meanwhile is told, what has not is not, what has gone is told with its last state."""
+    stage = Stage()
+    for name in "abc":
+        stage.put(name, "n1")
+    async with stage.running():
+        stage.put("a", "n2")
+        await stage.clock.advance(10)
+        watchers = stage.server.watchers
+        if how == "in the stream":
+            stage.server.expire_watches()
+        else:
+            stage.server.cut_watches()
+        assert watchers == 1
+        stage.put("b", "n3")
+        stage.drop("c")
+        stage.put("d")
+        stage.server.forget()
+        await stage.clock.advance(10)
+    assert stage.diary.told == ["+a", "+b", "+c", "~a", "~b", "+d", "-c"]
+    assert stage.lists() == 2
+
+
+async def test_another_object_of_the_same_name_is_another_object() -> None:
+    """When the deletion was missed, it is told before the new one."""
+    stage = Stage()
+    stage.put("a")
+    async with stage.running():
+        await stage.clock.advance(10)
+        stage.server.expire_watches()
+        stage.drop("a")
+        stage.put("a", "n2")
+        stage.server.forget()
+        await stage.clock.advance(10)
+    assert stage.diary.told == ["+a", "-a", "+a"]
+
+
+async def test_a_list_that_grows_too_old_is_begun_again() -> None:
+    """410 in the middle of the pages."""
+    stage = Stage(page=1)
+    for name in "abc":
+        stage.put(name)
+    answered = iter([None, failure(410, "Expired")])
+    stage.server.intercept = lambda _: next(answered, None)
+    async with stage.running():
+        await stage.clock.advance(10)
+    assert stage.diary.told == ["+a", "+b", "+c"]
+    assert stage.lists() == 2
+
+
+async def test_a_server_that_is_away_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    """Longer each time, up to a minute; the log says it once, and the health page knows."""
+    stage = Stage()
+    stage.put("a")
+    stage.informer = Informer(stage.client.using(retry=NO_RETRIES), Pod, rng=stage.rng)
+    attempts: list[int] = []
+
+    def away(_: Request) -> Response:
+        attempts.append(stage.clock.now())
+        return failure(503, "ServiceUnavailable", "away")
+
+    stage.server.intercept = away
+    async with stage.running():
+        with caplog.at_level(logging.WARNING):
+            await stage.clock.advance(600)
+        assert not stage.informer.synced
+        assert "away" in stage.informer.problem
+        gaps = [(later - earlier) / SECOND for earlier, later in pairwise(attempts)]
+        assert 0.25 <= gaps[0] <= 0.5
+        assert all(30 <= gap <= 60 for gap in gaps[8:])
+        assert caplog.text.count("away") == 1
+        stage.server.intercept = None
+        await stage.clock.advance(60)
+        assert len(stage.informer.store) == 1
+        assert stage.informer.problem == ""
+
+
+async def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
+    """Each time it is waited a little longer."""
+    stage = Stage()
+    async with stage.running():
+        for _ in range(600):
+            stage.server.cut_watches(cleanly=True)
+            await stage.clock.advance(0.1)
+        assert len(stage.server.requests) < 20
+        assert stage.informer.problem == "the server ends every watch at once"
+
+
+async def test_a_server_that_forgets_everything_at_once_is_not_hammered() -> None:
+    """Lists are dear: one that cannot be watched from is not repeated without end."""
+    stage = Stage()
+    stage.server.bad = Misbehaviour(gone=1.0)
+    async with stage.running():
+        await stage.clock.advance(120)
+        assert stage.lists() < 20
+
+
+async def test_an_object_that_cannot_be_read_keeps_its_last_good_state(caplog: pytest.LogCaptureFixture) -> None:
+    """To take it for deleted would undo what it asked for. Its real deletion is told."""
+    clock = VirtualClock()
+    server = FakeServer(clock)
+    informer = Informer(Client(server, clock=clock), CloneSet)
+    deleted: list[str] = []
+    informer.subscribe(deleted=lambda clone_set: deleted.append(clone_set.metadata.name))
+    good = {"selector": {}, "template": {}, "replicas": 3}
+    for name in "ab":
+        server.put(*CLONES, {"metadata": {"name": name, "namespace": "n"}, "spec": good})
+    task = asyncio.create_task(informer.run())
+    await clock.advance(10)
+    server.put(*CLONES, {"metadata": {"name": "a", "namespace": "n"}, "spec": {**good, "replicas": "many"}})
+    server.put(*CLONES, {"metadata": {"name": "b", "namespace": "n"}, "spec": {**good, "replicas": 4}})
+    await clock.advance(0)
+    server.expire_watches()
+    server.forget()
+    await clock.advance(10)
+    kept = {c.metadata.name: c.spec.replicas for c in informer.store}
+    assert kept == {"a": 3, "b": 4}
+    assert "CloneSet n/a cannot be read and is passed over: spec.replicas" in caplog.text
+    server.drop(*CLONES, "n/a")
+    await clock.advance(0)
+    assert deleted == ["a"]
+    await cancel(task)
+
+
+async def test_waiting_for_a_state() -> None:
+    """Whoever waits is woken when the store looks like that, and at once if it does already."""
+    stage = Stage()
+    async with stage.running():
+        waiting = asyncio.create_task(stage.informer.wait_for(lambda store: len(store) == 2))
+        for name in "ab":
+            assert not waiting.done()
+            stage.put(name)
+            await stage.clock.advance(0)
+        await waiting
+        await stage.informer.wait_for(lambda store: len(store) == 2)
+        await stage.informer.wait_synced()
+
+
+async def test_waiting_for_one_s_own_write() -> None:
+    """The version that a write answered with is how it is recognised, also when it was overtaken, or undone."""
+    stage = Stage()
+    stage.put("a")
+    async with stage.running():
+        stage.server.bad = Misbehaviour()
+        written = await stage.client.patch(Pod, "a", {"metadata": {"labels": {"x": "y"}}}, namespace="default")
+        await within(stage.clock, 1, stage.informer.seen(Key("default/a"), written.metadata.resource_version))
+        held = stage.informer.get(Key("default/a"))
+        assert held is not None
+        assert held.metadata.labels == {"x": "y"}
+        waiting = asyncio.create_task(stage.informer.seen(Key("default/a"), str(stage.server.version + 1)))
+        await stage.clock.advance(1)
+        assert not waiting.done()
+        stage.drop("a")
+        await stage.clock.advance(0)
+        await waiting
+
+
+async def test_a_condition_that_fails_is_the_waiter_s_problem() -> None:
+    """The informer goes on."""
+    stage = Stage()
+    async with stage.running():
+
+        def broken(store: Store[Pod]) -> bool:
+            if len(store) == 0:
+                return False
+            raise LookupError("broken")
+
+        waiting = asyncio.create_task(stage.informer.wait_for(broken))
+        await stage.clock.advance(0)
+        stage.put("a")
+        await stage.clock.advance(0)
+        with pytest.raises(LookupError, match="broken"):
+            await waiting
+        stage.put("b")
+        await stage.clock.advance(0)
+        assert len(stage.informer.store) == 2
+
+
+async def test_who_stops_waiting_leaves_nothing_behind() -> None:
+    """A wait that is given up is forgotten."""
+    stage = Stage()
+    async with stage.running():
+        for _ in range(3):
+            waiting = asyncio.create_task(within(stage.clock, 1, stage.informer.wait_for(lambda store: len(store) > 9)))
+            await stage.clock.advance(1)
+            with pytest.raises(TimeoutError):
+                await waiting
+        stage.put("a")
+        await stage.clock.advance(0)
+        assert stage.diary.told == ["+a"]
+
+
+async def test_pods_of_a_template_share_what_they_have_in_common() -> None:
+    """So that many pods cost little memory, also those that come by the watch."""
+    stage = Stage()
+    stage.put("a")
+    async with stage.running():
+        stage.put("b")
+        await stage.clock.advance(0)
+    first, second = list(stage.informer.store)
+    assert first.spec.containers is second.spec.containers
+
+
+async def test_a_namespace_is_all_that_is_seen() -> None:
+    """Where only one is asked for."""
+    clock = VirtualClock()
+    server = FakeServer(clock)
+    informer = Informer(Client(server, clock=clock), Pod, namespace="mine", label_selector="app=web")
+    task = asyncio.create_task(informer.run())
+    await clock.advance(1)
+    server.put(*PODS, pod_tree("a", namespace="mine"))
+    server.put(*PODS, pod_tree("b", namespace="other"))
+    await clock.advance(1)
+    await cancel(task)
+    assert [pod.metadata.name for pod in informer.store] == ["a"]
+    assert {r.path for r in server.requests} == {"/api/v1/namespaces/mine/pods"}
+    assert all(dict(r.params)["labelSelector"] == "app=web" for r in server.requests)
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_chaos_ends_in_the_exact_state_of_the_server(seed: int) -> None:
+    """Cut, refused, lost, repeated, split and expired at random: what was told always adds up, and in the end is true.
+
+    The diary checks each step: nothing is added twice, no change is told of something else than was there, versions
+    only grow, and a deletion is of the very object that was there.
+    """
+    stage = Stage(seed=seed, page=4)
+    stage.server.bad = TROUBLE
+    async with stage.running():
+        for step in range(200):
+            churn(stage.server, stage.rng, step)
+            await stage.clock.advance(stage.rng.random() * 0.5)
+            assert stage.diary.world == {pod.key: pod for pod in stage.informer.store}
+        stage.server.bad = Misbehaviour()
+        await stage.clock.advance(120)
+        there = {t["metadata"]["name"]: t["metadata"]["resourceVersion"] for t in stage.server.objects("pods")}
+        assert {p.metadata.name: p.metadata.resource_version for p in stage.informer.store} == there
+        assert stage.informer.problem == ""

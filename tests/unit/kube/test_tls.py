@@ -1,0 +1,67 @@
+"""TLS contexts: whom we trust, and what is refused."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+
+from tests.unit.kube.certificates import Authority
+from trimtab.kube.credentials import Grant, Inline
+from trimtab.kube.errors import ConfigError
+from trimtab.kube.tls import Contexts, Trust
+
+
+def test_an_authority_that_is_given_is_the_only_one_trusted() -> None:
+    """The machine's own authorities do not count then."""
+    context = Contexts(Trust(Inline(Authority().certificate))).context(Grant())
+    assert len(context.get_ca_certs()) == 1
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+
+
+def test_insecure_checks_nothing() -> None:
+    """Who asks for it gets it."""
+    context = Contexts(Trust(insecure=True)).context(Grant())
+    assert context.verify_mode is ssl.CERT_NONE
+    assert not context.check_hostname
+
+
+def test_insecure_and_an_authority_contradict_each_other() -> None:
+    """As kubectl, we do not guess which one is meant."""
+    with pytest.raises(ConfigError, match="cannot be combined"):
+        Trust(Inline(b"x"), insecure=True)
+
+
+def test_a_context_is_kept_until_something_changes() -> None:
+    """Making one is slow; a new certificate needs a new one."""
+    authority = Authority()
+    first, second = authority.client("a"), authority.client("b")
+    contexts = Contexts(Trust(Inline(authority.certificate)))
+    made = contexts.context(Grant(certificate=first.certificate, key=first.key))
+    assert contexts.context(Grant(certificate=first.certificate, key=first.key)) is made
+    assert contexts.context(Grant("token", first.certificate, first.key)) is made
+    assert contexts.context(Grant(certificate=second.certificate, key=second.key)) is not made
+
+
+@pytest.mark.parametrize("authority", [b"no certificate", "nö".encode()])
+def test_an_authority_that_is_no_certificate_is_refused(authority: bytes) -> None:
+    """The message says what is wrong with it."""
+    with pytest.raises(ConfigError, match="not a PEM certificate"):
+        Contexts(Trust(Inline(authority))).context(Grant())
+
+
+def test_a_client_certificate_that_cannot_be_used_is_refused() -> None:
+    """A key of another certificate, an encrypted key, and nonsense; none of them is shown."""
+    authority = Authority()
+    one, other = authority.client("a"), authority.client("b")
+    locked = authority.client("c", password=b"hunter2")
+    contexts = Contexts(Trust(Inline(authority.certificate)))
+    for grant in (
+        Grant(certificate=one.certificate, key=other.key),
+        Grant(certificate=locked.certificate, key=locked.key),
+        Grant(certificate=one.certificate, key=b"hunter2"),
+    ):
+        with pytest.raises(ConfigError, match="client certificate and its key cannot be used") as caught:
+            contexts.context(grant)
+        assert "hunter2" not in str(caught.value)

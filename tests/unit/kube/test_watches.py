@@ -1,0 +1,128 @@
+"""Lists and watches, read into types."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.kube.fakes import status
+from trimtab.api.cloneset import CloneSet
+from trimtab.api.pods import Pod
+from trimtab.kube import errors, watches
+
+
+def line(kind: str, tree: Any) -> bytes:
+    """One line of a watch."""
+    return json.dumps({"type": kind, "object": tree}).encode()
+
+
+def clone_set(name: str, **spec: Any) -> dict[str, Any]:
+    """A CloneSet; without a template it is not one."""
+    return {"metadata": {"name": name, "namespace": "n", "resourceVersion": "7"}, "spec": spec}
+
+
+GOOD: dict[str, Any] = {"selector": {}, "template": {}}
+
+
+@pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
+def test_a_change_is_read_into_its_type(kind: str) -> None:
+    """With the version to go on from."""
+    read = watches.reader(Pod)
+    event = read(line(kind, {"metadata": {"name": "a", "resourceVersion": "12"}, "status": {"phase": "Running"}}))
+    assert event.object is not None
+    assert (event.type, event.resource_version, event.object.status.phase) == (kind, "12", "Running")
+
+
+def test_a_change_can_be_read_as_plain_json() -> None:
+    """Then every field is there."""
+    read = watches.reader(dict[str, Any])
+    event = read(line("ADDED", {"metadata": {"resourceVersion": "12"}, "whatever": 1}))
+    assert event.object == {"metadata": {"resourceVersion": "12"}, "whatever": 1}
+    assert event.resource_version == "12"
+
+
+@pytest.mark.parametrize("model", [Pod, CloneSet, dict[str, Any]], ids=["lenient", "strict", "raw"])
+def test_a_bookmark_has_a_version_and_no_object(model: type[Any]) -> None:
+    """Even for a type that a bookmark does not fit."""
+    tree = {"kind": "X", "apiVersion": "v1", "metadata": {"resourceVersion": "99", "creationTimestamp": None}}
+    event = watches.reader(model)(line("BOOKMARK", tree))
+    assert (event.type, event.object, event.resource_version) == ("BOOKMARK", None, "99")
+
+
+@pytest.mark.parametrize("model", [Pod, CloneSet, dict[str, Any]], ids=["lenient", "strict", "raw"])
+def test_an_error_in_the_stream_is_raised_as_what_it_means(model: type[Any]) -> None:
+    """410 within a watch is the same as 410 for the request."""
+    with pytest.raises(errors.Gone, match="too old resource version"):
+        watches.reader(model)(line("ERROR", status(410, "Expired", "too old resource version: 1 (5)")))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [b"not json", b"[]", b'{"type":"ADDED"}', b'{"type":"NEWS","object":{"metadata":{}}}', b'{"type":1,"object":{}}'],
+)
+def test_what_no_api_server_sends_is_an_error_of_ours(bad: bytes) -> None:
+    """Whoever reads need not know how it was broken."""
+    with pytest.raises(errors.Malformed):
+        watches.reader(Pod)(bad)
+
+
+def test_an_object_that_its_type_cannot_read_is_passed_on_as_rejected() -> None:
+    """By its key, with its version, and with the reason."""
+    event = watches.reader(CloneSet)(line("MODIFIED", clone_set("a", selector={}, template={}, replicas="many")))
+    assert event.object is None
+    assert event.rejected is not None
+    assert (event.rejected.key, event.resource_version) == ("n/a", "7")
+    assert event.rejected.error.path == "spec.replicas"
+
+
+def test_nulls_are_absent_fields() -> None:
+    """API servers write null for what is not set."""
+    event = watches.reader(Pod)(
+        line("ADDED", {"metadata": {"name": "a", "labels": None}, "spec": {"containers": None}})
+    )
+    assert event.object is not None
+    assert event.object.spec.containers == ()
+
+
+def test_a_page_is_read_with_where_it_stands() -> None:
+    """Items, version, and the token for the next part."""
+    data = {"metadata": {"resourceVersion": "5", "continue": "next"}, "items": [{"metadata": {"name": "a"}}]}
+    page = watches.page(json.dumps(data).encode(), Pod)
+    assert ([pod.metadata.name for pod in page.items], page.resource_version, page.following) == (["a"], "5", "next")
+
+
+@pytest.mark.parametrize("items", [{}, {"items": None}, {"items": []}])
+def test_an_empty_page(items: dict[str, Any]) -> None:
+    """However emptiness is written."""
+    assert watches.page(json.dumps({"metadata": {"resourceVersion": "5"}, **items}).encode(), Pod).items == ()
+
+
+def test_one_bad_item_does_not_spoil_a_page() -> None:
+    """The others are read, and the bad one is named."""
+    data = {"metadata": {"resourceVersion": "5"}, "items": [clone_set("a"), clone_set("b", **GOOD)]}
+    page = watches.page(json.dumps(data).encode(), CloneSet)
+    assert [item.metadata.name for item in page.items] == ["b"]
+    assert [rejected.key for rejected in page.rejected] == ["n/a"]
+
+
+@pytest.mark.parametrize("data", [b"", b"<html>", b"[]", b'{"items":3}'])
+def test_a_page_that_is_none_is_an_error_of_ours(data: bytes) -> None:
+    """A proxy may answer 200 with a page of another kind."""
+    with pytest.raises(errors.Malformed):
+        watches.page(data, Pod)
+
+
+@given(st.lists(st.binary(min_size=1).filter(lambda text: b"\n" not in text)), st.data())
+def test_lines_are_whole_however_they_are_cut(texts: list[bytes], data: st.DataObject) -> None:
+    """Chunks end anywhere; what has no end when the stream ends is no line."""
+    whole = b"".join(text + b"\n" for text in texts) + b"cut off"
+    lines, seen = watches.Lines(), []
+    while whole:
+        size = data.draw(st.integers(1, len(whole)))
+        seen += lines.feed(whole[:size])
+        whole = whole[size:]
+    assert seen == texts

@@ -1,0 +1,210 @@
+"""Node selectors and node affinity."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.placement.plugin_twins import NEVER, PASSED, Marks, Verdicts, World
+from tests.unit.placement.plugin_worlds import (
+    agrees,
+    filtered,
+    incoming_pods,
+    node_affinity,
+    scored,
+    snapshot_of,
+    worlds,
+)
+from trimtab.api import codec
+from trimtab.api.errors import InvalidError
+from trimtab.api.schedulerconfig import NodeAffinityArgs
+from trimtab.placement.affinity import NodeAffinity
+from trimtab.placement.framework import Cycle
+from trimtab.testing.builders import PodBuilder, node, pod
+
+Tree = dict[str, Any]
+
+UNSUITED = (NEVER, ("node(s) didn't match Pod's node affinity/selector",))
+UNENFORCED = (NEVER, ("node(s) didn't match scheduler-enforced node affinity",))
+CONFLICT = (NEVER, ("pod affinity terms conflict",))
+
+WORLD = World([node("a", disk="ssd").build(), node("b", disk="hdd").build()], [])
+
+
+def label(key: str, operator: str, *values: str) -> Tree:
+    """A term of one expression."""
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+def named(*names: str) -> Tree:
+    """A term that asks for a node of each of these names at once."""
+    return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]} for name in names]}
+
+
+def requiring(*terms: Tree) -> PodBuilder:
+    """A pod that requires one of these terms."""
+    selector = {"nodeSelectorTerms": list(terms)}
+    return pod("p").affinity({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": selector}})
+
+
+def wishing(*wishes: tuple[int, Tree]) -> PodBuilder:
+    """A pod that prefers these terms."""
+    written = [{"weight": weight, "preference": term} for weight, term in wishes]
+    return pod("p").affinity({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": written}})
+
+
+def adding(**parts: Any) -> NodeAffinityArgs:
+    """Arguments that add an affinity."""
+    return codec.convert({"addedAffinity": parts}, NodeAffinityArgs)
+
+
+ENFORCING = adding(requiredDuringSchedulingIgnoredDuringExecution={"nodeSelectorTerms": [label("disk", "In", "ssd")]})
+
+
+@pytest.mark.parametrize(
+    ("incoming", "want"),
+    [
+        pytest.param(pod("p"), None, id="a pod that asks for nothing is not looked at"),
+        pytest.param(pod("p").node_selector(disk="ssd"), {"a": PASSED, "b": UNSUITED}, id="a node selector"),
+        pytest.param(requiring(label("disk", "NotIn", "ssd")), {"a": UNSUITED, "b": PASSED}, id="a required term"),
+        pytest.param(
+            requiring(label("disk", "In", "ssd"), label("disk", "In", "hdd")), {"a": PASSED, "b": PASSED}, id="any term"
+        ),
+        pytest.param(
+            requiring(label("disk", "Exists")).node_selector(disk="hdd"),
+            {"a": UNSUITED, "b": PASSED},
+            id="the selector and the affinity must both hold",
+        ),
+        pytest.param(requiring(), {"a": UNSUITED, "b": UNSUITED}, id="no terms hold nowhere"),
+        pytest.param(requiring({}), {"a": UNSUITED, "b": UNSUITED}, id="an empty term holds nowhere"),
+        pytest.param(
+            requiring(label("disk", "Near")), {"a": UNSUITED, "b": UNSUITED}, id="what cannot be read holds nowhere"
+        ),
+        pytest.param(
+            requiring(label("disk", "Near"), label("disk", "In", "ssd")),
+            {"a": PASSED, "b": UNSUITED},
+            id="and does not stop the other terms",
+        ),
+        pytest.param(requiring(named("b")), {"a": UNSUITED, "b": PASSED}, id="a node by name"),
+        pytest.param(requiring(named("gone")), {"a": UNSUITED, "b": UNSUITED}, id="a name that nobody has"),
+        pytest.param(
+            requiring({**named("b"), **label("disk", "In", "ssd")}),
+            {"a": UNSUITED, "b": UNSUITED},
+            id="the named node must suit in other ways too",
+        ),
+        pytest.param(requiring(named("a", "b")), {"a": CONFLICT, "b": CONFLICT}, id="two names at once are a conflict"),
+        pytest.param(
+            requiring(named("a", "b"), named("b")), {"a": UNSUITED, "b": PASSED}, id="unless another term is possible"
+        ),
+    ],
+)
+def test_required_affinity(incoming: PodBuilder, want: Verdicts | None) -> None:
+    """A node suits if the node selector holds and one of the terms does."""
+    assert filtered(NodeAffinity(), incoming.build(), WORLD) == want
+
+
+@pytest.mark.parametrize(
+    ("incoming", "want"),
+    [
+        pytest.param(pod("p"), {"a": PASSED, "b": UNENFORCED}, id="also for pods that say nothing"),
+        pytest.param(
+            pod("p").node_selector(disk="hdd"),
+            {"a": UNSUITED, "b": UNENFORCED},
+            id="its reason comes before the pod's own",
+        ),
+    ],
+)
+def test_an_affinity_that_a_profile_adds(incoming: PodBuilder, want: Verdicts) -> None:
+    """Every pod of the profile must meet it besides its own."""
+    assert filtered(NodeAffinity(ENFORCING), incoming.build(), WORLD) == want
+
+
+@pytest.mark.parametrize(
+    ("incoming", "want"),
+    [
+        pytest.param(pod("p"), None, id="a pod without wishes is not scored"),
+        pytest.param(
+            wishing((30, label("disk", "In", "ssd")), (10, label("disk", "Exists"))),
+            {"a": (40, 100), "b": (10, 25)},
+            id="the weights of what holds",
+        ),
+        pytest.param(wishing((5, label("rack", "Exists"))), {"a": (0, 0), "b": (0, 0)}, id="nothing holds: all 0"),
+        pytest.param(
+            wishing((0, label("disk", "Near")), (7, {})), {"a": (0, 0), "b": (0, 0)}, id="no weight, and nothing said"
+        ),
+    ],
+)
+def test_preferred_affinity(incoming: PodBuilder, want: Marks | None) -> None:
+    """The node where most weights hold scores 100."""
+    assert scored(NodeAffinity(), incoming.build(), WORLD) == want
+
+
+def test_wishes_that_a_profile_adds() -> None:
+    """They count for every pod, and together with its own."""
+    wish = {"weight": 10, "preference": label("disk", "In", "hdd")}
+    plugin = NodeAffinity(adding(preferredDuringSchedulingIgnoredDuringExecution=[wish]))
+    assert scored(plugin, pod("p").build(), WORLD) == {"a": (0, 0), "b": (10, 100)}
+    assert scored(plugin, wishing((5, label("disk", "In", "ssd"))).build(), WORLD) == {"a": (5, 50), "b": (10, 100)}
+
+
+def test_a_wish_that_cannot_be_read_is_an_error() -> None:
+    """It names the field, as the API server would have."""
+    with pytest.raises(InvalidError, match=r"preferredDuring.*\[1\]\.preference\.matchExpressions\[0\]\.operator"):
+        scored(NodeAffinity(), wishing((1, label("disk", "Exists")), (1, label("disk", "Near"))).build(), WORLD)
+
+
+@pytest.mark.parametrize(
+    ("parts", "path"),
+    [
+        pytest.param(
+            {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [label("disk", "Near")]}},
+            "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]"
+            ".matchExpressions[0].operator",
+            id="a required term",
+        ),
+        pytest.param(
+            {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": label("disk", "In")}]},
+            "addedAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[0].values",
+            id="a preferred term",
+        ),
+    ],
+)
+def test_an_added_affinity_that_cannot_be_read_is_refused(parts: Tree, path: str) -> None:
+    """A configuration is checked when it is read, not when a pod comes."""
+    with pytest.raises(InvalidError) as raised:
+        NodeAffinity(adding(**parts))
+    assert raised.value.path == path
+
+
+def test_an_unknown_field_of_an_added_affinity_is_refused() -> None:
+    """A configuration is written by people, so a field that does not exist is a mistake."""
+    with pytest.raises(InvalidError, match="matchLabels"):
+        adding(requiredDuringSchedulingIgnoredDuringExecution={"nodeSelectorTerms": [{"matchLabels": {"a": "b"}}]})
+
+
+def test_a_changed_node_is_judged_anew() -> None:
+    """Answers are kept for all pods that ask the same, and a node's change makes its own answer void."""
+    view = snapshot_of(WORLD)
+    incoming = pod("p").node_selector(disk="ssd").build()
+    before = NodeAffinity().filter(Cycle(incoming, view))
+    view.put(node("b", disk="ssd").build())
+    after = NodeAffinity().filter(Cycle(incoming, view))
+    assert before is not None
+    assert after is not None
+    assert before.codes.tolist() == [0, 2]
+    assert after.codes.tolist() == [0, 0]
+
+
+@settings(deadline=None, max_examples=70)
+@given(st.data())
+def test_affinity_agrees_with_its_twin(data: st.DataObject) -> None:
+    """On any cluster, the plugin says what a look at each node says."""
+    world, _ = data.draw(worlds())
+    incoming = data.draw(incoming_pods("affinity", "nodeSelector"))
+    agrees(NodeAffinity(), incoming, world, NodeAffinityArgs())
+    args = adding(**node_affinity(Random(data.draw(st.integers(0, 999))), readable=True))
+    agrees(NodeAffinity(args), incoming, world, args)

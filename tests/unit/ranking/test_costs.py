@@ -1,0 +1,226 @@
+"""Costs: sign, size, ties, bands, and the smaller side."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from trimtab.api.scaledown import ScaleDownPolicySpec
+from trimtab.ranking.costs import (
+    INT32_MAX,
+    LIMIT,
+    MOST_SUBSETS,
+    Band,
+    Carrier,
+    Level,
+    Side,
+    level_of,
+    project,
+    project_order,
+    smaller_side,
+    steady,
+)
+
+RANKS = st.lists(st.floats(allow_nan=False) | st.integers(0, 5).map(float), max_size=30)
+CARRIERS = st.sampled_from(Carrier)
+BANDS = st.integers(1, MOST_SUBSETS).flatmap(
+    lambda subsets: st.builds(
+        Band, st.sampled_from(Level), st.integers(0, subsets - 1) | st.just(0), subsets=st.just(subsets)
+    )
+)
+
+
+def goes_before(one: int, other: int, carrier: Carrier) -> bool:
+    """Whether a consumer of this carrier lets a pod of one cost go before a pod of another."""
+    return one < other if carrier is Carrier.ANNOTATION else one > other
+
+
+@pytest.mark.parametrize("carrier", Carrier)
+def test_carriers_are_named_as_policies_name_them(carrier: Carrier) -> None:
+    """A policy's carrier can be looked up as it is written."""
+    assert Carrier(ScaleDownPolicySpec(carrier=carrier.value).carrier) is carrier
+
+
+@pytest.mark.parametrize(
+    ("carrier", "want"),
+    [
+        pytest.param(Carrier.ANNOTATION, [-2, 0, -1, -2], id="pod-deletion-cost: the lower goes first"),
+        pytest.param(Carrier.ALPHA_ANNOTATION, [2, 0, 1, 2], id="the proposal's annotation: the higher"),
+        pytest.param(Carrier.POD_GROUP_COST, [2, 0, 1, 2], id="PodGroupCost: the higher"),
+    ],
+)
+def test_the_carrier_sets_the_sign(carrier: Carrier, want: list[int]) -> None:
+    """The same ranks, and the same order of removal."""
+    assert project([7.5, -1e300, 0, 7.5], carrier).tolist() == want
+
+
+def test_places_in_an_order() -> None:
+    """Who has the lower place goes sooner; those in one group tie."""
+    assert project_order([0, 0, 1, 2], Carrier.ANNOTATION).tolist() == [-2, -2, -1, 0]
+    assert project_order([0, 0, 1, 2], Carrier.POD_GROUP_COST).tolist() == [2, 2, 1, 0]
+
+
+@pytest.mark.parametrize("write", [project, project_order, steady])
+def test_no_rank_no_cost(write: type) -> None:
+    """Somebody must have decided what happens to unranked pods before."""
+    with pytest.raises(ValueError, match="a pod without a rank has no cost"):
+        write([1.0, float("nan")], Carrier.ANNOTATION)
+
+
+@given(ranks=RANKS, carrier=CARRIERS)
+def test_the_order_is_kept(ranks: list[float], carrier: Carrier) -> None:
+    """Whatever the ranks: int32, higher goes sooner, ties stay ties, and who goes last has no more than nothing."""
+    costs = project(ranks, carrier).tolist()
+    assert all(abs(cost) <= INT32_MAX for cost in costs)
+    assert all(
+        goes_before(costs[i], costs[j], carrier) == (ranks[i] > ranks[j])
+        for i, j in itertools.product(range(len(ranks)), repeat=2)
+    )
+    assert not costs or costs[ranks.index(min(ranks))] == 0
+
+
+@given(ranks=RANKS, carrier=CARRIERS, resolution=st.sampled_from([1, 1000]))
+def test_steady_costs_never_turn_the_order(ranks: list[float], carrier: Carrier, resolution: int) -> None:
+    """int32, and never the wrong way round; ranks that are close or enormous may tie."""
+    costs = steady(ranks, carrier, resolution=resolution).tolist()
+    assert all(abs(cost) <= INT32_MAX for cost in costs)
+    assert not any(
+        goes_before(costs[i], costs[j], carrier) and ranks[i] < ranks[j]
+        for i, j in itertools.product(range(len(ranks)), repeat=2)
+    )
+
+
+@given(ranks=st.lists(st.integers(0, INT32_MAX), min_size=1, max_size=20), carrier=CARRIERS)
+def test_steady_costs_depend_on_nobody_else(ranks: list[int], carrier: Carrier) -> None:
+    """A whole rank is its cost, whoever else there is."""
+    assert steady(ranks, carrier).tolist() == [carrier.sign * rank for rank in ranks]
+
+
+@pytest.mark.parametrize(
+    ("band", "centre"),
+    [
+        pytest.param(Band(), 0, id="best effort: nothing is written"),
+        pytest.param(Band(Level.BEST_EFFORT, 2, 3), 0, id="best effort, whichever the subset"),
+        pytest.param(Band(Level.GUARANTEED), 2_000_000, id="guaranteed: above zero"),
+        pytest.param(Band(Level.GUARANTEED, 0, 3), 6_000_000, id="guaranteed, the first of three subsets"),
+        pytest.param(Band(Level.GUARANTEED, 2, 3), 2_000_000, id="guaranteed, the last of three subsets"),
+        pytest.param(Band(Level.REDUNDANT), -2_000_000, id="redundant: below zero"),
+        pytest.param(Band(Level.REDUNDANT, 2, 3), -6_000_000, id="redundant, the last of three subsets"),
+    ],
+)
+def test_the_middle_of_a_band(band: Band, centre: int) -> None:
+    """What a pod costs that no policy ranks."""
+    assert band.centre == centre == band.place(0)
+
+
+@given(BANDS, st.integers())
+def test_nothing_leaves_its_band(band: Band, offset: int) -> None:
+    """However far a policy would move a cost, it stays in its band, in int32, and says its level."""
+    cost = band.place(offset)
+    assert cost in band
+    assert abs(cost) <= INT32_MAX
+    assert level_of(cost) is band.level
+
+
+@given(st.integers(1, MOST_SUBSETS), st.data())
+def test_levels_come_first_then_subsets(subsets: int, data: st.DataObject) -> None:
+    """Redundant before best effort before guaranteed; in a level, later subsets before earlier ones."""
+    levels, places = st.sampled_from(Level), st.integers(0, subsets - 1)
+    one, other = (Band(data.draw(levels), data.draw(places), subsets) for _ in range(2))
+    order = list(Level)
+    assume(one.level is not other.level or (one.level is not Level.BEST_EFFORT and one.subset != other.subset))
+    first, second = sorted((one, other), key=lambda band: (order.index(band.level), -band.subset))
+    assert first.place(INT32_MAX) < second.place(-INT32_MAX)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.sampled_from(Level), st.integers(0, 2)), max_size=20),
+    CARRIERS,
+)
+def test_ranks_move_inside_of_bands(pods: list[tuple[int, Level, int]], carrier: Carrier) -> None:
+    """Bands first, then ranks: for every carrier, with the sign that it has."""
+    bands = [Band(level, subset, 3) for _, level, subset in pods]
+    costs = project([rank for rank, *_ in pods], carrier, bands).tolist()
+    for (one, i), (other, j) in itertools.permutations(zip(pods, range(len(pods)), strict=True), 2):
+        centres = bands[i].centre, bands[j].centre
+        sooner = one[0] > other[0] if centres[0] == centres[1] else centres[0] < centres[1]
+        assert goes_before(costs[i], costs[j], carrier) == sooner
+    deletion_costs = [-carrier.sign * cost for cost in costs]
+    assert all(cost in band for cost, band in zip(deletion_costs, bands, strict=True))
+
+
+def test_more_ranks_than_a_band_has_room_for() -> None:
+    """The last to go keep their order; the first share the band's edge, and nobody leaves the band."""
+    ranks = np.arange(LIMIT + 3)
+    costs = project(ranks, Carrier.ANNOTATION, [Band(Level.GUARANTEED)] * len(ranks))
+    assert costs[0] == 2_000_000
+    assert costs[[-1, -2, -3]].tolist() == [2_000_000 - LIMIT] * 3
+    assert (np.diff(costs[:-2]) == -1).all()
+
+
+@pytest.mark.parametrize(("subset", "subsets"), [(-1, 1), (1, 1), (0, 0), (0, MOST_SUBSETS + 1)])
+def test_a_subset_that_has_no_band(subset: int, subsets: int) -> None:
+    """It is refused rather than given the costs of another."""
+    with pytest.raises(ValueError, match=f"subset {subset} of {subsets} has no band"):
+        Band(Level.GUARANTEED, subset, subsets)
+
+
+def test_a_band_for_each_rank() -> None:
+    """A list of another length is a mistake of the caller."""
+    with pytest.raises(ValueError, match="1 bands for 2 ranks"):
+        project([1, 2], Carrier.ANNOTATION, [Band()])
+
+
+@pytest.mark.parametrize("cost", [1_000_000, -1_000_000, INT32_MAX, -INT32_MAX - 1])
+def test_a_cost_between_bands_is_somebody_elses(cost: int) -> None:
+    """Trimtab never writes it."""
+    assert level_of(cost) is None
+
+
+@pytest.mark.parametrize(
+    ("victims", "survivors", "side", "costs"),
+    [
+        pytest.param("ab", "cde", Side.VICTIMS, {"a": -2, "b": -1}, id="few go: they are written, below zero"),
+        pytest.param("abc", "de", Side.SURVIVORS, {"d": 1, "e": 2}, id="few stay: they are written, above zero"),
+        pytest.param("ab", "cd", Side.VICTIMS, {"a": -2, "b": -1}, id="as many: victims"),
+        pytest.param("abc", "", Side.SURVIVORS, {}, id="all go: nothing to write"),
+        pytest.param("", "ab", Side.VICTIMS, {}, id="nobody goes: nothing to write"),
+    ],
+)
+def test_the_smaller_side_is_written(victims: str, survivors: str, side: Side, costs: dict[str, int]) -> None:
+    """A cost each for as few pods as will do."""
+    written = smaller_side(list(victims), list(survivors))
+    assert (written.side, written.costs) == (side, costs)
+
+
+def test_where_the_order_matters_victims_are_written() -> None:
+    """However many they are: each then goes before the next."""
+    written = smaller_side(list("abc"), ["d"], in_order=True)
+    assert (written.side, written.costs) == (Side.VICTIMS, {"a": -3, "b": -2, "c": -1})
+
+
+@settings(deadline=None)
+@given(st.lists(st.booleans(), max_size=40), st.booleans(), st.sampled_from(Level))
+def test_every_victim_goes_before_every_survivor(goes: list[bool], in_order: bool, level: Level) -> None:
+    """Where what is not written counts as the middle of its band; and the side that is written is in its order."""
+    victims = [f"p{at}" for at, going in enumerate(goes) if going]
+    survivors = [f"p{at}" for at, going in enumerate(goes) if not going]
+    written = smaller_side(victims, survivors, in_order=in_order)
+    band = Band(level)
+    cost = {key: band.place(written.costs.get(key, 0)) for key in (*victims, *survivors)}
+    assert all(cost[victim] < cost[survivor] for victim in victims for survivor in survivors)
+    chosen = victims if written.side is Side.VICTIMS else survivors
+    assert list(written.costs) == chosen
+    assert all(cost[one] < cost[other] for one, other in itertools.pairwise(chosen))
+    assert in_order or len(written.costs) == min(len(victims), len(survivors))
+
+
+@pytest.mark.parametrize(("victims", "survivors"), [(["a"], ["a"]), (["a", "a"], []), ([], ["b", "b"])])
+def test_a_pod_either_goes_or_stays(victims: list[str], survivors: list[str]) -> None:
+    """Listing one twice is a mistake of the caller."""
+    with pytest.raises(ValueError, match="listed twice"):
+        smaller_side(victims, survivors)

@@ -1,0 +1,91 @@
+"""Terms that placed pods hold, filed by the labels they speak of."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from trimtab.api import selectors
+from trimtab.api.nodes import ZONE
+from trimtab.snapshot.nodes import NodeTable
+from trimtab.snapshot.shapes import HeldTerm, Term
+from trimtab.snapshot.terms import TermBook
+
+
+def held(selector: str | None, *, namespaces: tuple[str, ...] = ("default",), wider: str | None = None) -> HeldTerm:
+    """A required anti-affinity term over pods of this selector (None: of nobody)."""
+    chosen = selectors.NOTHING if selector is None else selectors.parse(selector)
+    return HeldTerm(
+        Term(ZONE, chosen, frozenset(namespaces), None if wider is None else selectors.parse(wider)),
+        anti=True,
+        required=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("term", "reached"),
+    [
+        pytest.param(held("app=web"), True, id="by one label"),
+        pytest.param(held("app=db"), False, id="another value"),
+        pytest.param(held("app in (db,web)"), True, id="by one of several values"),
+        pytest.param(held("app in (db,cat)"), False, id="by none of them"),
+        pytest.param(held("app=web,tier=back"), False, id="all labels must fit"),
+        pytest.param(held("app!=db"), True, id="by what it is not"),
+        pytest.param(held("!legacy"), True, id="by a label it lacks"),
+        pytest.param(held(""), True, id="everybody"),
+        pytest.param(held(None), False, id="nobody"),
+        pytest.param(held("app=web", namespaces=("other",)), False, id="of another namespace"),
+        pytest.param(held("app=web", namespaces=(), wider="team=one"), True, id="of a namespace with these labels"),
+        pytest.param(held("app=web", namespaces=(), wider="team=two"), False, id="of one with others"),
+    ],
+)
+def test_whom_a_term_reaches(term: HeldTerm, reached: bool) -> None:
+    """A pod of `default`, a namespace of team one, with the labels app=web and tier=front."""
+    nodes = NodeTable()
+    book = TermBook(nodes)
+    book.adjust(term, nodes.row_of("a"), 1)
+    assert book.reaching("default", {"team": "one"}, {"app": "web", "tier": "front"}) == ([term] if reached else [])
+
+
+def test_holders_are_counted_by_node() -> None:
+    """Rows of nodes that came later are there too."""
+    nodes = NodeTable()
+    book = TermBook(nodes)
+    term = held("app=web")
+    for _ in range(2):
+        book.adjust(term, nodes.row_of("a"), 1)
+    for number in range(100):
+        nodes.row_of(f"n{number}")
+    assert book.per_node(term).tolist() == [2] + [0] * 100
+    book.adjust(term, nodes.row_of("n99"), 1)
+    assert book.per_node(term).tolist() == [2, *([0] * 99), 1]
+    assert book.per_node(held("app=db")).tolist() == [0] * 101
+
+
+def test_after_any_changes_the_book_equals_a_recount() -> None:
+    """What was put in and taken out again leaves no trace, neither in the counts nor in what is found."""
+    rng = Random(4)
+    texts = ("app=web", "app in (web,db)", "app!=web", "", "tier=front,app=db")
+    nodes = NodeTable()
+    book = TermBook(nodes)
+    held_now: list[tuple[HeldTerm, int]] = []
+    for _ in range(400):
+        if held_now and rng.random() < 0.5:
+            term, row = held_now.pop(rng.randrange(len(held_now)))
+            book.adjust(term, row, -1)
+        else:
+            term, row = held(rng.choice(texts)), nodes.row_of(f"n{rng.randrange(5)}")
+            held_now.append((term, row))
+            book.adjust(term, row, 1)
+        assert set(book) == {term for term, _ in held_now}
+        for term in book:
+            assert book.per_node(term).tolist() == [held_now.count((term, row)) for row in range(len(nodes))]
+        found = book.reaching("default", {}, {"app": "web"})
+        assert sorted(map(str, found)) == sorted(
+            {str(t) for t, _ in held_now if t.term.selector.matches({"app": "web"})}
+        )
+    for term, row in held_now:
+        book.adjust(term, row, -1)
+    assert len(book) == 0
+    assert book.reaching("default", {}, {"app": "web"}) == []
