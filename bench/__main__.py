@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import decoding, ranking
+from bench import decoding, events, placement, ranking
 from bench.figures import Figure
 
 BENCHMARKS: dict[str, Callable[[], Figure]] = {
@@ -16,6 +16,13 @@ BENCHMARKS: dict[str, Callable[[], Figure]] = {
     "order-replicaset-10k": ranking.order_replicaset_10k,
     "order-replicaset-100k": ranking.order_replicaset_100k,
     "order-cloneset-10k": ranking.order_cloneset_10k,
+    "plan-10k": ranking.plan_10k,
+    "snapshot-event": events.snapshot_event,
+    "snapshot-memory": events.snapshot_memory,
+    "spread-5k": placement.spread_5k,
+    "place-5k": placement.place_5k,
+    "place-many-5k": placement.place_many_5k,
+    "defaults-vs-selectorspread": placement.defaults_vs_selectorspread,
 }
 
 LATEST = Path(__file__).with_name("latest.json")

@@ -13,7 +13,8 @@ from trimtab.api.nodes import HOSTNAME, ZONE, Node
 from trimtab.api.pods import ContainerStatus, Pod, PodCondition, PodSpec, PodStatus
 from trimtab.api.scaledown import DELETION_COST
 from trimtab.api.times import to_ns
-from trimtab.ranking.rankers import Constraint, SpreadConstraintsRanker
+from trimtab.ranking import Constraint, Workload, plan
+from trimtab.ranking.rankers import SpreadConstraintsRanker
 from trimtab.ranking.victims import Contenders, order_contenders, replicaset_order
 from trimtab.snapshot import Snapshot
 
@@ -45,6 +46,13 @@ def order_cloneset_10k() -> Figure:
         order_contenders(contenders, ranker.ranks(contenders, view.nodes), view.pods.ready[rows])
 
     return against_calibration(work, limit="≤ 2", repeat=5)
+
+
+def plan_10k() -> Figure:
+    """The plan for 6,000 of 10,000 pods over zones and hosts, with the reason for every victim."""
+    view = crowd(PODS)
+    workload = Workload.of_all(view, constraints=[Constraint(ZONE), Constraint(HOSTNAME)])
+    return against_calibration(lambda: plan(workload, view, replicas=6_000, now=to_ns(NOW)), limit="≤ 10")
 
 
 def _replicaset(size: int, limit: str, *, repeat: int) -> Figure:

@@ -43,8 +43,6 @@ _WATCH_SECONDS = (300, 600)
 """A watch is asked to end after a time between these, so that clients spread over restarted servers again."""
 _STEADY = 5 * SECOND
 """A watch that lasts so long works, whatever ends it."""
-_POOL_LIFE = 100_000
-"""Pods that share one pool: it never forgets, so a new one takes its place before labels of long-gone pods pile up."""
 
 log = logging.getLogger(__name__)
 
@@ -83,14 +81,14 @@ class Informer(Generic[T]):
         self._page = page
         self._rng = rng or random.Random()  # noqa: S311 - spreads reconnections, guards nothing
         self._handlers: list[Handler[T]] = []
+        self._stale = True
         self._version = ""
-        self._horizon = ""
+        self._number = -1
         self._synced = asyncio.Event()
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._failures = 0
         self._reported = ""
-        self._pool = SpecPool()
-        self._pooled = 0
+        self._pool = SpecPool() if self.resource.model is Pod else None
 
     # What others ask.
 
@@ -133,7 +131,7 @@ class Informer(Generic[T]):
         held = self.store.get(a_key)
         if held is not None and versions.reached(held.metadata.resource_version, resource_version):
             return True
-        return self.synced and versions.reached(self._horizon, resource_version)
+        return self.synced and versions.reached(self._version, resource_version)
 
     # The loop.
 
@@ -141,12 +139,12 @@ class Informer(Generic[T]):
         """Keep the store up to date until cancelled. Failures are waited out, however long they last."""
         while True:
             try:
-                if not self._version:
+                if self._stale:
                     await self._list()
                 await self._watch()
             except (Gone, Malformed) as error:
                 log.info("%s: reading anew: %s", self.resource.plural, error)
-                self._version = ""
+                self._stale = True
                 await self._pause("")
             except (ApiError, CredentialsError) as error:
                 await self._pause(str(error))
@@ -171,19 +169,28 @@ class Informer(Generic[T]):
                 version = part.resource_version
         for a_key in self.store.beyond(present):
             self._remove(a_key)
-        self._version = self._horizon = version
+        self._stale = False
+        self._arrive(version, versions.number(version))
         self._synced.set()
         self._wake()
         self.problem = ""
 
     def _take_page(self, part: Page[T], present: set[Key]) -> None:
         for an_object in part.items:
-            present.add(key_of(an_object))
-            self._put(an_object)
+            a_key = key_of(an_object)
+            present.add(a_key)
+            if not self._holds(a_key, an_object):
+                self._put(a_key, an_object)
         for rejected in part.rejected:
             present.add(rejected.key)
             self._complain(rejected)
         self._wake()
+
+    def _holds(self, a_key: Key, listed: T) -> bool:
+        held = self.store.get(a_key)
+        if held is None or held.metadata.uid != listed.metadata.uid:
+            return False
+        return versions.reached(held.metadata.resource_version, listed.metadata.resource_version)
 
     async def _watch(self) -> None:
         """Follow changes until the server ends the watch. One that ends long before its time is a failure."""
@@ -209,17 +216,17 @@ class Informer(Generic[T]):
             await self._pause("" if followed else "the server ends every watch at once")
 
     def _take(self, event: WatchEvent[T]) -> None:
-        version = event.resource_version
-        if versions.reached(self._version, version):
+        number = versions.number(event.resource_version)
+        if number is not None and number <= self._number:
             return
         if event.rejected is not None:
             self._complain(event.rejected)
         if event.type == DELETED:
             self._forget(event)
         elif event.object is not None:
-            self._put(event.object)
-        if version:
-            self._version = self._horizon = version
+            self._put(key_of(event.object), event.object)
+        if event.resource_version:
+            self._arrive(event.resource_version, number)
         if self._waiting:
             self._wake()
 
@@ -231,28 +238,24 @@ class Informer(Generic[T]):
 
     # Changes.
 
-    def _put(self, new: T) -> None:
-        old = self.store.get(key_of(new))
-        if old is not None:
-            if old.metadata.uid != new.metadata.uid:
-                self._remove(key_of(old))
-                old = None
-            elif versions.reached(old.metadata.resource_version, new.metadata.resource_version):
-                return
-        self._keep(new)
+    def _put(self, a_key: Key, new: T) -> None:
+        old = self.store.get(a_key)
+        if old is not None and old.metadata.uid != new.metadata.uid:
+            self._remove(a_key)
+            old = None
+        if self._pool is not None:
+            self._pool.adopt(cast("Pod", new))
+        self.store.put(a_key, new)
         for handler in self._handlers:
             if old is None:
                 self._tell(handler.added, new)
             else:
                 self._tell(handler.updated, old, new)
 
-    def _keep(self, new: T) -> None:
-        if isinstance(new, Pod):
-            self._pooled += 1
-            if self._pooled % _POOL_LIFE == 0:
-                self._pool = SpecPool()
-            self._pool.adopt(new)
-        self.store.put(new)
+    def _arrive(self, version: str, number: int | None) -> None:
+        """So far everything has been seen."""
+        self._version = version
+        self._number = -1 if number is None else number
 
     def _remove(self, a_key: Key, final: T | None = None) -> None:
         known = self.store.remove(a_key)

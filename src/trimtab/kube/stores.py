@@ -76,9 +76,8 @@ class Store(Generic[T]):
         """The values that an index has objects under."""
         return list(self._indexes[index])
 
-    def put(self, an_object: T) -> T | None:
-        """Keep an object; the one it takes the place of."""
-        a_key = key_of(an_object)
+    def put(self, a_key: Key, an_object: T) -> T | None:
+        """Keep an object under its key; the one it takes the place of."""
         old = self._objects.get(a_key)
         self._objects[a_key] = an_object
         for name, function in self._functions.items():

@@ -10,6 +10,7 @@ was tightened. It is passed on as *rejected*, by its key and with the reason.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -78,9 +79,9 @@ class _RawList(Model):
     items: tuple[msgspec.Raw, ...] | None = None
 
 
-class _Event(Model, Generic[T]):
+class _RawEvent(Model):
     type: str
-    object: T
+    object: msgspec.Raw
 
 
 def page(data: bytes, model: type[T]) -> Page[T]:
@@ -94,7 +95,7 @@ def page(data: bytes, model: type[T]) -> Page[T]:
 
 def reader(model: type[T]) -> Callable[[bytes], WatchEvent[T]]:
     """What reads a line of a watch. It raises the ApiError that an ERROR event stands for."""
-    shape = _Event[model]  # type: ignore[valid-type]
+    shape = _event_of(model)
 
     def read(line: bytes) -> WatchEvent[T]:
         try:
@@ -143,6 +144,12 @@ class Watch(Generic[T]):
             self._pending = iter(self._lines.feed(chunk))
 
 
+@functools.lru_cache(maxsize=256)
+def _event_of(model: Any) -> Any:
+    """An event of that type as a type of its own: a generic one would be hashed anew for every line."""
+    return msgspec.defstruct(f"{model.__name__}Event", [("type", str), ("object", model)], frozen=True, gc=False)
+
+
 def _careful_page(data: bytes, model: type[T]) -> Page[T]:
     raw = _split(data, _RawList)
     items: list[T] = []
@@ -156,7 +163,7 @@ def _careful_page(data: bytes, model: type[T]) -> Page[T]:
 
 
 def _careful_event(line: bytes, model: type[T]) -> WatchEvent[T]:
-    event = _split(line, _Event[msgspec.Raw])
+    event = _split(line, _RawEvent)
     body = bytes(event.object)
     if event.type == ERROR:
         raise from_status(_decoded(body, Status))

@@ -78,8 +78,20 @@ def named_nodes(terms: Iterable[NodeSelectorTerm]) -> set[str] | None:
     return names
 
 
+def suited_nodes(cycle: Cycle) -> Mask | None:
+    """The nodes that the pod's own rules allow; None where it has no such rules."""
+    if not _restricted(cycle.pod):
+        return None
+    unsuited = _unsuited(cycle)
+    return np.zeros(len(cycle.snapshot.nodes), dtype=np.bool_) if unsuited is None else ~unsuited
+
+
 def _unsuited(cycle: Cycle) -> Mask | None:
-    """The nodes that the pod's own rules exclude; None where these rules contradict each other."""
+    """The nodes that the pod's own rules exclude, worked out once; None where these rules contradict each other."""
+    return cycle.once("affinity.unsuited", lambda: _excluded(cycle))
+
+
+def _excluded(cycle: Cycle) -> Mask | None:
     nodes = cycle.snapshot.nodes
     chosen = nodeselectors.required(cycle.pod.spec)
     written = _written(cycle.pod).required_during_scheduling_ignored_during_execution

@@ -70,20 +70,24 @@ def constraints(args: PodTopologySpreadArgs) -> tuple[TopologySpreadConstraint, 
     return args.default_constraints
 
 
-def check(args: PodTopologySpreadArgs) -> None:
+def check(args: PodTopologySpreadArgs, *, any_key: bool = False) -> None:
     """Raise InvalidError for what kube-scheduler would refuse; paths start at the arguments."""
     if args.defaulting_type != "List" and args.default_constraints:
         reason = f'"{args.defaulting_type}" has constraints of its own; write "List", or leave defaultConstraints out'
         raise InvalidError("defaultingType", reason)
-    check_list(args.default_constraints, "defaultConstraints")
+    check_list(args.default_constraints, "defaultConstraints", any_key=any_key)
 
 
-def check_list(given: tuple[TopologySpreadConstraint, ...], path: str) -> None:
-    """Raise InvalidError if one of an operator's constraints cannot be used."""
+def check_list(given: tuple[TopologySpreadConstraint, ...], path: str, *, any_key: bool = False) -> None:
+    """Raise InvalidError if one of an operator's constraints cannot be used.
+
+    With `any_key`, a topology key may be what no label can be: the proposal's own sample has such keys (they have two
+    slashes), and it is to be read as it was printed.
+    """
     seen: dict[tuple[str, str], int] = {}
     for index, constraint in enumerate(given):
         try:
-            _check_constraint(constraint)
+            _check_constraint(constraint, any_key=any_key)
         except InvalidError as error:
             raise error.under(f"{path}[{index}]") from None
         pair = (constraint.topology_key, constraint.when_unsatisfiable)
@@ -92,11 +96,12 @@ def check_list(given: tuple[TopologySpreadConstraint, ...], path: str) -> None:
         seen[pair] = index
 
 
-def _check_constraint(constraint: TopologySpreadConstraint) -> None:
+def _check_constraint(constraint: TopologySpreadConstraint, *, any_key: bool) -> None:
+    key = constraint.topology_key
     if constraint.max_skew <= 0:
         raise InvalidError("maxSkew", f"{constraint.max_skew} is not greater than 0")
-    if not selectors.is_key(constraint.topology_key):
-        raise InvalidError("topologyKey", f'"{constraint.topology_key}" is not a label key')
+    if not key or not (any_key or selectors.is_key(key)):
+        raise InvalidError("topologyKey", f'"{key}" is not a label key')
     if constraint.when_unsatisfiable not in (HARD, SOFT):
         raise InvalidError("whenUnsatisfiable", f'"{constraint.when_unsatisfiable}" is neither {HARD} nor {SOFT}')
     if constraint.label_selector is not None:

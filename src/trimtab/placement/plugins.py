@@ -22,6 +22,7 @@ from trimtab.api.schedulerconfig import (
     PodTopologySpreadArgs,
     VolumeBindingArgs,
 )
+from trimtab.placement import defaults
 from trimtab.placement.affinity import NodeAffinity
 from trimtab.placement.balance import NodeResourcesBalancedAllocation
 from trimtab.placement.images import ImageLocality
@@ -81,6 +82,7 @@ KINDS: Mapping[str, Kind] = {
         needs=("preFilter", "preScore"),
         args=PodTopologySpreadArgs,
         make=PodTopologySpread,
+        check=defaults.check,
     ),
     "InterPodAffinity": Kind(
         ("preFilter", "filter", "preScore", "score"),

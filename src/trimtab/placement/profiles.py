@@ -120,14 +120,13 @@ def profiles(configuration: SchedulerConfiguration | ProposalConfiguration) -> d
                 raise InvalidError("schedulerName", f'"{name}" is the name of an earlier profile')
             if (each.plugins or Plugins()).queue_sort != (written[0].plugins or Plugins()).queue_sort:
                 raise InvalidError("plugins.queueSort", "must be the same in all profiles: they share one queue")
-            made[name] = _profile(name, each)
+            made[name] = _profile(name, each, dict(_arguments(each.plugin_config)))
     return made
 
 
 def default_profile(args: PodTopologySpreadArgs | None = None) -> Profile:
     """The profile of an empty configuration; with other default constraints, if they are given."""
-    written = () if args is None else (PluginConfig(name=_SPREAD, args=codec.to_tree(args)),)
-    return _profile(DEFAULT_SCHEDULER, SchedulerProfile(plugin_config=written))
+    return _profile(DEFAULT_SCHEDULER, SchedulerProfile(), {} if args is None else {_SPREAD: args})
 
 
 def _proposed(configuration: ProposalConfiguration) -> Profile:
@@ -135,7 +134,7 @@ def _proposed(configuration: ProposalConfiguration) -> Profile:
     if configuration.kind not in ("", KIND):
         raise InvalidError("kind", f'"{configuration.kind}" is not "{KIND}"')
     constraints = configuration.default_topology_spread_constraints
-    defaults.check_list(constraints, "defaultTopologySpreadConstraints")
+    defaults.check_list(constraints, "defaultTopologySpreadConstraints", any_key=True)
     if constraints:
         return default_profile(PodTopologySpreadArgs(defaulting_type="List", default_constraints=constraints))
     return default_profile(PodTopologySpreadArgs(defaulting_type="Proposal"))
@@ -163,7 +162,7 @@ def _check_percentage(percentage: int | None) -> None:
         raise InvalidError("percentageOfNodesToScore", f"{percentage} is not from 0 to 100")
 
 
-def _profile(name: str, written: SchedulerProfile) -> Profile:
+def _profile(name: str, written: SchedulerProfile, args: Mapping[str, Any]) -> Profile:
     _check_percentage(written.percentage_of_nodes_to_score)
     sets = written.plugins or Plugins()
     for point in _SETS:
@@ -172,7 +171,6 @@ def _profile(name: str, written: SchedulerProfile) -> Profile:
     everywhere = _merged(sets.multi_point)
     running = {point: _running(point, _set(sets, point), everywhere) for point in POINTS}
     _check_needs(running)
-    args = dict(_arguments(written.plugin_config))
     made = {plugin: made for plugin, kind in KINDS.items() if (made := _made(plugin, kind, args, written)) is not None}
     weights = _weights(sets.score, everywhere)
     spread_args = args.get(_SPREAD) or PodTopologySpreadArgs()
@@ -281,11 +279,9 @@ def _made(plugin: str, kind: Kind, args: Mapping[str, Any], written: SchedulerPr
     """The plugin; None if it is left out. Its constructor checks its arguments."""
     if kind.make is None:
         return None
-    if plugin not in args:
-        return kind.make(None)
-    index = next(index for index, config in enumerate(written.plugin_config) if config.name == plugin)
-    with _under(f"pluginConfig[{index}].args"):
-        return kind.make(args[plugin])
+    places = [index for index, config in enumerate(written.plugin_config) if config.name == plugin]
+    with _under(f"pluginConfig[{places[0]}].args" if places else ""):
+        return kind.make(args.get(plugin))
 
 
 def _weights(given: PluginSet, everywhere: Iterable[PluginReference]) -> dict[str, int]:
@@ -318,4 +314,4 @@ def _under(path: str) -> Iterator[None]:
     try:
         yield
     except InvalidError as error:
-        raise error.under(path) from None
+        raise (error.under(path) if path else error) from None

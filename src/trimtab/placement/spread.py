@@ -37,16 +37,17 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from trimtab.api import nodeselectors, selectors, tolerations
+from trimtab.api import selectors
 from trimtab.api.errors import InvalidError
 from trimtab.api.logarithms import go_log
 from trimtab.api.meta import Labels
-from trimtab.api.nodes import HOSTNAME, Node
-from trimtab.api.nodeselectors import RequiredNodeAffinity
-from trimtab.api.pods import Pod, TopologySpreadConstraint
+from trimtab.api.nodes import HOSTNAME
+from trimtab.api.pods import TopologySpreadConstraint
 from trimtab.api.schedulerconfig import PodTopologySpreadArgs
 from trimtab.api.selectors import Operator, Requirement, Selector
+from trimtab.api.tolerations import untolerated
 from trimtab.placement import defaults
+from trimtab.placement.affinity import suited_nodes
 from trimtab.placement.defaults import HARD, SOFT
 from trimtab.placement.domains import Totals, domains
 from trimtab.placement.framework import (
@@ -111,7 +112,7 @@ class PodTopologySpread:
     def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
         """Raises InvalidError with the path of an argument that is wrong."""
         args = args or PodTopologySpreadArgs()
-        defaults.check(args)
+        defaults.check(args, any_key=True)
         self._defaults = _compile(defaults.constraints(args), aliases=defaults.ALIASES)
         self._defaults = replace(self._defaults, strict=args.defaulting_type == "List")
         self._known: dict[Hashable, Constraints] = {}
@@ -260,43 +261,17 @@ def _matching(cycle: Cycle, constraint: Constraint) -> IntColumn:
 def _eligible(cycle: Cycle, constraint: Constraint, nodes: Mask) -> Mask:
     """Those of the nodes that the constraint's policies include (rule 2)."""
     if constraint.honor_affinity:
-        wanted = cycle.once("spread.affinity", lambda: _wanted_nodes(cycle))
-        nodes = nodes if wanted is None else nodes & wanted
+        suited = suited_nodes(cycle)
+        nodes = nodes if suited is None else nodes & suited
     if constraint.honor_taints:
         nodes = nodes & cycle.once("spread.taints", lambda: _tolerated_nodes(cycle))
     return nodes
 
 
-def _wanted_nodes(cycle: Cycle) -> Mask | None:
-    """Which nodes the pod's required node affinity allows; None if all. What cannot be read allows none."""
-    spec = cycle.pod.spec
-    if not spec.node_selector and spec.affinity is None:
-        return None
-    required = nodeselectors.required(spec)
-    if required.unrestricted:
-        return None
-    return cycle.snapshot.nodes.verdicts(("spread", required), _tolerant(required))
-
-
-def _tolerant(required: RequiredNodeAffinity) -> Callable[[Node], bool]:
-    def matches(node: Node) -> bool:
-        try:
-            return required.matches(node)
-        except InvalidError:
-            return False
-
-    return matches
-
-
 def _tolerated_nodes(cycle: Cycle) -> Mask:
-    nodes, pod = cycle.snapshot.nodes, cycle.pod
-    tolerated = np.fromiter((_tolerates(pod, number, cycle) for number in range(len(nodes.taint_sets))), dtype=np.bool_)
-    mask: Mask = tolerated[nodes.taints]
-    return mask
-
-
-def _tolerates(pod: Pod, taint_set: int, cycle: Cycle) -> bool:
-    return tolerations.untolerated(pod.spec.tolerations, cycle.snapshot.nodes.taint_sets[taint_set]) is None
+    nodes, tolerations = cycle.snapshot.nodes, cycle.pod.spec.tolerations
+    tolerated = np.array([untolerated(tolerations, taints) is None for taints in nodes.taint_sets])
+    return tolerated.take(nodes.taints)
 
 
 def _all(masks: Iterable[Mask]) -> Mask:

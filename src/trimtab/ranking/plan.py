@@ -31,7 +31,7 @@ from trimtab.api.scaledown import StrategySpec
 from trimtab.ranking.combination import Combination, Combined, Part
 from trimtab.ranking.keys import descending, packed
 from trimtab.ranking.levels import Removal, removal
-from trimtab.ranking.rankers import Constraint, SameNodeRanker, SpreadConstraintsRanker
+from trimtab.ranking.rankers import Constraint, domains_of, ranker_for
 from trimtab.ranking.strategies import STRATEGIES, Factory, View
 from trimtab.ranking.victims import STOCK, Contenders, Criterion, Options, Order, order_contenders, order_replicas
 from trimtab.snapshot import Snapshot
@@ -95,8 +95,10 @@ class Policy:
         return cls(Combination.of(specs, registry))
 
     def rank(self, snapshot: Snapshot, rows: IntColumn, now: int | None) -> Combined:
-        """The ranks of these pods."""
-        view = View(snapshot, rows, now or 0, usage=self.usage, stated=self.stated, scores=self.scores)
+        """The ranks of these pods. Strategies may ask for the time, so it must be known."""
+        if now is None:
+            raise InvalidError("now", "is needed to rank pods by strategies; give the time in nanoseconds")
+        view = View(snapshot, rows, now, usage=self.usage, stated=self.stated, scores=self.scores)
         return self.combination.rank(view)
 
 
@@ -186,8 +188,8 @@ def plan(
 ) -> Plan:
     """The victims whose going leaves `replicas` pods that are as level as they can be.
 
-    `now` is the time in nanoseconds, for ages; without it they are compared as they are. Raises InvalidError for
-    a target that is no scale-down.
+    `now` is the time in nanoseconds, for ages; without it they are compared as they are, and no policy can be asked.
+    Raises InvalidError for a target that is no scale-down.
     """
     size = len(workload.rows)
     _check_target(replicas, size)
@@ -323,8 +325,8 @@ def _stock_order(workload: Workload, snapshot: Snapshot, now: int | None) -> Ord
     contenders = Contenders(snapshot.pods, workload.rows, _their_costs(workload, snapshot))
     if workload.kind == "ReplicaSet":
         return order_replicas(contenders, workload.related, now, workload.options)
-    ranker = SpreadConstraintsRanker(workload.constraints) if workload.constraints else SameNodeRanker()
-    return order_contenders(contenders, ranker.ranks(contenders, snapshot.nodes), workload.available)
+    ranks = ranker_for(workload.constraints).ranks(contenders, snapshot.nodes)
+    return order_contenders(contenders, ranks, workload.available)
 
 
 def _their_costs(workload: Workload, snapshot: Snapshot) -> IntColumn | None:
@@ -345,13 +347,7 @@ def _standing(stock: Order) -> IntColumn:
 
 def _domains(constraint: Constraint, snapshot: Snapshot, rows: IntColumn) -> IntColumn:
     """The domain of each pod; ABSENT for one that is in none."""
-    column = snapshot.nodes.label(constraint.topology_key)
-    codes = np.append(column.codes[: len(snapshot.nodes)], np.int32(ABSENT))  # NOWHERE is −1: the last element
-    found: IntColumn = codes[snapshot.pods.node[rows]].astype(np.int64)
-    if constraint.limited_values is not None:
-        allowed = [column.index[value] for value in constraint.limited_values if value in column.index]
-        found[~np.isin(found, allowed)] = ABSENT
-    return found
+    return domains_of(Contenders(snapshot.pods, rows), snapshot.nodes, constraint).astype(np.int64)
 
 
 def _leveling(
@@ -387,7 +383,7 @@ def _possible_domains(constraint: Constraint, workload: Workload, snapshot: Snap
             eligible = snapshot.nodes.verdicts(required, functools.partial(_allows, required))
     codes = snapshot.nodes.codes(constraint.topology_key)[eligible]
     possible[codes[codes != ABSENT]] = True
-    if constraint.limited_values is not None:
+    if constraint.limited_values:
         index = snapshot.nodes.label(constraint.topology_key).index
         allowed = [index[value] for value in constraint.limited_values if value in index]
         possible &= np.isin(np.arange(kinds), allowed)

@@ -32,6 +32,9 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(h|ms|us|µs|ns|m|s)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
+BACKOFF = Backoff(initial=1.0, cap=10.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Election:
     """Where the lease is that says who schedules, and how long it lasts."""
@@ -54,7 +57,7 @@ class Configuration:
     """What a `Service` needs to know."""
 
     profiles: Mapping[str, Profile]
-    backoff: Backoff = Backoff(initial=1.0, cap=10.0)
+    backoff: Backoff = BACKOFF
     bindings: int = 16
     election: Election | None = None
     rate_limit: RateLimit | None = None
@@ -69,8 +72,9 @@ def read(tree: Mapping[str, Any] | None = None, *, scheduler_name: str = SCHEDUL
     written = schedulerconfig.read(_named(tree, scheduler_name))
     made = profiles(written)
     if not isinstance(written, SchedulerConfiguration):
-        named = {scheduler_name: replace(profile, name=scheduler_name) for profile in made.values()}
-        return Configuration(named, election=_election(tree, LeaderElection()))
+        (profile,) = made.values()
+        election = _election(tree, LeaderElection())
+        return Configuration({scheduler_name: replace(profile, name=scheduler_name)}, election=election)
     return Configuration(
         profiles=made,
         backoff=Backoff(float(written.pod_initial_backoff_seconds), float(written.pod_max_backoff_seconds)),

@@ -128,6 +128,11 @@ class Cycle:
         assumption = self.assumed.get(attempt.waiting.uid)
         return assumption is not None and assumption.attempt is attempt
 
+    def is_placed(self, attempt: Attempt) -> bool:
+        """Whether the pod is on the node that it was given, as far as is known."""
+        known = self.snapshot.pod(attempt.pod.key)
+        return known is not None and (known.metadata.uid, known.spec.node_name) == (attempt.waiting.uid, attempt.node)
+
     def bound(self, attempt: Attempt) -> None:
         """The API server says that the pod is on its node; the watch has yet to show it."""
         if self.is_open(attempt):

@@ -1,8 +1,8 @@
 """What operators graph of a scheduler, under the names, labels and buckets that kube-scheduler has.
 
-A dashboard made for kube-scheduler shows Trimtab too. What Trimtab has no part in (preemption, permits, volumes) is left
-out, and so is what would count goroutines; but `scheduler_goroutines{operation="binding"}` is there, for it is what
-people look at to see how many bindings are under way.
+A dashboard made for kube-scheduler shows Trimtab too. What Trimtab has no part in (preemption, permits, volumes) is
+left out. There are no goroutines here, but `scheduler_goroutines{operation="binding"}` is what people look at to see
+how many bindings are under way.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ import logging
 import os
 import random
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from trimtab.api.apps import ReplicaSet, StatefulSet
@@ -107,19 +107,20 @@ class Service:
         for name, profile in self.configuration.profiles.items():
             if profile.left_out:
                 log.info("%s: not part of Trimtab, and left out: %s", name, ", ".join(profile.left_out))
-        async with _running(*(informer.run() for informer in self.informers), self.reporter.run()):
-            for informer in self.informers:
-                await informer.wait_synced()
-            if self.elector is None:
-                await self._lead()
-            else:
-                await self.elector.run(self._lead)
+        await _beside(self._serve(), *(informer.run() for informer in self.informers), self.reporter.run())
+
+    async def _serve(self) -> None:
+        for informer in self.informers:
+            await informer.wait_synced()
+        if self.elector is None:
+            await self._lead()
+        else:
+            await self.elector.run(self._lead)
 
     async def _lead(self) -> None:
         log.info("scheduling for %s", ", ".join(self.configuration.profiles))
         try:
-            async with _running(self._check_assumed()):
-                await self._schedule()
+            await _beside(self._schedule(), self._check_assumed())
         finally:
             await self.binder.finish(GRACE)
             await self.reporter.flush(_LAST_WORDS)
@@ -141,7 +142,7 @@ class Service:
         """Wait until there may be a pod to take."""
         due = self.cycle.queue.due
         self._ready.clear()
-        waits = [asyncio.ensure_future(self._ready.wait())]
+        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._ready.wait())]
         if due is not None:
             left = (due - self._clock.monotonic()) / SECOND
             waits.append(asyncio.ensure_future(self._clock.sleep(max(left, 0.0))))
@@ -173,6 +174,8 @@ class Service:
                     self._tell_failed(attempt, Result.ERROR, SCHEDULER_ERROR, sentence)
             case Fate.GONE:
                 self.cycle.lost(attempt)
+            case Fate.SETTLED if self.cycle.is_placed(attempt):
+                self._tell_bound(attempt)
             case Fate.ELSEWHERE | Fate.SETTLED:
                 log.info("%s: settled without us: %s", attempt.pod.key, outcome.error)
         if outcome.live is not None and outcome.live.spec.node_name:
@@ -245,7 +248,7 @@ class Service:
     def _watch_metrics(self) -> None:
         queue, snapshot = self.cycle.queue, self.cycle.snapshot
         places = (Place.ACTIVE, Place.BACKING_OFF, Place.UNSCHEDULABLE, Place.GATED)
-        self.metrics.watch_queue((place.value, lambda place=place: queue.length(place)) for place in places)
+        self.metrics.watch_queue((place.value, partial(queue.length, place)) for place in places)
         self.metrics.watch_known(
             (
                 ("nodes", lambda: float(snapshot.nodes.known.sum())),
@@ -267,25 +270,14 @@ def _words(outcome: Outcome) -> str:
     return "the pod was not bound" if error is None else getattr(error, "message", str(error))
 
 
-@asynccontextmanager
-async def _running(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run these beside the block; they end with it, and it ends with the first of them that fails."""
-    tasks = [asyncio.ensure_future(each) for each in work]
-    owner = asyncio.current_task()
-    failed: list[BaseException] = []
-
-    def ended(task: asyncio.Future[None]) -> None:
-        if not task.cancelled() and task.exception() is not None and owner is not None:
-            failed.append(task.exception() or RuntimeError())
-            owner.cancel()
-
-    for task in tasks:
-        task.add_done_callback(ended)
+async def _beside(work: Coroutine[Any, Any, None], *others: Coroutine[Any, Any, None]) -> None:
+    """Do the work while the others run. Whichever ends or fails first ends all, the work before what it relies on."""
+    working = asyncio.ensure_future(work)
+    running = [asyncio.ensure_future(each) for each in others]
     try:
-        yield
-    except asyncio.CancelledError:
-        if failed and owner is not None and owner.uncancel() == 0:
-            raise failed[0] from None
-        raise
+        done, _ = await asyncio.wait((working, *running), return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
     finally:
-        await cancel(*tasks)
+        await cancel(working)
+        await cancel(*running)

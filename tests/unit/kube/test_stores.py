@@ -26,11 +26,16 @@ def by_node(a_pod: Pod) -> Iterable[str]:
     return (a_pod.spec.node_name,) if a_pod.spec.node_name else ()
 
 
+def keep(store: Store[Pod], a_pod: Pod) -> Pod | None:
+    """Put a pod under its own key."""
+    return store.put(key_of(a_pod), a_pod)
+
+
 def test_an_object_is_found_by_its_key() -> None:
     """And not any more when it is removed."""
     store: Store[Pod] = Store()
-    assert store.put(pod("a")) is None
-    assert store.put(pod("a", "x")) == pod("a")
+    assert keep(store, pod("a")) is None
+    assert keep(store, pod("a", "x")) == pod("a")
     assert store.get(Key("n/a")) == pod("a", "x")
     assert Key("n/a") in store
     assert len(store) == 1
@@ -42,10 +47,10 @@ def test_an_object_is_found_by_its_key() -> None:
 def test_an_object_is_found_by_what_it_is_indexed_under() -> None:
     """When that changes it moves, when it goes the value goes with it."""
     store: Store[Pod] = Store({"node": by_node, "namespace": by_namespace, "owner": by_controller})
-    store.put(pod("a", "x", owner="o"))
-    store.put(pod("b", "x"))
+    keep(store, pod("a", "x", owner="o"))
+    keep(store, pod("b", "x"))
     assert [p.metadata.name for p in store.by("node", "x")] == ["a", "b"]
-    store.put(pod("a", "y", owner="o"))
+    keep(store, pod("a", "y", owner="o"))
     assert [p.metadata.name for p in store.by("node", "x")] == ["b"]
     assert store.by("owner", "o") == [pod("a", "y", owner="o")]
     store.remove(Key("n/b"))
@@ -64,9 +69,9 @@ def test_an_unknown_index_is_a_mistake() -> None:
 def test_an_index_always_says_what_a_search_would(steps: list[tuple[str, str, bool]]) -> None:
     """After any history of puts and removals."""
     store: Store[Pod] = Store({"node": by_node})
-    for name, node, keep in steps:
-        if keep:
-            store.put(pod(name, node))
+    for name, node, put in steps:
+        if put:
+            keep(store, pod(name, node))
         else:
             store.remove(Key(f"n/{name}"))
         for value in ("x", "y"):

@@ -167,7 +167,7 @@ def test_which_constraints(given_args: PodTopologySpreadArgs, want: list[tuple[i
 def test_constraints_that_are_refused(written: list[Tree], path: str) -> None:
     """The error says where."""
     with pytest.raises(InvalidError) as caught:
-        PodTopologySpread(args(defaultingType="List", defaultConstraints=written))
+        defaults.check(args(defaultingType="List", defaultConstraints=written))
     assert caught.value.path == path
 
 

@@ -247,6 +247,13 @@ def test_a_policy_that_cannot_work_is_refused(spec: StrategySpec, path: str) -> 
     assert caught.value.path == path
 
 
+def test_strategies_need_the_time() -> None:
+    """Without it, ranks by age would silently be all the same."""
+    view = cluster("a: a1").running("a1", "a1").snapshot()
+    with pytest.raises(InvalidError, match="now: is needed to rank pods by strategies"):
+        plan(Workload.of_all(view), view, Policy.of([StrategySpec(name="Oldest")]), replicas=1)
+
+
 def test_an_order_does_not_depend_on_how_the_pods_came() -> None:
     """The same pods, put in another order, make the same plan."""
     made = two_zones_then_three(4)

@@ -109,7 +109,8 @@ class Printer:
             return {**_PARTIAL, "metadata": metadata}
         if self.form.shape == "table":
             row = {"cells": [], "object": {**_PARTIAL, "metadata": metadata}}
-            return {**_TABLE, "metadata": {"resourceVersion": metadata["resourceVersion"]}, "columnDefinitions": None, "rows": [row]}
+            shown = {"resourceVersion": metadata["resourceVersion"]}
+            return {**_TABLE, "metadata": shown, "columnDefinitions": None, "rows": [row]}
         tree: Tree = {"metadata": metadata}
         if wiretypes.known(self.kind.name):
             wiretypes.read(self.kind.name, tree)
@@ -124,9 +125,8 @@ class Printer:
         """Built-in kinds leave `kind` and `apiVersion` out of the items of a list, custom ones do not."""
         if self.form.shape == "metadata" or self.kind.custom is not None:
             return map(self._plain, entries)
-        convert = FROM_STORED.get(self.kind.name)
-        if convert is not None:
-            return (encode(convert(entry.tree())) for entry in entries)
+        if self.kind.name in FROM_STORED:
+            return (encode(converted(self.kind, entry)) for entry in entries)
         return (entry.data for entry in entries)
 
     def _list_kind(self) -> str:
@@ -146,14 +146,14 @@ class Printer:
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), self.object(entry))
 
     def _table(self, entries: Iterable[Entry], metadata: Tree, *, header: bool = True) -> bytes:
-        table = _layout(self.kind)
+        table = self.kind.custom.layout if self.kind.custom else tables.layout(self.kind.name)
         now = self._clock()
         rows = [self._row(table, entry, now) for entry in entries]
         columns = table.columns if header else None
         return encode({**_TABLE, "metadata": metadata, "columnDefinitions": columns, "rows": rows})
 
-    def _row(self, table: Layout, entry: Entry, now: int) -> Tree:
-        tree = entry.tree()
+    def _row(self, table: tables.Layout, entry: Entry, now: int) -> Tree:
+        tree = converted(self.kind, entry)
         row: Tree = {"cells": table.cells(tree, now)}
         if self.form.included in ("", "Metadata"):
             row["object"] = {**_PARTIAL, "metadata": tree["metadata"]}
@@ -166,18 +166,16 @@ _PARTIAL: Tree = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1
 _TABLE: Tree = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The columns of a kind's table, and what fills a row of them."""
-
-    columns: list[Tree]
-    cells: Callable[[Tree, int], list[Any]]
-
-
 def whole(kind: Kind, entry: Entry) -> bytes:
     """The object with its kind and version, in the form that this kind has."""
+    return kind.wrap(encode(converted(kind, entry)) if kind.name in FROM_STORED else entry.data)
+
+
+def converted(kind: Kind, entry: Entry) -> Tree:
+    """A fresh copy of the object in the form that this kind has."""
+    tree = entry.tree()
     convert = FROM_STORED.get(kind.name)
-    return kind.wrap(entry.data if convert is None else encode(convert(entry.tree())))
+    return tree if convert is None else convert(tree)
 
 
 def as_yaml(body: bytes) -> bytes:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trimtab.lab.apiserver.schemas import Schema
+from trimtab.lab.apiserver.tables import Layout
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _SUBRESOURCE_VERBS = ("get", "patch", "update")
@@ -52,11 +53,10 @@ class Custom:
 
     definition: str
     schema: Schema
-    columns: tuple[dict[str, Any], ...] = ()
+    layout: Layout
+    schema_tree: Mapping[str, Any]
     scale: Mapping[str, str] | None = None
     selectable: tuple[str, ...] = ()
-    schema_tree: Mapping[str, Any] = field(default_factory=dict)
-    storage_version: str = ""
     deprecation: str = ""
 
 

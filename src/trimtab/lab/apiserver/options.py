@@ -60,19 +60,19 @@ def list_options(query: Query) -> ListOptions:
     """The options of a list or watch. Raises a Status of 400 or 422."""
     if not query:
         return ListOptions()
-    seconds = _whole(query, "timeoutSeconds")
+    seconds = whole(query, "timeoutSeconds")
     options = ListOptions(
-        labels=_one(query, "labelSelector"),
-        fields=_one(query, "fieldSelector"),
-        watch=_flag(query, "watch"),
-        bookmarks=_flag(query, "allowWatchBookmarks"),
-        version=_one(query, "resourceVersion"),
-        match=_one(query, "resourceVersionMatch"),
+        labels=one(query, "labelSelector"),
+        fields=one(query, "fieldSelector"),
+        watch=flag(query, "watch"),
+        bookmarks=flag(query, "allowWatchBookmarks"),
+        version=one(query, "resourceVersion"),
+        match=one(query, "resourceVersionMatch"),
         timeout=seconds if seconds else None,
-        limit=max(_whole(query, "limit") or 0, 0),
-        token=_one(query, "continue"),
-        initial_events=_flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None,
-        include_object=_one(query, "includeObject"),
+        limit=max(whole(query, "limit") or 0, 0),
+        token=one(query, "continue"),
+        initial_events=flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None,
+        include_object=one(query, "includeObject"),
     )
     return options
 
@@ -106,7 +106,7 @@ def write_options(query: Query, kind: str) -> WriteOptions:
     causes = [*dry_run_causes(query.get("dryRun", ())), *_validation_causes(query), *_manager_causes(query)]
     if causes:
         raise bad_options(kind, causes)
-    return WriteOptions("dryRun" in query, _one(query, "fieldValidation") or "Warn")
+    return WriteOptions("dryRun" in query, one(query, "fieldValidation") or "Warn")
 
 
 _DEFAULT = WriteOptions()
@@ -114,7 +114,7 @@ _DEFAULT = WriteOptions()
 
 def check_timeout(query: Query) -> None:
     """`timeout` must at least be a duration; the lab answers at once, so it is not needed for more."""
-    timeout = _one(query, "timeout")
+    timeout = one(query, "timeout")
     if timeout and _DURATION.fullmatch(timeout) is None:
         raise bad_request(f'invalid timeout specified in the request URL - time: invalid duration "{timeout}"')
 
@@ -125,13 +125,13 @@ def dry_run_causes(values: tuple[str, ...]) -> list[Cause]:
 
 
 def _validation_causes(query: Query) -> list[Cause]:
-    value = _one(query, "fieldValidation")
+    value = one(query, "fieldValidation")
     known = ("", "Ignore", "Strict", "Warn")
     return [] if value in known else [unsupported("fieldValidation", value, known)]
 
 
 def _manager_causes(query: Query) -> list[Cause]:
-    manager = _one(query, "fieldManager")
+    manager = one(query, "fieldManager")
     if len(manager) > _LONGEST_MANAGER:
         return [too_long("fieldManager", _LONGEST_MANAGER)]
     if not manager.isprintable():
@@ -146,18 +146,21 @@ def _broken(rules: Sequence[Rule], options: ListOptions) -> list[Cause]:
     return [cause for breaks, cause in rules if breaks(options)]
 
 
-def _one(query: Query, name: str) -> str:
+def one(query: Query, name: str) -> str:
+    """The value of a parameter, the first if there are several."""
     values = query.get(name)
     return values[0] if values else ""
 
 
-def _flag(query: Query, name: str) -> bool:
+def flag(query: Query, name: str) -> bool:
+    """The value of a parameter that is true or false."""
     values = query.get(name)
-    return bool(values) and values[0].lower() not in ("false", "0") if values else False
+    return values is not None and values[0].lower() not in ("false", "0")
 
 
-def _whole(query: Query, name: str) -> int | None:
-    text = _one(query, name)
+def whole(query: Query, name: str) -> int | None:
+    """The value of a parameter that is a whole number. Raises a Status of 400."""
+    text = one(query, name)
     if not text:
         return None
     if _WHOLE.fullmatch(text) is None:

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trimtab.lab.apiserver import objects, strategies
-from trimtab.lab.apiserver.admissions import Review
+from trimtab.lab.apiserver.reviews import Review
 from trimtab.lab.apiserver.cluster import Cluster
-from trimtab.lab.apiserver.conversions import FROM_STORED, TO_STORED
-from trimtab.lab.apiserver.forms import negotiate
+from trimtab.lab.apiserver.conversions import TO_STORED
+from trimtab.lab.apiserver.forms import converted, negotiate
 from trimtab.lab.apiserver.kinds import Kind
 from trimtab.lab.apiserver.options import WriteOptions, write_options
 from trimtab.lab.apiserver.patches import Patch
@@ -146,7 +146,7 @@ async def patch(cluster: Cluster, request: Request) -> Answer:
     def draft(present: Entry | None) -> Tree:
         if present is None:
             raise not_found(kind, request.name)
-        return change.apply(kind, present_tree(kind, present), options.validation, request.warnings)
+        return change.apply(kind, converted(kind, present), options.validation, request.warnings)
 
     written = await write(cluster, request, draft, options, creates=False)
     return cluster.answer(200, kind, form, written.entry)
@@ -177,7 +177,7 @@ async def _write(
     if seen is None:
         return Written(await insert(cluster, request, tree, options), created=True)
     objects.place(kind, tree, request.namespace)
-    old = present_tree(kind, seen)
+    old = converted(kind, seen)
     _check_identity(kind, seen, tree)
     tree = await _admit_update(cluster, request, tree, old, options)
     if shelf.entries.get(seen.key) is not seen:
@@ -302,12 +302,6 @@ def kind_causes(kind: Kind, tree: Tree, old: Tree | None = None, part: str = "")
 def _check(kind: Kind, tree: Tree, found: list[causes.Cause]) -> None:
     if found:
         raise invalid(kind.group, kind.kind, tree["metadata"].get("name", ""), found)
-
-
-def present_tree(kind: Kind, entry: Entry) -> Tree:
-    """A stored object as the kind has it."""
-    tree = entry.tree()
-    return FROM_STORED[kind.name](tree) if kind.name in FROM_STORED else tree
 
 
 def _stored(kind: Kind, tree: Tree) -> Tree:

@@ -58,7 +58,7 @@ class AntiAffinity:
         """By how much the weight of wrong pairs falls when each pod goes."""
         census = _Census(view.snapshot)
         hundredths = np.zeros(len(rows), dtype=np.int64)
-        for family in _families(rows, view.snapshot):
+        for family in _families(rows, view):
             nodes = view.snapshot.pods.node[rows[family.positions]]
             hundredths[family.positions] = census.pairs(family, nodes)
         return hundredths / 100
@@ -140,20 +140,18 @@ def _counted(snapshot: Snapshot) -> Mask:
     return counted
 
 
-def _families(rows: IntColumn, snapshot: Snapshot) -> Iterator[_Family]:
+def _families(rows: IntColumn, view: View) -> Iterator[_Family]:
     """The pods that stay, those that have labels and terms in common together."""
-    pods = snapshot.pods
-    staying = np.flatnonzero((_counted(snapshot) & ~pods.terminating)[rows])
+    table = view.snapshot.pods
+    staying = np.flatnonzero((_counted(view.snapshot) & ~table.terminating)[rows])
+    pods = view.pods(rows[staying])
     found: dict[tuple[int, int], list[int]] = {}
-    for position, row in zip(staying.tolist(), rows[staying].tolist(), strict=True):
-        pod = pods.objects[row]
-        if pod is not None:  # pods of a template share one affinity, so its identity tells templates apart
-            found.setdefault((int(pods.label_set[row]), id(pod.spec.affinity)), []).append(position)
-    for positions in found.values():
-        pod = pods.objects[rows[positions[0]]]
-        if pod is not None:
-            at, metadata = np.array(positions, dtype=np.int64), pod.metadata
-            yield _Family(at, metadata.namespace, metadata.labels, snapshot.shape(pod))
+    for at, (pod, labels) in enumerate(zip(pods, table.label_set[rows[staying]].tolist(), strict=True)):
+        # Pods of a template share one affinity, so its identity tells templates apart.
+        found.setdefault((labels, id(pod.spec.affinity)), []).append(at)
+    for members in found.values():
+        pod = pods[members[0]]
+        yield _Family(staying[members], pod.metadata.namespace, pod.metadata.labels, view.snapshot.shape(pod))
 
 
 def _terms_leaving(snapshot: Snapshot) -> dict[HeldTerm, list[int]]:

@@ -1,0 +1,53 @@
+"""What all verbs work on: the objects, the kinds, who watches, who is asked, and what time it is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from trimtab.api import times
+from trimtab.lab.apiserver.feeds import BOOKMARK_INTERVAL, Hub
+from trimtab.lab.apiserver.forms import Form, Printer, as_yaml
+from trimtab.lab.apiserver.forms import YAML
+from trimtab.lab.apiserver.kinds import Kind, Registry
+from trimtab.lab.apiserver.paths import Targets
+from trimtab.lab.apiserver.plugins import Plugins
+from trimtab.lab.apiserver.requests import Answer
+from trimtab.lab.apiserver.reviews import Reviews
+from trimtab.lab.apiserver.storage import HISTORY, Entry, Store
+
+
+class Cluster:
+    """One cluster's state. It does nothing by itself; `controllers` of it are started by the server."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], int],
+        reviews: Callable[[Store], Reviews] = Reviews,
+        history: int = HISTORY,
+        bookmark_interval: float = BOOKMARK_INTERVAL,
+        seed: int | None = None,
+    ) -> None:
+        self.clock = clock
+        self.rng = random.Random(seed)  # noqa: S311 – names are not secrets
+        self.registry = Registry()
+        self.store = Store(history)
+        self.targets = Targets(self.registry)
+        self.hub = Hub(self.store, bookmark_interval)
+        self.plugins = Plugins(self.store, self.registry, self.rng)
+        self.admissions = reviews(self.store)
+        self._printers: dict[tuple[Kind, Form], Printer] = {}
+
+    def now(self) -> str:
+        """The time as objects carry it."""
+        return times.format_time(self.clock())
+
+    def printer(self, kind: Kind, form: Form) -> Printer:
+        """What writes objects of a kind in a form."""
+        return Printer(kind, form, self.clock)
+
+    def answer(self, status: int, kind: Kind, form: Form, entry: Entry) -> Answer:
+        """One object, in the form that was asked for."""
+        body = self.printer(kind, form).object(entry)
+        return Answer(status, as_yaml(body) if form.media_type == YAML else body, form.media_type)

@@ -1,0 +1,175 @@
+"""A control plane in memory, as far as a scheduler sees of one: pods are bound at most once, and status is patched.
+
+It counts what must never happen: a pod that was bound twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.unit.kube.fakes import FakeServer, answer, failure
+from trimtab.api.documents import JSON
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
+from trimtab.kube.transport import Request, Response
+from trimtab.scheduler.configuration import Configuration, read
+from trimtab.scheduler.service import Service
+from trimtab.testing.builders import NodeBuilder, PodBuilder
+from trimtab.testing.clocks import VirtualClock
+
+CORE = "/api/v1"
+APPS = "/apis/apps/v1"
+SCHEDULER = "trimtab"
+
+QUIET: Mapping[str, Any] = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "leaderElection": {"leaderElect": False},
+}
+"""A configuration for tests that are not about leases."""
+
+
+@dataclass(slots=True)
+class ControlPlane(FakeServer):
+    """Pods, nodes and what else a scheduler watches."""
+
+    bindings: list[tuple[str, str]] = field(default_factory=list)
+    """Every binding that took place: the pod's UID, and the node."""
+
+    def add_pod(self, pod: PodBuilder, *, scheduler: str = SCHEDULER) -> str:
+        """Create a pod; its UID."""
+        tree = pod.spec(schedulerName=scheduler).tree()
+        made: str = self.put(CORE, "pods", tree)["metadata"]["uid"]
+        return made
+
+    def change_pod(self, name: str, **parts: JSON) -> None:
+        """Change parts of a pod: metadata, spec or status."""
+        tree = self.pod(name)
+        self.put(CORE, "pods", {**tree, **{part: {**tree[part], **change} for part, change in parts.items()}})
+
+    def delete_pod(self, name: str) -> None:
+        """Delete a pod at once."""
+        self.drop(CORE, "pods", f"default/{name}")
+
+    def add_node(self, node: NodeBuilder) -> None:
+        """Create a node, or overwrite it."""
+        self.put(CORE, "nodes", node.tree())
+
+    def delete_node(self, name: str) -> None:
+        """Delete a node. Its pods stay."""
+        self.drop(CORE, "nodes", name)
+
+    def pod(self, name: str) -> JSON:
+        """A pod as it is."""
+        return next(tree for tree in self.objects("pods") if tree["metadata"]["name"] == name)
+
+    def pods(self) -> dict[str, str]:
+        """Where the pods are, by name; those without a node have none."""
+        return {tree["metadata"]["name"]: tree["spec"].get("nodeName", "") for tree in self.objects("pods")}
+
+    def condition(self, name: str) -> JSON | None:
+        """What a pod says about being scheduled."""
+        conditions = self.pod(name)["status"].get("conditions", [])
+        return next((each for each in conditions if each["type"] == "PodScheduled"), None)
+
+    def events(self, reason: str = "") -> list[JSON]:
+        """The events, all or those of one reason."""
+        return [event for event in self.objects("events") if reason in ("", event["reason"])]
+
+    def calls(self, ending: str) -> list[Request]:
+        """The requests so far that wrote to paths with this ending."""
+        return [r for r in self.requests if r.method != "GET" and r.path.endswith(ending)]
+
+    def _respond(self, request: Request) -> Response:
+        path, _, subresource = request.path.rpartition("/")
+        if subresource == "binding" and request.method == "POST":
+            return self._bind(path, json.loads(request.body or b"{}"))
+        if subresource == "status" and request.method == "PATCH":
+            return self._patch_status(path, json.loads(request.body or b"{}"))
+        # A subclass of a dataclass with slots has another class than the one that `super()` was compiled for.
+        return FakeServer._respond(self, request)
+
+    def _bind(self, path: str, binding: JSON) -> Response:
+        tree = self._found(path)
+        if tree is None:
+            return failure(404, "NotFound", "pods not found")
+        name, spec = tree["metadata"]["name"], tree["spec"]
+        if binding["metadata"].get("uid") != tree["metadata"]["uid"]:
+            return failure(409, "Conflict", "the UID in the precondition does not match")
+        if tree["metadata"].get("deletionTimestamp"):
+            return failure(409, "Conflict", f"pod {name} is being deleted, cannot be assigned to a host")
+        if spec.get("nodeName"):
+            return failure(409, "Conflict", f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+        node = binding["target"]["name"]
+        self.bindings.append((tree["metadata"]["uid"], node))
+        self.put(CORE, "pods", {**tree, "spec": {**spec, "nodeName": node}})
+        return answer(201, {"kind": "Status", "status": "Success"})
+
+    def _patch_status(self, path: str, patch: JSON) -> Response:
+        tree = self._found(path)
+        if tree is None:
+            return failure(404, "NotFound", "pods not found")
+        if patch["metadata"]["uid"] != tree["metadata"]["uid"]:
+            return failure(409, "Conflict", "the UID in the precondition does not match")
+        conditions = {each["type"]: each for each in tree["status"].get("conditions", [])}
+        for each in patch["status"]["conditions"]:
+            merged = {**conditions.get(each["type"], {}), **each}
+            conditions[each["type"]] = {name: value for name, value in merged.items() if value is not None}
+        status = {**tree["status"], "conditions": list(conditions.values())}
+        return answer(200, self.put(CORE, "pods", {**tree, "status": status}))
+
+    def _found(self, path: str) -> JSON | None:
+        parts = path.split("/")
+        return self._objects.get((CORE, "pods"), {}).get(f"{parts[-3]}/{parts[-1]}")
+
+
+@dataclass(slots=True)
+class Stage:
+    """A control plane, a clock that stands still, and a scheduler."""
+
+    server: ControlPlane
+    clock: VirtualClock
+    service: Service
+
+    async def settle(self) -> None:
+        """Let everything happen that needs no time to pass."""
+        for _ in range(200):
+            await asyncio.sleep(0)
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass, and everything happen that this brings about."""
+        await self.clock.advance(seconds)
+        await self.settle()
+
+
+def new_service(
+    server: ControlPlane, clock: VirtualClock, configuration: Configuration | None = None, *, seed: int = 1
+) -> Service:
+    """A scheduler for a control plane, whose every choice depends on the seed."""
+    client = Client(server, clock=clock, rng=random.Random(seed))
+    return Service(client, configuration or read(QUIET), rng=random.Random(seed), identity=f"scheduler-{seed}")
+
+
+@asynccontextmanager
+async def running(*things: NodeBuilder | PodBuilder, configuration: Configuration | None = None) -> AsyncIterator[Stage]:
+    """A scheduler at work in a cluster that holds these nodes and pods."""
+    clock = VirtualClock()
+    server = ControlPlane(clock)
+    for thing in things:
+        if isinstance(thing, NodeBuilder):
+            server.add_node(thing)
+        else:
+            server.add_pod(thing)
+    stage = Stage(server, clock, new_service(server, clock, configuration))
+    task = asyncio.ensure_future(stage.service.run())
+    try:
+        await stage.settle()
+        yield stage
+    finally:
+        await cancel(task)

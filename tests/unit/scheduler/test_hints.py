@@ -1,0 +1,481 @@
+"""Hints: which changes could help a pod, by who refused it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trimtab.api import codec
+from trimtab.api.core import Namespace, Service
+from trimtab.placement.engine import place
+from trimtab.scheduler import changes, hints
+from trimtab.scheduler.changes import Action, Change, Subject
+from trimtab.scheduler.configuration import read
+from trimtab.scheduler.hints import NOBODY, UNSUPPORTED, Hints
+from trimtab.snapshot import Snapshot
+from trimtab.testing.builders import NodeBuilder, PodBuilder, node, pod
+
+Object = NodeBuilder | PodBuilder | None
+PROFILES = read().profiles
+
+
+def waiting(name: str = "p") -> PodBuilder:
+    """A pod of ours that waits."""
+    return pod(name).labels(app="web").spec(schedulerName="trimtab")
+
+
+def change_of(subject: Subject, action: Action, old: Object, new: Object) -> Change:
+    """A change between two objects in words."""
+    return Change(subject, action, old.build() if old else None, new.build() if new else None)
+
+
+def node_change(action: Action, old: NodeBuilder | None, new: NodeBuilder | None) -> Change:
+    """A change of a node."""
+    return change_of(Subject.NODE, action, old, new)
+
+
+def pod_change(action: Action, old: PodBuilder | None, new: PodBuilder | None) -> Change:
+    """A change of a pod that has a node."""
+    return change_of(Subject.ASSIGNED_POD, action, old, new)
+
+
+def own_change(action: Action, old: PodBuilder, new: PodBuilder) -> Change:
+    """A change of the pod that waits itself."""
+    return change_of(Subject.WAITING_POD, action, old, new)
+
+
+SPREAD = waiting().spread("zone")
+NEAR = {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": {"app": "db"}}}
+SEEKING = waiting().affinity({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [NEAR]}})
+LONELY = waiting().avoids("zone", selector={"app": "db"})
+
+
+@pytest.mark.parametrize(
+    ("refused_by", "incoming", "change", "want"),
+    [
+        # Nobody, and everybody.
+        pytest.param(NOBODY, waiting(), node_change(Action.ADD, None, node("a")), True, id="there is a node at last"),
+        pytest.param(
+            NOBODY, waiting(), pod_change(Action.DELETE, pod("q").on("a"), None), False, id="no node: a pod's going is nothing"
+        ),
+        pytest.param(
+            "TheirOwn", waiting(), node_change(Action.DELETE, node("a"), None), True, id="an unknown plugin: anything may help"
+        ),
+        pytest.param(
+            UNSUPPORTED, waiting(), node_change(Action.ADD, None, node("a")), False, id="unsupported: no node helps"
+        ),
+        pytest.param(
+            UNSUPPORTED, waiting(), own_change(Action.UPDATE, waiting(), waiting()), True, id="unsupported: its own change does"
+        ),
+        # Room.
+        pytest.param(
+            "NodeResourcesFit",
+            waiting().requests(cpu="4"),
+            node_change(Action.ADD, None, node("a").allocatable(cpu="8")),
+            True,
+            id="room: a node comes that could hold it",
+        ),
+        pytest.param(
+            "NodeResourcesFit",
+            waiting().requests(cpu="9"),
+            node_change(Action.ADD, None, node("a").allocatable(cpu="8")),
+            False,
+            id="room: a node comes that is too small, even empty",
+        ),
+        pytest.param(
+            "NodeResourcesFit",
+            waiting().requests(cpu="4"),
+            node_change(Action.NODE_ALLOCATABLE, node("a").allocatable(cpu="4"), node("a").allocatable(cpu="8")),
+            True,
+            id="room: a node grows",
+        ),
+        pytest.param(
+            "NodeResourcesFit",
+            waiting().requests(cpu="4"),
+            node_change(Action.NODE_ALLOCATABLE, node("a").allocatable(cpu="8"), node("a").allocatable(cpu="4")),
+            False,
+            id="room: a node shrinks",
+        ),
+        pytest.param(
+            "NodeResourcesFit",
+            waiting().requests(cpu="4"),
+            node_change(Action.NODE_ALLOCATABLE, node("a"), node("a").allocatable(pods="200")),
+            True,
+            id="room: a node takes more pods",
+        ),
+        pytest.param(
+            "NodeResourcesFit",
+            waiting().requests(**{"example.com/gpu": "1"}),
+            node_change(Action.NODE_ALLOCATABLE, node("a"), node("a").allocatable(**{"example.com/gpu": "2"})),
+            True,
+            id="room: a node gets devices",
+        ),
+        pytest.param(
+            "NodeResourcesFit", waiting(), pod_change(Action.DELETE, pod("q").on("a"), None), True, id="room: a pod goes"
+        ),
+        pytest.param(
+            "NodeResourcesFit", waiting(), pod_change(Action.ADD, None, pod("q").on("a")), False, id="room: a pod comes"
+        ),
+        pytest.param(
+            "NodeResourcesFit",
+            waiting().requests(cpu="1"),
+            pod_change(Action.POD_SCALE_DOWN, pod("q").on("a").requests(cpu="2"), pod("q").on("a").requests(cpu="1")),
+            True,
+            id="room: a pod asks for less of the same",
+        ),
+        pytest.param(
+            "NodeResourcesFit",
+            waiting().requests(memory="1Gi"),
+            pod_change(Action.POD_SCALE_DOWN, pod("q").on("a").requests(cpu="2"), pod("q").on("a").requests(cpu="1")),
+            False,
+            id="room: a pod asks for less of something else",
+        ),
+        # What nodes say.
+        pytest.param(
+            "TaintToleration",
+            waiting(),
+            node_change(Action.NODE_TAINT, node("a").taint("x"), node("a")),
+            True,
+            id="taints: the taint goes",
+        ),
+        pytest.param(
+            "TaintToleration",
+            waiting(),
+            node_change(Action.NODE_TAINT, node("a"), node("a").taint("x")),
+            False,
+            id="taints: one more comes",
+        ),
+        pytest.param(
+            "TaintToleration",
+            waiting(),
+            node_change(Action.ADD, None, node("a").taint("x")),
+            False,
+            id="taints: a node comes that repels it too",
+        ),
+        pytest.param(
+            "TaintToleration",
+            waiting(),
+            own_change(Action.POD_TOLERATION, waiting(), waiting().tolerates("x")),
+            True,
+            id="taints: it tolerates more",
+        ),
+        pytest.param(
+            "NodeUnschedulable",
+            waiting(),
+            node_change(Action.NODE_TAINT, node("a").cordoned(), node("a")),
+            True,
+            id="cordons: a node is open again",
+        ),
+        pytest.param(
+            "NodeUnschedulable",
+            waiting(),
+            node_change(Action.ADD, None, node("a").cordoned()),
+            False,
+            id="cordons: a closed node comes",
+        ),
+        pytest.param(
+            "NodeUnschedulable",
+            waiting().tolerates("node.kubernetes.io/unschedulable"),
+            own_change(Action.POD_TOLERATION, waiting(), waiting()),
+            True,
+            id="cordons: it tolerates them now",
+        ),
+        pytest.param(
+            "NodeAffinity",
+            waiting().node_selector(disk="ssd"),
+            node_change(Action.NODE_LABEL, node("a"), node("a").labels(disk="ssd")),
+            True,
+            id="node affinity: a node gets the label",
+        ),
+        pytest.param(
+            "NodeAffinity",
+            waiting().node_selector(disk="ssd"),
+            node_change(Action.ADD, None, node("a", disk="hdd")),
+            False,
+            id="node affinity: a node comes with another label",
+        ),
+        pytest.param("NodeName", waiting(), node_change(Action.ADD, None, node("a")), True, id="node name: a node comes"),
+        pytest.param(
+            "NodePorts",
+            waiting().host_port(80),
+            pod_change(Action.DELETE, pod("q").on("a").host_port(80), None),
+            True,
+            id="ports: the port is free",
+        ),
+        pytest.param(
+            "NodePorts",
+            waiting().host_port(80),
+            pod_change(Action.DELETE, pod("q").on("a").host_port(81), None),
+            False,
+            id="ports: another port is free",
+        ),
+        # Spreading.
+        pytest.param(
+            "PodTopologySpread",
+            SPREAD,
+            pod_change(Action.ADD, None, pod("q").labels(app="web").on("a")),
+            True,
+            id="spread: one of its kind comes, and the emptiest domain is fuller",
+        ),
+        pytest.param(
+            "PodTopologySpread",
+            SPREAD,
+            pod_change(Action.DELETE, pod("q").labels(app="web").on("a"), None),
+            True,
+            id="spread: one of its kind goes",
+        ),
+        pytest.param(
+            "PodTopologySpread",
+            SPREAD,
+            pod_change(Action.POD_TERMINATING, pod("q").labels(app="web").on("a"), pod("q").labels(app="web").on("a")),
+            True,
+            id="spread: one of its kind starts to go, and does not count any more",
+        ),
+        pytest.param(
+            "PodTopologySpread",
+            SPREAD,
+            pod_change(Action.DELETE, pod("q").labels(app="db").on("a"), None),
+            False,
+            id="spread: a pod of another kind goes",
+        ),
+        pytest.param(
+            "PodTopologySpread",
+            SPREAD,
+            pod_change(Action.DELETE, pod("q", namespace="other").labels(app="web").on("a"), None),
+            False,
+            id="spread: a pod of another namespace goes",
+        ),
+        pytest.param(
+            "PodTopologySpread",
+            SPREAD,
+            pod_change(Action.POD_LABEL, pod("q").labels(app="web").on("a"), pod("q").labels(app="db").on("a")),
+            True,
+            id="spread: one of its kind becomes another",
+        ),
+        pytest.param(
+            "PodTopologySpread",
+            SPREAD,
+            pod_change(
+                Action.POD_LABEL, pod("q").labels(app="web").on("a"), pod("q").labels(app="web", tier="1").on("a")
+            ),
+            False,
+            id="spread: a label changes that no selector looks at",
+        ),
+        pytest.param(
+            "PodTopologySpread",
+            SPREAD,
+            node_change(Action.ADD, None, node("a", zone="z9")),
+            True,
+            id="spread: a node in a zone comes",
+        ),
+        pytest.param(
+            "PodTopologySpread", SPREAD, node_change(Action.ADD, None, node("a")), False, id="spread: a node without a zone comes"
+        ),
+        pytest.param(
+            "PodTopologySpread",
+            SPREAD,
+            node_change(Action.DELETE, node("a", zone="z9"), None),
+            True,
+            id="spread: the emptiest domain may be gone",
+        ),
+        pytest.param(
+            "PodTopologySpread",
+            SPREAD,
+            own_change(Action.POD_LABEL, SPREAD, SPREAD),
+            True,
+            id="spread: its own labels change",
+        ),
+        # Affinity between pods.
+        pytest.param(
+            "InterPodAffinity",
+            SEEKING,
+            pod_change(Action.ADD, None, pod("q").labels(app="db").on("a")),
+            True,
+            id="company: whom it seeks comes",
+        ),
+        pytest.param(
+            "InterPodAffinity",
+            SEEKING,
+            pod_change(Action.ADD, None, pod("q").labels(app="x").on("a")),
+            False,
+            id="company: somebody else comes",
+        ),
+        pytest.param(
+            "InterPodAffinity",
+            SEEKING,
+            pod_change(Action.DELETE, pod("q").labels(app="db").on("a"), None),
+            True,
+            id="company: the last one goes, and who fits its own terms may go first",
+        ),
+        pytest.param(
+            "InterPodAffinity",
+            SEEKING,
+            pod_change(Action.POD_LABEL, pod("q").labels(app="x").on("a"), pod("q").labels(app="db").on("a")),
+            True,
+            id="company: somebody becomes whom it seeks",
+        ),
+        pytest.param(
+            "InterPodAffinity",
+            LONELY,
+            pod_change(Action.DELETE, pod("q").labels(app="db").on("a"), None),
+            True,
+            id="company: whom it avoids goes",
+        ),
+        pytest.param(
+            "InterPodAffinity",
+            LONELY,
+            pod_change(Action.DELETE, pod("q").labels(app="x").on("a"), None),
+            False,
+            id="company: somebody goes who was not in the way",
+        ),
+        pytest.param(
+            "InterPodAffinity",
+            LONELY,
+            pod_change(Action.POD_LABEL, pod("q").labels(app="db").on("a"), pod("q").labels(app="x").on("a")),
+            True,
+            id="company: whom it avoids becomes somebody else",
+        ),
+        pytest.param(
+            "InterPodAffinity",
+            waiting(),
+            pod_change(Action.DELETE, pod("q").on("a").avoids("zone", selector={"app": "web"}), None),
+            True,
+            id="company: who avoids it goes",
+        ),
+        pytest.param(
+            "InterPodAffinity",
+            SEEKING,
+            node_change(Action.NODE_LABEL, node("a", zone="z1"), node("a", zone="z2")),
+            True,
+            id="company: a node moves to another zone",
+        ),
+        pytest.param(
+            "InterPodAffinity",
+            SEEKING,
+            node_change(Action.NODE_LABEL, node("a", zone="z1"), node("a", zone="z1", disk="ssd")),
+            False,
+            id="company: a node gets a label that no term looks at",
+        ),
+    ],
+)
+def test_what_could_help(refused_by: str, incoming: PodBuilder, change: Change, want: bool) -> None:
+    """Each row of the table, with a change that helps and one that does not."""
+    answers = Hints(PROFILES, Snapshot())
+    assert answers.help(incoming.build(), frozenset((refused_by,)), change) is want
+    assert hints.interested(change)((refused_by,)) >= want
+
+
+def test_a_service_helps_who_is_spread_by_default() -> None:
+    """A pod without constraints belongs to services; one with constraints has said what it wants."""
+    service = codec.convert({"metadata": {"name": "s", "namespace": "default"}, "spec": {"selector": {"app": "web"}}}, Service)
+    (change,) = changes.of_group(None, service)
+    answers = Hints(PROFILES, Snapshot())
+    refused_by = frozenset(("PodTopologySpread",))
+    assert answers.help(waiting().build(), refused_by, change)
+    assert not answers.help(SPREAD.build(), refused_by, change)
+
+
+def test_a_namespaces_labels_help_who_looks_at_them() -> None:
+    """Affinity between pods may reach other namespaces; nothing else does."""
+    namespace = codec.convert({"metadata": {"name": "n", "labels": {"team": "a"}}}, Namespace)
+    (change,) = changes.of_namespace(None, namespace)
+    answers = Hints(PROFILES, Snapshot())
+    assert answers.help(SEEKING.build(), frozenset(("InterPodAffinity",)), change)
+    assert not answers.help(SEEKING.build(), frozenset(("PodTopologySpread", "NodeResourcesFit")), change)
+
+
+def test_a_term_that_selects_namespaces_reaches_those_alone() -> None:
+    """A pod that comes counts as company only if its namespace is meant."""
+    term = {**NEAR, "namespaceSelector": {"matchLabels": {"team": "a"}}}
+    seeking = waiting().affinity({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}).build()
+    view = Snapshot()
+    view.put(codec.convert({"metadata": {"name": "ours", "labels": {"team": "a"}}}, Namespace))
+    answers = Hints(PROFILES, view)
+    refused_by = frozenset(("InterPodAffinity",))
+    ours = pod_change(Action.ADD, None, pod("q", namespace="ours").labels(app="db").on("a"))
+    theirs = pod_change(Action.ADD, None, pod("q", namespace="theirs").labels(app="db").on("a"))
+    assert answers.help(seeking, refused_by, ours)
+    assert not answers.help(seeking, refused_by, theirs)
+
+
+# --- a hint is never no without reason -------------------------------------------------------------------------------
+
+ZONES = ("z1", "z2", "")
+APPS = ("web", "db")
+
+
+def random_node(rng: random.Random, name: str) -> NodeBuilder:
+    """A node that may refuse for any reason."""
+    made = node(name, zone=rng.choice(ZONES)).allocatable(cpu=rng.choice(("1", "2")), pods=rng.choice(("2", "3")))
+    if rng.random() < 0.3:
+        made.taint("dedicated")
+    if rng.random() < 0.2:
+        made.cordoned()
+    if rng.random() < 0.5:
+        made.labels(disk="ssd")
+    return made
+
+
+def random_pod(rng: random.Random, name: str) -> PodBuilder:
+    """A pod that may be refused for any reason."""
+    made = pod(name).labels(app=rng.choice(APPS)).requests(cpu=rng.choice(("0", "1", "2"))).spec(schedulerName="trimtab")
+    if rng.random() < 0.4:
+        made.spread("zone", selector={"app": rng.choice(APPS)})
+    if rng.random() < 0.3:
+        made.avoids("zone", selector={"app": rng.choice(APPS)})
+    if rng.random() < 0.2:
+        made.affinity({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [NEAR]}})
+    if rng.random() < 0.2:
+        made.node_selector(disk="ssd")
+    if rng.random() < 0.2:
+        made.host_port(80)
+    if rng.random() < 0.2:
+        made.tolerates("dedicated")
+    return made
+
+
+def mutate(view: Snapshot, rng: random.Random) -> Iterable[Change]:
+    """Something happens in the cluster; what it is."""
+    name = rng.choice("abcd")
+    if rng.random() < 0.5:
+        old = view.node(name)
+        if old is not None and rng.random() < 0.3:
+            view.drop(type(old), "", name)
+            return list(changes.of_node(old, None))
+        new = random_node(rng, name).build()
+        view.put(new)
+        return list(changes.of_node(old, new))
+    key = f"pod-{rng.randrange(6)}"
+    was = view.pod(f"default/{key}")
+    if was is not None:
+        view.drop(type(was), "default", key)
+        return [Change(Subject.ASSIGNED_POD, Action.DELETE, was, None)]
+    came = random_pod(rng, key).on(name).build()
+    view.put(came)
+    return [Change(Subject.ASSIGNED_POD, Action.ADD, None, came)]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32))
+def test_no_pod_is_left_that_a_change_would_have_helped(seed: int) -> None:
+    """A pod without a node that could be placed after a change has had a hint about it, in random clusters."""
+    rng = random.Random(seed)
+    view = Snapshot()
+    for name in "ab":
+        view.put(random_node(rng, name).build())
+    answers = Hints(PROFILES, view)
+    incoming = random_pod(rng, "incoming").build()
+    refused_by: frozenset[str] | None = None
+    for _ in range(25):
+        found = mutate(view, rng)
+        helped = refused_by is None or any(answers.help(incoming, refused_by, change) for change in found)
+        decision = place(incoming, view, PROFILES["trimtab"], rng)
+        if decision.node is not None:
+            assert helped, f"{refused_by} said nothing of {[change.label for change in found]}"
+            refused_by = None
+        elif helped:
+            refused_by = frozenset(refusal.plugin for refusal in decision.refusals) or frozenset((NOBODY,))

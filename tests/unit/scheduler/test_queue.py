@@ -1,0 +1,456 @@
+"""The queue: who is tried next, who waits for what, and that nobody is forgotten. Numbers are those of its rules."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trimtab.api.pods import Pod
+from trimtab.kube.clocks import SECOND
+from trimtab.kube.retries import Backoff
+from trimtab.scheduler.changes import Action, Change, Subject
+from trimtab.scheduler.hints import UNSUPPORTED
+from trimtab.scheduler.queue import Place, Queue, Waiting
+from trimtab.snapshot.requests import compute
+from trimtab.testing.builders import PodBuilder, node, pod
+
+REFUSED = frozenset(("NodeResourcesFit",))
+NODE_ADDED = Change(Subject.NODE, Action.ADD, None, node("a").build())
+BACKOFF = Backoff(initial=1.0, cap=10.0)
+
+
+class Hand:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.time = 1000 * SECOND
+
+    def now(self) -> int:
+        """The time of day."""
+        return self.time
+
+    def monotonic(self) -> int:
+        """The same."""
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        """Nobody waits here."""
+        raise AssertionError(seconds)
+
+    def move(self, seconds: float) -> None:
+        """Let time pass."""
+        self.time += round(seconds * SECOND)
+
+
+class Counts:
+    """What the queue's observer was told."""
+
+    def __init__(self) -> None:
+        self.incoming_pods: Counter[tuple[str, str]] = Counter()
+        self.refused_pods: Counter[str] = Counter()
+
+    def incoming(self, place: str, event: str) -> None:
+        """Count it."""
+        self.incoming_pods[place, event] += 1
+
+    def refused(self, plugins: frozenset[str], profile: str, sign: int) -> None:
+        """Count it."""
+        assert profile == "trimtab"
+        for plugin in plugins:
+            self.refused_pods[plugin] += sign
+
+
+class Stage:
+    """A queue, its clock, and what is asked of the hints."""
+
+    def __init__(self) -> None:
+        self.clock = Hand()
+        self.counts = Counts()
+        self.helps = True
+        self.asked: list[str] = []
+        self.queue = Queue(self.clock, self.help, compute, backoff=BACKOFF, observer=self.counts)
+
+    def help(self, pod: Pod, refused_by: frozenset[str], change: Change) -> bool:
+        """The hints' answer."""
+        assert refused_by
+        assert change.label
+        self.asked.append(pod.metadata.name)
+        return self.helps
+
+    def take(self) -> str:
+        """The name of the next pod; empty if there is none."""
+        waiting = self.queue.take()
+        return waiting.pod.metadata.name if waiting else ""
+
+    def refuse(self, name: str, by: frozenset[str] = REFUSED) -> Waiting:
+        """Add a pod of that name, and have it tried and refused."""
+        self.queue.put(made(name).build())
+        return self.refuse_next(name, by)
+
+    def refuse_next(self, name: str, by: frozenset[str] = REFUSED) -> Waiting:
+        """Have the next pod refused, which must be that one."""
+        waiting = self.queue.take()
+        assert waiting is not None
+        assert waiting.pod.metadata.name == name
+        self.queue.refused(waiting, by)
+        return waiting
+
+    def place(self, name: str) -> Place | None:
+        """Where a pod is."""
+        return next((w.place for w in self.queue if w.pod.metadata.name == name), None)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """An empty queue."""
+    return Stage()
+
+
+def made(name: str, *, priority: int = 0) -> PodBuilder:
+    """A pod of ours."""
+    return pod(name).labels(app="web").spec(schedulerName="trimtab", priority=priority)
+
+
+def test_the_more_important_pod_goes_first_then_the_one_that_waited_longer(stage: Stage) -> None:
+    """Rule 1."""
+    for name, priority in (("first", 0), ("second", 0), ("important", 10), ("unimportant", -5)):
+        stage.queue.put(made(name, priority=priority).build())
+        stage.clock.move(1)
+    assert [stage.take() for _ in range(5)] == ["important", "first", "second", "unimportant", ""]
+
+
+def test_a_pod_without_a_priority_has_priority_zero(stage: Stage) -> None:
+    """A pod may leave it out where there are no priority classes."""
+    stage.queue.put(made("below", priority=-1).build())
+    stage.queue.put(pod("none").spec(schedulerName="trimtab").build())
+    assert [stage.take(), stage.take()] == ["none", "below"]
+
+
+def test_a_pod_in_flight_is_not_taken_twice(stage: Stage) -> None:
+    """It stays known, whatever is observed of it."""
+    stage.queue.put(made("p").build())
+    assert stage.take() == "p"
+    stage.queue.put(made("p").labels(app="changed").build())
+    assert stage.take() == ""
+    assert stage.place("p") is Place.IN_FLIGHT
+
+
+def test_a_refused_pod_waits_for_a_change_that_could_help(stage: Stage) -> None:
+    """Rule 2: a change that could not help leaves it where it is."""
+    stage.refuse("p")
+    assert stage.take() == ""
+    stage.helps = False
+    stage.queue.notice(NODE_ADDED)
+    assert stage.place("p") is Place.UNSCHEDULABLE
+    stage.helps = True
+    stage.queue.notice(NODE_ADDED)
+    assert stage.take() == "p"
+
+
+def test_a_change_that_concerns_no_plugin_is_not_even_asked_about(stage: Stage) -> None:
+    """Whether a pod fits does not depend on a namespace."""
+    stage.refuse("p")
+    stage.queue.notice(Change(Subject.NAMESPACE, Action.ADD, None, None))
+    assert not stage.asked
+
+
+def test_pods_that_are_alike_are_asked_about_once(stage: Stage) -> None:
+    """A hundred pods of one template are one question; one with other labels is another."""
+    for number in range(100):
+        stage.refuse(f"p{number}")
+    stage.queue.put(made("other").labels(app="other").build())
+    stage.refuse_next("other")
+    stage.queue.notice(NODE_ADDED)
+    assert stage.asked == ["p0", "other"]
+    assert stage.queue.length(Place.UNSCHEDULABLE) == 0
+
+
+def test_a_pod_is_kept_aside_for_five_minutes_at_most(stage: Stage) -> None:
+    """Rule 2: `due` says when, and the pod is marked, for metrics tell of it."""
+    waiting = stage.refuse("p")
+    assert stage.queue.due == stage.clock.time + 300 * SECOND
+    stage.clock.move(299)
+    assert stage.take() == ""
+    stage.clock.move(1)
+    assert stage.take() == "p"
+    assert waiting.flushed
+    assert stage.counts.incoming_pods["active", "UnschedulableTimeout"] == 1
+
+
+def test_an_update_does_not_prolong_the_five_minutes(stage: Stage) -> None:
+    """Rule 2: those who came earlier are due earlier, however often they change."""
+    stage.refuse("early")
+    stage.clock.move(10)
+    stage.refuse("late")
+    stage.queue.put(made("early").annotations(seen="yes").build())
+    stage.clock.move(290)
+    assert [stage.take(), stage.take()] == ["early", ""]
+
+
+def test_back_off_doubles_and_ends_with_a_full_second(stage: Stage) -> None:
+    """Rule 3: 1, 2, 4, 8 and then 10 seconds; seen with failures, which wait to the end."""
+    stage.clock.move(0.4)
+    stage.queue.put(made("p").build())
+    waits = []
+    for _ in range(6):
+        waiting = stage.queue.take()
+        assert waiting is not None
+        started = stage.clock.time
+        stage.queue.failed(waiting)
+        assert stage.take() == ""
+        due = stage.queue.due
+        assert due is not None
+        assert due % SECOND == 0
+        waits.append((due - started) // SECOND)
+        stage.clock.time = due + 400_000_000
+    assert waits == [1, 2, 4, 8, 10, 10]
+
+
+def test_where_nothing_is_active_a_refused_pod_is_tried_early(stage: Stage) -> None:
+    """Rule 4: waiting only serves the others."""
+    stage.refuse("p")
+    stage.queue.notice(NODE_ADDED)
+    assert stage.place("p") is Place.BACKING_OFF
+    stage.queue.put(made("fresh").build())
+    assert [stage.take(), stage.take()] == ["fresh", "p"]
+    assert stage.counts.incoming_pods["active", "PopFromBackoffQ"] == 1
+
+
+def test_after_its_back_off_a_pod_competes_by_priority_again(stage: Stage) -> None:
+    """Rule 3: an important pod does not wait behind those that never failed."""
+    stage.queue.put(made("important", priority=10).build())
+    stage.refuse_next("important")
+    stage.queue.notice(NODE_ADDED)
+    stage.queue.put(made("fresh").build())
+    stage.clock.move(2)
+    assert stage.take() == "important"
+
+
+def test_a_pod_whose_back_off_is_over_is_active_at_once(stage: Stage) -> None:
+    """The back-off runs while the pod is kept aside, too."""
+    stage.refuse("p")
+    stage.clock.move(5)
+    stage.queue.notice(NODE_ADDED)
+    assert stage.place("p") is Place.ACTIVE
+
+
+def test_a_failure_waits_to_the_end(stage: Stage) -> None:
+    """Rule 4: and a refusal after it starts counting from refusals again."""
+    stage.queue.put(made("p").build())
+    waiting = stage.queue.take()
+    assert waiting is not None
+    stage.queue.failed(waiting)
+    assert stage.place("p") is Place.BACKING_OFF
+    assert stage.take() == ""
+    stage.clock.move(2)
+    assert stage.take() == "p"
+    stage.queue.refused(waiting, REFUSED)
+    assert (waiting.failures, waiting.refusals, waiting.attempts) == (0, 1, 2)
+
+
+def test_an_unsupported_pod_waits_for_its_own_change_alone(stage: Stage) -> None:
+    """Rule 5: neither time nor nodes help it."""
+    stage.refuse("p", frozenset((UNSUPPORTED,)))
+    assert stage.queue.due is None
+    stage.clock.move(1000)
+    assert stage.take() == ""
+    stage.queue.put(made("p").labels(app="changed").build())
+    assert stage.take() == "p"
+
+
+def test_a_gated_pod_waits_until_its_last_gate_is_gone(stage: Stage) -> None:
+    """No change of the cluster opens a gate, and no time does."""
+    stage.queue.put(made("p").spec(schedulingGates=[{"name": "a"}, {"name": "b"}]).build())
+    stage.queue.notice(NODE_ADDED)
+    stage.clock.move(1000)
+    assert stage.take() == ""
+    assert stage.queue.length(Place.GATED) == 1
+    stage.queue.put(made("p").spec(schedulingGates=[{"name": "a"}]).build())
+    assert stage.take() == ""
+    stage.queue.put(made("p").build())
+    assert stage.take() == "p"
+
+
+def test_a_waiting_pod_is_tried_as_it_is_now(stage: Stage) -> None:
+    """An update while it is active, or backing off, replaces it."""
+    stage.queue.put(made("p").build())
+    stage.queue.put(made("p").labels(app="new").build())
+    waiting = stage.queue.take()
+    assert waiting is not None
+    assert waiting.pod.metadata.labels == {"app": "new"}
+    stage.queue.failed(waiting)
+    stage.queue.put(made("p").labels(app="newer").build())
+    stage.clock.move(2)
+    again = stage.queue.take()
+    assert again is waiting
+    assert again.pod.metadata.labels == {"app": "newer"}
+
+
+@pytest.mark.parametrize(
+    ("after", "tried"),
+    [
+        pytest.param(made("p").labels(app="new"), True, id="its labels are others"),
+        pytest.param(made("p").tolerates("x"), True, id="it tolerates more"),
+        pytest.param(made("p").condition("PodScheduled", "False"), False, id="only its status changed"),
+        pytest.param(made("p").annotations(a="b"), False, id="only an annotation changed"),
+    ],
+)
+def test_a_refused_pod_that_changes_is_tried_if_that_could_help(stage: Stage, after: PodBuilder, tried: bool) -> None:
+    """What we write into its status ourselves must not start it anew."""
+    stage.refuse("p")
+    stage.queue.put(after.build())
+    assert (stage.take() == "p") is tried
+
+
+@pytest.mark.parametrize("where", [Place.ACTIVE, Place.BACKING_OFF, Place.UNSCHEDULABLE, Place.GATED, Place.IN_FLIGHT])
+def test_a_dropped_pod_is_gone_from_wherever_it_was(stage: Stage, where: Place) -> None:
+    """Nothing of it comes back, and nothing is left to count."""
+    waiting = moved_to(stage, where)
+    stage.queue.drop(waiting.uid)
+    stage.queue.refused(waiting, REFUSED)
+    stage.queue.failed(waiting)
+    stage.queue.notice(NODE_ADDED)
+    stage.clock.move(1000)
+    assert stage.take() == ""
+    assert len(stage.queue) == 0
+    assert {place: stage.queue.length(place) for place in Place} == dict.fromkeys(Place, 0)
+    assert not +stage.counts.refused_pods
+
+
+def moved_to(stage: Stage, where: Place) -> Waiting:
+    """A pod that is there."""
+    gates = [{"name": "g"}] if where is Place.GATED else []
+    stage.queue.put(made("p").spec(schedulingGates=gates).build())
+    if where not in (Place.ACTIVE, Place.GATED):
+        waiting = stage.queue.take()
+        assert waiting is not None
+        if where is Place.BACKING_OFF:
+            stage.queue.failed(waiting)
+        elif where is Place.UNSCHEDULABLE:
+            stage.queue.refused(waiting, REFUSED)
+    (found,) = stage.queue
+    assert found.place is where
+    return found
+
+
+def test_a_successor_of_the_same_name_is_another_pod(stage: Stage) -> None:
+    """What becomes of the first, in flight, is nothing to the second."""
+    stage.queue.put(made("p").build())
+    first = stage.queue.take()
+    assert first is not None
+    stage.queue.drop(first.uid)
+    stage.queue.put(made("p").uid("another").build())
+    stage.queue.failed(first)
+    second = stage.queue.take()
+    assert second is not None
+    assert second.uid == "another"
+    assert second.attempts == 1
+
+
+def test_the_first_time_it_could_be_tried_is_remembered(stage: Stage) -> None:
+    """From then on people wait for it: not while it was gated, and not only since the last attempt."""
+    stage.queue.put(made("p").spec(schedulingGates=[{"name": "g"}]).build())
+    stage.clock.move(60)
+    stage.queue.put(made("p").build())
+    opened = stage.clock.time
+    stage.clock.move(5)
+    waiting = stage.refuse_next("p")
+    stage.queue.notice(NODE_ADDED)
+    assert waiting.first_active == opened
+
+
+def test_what_comes_into_which_queue_is_counted_as_kube_scheduler_does(stage: Stage) -> None:
+    """The names of queues and events are on dashboards."""
+    stage.refuse("p")
+    stage.queue.notice(NODE_ADDED)
+    stage.clock.move(2)
+    stage.refuse_next("p")
+    assert stage.counts.incoming_pods == {
+        ("active", "UnschedulablePodAdd"): 1,
+        ("unschedulable", "ScheduleAttemptFailure"): 2,
+        ("backoff", "NodeAdd"): 1,
+        ("active", "BackoffComplete"): 1,
+    }
+    assert stage.counts.refused_pods == {"NodeResourcesFit": 1}
+
+
+def test_somebody_is_told_when_there_is_something_to_take(stage: Stage) -> None:
+    """So that nobody has to ask again and again."""
+    calls: list[int] = []
+    stage.queue.on_ready = lambda: calls.append(1)
+    stage.queue.put(made("p").build())
+    assert len(calls) == 1
+    stage.refuse_next("p")
+    assert len(calls) == 1
+    stage.queue.notice(NODE_ADDED)
+    assert len(calls) == 2
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, 2**32))
+def test_nobody_is_forgotten_and_nobody_is_taken_twice(seed: int) -> None:
+    """Whatever happens in whatever order, every pod is in exactly one place, and in the end everybody was tried."""
+    rng = random.Random(seed)
+    stage = Stage()
+    alive: dict[str, Pod] = {}
+    flying: dict[str, Waiting] = {}
+    for step in range(120):
+        stage.helps = rng.random() < 0.7
+        _act(rng, stage, alive, flying, step)
+        assert {waiting.uid for waiting in stage.queue} == set(alive)
+        lengths = Counter(waiting.place for waiting in stage.queue)
+        assert all(stage.queue.length(place) == lengths[place] for place in Place)
+        assert {uid for uid, waiting in flying.items() if waiting.place is Place.IN_FLIGHT} == set(flying)
+        assert len(stage.queue) == len(alive)
+    _nobody_is_left(stage, alive, flying)
+
+
+def _act(rng: random.Random, stage: Stage, alive: dict[str, Pod], flying: dict[str, Waiting], step: int) -> None:
+    match rng.randrange(8):
+        case 0:
+            gates = [{"name": "g"}] if rng.random() < 0.2 else []
+            new = made(f"p{step}", priority=rng.randrange(3)).spec(schedulingGates=gates).build()
+            alive[new.metadata.uid] = new
+            stage.queue.put(new)
+        case 1 if alive:
+            uid = rng.choice(list(alive))
+            changed = made(alive[uid].metadata.name).labels(version=str(rng.randrange(3)))
+            alive[uid] = changed.build()
+            stage.queue.put(alive[uid])
+        case 2 if alive and rng.random() < 0.5:
+            uid = rng.choice(list(alive))
+            del alive[uid]
+            flying.pop(uid, None)
+            stage.queue.drop(uid)
+        case 3:
+            stage.queue.notice(NODE_ADDED)
+        case 4:
+            stage.clock.move(rng.choice((0.3, 1, 20, 400)))
+        case 5 | 6:
+            taken = stage.queue.take()
+            if taken is not None:
+                assert taken.uid not in flying
+                assert taken.pod is alive[taken.uid]
+                flying[taken.uid] = taken
+        case 7 if flying:
+            landed = flying.pop(rng.choice(list(flying)))
+            stage.queue.failed(landed) if rng.random() < 0.3 else stage.queue.refused(landed, REFUSED)
+
+
+def _nobody_is_left(stage: Stage, alive: dict[str, Pod], flying: dict[str, Waiting]) -> None:
+    """Given time and no gates, everybody is taken."""
+    for landed in flying.values():
+        stage.queue.refused(landed, REFUSED)
+    for uid, waiting_pod in alive.items():
+        if waiting_pod.spec.scheduling_gates:
+            alive[uid] = made(waiting_pod.metadata.name).build()
+            stage.queue.put(alive[uid])
+    stage.clock.move(400)
+    taken = set()
+    while (waiting := stage.queue.take()) is not None:
+        taken.add(waiting.uid)
+    assert taken == set(alive)
