@@ -43,6 +43,9 @@ format: install ## Let ruff write what it can
 test: install ## All tests
 	@$(BIN)/python -m pytest $(ARGS)
 
+e2e: install ## The end-to-end suite: against the control plane that KUBECONFIG names, or the lab's own
+	@$(BIN)/python -m pytest -m e2e tests/e2e $(ARGS)
+
 bench: install ## All benchmarks, or one: make bench ONLY=decode-5k
 	@$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
 

@@ -1,4 +1,4 @@
-"""What the README shows is true."""
+"""What the README and the pages in docs/ show is true."""
 
 from __future__ import annotations
 
@@ -9,30 +9,37 @@ from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
+PRINTING = {
+    f"{page.name}-{number}": block
+    for page in PAGES
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL))
+    if "print(" in block
+}
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+@pytest.mark.parametrize("block", PRINTING.values(), ids=PRINTING)
 def test_an_example_prints_what_its_comment_says(block: str) -> None:
-    """Each `print(...)  # text` prints that text."""
+    """Each `print(...)`, with a comment behind it or below, prints that comment."""
     wanted = re.findall(r"print\(.*\)\s+# (.*)", block)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(block, "README.md", "exec"), {})  # noqa: S102 - the example is ours
+        exec(compile(block, "example", "exec"), {})  # noqa: S102 - the example is ours
     assert wanted
     assert printed.getvalue().splitlines() == wanted
 
 
 def test_the_make_targets_that_it_names_exist() -> None:
     """Nobody is sent to a command that is not there."""
-    makefile = (Path(__file__).parents[2] / "Makefile").read_text()
+    makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z0-9]+):", makefile, flags=re.MULTILINE))
     assert set(re.findall(r"make ([a-z0-9]+)", README)) - {"help"} <= targets
 
 
-def test_the_pages_that_it_links_to_exist() -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_pages_that_it_links_to_exist(page: Path) -> None:
     """Nor to a page that is not there."""
-    root = Path(__file__).parents[2]
-    links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
-    assert [link for link in links if not (root / link).exists()] == []
+    links = [link for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []

@@ -11,9 +11,9 @@ was tightened. It is passed on as *rejected*, by its key and with the reason.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
@@ -95,7 +95,7 @@ def page(data: bytes, model: type[T]) -> Page[T]:
 
 def reader(model: type[T]) -> Callable[[bytes], WatchEvent[T]]:
     """What reads a line of a watch. It raises the ApiError that an ERROR event stands for."""
-    shape = _event_of(model)
+    shape = _event_of(cast("Hashable", model))
 
     def read(line: bytes) -> WatchEvent[T]:
         try:

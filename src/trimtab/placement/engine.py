@@ -11,8 +11,9 @@ As kube-scheduler does:
 3. If the node that a pod was nominated for will do, it is taken without comparing it with others.
 4. If a single node will do, it is taken without scoring it.
 
-Unlike kube-scheduler, every node is looked at: there is no sampling. And a pod that needs what Trimtab knows nothing
-of (storage, devices, groups of pods) gets no node, however many might do: see `support`.
+Unlike kube-scheduler, every node is looked at: there is no sampling. Pods that somebody else's preemption nominated for
+a node do not count there before they are assigned: Trimtab does not preempt. And a pod that needs what Trimtab knows
+nothing of (storage, devices, groups of pods) gets no node, however many might do: see `support`.
 """
 
 from __future__ import annotations

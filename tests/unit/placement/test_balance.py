@@ -66,6 +66,15 @@ def test_pod_level_requests_count() -> None:
     assert scored(NodeResourcesBalancedAllocation(), incoming, world) == {"a": (62, 62)}
 
 
+def test_two_fractions_are_compared_directly_also_where_a_third_was_possible() -> None:
+    """4 % and 72 %: half the difference is 34 % exactly, the formula for more would give a little more than that."""
+    nodes = [node("a").allocatable(cpu="100m", memory="100").build(), node("b").allocatable(**{GPU: "1"}).build()]
+    incoming = pod("p").requests(cpu="4m", memory="72", **{GPU: "1"}).build()
+    marks = scored(NodeResourcesBalancedAllocation(over("cpu", "memory", GPU)), incoming, World(nodes, []))
+    assert marks is not None
+    assert marks["a"] == (58, 58)
+
+
 @pytest.mark.parametrize(
     ("resources", "path"),
     [

@@ -254,7 +254,11 @@ def _check_preconditions(kind: Kind, seen: Entry, options: DeleteOptions) -> Non
 
 def delete_options(request: Request) -> DeleteOptions:
     """What the body says, or the query where there is no body. Raises a Status of 400 or 422."""
-    tree = _read_options(request) if request.body else _from_query(request.query)
+    return options_of(_read_options(request) if request.body else _from_query(request.query))
+
+
+def options_of(tree: Tree) -> DeleteOptions:
+    """What a DeleteOptions says. Raises a Status of 422."""
     preconditions = tree.get("preconditions") or {}
     options = DeleteOptions(
         grace=tree.get("gracePeriodSeconds"),

@@ -35,13 +35,13 @@ _APPLY = (
 )
 
 
-def _strategic(kind: Kind, document: Tree, change: Any) -> Any:
-    return strategic_merge(document, change, schema_for(kind.api_version, kind.kind))
+def _strategic(document: Tree, change: Any) -> Any:
+    return strategic_merge(document, change, schema_for(document["apiVersion"], document["kind"]))
 
 
-_METHODS: Mapping[str, Callable[[Kind, Tree, Any], Any]] = {
-    JSON_PATCH: lambda _kind, document, change: json_patch(document, change),
-    MERGE_PATCH: lambda _kind, document, change: json_merge(document, change),
+_METHODS: Mapping[str, Callable[[Tree, Any], Any]] = {
+    JSON_PATCH: json_patch,
+    MERGE_PATCH: json_merge,
     STRATEGIC_PATCH: _strategic,
 }
 
@@ -72,30 +72,30 @@ class Patch:
     def apply(self, kind: Kind, present: Tree, level: str, warnings: list[str]) -> Tree:
         """The next state: the present one, patched, and read as if it had been sent so. Raises a Status."""
         document = {"kind": kind.kind, "apiVersion": kind.api_version, **present}
-        patched = self.apply_to(kind, document)
+        patched = self.apply_to(document)
         try:
             objects.check_type(kind, patched)
             problems = _read(kind, patched)
         except wiretypes.WrongTypeError as error:
-            raise self._unfit(patched, str(error)) from None
+            raise self.unfit(patched, str(error)) from None
         except Refusal as error:
-            raise self._unfit(patched, str(error)) from None
+            raise self.unfit(patched, str(error)) from None
         if problems and level == "Strict":
-            raise self._unfit(patched, strict.refusal(problems))
+            raise self.unfit(patched, strict.refusal(problems))
         objects.report("", problems, level, warnings)
         objects.complete(kind, patched)
         return patched
 
-    def apply_to(self, kind: Kind, document: Tree) -> Tree:
-        """Any document, patched. Raises a Status of 400 or 422."""
+    def apply_to(self, document: Tree) -> Tree:
+        """A document that says its kind, patched. Raises a Status of 400, 415 or 422."""
         try:
-            patched = _METHODS[self.media_type](kind, document, self.change)
+            patched = _METHODS[self.media_type](document, self.change)
         except NoSchemaError as error:
             raise refusal(415, str(error)) from None
         except InvalidError as error:
             raise self._inapplicable(error) from None
         if not isinstance(patched, dict):
-            raise self._unfit(patched, "the patched document is no object")
+            raise self.unfit(patched, "the patched document is no object")
         return patched
 
     def _inapplicable(self, error: InvalidError) -> Refusal:
@@ -104,7 +104,8 @@ class Patch:
             return refusal(422, f"{REJECTED}: {error}", details={})
         return bad_request(str(error))
 
-    def _unfit(self, patched: Any, problem: str) -> Refusal:
+    def unfit(self, patched: Any, problem: str) -> Refusal:
+        """422: what came out is no object of its kind."""
         shown = patched if self.media_type != STRATEGIC_PATCH else self.change
         return invalid("", "", "", [causes.invalid("patch", encode(shown).decode(), problem)])
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 
 from trimtab.lab.apiserver.cluster import Cluster
 from trimtab.lab.apiserver.feeds import Feed, Watcher, chunk
@@ -98,10 +99,7 @@ class Watch:
 
 def _as_watch(options: ListOptions) -> ListOptions:
     """The options of a request that is a watch by its path."""
-    if options.watch:
-        return options
-    values = {name: getattr(options, name) for name in options.__slots__}
-    return ListOptions(**{**values, "watch": True})
+    return options if options.watch else replace(options, watch=True)
 
 
 def _start(options: ListOptions, present: int) -> int | None:

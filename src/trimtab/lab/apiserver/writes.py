@@ -90,7 +90,7 @@ async def _insert(
     if generated:
         metadata["name"] = objects.generate_name(base, cluster.rng)
     strategies.prepare_create(kind, tree, now)
-    _check(kind, tree, kind_causes(kind, tree))
+    check(kind, tree)
     if review is not None:
         review.name = metadata["name"]
         await cluster.admissions.validate(review.with_object(tree), request.warnings)
@@ -128,7 +128,7 @@ async def update(cluster: Cluster, request: Request) -> Answer:
     options = write_options(request.query, "UpdateOptions")
     kind = request.kind
     tree = objects.read(kind, request.body, request.content_type, options.validation, request.warnings)
-    _check_name(request, tree)
+    check_name(request, tree)
     objects.complete(kind, tree)
     sent = encode(tree)
     creates = kind.shelf in strategies.CREATE_ON_UPDATE and not request.target.subresource
@@ -173,16 +173,16 @@ async def _write(
     if seen is None and not creates:
         raise not_found(kind, request.name)
     tree = draft(seen)
-    _check_name(request, tree)
+    check_name(request, tree)
     if seen is None:
         return Written(await insert(cluster, request, tree, options), created=True)
     objects.place(kind, tree, request.namespace)
     old = converted(kind, seen)
-    _check_identity(kind, seen, tree)
+    check_identity(kind, seen, tree["metadata"], needed=strategies.needs_version(kind))
     tree = await _admit_update(cluster, request, tree, old, options)
     if shelf.entries.get(seen.key) is not seen:
         raise Changed(seen.key)
-    return Written(_replace(cluster, kind, seen, tree, old, options))
+    return Written(commit(cluster, kind, seen, tree, old, options))
 
 
 async def _admit_update(
@@ -198,13 +198,14 @@ async def _admit_update(
         tree = await _mutate(cluster, review, request.warnings)
     _prepare(kind, part, tree, old)
     _keep_identity(tree["metadata"], old["metadata"])
-    _check(kind, tree, kind_causes(kind, tree, old, part))
+    check(kind, tree, old, part)
     if review is not None:
         await cluster.admissions.validate(review.with_object(tree), request.warnings)
     return tree
 
 
-def _replace(cluster: Cluster, kind: Kind, seen: Entry, tree: Tree, old: Tree, options: WriteOptions) -> Entry:
+def commit(cluster: Cluster, kind: Kind, seen: Entry, tree: Tree, old: Tree, options: WriteOptions) -> Entry:
+    """Store the next state of an object that was seen, unless nothing changed. Raises Changed."""
     metadata = tree["metadata"]
     metadata["resourceVersion"] = str(seen.version)
     if _emptied(kind, tree, old):
@@ -251,15 +252,15 @@ def _keep_identity(metadata: Tree, before: Tree) -> None:
             metadata.pop(field, None)
 
 
-def _check_identity(kind: Kind, seen: Entry, tree: Tree) -> None:
-    """The client may say which object and which version he means; he is told if that is not what is there."""
-    metadata = tree["metadata"]
+def check_identity(kind: Kind, seen: Entry, metadata: Tree, *, needed: bool = False) -> None:
+    """The client may say which object and which version he means, and if `needed` must; he is told if that is not what
+    is there."""
     uid, version = metadata.get("uid"), metadata.get("resourceVersion", "")
     if uid and uid != seen.uid:
         message = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {seen.uid}"
         raise conflict(kind, seen.name, message)
     if version in ("", "0"):
-        if strategies.needs_version(kind):
+        if needed:
             cause = causes.invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise invalid(kind.group, kind.plural, seen.name, [cause])
     elif not version.isascii() or not version.isdigit():
@@ -268,7 +269,8 @@ def _check_identity(kind: Kind, seen: Entry, tree: Tree) -> None:
         raise conflict(kind, seen.name)
 
 
-def _check_name(request: Request, tree: Tree) -> None:
+def check_name(request: Request, tree: Tree) -> None:
+    """The object must have the name that the path has. Raises a Status of 400."""
     name = tree["metadata"].get("name", "")
     if not name:
         raise bad_request(f"the name of the object ({request.name} based on URL) was undeterminable: name must be provided")
@@ -293,13 +295,11 @@ async def _mutate(cluster: Cluster, review: Review, warnings: list[str]) -> Tree
     return changed
 
 
-def kind_causes(kind: Kind, tree: Tree, old: Tree | None = None, part: str = "") -> list[causes.Cause]:
-    """What is wrong with an object of any kind."""
+def check(kind: Kind, tree: Tree, old: Tree | None = None, part: str = "") -> None:
+    """Validate an object of any kind. Raises a Status of 422."""
     found = validate(kind.name, tree, old, part)
-    return found if kind.custom is None else found + kind.custom.schema.validate(tree)
-
-
-def _check(kind: Kind, tree: Tree, found: list[causes.Cause]) -> None:
+    if kind.custom is not None:
+        found += kind.custom.schema.validate(tree)
     if found:
         raise invalid(kind.group, kind.kind, tree["metadata"].get("name", ""), found)
 

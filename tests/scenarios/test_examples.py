@@ -1,0 +1,33 @@
+"""Every example runs, and says what its page promises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted(path for path in (Path(__file__).parents[2] / "examples").iterdir() if path.is_dir())
+
+SAYS = {
+    "01-keep-level": "stock would leave 10/10/0",
+    "02-where-would-it-go": "by the operator's constraint: b",
+    "03-a-strategy-of-your-own": "default/web-2 goes: OldImages 2 × 2, Balance 1 × 3",
+}
+"""A line, or a part of one, that an example must print."""
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_runs(example: Path) -> None:
+    """It ends well, and prints what it is about."""
+    done = subprocess.run([sys.executable, example / "main.py"], capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+    assert SAYS[example.name] in done.stdout
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_has_a_page_and_is_listed(example: Path) -> None:
+    """A newcomer finds it from the list."""
+    assert (example / "README.md").exists()
+    assert f"({example.name}/)" in (example.parent / "README.md").read_text()

@@ -1,0 +1,218 @@
+"""Events: told to people, counted, combined, and never in the way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+
+import pytest
+
+from tests.unit.kube.fakes import FakeServer, Misbehaviour, failure
+from trimtab.api.documents import JSON
+from trimtab.api.meta import ObjectMeta, ObjectReference
+from trimtab.api.nodes import Node
+from trimtab.api.pods import Pod
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
+from trimtab.kube.errors import Unreachable
+from trimtab.kube.events import NORMAL, WARNING, Recorder, reference_to
+from trimtab.testing.clocks import VirtualClock
+
+POD = Pod(metadata=ObjectMeta(name="web", namespace="prod", uid="u1", resource_version="7"))
+
+
+class Scene:
+    """A recorder at work."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.server = FakeServer(self.clock)
+        client = Client(self.server, clock=self.clock, rng=random.Random(1))
+        self.recorder = Recorder(client, component="trimtab", instance="trimtab-0", rng=random.Random(1))
+        self.task = asyncio.create_task(self.recorder.run())
+
+    async def record(self, reason: str = "Kept", message: str = "kept 7/7/6", about: Pod | Node = POD) -> None:
+        """Record, and let it be written."""
+        self.recorder.record(about, NORMAL, reason, message)
+        await self.clock.advance(0)
+
+    @property
+    def events(self) -> list[JSON]:
+        """What was written."""
+        return self.server.objects("events")
+
+    async def end(self) -> None:
+        """Stop."""
+        await cancel(self.task)
+
+
+async def test_an_event_says_what_happened_to_whom() -> None:
+    """All that kubectl shows, and where it came from."""
+    scene = Scene()
+    scene.recorder.record(POD, WARNING, "Uneven", "skew 2", action="ScaleDown")
+    await scene.recorder.flush()
+    (event,) = scene.events
+    assert event["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": "prod",
+        "name": "web",
+        "uid": "u1",
+        "resourceVersion": "7",
+    }
+    told = ("type", "reason", "message", "action", "count", "reportingComponent", "reportingInstance")
+    assert [event[name] for name in told] == ["Warning", "Uneven", "skew 2", "ScaleDown", 1, "trimtab", "trimtab-0"]
+    assert event["source"] == {"component": "trimtab"}
+    assert event["firstTimestamp"] == event["lastTimestamp"] == "2026-01-01T00:00:00Z"
+    assert event["metadata"]["namespace"] == "prod"
+    await scene.end()
+
+
+async def test_the_same_again_is_counted() -> None:
+    """One object, counted up; another message or another object is another event."""
+    scene = Scene()
+    for _ in range(3):
+        await scene.record()
+        await scene.clock.advance(60)
+    await scene.record(message="kept 6/7/7")
+    await scene.record(about=Pod(metadata=ObjectMeta(name="other", namespace="prod", uid="u2")))
+    counts = [(e["involvedObject"]["name"], e["message"], e["count"], e["lastTimestamp"]) for e in scene.events]
+    assert counts == [
+        ("web", "kept 7/7/6", 3, "2026-01-01T00:02:00Z"),
+        ("web", "kept 6/7/7", 1, "2026-01-01T00:03:00Z"),
+        ("other", "kept 7/7/6", 1, "2026-01-01T00:03:00Z"),
+    ]
+    await scene.end()
+
+
+async def test_an_event_that_has_expired_is_written_anew() -> None:
+    """API servers forget events after an hour."""
+    scene = Scene()
+    await scene.record()
+    key = f"prod/{scene.events[0]['metadata']['name']}"
+    scene.server.drop("/api/v1", "events", key)
+    await scene.record()
+    await scene.record()
+    assert [event["count"] for event in scene.events] == [2]
+    assert f"prod/{scene.events[0]['metadata']['name']}" != key
+    await scene.end()
+
+
+async def test_similar_events_become_one() -> None:
+    """Ten texts within ten minutes; after ten quiet minutes they are news again."""
+    scene = Scene()
+    for n in range(15):
+        await scene.record(message=f"text {n}")
+    messages = [event["message"] for event in scene.events]
+    assert messages == [f"text {n}" for n in range(9)] + ["(combined from similar events): text 14"]
+    assert scene.events[-1]["count"] == 6
+    await scene.clock.advance(3000)
+    await scene.record(message="text 99")
+    assert scene.events[-1]["message"] == "text 99"
+    await scene.end()
+
+
+async def test_an_object_with_no_end_of_news_is_cut_off() -> None:
+    """25 at once, then one every five minutes; others are not affected."""
+    scene = Scene()
+    for n in range(40):
+        await scene.record(reason=f"Reason{n}")
+    assert len(scene.events) == 25
+    await scene.record(about=Pod(metadata=ObjectMeta(name="other", namespace="prod", uid="u2")))
+    assert len(scene.events) == 26
+    await scene.clock.advance(300)
+    await scene.record(reason="Later")
+    await scene.record(reason="TooSoon")
+    assert len(scene.events) == 27
+    await scene.end()
+
+
+async def test_an_object_without_a_namespace_has_its_events_in_default() -> None:
+    """As kubectl looks for them."""
+    scene = Scene()
+    await scene.record(about=Node(metadata=ObjectMeta(name="n1", uid="u")))
+    (event,) = scene.events
+    assert event["metadata"]["namespace"] == "default"
+    assert "namespace" not in event["involvedObject"]
+    await scene.end()
+
+
+async def test_a_server_that_is_away_is_waited_for() -> None:
+    """Recording goes on meanwhile, and what was noted is written when it is back."""
+    scene = Scene()
+    scene.server.intercept = lambda _: Unreachable("away")
+    await scene.record()
+    scene.recorder.record(POD, NORMAL, "More", "more")
+    await scene.clock.advance(30)
+    assert scene.events == []
+    scene.server.intercept = None
+    await scene.clock.advance(15)
+    assert [event["reason"] for event in scene.events] == ["Kept", "More"]
+    await scene.end()
+
+
+async def test_an_answer_that_is_lost_does_not_make_two_events() -> None:
+    """The second attempt finds the first one's event, and counting goes on from there."""
+    scene = Scene()
+    scene.server.bad = Misbehaviour(lose_answer=1.0)
+    await scene.record()
+    scene.server.bad = Misbehaviour()
+    await scene.clock.advance(15)
+    await scene.record()
+    assert [event["count"] for event in scene.events] == [2]
+    await scene.end()
+
+
+async def test_a_server_that_stays_away_costs_an_event_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    """It is dropped in the end, and the next ones get their turn."""
+    scene = Scene()
+    scene.server.intercept = lambda _: Unreachable("away")
+    await scene.record()
+    with caplog.at_level(logging.WARNING):
+        await scene.clock.advance(600)
+    assert "the server has been away for too long" in caplog.text
+    scene.server.intercept = None
+    await scene.record(reason="Next")
+    assert [event["reason"] for event in scene.events] == ["Next"]
+    await scene.end()
+
+
+async def test_an_event_that_is_refused_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    """A namespace that is going away takes no events, and that is nobody's problem."""
+    scene = Scene()
+    scene.server.intercept = lambda _: failure(403, "Forbidden", "namespace prod is being terminated")
+    with caplog.at_level(logging.WARNING):
+        await scene.record()
+        await scene.recorder.flush()
+    assert "is dropped" in caplog.text
+    assert len(scene.server.requests) == 1
+    await scene.end()
+
+
+async def test_recording_never_waits_and_never_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """A flood is cut off at the door."""
+    clock = VirtualClock()
+    recorder = Recorder(Client(FakeServer(clock), clock=clock), component="trimtab")
+    with caplog.at_level(logging.WARNING):
+        for n in range(1500):
+            recorder.record(POD, NORMAL, "Flood", f"{n}")
+    assert caplog.text.count("too many events at once") == 500
+
+
+async def test_long_texts_and_names_fit() -> None:
+    """An API server would refuse them."""
+    scene = Scene()
+    name = "x" * 253
+    await scene.record(message="y" * 5000, about=Pod(metadata=ObjectMeta(name=name, namespace="prod", uid="u")))
+    (event,) = scene.events
+    assert len(event["message"]) == 1024
+    assert len(event["metadata"]["name"]) <= 253
+    await scene.end()
+
+
+def test_a_reference_points_at_its_object() -> None:
+    """Kind and version come from the registry."""
+    assert reference_to(POD) == ObjectReference(
+        api_version="v1", kind="Pod", namespace="prod", name="web", uid="u1", resource_version="7"
+    )

@@ -1,0 +1,328 @@
+"""Leader election: one acts, and never two at once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from tests.unit.kube.fakes import FakeServer, Misbehaviour, failure
+from trimtab.api.documents import JSON
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import SECOND, Clock, cancel
+from trimtab.kube.errors import LeadershipLost
+from trimtab.kube.leases import Elector, Terms
+from trimtab.testing.clocks import START, VirtualClock
+
+LEASES = ("/apis/coordination.k8s.io/v1", "leases")
+
+
+class SkewedClock:
+    """Another machine's clock: it may be wrong about the time of day, and run a little faster or slower."""
+
+    def __init__(self, real: VirtualClock, *, offset: float = 0.0, rate: float = 1.0) -> None:
+        self._real = real
+        self._offset = round(offset * SECOND)
+        self._rate = rate
+
+    def now(self) -> int:
+        """Some time of day."""
+        return self._real.now() + self._offset
+
+    def monotonic(self) -> int:
+        """Time as this machine feels it."""
+        return round((self._real.now() - START) * self._rate)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait as long as this machine takes for so long."""
+        await self._real.sleep(seconds / self._rate)
+
+
+class Candidate:
+    """A process that would like to lead, and says whether it believes that it does."""
+
+    def __init__(self, name: str, server: FakeServer, clock: Clock, rng: random.Random) -> None:
+        self.name = name
+        self.acting = False
+        self.terms_served = 0
+        self.elector = Elector(
+            Client(server, clock=clock, rng=rng), name="lock", namespace="kube-system", identity=name, rng=rng
+        )
+
+    async def work(self) -> None:
+        """Act until stopped."""
+        self.acting = True
+        self.terms_served += 1
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.acting = False
+
+    async def run(self) -> None:
+        """Lead, lose, and try again, for ever."""
+        while True:
+            with suppress(LeadershipLost):
+                await self.elector.run(self.work)
+
+
+class Scene:
+    """A server with a lease, and candidates for it."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.clock = VirtualClock()
+        self.rng = random.Random(seed)
+        self.server = FakeServer(self.clock, self.rng)
+
+    def candidate(self, name: str, clock: Clock | None = None) -> Candidate:
+        """One more."""
+        return Candidate(name, self.server, clock or self.clock, self.rng)
+
+    @property
+    def lease(self) -> JSON:
+        """What the lease says."""
+        spec: JSON = self.server.objects("leases")[0]["spec"]
+        return spec
+
+    def away(self, is_away: Callable[[], bool] = lambda: True) -> None:
+        """The server fails while that is so."""
+        self.server.intercept = lambda _: failure(503, "ServiceUnavailable") if is_away() else None
+
+
+async def test_the_first_one_leads_and_the_second_one_waits() -> None:
+    """The lease says who, since when, and for how long."""
+    scene = Scene()
+    first, second = scene.candidate("a"), scene.candidate("b")
+    tasks = [asyncio.create_task(first.run())]
+    await scene.clock.advance(1)
+    tasks.append(asyncio.create_task(second.run()))
+    await scene.clock.advance(120)
+    assert (first.acting, second.acting) == (True, False)
+    assert (first.elector.leads, second.elector.leads) == (True, False)
+    assert second.elector.holder == "a"
+    lease = scene.lease
+    assert (lease["holderIdentity"], lease["leaseDurationSeconds"], lease["leaseTransitions"]) == ("a", 15, 0)
+    assert lease["acquireTime"] == "2026-01-01T00:00:00.000000Z"
+    assert lease["renewTime"] > "2026-01-01T00:01:55"
+    await cancel(*tasks)
+
+
+async def test_a_clean_end_gives_the_lease_up_after_the_work_has_stopped() -> None:
+    """The next one takes over within a retry, and the number of transitions grows."""
+    scene = Scene()
+    first, second = scene.candidate("a"), scene.candidate("b")
+    tasks = [asyncio.create_task(first.run())]
+    await scene.clock.advance(1)
+    tasks.append(asyncio.create_task(second.run()))
+    await scene.clock.advance(10)
+    await cancel(tasks[0])
+    assert not first.acting
+    assert not first.elector.leads
+    assert scene.lease["holderIdentity"] == ""
+    await scene.clock.advance(2.4)
+    assert second.acting
+    assert (scene.lease["holderIdentity"], scene.lease["leaseTransitions"]) == ("b", 1)
+    await cancel(tasks[1])
+
+
+async def test_the_lease_is_still_renewed_while_the_work_winds_down() -> None:
+    """However long that takes, nobody else starts meanwhile."""
+    scene = Scene()
+    second = scene.candidate("b")
+    winding_down = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            winding_down.set()
+            await scene.clock.sleep(60)
+
+    leading = asyncio.create_task(scene.candidate("a").elector.run(work))
+    await scene.clock.advance(1)
+    waiting = asyncio.create_task(second.run())
+    leading.cancel()
+    await scene.clock.advance(55)
+    assert winding_down.is_set()
+    assert not second.acting
+    await scene.clock.advance(10)
+    assert second.acting
+    await cancel(leading, waiting)
+
+
+async def test_work_that_ends_by_itself_ends_the_term() -> None:
+    """With its result, or with its failure; the lease is given up either way."""
+    scene = Scene()
+    done: list[str] = []
+
+    async def finish() -> None:
+        done.append("finished")
+
+    async def fail() -> None:
+        raise LookupError("broken")
+
+    await scene.candidate("a").elector.run(finish)
+    assert done == ["finished"]
+    with pytest.raises(LookupError, match="broken"):
+        await scene.candidate("a").elector.run(fail)
+    assert scene.lease["holderIdentity"] == ""
+
+
+async def test_a_leader_that_cannot_renew_stops_at_its_deadline() -> None:
+    """Ten seconds after the last renewal was sent, and well before anyone else may start."""
+    scene = Scene()
+    leader = scene.candidate("a")
+    leading = asyncio.create_task(leader.elector.run(leader.work))
+    await scene.clock.advance(4)
+    scene.away()
+    await scene.clock.advance(9.9)
+    assert leader.acting
+    leader.elector.check()
+    await scene.clock.advance(0.1)
+    assert not leader.acting
+    with pytest.raises(LeadershipLost, match="could not renew kube-system/lock"):
+        await leading
+    with pytest.raises(LeadershipLost, match="a does not hold"):
+        leader.elector.check()
+
+
+async def test_a_request_that_hangs_does_not_keep_a_leader_in_office() -> None:
+    """The deadline does not wait for an answer."""
+    scene = Scene()
+    leader = scene.candidate("a")
+    leading = asyncio.create_task(leader.elector.run(leader.work))
+    await scene.clock.advance(1)
+    scene.server.bad = Misbehaviour(latency=1e9)
+    await scene.clock.advance(10)
+    assert not leader.acting
+    with pytest.raises(LeadershipLost):
+        await leading
+
+
+async def test_a_leader_that_finds_another_one_in_office_stops_at_once() -> None:
+    """Somebody may have edited the lease by hand."""
+    scene = Scene()
+    leader = scene.candidate("a")
+    leading = asyncio.create_task(leader.elector.run(leader.work))
+    await scene.clock.advance(1)
+    lease = scene.server.objects("leases")[0]
+    scene.server.put(*LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": "usurper"}})
+    await scene.clock.advance(3)
+    assert not leader.acting
+    with pytest.raises(LeadershipLost):
+        await leading
+    assert scene.lease["holderIdentity"] == "usurper"
+
+
+async def test_a_short_outage_is_no_reason_to_stop() -> None:
+    """There is time for several attempts."""
+    scene = Scene()
+    leader = scene.candidate("a")
+    leading = asyncio.create_task(leader.elector.run(leader.work))
+    await scene.clock.advance(1)
+    scene.away(lambda: scene.clock.now() < START + 8 * SECOND)
+    await scene.clock.advance(60)
+    assert leader.acting
+    assert leader.terms_served == 1
+    await cancel(leading)
+
+
+async def test_a_lease_that_runs_out_is_taken_after_its_whole_duration() -> None:
+    """Counted from when its last change was seen, and not from what time it says."""
+    scene = Scene()
+    stale = {"holderIdentity": "dead", "leaseDurationSeconds": 15, "renewTime": "2001-01-01T00:00:00.000000Z"}
+    scene.server.put(*LEASES, {"metadata": {"name": "lock", "namespace": "kube-system"}, "spec": stale})
+    heir = scene.candidate("b")
+    task = asyncio.create_task(heir.run())
+    await scene.clock.advance(14.9)
+    assert not heir.acting
+    await scene.clock.advance(2.6)
+    assert heir.acting
+    await cancel(task)
+
+
+async def test_a_lease_that_is_deleted_is_made_again() -> None:
+    """By its leader, without a break."""
+    scene = Scene()
+    leader = scene.candidate("a")
+    task = asyncio.create_task(leader.run())
+    await scene.clock.advance(1)
+    scene.server.drop(*LEASES, "kube-system/lock")
+    await scene.clock.advance(30)
+    assert leader.terms_served == 1
+    assert scene.lease["holderIdentity"] == "a"
+    await cancel(task)
+
+
+async def test_labels_and_unknown_fields_of_a_lease_stay() -> None:
+    """A lease is somebody's object, and we only hold it."""
+    scene = Scene()
+    spec = {"holderIdentity": "", "strategy": "OldestEmulationVersion"}
+    metadata = {"name": "lock", "namespace": "kube-system", "labels": {"team": "x"}}
+    scene.server.put(*LEASES, {"metadata": metadata, "spec": spec})
+    leader = scene.candidate("a")
+    task = asyncio.create_task(leader.run())
+    await scene.clock.advance(1)
+    lease = scene.server.objects("leases")[0]
+    assert lease["metadata"]["labels"] == {"team": "x"}
+    assert lease["spec"]["strategy"] == "OldestEmulationVersion"
+    await cancel(task)
+
+
+@pytest.mark.parametrize(
+    ("durations", "why"),
+    [
+        pytest.param((10, 10, 2), "stop before others may start", id="no time to stop"),
+        pytest.param((15, 2.4, 2), "able to try twice", id="no time to try"),
+    ],
+)
+def test_terms_that_cannot_be_safe_are_refused(durations: tuple[float, float, float], why: str) -> None:
+    """Before anything happens."""
+    with pytest.raises(ValueError, match=why):
+        Terms(*durations)
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_chaos_never_lets_two_act_at_once(seed: int) -> None:
+    """Three machines with clocks of their own, a server that delays, fails, and loses answers; thousands of steps.
+
+    At every step at most one believes that it leads, and nobody acts who does not. There is leadership most of the
+    time too: to let nobody act would be safe and useless.
+    """
+    scene = Scene(seed)
+    rng = scene.rng
+    candidates = [
+        scene.candidate(name, SkewedClock(scene.clock, offset=rng.uniform(-1e6, 1e6), rate=rng.uniform(0.85, 1.15)))
+        for name in "abc"
+    ]
+    tasks = [asyncio.create_task(candidate.run()) for candidate in candidates]
+    led = 0
+    for step in range(2000):
+        if step % 50 == 0:
+            trouble = rng.choice([0.0, 0.2, 0.6, 0.95])
+            scene.server.bad = Misbehaviour(latency=rng.choice([0, 1, 6, 12]), fail=trouble, lose_answer=trouble / 2)
+        if rng.random() < 0.005:
+            victim = rng.randrange(3)
+            await restart(tasks, candidates, victim, scene)
+        await scene.clock.advance(rng.random() * 0.5)
+        leading = [candidate.name for candidate in candidates if candidate.elector.leads]
+        acting = [candidate.name for candidate in candidates if candidate.acting]
+        assert len(leading) <= 1
+        assert len(acting) <= 1
+        led += len(acting)
+    scene.server.bad = Misbehaviour()
+    await scene.clock.advance(60)
+    assert sum(candidate.acting for candidate in candidates) == 1
+    assert led > 200
+    await cancel(*tasks)
+
+
+async def restart(tasks: list[asyncio.Task[None]], candidates: list[Candidate], victim: int, scene: Scene) -> None:
+    """Stop one cleanly, however long that takes, and start it again."""
+    tasks[victim].cancel()
+    while not tasks[victim].done():
+        await scene.clock.advance(0.5)
+        assert sum(candidate.acting for candidate in candidates) <= 1
+    tasks[victim] = asyncio.create_task(candidates[victim].run())

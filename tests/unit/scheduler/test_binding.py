@@ -1,0 +1,222 @@
+"""Binding: what an answer means, and what is done where there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from tests.unit.kube.fakes import failure
+from tests.unit.scheduler.controlplane import ControlPlane
+from trimtab.kube.client import Client
+from trimtab.kube.errors import (
+    BadRequest,
+    Conflict,
+    CredentialsError,
+    Forbidden,
+    KubeError,
+    LeadershipLost,
+    NotFound,
+    ServerError,
+    ServiceUnavailable,
+    Timeout,
+    TooManyRequests,
+    Unreachable,
+)
+from trimtab.kube.retries import NO_RETRIES
+from trimtab.kube.transport import Request, Response
+from trimtab.scheduler.binding import Binder, Fate, Outcome, is_certain
+from trimtab.scheduler.cycle import Attempt
+from trimtab.scheduler.queue import Waiting
+from trimtab.testing.builders import pod
+from trimtab.testing.clocks import VirtualClock
+
+
+class Stage:
+    """A control plane with one pod, and a binder that is to bind it to node a."""
+
+    def __init__(self, *, limit: int = 2) -> None:
+        self.clock = VirtualClock()
+        self.server = ControlPlane(self.clock)
+        self.open = True
+        self.outcomes: list[Outcome] = []
+        self.uid = self.server.add_pod(pod("p"))
+        client = Client(self.server, clock=self.clock, rng=random.Random(1)).using(retry=NO_RETRIES)
+        self.binder = Binder(
+            client,
+            limit=limit,
+            is_open=lambda _: self.open,
+            settled=lambda _, outcome: self.outcomes.append(outcome),
+            rng=random.Random(1),
+        )
+        self._answers: list[Response | Exception | None] = []
+
+    def attempt(self, name: str = "p", node: str = "a") -> Attempt:
+        """A decision about the pod."""
+        made = pod(name).uid(self.uid).build()
+        return Attempt(Waiting(made, 0), made, 0, node=node)
+
+    def answer_bindings(self, *answers: Response | Exception | None, lost: bool = False) -> None:
+        """What the server answers to bindings, one after the other; None for the truth. Lost: it acts, and is silent."""
+        self._answers = list(answers)
+
+        def intercept(request: Request) -> Response | Exception | None:
+            if not request.path.endswith("/binding") or not self._answers:
+                return None
+            if lost:
+                self.server._respond(request)  # noqa: SLF001 - the server does it, and the answer never comes
+            return self._answers.pop(0)
+
+        self.server.intercept = intercept
+
+    async def bind(self) -> Outcome:
+        """Bind the pod; what became of it."""
+        self.binder.start(self.attempt())
+        await self.clock.advance(0)
+        (outcome,) = self.outcomes
+        return outcome
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """The usual."""
+    return Stage()
+
+
+async def test_a_pod_is_bound_to_its_node(stage: Stage) -> None:
+    """With its UID, so that no successor is bound by mistake."""
+    assert (await stage.bind()).fate is Fate.BOUND
+    assert stage.server.bindings == [(stage.uid, "a")]
+    assert not any(request.method == "GET" for request in stage.server.requests)
+
+
+@pytest.mark.parametrize(
+    ("error", "certain"),
+    [
+        pytest.param(Forbidden("no"), True, id="forbidden"),
+        pytest.param(BadRequest("no"), True, id="nonsense"),
+        pytest.param(TooManyRequests("later"), True, id="too many requests"),
+        pytest.param(ServiceUnavailable("later", retry_after=1.0), True, id="away, and says when to come back"),
+        pytest.param(ServiceUnavailable("gone"), False, id="away"),
+        pytest.param(Unreachable("refused", sent=False), True, id="never left"),
+        pytest.param(Unreachable("cut"), False, id="cut"),
+        pytest.param(Timeout("late"), False, id="late"),
+        pytest.param(ServerError("oh"), False, id="the server failed"),
+        pytest.param(Conflict("changed"), False, id="conflict: the pod is not as we know it"),
+        pytest.param(NotFound("gone"), False, id="not found: the pod is not as we know it"),
+        pytest.param(CredentialsError("none"), True, id="no credentials"),
+        pytest.param(LeadershipLost("lost"), True, id="not ours to write any more"),
+    ],
+)
+def test_which_failures_leave_no_doubt(error: KubeError, certain: bool) -> None:
+    """Where there is doubt, the pod is looked at."""
+    assert is_certain(error) is certain
+
+
+async def test_a_clear_no_is_not_looked_into(stage: Stage) -> None:
+    """The pod is as it was."""
+    stage.answer_bindings(failure(403, "Forbidden", "you may not"))
+    outcome = await stage.bind()
+    assert outcome.fate is Fate.UNBOUND
+    assert isinstance(outcome.error, Forbidden)
+    assert len(stage.server.requests) == 1
+
+
+@pytest.mark.parametrize("lost", [Unreachable("cut"), failure(500, "InternalError"), failure(504, "Timeout")])
+async def test_a_lost_answer_is_resolved_by_looking(stage: Stage, lost: Response | Exception) -> None:
+    """The server had done it, or had not: the live pod says which."""
+    stage.answer_bindings(lost, lost=True)
+    outcome = await stage.bind()
+    assert outcome.fate is Fate.BOUND
+    assert outcome.live is not None
+    assert outcome.live.spec.node_name == "a"
+    another = Stage()
+    another.answer_bindings(lost)
+    assert (await another.bind()).fate is Fate.UNBOUND
+
+
+async def test_somebody_else_was_faster(stage: Stage) -> None:
+    """Conflict, and the live pod is on another node."""
+    stage.server.change_pod("p", spec={"nodeName": "b"})
+    outcome = await stage.bind()
+    assert outcome.fate is Fate.ELSEWHERE
+    assert isinstance(outcome.error, Conflict)
+    assert stage.server.bindings == []
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced", "terminating"])
+async def test_the_pod_is_not_there_any_more(stage: Stage, how: str) -> None:
+    """It was deleted, its name belongs to another, or it is on its way out."""
+    if how == "terminating":
+        stage.server.change_pod("p", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    else:
+        stage.server.delete_pod("p")
+        if how == "replaced":
+            stage.server.add_pod(pod("p"))
+    assert (await stage.bind()).fate is Fate.GONE
+
+
+async def test_while_the_server_is_away_it_is_asked_again_and_again(stage: Stage) -> None:
+    """The assumption stands meanwhile."""
+    stage.server.intercept = lambda _: Unreachable("away")
+    stage.binder.start(stage.attempt())
+    await stage.clock.advance(100)
+    assert stage.outcomes == []
+    assert 5 < len(stage.server.requests) < 30
+    stage.server.intercept = None
+    await stage.clock.advance(20)
+    (outcome,) = stage.outcomes
+    assert outcome.fate is Fate.UNBOUND
+
+
+async def test_the_watch_may_know_first(stage: Stage) -> None:
+    """Then there is no need to ask any more."""
+    stage.server.intercept = lambda _: Unreachable("away")
+    stage.binder.start(stage.attempt())
+    await stage.clock.advance(1)
+    stage.open = False
+    await stage.clock.advance(20)
+    (outcome,) = stage.outcomes
+    assert outcome.fate is Fate.SETTLED
+
+
+async def test_so_many_at_once_and_no_more(stage: Stage) -> None:
+    """Whoever decides waits for room."""
+    stage.server.bad.latency = 1.0
+    for number in range(2):
+        stage.server.add_pod(pod(f"q{number}"))
+    stage.binder.start(stage.attempt())
+    await asyncio.wait_for(stage.binder.room(), 1)
+    stage.binder.start(stage.attempt())
+    waits = asyncio.ensure_future(stage.binder.room())
+    await stage.clock.advance(0)
+    assert stage.binder.under_way == 2
+    assert not waits.done()
+    await stage.clock.advance(5)
+    assert waits.done()
+    assert stage.binder.under_way == 0
+
+
+async def test_in_the_end_bindings_may_finish(stage: Stage) -> None:
+    """Within the time that they are given."""
+    stage.server.bad.latency = 1.0
+    stage.binder.start(stage.attempt())
+    await stage.clock.advance(0)
+    ending = asyncio.ensure_future(stage.binder.finish(5.0))
+    await stage.clock.advance(4)
+    assert ending.done()
+    assert [outcome.fate for outcome in stage.outcomes] == [Fate.BOUND]
+
+
+async def test_in_the_end_what_does_not_finish_is_cut_off(stage: Stage) -> None:
+    """Nothing keeps the service from ending."""
+    stage.server.intercept = lambda _: Unreachable("away")
+    stage.binder.start(stage.attempt())
+    await stage.clock.advance(0)
+    ending = asyncio.ensure_future(stage.binder.finish(5.0))
+    await stage.clock.advance(6)
+    assert ending.done()
+    assert stage.outcomes == []
+    assert stage.binder.under_way == 0
+    await stage.binder.finish(5.0)

@@ -1,0 +1,182 @@
+"""Reports: events and the condition PodScheduled, as kube-scheduler writes them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.unit.kube.fakes import failure
+from tests.unit.scheduler.controlplane import ControlPlane
+from trimtab.api import codec
+from trimtab.api.documents import JSON
+from trimtab.api.pods import Pod
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
+from trimtab.scheduler.reports import SCHEDULER_ERROR, UNSCHEDULABLE, Reporter
+from trimtab.testing.builders import pod
+from trimtab.testing.clocks import START, VirtualClock
+
+SENTENCE = "0/12 nodes are available: 12 Insufficient cpu."
+
+
+class Stage:
+    """A control plane with one pod, and a reporter."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.server = ControlPlane(self.clock)
+        self.server.add_pod(pod("p"))
+        client = Client(self.server, clock=self.clock, rng=random.Random(1))
+        self.reporter = Reporter(client, ["trimtab"], instance="here")
+
+    @property
+    def pod(self) -> Pod:
+        """The pod as it is now."""
+        return codec.convert(self.server.pod("p"), Pod)
+
+    async def settle(self) -> None:
+        """Let what was noted be written."""
+        await self.clock.advance(0.001)
+
+    def patches(self) -> list[JSON]:
+        """The conditions that were written."""
+        return [json.loads(call.body or b"")["status"]["conditions"][0] for call in self.server.calls("/status")]
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    """A reporter at work."""
+    made = Stage()
+    task = asyncio.ensure_future(made.reporter.run())
+    yield made
+    await cancel(task)
+
+
+async def test_a_bound_pod_has_a_normal_event(stage: Stage) -> None:
+    """The API server writes the condition itself."""
+    stage.reporter.scheduled(stage.pod, "a")
+    await stage.settle()
+    (event,) = stage.server.events()
+    assert {name: event[name] for name in ("type", "reason", "action", "message")} == {
+        "type": "Normal",
+        "reason": "Scheduled",
+        "action": "Binding",
+        "message": "Successfully assigned default/p to a",
+    }
+    assert (event["reportingComponent"], event["reportingInstance"]) == ("trimtab", "trimtab-here")
+    assert event["involvedObject"]["uid"] == stage.pod.metadata.uid
+    assert stage.patches() == []
+
+
+async def test_a_refused_pod_has_a_warning_and_a_condition(stage: Stage) -> None:
+    """Both say the same; the condition says since when, and of which generation."""
+    stage.server.change_pod("p", metadata={"generation": 3}, status={"nominatedNodeName": "theirs"})
+    stage.reporter.failed(stage.pod, SENTENCE, UNSCHEDULABLE)
+    await stage.settle()
+    (event,) = stage.server.events()
+    assert {name: event[name] for name in ("type", "reason", "action", "message")} == {
+        "type": "Warning",
+        "reason": "FailedScheduling",
+        "action": "Scheduling",
+        "message": SENTENCE,
+    }
+    assert stage.server.condition("p") == {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": SENTENCE,
+        "observedGeneration": 3,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    assert stage.pod.status.nominated_node_name == "theirs"
+
+
+async def test_the_same_is_not_said_twice(stage: Stage) -> None:
+    """A condition is patched where it changes, and keeps its time while its status is the same."""
+    stage.reporter.failed(stage.pod, SENTENCE, UNSCHEDULABLE)
+    await stage.settle()
+    stage.reporter.failed(stage.pod, SENTENCE, UNSCHEDULABLE)
+    await stage.settle()
+    assert len(stage.patches()) == 1
+    await stage.clock.advance(60)
+    stage.reporter.failed(stage.pod, "another sentence", SCHEDULER_ERROR)
+    await stage.settle()
+    assert [patch.get("lastTransitionTime") for patch in stage.patches()] == ["2026-01-01T00:00:00Z", None]
+    condition = stage.server.condition("p")
+    assert condition is not None
+    assert (condition["reason"], condition["lastTransitionTime"]) == ("SchedulerError", "2026-01-01T00:00:00Z")
+
+
+async def test_what_happens_again_is_counted_in_one_event(stage: Stage) -> None:
+    """A pod that is refused a hundred times has one line."""
+    for _ in range(3):
+        stage.reporter.failed(stage.pod, SENTENCE, UNSCHEDULABLE)
+        await stage.settle()
+    (event,) = stage.server.events("FailedScheduling")
+    assert event["count"] == 3
+
+
+async def test_of_what_waits_to_be_written_the_last_counts(stage: Stage) -> None:
+    """And nothing at all, once the pod is bound."""
+    known = stage.pod
+    for number in range(5):
+        stage.reporter.failed(known, f"sentence {number}", UNSCHEDULABLE)
+    await stage.settle()
+    assert [patch["message"] for patch in stage.patches()] == ["sentence 4"]
+    stage.reporter.failed(known, "sentence 5", UNSCHEDULABLE)
+    stage.reporter.scheduled(known, "a")
+    await stage.settle()
+    assert len(stage.patches()) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "logged"),
+    [(404, "NotFound", False), (409, "Conflict", False), (403, "Forbidden", True)],
+)
+async def test_what_cannot_be_written_stops_nothing(
+    stage: Stage, caplog: pytest.LogCaptureFixture, code: int, reason: str, logged: bool
+) -> None:
+    """A pod that is gone is not worth a word; anything else is."""
+    stage.server.intercept = lambda request: failure(code, reason) if request.path.endswith("status") else None
+    stage.reporter.failed(stage.pod, SENTENCE, UNSCHEDULABLE)
+    await stage.settle()
+    assert ("could not be written" in caplog.text) is logged
+    stage.server.intercept = None
+    stage.reporter.failed(stage.pod, SENTENCE, UNSCHEDULABLE)
+    await stage.settle()
+    assert stage.server.condition("p") is not None
+
+
+async def test_a_long_sentence_is_cut_in_the_event_alone(stage: Stage) -> None:
+    """An API server takes no event with a longer text, and the condition has room."""
+    sentence = "0/5000 nodes are available: " + ", ".join(f"1 node(s) said {'no' * 20} {n}" for n in range(50))
+    stage.reporter.failed(stage.pod, sentence, UNSCHEDULABLE)
+    await stage.settle()
+    (event,) = stage.server.events()
+    assert len(event["message"]) == 1024
+    assert event["message"].endswith(" ...")
+    condition = stage.server.condition("p")
+    assert condition is not None
+    assert condition["message"] == sentence
+
+
+async def test_in_the_end_events_may_be_written(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """For a moment, but nothing waits for them for ever."""
+    caplog.set_level("INFO")
+    stage.server.bad.latency = 0.1
+    stage.reporter.scheduled(stage.pod, "a")
+    ending = asyncio.ensure_future(stage.reporter.flush(1.0))
+    await stage.clock.advance(0.5)
+    assert ending.done()
+    assert len(stage.server.events()) == 1
+    stage.server.bad.latency = 100.0
+    stage.reporter.scheduled(stage.pod, "b")
+    ending = asyncio.ensure_future(stage.reporter.flush(1.0))
+    await stage.clock.advance(2)
+    assert ending.done()
+    assert "left unwritten" in caplog.text
+    assert stage.clock.now() > START
