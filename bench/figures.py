@@ -48,8 +48,8 @@ def calibration() -> float:
 
 
 def against_calibration(work: Callable[[], object], *, limit: str, repeat: int = 1, turns: int = _TURNS) -> Figure:
-    """Time a piece of work between two calibrations, and take the slower of those: load that came and went in between
-    must not flatter the figure's denominator, nor spoil it."""
+    """Time a piece of work between two calibrations, of which the faster counts: it is the one that other load on the
+    machine disturbed less, and so the stricter yardstick."""
     before = calibration()
     value = best(work, turns=turns, repeat=repeat)
     after = calibration()

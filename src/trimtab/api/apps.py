@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from trimtab.api.documents import Document
 from trimtab.api.meta import Condition, LabelSelector, ObjectMeta
 from trimtab.api.model import Model
@@ -63,6 +65,12 @@ class DeploymentSpec(Model):
     progress_deadline_seconds: int | None = None
 
 
+class DeploymentCondition(Condition):
+    """A condition that also tells when it was last confirmed: progress is measured from there."""
+
+    last_update_time: datetime | None = None
+
+
 class DeploymentStatus(Model):
     """How many there are."""
 
@@ -74,7 +82,7 @@ class DeploymentStatus(Model):
     unavailable_replicas: int = 0
     terminating_replicas: int | None = None
     collision_count: int | None = None
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[DeploymentCondition, ...] = ()
 
 
 class Deployment(Model):

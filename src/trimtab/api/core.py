@@ -38,9 +38,11 @@ class ReplicationControllerStatus(Model):
     """How many there are."""
 
     replicas: int = 0
+    fully_labeled_replicas: int = 0
     ready_replicas: int = 0
     available_replicas: int = 0
     observed_generation: int = 0
+    conditions: tuple[Condition, ...] = ()
 
 
 class ReplicationController(Model):

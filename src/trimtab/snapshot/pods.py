@@ -12,6 +12,7 @@ import numpy as np
 
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import DELETION_COST
+from trimtab.api.selectors import Selector
 from trimtab.api.times import to_ns
 from trimtab.snapshot.columns import Columns, IntColumn, Mask, Rows, SmallColumn
 
@@ -156,6 +157,12 @@ class PodTable:
         if owner is None:
             return np.zeros(0, dtype=np.int64)
         return np.flatnonzero(self.owner == owner)
+
+    def matching(self, namespace: str, selector: Selector) -> IntColumn:
+        """The rows of the pods of a namespace that a selector matches; it is tried once a set of labels."""
+        known = enumerate(self.labels.rows)
+        sets = [n for n, row in known if row is not None and row[0] == namespace and selector.matches(row[1])]
+        return np.flatnonzero(np.isin(self.label_set, sets) & self.column("present").astype(np.bool_))
 
     def take(self, key: str) -> int:
         """A row for a pod that has none yet, with nothing in it."""

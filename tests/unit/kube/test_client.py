@@ -103,8 +103,13 @@ MANAGER = ("fieldManager", "trimtab")
             id="create from a document, strictly",
         ),
         pytest.param(
-            lambda c: c.create(PodGroupCost, PodGroupCost(spec=PodGroupCostSpec()), namespace="prod"),
-            ("POST", "/apis/trimtab.dev/v1alpha1/namespaces/prod/podgroupcosts", (MANAGER,), {}),
+            lambda c: c.create(PodGroupCost, PodGroupCost(spec=PodGroupCostSpec(costs={"a": 5})), namespace="prod"),
+            (
+                "POST",
+                "/apis/trimtab.dev/v1alpha1/namespaces/prod/podgroupcosts",
+                (MANAGER,),
+                {"spec": {"costs": {"a": 5}}},
+            ),
             id="create an object that is wholly ours",
         ),
         pytest.param(

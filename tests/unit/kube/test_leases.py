@@ -46,7 +46,7 @@ class Candidate:
 
     def __init__(self, name: str, server: FakeServer, clock: Clock, rng: random.Random) -> None:
         self.name = name
-        self.acting = False
+        self._acting = False
         self.terms_served = 0
         self.elector = Elector(
             Client(server, clock=clock, rng=rng), name="lock", namespace="kube-system", identity=name, rng=rng
@@ -54,12 +54,16 @@ class Candidate:
 
     async def work(self) -> None:
         """Act until stopped."""
-        self.acting = True
+        self._acting = True
         self.terms_served += 1
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            self.acting = False
+            self._acting = False
+
+    def acts(self) -> bool:
+        """Whether its work is going on."""
+        return self._acting
 
     async def run(self) -> None:
         """Lead, lose, and try again, for ever."""
@@ -99,7 +103,7 @@ async def test_the_first_one_leads_and_the_second_one_waits() -> None:
     await scene.clock.advance(1)
     tasks.append(asyncio.create_task(second.run()))
     await scene.clock.advance(120)
-    assert (first.acting, second.acting) == (True, False)
+    assert (first.acts(), second.acts()) == (True, False)
     assert (first.elector.leads, second.elector.leads) == (True, False)
     assert second.elector.holder == "a"
     lease = scene.lease
@@ -118,11 +122,11 @@ async def test_a_clean_end_gives_the_lease_up_after_the_work_has_stopped() -> No
     tasks.append(asyncio.create_task(second.run()))
     await scene.clock.advance(10)
     await cancel(tasks[0])
-    assert not first.acting
+    assert not first.acts()
     assert not first.elector.leads
     assert scene.lease["holderIdentity"] == ""
     await scene.clock.advance(2.4)
-    assert second.acting
+    assert second.acts()
     assert (scene.lease["holderIdentity"], scene.lease["leaseTransitions"]) == ("b", 1)
     await cancel(tasks[1])
 
@@ -146,9 +150,9 @@ async def test_the_lease_is_still_renewed_while_the_work_winds_down() -> None:
     leading.cancel()
     await scene.clock.advance(55)
     assert winding_down.is_set()
-    assert not second.acting
+    assert not second.acts()
     await scene.clock.advance(10)
-    assert second.acting
+    assert second.acts()
     await cancel(leading, waiting)
 
 
@@ -178,10 +182,10 @@ async def test_a_leader_that_cannot_renew_stops_at_its_deadline() -> None:
     await scene.clock.advance(4)
     scene.away()
     await scene.clock.advance(9.9)
-    assert leader.acting
+    assert leader.acts()
     leader.elector.check()
     await scene.clock.advance(0.1)
-    assert not leader.acting
+    assert not leader.acts()
     with pytest.raises(LeadershipLost, match="could not renew kube-system/lock"):
         await leading
     with pytest.raises(LeadershipLost, match="a does not hold"):
@@ -196,7 +200,7 @@ async def test_a_request_that_hangs_does_not_keep_a_leader_in_office() -> None:
     await scene.clock.advance(1)
     scene.server.bad = Misbehaviour(latency=1e9)
     await scene.clock.advance(10)
-    assert not leader.acting
+    assert not leader.acts()
     with pytest.raises(LeadershipLost):
         await leading
 
@@ -210,7 +214,7 @@ async def test_a_leader_that_finds_another_one_in_office_stops_at_once() -> None
     lease = scene.server.objects("leases")[0]
     scene.server.put(*LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": "usurper"}})
     await scene.clock.advance(3)
-    assert not leader.acting
+    assert not leader.acts()
     with pytest.raises(LeadershipLost):
         await leading
     assert scene.lease["holderIdentity"] == "usurper"
@@ -224,7 +228,7 @@ async def test_a_short_outage_is_no_reason_to_stop() -> None:
     await scene.clock.advance(1)
     scene.away(lambda: scene.clock.now() < START + 8 * SECOND)
     await scene.clock.advance(60)
-    assert leader.acting
+    assert leader.acts()
     assert leader.terms_served == 1
     await cancel(leading)
 
@@ -237,9 +241,9 @@ async def test_a_lease_that_runs_out_is_taken_after_its_whole_duration() -> None
     heir = scene.candidate("b")
     task = asyncio.create_task(heir.run())
     await scene.clock.advance(14.9)
-    assert not heir.acting
+    assert not heir.acts()
     await scene.clock.advance(2.6)
-    assert heir.acting
+    assert heir.acts()
     await cancel(task)
 
 
@@ -308,13 +312,13 @@ async def test_chaos_never_lets_two_act_at_once(seed: int) -> None:
             await restart(tasks, candidates, victim, scene)
         await scene.clock.advance(rng.random() * 0.5)
         leading = [candidate.name for candidate in candidates if candidate.elector.leads]
-        acting = [candidate.name for candidate in candidates if candidate.acting]
+        acting = [candidate.name for candidate in candidates if candidate.acts()]
         assert len(leading) <= 1
         assert len(acting) <= 1
         led += len(acting)
     scene.server.bad = Misbehaviour()
     await scene.clock.advance(60)
-    assert sum(candidate.acting for candidate in candidates) == 1
+    assert sum(candidate.acts() for candidate in candidates) == 1
     assert led > 200
     await cancel(*tasks)
 
@@ -324,5 +328,5 @@ async def restart(tasks: list[asyncio.Task[None]], candidates: list[Candidate], 
     tasks[victim].cancel()
     while not tasks[victim].done():
         await scene.clock.advance(0.5)
-        assert sum(candidate.acting for candidate in candidates) <= 1
+        assert sum(candidate.acts() for candidate in candidates) <= 1
     tasks[victim] = asyncio.create_task(candidates[victim].run())

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.unit.kube.fakes import FakeServer, answer, failure
+from tests.unit.kube.fakes import Change, FakeServer, FakeStream, Watcher, answer, failure
 from trimtab.api.documents import JSON
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
@@ -41,6 +41,8 @@ class ControlPlane(FakeServer):
 
     bindings: list[tuple[str, str]] = field(default_factory=list)
     """Every binding that took place: the pod's UID, and the node."""
+    deaf: bool = False
+    """Whether watches stay silent."""
 
     def add_pod(self, pod: PodBuilder, *, scheduler: str = SCHEDULER) -> str:
         """Create a pod; its UID."""
@@ -86,6 +88,10 @@ class ControlPlane(FakeServer):
         """The requests so far that wrote to paths with this ending."""
         return [r for r in self.requests if r.method != "GET" and r.path.endswith(ending)]
 
+    def _tell(self, watcher: Watcher, change: Change) -> None:
+        if not self.deaf:
+            FakeServer._tell(self, watcher, change)
+
     def _respond(self, request: Request) -> Response:
         path, _, subresource = request.path.rpartition("/")
         if subresource == "binding" and request.method == "POST":
@@ -130,6 +136,33 @@ class ControlPlane(FakeServer):
 
 
 @dataclass(slots=True)
+class Wire:
+    """A connection that can go dead, as if its process had been killed: no answer comes, and none ever will."""
+
+    server: ControlPlane
+    dead: bool = False
+
+    async def send(self, request: Request) -> Response:
+        """As the server answers."""
+        await self._hang()
+        response = await self.server.send(request)
+        await self._hang()
+        return response
+
+    async def stream(self, request: Request) -> FakeStream:
+        """As the server answers."""
+        await self._hang()
+        return await self.server.stream(request)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    async def _hang(self) -> None:
+        if self.dead:
+            await asyncio.get_running_loop().create_future()
+
+
+@dataclass(slots=True)
 class Stage:
     """A control plane, a clock that stands still, and a scheduler."""
 
@@ -149,10 +182,15 @@ class Stage:
 
 
 def new_service(
-    server: ControlPlane, clock: VirtualClock, configuration: Configuration | None = None, *, seed: int = 1
+    server: ControlPlane,
+    clock: VirtualClock,
+    configuration: Configuration | None = None,
+    *,
+    seed: int = 1,
+    wire: Wire | None = None,
 ) -> Service:
     """A scheduler for a control plane, whose every choice depends on the seed."""
-    client = Client(server, clock=clock, rng=random.Random(seed))
+    client = Client(wire or server, clock=clock, rng=random.Random(seed))
     return Service(client, configuration or read(QUIET), rng=random.Random(seed), identity=f"scheduler-{seed}")
 
 

@@ -114,7 +114,7 @@ async def _remove(cluster: Cluster, request: Request, options: DeleteOptions) ->
     seen = cluster.store.shelf(kind.shelf).entries.get(key_of(request.namespace, request.name))
     if seen is None:
         raise not_found(kind, request.name)
-    _check_preconditions(kind, seen, options)
+    check_preconditions(kind, seen, options)
     if kind.shelf == "/namespaces" and seen.name in IMMORTAL:
         raise forbidden(kind, seen.name, "this namespace may not be deleted")
     if cluster.admissions.watch(kind, "DELETE"):
@@ -197,13 +197,23 @@ class _Removal:
             self._metadata["finalizers"] = kept
 
     def _mark(self) -> None:
+        if self._holds_others():
+            self._mark_holder()
+            return
         if "deletionTimestamp" not in self._metadata:
             self._count()
             self._metadata["deletionTimestamp"] = self._cluster.now()
-            if self._kind.shelf == "/namespaces":
-                self._tree["status"]["phase"] = "Terminating"
-        if not self._holds_others():
-            self._metadata["deletionGracePeriodSeconds"] = 0
+        self._metadata["deletionGracePeriodSeconds"] = 0
+
+    def _mark_holder(self) -> None:
+        """Begin to empty what holds other objects."""
+        if "deletionTimestamp" in self._metadata:
+            return
+        self._metadata["deletionTimestamp"] = self._cluster.now()
+        if self._kind.shelf == "/namespaces":
+            self._tree["status"]["phase"] = "Terminating"
+        else:
+            self._metadata["finalizers"] = [*(self._metadata.get("finalizers") or ()), CUSTOM_CLEANUP]
 
     def _count(self) -> None:
         if self._metadata.get("generation"):
@@ -212,7 +222,7 @@ class _Removal:
     def _holds_others(self) -> bool:
         if self._kind.shelf == "/namespaces":
             return bool(self._tree["spec"].get("finalizers"))
-        return False
+        return self._kind.shelf == "apiextensions.k8s.io/customresourcedefinitions"
 
     def _replace(self) -> Entry:
         if self._tree == self._seen.tree():
@@ -237,7 +247,8 @@ def _propagation(options: DeleteOptions, finalizers: list[str]) -> str:
     return next((name for name in finalizers if name in (FOREGROUND, ORPHAN)), "")
 
 
-def _check_preconditions(kind: Kind, seen: Entry, options: DeleteOptions) -> None:
+def check_preconditions(kind: Kind, seen: Entry, options: DeleteOptions) -> None:
+    """Refuse with 409 if the client means another object, or another version of it."""
     if options.uid is not None and options.uid != seen.uid:
         message = (
             f"the UID in the precondition ({options.uid}) does not match the UID in record ({seen.uid}). "

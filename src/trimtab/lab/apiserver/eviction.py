@@ -18,7 +18,7 @@ from trimtab.lab.apiserver import objects
 from trimtab.lab.apiserver.binding import set_condition
 from trimtab.lab.apiserver.budgets import SHELF, set_allowed_condition
 from trimtab.lab.apiserver.cluster import Cluster
-from trimtab.lab.apiserver.deletes import DeleteOptions, options_of, remove
+from trimtab.lab.apiserver.deletes import DeleteOptions, check_preconditions, options_of, remove
 from trimtab.lab.apiserver.options import write_options
 from trimtab.lab.apiserver.requests import Answer, Request
 from trimtab.lab.apiserver.reviews import Review
@@ -141,6 +141,7 @@ async def _evict(cluster: Cluster, request: Request, options: DeleteOptions) -> 
     """Mark the pod as disrupted, then delete it."""
     if not options.dry_run:
         seen = _pod(cluster, request)
+        check_preconditions(request.kind, seen, options)
         tree = seen.tree()
         set_condition(tree.setdefault("status", {}), dict(_TARGETED), cluster.now())
         marked = cluster.store.replace(cluster.store.shelf("/pods"), seen, tree) if tree != seen.tree() else seen

@@ -1,11 +1,11 @@
 """A structural schema as a tree of nodes, and what it does to a value: pruning and defaulting.
 
-**Pruning** drops every field that the schema does not name, unless it says `x-kubernetes-preserve-unknown-fields`; below
-such a place, fields that *are* named are pruned again. In an object that is a resource of its own (the root, and what is
-marked `x-kubernetes-embedded-resource`) `apiVersion`, `kind` and `metadata` always stay.
+**Pruning** drops every field that the schema does not name, unless it says `x-kubernetes-preserve-unknown-fields`;
+below such a place, fields that *are* named are pruned again. In an object that is a resource of its own (the root, and
+what is marked `x-kubernetes-embedded-resource`) `apiVersion`, `kind` and `metadata` always stay.
 
-**Defaulting** fills in what is missing, from the outside in: a default may itself have fields with defaults. A null where
-the schema does not allow one counts as missing.
+**Defaulting** fills in what is missing, from the outside in: a default may itself have fields with defaults. A null
+where the schema does not allow one counts as missing.
 """
 
 from __future__ import annotations
@@ -53,27 +53,28 @@ class Node:
         self.items = Node(items) if isinstance(items, dict) else None
         self.list_type = schema.get("x-kubernetes-list-type", "")
         self.keys: list[str] = schema.get("x-kubernetes-list-map-keys") or []
-        self.has_defaults = self.default is not _MISSING or any(node.has_defaults for node in self.inner())
+        self.has_defaults: bool = self.default is not _MISSING or any(node.has_defaults for node in self.inner())
 
     def inner(self) -> list[Node]:
         """The nodes right below this one."""
         return [*self.properties.values(), *filter(None, (self.additional, self.items))]
 
 
-def prune(value: Any, node: Node | None, path: Path, unknown: list[str]) -> None:
-    """Drop what the schema does not know, in place; its paths are added to `unknown`."""
+def prune(value: Any, node: Node | None, path: Path, unknown: list[str], *, free: bool = False) -> None:
+    """Drop what the schema does not know, in place; its paths are added to `unknown`. `free` says that it may stay."""
+    free = free or (node is not None and node.free)
     if isinstance(value, dict):
         if node is not None and node.embedded and path is not None:
             _read_metadata(value, path, unknown)
-        _prune_object(value, node, path, unknown)
+        _prune_object(value, node, path, unknown, free=free)
     elif isinstance(value, list):
         inner = node.items if node is not None else None
-        if node is None or not node.free or inner is not None:
+        if inner is not None or not free:
             for index, item in enumerate(value):
-                prune(item, inner, (path, index), unknown)
+                prune(item, inner, (path, index), unknown, free=free)
 
 
-def _prune_object(value: Tree, node: Node | None, path: Path, unknown: list[str]) -> None:
+def _prune_object(value: Tree, node: Node | None, path: Path, unknown: list[str], *, free: bool) -> None:
     for key in list(value):
         if node is not None and node.embedded and key in _RESOURCE_FIELDS:
             continue
@@ -81,8 +82,9 @@ def _prune_object(value: Tree, node: Node | None, path: Path, unknown: list[str]
         if inner is not None:
             prune(value[key], inner, (path, key), unknown)
         elif node is not None and node.open:
-            prune(value[key], node.additional, (path, key), unknown)
-        elif node is None or not node.free:
+            if node.additional is not None or not free:
+                prune(value[key], node.additional, (path, key), unknown)
+        elif not free:
             unknown.append(text_of((path, key)))
             del value[key]
 
@@ -126,11 +128,11 @@ def drop_nulls(value: Any, node: Node | None) -> None:
         return
     if isinstance(value, dict):
         for name in list(value):
-            inner = node.properties.get(name)
+            inner = node.properties.get(name) or node.additional
             if inner is not None and value[name] is None and not inner.nullable and inner.default is _MISSING:
                 del value[name]
             else:
-                drop_nulls(value[name], inner or node.additional)
+                drop_nulls(value[name], inner)
     elif isinstance(value, list):
         for item in value:
             drop_nulls(item, node.items)

@@ -1,11 +1,11 @@
 """What is wrong with a value by a schema, in the words of the validator that Kubernetes uses.
 
-Whether anything is wrong, a compiled validator says much faster (`compiled`). Only where it says no is the value walked
-again, here, to say what. Both read the schema the same way; a test holds them to that.
+Whether anything is wrong, a compiled validator says much faster (`Validator`). Only where it says no is the value
+walked again, here, to say what. Both read the schema the same way; a test holds them to that.
 
-The walk follows the order of the original: type, combinations (`anyOf`, `oneOf`, `allOf`, `not`), text, format, numbers,
-lists, `enum`, objects. Of the alternatives of a combination the one is told that came furthest, which is measured by
-how many checks applied on the way (`Result.matches`).
+The walk follows the order of the original: type, combinations (`anyOf`, `oneOf`, `allOf`, `not`), text, format,
+numbers, lists, `enum`, objects. Of the alternatives of a combination the one is told that came furthest, which is
+measured by how many checks applied on the way (`Result.matches`).
 
 An update is judged by what it changes: where a value is what it was before, it is not looked at.
 """
@@ -372,7 +372,7 @@ def _before(item: Any, schema: Tree, old: Any) -> Any:
 
 
 def _check_object(value: Any, schema: Tree, path: str, old: Any) -> Result:
-    result = Result(_sizes(value, schema, path))
+    result = Result([*_sizes(value, schema, path)])
     before = old if isinstance(old, dict) else {}
     properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
     for name, item in value.items():

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 
 from trimtab.lab.apiserver.validation import (
     cluster,
+    definitions,
     metadata,
     names,
     pods,
@@ -145,6 +146,7 @@ _CHECKS: Mapping[str, Check] = {
     "autoscaling/v1 HorizontalPodAutoscaler": cluster.only_metadata,
     "admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration": webhooks.validating,
     "admissionregistration.k8s.io/v1 MutatingWebhookConfiguration": webhooks.mutating,
+    "apiextensions.k8s.io/v1 CustomResourceDefinition": definitions.definition,
 }
 
 # Kinds whose own check of the name is stricter than the common one, which then has nothing to add.
@@ -161,4 +163,5 @@ _SUBRESOURCES: Mapping[tuple[str, str], UpdateCheck] = {
     ("apps/v1 StatefulSet", "status"): workloads.stateful_set_status,
     ("apps/v1 DaemonSet", "status"): workloads.daemon_set_status,
     ("policy/v1 PodDisruptionBudget", "status"): cluster.disruption_budget_status,
+    ("apiextensions.k8s.io/v1 CustomResourceDefinition", "status"): definitions.definition_status,
 }

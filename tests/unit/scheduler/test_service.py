@@ -1,0 +1,460 @@
+"""The service: pods in, bindings out, whatever happens on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+
+import pytest
+from prometheus_client import generate_latest
+
+from tests.unit.kube.fakes import Misbehaviour, failure
+from tests.unit.scheduler.controlplane import APPS, QUIET, ControlPlane, Stage, Wire, new_service, running
+from tests.unit.scheduler.judges import Judge, check_agreement, stuck
+from trimtab.api import codec
+from trimtab.api.pods import Pod
+from trimtab.kube.clocks import cancel
+from trimtab.kube.errors import LeadershipLost, Unreachable
+from trimtab.kube.transport import Request, Response
+from trimtab.scheduler.configuration import read
+from trimtab.scheduler.queue import Place
+from trimtab.scheduler.service import Service
+from trimtab.testing.builders import NodeBuilder, PodBuilder, node, pod
+from trimtab.testing.clocks import VirtualClock
+
+
+def metric(service: Service, name: str) -> float:
+    """The value of a metric, with its labels as a scrape shows them."""
+    for line in generate_latest(service.metrics.registry).decode().splitlines():
+        if line.startswith(f"{name} "):
+            return float(line.rpartition(" ")[2])
+    return 0.0
+
+
+# --- the good days ---------------------------------------------------------------------------------------------------
+
+
+async def test_pods_that_are_there_and_pods_that_come_are_bound() -> None:
+    """The first are listed at the start, the others are watched."""
+    async with running(node("a"), pod("early")) as stage:
+        stage.server.add_pod(pod("late"))
+        await stage.settle()
+        assert stage.server.pods() == {"early": "a", "late": "a"}
+        assert len(stage.server.events("Scheduled")) == 2
+        assert not stage.service.cycle.assumed
+        assert metric(stage.service, 'scheduler_schedule_attempts_total{profile="trimtab",result="scheduled"}') == 2
+        assert metric(stage.service, "scheduler_pod_scheduling_attempts_sum") == 2
+
+
+async def test_each_profile_serves_its_own_pods() -> None:
+    """And nobody else's."""
+    profiles = [{"schedulerName": "one"}, {"schedulerName": "two"}]
+    async with running(node("a"), configuration=read({**QUIET, "profiles": profiles})) as stage:
+        for name in ("one", "two", "three"):
+            stage.server.add_pod(pod(f"of-{name}"), scheduler=name)
+        await stage.settle()
+        assert stage.server.pods() == {"of-one": "a", "of-two": "a", "of-three": ""}
+        told = {event["involvedObject"]["name"]: event["reportingComponent"] for event in stage.server.events()}
+        assert told == {"of-one": "one", "of-two": "two"}
+
+
+async def test_pods_spread_over_zones_as_they_are_bound() -> None:
+    """Each decision sees the one before it, although no watch event came in between."""
+    names = [f"p{number}" for number in range(6)]
+    pods = [pod(name).labels(app="web").spread("zone") for name in names]
+    async with running(*(node(f"n{z}", zone=f"z{z}") for z in range(3)), *pods) as stage:
+        placed = list(stage.server.pods().values())
+        assert sorted(placed) == ["n0", "n0", "n1", "n1", "n2", "n2"]
+
+
+async def test_the_important_pod_gets_the_last_place() -> None:
+    """Although it came last."""
+    low, high = pod("low").spec(priority=1), pod("high").spec(priority=9)
+    async with running(node("a").allocatable(pods="1"), low, high) as stage:
+        assert stage.server.pods() == {"low": "", "high": "a"}
+
+
+async def test_a_refused_pod_is_told_why_and_tried_when_something_changes() -> None:
+    """Event and condition at once; and when a node comes, no time has to pass."""
+    async with running(node("a"), pod("big").requests(cpu="100")) as stage:
+        condition = stage.server.condition("big")
+        assert condition is not None
+        assert condition["message"] == "0/1 nodes are available: 1 Insufficient cpu."
+        assert metric(stage.service, 'scheduler_pending_pods{queue="unschedulable"}') == 1
+        stage.server.add_node(node("huge").allocatable(cpu="200"))
+        await stage.settle()
+        assert stage.server.pods() == {"big": "huge"}
+
+
+async def test_our_own_condition_does_not_start_a_pod_anew() -> None:
+    """Or a pod that nobody can help would be tried for ever."""
+    async with running(node("a"), pod("big").requests(cpu="100")) as stage:
+        await stage.advance(120)
+        assert metric(stage.service, 'scheduler_schedule_attempts_total{profile="trimtab",result="unschedulable"}') == 1
+        await stage.advance(200)
+        assert metric(stage.service, 'scheduler_schedule_attempts_total{profile="trimtab",result="unschedulable"}') == 2
+
+
+async def test_a_pod_that_needs_storage_is_left_to_others() -> None:
+    """It is told so once, and not tried until it changes."""
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    async with running(node("a"), pod("p").spec(volumes=[volume])) as stage:
+        condition = stage.server.condition("p")
+        assert condition is not None
+        assert condition["reason"] == "Unschedulable"
+        assert condition["message"].startswith("not supported by Trimtab, leave it to kube-scheduler")
+        stage.server.add_node(node("b"))
+        await stage.advance(1000)
+        (event,) = stage.server.events("FailedScheduling")
+        assert event["count"] == 1
+        assert stage.server.pods() == {"p": ""}
+
+
+async def test_gates_are_waited_for() -> None:
+    """The last gate's going is a change like others."""
+    async with running(node("a"), pod("p").spec(schedulingGates=[{"name": "g"}])) as stage:
+        assert metric(stage.service, 'scheduler_pending_pods{queue="gated"}') == 1
+        assert stage.server.events() == []
+        stage.server.change_pod("p", spec={"schedulingGates": []})
+        await stage.settle()
+        assert stage.server.pods() == {"p": "a"}
+
+
+async def test_what_groups_pods_is_known_before_the_first_decision() -> None:
+    """Default constraints depend on it: pods of a replica set spread over hosts."""
+    clock = VirtualClock()
+    server = ControlPlane(clock)
+    labels = {"app": "web"}
+    owner = {"metadata": {"name": "rs", "namespace": "default"}, "spec": {"selector": {"matchLabels": labels}}}
+    server.put(APPS, "replicasets", owner)
+    for name in ("a", "b", "c", "d"):
+        server.add_node(node(name))
+    for number in range(4):
+        server.add_pod(pod(f"p{number}").labels(labels).owned_by("rs"))
+    stage = Stage(server, clock, new_service(server, clock))
+    task = asyncio.ensure_future(stage.service.run())
+    await stage.settle()
+    assert sorted(server.pods().values()) == ["a", "b", "c", "d"]
+    await cancel(task)
+
+
+async def test_nothing_is_decided_before_everything_is_known() -> None:
+    """A pod that runs already, but is not listed yet, would be overlooked."""
+    clock = VirtualClock()
+    server = ControlPlane(clock)
+    server.add_node(node("a").allocatable(pods="1"))
+    server.add_pod(pod("running").on("a"))
+    server.add_pod(pod("p"))
+    server.intercept = lambda request: failure(500) if request.path.endswith("/services") else None
+    stage = Stage(server, clock, new_service(server, clock))
+    task = asyncio.ensure_future(stage.service.run())
+    await stage.advance(60)
+    assert not stage.service.synced
+    assert any(problem.startswith("services: ") for problem in stage.service.problems)
+    assert server.calls("/binding") == []
+    server.intercept = None
+    await stage.advance(60)
+    assert stage.service.synced
+    assert stage.service.problems == []
+    assert server.pods() == {"running": "a", "p": ""}
+    await cancel(task)
+
+
+# --- the bad days ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_binding_that_fails_is_rolled_back_and_tried_again() -> None:
+    """The pod says what happened, as kube-scheduler would."""
+    async with running(node("a")) as stage:
+        answers: list[Response] = [failure(403, "Forbidden", "not today")]
+        stage.server.intercept = lambda r: answers.pop() if answers and r.path.endswith("/binding") else None
+        stage.server.add_pod(pod("p"))
+        await stage.settle()
+        condition = stage.server.condition("p")
+        assert condition is not None
+        assert (condition["reason"], condition["message"]) == (
+            "SchedulerError",
+            'running Bind plugin "DefaultBinder": not today',
+        )
+        assert not stage.service.cycle.assumed
+        assert stage.service.cycle.queue.length(Place.BACKING_OFF) == 1
+        await stage.advance(3)
+        assert stage.server.pods() == {"p": "a"}
+        assert metric(stage.service, 'scheduler_schedule_attempts_total{profile="trimtab",result="error"}') == 1
+        assert metric(stage.service, 'scheduler_pod_scheduling_sli_duration_seconds_count{attempts="2"}') == 1
+
+
+async def test_a_lost_answer_is_not_a_lost_pod() -> None:
+    """The pod is bound once, and told so."""
+    async with running(node("a")) as stage:
+        stage.server.bad.lose_answer = 1.0
+        stage.server.add_pod(pod("p"))
+        await stage.settle()
+        stage.server.bad.lose_answer = 0.0
+        await stage.advance(20)
+        assert [node_name for _, node_name in stage.server.bindings] == ["a"]
+        assert len(stage.server.events("Scheduled")) == 1
+        assert not stage.service.cycle.assumed
+
+
+async def test_a_pod_bound_by_somebody_else_leaves_the_queue() -> None:
+    """And the place that we had given it is free for others."""
+    async with running(node("a").allocatable(pods="1")) as stage:
+        stage.server.bad.latency = 5.0
+        stage.server.add_pod(pod("p"))
+        await stage.advance(6)
+        stage.server.change_pod("p", spec={"nodeName": "elsewhere"})
+        stage.server.add_pod(pod("q"))
+        stage.server.bad.latency = 0.0
+        await stage.advance(60)
+        assert stage.server.pods() == {"p": "elsewhere", "q": "a"}
+
+
+async def test_a_pod_deleted_while_it_is_bound_is_forgotten() -> None:
+    """Its place is free at once."""
+    async with running(node("a").allocatable(pods="1")) as stage:
+        stage.server.intercept = lambda r: Unreachable("cut") if r.path.endswith("/p/binding") else None
+        stage.server.add_pod(pod("p"))
+        await asyncio.sleep(0)
+        stage.server.delete_pod("p")
+        stage.server.add_pod(pod("q"))
+        await stage.advance(30)
+        assert stage.server.pods() == {"q": "a"}
+        assert not stage.service.cycle.assumed
+
+
+async def test_what_the_watch_never_shows_is_looked_at_live() -> None:
+    """The API server said yes; if the pod is not bound after all, it is tried again."""
+    async with running(node("a"), node("b")) as stage:
+        lies = [1]
+
+        def lie(request: Request) -> Response | None:
+            return Response(201, {}, b"{}") if request.path.endswith("/binding") and lies and lies.pop() else None
+
+        stage.server.intercept = lie
+        stage.server.add_pod(pod("p"))
+        await stage.settle()
+        assert stage.server.pods() == {"p": ""}
+        await stage.advance(25)
+        assert len(stage.service.cycle.assumed) == 1
+        await stage.advance(30)
+        assert stage.server.pods()["p"] in ("a", "b")
+        assert not stage.service.cycle.assumed
+
+
+async def test_a_watch_that_is_only_late_changes_nothing() -> None:
+    """Looking live shows the pod on its node; it counts there, once, also when the watch comes back."""
+    async with running(node("a"), pod("p")) as stage:
+        stage.server.deaf = True
+        stage.server.add_pod(pod("q"))
+        stage.service.cycle.pod_seen(None, codec.convert(stage.server.pod("q"), Pod))
+        await stage.settle()
+        assert stage.server.pods() == {"p": "a", "q": "a"}
+        assert len(stage.service.cycle.assumed) == 1
+        await stage.advance(60)
+        assert not stage.service.cycle.assumed
+        stage.server.deaf = False
+        stage.server.cut_watches()
+        await stage.advance(60)
+        check_agreement(stage.service, stage.server)
+
+
+# --- who may act -----------------------------------------------------------------------------------------------------
+
+
+async def test_of_two_schedulers_one_schedules() -> None:
+    """The other knows the cluster, waits for the lease, and goes on when the first one ends."""
+    clock = VirtualClock()
+    server = ControlPlane(clock)
+    server.add_node(node("a"))
+    first, second = (new_service(server, clock, read(), seed=seed) for seed in (1, 2))
+    leading = asyncio.ensure_future(first.run())
+    await clock.advance(1)
+    waiting = asyncio.ensure_future(second.run())
+    server.add_pod(pod("p"))
+    await clock.advance(10)
+    assert second.synced
+    assert server.pods() == {"p": "a"}
+    (lease,) = server.objects("leases")
+    assert lease["metadata"]["name"] == "trimtab-scheduler"
+    assert lease["spec"]["holderIdentity"] == "scheduler-1"
+    leading.cancel()
+    await clock.advance(10)
+    server.add_pod(pod("q"))
+    await clock.advance(10)
+    assert leading.done()
+    assert server.pods() == {"p": "a", "q": "a"}
+    assert server.objects("leases")[0]["spec"]["holderIdentity"] == "scheduler-2"
+    waiting.cancel()
+    await clock.advance(10)
+    assert waiting.done()
+
+
+async def test_who_loses_the_lease_stops(caplog: pytest.LogCaptureFixture) -> None:
+    """Not a single binding after that; the process is told, and should end."""
+    clock = VirtualClock()
+    server = ControlPlane(clock)
+    server.add_node(node("a"))
+    service = new_service(server, clock, read())
+    task = asyncio.ensure_future(service.run())
+    await clock.advance(5)
+    server.intercept = lambda request: Unreachable("away") if request.method != "GET" else None
+    server.add_pod(pod("p"))
+    await clock.advance(60)
+    with pytest.raises(LeadershipLost):
+        await task
+    server.intercept = None
+    server.add_pod(pod("q"))
+    await clock.advance(60)
+    assert server.bindings == []
+    assert "lost the lease" in caplog.text
+
+
+# --- the end, and the beginning --------------------------------------------------------------------------------------
+
+
+async def test_in_the_end_bindings_under_way_finish() -> None:
+    """And no further pod is taken."""
+    async with running(node("a"), configuration=read({**QUIET, "parallelism": 2})) as stage:
+        stage.server.bad.latency = 2.0
+        for number in range(5):
+            stage.server.add_pod(pod(f"p{number}"))
+        await stage.advance(0.01)
+        task = next(task for task in asyncio.all_tasks() if "Service.run" in repr(task))
+        under_way = stage.service.binder.under_way
+        assert under_way == 2
+        task.cancel()
+        await stage.advance(10)
+        assert task.done()
+        assert len(stage.server.bindings) == 2
+        assert not any(task.get_name().startswith("bind ") for task in asyncio.all_tasks())
+
+
+async def test_what_one_process_left_the_next_one_finishes() -> None:
+    """All state is rebuilt: what was bound counts, what was not is bound."""
+    clock = VirtualClock()
+    server = ControlPlane(clock)
+    server.add_node(node("a").allocatable(pods="3"))
+    server.bad.latency = 1.0
+    for number in range(4):
+        server.add_pod(pod(f"p{number}"))
+    wire = Wire(server)
+    first = new_service(server, clock, wire=wire)
+    task = asyncio.ensure_future(first.run())
+    while not server.bindings:
+        await clock.advance(0.1)
+    wire.dead = True
+    assert len(server.bindings) < 3
+    second = new_service(server, clock, seed=2)
+    again = asyncio.ensure_future(second.run())
+    await clock.advance(60)
+    assert sorted(server.pods().values()) == ["", "a", "a", "a"]
+    assert len({uid for uid, _ in server.bindings}) == len(server.bindings) == 3
+    await cancel(task, again)
+
+
+# --- whatever happens ------------------------------------------------------------------------------------------------
+
+TROUBLE = Misbehaviour(
+    latency=0.5, refuse=0.05, fail=0.08, lose_answer=0.08, gone=0.05, cut=0.05, repeat=0.1, bookmark=0.1, split=0.2
+)
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_no_pod_is_lost_and_none_is_bound_twice(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Pods and nodes come and go, the API server fails in every way, the scheduler is killed: in the end all is well.
+
+    Every decision is judged when it is made, by a view that is built anew from what was observed and assumed.
+    """
+    caplog.set_level(logging.CRITICAL)
+    rng = random.Random(seed)
+    clock = VirtualClock()
+    server = ControlPlane(clock, rng=random.Random(seed))
+    for name in "abcd":
+        server.add_node(random_node(rng, name))
+    server.bad = TROUBLE
+    wire = Wire(server)
+    judge = Judge(new_service(server, clock, seed=seed, wire=wire))
+    tasks = [asyncio.ensure_future(judge.service.run())]
+    for step in range(60):
+        churn(server, rng, step)
+        await clock.advance(rng.choice((0.05, 0.5, 2.0)))
+        if rng.random() < 0.04:
+            wire.dead = True
+            wire = Wire(server)
+            judge = Judge(new_service(server, clock, seed=seed + step, wire=wire))
+            tasks.append(asyncio.ensure_future(judge.service.run()))
+    server.bad = Misbehaviour()
+    await clock.advance(400)
+    uids = [uid for uid, _ in server.bindings]
+    assert len(uids) == len(set(uids))
+    check_agreement(judge.service, server)
+    assert stuck(judge.service, server) == []
+    await cancel(*tasks)
+
+
+async def test_two_that_serve_the_same_pods_do_no_harm() -> None:
+    """It should not happen, and if it does every pod is bound once, and counted where it is."""
+    clock = VirtualClock()
+    server = ControlPlane(clock, rng=random.Random(3))
+    server.bad.latency = 0.3
+    for number in range(6):
+        server.add_node(node(f"n{number}").allocatable(pods="4"))
+    services = [new_service(server, clock, seed=seed) for seed in (1, 2)]
+    tasks = [asyncio.ensure_future(service.run()) for service in services]
+    for number in range(24):
+        server.add_pod(pod(f"p{number}"))
+        await clock.advance(0.05)
+    await clock.advance(60)
+    assert "" not in server.pods().values()
+    assert len({uid for uid, _ in server.bindings}) == len(server.bindings) == 24
+    for service in services:
+        check_agreement(service, server)
+    await cancel(*tasks)
+
+
+def random_node(rng: random.Random, name: str) -> NodeBuilder:
+    """A node that takes some pods."""
+    made = node(name, zone=rng.choice(("z1", "z2"))).allocatable(cpu=rng.choice(("2", "4")), pods="6")
+    return made.taint("dedicated") if rng.random() < 0.2 else made
+
+
+def random_pod(rng: random.Random, name: str) -> PodBuilder:
+    """A pod that some nodes take."""
+    made = pod(name).labels(app=rng.choice(("web", "db"))).requests(cpu=rng.choice(("0", "500m", "1", "3")))
+    if rng.random() < 0.3:
+        made.spread("zone")
+    if rng.random() < 0.1:
+        made.avoids("host")
+    if rng.random() < 0.1:
+        made.spec(schedulingGates=[{"name": "g"}])
+    return made.spec(priority=rng.randrange(3))
+
+
+def churn(server: ControlPlane, rng: random.Random, step: int) -> None:
+    """Something happens, in a cluster that stays small."""
+    pods = list(server.pods())
+    match rng.randrange(10):
+        case 0 | 1 | 2 if len(pods) < 14:
+            server.add_pod(random_pod(rng, f"p{step}"))
+        case 3 if pods:
+            name = rng.choice(pods)
+            server.delete_pod(name)
+            if rng.random() < 0.4:
+                server.add_pod(random_pod(rng, name))
+        case 4 if pods:
+            server.change_pod(rng.choice(pods), metadata={"labels": {"app": rng.choice(("web", "db"))}})
+        case 5 if pods:
+            server.change_pod(rng.choice(pods), spec={"schedulingGates": []})
+        case 6:
+            name = rng.choice("abcd")
+            known = [tree["metadata"]["name"] for tree in server.objects("nodes")]
+            if name in known and rng.random() < 0.3:
+                server.delete_node(name)
+            else:
+                server.add_node(random_node(rng, name))
+        case 7 if pods:
+            server.change_pod(rng.choice(pods), status={"phase": rng.choice(("Running", "Pending"))})
+        case 8:
+            rng.choice((server.forget, server.cut_watches, server.expire_watches, server.bookmark))()
