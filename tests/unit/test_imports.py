@@ -18,7 +18,7 @@ ALLOWED: dict[str, set[str]] = {
     "ranking": {"msgspec", "numpy"},
     "kube": {"aiohttp", "msgspec", "yaml"},
     "scheduler": {"msgspec", "numpy", "prometheus_client"},
-    "lab": {"aiohttp", "cryptography", "jsonpatch", "jsonschema_rs", "msgspec", "yaml"},
+    "lab": {"aiohttp", "cryptography", "jsonpatch", "jsonschema_rs", "msgspec", "prometheus_client", "yaml"},
     "testing": {"msgspec", "numpy"},
 }
 """Which third-party modules each package may import: the design's table, each with its reason in ARCHITECTURE.md."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -69,6 +69,8 @@ class Settings:
 
     retry: RetryPolicy = RETRIES
     timeout: float = 30.0
+    urgent: bool = False
+    """Whether calls pass those that wait for a free connection, or for the limiter."""
     field_manager: str = "trimtab"
     on_warning: Callable[[str], None] | None = None
     on_attempt: Callable[[Observation], None] | None = None
@@ -154,7 +156,7 @@ class Client:
         label_selector: str = "",
         field_selector: str = "",
         limit: int = PAGE,
-    ) -> AsyncIterator[Page[T]]:
+    ) -> AsyncGenerator[Page[T], None]:
         """A list part by part, all of one moment. Raises Gone where the server has forgotten that moment."""
         resource = _resource(kind)
         following = ""
@@ -353,7 +355,15 @@ class Client:
         repeatable: bool | None = None,
     ) -> Response:
         """Any call, tried again where that is right; for paths that have no method of their own here."""
-        request = Request(method, path, tuple((params or {}).items()), body, content_type, self.settings.timeout)
+        request = Request(
+            method,
+            path,
+            tuple((params or {}).items()),
+            body,
+            content_type,
+            self.settings.timeout,
+            self.settings.urgent,
+        )
         repeatable = method == "GET" if repeatable is None else repeatable
         attempt = 0
         while True:
@@ -367,7 +377,7 @@ class Client:
             await self.clock.sleep(wait)
 
     async def _attempt(self, request: Request) -> Response:
-        if self._limiter is not None:
+        if self._limiter is not None and not request.urgent:
             await self._limiter.wait()
         if request.method != "GET" and self.settings.before_write is not None:
             self.settings.before_write()

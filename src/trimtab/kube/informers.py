@@ -23,7 +23,7 @@ import random
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from trimtab.api.codec import SpecPool
 from trimtab.api.pods import Pod
@@ -163,7 +163,7 @@ class Informer(Generic[T]):
         present: set[Key] = set()
         version = ""
         parts = self._client.pages(self.resource, limit=self._page, **self._scope)
-        async with aclosing(cast("Any", parts)):
+        async with aclosing(parts):
             async for part in parts:
                 self._take_page(part, present)
                 version = part.resource_version

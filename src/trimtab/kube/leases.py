@@ -82,7 +82,7 @@ class Elector:
         self.namespace = namespace
         self.identity = identity
         self.terms = terms
-        self._client = client.using(retry=NO_RETRIES, timeout=terms.renew_deadline, before_write=None)
+        self._client = client.using(retry=NO_RETRIES, timeout=terms.renew_deadline, urgent=True, before_write=None)
         self._clock = client.clock
         self._rng = rng or random.Random()  # noqa: S311 - spreads attempts, guards nothing
         self._observed: _Observed | None = None

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import re
 import ssl
+import weakref
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
@@ -41,6 +42,8 @@ class Session:
         self._contexts = Contexts(endpoint.trust)
         self._session: aiohttp.ClientSession | None = None
         self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._streams: weakref.WeakSet[AiohttpStream] = weakref.WeakSet()
+        self._closed = False
 
     async def __aenter__(self) -> Session:
         return self
@@ -52,7 +55,7 @@ class Session:
 
     async def send(self, request: Request) -> Response:
         """One request, one answer. A 401 is answered with other credentials once, if there are any."""
-        async with self._slots:
+        async with contextlib.nullcontext() if request.urgent else self._slots:
             response, grant = await self._exchange(request)
             if response.status == 401 and await self.endpoint.credentials.renew(grant):
                 response, _ = await self._exchange(request)
@@ -67,10 +70,12 @@ class Session:
         return stream
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections. Whoever still reads a stream, or asks for something, is told."""
+        self._closed = True
+        for stream in list(self._streams):
+            await stream.close()
         if self._session is not None:
             await self._session.close()
-            self._session = None
 
     async def _exchange(self, request: Request) -> tuple[Response, Grant]:
         grant = await self.endpoint.credentials.grant()
@@ -87,7 +92,9 @@ class Session:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=request.timeout)
         with _translated(request.call):
             answer = await self._connections().request(**self._arguments(request, grant), timeout=timeout)
-        return AiohttpStream(answer, request.call), grant
+        stream = AiohttpStream(answer, request.call)
+        self._streams.add(stream)
+        return stream, grant
 
     def _arguments(self, request: Request, grant: Grant) -> dict[str, Any]:
         query = urlencode(request.params, quote_via=quote)
@@ -115,6 +122,8 @@ class Session:
         return headers
 
     def _connections(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise Unreachable("the session is closed", sent=False)
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),
@@ -149,7 +158,11 @@ class AiohttpStream:
             return await self._answer.content.readany()
 
     async def close(self) -> None:
-        """Let go of the connection. It is closed, not kept: there may be more to come on it."""
+        """Let go of the connection. It is closed, not kept: there may be more to come on it.
+
+        aiohttp would let whoever is reading wait for ever, so the reader is told first.
+        """
+        self._answer.content.set_exception(aiohttp.ClientConnectionError("the stream was closed"))
         self._answer.close()
 
 

@@ -21,6 +21,8 @@ class Request:
     body: bytes | None = None
     content_type: str = "application/json"
     timeout: float = 30.0
+    urgent: bool = False
+    """Whether it must not wait behind others: a lease is lost while its renewal stands in line."""
 
     @property
     def call(self) -> str:

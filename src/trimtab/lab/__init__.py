@@ -7,5 +7,6 @@ Does not belong here: anything of the product. The product reaches the lab as it
 a kubeconfig, so that the two can be exchanged; hence the lab imports neither `controllers` nor `webhooks` nor
 `scheduler`, and they do not import it.
 
-May import: `api`, `kube`, aiohttp, msgspec, cryptography, jsonpatch, jsonschema-rs, pyyaml.
+May import: `api`, `kube`, aiohttp, msgspec, cryptography, jsonpatch, jsonschema-rs, pyyaml; `workloads` also `ranking`,
+`snapshot` and prometheus-client.
 """

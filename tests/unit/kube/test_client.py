@@ -473,6 +473,16 @@ async def test_a_limit_holds_for_all_calls_together() -> None:
     assert [r.timeout for r in transport.requests[:2]] == [1.0, 30.0]
 
 
+async def test_what_is_urgent_does_not_wait_for_the_limiter() -> None:
+    """The renewal of a lease must not stand in line behind a thousand patches."""
+    clock = VirtualClock()
+    transport = ScriptedTransport(ok(), ok())
+    client = Client(transport, clock=clock, limiter=TokenBucket(0.001, 1, clock))
+    await READ(client)
+    await READ(client.using(urgent=True))
+    assert [request.urgent for request in transport.requests] == [False, True]
+
+
 async def test_closing_closes_the_connections() -> None:
     """`async with` does it."""
     bench = Bench()

@@ -49,7 +49,11 @@ class Script:
         pytest.param([Result()], [0], id="all is well: not again"),
         pytest.param([Result(requeue_after=5), Result(requeue_after=7)], [0, 5, 12], id="it asks to be run again"),
         pytest.param([ValueError("x")] * 3, [0, 1, 3, 7], id="a failure: later each time"),
-        pytest.param([ValueError("x"), ValueError("x"), Result(), ValueError("x")], [0, 1, 3], id="success forgets"),
+        pytest.param(
+            [ValueError("x"), ValueError("x"), Result(requeue_after=5), ValueError("x")],
+            [0, 1, 3, 8, 9],
+            id="success forgets failures",
+        ),
         pytest.param([TerminalError("never")], [0], id="hopeless: not again"),
         pytest.param([Conflict("raced"), Result()], [0, 1], id="a lost race: again"),
     ],

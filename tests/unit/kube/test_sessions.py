@@ -322,9 +322,12 @@ async def test_a_request_goes_through_a_proxy(tmp_path: Path) -> None:
     """The server behind it proves who it is as ever."""
     tls = server_context(AUTHORITY.server("127.0.0.1"), tmp_path)
     trust = Trust(Inline(AUTHORITY.certificate))
-    async with serving(show, tls) as address, tunnelling() as (proxy, asked):
-        async with Session(Endpoint(address, trust=trust, proxy=proxy)) as session:
-            assert (await session.send(Request("GET", "/"))).status == 200
+    async with (
+        serving(show, tls) as address,
+        tunnelling() as (proxy, asked),
+        Session(Endpoint(address, trust=trust, proxy=proxy)) as session,
+    ):
+        assert (await session.send(Request("GET", "/"))).status == 200
     assert asked == [f"CONNECT {address.removeprefix('https://')} HTTP/1.1"]
 
 
@@ -367,16 +370,45 @@ async def test_a_server_that_does_not_answer() -> None:
     """The time that one attempt may take is the request's."""
     release = asyncio.Event()
 
-    async def handler(_: web.BaseRequest) -> web.StreamResponse:
-        await release.wait()
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        if request.path != "/ready":
+            await release.wait()
         return web.Response()
 
     async with serving(handler) as address, Session(Endpoint(address)) as session:
+        await session.send(Request("GET", "/ready"))
         with pytest.raises(Timeout, match="GET /: no answer in time"):
             await session.send(Request("GET", "/", timeout=0.02))
+        await session.send(Request("GET", "/ready"))
         with pytest.raises(Timeout):
             await session.stream(Request("GET", "/", timeout=0.02))
         release.set()
+
+
+async def test_so_many_at_once_and_the_urgent_ones_besides() -> None:
+    """Each request is a connection; a flood of them waits in line, and what is urgent passes it."""
+    release, busy = asyncio.Event(), asyncio.Semaphore(0)
+    under_way = most = 0
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        nonlocal under_way, most
+        if request.path == "/flood":
+            under_way += 1
+            most = max(most, under_way)
+            busy.release()
+            await release.wait()
+            under_way -= 1
+        return web.Response()
+
+    async with serving(handler) as address, Session(Endpoint(address)) as session:
+        flood = [asyncio.create_task(session.send(Request("GET", "/flood"))) for _ in range(100)]
+        for _ in range(64):
+            await busy.acquire()
+        assert (await session.send(Request("PUT", "/lease", urgent=True))).status == 200
+        assert most == 64
+        release.set()
+        await asyncio.gather(*flood)
+        assert most == 64
 
 
 # Streams.
@@ -401,6 +433,27 @@ async def test_a_stream_comes_piece_by_piece_and_ends() -> None:
         assert await stream.read() == b"two\n"
         assert await stream.read() == b""
         await stream.close()
+
+
+async def test_closing_wakes_whoever_is_reading() -> None:
+    """A reader must not wait for ever on a connection that is gone; and what is closed stays closed."""
+    release = asyncio.Event()
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await release.wait()
+        return response
+
+    async with serving(handler) as address:
+        async with Session(Endpoint(address)) as session:
+            reading = asyncio.create_task((await session.stream(Request("GET", "/"))).read())
+            await asyncio.sleep(0)
+        with pytest.raises(Unreachable, match="the stream was closed"):
+            await reading
+        with pytest.raises(Unreachable, match="the session is closed"):
+            await session.send(Request("GET", "/"))
+        release.set()
 
 
 async def to_the_end(stream: Stream) -> None:
@@ -439,7 +492,7 @@ async def test_a_stream_that_falls_silent_is_given_up() -> None:
         return response
 
     async with serving(handler) as address, Session(Endpoint(address)) as session:
-        stream = await session.stream(Request("GET", "/", timeout=0.05))
+        stream = await session.stream(Request("GET", "/", timeout=0.5))
         assert await stream.read() == b"one\n"
         with pytest.raises(Timeout):
             await stream.read()

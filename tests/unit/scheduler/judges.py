@@ -79,7 +79,9 @@ def check_agreement(service: Service, server: ControlPlane) -> None:
 def stuck(service: Service, server: ControlPlane) -> list[str]:
     """The pods without a node, although there is one that would take them."""
     truth = _truth(server)
-    waiting = [p for p in _pods(server) if not p.spec.node_name and p.spec.scheduler_name in service.configuration.profiles]
+    waiting = [
+        p for p in _pods(server) if not p.spec.node_name and p.spec.scheduler_name in service.configuration.profiles
+    ]
     return [
         p.key
         for p in waiting

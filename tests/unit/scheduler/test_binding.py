@@ -58,7 +58,7 @@ class Stage:
         return Attempt(Waiting(made, 0), made, 0, node=node)
 
     def answer_bindings(self, *answers: Response | Exception | None, lost: bool = False) -> None:
-        """What the server answers to bindings, one after the other; None for the truth. Lost: it acts, and is silent."""
+        """What the server answers to bindings, one after the other; None for the truth. Lost: it acts all the same."""
         self._answers = list(answers)
 
         def intercept(request: Request) -> Response | Exception | None:

@@ -44,7 +44,10 @@ def test_what_changes_about_a_node(old: NodeBuilder | None, new: NodeBuilder | N
         pytest.param(pod("p"), pod("p").annotations(a="b"), [], id="an annotation is nothing"),
         pytest.param(pod("p"), pod("p").labels(a="b"), ["UnschedulablePodUpdatePodLabel"], id="a label"),
         pytest.param(
-            pod("p").on("a"), pod("p").on("a").labels(a="b"), ["AssignedPodUpdatePodLabel"], id="a label of a pod on a node"
+            pod("p").on("a"),
+            pod("p").on("a").labels(a="b"),
+            ["AssignedPodUpdatePodLabel"],
+            id="a label of a pod on a node",
         ),
         pytest.param(
             pod("p"), pod("p").tolerates("x"), ["UnschedulablePodUpdatePodToleration"], id="one more toleration"

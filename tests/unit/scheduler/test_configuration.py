@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.scheduler.controlplane import ControlPlane
 from trimtab.api.errors import InvalidError
 from trimtab.kube.client import Client
 from trimtab.kube.leases import Terms
@@ -13,8 +14,6 @@ from trimtab.kube.retries import Backoff
 from trimtab.scheduler.configuration import Election, RateLimit, read
 from trimtab.scheduler.service import limiter
 from trimtab.testing.clocks import VirtualClock
-
-from tests.unit.scheduler.controlplane import ControlPlane
 
 V1 = "kubescheduler.config.k8s.io/v1"
 
@@ -85,7 +84,9 @@ def test_election_can_be_switched_off() -> None:
     ("fields", "path"),
     [
         pytest.param({"leaderElection": {"leaseDuration": "soon"}}, "leaderElection.leaseDuration", id="no duration"),
-        pytest.param({"leaderElection": {"leaseDuration": "5s"}}, "leaderElection", id="a lease shorter than its renewal"),
+        pytest.param(
+            {"leaderElection": {"leaseDuration": "5s"}}, "leaderElection", id="a lease shorter than its renewal"
+        ),
         pytest.param({"clientConnection": {"qps": 5, "burst": 0}}, "clientConnection", id="a limit without room"),
         pytest.param({"podMaxBackoffSeconds": 0}, "podMaxBackoffSeconds", id="a back-off that shrinks"),
         pytest.param({"profiles": [{}, {}]}, "profiles[0].schedulerName", id="several profiles without names"),

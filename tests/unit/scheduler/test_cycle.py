@@ -52,7 +52,9 @@ def used(cycle: Cycle, name: str) -> int:
 
 def test_a_pod_counts_on_its_node_from_the_decision_on() -> None:
     """The next pod sees it there, long before the API server does."""
-    cycle = new_cycle(node("a").allocatable(pods="1"), node("b").allocatable(pods="1"), waiting("p"), waiting("q"), waiting("r"))
+    cycle = new_cycle(
+        node("a").allocatable(pods="1"), node("b").allocatable(pods="1"), waiting("p"), waiting("q"), waiting("r")
+    )
     assert {attempt(cycle).node, attempt(cycle).node} == {"a", "b"}
     last = attempt(cycle)
     assert (last.node, last.sentence) == ("", "0/2 nodes are available: 2 Too many pods.")
@@ -90,7 +92,9 @@ def test_without_nodes_a_pod_waits_for_the_first_one() -> None:
     assert attempt(cycle).node == "a"
 
 
-def test_a_decision_that_fails_is_an_attempt_that_failed(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_decision_that_fails_is_an_attempt_that_failed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """One pod that breaks something does not stop the others; it is tried again."""
 
     def broken(*_: object) -> Decision:
@@ -159,8 +163,12 @@ def test_a_binding_that_failed_is_rolled_back() -> None:
     "happens",
     [
         pytest.param(lambda cycle, made: cycle.pod_gone(made.pod), id="it is deleted"),
-        pytest.param(lambda cycle, made: cycle.pod_seen(made.pod, waiting("p").terminating().build()), id="it starts to go"),
-        pytest.param(lambda cycle, made: cycle.pod_seen(made.pod, waiting("p").phase("Failed").build()), id="it has finished"),
+        pytest.param(
+            lambda cycle, made: cycle.pod_seen(made.pod, waiting("p").terminating().build()), id="it starts to go"
+        ),
+        pytest.param(
+            lambda cycle, made: cycle.pod_seen(made.pod, waiting("p").phase("Failed").build()), id="it has finished"
+        ),
         pytest.param(lambda cycle, made: cycle.lost(made), id="the API server does not know it"),
     ],
 )
@@ -233,7 +241,9 @@ def test_a_node_that_goes_takes_no_more_pods() -> None:
 def test_services_and_namespaces_are_known_and_forgotten() -> None:
     """They are part of decisions: default constraints, and terms that select namespaces."""
     cycle = new_cycle()
-    service = codec.convert({"metadata": {"name": "s", "namespace": "n"}, "spec": {"selector": {"app": "web"}}}, KubeService)
+    service = codec.convert(
+        {"metadata": {"name": "s", "namespace": "n"}, "spec": {"selector": {"app": "web"}}}, KubeService
+    )
     namespace = codec.convert({"metadata": {"name": "n"}}, Namespace)
     cycle.group_seen(None, service)
     cycle.namespace_seen(None, namespace)

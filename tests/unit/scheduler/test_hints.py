@@ -60,16 +60,28 @@ LONELY = waiting().avoids("zone", selector={"app": "db"})
         # Nobody, and everybody.
         pytest.param(NOBODY, waiting(), node_change(Action.ADD, None, node("a")), True, id="there is a node at last"),
         pytest.param(
-            NOBODY, waiting(), pod_change(Action.DELETE, pod("q").on("a"), None), False, id="no node: a pod's going is nothing"
+            NOBODY,
+            waiting(),
+            pod_change(Action.DELETE, pod("q").on("a"), None),
+            False,
+            id="no node: a pod's going is nothing",
         ),
         pytest.param(
-            "TheirOwn", waiting(), node_change(Action.DELETE, node("a"), None), True, id="an unknown plugin: anything may help"
+            "TheirOwn",
+            waiting(),
+            node_change(Action.DELETE, node("a"), None),
+            True,
+            id="an unknown plugin: anything may help",
         ),
         pytest.param(
             UNSUPPORTED, waiting(), node_change(Action.ADD, None, node("a")), False, id="unsupported: no node helps"
         ),
         pytest.param(
-            UNSUPPORTED, waiting(), own_change(Action.UPDATE, waiting(), waiting()), True, id="unsupported: its own change does"
+            UNSUPPORTED,
+            waiting(),
+            own_change(Action.UPDATE, waiting(), waiting()),
+            True,
+            id="unsupported: its own change does",
         ),
         # Room.
         pytest.param(
@@ -115,7 +127,11 @@ LONELY = waiting().avoids("zone", selector={"app": "db"})
             id="room: a node gets devices",
         ),
         pytest.param(
-            "NodeResourcesFit", waiting(), pod_change(Action.DELETE, pod("q").on("a"), None), True, id="room: a pod goes"
+            "NodeResourcesFit",
+            waiting(),
+            pod_change(Action.DELETE, pod("q").on("a"), None),
+            True,
+            id="room: a pod goes",
         ),
         pytest.param(
             "NodeResourcesFit", waiting(), pod_change(Action.ADD, None, pod("q").on("a")), False, id="room: a pod comes"
@@ -198,7 +214,9 @@ LONELY = waiting().avoids("zone", selector={"app": "db"})
             False,
             id="node affinity: a node comes with another label",
         ),
-        pytest.param("NodeName", waiting(), node_change(Action.ADD, None, node("a")), True, id="node name: a node comes"),
+        pytest.param(
+            "NodeName", waiting(), node_change(Action.ADD, None, node("a")), True, id="node name: a node comes"
+        ),
         pytest.param(
             "NodePorts",
             waiting().host_port(80),
@@ -273,7 +291,11 @@ LONELY = waiting().avoids("zone", selector={"app": "db"})
             id="spread: a node in a zone comes",
         ),
         pytest.param(
-            "PodTopologySpread", SPREAD, node_change(Action.ADD, None, node("a")), False, id="spread: a node without a zone comes"
+            "PodTopologySpread",
+            SPREAD,
+            node_change(Action.ADD, None, node("a")),
+            False,
+            id="spread: a node without a zone comes",
         ),
         pytest.param(
             "PodTopologySpread",
@@ -371,7 +393,9 @@ def test_what_could_help(refused_by: str, incoming: PodBuilder, change: Change, 
 
 def test_a_service_helps_who_is_spread_by_default() -> None:
     """A pod without constraints belongs to services; one with constraints has said what it wants."""
-    service = codec.convert({"metadata": {"name": "s", "namespace": "default"}, "spec": {"selector": {"app": "web"}}}, Service)
+    service = codec.convert(
+        {"metadata": {"name": "s", "namespace": "default"}, "spec": {"selector": {"app": "web"}}}, Service
+    )
     (change,) = changes.of_group(None, service)
     answers = Hints(PROFILES, Snapshot())
     refused_by = frozenset(("PodTopologySpread",))
@@ -422,7 +446,9 @@ def random_node(rng: random.Random, name: str) -> NodeBuilder:
 
 def random_pod(rng: random.Random, name: str) -> PodBuilder:
     """A pod that may be refused for any reason."""
-    made = pod(name).labels(app=rng.choice(APPS)).requests(cpu=rng.choice(("0", "1", "2"))).spec(schedulerName="trimtab")
+    made = (
+        pod(name).labels(app=rng.choice(APPS)).requests(cpu=rng.choice(("0", "1", "2"))).spec(schedulerName="trimtab")
+    )
     if rng.random() < 0.4:
         made.spread("zone", selector={"app": rng.choice(APPS)})
     if rng.random() < 0.3:

@@ -10,11 +10,10 @@ import pytest
 from prometheus_client import generate_latest
 
 from tests.unit.kube.fakes import Misbehaviour, failure
-from tests.unit.scheduler.controlplane import APPS, QUIET, ControlPlane, Stage, Wire, new_service, running
+from tests.unit.scheduler.controlplane import APPS, QUIET, ControlPlane, Wire, new_service, on_stage, running, stop
 from tests.unit.scheduler.judges import Judge, check_agreement, stuck
 from trimtab.api import codec
 from trimtab.api.pods import Pod
-from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import LeadershipLost, Unreachable
 from trimtab.kube.transport import Request, Response
 from trimtab.scheduler.configuration import read
@@ -132,11 +131,8 @@ async def test_what_groups_pods_is_known_before_the_first_decision() -> None:
         server.add_node(node(name))
     for number in range(4):
         server.add_pod(pod(f"p{number}").labels(labels).owned_by("rs"))
-    stage = Stage(server, clock, new_service(server, clock))
-    task = asyncio.ensure_future(stage.service.run())
-    await stage.settle()
-    assert sorted(server.pods().values()) == ["a", "b", "c", "d"]
-    await cancel(task)
+    async with on_stage(server, clock):
+        assert sorted(server.pods().values()) == ["a", "b", "c", "d"]
 
 
 async def test_nothing_is_decided_before_everything_is_known() -> None:
@@ -147,18 +143,15 @@ async def test_nothing_is_decided_before_everything_is_known() -> None:
     server.add_pod(pod("running").on("a"))
     server.add_pod(pod("p"))
     server.intercept = lambda request: failure(500) if request.path.endswith("/services") else None
-    stage = Stage(server, clock, new_service(server, clock))
-    task = asyncio.ensure_future(stage.service.run())
-    await stage.advance(60)
-    assert not stage.service.synced
-    assert any(problem.startswith("services: ") for problem in stage.service.problems)
-    assert server.calls("/binding") == []
-    server.intercept = None
-    await stage.advance(60)
-    assert stage.service.synced
-    assert stage.service.problems == []
-    assert server.pods() == {"running": "a", "p": ""}
-    await cancel(task)
+    async with on_stage(server, clock) as stage:
+        await stage.advance(60)
+        assert not stage.service.synced
+        assert any(problem.startswith("services: ") for problem in stage.service.problems)
+        assert server.calls("/binding") == []
+        server.intercept = None
+        await stage.advance(60)
+        assert stage.service.problems == []
+        assert server.pods() == {"running": "a", "p": ""}
 
 
 # --- the bad days ----------------------------------------------------------------------------------------------------
@@ -208,6 +201,19 @@ async def test_a_pod_bound_by_somebody_else_leaves_the_queue() -> None:
         stage.server.add_pod(pod("q"))
         stage.server.bad.latency = 0.0
         await stage.advance(60)
+        assert stage.server.pods() == {"p": "elsewhere", "q": "a"}
+
+
+async def test_a_place_is_free_as_soon_as_the_pod_is_seen_elsewhere() -> None:
+    """Looking live is enough: the watch may be late."""
+    async with running(node("a").allocatable(pods="1")) as stage:
+        stage.server.add_pod(pod("p"))
+        stage.service.cycle.pod_seen(None, codec.convert(stage.server.pod("p"), Pod))
+        stage.server.deaf = True
+        stage.server.change_pod("p", spec={"nodeName": "elsewhere"})
+        stage.server.add_pod(pod("q"))
+        stage.service.cycle.pod_seen(None, codec.convert(stage.server.pod("q"), Pod))
+        await stage.settle()
         assert stage.server.pods() == {"p": "elsewhere", "q": "a"}
 
 
@@ -321,12 +327,10 @@ async def test_in_the_end_bindings_under_way_finish() -> None:
         for number in range(5):
             stage.server.add_pod(pod(f"p{number}"))
         await stage.advance(0.01)
-        task = next(task for task in asyncio.all_tasks() if "Service.run" in repr(task))
-        under_way = stage.service.binder.under_way
-        assert under_way == 2
-        task.cancel()
+        assert stage.service.binder.under_way == 2
+        stage.task.cancel()
         await stage.advance(10)
-        assert task.done()
+        assert stage.task.done()
         assert len(stage.server.bindings) == 2
         assert not any(task.get_name().startswith("bind ") for task in asyncio.all_tasks())
 
@@ -351,7 +355,7 @@ async def test_what_one_process_left_the_next_one_finishes() -> None:
     await clock.advance(60)
     assert sorted(server.pods().values()) == ["", "a", "a", "a"]
     assert len({uid for uid, _ in server.bindings}) == len(server.bindings) == 3
-    await cancel(task, again)
+    await stop(clock, task, again)
 
 
 # --- whatever happens ------------------------------------------------------------------------------------------------
@@ -391,7 +395,7 @@ async def test_no_pod_is_lost_and_none_is_bound_twice(seed: int, caplog: pytest.
     assert len(uids) == len(set(uids))
     check_agreement(judge.service, server)
     assert stuck(judge.service, server) == []
-    await cancel(*tasks)
+    await stop(clock, *tasks)
 
 
 async def test_two_that_serve_the_same_pods_do_no_harm() -> None:
@@ -411,7 +415,7 @@ async def test_two_that_serve_the_same_pods_do_no_harm() -> None:
     assert len({uid for uid, _ in server.bindings}) == len(server.bindings) == 24
     for service in services:
         check_agreement(service, server)
-    await cancel(*tasks)
+    await stop(clock, *tasks)
 
 
 def random_node(rng: random.Random, name: str) -> NodeBuilder:

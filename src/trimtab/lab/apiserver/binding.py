@@ -6,6 +6,8 @@ the node. A pod is bound once.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from trimtab.lab.apiserver import objects
 from trimtab.lab.apiserver.cluster import Cluster
 from trimtab.lab.apiserver.options import write_options
@@ -20,9 +22,13 @@ from trimtab.lab.apiserver.writes import ATTEMPTS, check_identity
 async def create(cluster: Cluster, request: Request) -> Answer:
     """POST: bind a pod."""
     options = write_options(request.query, "CreateOptions")
-    binding = objects.read_part("v1", "Binding", request.body, request.content_type, options.validation, request.warnings)
-    if binding["metadata"].get("name", "") != request.name:
+    binding = objects.read_part(
+        "v1", "Binding", request.body, request.content_type, options.validation, request.warnings
+    )
+    name = binding["metadata"].get("name", "")
+    if request.name and name != request.name:
         raise bad_request("name in URL does not match name in Binding object")
+    request = replace(request, target=replace(request.target, name=name))
     objects.place(request.kind, binding, request.namespace)
     labels = cluster.plugins.topology_labels(binding.get("target", {}).get("name", ""))
     if labels:
@@ -41,14 +47,24 @@ async def _admitted(cluster: Cluster, request: Request, binding: Tree, *, dry_ru
     kind = request.kind
     review = None
     if cluster.admissions.watch(kind, "CREATE", "binding"):
-        review = Review("CREATE", kind, request.user, request.namespace, request.name, binding, None, "binding", dry_run)
-        review.type = "v1", "Binding"
+        review = Review(
+            "CREATE",
+            kind,
+            request.user,
+            request.namespace,
+            request.name,
+            binding,
+            None,
+            "binding",
+            dry_run,
+            type=("v1", "Binding"),
+        )
         binding = await cluster.admissions.mutate(review, request.warnings) or binding
     problems = validate("v1 Binding", binding)
     if problems:
         raise refusal(500, "; ".join(map(str, problems)), reason="")
     if review is not None:
-        await cluster.admissions.validate(review.with_object(binding), request.warnings)
+        await cluster.admissions.validate(review.about(binding), request.warnings)
     return binding
 
 

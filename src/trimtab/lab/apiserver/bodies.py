@@ -1,23 +1,24 @@
-"""From the bytes of a request to a tree: JSON or YAML, of the kind that the path is about.
+"""From the bytes of a request to a tree: JSON, YAML or protobuf, of the kind that the path is about.
 
 What a body may be is the same for all kinds; what an object of a kind may hold is decided in `objects`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 import yaml
 
+from trimtab.lab.apiserver import protobuf
 from trimtab.lab.apiserver.statuses import Refusal, bad_request, refusal
 from trimtab.lab.apiserver.storage import Tree
 
 LONGEST = 3 * 1024 * 1024
 """Bytes of a body that are read at most, as in Kubernetes."""
 
-ACCEPTED = ("application/json", "application/yaml")
+ACCEPTED = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
 _SHOWN = 30
 _decode = msgspec.json.Decoder().decode
 _INT64 = range(-(2**63), 2**63)
@@ -35,10 +36,11 @@ _Loader.yaml_implicit_resolvers = {
 
 def read_object(body: bytes, content_type: str, kind: str) -> Tree:
     """The object in a body; `kind` is the one that was expected. Raises a Status of 400 or 415."""
-    if media_type(content_type) not in ACCEPTED:
+    read = _READERS.get(media_type(content_type))
+    if read is None:
         raise unknown_format(*ACCEPTED)
     try:
-        tree = _read_yaml(body) if is_yaml(content_type) else read_json(body)
+        tree = read(body)
     except ValueError as error:
         raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {error}", body) from None
     if not isinstance(tree, dict):
@@ -52,9 +54,9 @@ def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip() or ACCEPTED[0]
 
 
-def is_yaml(content_type: str) -> bool:
-    """Whether a body is not JSON."""
-    return media_type(content_type) == "application/yaml"
+def is_json(content_type: str) -> bool:
+    """Whether a body is JSON as it stands."""
+    return media_type(content_type) == ACCEPTED[0]
 
 
 def read_json(body: bytes) -> Any:
@@ -102,6 +104,13 @@ def _read_yaml(body: bytes) -> Any:
         raise ValueError("exceeded max depth") from None
     except (yaml.YAMLError, msgspec.MsgspecError, TypeError, OverflowError, UnicodeError) as error:
         raise ValueError(f"yaml: {' '.join(str(error).split())}") from None
+
+
+_READERS: Mapping[str, Callable[[bytes], Any]] = {
+    "application/json": read_json,
+    "application/yaml": _read_yaml,
+    protobuf.MEDIA_TYPE: protobuf.read,
+}
 
 
 def _nodes(value: Any, budget: int) -> Iterator[None]:

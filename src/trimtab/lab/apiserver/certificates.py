@@ -92,7 +92,7 @@ class Authority:
 
     def _sign(
         self,
-        subject: list[x509.NameAttribute],
+        subject: list[x509.NameAttribute[str]],
         usage: x509.ObjectIdentifier,
         alternatives: x509.SubjectAlternativeName | None = None,
     ) -> Pair:

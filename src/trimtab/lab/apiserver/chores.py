@@ -69,7 +69,7 @@ class Chores(Generic[Key]):
         except (Refusal, Changed) as error:
             _log.debug("%s: %s; will be tried again", key, error)
             self._later(key)
-        except Exception:
+        except Exception:  # noqa: BLE001 – whatever it is, the next one must be tried
             _log.exception("%s: cannot be done", key)
 
     def _later(self, key: Key) -> None:

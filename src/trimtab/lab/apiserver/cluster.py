@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable
 
 from trimtab.api import times
+from trimtab.lab.apiserver.admission import Call
 from trimtab.lab.apiserver.feeds import BOOKMARK_INTERVAL, Hub
-from trimtab.lab.apiserver.forms import Form, Printer, as_yaml
-from trimtab.lab.apiserver.forms import YAML
+from trimtab.lab.apiserver.forms import YAML, Form, Printer, as_yaml
 from trimtab.lab.apiserver.kinds import Kind, Registry
 from trimtab.lab.apiserver.paths import Targets
 from trimtab.lab.apiserver.plugins import Plugins
@@ -18,13 +18,13 @@ from trimtab.lab.apiserver.storage import HISTORY, Entry, Store
 
 
 class Cluster:
-    """One cluster's state. It does nothing by itself; `controllers` of it are started by the server."""
+    """One cluster's state. `call` reaches webhooks; what happens by itself is started by the server."""
 
     def __init__(
         self,
         *,
         clock: Callable[[], int],
-        reviews: Callable[[Store], Reviews] = Reviews,
+        call: Call,
         history: int = HISTORY,
         bookmark_interval: float = BOOKMARK_INTERVAL,
         seed: int | None = None,
@@ -36,8 +36,7 @@ class Cluster:
         self.targets = Targets(self.registry)
         self.hub = Hub(self.store, bookmark_interval)
         self.plugins = Plugins(self.store, self.registry, self.rng)
-        self.admissions = reviews(self.store)
-        self._printers: dict[tuple[Kind, Form], Printer] = {}
+        self.admissions = Reviews(self.store, self.registry, call)
 
     def now(self) -> str:
         """The time as objects carry it."""

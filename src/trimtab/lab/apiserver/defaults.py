@@ -86,7 +86,7 @@ def _probe(probe: Tree) -> None:
             probe[name] = value
     _http_get(probe)
     if "grpc" in probe:
-        probe["grpc"].setdefault("service", "")
+        probe["grpc"]["service"] = probe["grpc"].get("service") or ""
 
 
 def _http_get(handler: Tree) -> None:
@@ -242,6 +242,9 @@ def _pod(tree: Tree) -> None:
     _pod_spec(spec)
     if spec.get("resources"):
         _pod_level_requests(spec)
+    status = tree.get("status")
+    if status:
+        _first_of(status, "podIP", "podIPs", "ip")
 
 
 def _requests_from_limits(resources: Tree | None) -> None:
@@ -348,15 +351,17 @@ def _stateful_set(tree: Tree) -> None:
     if "type" not in strategy:
         strategy["type"] = "RollingUpdate"
         strategy.setdefault("rollingUpdate", {})
-    if strategy["type"] == "RollingUpdate" and "rollingUpdate" in strategy:
-        strategy["rollingUpdate"].setdefault("partition", 0)
-        strategy["rollingUpdate"].setdefault("maxUnavailable", 1)
+    if "rollingUpdate" in strategy:
+        strategy["rollingUpdate"].pop("maxUnavailable", None)  # behind a feature gate that is off
+        if strategy["type"] == "RollingUpdate":
+            strategy["rollingUpdate"].setdefault("partition", 0)
     retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
     retention.setdefault("whenDeleted", "Retain")
     retention.setdefault("whenScaled", "Retain")
     spec.setdefault("replicas", 1)
     spec.setdefault("revisionHistoryLimit", 10)
     for claim in spec.get("volumeClaimTemplates") or ():
+        claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
         _claim(claim)
 
 
@@ -423,12 +428,30 @@ def _namespace(tree: Tree) -> None:
 
 
 def _node(tree: Tree) -> None:
+    _first_of(tree["spec"], "podCIDR", "podCIDRs")
     status = tree["status"]
     for amounts in ("capacity", "allocatable"):
         if amounts in status:
             _round(status[amounts])
     if "allocatable" not in status and status.get("capacity"):
         status["allocatable"] = dict(status["capacity"])
+
+
+def _first_of(holder: Tree, single: str, several: str, field: str = "") -> None:
+    """A field that became a list stays the first element of it, for clients that know the field only.
+
+    Where the two differ, whoever set the field alone is right.
+    """
+    one, many = holder.get(single), holder.get(several)
+    if one and (not many or (many[0].get(field) if field else many[0]) != one):
+        holder[several] = [{field: one} if field else one]
+    elif many:
+        holder[single] = many[0].get(field, "") if field else many[0]
+
+
+def _lease(tree: Tree) -> None:
+    for field in ("strategy", "preferredHolder"):  # behind a feature gate that is off
+        tree["spec"].pop(field, None)
 
 
 def _claim(tree: Tree) -> None:
@@ -533,6 +556,7 @@ _DEFAULTS: Mapping[str, Callable[[Tree], None]] = {
     "apps/v1 StatefulSet": _stateful_set,
     "apps/v1 DaemonSet": _daemon_set,
     "autoscaling/v1 HorizontalPodAutoscaler": _autoscaler,
+    "coordination.k8s.io/v1 Lease": _lease,
     "scheduling.k8s.io/v1 PriorityClass": _priority_class,
     "rbac.authorization.k8s.io/v1 RoleBinding": _role_binding,
     "rbac.authorization.k8s.io/v1 ClusterRoleBinding": _role_binding,

@@ -164,7 +164,7 @@ def _kind(tree: Tree, version: Tree) -> Kind:
         verbs=VERBS,
         custom=Custom(
             definition=tree["metadata"]["name"],
-            schema=Schema(schema),
+            schema=Schema(schema or None, parts.get("scale")),
             layout=tables.custom(version.get("additionalPrinterColumns") or ()),
             schema_tree=schema,
             scale=parts.get("scale"),

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 
 from trimtab.api import times
 from trimtab.lab.apiserver import bodies, strategies, wiretypes
-from trimtab.lab.apiserver.reviews import Review
 from trimtab.lab.apiserver.cluster import Cluster
 from trimtab.lab.apiserver.forms import converted, negotiate
 from trimtab.lab.apiserver.kinds import Kind
@@ -31,8 +30,18 @@ from trimtab.lab.apiserver.options import (
     whole,
 )
 from trimtab.lab.apiserver.requests import Answer, Request
+from trimtab.lab.apiserver.reviews import Review
 from trimtab.lab.apiserver.selections import select
-from trimtab.lab.apiserver.statuses import Refusal, about, bad_options, bad_request, conflict, forbidden, not_found, success
+from trimtab.lab.apiserver.statuses import (
+    Refusal,
+    about,
+    bad_options,
+    bad_request,
+    conflict,
+    forbidden,
+    not_found,
+    success,
+)
 from trimtab.lab.apiserver.storage import Changed, Entry, Tree, encode, key_of
 from trimtab.lab.apiserver.validation import causes
 from trimtab.lab.apiserver.writes import ATTEMPTS
@@ -118,8 +127,17 @@ async def _remove(cluster: Cluster, request: Request, options: DeleteOptions) ->
     if kind.shelf == "/namespaces" and seen.name in IMMORTAL:
         raise forbidden(kind, seen.name, "this namespace may not be deleted")
     if cluster.admissions.watch(kind, "DELETE"):
-        review = Review("DELETE", kind, request.user, request.namespace, request.name, None, converted(kind, seen))
-        review.options, review.dry_run = options.tree, options.dry_run
+        review = Review(
+            "DELETE",
+            kind,
+            request.user,
+            request.namespace,
+            request.name,
+            None,
+            converted(kind, seen),
+            dry_run=options.dry_run,
+            options={"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", **(options.tree or {})},
+        )
         await cluster.admissions.mutate(review, request.warnings)
         await cluster.admissions.validate(review, request.warnings)
     return _Removal(cluster, kind, seen, options).run()
@@ -154,7 +172,11 @@ class _Removal:
         elif marked is None:
             self._start_grace()
         self._set_finalizers()
-        if marked is not None and not self._metadata.get("deletionGracePeriodSeconds") and self._metadata.get("finalizers"):
+        if (
+            marked is not None
+            and not self._metadata.get("deletionGracePeriodSeconds")
+            and self._metadata.get("finalizers")
+        ):
             self._mark()
         self._seen = self._replace()
         if self._metadata.get("finalizers") or self._metadata["deletionGracePeriodSeconds"]:
@@ -312,7 +334,9 @@ def _from_query(query: Query) -> Tree:
 def _policy_causes(options: DeleteOptions) -> list[causes.Cause]:
     policy = options.propagation
     if policy and options.orphan is not None:
-        return [causes.invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")]
+        return [
+            causes.invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
+        ]
     if policy and policy not in _POLICIES:
         return [causes.unsupported("propagationPolicy", policy, (*_POLICIES, "nil"))]
     return []

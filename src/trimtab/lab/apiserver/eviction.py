@@ -56,8 +56,18 @@ async def create(cluster: Cluster, request: Request) -> Answer:
 async def _review(cluster: Cluster, request: Request, eviction: Tree, *, dry_run: bool) -> None:
     kind = request.kind
     if cluster.admissions.watch(kind, "CREATE", "eviction"):
-        review = Review("CREATE", kind, request.user, request.namespace, request.name, eviction, None, "eviction", dry_run)
-        review.type = "policy/v1", "Eviction"
+        review = Review(
+            "CREATE",
+            kind,
+            request.user,
+            request.namespace,
+            request.name,
+            eviction,
+            None,
+            "eviction",
+            dry_run,
+            type=("policy/v1", "Eviction"),
+        )
         await cluster.admissions.mutate(review, request.warnings)
         await cluster.admissions.validate(review, request.warnings)
 
@@ -120,7 +130,7 @@ def _use(cluster: Cluster, entry: Entry, pod: str, *, dry_run: bool) -> None:
 
 def _why(name: str, status: Tree) -> str:
     conditions = status.get("conditions") or ()
-    condition = next((c for c in conditions if c.get("type") == "DisruptionAllowed"), {})
+    condition: Tree = next((c for c in conditions if c.get("type") == "DisruptionAllowed"), {})
     said = condition.get("message") if condition.get("status") == "False" else ""
     if said and condition.get("reason") == "SyncFailed":
         return f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {said}"

@@ -39,7 +39,7 @@ def chunk(data: bytes) -> bytes:
 class Watcher:
     """One connection that watches. `done` is set when it shall end."""
 
-    __slots__ = ("_queue", "_queued", "_transport", "bookmark", "broken", "done", "header")
+    __slots__ = ("_queue", "_queued", "_transport", "bookmark", "done", "header")
 
     def __init__(self, transport: asyncio.WriteTransport, *, header: Render | None = None) -> None:
         self._transport = transport
@@ -47,7 +47,6 @@ class Watcher:
         self._queued = 0
         self.bookmark: Callable[[int], bytes] | None = None
         self.header = header
-        self.broken = False
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
@@ -79,7 +78,6 @@ class Watcher:
 
     def cut(self) -> None:
         """End it by breaking the connection."""
-        self.broken = True
         self._queue.clear()
         self._queued = 0
         abort = getattr(self._transport, "abort", self._transport.close)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import yaml
@@ -86,7 +86,9 @@ class Printer:
         """A list of them."""
         if self.form.shape == "table":
             return self._table(entries, metadata)
-        head = encode({"kind": self._list_kind(), "apiVersion": self._list_version(), "metadata": metadata, "items": []})
+        head = encode(
+            {"kind": self._list_kind(), "apiVersion": self._list_version(), "metadata": metadata, "items": []}
+        )
         return head[:-2] + b",".join(self._items(entries)) + b"]}"
 
     def render(self) -> Render:

@@ -107,7 +107,14 @@ class Kind:
 
 
 def _kind(
-    api_version: str, kind: str, plural: str, short: str = "", *, subresources: str = "", categories: str = "", **more: Any
+    api_version: str,
+    kind: str,
+    plural: str,
+    short: str = "",
+    *,
+    subresources: str = "",
+    categories: str = "",
+    **more: Any,
 ) -> Kind:
     return Kind(
         api_version=api_version,

@@ -14,12 +14,11 @@ from trimtab.lab.apiserver.chores import Chores
 from trimtab.lab.apiserver.cluster import Cluster
 from trimtab.lab.apiserver.deletes import DeleteOptions, remove
 from trimtab.lab.apiserver.kinds import Kind
-from trimtab.lab.apiserver.options import WriteOptions
 from trimtab.lab.apiserver.paths import Target
 from trimtab.lab.apiserver.requests import Request
 from trimtab.lab.apiserver.statuses import Refusal
 from trimtab.lab.apiserver.storage import Entry, Event, Shelf, Tree
-from trimtab.lab.apiserver.writes import insert
+from trimtab.lab.apiserver.writes import establish
 
 USER = User("system:serviceaccount:kube-system:namespace-controller", ("system:serviceaccounts", AUTHENTICATED))
 SHELF = "/namespaces"
@@ -71,8 +70,7 @@ class Namespaces:
         kind = self._cluster.registry.find("v1", plural)
         assert kind is not None  # noqa: S101 – built in
         try:
-            request = Request(Target(kind, namespace), {}, USER)
-            await insert(self._cluster, request, tree, WriteOptions())
+            await establish(self._cluster, Request(Target(kind, namespace), {}, USER), tree)
         except Refusal as error:
             if error.code != 409:
                 raise
@@ -129,8 +127,18 @@ def _conditions(left: list[tuple[Kind, Entry]], tree: Tree, now: str) -> list[Tr
     holding = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
     states = [
         ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"),
-        ("NamespaceDeletionGroupVersionParsingFailure", "False", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
-        ("NamespaceDeletionContentFailure", "False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "False",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+        (
+            "NamespaceDeletionContentFailure",
+            "False",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
+        ),
         (
             "NamespaceContentRemaining",
             str(bool(remaining)),
@@ -141,7 +149,9 @@ def _conditions(left: list[tuple[Kind, Entry]], tree: Tree, now: str) -> list[Tr
             "NamespaceFinalizersRemaining",
             str(bool(holding)),
             "SomeFinalizersRemain" if holding else "ContentHasNoFinalizers",
-            f"Some content in the namespace has finalizers remaining: {holding}" if holding else "All content-preserving finalizers finished",
+            f"Some content in the namespace has finalizers remaining: {holding}"
+            if holding
+            else "All content-preserving finalizers finished",
         ),
     ]
     before = {c["type"]: c for c in tree["status"].get("conditions") or ()}

@@ -32,7 +32,7 @@ def read(kind: Kind, body: bytes, content_type: str, level: str, warnings: list[
     Strict refuses them, Warn tells, Ignore drops them silently. Raises a Status of 400, 415 or 422."""
     tree = bodies.read_object(body, content_type, kind.kind)
     check_type(kind, tree)
-    written = None if level == "Ignore" or bodies.is_yaml(content_type) else body
+    written = body if level != "Ignore" and bodies.is_json(content_type) else None
     try:
         problems = _problems(kind, tree, written)
     except wiretypes.WrongTypeError as error:
@@ -84,7 +84,8 @@ def check_type(kind: Kind, tree: Tree) -> None:
         _check_custom_type(kind, sent_version, sent_kind, tree)
     for field, value in (("apiVersion", sent_version), ("kind", sent_kind)):
         if value is not None and not isinstance(value, str):
-            raise bad_request(f"{_handled(kind.kind, kind.version)}: json: cannot unmarshal into Go struct field .{field} of type string")
+            problem = f"json: cannot unmarshal into Go struct field .{field} of type string"
+            raise bad_request(f"{_handled(kind.kind, kind.version)}: {problem}")
     version, name = sent_version or kind.api_version, sent_kind or kind.kind
     if (version, name) != (kind.api_version, kind.kind):
         raise bad_request(
@@ -165,11 +166,12 @@ def check_new_version(tree: Tree) -> None:
 
 def _check_custom_type(kind: Kind, version: object, name: object, tree: Tree) -> None:
     if not name:
-        raise bad_request(f"the object provided is unrecognized (must be of type {kind.kind}): Object 'Kind' is missing")
-    if version != kind.api_version:
         raise bad_request(
-            f"the API version in the data ({version or ''}) does not match the expected API version ({kind.api_version})"
+            f"the object provided is unrecognized (must be of type {kind.kind}): Object 'Kind' is missing"
         )
+    if version != kind.api_version:
+        expected = f"does not match the expected API version ({kind.api_version})"
+        raise bad_request(f"the API version in the data ({version or ''}) {expected}")
     metadata = tree.get("metadata")
     object_name = metadata.get("name", "") if isinstance(metadata, dict) else ""
     raise invalid(kind.group, str(name), str(object_name), [causes.invalid("kind", name, f"must be {kind.kind}")])

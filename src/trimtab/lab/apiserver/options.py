@@ -61,20 +61,19 @@ def list_options(query: Query) -> ListOptions:
     if not query:
         return ListOptions()
     seconds = whole(query, "timeoutSeconds")
-    options = ListOptions(
+    return ListOptions(
         labels=one(query, "labelSelector"),
         fields=one(query, "fieldSelector"),
         watch=flag(query, "watch"),
         bookmarks=flag(query, "allowWatchBookmarks"),
         version=one(query, "resourceVersion"),
         match=one(query, "resourceVersionMatch"),
-        timeout=seconds if seconds else None,
+        timeout=seconds or None,
         limit=max(whole(query, "limit") or 0, 0),
         token=one(query, "continue"),
         initial_events=flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None,
         include_object=one(query, "includeObject"),
     )
-    return options
 
 
 def check_list(options: ListOptions) -> None:

@@ -1,9 +1,9 @@
 """The three ways to patch an object, by the media type of the request; and the one that the lab does not have.
 
-    application/json-patch+json              a list of operations
-    application/merge-patch+json             the part that changes, lists replaced
-    application/strategic-merge-patch+json   the part that changes, lists merged by key; built-in kinds only
-    application/apply-patch+yaml             server-side apply: 415, and what to use instead
+application/json-patch+json              a list of operations
+application/merge-patch+json             the part that changes, lists replaced
+application/strategic-merge-patch+json   the part that changes, lists merged by key; built-in kinds only
+application/apply-patch+yaml             server-side apply: 415, and what to use instead
 """
 
 from __future__ import annotations
@@ -76,12 +76,10 @@ class Patch:
         try:
             objects.check_type(kind, patched)
             problems = _read(kind, patched)
-        except wiretypes.WrongTypeError as error:
-            raise self.unfit(patched, str(error)) from None
-        except Refusal as error:
-            raise self.unfit(patched, str(error)) from None
+        except (wiretypes.WrongTypeError, Refusal) as error:
+            raise self.unfit(document, str(error)) from None
         if problems and level == "Strict":
-            raise self.unfit(patched, strict.refusal(problems))
+            raise self.unfit(document, strict.refusal(problems))
         objects.report("", problems, level, warnings)
         objects.complete(kind, patched)
         return patched
@@ -95,7 +93,7 @@ class Patch:
         except InvalidError as error:
             raise self._inapplicable(error) from None
         if not isinstance(patched, dict):
-            raise self.unfit(patched, "the patched document is no object")
+            raise invalid("", "", "", [causes.invalid("patch", encode(patched).decode(), "is no object")])
         return patched
 
     def _inapplicable(self, error: InvalidError) -> Refusal:
@@ -104,9 +102,9 @@ class Patch:
             return refusal(422, f"{REJECTED}: {error}", details={})
         return bad_request(str(error))
 
-    def unfit(self, patched: Any, problem: str) -> Refusal:
-        """422: what came out is no object of its kind."""
-        shown = patched if self.media_type != STRATEGIC_PATCH else self.change
+    def unfit(self, document: Tree, problem: str) -> Refusal:
+        """422: what came out of this document is no object of its kind."""
+        shown = self.apply_to(document) if self.media_type != STRATEGIC_PATCH else self.change
         return invalid("", "", "", [causes.invalid("patch", encode(shown).decode(), problem)])
 
 

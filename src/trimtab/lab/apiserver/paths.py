@@ -4,6 +4,7 @@
     /api/v1/nodes/NAME/SUBRESOURCE                          the same without a namespace
     /api/v1/pods                                            all namespaces
     /api/v1/watch/…                                         an old way to ask for a watch
+    /api/v1/namespaces/NAMESPACE/bindings                   an old way to bind a pod, which the body names
 
 A path is taken apart as it was sent: each segment is unescaped by itself, so that `%2F` never separates and `..` is a
 name like any other (one that no object can have).
@@ -62,6 +63,9 @@ class Targets:
         return self._target(api_version, rest, watch=watch)
 
     def _target(self, api_version: str, rest: list[str], *, watch: bool) -> Target:
+        pods = self._registry.find(api_version, "pods")
+        if pods is not None and rest[0] == "namespaces" and rest[2:] == ["bindings"]:
+            return Target(pods, rest[1], subresource="binding")
         if rest[0] == "namespaces" and len(rest) > 2:
             kind = self._registry.find(api_version, rest[2])
             if kind is not None and kind.namespaced:

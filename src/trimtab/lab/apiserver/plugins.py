@@ -157,10 +157,14 @@ class Plugins:
         if name:
             spec["priorityClassName"] = name
         if spec.get("priority", value) != value:
-            raise forbidden(kind, tree["metadata"].get("name", ""), _given("integer value of priority", spec["priority"], value))
+            raise forbidden(
+                kind, tree["metadata"].get("name", ""), _given("integer value of priority", spec["priority"], value)
+            )
         if spec.get("preemptionPolicy", policy) != policy:
             raise forbidden(
-                kind, tree["metadata"].get("name", ""), _given("string value of PreemptionPolicy", spec["preemptionPolicy"], policy)
+                kind,
+                tree["metadata"].get("name", ""),
+                _given("string value of PreemptionPolicy", spec["preemptionPolicy"], policy),
             )
         spec["priority"], spec["preemptionPolicy"] = value, policy
 
@@ -267,7 +271,9 @@ class Addresses:
         own = old["metadata"]["uid"] if old else ""
         address = spec.get("clusterIP") or self._free_address()
         if address != "None" and self._taken.get(address, own) != own:
-            raise _taken(kind, tree, "spec.clusterIPs", [address], "failed to allocate IP", "provided IP is already allocated")
+            raise _taken(
+                kind, tree, "spec.clusterIPs", [address], "failed to allocate IP", "provided IP is already allocated"
+            )
         spec["clusterIP"] = address
         spec.setdefault("clusterIPs", [address])
         spec.setdefault("ipFamilies", ["IPv6" if ":" in address else "IPv4"])
@@ -279,7 +285,9 @@ class Addresses:
         for index, port in enumerate(tree["spec"].get("ports") or ()):
             wanted = port.get("nodePort")
             if wanted and self._taken.get(wanted, own) != own:
-                raise _taken(kind, tree, f"spec.ports[{index}].nodePort", wanted, "", "provided port is already allocated")
+                raise _taken(
+                    kind, tree, f"spec.ports[{index}].nodePort", wanted, "", "provided port is already allocated"
+                )
             port["nodePort"] = wanted or self._free_port()
 
     def _free_address(self) -> str:

@@ -91,7 +91,7 @@ def _page(cluster: Cluster, shelf: Shelf, selection: Selection, options: ListOpt
             found = filter(selection.matches, found)
         entries = list(islice(found, options.limit + 1)) if options.limit else list(found)
     except Compacted as error:
-        raise _expired(cluster, options, error) from None
+        raise _expired(options, error) from None
     metadata: Tree = {"resourceVersion": str(at)}
     if options.limit and len(entries) > options.limit:
         entries.pop()
@@ -129,7 +129,7 @@ def expired(message: str, token: str = "") -> Refusal:
     return refusal(410, message, reason="Expired", token=token)
 
 
-def _expired(cluster: Cluster, options: ListOptions, error: Compacted) -> Refusal:
+def _expired(options: ListOptions, error: Compacted) -> Refusal:
     if not options.token:
         return expired(str(error))
     start = Token.read(options.token).start

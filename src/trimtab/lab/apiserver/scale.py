@@ -18,7 +18,7 @@ from trimtab.lab.apiserver.options import WriteOptions, write_options
 from trimtab.lab.apiserver.patches import Patch
 from trimtab.lab.apiserver.requests import Answer, Request
 from trimtab.lab.apiserver.reviews import Review
-from trimtab.lab.apiserver.statuses import bad_request, conflict, invalid, not_found
+from trimtab.lab.apiserver.statuses import bad_request, conflict, invalid, not_found, refusal
 from trimtab.lab.apiserver.storage import Changed, Entry, Tree, encode, key_of
 from trimtab.lab.apiserver.validation import causes
 
@@ -84,10 +84,21 @@ async def _scale(cluster: Cluster, request: Request, draft: Draft, options: Writ
     objects.place(kind, scale, request.namespace)
     writes.check_identity(kind, seen, scale["metadata"])
     if cluster.admissions.watch(kind, "UPDATE", "scale"):
-        review = Review("UPDATE", kind, request.user, request.namespace, request.name, scale, present, "scale", options.dry_run)
-        review.type = _TYPE["apiVersion"], _TYPE["kind"]
+        review = Review(
+            "UPDATE",
+            kind,
+            request.user,
+            request.namespace,
+            request.name,
+            scale,
+            present,
+            "scale",
+            options.dry_run,
+            type=(_TYPE["apiVersion"], _TYPE["kind"]),
+            settle=_settle,
+        )
         scale = await cluster.admissions.mutate(review, request.warnings) or scale
-        await cluster.admissions.validate(review.with_object(scale), request.warnings)
+        await cluster.admissions.validate(review.about(scale), request.warnings)
         if cluster.store.shelf(kind.shelf).entries.get(seen.key) is not seen:
             raise Changed(seen.key)
     return writes.commit(cluster, kind, seen, _scaled(kind, seen, scale, old), old, options)
@@ -115,19 +126,27 @@ def _present(cluster: Cluster, request: Request) -> Entry:
 
 
 def _patched(request: Request, change: Patch, present: Tree, options: WriteOptions) -> Tree:
-    patched = change.apply_to({**_TYPE, **present})
+    document = {**_TYPE, **present}
+    patched = change.apply_to(document)
     patched.pop("kind", None)
     patched.pop("apiVersion", None)
     bodies.without_huge_numbers(patched)
     try:
         problems = strict.unknown_fields(wiretypes.read("autoscaling/v1 Scale", patched))
     except wiretypes.WrongTypeError as error:
-        raise change.unfit(patched, str(error)) from None
+        raise change.unfit(document, str(error)) from None
     if problems and options.validation == "Strict":
-        raise change.unfit(patched, strict.refusal(problems))
+        raise change.unfit(document, strict.refusal(problems))
     objects.report("", problems, options.validation, request.warnings)
     writes.check_name(request, patched)
     return patched
+
+
+def _settle(scale: Tree) -> None:
+    try:
+        wiretypes.read("autoscaling/v1 Scale", scale)
+    except wiretypes.WrongTypeError as error:
+        raise refusal(500, f"Internal error occurred: {error}", reason="InternalError") from None
 
 
 def _paths(kind: Kind) -> dict[str, str]:

@@ -134,4 +134,3 @@ def about(kind: Kind, name: str) -> dict[str, Any]:
     """The details that name an object. Kubernetes writes the resource where one expects the kind."""
     details = {"name": name} if name else {}
     return details | ({"group": kind.group} if kind.group else {}) | {"kind": kind.plural}
-

@@ -28,6 +28,7 @@ Write = Callable[[bytes], Awaitable[None]]
 """Sends a piece of the answer, and waits until the connection has taken it."""
 
 _LONGEST = 1800
+_LAST_BOOKMARK = 2
 _PIECE = 256 * 1024
 
 
@@ -61,8 +62,6 @@ class Watch:
         if self._options.bookmarks:
             watcher.bookmark = lambda version: chunk(self._printer.bookmark(version))
         await self._follow(watcher, cut_after)
-        if self._options.bookmarks and not watcher.broken:
-            await write(self._printer.bookmark(self._cluster.store.version))
 
     async def _catch_up(self, write: Write, watcher: Watcher) -> None:
         """Bring the client from where he starts to the present; when this returns, nothing is missing."""
@@ -87,6 +86,8 @@ class Watch:
         feed = self._cluster.hub.join(self._key, self._feed, watcher)
         seconds = self._options.timeout or _LONGEST + random.randrange(_LONGEST)  # noqa: S311 – spreads the renewals
         timers = [loop.call_later(seconds, watcher.finish)]
+        if seconds > _LAST_BOOKMARK:
+            timers.append(loop.call_later(seconds - _LAST_BOOKMARK, self._bookmark, feed, watcher))
         if cut_after is not None:
             timers.append(loop.call_later(cut_after, watcher.cut))
         try:
@@ -95,6 +96,13 @@ class Watch:
             self._cluster.hub.leave(self._key, feed, watcher)
             for timer in timers:
                 timer.cancel()
+
+
+    def _bookmark(self, feed: Feed, watcher: Watcher) -> None:
+        """Shortly before the end, say how far the watch has come: its successor starts there."""
+        feed.flush()
+        if watcher.bookmark is not None and not watcher.waiting:
+            watcher.send(watcher.bookmark(self._cluster.store.version))
 
 
 def _as_watch(options: ListOptions) -> ListOptions:

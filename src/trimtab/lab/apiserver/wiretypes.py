@@ -297,12 +297,12 @@ def _zero(text: str) -> Callable[[], Any] | None:
     optional = text != bare
     if resolved in ("Time", "MicroTime"):
         return None if text.endswith("!") else _null
-    if bare.startswith("*") or resolved.startswith(("[]", "map[")) or resolved in ("RawExtension", "JSON"):
+    if bare.startswith("*") or resolved.startswith(("[]", "map[")):
         return None if optional else _null
     if resolved in _PLAIN:
         return None if optional else _PLAIN[resolved]
     if resolved in _OWN_ZEROS:
-        return None if optional else _OWN_ZEROS[resolved]
+        return _OWN_ZEROS[resolved]
     return None if text.endswith("!") else lambda: _struct(resolved).read({}, None, [])
 
 
@@ -440,9 +440,9 @@ _OWN_READERS: Mapping[str, Reader] = {
     "JSONSchemaPropsOrStringArray": _read_schema_or_strings,
 }
 
+# Structs to Go, which writes them whether they are empty or not.
 _OWN_ZEROS: Mapping[str, Callable[[], Any]] = {
     "Quantity": lambda: "0",
     "IntOrString": int,
-    "float64": float,
-    "FieldsV1": dict,
+    "RawExtension": _null,
 }

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trimtab.lab.apiserver import objects, strategies
-from trimtab.lab.apiserver.reviews import Review
+from trimtab.lab.apiserver import objects, strategies, wiretypes
 from trimtab.lab.apiserver.cluster import Cluster
 from trimtab.lab.apiserver.conversions import TO_STORED
 from trimtab.lab.apiserver.forms import converted, negotiate
@@ -22,6 +21,7 @@ from trimtab.lab.apiserver.kinds import Kind
 from trimtab.lab.apiserver.options import WriteOptions, write_options
 from trimtab.lab.apiserver.patches import Patch
 from trimtab.lab.apiserver.requests import Answer, Request
+from trimtab.lab.apiserver.reviews import Review
 from trimtab.lab.apiserver.statuses import (
     already_exists,
     bad_request,
@@ -73,9 +73,26 @@ async def insert(cluster: Cluster, request: Request, tree: Tree, options: WriteO
     cluster.plugins.admit_create(kind, request.namespace, tree)
     review = None
     if cluster.admissions.watch(kind, "CREATE"):
-        review = Review("CREATE", kind, request.user, request.namespace, name, tree, dry_run=options.dry_run)
-        tree = await _mutate(cluster, review, request.warnings)
+        review = Review(
+            "CREATE",
+            kind,
+            request.user,
+            request.namespace,
+            name,
+            tree,
+            dry_run=options.dry_run,
+            settle=lambda changed: _settle(kind, changed),
+            between=lambda changed: cluster.plugins.admit_create(kind, request.namespace, changed),
+        )
+        tree = await cluster.admissions.mutate(review, request.warnings) or tree
     return await _insert(cluster, request, tree, options, review)
+
+
+async def establish(cluster: Cluster, request: Request, tree: Tree) -> Entry:
+    """Create an object of the server's own; `tree` is not changed. Raises a Status."""
+    copy: Tree = decode(encode(tree))
+    objects.conform(request.kind, copy)
+    return await insert(cluster, request, copy, WriteOptions())
 
 
 async def _insert(
@@ -92,8 +109,7 @@ async def _insert(
     strategies.prepare_create(kind, tree, now)
     check(kind, tree)
     if review is not None:
-        review.name = metadata["name"]
-        await cluster.admissions.validate(review.with_object(tree), request.warnings)
+        await cluster.admissions.validate(review.about(tree, metadata["name"]), request.warnings)
     objects.check_new_version(tree)
     return _store_new(cluster, kind, tree, options, base if generated else "")
 
@@ -152,9 +168,7 @@ async def patch(cluster: Cluster, request: Request) -> Answer:
     return cluster.answer(200, kind, form, written.entry)
 
 
-async def write(
-    cluster: Cluster, request: Request, draft: Draft, options: WriteOptions, *, creates: bool
-) -> Written:
+async def write(cluster: Cluster, request: Request, draft: Draft, options: WriteOptions, *, creates: bool) -> Written:
     """Replace the present state by a draft of the next one."""
     for _ in range(ATTEMPTS):
         try:
@@ -164,9 +178,7 @@ async def write(
     raise conflict(request.kind, request.name)
 
 
-async def _write(
-    cluster: Cluster, request: Request, draft: Draft, options: WriteOptions, *, creates: bool
-) -> Written:
+async def _write(cluster: Cluster, request: Request, draft: Draft, options: WriteOptions, *, creates: bool) -> Written:
     kind = request.kind
     shelf = cluster.store.shelf(kind.shelf)
     seen = shelf.entries.get(key_of(request.namespace, request.name))
@@ -185,22 +197,32 @@ async def _write(
     return Written(commit(cluster, kind, seen, tree, old, options))
 
 
-async def _admit_update(
-    cluster: Cluster, request: Request, tree: Tree, old: Tree, options: WriteOptions
-) -> Tree:
+async def _admit_update(cluster: Cluster, request: Request, tree: Tree, old: Tree, options: WriteOptions) -> Tree:
     """Ask everyone, prepare and validate: the state that may be stored."""
     kind, part = request.kind, request.target.subresource
     if not part:
         cluster.plugins.admit_update(kind, request.namespace, tree, old)
     review = None
     if cluster.admissions.watch(kind, "UPDATE", part):
-        review = Review("UPDATE", kind, request.user, request.namespace, request.name, tree, old, part, options.dry_run)
-        tree = await _mutate(cluster, review, request.warnings)
+        review = Review(
+            "UPDATE",
+            kind,
+            request.user,
+            request.namespace,
+            request.name,
+            tree,
+            old,
+            part,
+            options.dry_run,
+            settle=lambda changed: _settle(kind, changed),
+            between=lambda changed: cluster.plugins.admit_update(kind, request.namespace, changed, old),
+        )
+        tree = await cluster.admissions.mutate(review, request.warnings) or tree
     _prepare(kind, part, tree, old)
     _keep_identity(tree["metadata"], old["metadata"])
     check(kind, tree, old, part)
     if review is not None:
-        await cluster.admissions.validate(review.with_object(tree), request.warnings)
+        await cluster.admissions.validate(review.about(tree), request.warnings)
     return tree
 
 
@@ -257,12 +279,14 @@ def check_identity(kind: Kind, seen: Entry, metadata: Tree, *, needed: bool = Fa
     is there."""
     uid, version = metadata.get("uid"), metadata.get("resourceVersion", "")
     if uid and uid != seen.uid:
-        message = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {seen.uid}"
-        raise conflict(kind, seen.name, message)
+        failed = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {seen.uid}"
+        place = f"Key: /registry/{kind.shelf.lstrip('/')}/{seen.key}, ResourceVersion: 0"
+        raise conflict(kind, seen.name, f"StorageError: invalid object, Code: 4, {place}, AdditionalErrorMsg: {failed}")
     if version in ("", "0"):
         if needed:
             cause = causes.invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise invalid(kind.group, kind.plural, seen.name, [cause])
+        metadata["resourceVersion"] = str(seen.version)
     elif not version.isascii() or not version.isdigit():
         raise refusal(500, f'strconv.ParseUint: parsing "{version}": invalid syntax', reason="")
     elif int(version) != seen.version:
@@ -273,7 +297,9 @@ def check_name(request: Request, tree: Tree) -> None:
     """The object must have the name that the path has. Raises a Status of 400."""
     name = tree["metadata"].get("name", "")
     if not name:
-        raise bad_request(f"the name of the object ({request.name} based on URL) was undeterminable: name must be provided")
+        raise bad_request(
+            f"the name of the object ({request.name} based on URL) was undeterminable: name must be provided"
+        )
     if name != request.name:
         raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({request.name})")
 
@@ -281,29 +307,23 @@ def check_name(request: Request, tree: Tree) -> None:
 # --- what both need --------------------------------------------------------------------------------------------------
 
 
-async def _mutate(cluster: Cluster, review: Review, warnings: list[str]) -> Tree:
-    """Ask the webhooks that change objects; what they changed is read and completed as if it had been sent so."""
-    kind = review.kind
-    changed = await cluster.admissions.mutate(review, warnings)
-    if changed is None:
-        return review.object
-    objects.check_type(kind, changed)
-    objects.conform(kind, changed)
-    objects.complete(kind, changed)
-    if review.operation == "CREATE":
-        cluster.plugins.admit_create(kind, review.namespace, changed)
-    return changed
+def _settle(kind: Kind, tree: Tree) -> None:
+    """What a webhook made of an object is read and completed as if it had been sent so. Raises a Status of 500."""
+    try:
+        objects.conform(kind, tree)
+    except wiretypes.WrongTypeError as error:
+        raise refusal(500, f"Internal error occurred: {error}", reason="InternalError") from None
+    objects.complete(kind, tree)
 
 
 def check(kind: Kind, tree: Tree, old: Tree | None = None, part: str = "") -> None:
     """Validate an object of any kind. Raises a Status of 422."""
     found = validate(kind.name, tree, old, part)
     if kind.custom is not None:
-        found += kind.custom.schema.validate(tree)
+        found += kind.custom.schema.validate(tree, old)
     if found:
         raise invalid(kind.group, kind.kind, tree["metadata"].get("name", ""), found)
 
 
 def _stored(kind: Kind, tree: Tree) -> Tree:
     return TO_STORED[kind.name](tree) if kind.name in TO_STORED else tree
-

@@ -1,8 +1,8 @@
 """Whether a schema may be that of a custom kind: what Kubernetes refuses when the definition is created.
 
 A schema must be *structural*: it says completely, outside of `allOf`, `anyOf`, `oneOf` and `not`, which fields there
-are and of what type each is; combinations may only narrow what is said outside of them. Then pruning and defaulting mean
-one thing only. On top of that come the limits of Kubernetes' dialect, and the rules for its extensions.
+are and of what type each is; combinations may only narrow what is said outside of them. Then pruning and defaulting
+mean one thing only. On top of that come the limits of Kubernetes' dialect, and the rules for its extensions.
 """
 
 from __future__ import annotations

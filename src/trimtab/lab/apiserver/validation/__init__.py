@@ -24,8 +24,9 @@ from trimtab.lab.apiserver.validation import (
     workloads,
 )
 from trimtab.lab.apiserver.validation.causes import Cause, Causes, Tree
+from trimtab.lab.apiserver.validation.notes import warnings
 
-__all__ = ["Cause", "Causes", "invalid", "validate"]
+__all__ = ["Cause", "Causes", "invalid", "validate", "warnings"]
 
 Check = Callable[[Tree, Causes, Tree | None], None]
 """Appends what is wrong with an object; the last argument is the object before an update."""
@@ -121,7 +122,7 @@ _CHECKS: Mapping[str, Check] = {
     "v1 Service": services.service,
     "v1 ConfigMap": cluster.config_map,
     "v1 Secret": cluster.secret,
-    "v1 ServiceAccount": cluster.only_metadata,
+    "v1 ServiceAccount": cluster.service_account,
     "v1 Namespace": cluster.namespace,
     "v1 Node": cluster.node,
     "v1 Event": cluster.event,
@@ -156,7 +157,7 @@ _SUBRESOURCES: Mapping[tuple[str, str], UpdateCheck] = {
     ("v1 Pod", "status"): pods.status_updated,
     ("v1 Namespace", "status"): cluster.namespace_status,
     ("v1 Namespace", "finalize"): cluster.namespace_finalize,
-    ("v1 Node", "status"): lambda tree, old, found: cluster.node(tree, found, old),
+    ("v1 Node", "status"): cluster.node_update,
     ("v1 ReplicationController", "status"): workloads.replica_set_status,
     ("apps/v1 Deployment", "status"): workloads.deployment_status,
     ("apps/v1 ReplicaSet", "status"): workloads.replica_set_status,

@@ -46,16 +46,15 @@ def only_cluster_metadata(tree: Tree, found: Causes, old: Tree | None = None) ->
 
 
 def node(tree: Tree, found: Causes, old: Tree | None = None) -> None:
-    spec, status = tree["spec"], tree["status"]
-    head(tree, old, found, namespaced=False)
-    if old is None:
-        placement.taints(spec.get("taints") or (), found, "metadata.taints")
-    _amounts(status, found)
-    if old is None:
-        for index, text in enumerate(spec.get("podCIDRs") or ()):
-            addresses.network(text, found, f"spec.podCIDRs[{index}]")
-    else:
-        _node_update(tree, old, found)
+    """Kubernetes names a taint's place as if it stood in the metadata."""
+    spec = tree["spec"]
+    metadata.created(tree["metadata"], found, namespaced=False, name=names.subdomain)
+    placement.taints(spec.get("taints") or (), found, "metadata.taints")
+    _amounts(tree["status"], found)
+    for index, text in enumerate(spec.get("podCIDRs") or ()):
+        addresses.network(text, found, f"spec.podCIDRs[{index}]")
+    if old is not None:
+        node_update(tree, old, found)
 
 
 def _amounts(status: Tree, found: Causes) -> None:
@@ -64,8 +63,11 @@ def _amounts(status: Tree, found: Causes) -> None:
             resources.amount(name, text, found, f"status.{field}.{name}")
 
 
-def _node_update(tree: Tree, old: Tree, found: Causes) -> None:
+def node_update(tree: Tree, old: Tree, found: Causes) -> None:
+    """What may not change in a node, or in its status."""
     spec, before = tree["spec"], old["spec"]
+    metadata.updated(tree["metadata"], old["metadata"], found)
+    _amounts(tree["status"], found)
     seen: list[Tree] = []
     for index, address in enumerate(tree["status"].get("addresses") or ()):
         if address in seen:
@@ -82,12 +84,11 @@ def _node_update(tree: Tree, old: Tree, found: Causes) -> None:
 
 
 def namespace(tree: Tree, found: Causes, old: Tree | None = None) -> None:
-    if old is not None:
-        metadata.updated(tree["metadata"], old["metadata"], found)
-        return
     metadata.created(tree["metadata"], found, namespaced=False, name=names.label)
     for finalizer in tree["spec"].get("finalizers") or ():
         _finalizer(finalizer, found, "spec.finalizers")
+    if old is not None:
+        metadata.updated(tree["metadata"], old["metadata"], found)
 
 
 def _finalizer(finalizer: str, found: Causes, path: str) -> None:
@@ -111,6 +112,12 @@ def namespace_finalize(tree: Tree, old: Tree, found: Causes) -> None:
 
 
 # --- configuration ---------------------------------------------------------------------------------------------------
+
+
+def service_account(tree: Tree, found: Causes, old: Tree | None = None) -> None:
+    if old is not None:
+        metadata.updated(tree["metadata"], old["metadata"], found)
+    metadata.created(tree["metadata"], found, namespaced=True, name=names.subdomain)
 
 
 def config_map(tree: Tree, found: Causes, old: Tree | None = None) -> None:

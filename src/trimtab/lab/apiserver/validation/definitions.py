@@ -254,9 +254,9 @@ def _stored_versions(stored: Sequence[str], versions: Sequence[Tree]) -> Iterato
     for index, name in enumerate(stored):
         if name not in listed:
             rule = (
-                f"missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions "
-                f"until a storage migration ensures no data remains persisted in {name} and removes {name} from "
-                "status.storedVersions"
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in "
+                f"spec.versions until a storage migration ensures no data remains persisted in {name} and removes "
+                f"{name} from status.storedVersions"
             )
             yield invalid(f"{path}[{index}]", name, rule)
 

@@ -1,0 +1,53 @@
+"""The command line: parse, call, render. Thin on purpose.
+
+Belongs here: options, help with examples, tables for people and `-o json` for programs, exit codes.
+
+Does not belong here: anything that could be called without a terminal.
+
+May import: everything. Heavy modules are imported by the command that needs them, so that `--help` stays quick.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from trimtab import __version__
+from trimtab.cli.lab import lab
+from trimtab.cli.run import run
+
+EXAMPLES = """
+\b
+Examples:
+  trimtab lab up                         a cluster in a box, on this machine
+  trimtab run --kubeconfig ~/.kube/config   the product against a real cluster
+"""
+
+
+@click.group(epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="trimtab")
+def commands() -> None:
+    """Keeps Kubernetes workloads level: where a new pod goes, and which pod goes first."""
+
+
+commands.add_command(run)
+commands.add_command(lab)
+
+
+def main() -> None:
+    """Run the command line. What a user can mend is one line, not a traceback."""
+    from trimtab.api.errors import InvalidError
+    from trimtab.kube.errors import KubeError
+    from trimtab.lab.box import BoxError
+
+    try:
+        commands(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except (InvalidError, KubeError, BoxError, OSError) as error:
+        click.echo(f"trimtab: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,24 @@
+"""Files that people write: read, with errors that name the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trimtab.api.errors import InvalidError
+
+
+def read_yaml(path: Path) -> Mapping[str, Any]:
+    """The object that a YAML file holds."""
+    try:
+        tree = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise InvalidError(str(path), f"cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidError(str(path), f"is not YAML: {error}") from error
+    if not isinstance(tree, dict):
+        raise InvalidError(str(path), "must hold one object")
+    return tree

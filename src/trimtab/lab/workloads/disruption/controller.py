@@ -1,0 +1,169 @@
+"""The controller of disruption budgets: read, decide, act, report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from trimtab.api import codec, selectors
+from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.api.errors import InvalidError
+from trimtab.api.meta import Labels
+from trimtab.api.pods import Pod, PodTemplateSpec
+from trimtab.api.policy import PodDisruptionBudget, PodDisruptionBudgetStatus
+from trimtab.api.selectors import NOTHING, Selector
+from trimtab.kube.client import Client
+from trimtab.kube.errors import ApiError, Conflict
+from trimtab.kube.events import NORMAL, WARNING, Recorder
+from trimtab.kube.informers import Informer
+from trimtab.kube.queues import WorkQueue
+from trimtab.kube.resources import Key
+from trimtab.kube.runners import Result, Runner
+from trimtab.kube.stores import key_of
+from trimtab.lab.workloads.disruption import budgets
+from trimtab.lab.workloads.disruption.budgets import Decision, Owner
+from trimtab.lab.workloads.disruption.owners import Owners, UncountableError
+from trimtab.lab.workloads.replicaset.controller import BY_NAMESPACE
+from trimtab.snapshot import Snapshot
+
+COMPONENT = "controllermanager"
+_UNCOUNTABLE_RETRY = 60.0
+"""Seconds until a budget that cannot be counted is looked at again: a kind may come to be served."""
+
+
+class Controller:
+    """Keeps the status of disruption budgets."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        budgets: Informer[PodDisruptionBudget],
+        pods: Informer[Pod],
+        deployments: Informer[Deployment],
+        sets: Informer[ReplicaSet],
+        owners: Owners,
+        snapshot: Snapshot,
+        recorder: Recorder,
+    ) -> None:
+        self._client = client
+        self._clock = client.clock
+        self._budgets = budgets
+        self._owners = owners
+        self._snapshot = snapshot
+        self._recorder = recorder
+        self._selectors: dict[Key, Selector] = {}
+        self.queue: WorkQueue[Key] = WorkQueue(client.clock)
+        self.runner = Runner(
+            "poddisruptionbudgets", self.reconcile, self.queue, after=(budgets, pods, deployments, sets)
+        )
+        budgets.subscribe(added=self._seen, updated=lambda _, new: self._seen(new), deleted=self._gone)
+        pods.subscribe(added=self._pod_seen, updated=self._pod_updated, deleted=self._pod_seen)
+        for informer in (deployments, sets):
+            informer.subscribe(updated=self._resized)
+
+    async def reconcile(self, a_key: Key) -> Result:
+        """Count what a budget allows."""
+        budget = self._budgets.get(a_key)
+        if budget is None:
+            return Result()
+        try:
+            decision = await self._decide(budget)
+            await self._report(budget, decision.status)
+            self._tell(budget, decision)
+        except Conflict:
+            raise
+        except (ApiError, InvalidError, UncountableError) as error:
+            return await self._fail(budget, error)
+        return Result(decision.recheck_in)
+
+    # Read and decide.
+
+    async def _decide(self, budget: PodDisruptionBudget) -> Decision:
+        pods = self._selected(budget)
+        if not pods:
+            self._recorder.record(budget, NORMAL, "NoPods", "No matching pods found")
+        owners: list[Owner] = []
+        if budgets.counts_owners(budget):
+            owners = await self._owners_of(budget, pods)
+        return budgets.decide(budget, pods, owners, self._clock.now())
+
+    def _selected(self, budget: PodDisruptionBudget) -> list[Pod]:
+        selector = selectors.compile(budget.spec.selector)
+        table = self._snapshot.pods
+        found = (table.objects[row] for row in table.matching(budget.metadata.namespace, selector).tolist())
+        return [pod for pod in found if pod is not None]
+
+    async def _owners_of(self, budget: PodDisruptionBudget, pods: Iterable[Pod]) -> list[Owner]:
+        """The owners of all pods that have one; those without are told of, for they count for nothing."""
+        references = {pod.metadata.controller: pod for pod in pods}
+        if None in references:
+            message = (
+                "Some of the selected pods have no controller: they are not expected by anybody, and the numbers are "
+                "not right for them. Give a whole number as spec.minAvailable to count them."
+            )
+            self._recorder.record(budget, WARNING, "UnmanagedPods", message)
+        owners = []
+        for reference, pod in references.items():
+            if reference is not None:
+                owner = await self._owners.find(reference, budget.metadata.namespace)
+                if owner is None:
+                    raise UncountableError(f'found no controllers for pod "{pod.metadata.name}"')
+                owners.append(owner)
+        return owners
+
+    # Act and report.
+
+    def _tell(self, budget: PodDisruptionBudget, decision: Decision) -> None:
+        for pod in decision.not_deleted:
+            message = f"Pod was expected by PDB {key_of(budget)} to be deleted but it wasn't"
+            self._recorder.record(pod, WARNING, "NotDeleted", message)
+
+    async def _report(self, budget: PodDisruptionBudget, status: PodDisruptionBudgetStatus) -> None:
+        patch = budgets.reported(budget, status)
+        if patch is not None:
+            metadata = budget.metadata
+            await self._client.patch(
+                PodDisruptionBudget, metadata.name, patch, namespace=metadata.namespace, subresource="status"
+            )
+
+    async def _fail(self, budget: PodDisruptionBudget, error: Exception) -> Result:
+        """Allow nothing, and try again."""
+        words = error.message if isinstance(error, ApiError) else str(error)
+        message = f"Failed to calculate the number of expected pods: {words}"
+        self._recorder.record(budget, WARNING, "CalculateExpectedPodCountFailed", message)
+        await self._report(budget, budgets.failed(budget, words, self._clock.now()))
+        if isinstance(error, ApiError):
+            raise error
+        return Result(_UNCOUNTABLE_RETRY)
+
+    # What wakes it.
+
+    def _seen(self, budget: PodDisruptionBudget) -> None:
+        try:
+            self._selectors[key_of(budget)] = selectors.compile(budget.spec.selector)
+        except InvalidError:
+            self._selectors[key_of(budget)] = NOTHING
+        self.queue.add(key_of(budget))
+
+    def _gone(self, budget: PodDisruptionBudget) -> None:
+        self._selectors.pop(key_of(budget), None)
+
+    def _pod_seen(self, pod: Pod) -> None:
+        self._wake(pod.metadata.namespace, pod.metadata.labels)
+
+    def _pod_updated(self, old: Pod, new: Pod) -> None:
+        self._pod_seen(new)
+        if old.metadata.labels != new.metadata.labels:
+            self._pod_seen(old)
+
+    def _resized(self, old: Deployment | ReplicaSet, new: Deployment | ReplicaSet) -> None:
+        """Pods and their owners are watched apart: what came first may have been counted without the other."""
+        if old.spec.replicas != new.spec.replicas and new.spec.template is not None:
+            template = codec.view(new.spec.template, PodTemplateSpec)
+            self._wake(new.metadata.namespace, template.metadata.labels)
+
+    def _wake(self, namespace: str, labels: Labels) -> None:
+        for budget in self._budgets.store.by(BY_NAMESPACE, namespace):
+            a_key = key_of(budget)
+            if self._selectors.get(a_key, NOTHING).matches(labels):
+                self.queue.add(a_key)

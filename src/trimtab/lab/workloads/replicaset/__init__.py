@@ -1,0 +1,9 @@
+"""ReplicaSets, and ReplicationControllers, their elders: as many pods as are wanted, no more, no fewer.
+
+replicas     what the pods of a workload amount to: how many to make or delete, the status      (pure)
+victims      which pods go, by the order of `trimtab.ranking`                                   (pure)
+families     the two kinds, as one type
+pods         pods made and deleted, with the events that tell of it
+controller   the loop
+metrics      how much older than the youngest pod the victims were
+"""

@@ -1,0 +1,264 @@
+"""Records what a real API server answers, so that the lab can be held to it.
+
+    KUBECONFIG=… python -m tools.record [NAME …]
+
+Each script in `tests/recordings/scripts` is a list of requests; run against the control plane that KUBECONFIG names, it
+gives `tests/recordings/NAME.json`: every request as it was written, and the answer, normalised. Record against an API
+server with few controllers (service accounts, namespaces, garbage collection): others would race with the script.
+
+A step is a method with a path, and what goes with it:
+
+    - name: a pod gets its defaults
+      POST: /api/v1/namespaces/${namespace}/pods
+      query: {dryRun: All}
+      headers: {Accept: application/json}
+      body: {apiVersion: v1, kind: Pod, …}      JSON; or `text`, as it is sent
+      content: application/json                 what the body is
+      keep: {version: metadata.resourceVersion} parts of the answer for later steps: ${version}
+      until: 404                                ask again until the answer has this status
+      watch: true                               the answer is a stream of lines
+
+`${namespace}` is a namespace of the script's own, which is there before the first step. `cleanup` lists what to delete.
+
+Answers are normalised: what is different each time (identities, versions, times, generated names, addresses) is
+replaced by its name in angle brackets; who manages which field is dropped. `normalised` is what does that; whoever
+replays a recording compares `normalised` answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import re
+import ssl
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+
+Tree = dict[str, Any]
+
+RECORDINGS = Path(__file__).parents[1] / "tests" / "recordings"
+SCRIPTS = RECORDINGS / "scripts"
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+HEADERS = ("content-type", "warning", "retry-after")
+
+_ATTEMPTS = 100
+_PLACEHOLDER = re.compile(r"\$\{([\w.-]+)\}")
+
+
+# --- scripts ---------------------------------------------------------------------------------------------------------
+
+
+def scripts() -> dict[str, Tree]:
+    """All scripts, by name."""
+    return {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(SCRIPTS.glob("*.yaml"))}
+
+
+def recordings() -> dict[str, Tree]:
+    """All recordings, by name."""
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDINGS.glob("*.json"))}
+
+
+def request_of(step: Tree) -> Tree:
+    """The request of a step: its method, path and everything that goes with it."""
+    method = next(method for method in METHODS if method in step)
+    parts = ("query", "headers", "body", "text", "content", "keep", "until", "watch")
+    return {"method": method, "path": step[method]} | {part: step[part] for part in parts if part in step}
+
+
+def filled(value: Any, known: Mapping[str, str]) -> Any:
+    """A part of a request with its placeholders replaced."""
+    if isinstance(value, str):
+        return _PLACEHOLDER.sub(lambda match: known[match[1]], value)
+    if isinstance(value, dict):
+        return {filled(key, known): filled(item, known) for key, item in value.items()}
+    return [filled(item, known) for item in value] if isinstance(value, list) else value
+
+
+def kept(request: Tree, body: Any) -> dict[str, str]:
+    """What a step keeps of its answer for later ones."""
+    return {name: str(_at(body, path)) for name, path in (request.get("keep") or {}).items()}
+
+
+def _at(tree: Any, path: str) -> Any:
+    for step in path.split("."):
+        tree = tree[int(step)] if isinstance(tree, list) else tree[step]
+    return tree
+
+
+# --- normalising -----------------------------------------------------------------------------------------------------
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
+_UID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+_TOKEN_VOLUME = re.compile(r"\bkube-api-access-[a-z0-9]{5}\b")
+_ADDRESS = re.compile(r"\b10\.0\.0\.\d{1,3}\b")
+_PORT = re.compile(r"https://127\.0\.0\.1:\d+")
+_AGE = re.compile(r"\d+s")
+_VERSIONS = ("resourceVersion",)
+_DROPPED = ("managedFields", "selfLink")
+
+
+def normalised(value: Any, generated: str = "") -> Any:
+    """An answer without what is different each time. `generated` is the prefix of a name that the server made."""
+    if isinstance(value, dict):
+        base = str(value.get("generateName") or generated)
+        return {key: _normal(key, item, base) for key, item in sorted(value.items()) if key not in _DROPPED}
+    if isinstance(value, list):
+        return [normalised(item, generated) for item in value]
+    return _normal_text(value, generated) if isinstance(value, str) else value
+
+
+def _normal(key: str, value: Any, generated: str) -> Any:
+    if key in _VERSIONS and isinstance(value, str) and value:
+        return "<version>"
+    if key == "continue" and value:
+        return "<continue>"
+    if key == "remainingItemCount":
+        return "<count>"
+    if key == "cells" and isinstance(value, list):
+        return [_normal_cell(cell) for cell in value]
+    if key == "nodePort":
+        return "<port>"
+    return normalised(value, generated)
+
+
+def _normal_cell(cell: Any) -> Any:
+    if isinstance(cell, str) and _AGE.fullmatch(cell):
+        return "<age>"
+    return normalised(cell)
+
+
+def _normal_text(text: str, generated: str) -> str:
+    for pattern, name in (
+        (_TIME, "<time>"),
+        (_UID, "<uid>"),
+        (_TOKEN_VOLUME, "kube-api-access-<suffix>"),
+        (_ADDRESS, "<address>"),
+        (_PORT, "https://127.0.0.1:<port>"),
+    ):
+        text = pattern.sub(name, text)
+    if generated:
+        text = re.sub(rf"{re.escape(generated)}[a-z0-9]{{5}}\b", f"{generated}<suffix>", text)
+    return text
+
+
+# --- recording -------------------------------------------------------------------------------------------------------
+
+
+class Server:
+    """The API server that a kubeconfig names."""
+
+    def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
+        self._session = session
+        self._address = address
+
+    async def send(self, request: Tree) -> tuple[int, dict[str, Any], Any]:
+        """The status, the headers that matter, and the body of an answer: JSON, a list of events, or text."""
+        data = json.dumps(request["body"]) if "body" in request else request.get("text")
+        headers = dict(request.get("headers") or {})
+        if data is not None:
+            headers.setdefault("Content-Type", request.get("content", "application/json"))
+        query = [(key, str(value)) for key, value in (request.get("query") or {}).items()]
+        async with self._session.request(
+            request["method"], f"{self._address}{request['path']}", params=query, data=data, headers=headers
+        ) as answer:
+            text = await answer.text()
+            found = {name: answer.headers.getall(name) for name in HEADERS if name in answer.headers}
+            return answer.status, found, _body(text, watch=bool(request.get("watch")))
+
+
+def _body(text: str, *, watch: bool) -> Any:
+    try:
+        return [json.loads(line) for line in text.splitlines()] if watch else json.loads(text)
+    except ValueError:
+        return text
+
+
+async def record(server: Server, name: str, script: Tree) -> Tree:
+    """Run a script; its recording."""
+    known = {"namespace": f"recorded-{name}"}
+    await _prepare(server, known["namespace"])
+    steps = []
+    try:
+        for step in script["steps"]:
+            request = request_of(step)
+            status, headers, body = await _answer(server, filled(request, known))
+            known |= kept(request, body)
+            answer = {"status": status, "headers": normalised(headers), "body": normalised(body)}
+            steps.append({"name": step["name"], "request": request, "response": answer})
+    finally:
+        for path in [*(script.get("cleanup") or ()), f"/api/v1/namespaces/{known['namespace']}"]:
+            await server.send({"method": "DELETE", "path": filled(path, known)})
+    return {"about": script["about"], "cleanup": script.get("cleanup") or [], "steps": steps}
+
+
+async def _answer(server: Server, request: Tree) -> tuple[int, dict[str, Any], Any]:
+    for _ in range(_ATTEMPTS):
+        answer = await server.send(request)
+        if answer[0] == request.get("until", answer[0]):
+            return answer
+        await asyncio.sleep(0.1)
+    raise TimeoutError(f"{request['method']} {request['path']} did not answer {request['until']}, but {answer[0]}")
+
+
+async def _prepare(server: Server, namespace: str) -> None:
+    """A fresh namespace, with the service account that pods need."""
+    await server.send({"method": "DELETE", "path": f"/api/v1/namespaces/{namespace}"})
+    await _answer(server, {"method": "GET", "path": f"/api/v1/namespaces/{namespace}", "until": 404})
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    await _answer(server, {"method": "POST", "path": "/api/v1/namespaces", "body": body, "until": 201})
+    account = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+    await _answer(server, {"method": "GET", "path": account, "until": 200})
+
+
+@asynccontextmanager
+async def connected(path: Path) -> AsyncIterator[Server]:
+    """The server of the current context of a kubeconfig with certificates or tokens in it."""
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    context = _named(config["contexts"], config["current-context"])["context"]
+    cluster = _named(config["clusters"], context["cluster"])["cluster"]
+    user = _named(config["users"], context["user"])["user"]
+    trust = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+    for files in _certificate(user):
+        trust.load_cert_chain(*files)
+    headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
+    connector = aiohttp.TCPConnector(ssl=trust)
+    async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
+        yield Server(session, cluster["server"])
+
+
+def _named(entries: list[Tree], name: str) -> Tree:
+    return next(entry for entry in entries if entry["name"] == name)
+
+
+def _certificate(user: Tree) -> Iterator[tuple[str, str]]:
+    """The client's certificate and key as files, for as long as they are read."""
+    if "client-certificate-data" not in user:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        files = Path(folder) / "certificate", Path(folder) / "key"
+        for file, field in zip(files, ("client-certificate-data", "client-key-data"), strict=True):
+            file.write_bytes(base64.b64decode(user[field]))
+        yield str(files[0]), str(files[1])
+
+
+async def main(names: list[str]) -> None:
+    """Record the named scripts, or all of them."""
+    async with connected(Path(os.environ["KUBECONFIG"])) as server:
+        for name, script in scripts().items():
+            if not names or name in names:
+                recording = await record(server, name, script)
+                text = json.dumps(recording, indent=1, ensure_ascii=False)
+                (RECORDINGS / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:]))
