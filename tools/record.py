@@ -101,6 +101,7 @@ _UID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{1
 _TOKEN_VOLUME = re.compile(r"\bkube-api-access-[a-z0-9]{5}\b")
 _ADDRESS = re.compile(r"\b10\.0\.0\.\d{1,3}\b")
 _PORT = re.compile(r"https://127\.0\.0\.1:\d+")
+_RECORD = re.compile(r"(in record \(|current: )\d+")
 _AGE = re.compile(r"\d+s")
 _VERSIONS = ("resourceVersion",)
 _DROPPED = ("managedFields", "selfLink")
@@ -143,6 +144,7 @@ def _normal_text(text: str, generated: str) -> str:
         (_TOKEN_VOLUME, "kube-api-access-<suffix>"),
         (_ADDRESS, "<address>"),
         (_PORT, "https://127.0.0.1:<port>"),
+        (_RECORD, r"\1<version>"),
     ):
         text = pattern.sub(name, text)
     if generated:

@@ -4,12 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from trimtab.cli.files import read_yaml
+
+if TYPE_CHECKING:
+    from trimtab.kube.client import Client
+    from trimtab.lab.box import Box, Part
+
+_SHAPE = {"zones": [{"name": f"zone-{letter}", "nodes": 4} for letter in "abc"]}
+_SCHEDULER = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "leaderElection": {"leaderElect": False},
+    "profiles": [{"schedulerName": "default-scheduler"}, {"schedulerName": "trimtab"}],
+}
+
 _STATE = click.option(
-    "--state", type=click.Path(path_type=Path), default=Path(".lab"), show_default=True, help="Where the lab keeps its state."
+    "--state",
+    type=click.Path(path_type=Path),
+    default=Path(".lab"),
+    show_default=True,
+    help="Where the lab keeps its state.",
+)
+_KUBECONFIG = click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), help="Which cluster; looked for as kubectl does."
 )
 _OUTPUT = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 
@@ -34,12 +57,15 @@ def lab() -> None:
 @click.option("--product/--no-product", default=True, show_default=True, help="Run Trimtab in it, or only the cluster.")
 def up(state: Path, port: int, shape: Path | None, product: bool) -> None:
     """Start a lab, and keep it running until Ctrl-C or `trimtab lab down`."""
-    from trimtab.app import until_stopped
     from trimtab.lab.box import Box
+    from trimtab.lab.nodes import shapes
 
+    if shape is not None:
+        shapes.read(read_yaml(shape))  # a mistake in it is told here, not in a log
     box = Box(state, port, _parts(state, port, shape, product=product), say=click.echo)
+    _write_scheduler_config(state)
     box.on_ready = lambda: click.echo(_banner(box))
-    asyncio.run(until_stopped(box.run))
+    _run(box.run)
     click.echo("the lab has ended")
 
 
@@ -86,10 +112,95 @@ def status(state: Path, output: str) -> None:
         raise SystemExit(3)
 
 
-def _banner(box: object) -> str:
-    from trimtab.lab.box import Box
+@lab.command()
+@_STATE
+@click.option("--port", default=16550, show_default=True, help="The port on this machine; 0 for any.")
+def apiserver(state: Path, port: int) -> None:
+    """Run the lab's API server alone."""
+    from trimtab.app import set_up_logs
+    from trimtab.lab.apiserver.server import Server
 
-    assert isinstance(box, Box)  # noqa: S101 - narrows the type
+    async def serve() -> None:
+        async with Server(state, port=port) as server:
+            click.echo(f"{server.url}, with {server.kubeconfig}")
+            await asyncio.Event().wait()
+
+    set_up_logs()
+    _run(serve)
+
+
+@lab.command()
+@_KUBECONFIG
+def workloads(kubeconfig: Path | None) -> None:
+    """Run the lab's ReplicaSet, Deployment and disruption controllers against an API server that has none."""
+    from trimtab.app import set_up_logs
+    from trimtab.lab.workloads.service import Workloads
+
+    async def work() -> None:
+        async with _client(kubeconfig) as client:
+            await Workloads(client).run()
+
+    set_up_logs()
+    _run(work)
+
+
+@lab.command()
+@_KUBECONFIG
+@click.option("--shape", type=click.Path(path_type=Path), help="The nodes, in YAML; three zones of four without it.")
+@click.option("--seed", default=0, show_default=True, help="What chance begins with: the same seed, the same delays.")
+def nodes(kubeconfig: Path | None, shape: Path | None, seed: int) -> None:
+    """Simulate nodes on any control plane, the lab's or a real one."""
+    from trimtab.app import set_up_logs
+    from trimtab.lab.nodes import shapes
+    from trimtab.lab.nodes.service import Nodes
+
+    made = shapes.read(_SHAPE if shape is None else read_yaml(shape))
+
+    async def work() -> None:
+        async with _client(kubeconfig) as client:
+            await Nodes(client, made, seed=seed).run()
+
+    set_up_logs()
+    _run(work)
+
+
+def _run(work: Callable[[], Any]) -> None:
+    from trimtab.app import until_stopped
+
+    asyncio.run(until_stopped(work))
+
+
+def _client(kubeconfig: Path | None) -> Client:
+    from trimtab.kube.client import Client
+    from trimtab.kube.config import discover
+    from trimtab.kube.sessions import Session
+
+    return Client(Session(discover(kubeconfig)))
+
+
+def _parts(state: Path, port: int, shape: Path | None, *, product: bool) -> list[Part]:
+    """The processes of a lab, API server first."""
+    from trimtab.lab.box import API_SERVER, Part
+
+    kubeconfig = ("--kubeconfig", str(state / "kubeconfig"))
+    parts = [
+        Part(API_SERVER, ("lab", "apiserver", "--state", str(state), "--port", str(port))),
+        Part("workloads", ("lab", "workloads", *kubeconfig)),
+        Part("nodes", ("lab", "nodes", *kubeconfig, *(("--shape", str(shape)) if shape else ()))),
+    ]
+    if product:
+        config = ("--scheduler-config", str(state / "scheduler.json"))
+        parts.append(Part("trimtab", ("run", *kubeconfig, *config, "--port", "-1")))
+    return parts
+
+
+def _write_scheduler_config(state: Path) -> None:
+    """In the lab Trimtab is the only scheduler, so it serves the pods that name none."""
+    state.mkdir(parents=True, exist_ok=True)
+    (state / "scheduler.json").write_text(json.dumps(_SCHEDULER))
+
+
+def _banner(box: Box) -> str:
     return f"""
 Trimtab's lab is up. In another terminal:
 

@@ -28,7 +28,9 @@ Examples:
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where health and metrics are served.")
 @click.option("--port", default=10269, show_default=True, help="On which port; 0 for any, -1 for none.")
 @click.option("--log-format", type=click.Choice(["console", "json"]), default="console", show_default=True)
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+)
 def run(
     kubeconfig: Path | None,
     context: str,

@@ -27,7 +27,7 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, Clock
 from trimtab.kube.errors import AlreadyExists, KubeError, NotFound, ServerError, Unreachable
 from trimtab.kube.limits import TokenBucket
-from trimtab.kube.resources import Resource
+from trimtab.kube.resources import RESOURCES, Resource
 from trimtab.kube.retries import NO_RETRIES, Backoff
 from trimtab.kube.stores import Object
 
@@ -168,6 +168,8 @@ class Recorder:
             news = await self._backlog.get()
             try:
                 await self._handle(news)
+            except Exception:
+                log.exception("event about %s is dropped", news.about.name)
             finally:
                 self._backlog.task_done()
 
@@ -234,11 +236,11 @@ class Recorder:
 
 def reference_to(an_object: Object) -> ObjectReference:
     """A pointer to a typed object."""
-    resource: Resource[Any] = Resource.of(type(an_object))
+    resource: Resource[Any] | None = RESOURCES.get(type(an_object))
     metadata = an_object.metadata
     return ObjectReference(
-        api_version=resource.api_version,
-        kind=resource.kind,
+        api_version=resource.api_version if resource else "",
+        kind=resource.kind if resource else type(an_object).__name__,
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,

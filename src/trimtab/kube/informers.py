@@ -30,7 +30,7 @@ from trimtab.api.pods import Pod
 from trimtab.kube import versions
 from trimtab.kube.client import PAGE, Client, Kind
 from trimtab.kube.clocks import SECOND
-from trimtab.kube.errors import ApiError, CredentialsError, Gone, Malformed
+from trimtab.kube.errors import ApiError, ConfigError, Gone, Malformed
 from trimtab.kube.resources import Key, Resource
 from trimtab.kube.retries import Backoff
 from trimtab.kube.stores import IndexFunction, Object, Store, key_of
@@ -142,11 +142,12 @@ class Informer(Generic[T]):
                 if self._stale:
                     await self._list()
                 await self._watch()
-            except (Gone, Malformed) as error:
+            except Gone as error:
                 log.info("%s: reading anew: %s", self.resource.plural, error)
                 self._stale = True
                 await self._pause("")
-            except (ApiError, CredentialsError) as error:
+            except (ApiError, ConfigError) as error:
+                self._stale = self._stale or isinstance(error, Malformed)
                 await self._pause(str(error))
 
     async def _pause(self, problem: str) -> None:
@@ -187,10 +188,11 @@ class Informer(Generic[T]):
         self._wake()
 
     def _holds(self, a_key: Key, listed: T) -> bool:
+        """Whether that very version is in the store. Older ones count too: a restored backup goes back."""
         held = self.store.get(a_key)
         if held is None or held.metadata.uid != listed.metadata.uid:
             return False
-        return versions.reached(held.metadata.resource_version, listed.metadata.resource_version)
+        return held.metadata.resource_version == listed.metadata.resource_version
 
     async def _watch(self) -> None:
         """Follow changes until the server ends the watch. One that ends long before its time is a failure."""

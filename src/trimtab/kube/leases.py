@@ -28,13 +28,13 @@ from trimtab.api.documents import JSON
 from trimtab.api.leases import Lease
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel, within
-from trimtab.kube.errors import AlreadyExists, ApiError, Conflict, CredentialsError, LeadershipLost, NotFound
+from trimtab.kube.errors import AlreadyExists, ApiError, ConfigError, Conflict, LeadershipLost, NotFound
 from trimtab.kube.resources import Resource
 from trimtab.kube.retries import NO_RETRIES
 
 LEASES = Resource.of(Lease).raw
 _JITTER = 1.2
-_FAILURES = (ApiError, CredentialsError, TimeoutError)
+_FAILURES = (ApiError, ConfigError, TimeoutError)
 
 log = logging.getLogger(__name__)
 

@@ -115,7 +115,9 @@ class Session:
         headers = [("Accept", "application/json"), ("Accept-Encoding", "identity")]
         if request.body is not None:
             headers.append(("Content-Type", request.content_type))
-        if self.endpoint.confidential and grant.token:
+        if grant.token:
+            if not self.endpoint.confidential:
+                raise CredentialsError("a token is not sent in the clear; use https")
             headers.append(("Authorization", f"Bearer {_checked(grant.token)}"))
         for name, values in self.endpoint.impersonate.items():
             headers.extend((name, value) for value in values)

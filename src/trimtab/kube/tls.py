@@ -6,6 +6,7 @@ CA nor the client certificate changes, for making one costs more than a request.
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 import tempfile
@@ -32,9 +33,12 @@ class Trust:
 BY_MACHINE = Trust()
 """Whatever the machine trusts."""
 
+log = logging.getLogger(__name__)
+
 
 class Contexts:
-    """Makes TLS contexts, and remembers the last one."""
+    """Makes TLS contexts, and remembers the last good one: files are replaced one after the other, and for a moment a
+    certificate stands beside the key of its predecessor."""
 
     def __init__(self, trust: Trust) -> None:
         self._trust = trust
@@ -45,7 +49,12 @@ class Contexts:
         authority = self._trust.authority.read() if self._trust.authority else b""
         wanted = (authority, grant.certificate, grant.key)
         if self._made is None or self._made[0] != wanted:
-            self._made = (wanted, self._build(authority, grant))
+            try:
+                self._made = (wanted, self._build(authority, grant))
+            except ConfigError as error:
+                if self._made is None:
+                    raise
+                log.warning("going on with the certificates from before: %s", error)
         return self._made[1]
 
     def _build(self, authority: bytes, grant: Grant) -> ssl.SSLContext:

@@ -1,7 +1,7 @@
 """A cluster in a box: one process that starts the others, keeps them running, and ends them.
 
-The API server keeps everything in memory, so a box lives as long as its API server: when that ends, the box ends. Any other
-part may die at any moment; it is started again, and finds what it needs on the API server.
+The API server keeps everything in memory, so a box lives as long as its API server: when that ends, the box ends. Any
+other part may die at any moment; it is started again, and finds what it needs on the API server.
 
     .lab/box.json       who runs this box, and the processes of its parts
     .lab/kubeconfig     for kubectl

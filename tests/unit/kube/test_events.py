@@ -211,6 +211,17 @@ async def test_long_texts_and_names_fit() -> None:
     await scene.end()
 
 
+async def test_one_event_that_breaks_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    """An object that cannot exist has no events, and that is all."""
+    scene = Scene()
+    scene.recorder.record(ObjectReference(kind="Pod", name="x", namespace="../.."), NORMAL, "Odd", "odd")
+    await scene.clock.advance(0)
+    assert "event about x is dropped" in caplog.text
+    await scene.record()
+    assert len(scene.events) == 1
+    await scene.end()
+
+
 def test_a_reference_points_at_its_object() -> None:
     """Kind and version come from the registry."""
     assert reference_to(POD) == ObjectReference(

@@ -113,11 +113,13 @@ async def test_credentials_and_impersonation_are_headers() -> None:
     assert [value for name, value in seen["headers"] if name.startswith("impersonate")] == ["jane", "a", "b"]
 
 
-def test_credentials_go_nowhere_in_the_clear() -> None:
-    """Only over TLS, or to this very machine."""
+async def test_credentials_go_nowhere_in_the_clear() -> None:
+    """Only over TLS, or to this very machine; nobody is left wondering about a 401."""
     assert Endpoint("https://api.example.com").confidential
     assert Endpoint("http://localhost:8001").confidential
-    assert not Endpoint("http://api.example.com").confidential
+    async with Session(Endpoint("http://api.example.com", credentials=token("hunter2"))) as session:
+        with pytest.raises(CredentialsError, match="not sent in the clear"):
+            await session.send(Request("GET", "/"))
 
 
 async def test_a_token_that_is_none_is_refused_before_it_is_sent() -> None:

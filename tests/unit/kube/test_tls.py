@@ -51,6 +51,17 @@ def test_an_authority_that_is_no_certificate_is_refused(authority: bytes) -> Non
         Contexts(Trust(Inline(authority))).context(Grant())
 
 
+def test_a_certificate_that_is_being_replaced_leaves_the_old_one_in_use(caplog: pytest.LogCaptureFixture) -> None:
+    """The new certificate is there before its key: until both are, the context from before serves."""
+    authority = Authority()
+    first, second = authority.client("a"), authority.client("b")
+    contexts = Contexts(Trust(Inline(authority.certificate)))
+    made = contexts.context(Grant(certificate=first.certificate, key=first.key))
+    assert contexts.context(Grant(certificate=second.certificate, key=first.key)) is made
+    assert "going on with the certificates from before" in caplog.text
+    assert contexts.context(Grant(certificate=second.certificate, key=second.key)) is not made
+
+
 def test_a_client_certificate_that_cannot_be_used_is_refused() -> None:
     """A key of another certificate, an encrypted key, and nonsense; none of them is shown."""
     authority = Authority()

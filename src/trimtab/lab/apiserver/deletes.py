@@ -53,6 +53,12 @@ IMMORTAL = ("default", "kube-system", "kube-public")
 
 _POLICIES = ("Foreground", "Background", "Orphan")
 _ENDED = ("Succeeded", "Failed")
+_TERMINATING = {
+    "type": "Terminating",
+    "status": "True",
+    "reason": "InstanceDeletionPending",
+    "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +242,11 @@ class _Removal:
             self._tree["status"]["phase"] = "Terminating"
         else:
             self._metadata["finalizers"] = [*(self._metadata.get("finalizers") or ()), CUSTOM_CLEANUP]
+            conditions = self._tree["status"].get("conditions") or []
+            self._tree["status"]["conditions"] = [
+                *conditions,
+                {**_TERMINATING, "lastTransitionTime": self._cluster.now()},
+            ]
 
     def _count(self) -> None:
         if self._metadata.get("generation"):

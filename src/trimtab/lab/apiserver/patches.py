@@ -39,8 +39,38 @@ def _strategic(document: Tree, change: Any) -> Any:
     return strategic_merge(document, change, schema_for(document["apiVersion"], document["kind"]))
 
 
+def _operations(document: Tree, change: Any) -> Any:
+    """A JSON patch as Kubernetes takes it: to replace a field that is not there is to add it."""
+    try:
+        return json_patch(document, change)
+    except InvalidError:
+        if not any(_replaces(operation) for operation in change):
+            raise
+    for operation in change:
+        if _replaces(operation) and _is_missing(document, operation["path"]):
+            operation = {**operation, "op": "add"}
+        document = json_patch(document, [operation])
+    return document
+
+
+def _replaces(operation: Any) -> bool:
+    return isinstance(operation, dict) and operation.get("op") == "replace" and isinstance(operation.get("path"), str)
+
+
+def _is_missing(document: Tree, path: str) -> bool:
+    """Whether a path names a field that an object of the document could have, and has not."""
+    *steps, last = (step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:])
+    value: Any = document
+    for step in steps:
+        if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            value = value.get(step) if isinstance(value, dict) else None
+    return isinstance(value, dict) and last not in value
+
+
 _METHODS: Mapping[str, Callable[[Tree, Any], Any]] = {
-    JSON_PATCH: json_patch,
+    JSON_PATCH: _operations,
     MERGE_PATCH: json_merge,
     STRATEGIC_PATCH: _strategic,
 }

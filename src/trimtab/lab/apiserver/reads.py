@@ -75,6 +75,8 @@ def list_(cluster: Cluster, request: Request) -> Answer:
     kind = request.kind
     selection = select(kind, request.namespace, "", options.labels, options.fields)
     entries, metadata = _page(cluster, cluster.store.shelf(kind.shelf), selection, options)
+    if kind.custom is not None:
+        metadata.setdefault("continue", "")
     body = cluster.printer(kind, form).list(entries, metadata)
     return Answer(200, as_yaml(body) if form.media_type == YAML else body, form.media_type)
 

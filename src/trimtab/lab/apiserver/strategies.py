@@ -306,11 +306,18 @@ def _updated_daemon_set(tree: Tree, old: Tree) -> None:
     tree["metadata"].setdefault("annotations", {})[name] = str(count + changed)
 
 
+def _new_definition(tree: Tree, _now: str) -> None:
+    stored = [version["name"] for version in tree["spec"].get("versions") or () if version.get("storage")]
+    names: Tree = {"plural": "", "kind": ""}
+    tree["status"] = {"conditions": None, "acceptedNames": names, "storedVersions": stored or None}
+
+
 _NEW: Mapping[str, Callable[[Tree, str], None]] = {
     "/namespaces": _new_namespace,
     "/persistentvolumeclaims": _new_claim,
     "/persistentvolumes": _new_volume,
     "/pods": _new_pod,
+    "apiextensions.k8s.io/customresourcedefinitions": _new_definition,
     "apps/daemonsets": _new_daemon_set,
 }
 

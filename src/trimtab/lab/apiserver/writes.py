@@ -280,7 +280,8 @@ def check_identity(kind: Kind, seen: Entry, metadata: Tree, *, needed: bool = Fa
     uid, version = metadata.get("uid"), metadata.get("resourceVersion", "")
     if uid and uid != seen.uid:
         failed = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {seen.uid}"
-        place = f"Key: /registry/{kind.shelf.lstrip('/')}/{seen.key}, ResourceVersion: 0"
+        resource = kind.plural if kind.custom is None else kind.shelf
+        place = f"Key: /registry/{resource}/{seen.key}, ResourceVersion: 0"
         raise conflict(kind, seen.name, f"StorageError: invalid object, Code: 4, {place}, AdditionalErrorMsg: {failed}")
     if version in ("", "0"):
         if needed:

@@ -2,9 +2,9 @@
 
 1. A node that gives no sign of life for a while is *Unknown*: all that its kubelet last said of it is.
 2. Each condition that keeps pods away is a NoSchedule taint, and so is being cordoned. These come and go with it.
-3. A node that is not ready gets a NoExecute taint too, but not all of a zone at once: so many a second, fewer where much
-   of a zone is down, none in a small zone then. If nothing is ready anywhere, it is rather the control plane that is
-   cut off: nobody is evicted.
+3. A node that is not ready gets a NoExecute taint too, but not all of a zone at once: so many a second, fewer where
+   much of a zone is down, none in a small zone then. If nothing is ready anywhere, it is rather the control plane that
+   is cut off: nobody is evicted.
 4. A pod leaves a node with NoExecute taints at once if it does not tolerate them all, after the shortest of the times
    that it tolerates them for, or never.
 """
@@ -134,16 +134,16 @@ def evicting(node: Node) -> tuple[Taint, ...]:
     return tuple(taint for taint in node.spec.taints if taint.effect == NO_EXECUTE)
 
 
-def leaves(tolerations: Sequence[Toleration], taints: Mapping[Taint, int]) -> int | None:
-    """When a pod with these tolerations leaves a node with these NoExecute taints, each there since a moment.
+def leaves(tolerations: Sequence[Toleration], taints: Mapping[Taint, int], arrived: int) -> int | None:
+    """When a pod that arrived then leaves a node with these NoExecute taints, each there since a moment.
 
-    The longest tolerable time counts from the earliest taint: those that came later give no more time. `FOR_EVER`
-    where all are tolerated without an end.
+    Its patience begins when it meets the first of them; those that come later give no more time. `FOR_EVER` where it
+    tolerates all of them without an end.
     """
     if not taints:
         return FOR_EVER
+    since = max(arrived, min(taints.values()))
     used: list[Toleration] = []
-    since = min(taints.values())
     for taint in taints:
         plain = PlainTaint(key=taint.key, value=taint.value, effect=taint.effect)
         match = next((each for each in tolerations if tolerates(each, plain)), None)

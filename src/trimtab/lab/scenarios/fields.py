@@ -1,7 +1,7 @@
 """Reading a mapping that a person wrote: field by field, with errors that say where, and what to write instead.
 
-Whoever reads a mapping asks for its fields one by one and then says `done`: what nobody has asked for is a mistake, most
-often a misspelt name, and the error offers the names that were asked for.
+Whoever reads a mapping asks for its fields one by one and then says `done`: what nobody has asked for is a mistake,
+most often a misspelt name, and the error offers the names that were asked for.
 """
 
 from __future__ import annotations

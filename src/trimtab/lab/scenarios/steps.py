@@ -326,9 +326,7 @@ def shape(tree: Any, path: str) -> Shape:
 def _treat(treatment: Treatment) -> Callable[[Any, str], Treat]:
     def read_choice(tree: Any, path: str) -> Treat:
         fields = Fields(tree, path, "{zone: zone-c}, {nodes: [zone-c-1]} or {labels: {example.com/rack: r1}}")
-        choice = Choice(
-            fields.text("zone", ""), fields.table("labels", text_at), fields.items("nodes", text_at)
-        )
+        choice = Choice(fields.text("zone", ""), fields.table("labels", text_at), fields.items("nodes", text_at))
         fields.done()
         if sum(map(bool, (choice.zone, choice.labels, choice.nodes))) != 1:
             raise InvalidError(path, "which nodes? Write one of zone, nodes and labels")

@@ -158,7 +158,7 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if isinstance(key, Hashable) and key in seen and key != "<<":
                 mark = key_node.start_mark
                 raise yaml.MarkedYAMLError(problem=f"{key!r} stands twice in a mapping", problem_mark=mark)

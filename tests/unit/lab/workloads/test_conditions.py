@@ -24,11 +24,13 @@ OTHER = Condition(type="Other", status="True")
 
 
 @pytest.mark.parametrize(
-    "new, want",
+    ("new", "want"),
     [
         pytest.param(made("True", "Fine"), OLD, id="what was said before stays, message and time"),
         pytest.param(
-            made("True", "Better"), made("True", "Better", EARLIER), id="another reason keeps the time of the transition"
+            made("True", "Better"),
+            made("True", "Better", EARLIER),
+            id="another reason keeps the time of the transition",
         ),
         pytest.param(made("False", "Broken"), made("False", "Broken"), id="another status is a transition"),
     ],

@@ -22,7 +22,7 @@ def matching(name: str = "p") -> PodBuilder:
 
 
 @pytest.mark.parametrize(
-    "owner, candidate, want",
+    ("owner", "candidate", "want"),
     [
         pytest.param(OWNER, matching().owned_by("web"), "owned", id="its own pod is owned"),
         pytest.param(OWNER, pod("p").owned_by("web"), "released", id="its own pod with other labels is released"),

@@ -32,7 +32,7 @@ def patient(seconds: int, size: int = 3) -> ReplicaSet:
 
 
 @pytest.mark.parametrize(
-    "active, size, want",
+    ("active", "size", "want"),
     [
         pytest.param(3, 3, 0, id="as many as wanted"),
         pytest.param(1, 3, -2, id="two are missing"),
@@ -63,7 +63,7 @@ def test_batches_double(count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "candidate, patience, want",
+    ("candidate", "patience", "want"),
     [
         pytest.param(ready(), 0, True, id="ready is enough where no patience is asked for"),
         pytest.param(ready(), 60, True, id="ready for exactly as long as asked"),
@@ -80,7 +80,7 @@ def test_a_pod_is_available(candidate: PodBuilder, patience: int, want: bool) ->
 
 
 @pytest.mark.parametrize(
-    "pods, want",
+    ("pods", "want"),
     [
         pytest.param([], None, id="no pods"),
         pytest.param([ready(since="2026-01-01T11:00:00Z")], None, id="all are available already"),
@@ -95,7 +95,7 @@ def test_the_next_pod_becomes_available(pods: list[PodBuilder], want: float | No
 
 
 @pytest.mark.parametrize(
-    "seconds, since, want",
+    ("seconds", "since", "want"),
     [
         pytest.param(0, "2026-01-01T11:59:00Z", None, id="no patience, nothing to wait for"),
         pytest.param(90, "2026-01-01T11:59:00Z", 30.0, id="until the next pod is available"),
@@ -133,7 +133,7 @@ FAILED: dict[str, Any] = {"type": "ReplicaFailure", "status": "True", "reason": 
 
 
 @pytest.mark.parametrize(
-    "known, pods, failure, want",
+    ("known", "pods", "failure", "want"),
     [
         pytest.param((), 0, None, None, id="nothing failed"),
         pytest.param((), 0, "quota", ("FailedCreate", "quota"), id="pods could not be made"),
@@ -142,7 +142,9 @@ FAILED: dict[str, Any] = {"type": "ReplicaFailure", "status": "True", "reason": 
         pytest.param((FAILED,), 0, None, None, id="it works again"),
     ],
 )
-def test_a_failure_is_told(known: tuple[Any, ...], pods: int, failure: str | None, want: tuple[str, str] | None) -> None:
+def test_a_failure_is_told(
+    known: tuple[Any, ...], pods: int, failure: str | None, want: tuple[str, str] | None
+) -> None:
     """What went wrong with making or deleting pods stands in a condition until it goes right."""
     active: list[Pod] = [pod(f"p{n}").build() for n in range(pods)]
     status = replicas.status(replicaset("web", 3, conditions=known), active, 0, failure, NOON)

@@ -56,7 +56,7 @@ def test_a_replicaset_without_an_owner_has_no_crowds() -> None:
 
 
 @pytest.mark.parametrize(
-    "options, want",
+    ("options", "want"),
     [
         pytest.param({}, "cheap", id="the cost decides"),
         pytest.param({"PodDeletionCost": False}, "young", id="without the gate it does not"),

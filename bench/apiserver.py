@@ -1,0 +1,314 @@
+"""How fast the lab's API server is, beside a bare aiohttp handler that echoes the same bytes over the same TLS.
+
+Both run in one process of their own, on the same event loop and with the same certificate; the load comes from this
+process, written as plainly as possible so that the server is what limits. Turns alternate between the two, and the best
+of each counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import multiprocessing
+import os
+import random
+import ssl
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from bench.decoding import pod_tree
+from bench.figures import Figure, best
+from trimtab.lab.apiserver.authentication import User
+from trimtab.lab.apiserver.server import Server
+
+TOKEN = "bench"  # noqa: S105 – of a server that lives for seconds
+CONNECTIONS = 8
+REQUESTS = 400
+TURNS = 5
+WATCHERS = 100
+WATCHED = 1_000
+LISTED = 5_000
+KEPT = 50_000
+MEBIBYTE = 1024 * 1024
+
+
+def creates() -> Figure:
+    """Pods created a second; the calibration is the echo of the same bytes."""
+    with _servers() as servers:
+        body = pod_body()
+
+        async def measure() -> tuple[float, float]:
+            created = echoed = 0.0
+            for _ in range(TURNS):
+                echoed = max(echoed, await _rate(servers, servers.echo, body))
+                created = max(created, await _rate(servers, servers.lab, body))
+            return created, echoed
+
+        created, echoed = asyncio.run(measure())
+    return Figure(created, "pods/s", echoed, "≥ 0.35 (of the echo)")
+
+
+def watches() -> Figure:
+    """Events that 100 watchers together are delivered a second; the calibration is how often the echo answers."""
+    with _servers() as servers:
+        body = pod_body()
+
+        async def measure() -> tuple[float, float]:
+            delivered = echoed = 0.0
+            for _ in range(TURNS):
+                echoed = max(echoed, await _rate(servers, servers.echo, body))
+                delivered = max(delivered, await _delivered(servers, body))
+            return delivered, echoed
+
+        delivered, echoed = asyncio.run(measure())
+    return Figure(delivered, "events/s", echoed, "≥ 10 (events for each echo)")
+
+
+def lists() -> Figure:
+    """Milliseconds until a list of 5,000 pods has arrived; the calibration is to encode the same pods once."""
+    with _servers() as servers:
+
+        async def measure() -> tuple[float, bytes]:
+            await _fill(servers, LISTED)
+            fastest, data = float("inf"), b""
+            for _ in range(2 * TURNS):
+                start = time.perf_counter()
+                data = await _get(servers, f"/api/v1/namespaces/{_NAMESPACE}/pods")
+                fastest = min(fastest, time.perf_counter() - start)
+            return fastest, data
+
+        fastest, data = asyncio.run(measure())
+    pods = msgspec.json.decode(data)
+    if len(pods["items"]) != LISTED:
+        raise RuntimeError(f"the list has {len(pods['items'])} pods")
+    encoded = best(lambda: msgspec.json.encode(pods))
+    return Figure(fastest * 1e3, "ms", encoded * 1e3, "≤ 3 (encodings)")
+
+
+def memory() -> Figure:
+    """Memory of a server that keeps 50,000 pods, in MiB; the calibration is the limit of a gibibyte."""
+    with _servers() as servers:
+        asyncio.run(_fill(servers, KEPT))
+        used = _resident(servers.process) / MEBIBYTE
+    return Figure(used, "MiB", 1024, "≤ 1 (a gibibyte)")
+
+
+# --- the servers -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Servers:
+    process: int
+    lab: int
+    echo: int
+    authority: str
+
+    def context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cadata=self.authority)
+
+
+@contextlib.contextmanager
+def _servers() -> Iterator[_Servers]:
+    """The lab and the echo, in a process of their own."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs,), daemon=True)
+    process.start()
+    try:
+        lab, echo, authority = ours.recv()
+        yield _Servers(process.pid or 0, lab, echo, authority)
+    finally:
+        ours.send("stop")
+        process.join(10)
+        if process.is_alive():
+            process.terminate()
+
+
+def _serve(pipe: Connection) -> None:
+    asyncio.run(_run_servers(pipe))
+
+
+async def _run_servers(pipe: Connection) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        tokens = {TOKEN: User("bench", ("system:masters",))}
+        async with Server(Path(folder), tokens=tokens) as lab:
+            runner = web.ServerRunner(web.Server(_echo, access_log=None))
+            await runner.setup()
+            await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=lab.identity.ssl_context()).start()
+            authority = lab.identity.authority.pair.certificate.decode()
+            pipe.send((int(lab.url.rpartition(":")[2]), int(runner.addresses[0][1]), authority))
+            await asyncio.to_thread(pipe.recv)
+            await runner.cleanup()
+
+
+async def _echo(request: web.BaseRequest) -> web.Response:
+    body = await request.read()
+    return web.Response(body=body, status=201, headers={"Content-Type": "application/json"})
+
+
+# --- the load --------------------------------------------------------------------------------------------------------
+
+_NAMESPACE = "default"
+_PODS = f"/api/v1/namespaces/{_NAMESPACE}/pods"
+
+
+def pod_body() -> bytes:
+    """A pod as a workload's controller sends it: no status, a name that the server completes."""
+    tree = pod_tree(random.Random(3), 1, 1)
+    spec = tree["spec"]
+    for field in ("nodeName", "priority", "preemptionPolicy", "serviceAccountName", "tolerations", "volumes"):
+        spec.pop(field, None)
+    for container in spec["containers"]:
+        container.pop("volumeMounts", None)
+    metadata = {"generateName": "web-6d4b75cb6d-", "labels": tree["metadata"]["labels"]}
+    body: dict[str, Any] = {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec}
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def _request(method: str, path: str, body: bytes = b"") -> bytes:
+    head = f"{method} {path} HTTP/1.1\r\nHost: lab\r\nAuthorization: Bearer {TOKEN}\r\n"
+    sent = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
+    return f"{head}{sent}\r\n".encode() + body
+
+
+class _Caller(asyncio.Protocol):
+    """Sends the same request again and again on one connection; `done` is set after the last answer."""
+
+    def __init__(self, request: bytes, times: int) -> None:
+        self._request = request
+        self._left = times
+        self._data = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self.done: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if isinstance(transport, asyncio.Transport):
+            self._transport = transport
+
+    def begin(self) -> None:
+        """Send the first request."""
+        if self._transport is not None:
+            self._transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        end = self._data.find(b"\r\n\r\n")
+        if end < 0 or len(self._data) < end + 4 + _length(self._data, end):
+            return
+        if not self._data.startswith(b"HTTP/1.1 20"):
+            self.done.set_exception(RuntimeError(bytes(self._data[:500]).decode()))
+            return
+        self._left -= 1
+        if self._left:
+            self._data.clear()
+            self.begin()
+        elif self._transport is not None:
+            self.done.set_result(bytes(self._data[end + 4 :]))
+            self._transport.close()
+
+
+def _length(data: bytearray, end: int) -> int:
+    start = data.lower().index(b"content-length:", 0, end) + 15
+    return int(data[start : data.index(b"\r\n", start)])
+
+
+async def _callers(servers: _Servers, port: int, request: bytes, times: int, count: int) -> list[_Caller]:
+    loop, context = asyncio.get_running_loop(), servers.context()
+    callers = []
+    for _ in range(count):
+        _, caller = await loop.create_connection(lambda: _Caller(request, times), "127.0.0.1", port, ssl=context)
+        callers.append(caller)
+    return callers
+
+
+async def _send(servers: _Servers, port: int, request: bytes, total: int) -> float:
+    """Seconds for so many requests, over several connections at a time."""
+    callers = await _callers(servers, port, request, total // CONNECTIONS, CONNECTIONS)
+    start = time.perf_counter()
+    for caller in callers:
+        caller.begin()
+    await asyncio.gather(*(caller.done for caller in callers))
+    return time.perf_counter() - start
+
+
+async def _rate(servers: _Servers, port: int, body: bytes) -> float:
+    total = CONNECTIONS * REQUESTS
+    return total / await _send(servers, port, _request("POST", _PODS, body), total)
+
+
+async def _fill(servers: _Servers, count: int) -> None:
+    await _send(servers, servers.lab, _request("POST", _PODS, pod_body()), count)
+
+
+async def _get(servers: _Servers, path: str) -> bytes:
+    (caller,) = await _callers(servers, servers.lab, _request("GET", path), 1, 1)
+    caller.begin()
+    return await caller.done
+
+
+class _Watcher(asyncio.Protocol):
+    """Counts the lines of a watch: each event is one."""
+
+    def __init__(self, request: bytes, count: Callable[[int], None]) -> None:
+        self._request = request
+        self._count = count
+        self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if isinstance(transport, asyncio.Transport):
+            self.transport = transport
+            transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.started.done():
+            self.started.set_result(None)
+            data = data.partition(b"\r\n\r\n")[2]
+        # Every event ends with "}\n", every chunk of HTTP with "\r\n".
+        self._count(data.count(b"\n") - data.count(b"\r\n"))
+
+
+async def _delivered(servers: _Servers, body: bytes) -> float:
+    """Events a second that reach the watchers while pods are created."""
+    loop, context = asyncio.get_running_loop(), servers.context()
+    finished = loop.create_future()
+    seen = 0
+
+    def count(lines: int) -> None:
+        nonlocal seen
+        seen += lines
+        if seen >= WATCHERS * WATCHED and not finished.done():
+            finished.set_result(None)
+
+    version = msgspec.json.decode(await _get(servers, f"{_PODS}?limit=1"))["metadata"]["resourceVersion"]
+    request = _request("GET", f"{_PODS}?watch=1&resourceVersion={version}")
+    watchers = []
+    for _ in range(WATCHERS):
+        _, watcher = await loop.create_connection(
+            lambda: _Watcher(request, count), "127.0.0.1", servers.lab, ssl=context
+        )
+        watchers.append(watcher)
+    await asyncio.gather(*(watcher.started for watcher in watchers))
+    start = time.perf_counter()
+    creating: Awaitable[float] = _send(servers, servers.lab, _request("POST", _PODS, body), WATCHED)
+    await asyncio.gather(creating, finished)
+    elapsed = time.perf_counter() - start
+    for watcher in watchers:
+        if watcher.transport is not None:
+            watcher.transport.abort()
+    return seen / elapsed
+
+
+def _resident(process: int) -> int:
+    """Bytes of memory that a process holds."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
