@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import decoding, events, placement, ranking
+from bench import apiserver, decoding, events, placement, ranking
 from bench.figures import Figure
 
 BENCHMARKS: dict[str, Callable[[], Figure]] = {
@@ -23,6 +23,10 @@ BENCHMARKS: dict[str, Callable[[], Figure]] = {
     "place-5k": placement.place_5k,
     "place-many-5k": placement.place_many_5k,
     "defaults-vs-selectorspread": placement.defaults_vs_selectorspread,
+    "lab-creates": apiserver.creates,
+    "lab-watches": apiserver.watches,
+    "lab-list-5k": apiserver.lists,
+    "lab-memory-50k": apiserver.memory,
 }
 
 LATEST = Path(__file__).with_name("latest.json")

@@ -1,4 +1,4 @@
-"""The client against a control plane, whichever KUBECONFIG names: what it relies on, and what it promises.
+"""The client against a control plane, the lab's or the one that KUBECONFIG names: what it relies on and promises.
 
 Every test works in a namespace of its own and needs no nodes and no kubelets: an API server is enough, except where a
 test says which controller it waits for and is skipped where that does not answer.
@@ -7,7 +7,6 @@ test says which controller it waits for and is skipped where that does not answe
 from __future__ import annotations
 
 import asyncio
-import os
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -34,10 +33,7 @@ from trimtab.kube.sessions import AiohttpStream, Session
 from trimtab.kube.transport import Request, Stream
 from trimtab.kube.watches import WatchEvent
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.skipif(not os.environ.get("KUBECONFIG"), reason="KUBECONFIG names no control plane to test against"),
-]
+pytestmark = pytest.mark.e2e
 
 CONFIG_MAPS = untyped("v1", "ConfigMap", "configmaps")
 PATIENCE = 30.0

@@ -18,6 +18,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from importlib import resources
@@ -329,15 +330,26 @@ def _described(value: Any) -> str:
 
 # --- types that read themselves --------------------------------------------------------------------------------------
 
-_QUANTITY_FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_QUANTITY = r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)"
+_QUANTITY_FORMAT = f"quantities must match the regular expression '^{_QUANTITY}$'"
 
 
 @lru_cache(maxsize=8192, typed=True)
 def _canonical(value: str | int | float) -> str:
+    text = value.strip() if isinstance(value, str) else value
     try:
-        return quantities.parse(value.strip() if isinstance(value, str) else value).canonical
+        return quantities.parse(text).canonical
     except InvalidError:
-        raise WrongTypeError(_QUANTITY_FORMAT) from None
+        raise WrongTypeError(_quantity_problem(str(text))) from None
+
+
+def _quantity_problem(text: str) -> str:
+    match = re.fullmatch(_QUANTITY, text)
+    if match is None:
+        return _QUANTITY_FORMAT
+    return (
+        "unable to parse numeric part of quantity" if match[1].count(".") > 1 else "unable to parse quantity's suffix"
+    )
 
 
 def _read_quantity(value: Any, _path: Path, _unknown: list[str]) -> Any:
@@ -361,21 +373,38 @@ def _read_float(value: Any, _path: Path, _unknown: list[str]) -> Any:
     return value
 
 
+# What Go's layouts are made of, and what it calls each piece.
+_DATE_PIECES = ((r"\d{4}", "2006"), ("-", "-"), (r"\d\d", "01"), ("-", "-"), (r"\d\d", "02"), ("T", "T"))
+_CLOCK_PIECES = ((r"\d\d?", "15"), (":", ":"), (r"\d\d", "04"), (":", ":"), (r"\d\d", "05"))
+_ZONE = (r"Z|[+-]\d\d:\d\d", "Z07:00")
+_MICROS = (r"\.\d{6}", ".000000")
+_FRACTION = (r"(?:[.,]\d+)?", "")
+_LAYOUT = "2006-01-02T15:04:05Z07:00"
+_MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
+
+
 def _read_time(value: Any, _path: Path, _unknown: list[str]) -> Any:
-    return times.format_time(_time(value, "2006-01-02T15:04:05Z07:00"))
+    return times.format_time(_time(value, _LAYOUT, _FRACTION))
 
 
 def _read_micro_time(value: Any, _path: Path, _unknown: list[str]) -> Any:
-    return times.format_micro(_time(value, "2006-01-02T15:04:05.000000Z07:00"))
+    return times.format_micro(_time(value, _MICRO_LAYOUT, _MICROS))
 
 
-def _time(value: Any, layout: str) -> int:
+def _time(value: Any, layout: str, fraction: tuple[str, str]) -> int:
     if type(value) is not str:
         raise WrongTypeError(_described(value), "string")
+    rest = value
+    for pattern, name in (*_DATE_PIECES, *_CLOCK_PIECES, fraction, _ZONE):
+        match = re.match(pattern, rest, re.ASCII)
+        if match is None:
+            raise WrongTypeError(f'parsing time "{value}" as "{layout}": cannot parse "{rest}" as "{name}"')
+        rest = rest[match.end() :]
     try:
         return times.parse_ns(value)
     except InvalidError:
-        raise WrongTypeError(f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"') from None
+        problem = f": extra text: {json.dumps(rest)}" if rest else ": day out of range"
+        raise WrongTypeError(f'parsing time "{value}"{problem}') from None
 
 
 def _read_bytes(value: Any, _path: Path, _unknown: list[str]) -> Any:

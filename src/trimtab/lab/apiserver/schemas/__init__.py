@@ -58,23 +58,52 @@ class Schema:
         for field in ("specReplicasPath", "statusReplicasPath"):
             path = self._scale.get(field)
             if path:
-                found += _count_faults(path, _at(tree, path))
+                found += _count_faults(path, tree)
         return found
 
 
-def _at(tree: Any, path: str) -> Any:
-    for step in path.removeprefix(".").split("."):
-        if not isinstance(tree, dict) or step not in tree:
-            return 0
-        tree = tree[step]
-    return tree
-
-
-def _count_faults(path: str, value: Any) -> list[Cause]:
+def _count_faults(path: str, tree: Tree) -> list[Cause]:
+    value: Any = tree
+    steps = path.removeprefix(".").split(".")
+    for index, step in enumerate(steps):
+        if not isinstance(value, dict):
+            return [_wrong_place(path, steps[: index + 1], value, "map[string]interface{}")]
+        if step not in value:
+            return []
+        value = value[step]
     if isinstance(value, bool) or not isinstance(value, int):
-        kind = {str: "string", float: "float64", bool: "bool", dict: "map[string]interface {}"}.get(type(value), "nil")
-        shown = f"{path} accessor error: {value} is of the type {kind}, expected int64"
-        return [invalid(path, 0, shown)]
+        return [_wrong_place(path, steps, value, "int64")]
     if value < 0:
         return [invalid(path, value, "should be a non-negative integer")]
     return [invalid(path, value, f"should be less than or equal to {_MOST}")] if value > _MOST else []
+
+
+_GO_TYPES = {
+    bool: "bool",
+    dict: "map[string]interface {}",
+    float: "float64",
+    int: "int64",
+    list: "[]interface {}",
+    str: "string",
+    type(None): "<nil>",
+}
+
+
+def _wrong_place(path: str, steps: list[str], value: Any, wanted: str) -> Cause:
+    """Something else stands where a number, or the way to it, should be; told as Go tells it."""
+    problem = f".{'.'.join(steps)} accessor error: {_in_go(value)} is of the type {_GO_TYPES[type(value)]}"
+    return invalid(path, 0, f"{problem}, expected {wanted}")
+
+
+def _in_go(value: Any) -> str:
+    match value:
+        case None:
+            return "<nil>"
+        case bool():
+            return str(value).lower()
+        case list():
+            return f"[{' '.join(map(_in_go, value))}]"
+        case dict():
+            return f"map[{' '.join(f'{key}:{_in_go(item)}' for key, item in sorted(value.items()))}]"
+        case _:
+            return str(value)

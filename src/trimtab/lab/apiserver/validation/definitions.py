@@ -109,10 +109,13 @@ def _versions(versions: Sequence[Tree]) -> Iterator[Cause]:
             yield from _part(part, version, f"{path}.{part}")
     listed = [version.get("name", "") for version in versions]
     if len(set(listed)) != len(listed):
-        yield invalid("spec.versions", list(versions), "must contain unique version names")
+        yield invalid("spec.versions", versions, "must contain unique version names")
     if sum(bool(version.get("storage")) for version in versions) != 1:
         rule = "must have exactly one version marked as storage version"
-        yield invalid("spec.versions", list(versions), rule)
+        yield invalid("spec.versions", versions or None, rule)
+    faults = names.label_1035(listed[0]) if listed else ()
+    if faults:  # Kubernetes thinks of the first version as of the version
+        yield invalid("spec.version", listed[0], ",".join(faults))
 
 
 def _is_common(versions: Sequence[Tree], part: str) -> bool:
@@ -245,7 +248,7 @@ def _changes(spec: Tree, old: Tree) -> Iterator[Cause]:
 def _stored_versions(stored: Sequence[str], versions: Sequence[Tree]) -> Iterator[Cause]:
     path = "status.storedVersions"
     if not stored:
-        yield invalid(path, list(stored), "must have at least one stored version")
+        yield invalid(path, None, "must have at least one stored version")
         return
     listed = {version.get("name") for version in versions}
     for version in versions:

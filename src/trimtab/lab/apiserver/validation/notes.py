@@ -28,8 +28,10 @@ _NAMED_AFTER = frozenset(["apps/v1 Deployment", "apps/v1 ReplicaSet", "v1 Replic
 _TEMPLATES = _NAMED_AFTER | {"apps/v1 StatefulSet", "apps/v1 DaemonSet"}
 
 
-def warnings(kind: str, tree: Tree, old: Tree | None = None) -> list[str]:
-    """The warnings about a new object, or about an update from `old`."""
+def warnings(kind: str, tree: Tree, old: Tree | None = None, *, custom: bool = False) -> list[str]:
+    """The warnings about a new object, or about an update from `old`; `custom` says that its kind is one."""
+    if custom:
+        return list(_finalizers(tree["metadata"].get("finalizers") or ()))
     if kind == "v1 Pod":
         return [] if old is not None else [*_pod_name(tree), *_pod(tree["spec"], "")]
     if kind in _TEMPLATES:
@@ -37,6 +39,16 @@ def warnings(kind: str, tree: Tree, old: Tree | None = None) -> list[str]:
     if kind == "v1 Service" and tree["spec"].get("externalIPs"):
         return ["spec.externalIPs is deprecated and may no longer be implemented in some clusters"]
     return []
+
+
+def _finalizers(finalizers: Sequence[str]) -> Iterator[str]:
+    for finalizer in finalizers:
+        shown = f'metadata.finalizers: "{finalizer}"'
+        yield from (f"{shown}: {fault}" for fault in names.qualified(finalizer))
+        if "/" not in finalizer and finalizer not in ("orphan", "foregroundDeletion", "kubernetes"):
+            path = " including a path (/)" if "." in finalizer else ""
+            why = "to avoid accidental conflicts with other finalizer writers"
+            yield f"{shown}: prefer a domain-qualified finalizer name{path} {why}"
 
 
 def _workload(kind: str, tree: Tree, old: Tree | None) -> Iterator[str]:
