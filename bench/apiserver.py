@@ -186,7 +186,9 @@ class _Caller(asyncio.Protocol):
     def __init__(self, request: bytes, times: int) -> None:
         self._request = request
         self._left = times
-        self._data = bytearray()
+        self._pieces: list[bytes] = []
+        self._missing = 0
+        self._head = True
         self._transport: asyncio.Transport | None = None
         self.done: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
@@ -200,25 +202,33 @@ class _Caller(asyncio.Protocol):
             self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        self._data += data
-        end = self._data.find(b"\r\n\r\n")
-        if end < 0 or len(self._data) < end + 4 + _length(self._data, end):
-            return
-        if not self._data.startswith(b"HTTP/1.1 20"):
-            self.done.set_exception(RuntimeError(bytes(self._data[:500]).decode()))
+        self._pieces.append(data)
+        self._missing -= len(data)
+        if self._head:
+            self._read_head()
+        if self._missing > 0 or self._head:
             return
         self._left -= 1
+        self._head = True
         if self._left:
-            self._data.clear()
+            self._pieces.clear()
             self.begin()
         elif self._transport is not None:
-            self.done.set_result(bytes(self._data[end + 4 :]))
+            self.done.set_result(b"".join(self._pieces).partition(b"\r\n\r\n")[2])
             self._transport.close()
 
-
-def _length(data: bytearray, end: int) -> int:
-    start = data.lower().index(b"content-length:", 0, end) + 15
-    return int(data[start : data.index(b"\r\n", start)])
+    def _read_head(self) -> None:
+        """Find out how long the answer is; it is read once."""
+        received = b"".join(self._pieces)
+        end = received.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        head = received[:end].lower()
+        if not head.startswith(b"http/1.1 20") and not self.done.done():
+            self.done.set_exception(RuntimeError(received[:500].decode()))
+        length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
+        self._missing = end + 4 + length - len(received)
+        self._head = False
 
 
 async def _callers(servers: _Servers, port: int, request: bytes, times: int, count: int) -> list[_Caller]:

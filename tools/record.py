@@ -19,6 +19,8 @@ A step is a method with a path, and what goes with it:
       watch: true                               the answer is a stream of lines
 
 `${namespace}` is a namespace of the script's own, which is there before the first step. `cleanup` lists what to delete.
+A script that says `webhooks: true` finds a server of webhooks at `${webhook}` (see `tools/webhooks.py`), whose
+certificate is `${ca}`; its recording also has the reviews that each step caused.
 
 Answers are normalised: what is different each time (identities, versions, times, generated names, addresses) is
 replaced by its name in angle brackets; who manages which field is dropped. `normalised` is what does that; whoever
@@ -42,6 +44,8 @@ from typing import Any
 
 import aiohttp
 import yaml
+
+from tools.webhooks import WebhookServer
 
 Tree = dict[str, Any]
 
@@ -88,6 +92,22 @@ def kept(request: Tree, body: Any) -> dict[str, str]:
     return {name: str(_at(body, path)) for name, path in (request.get("keep") or {}).items()}
 
 
+_GENERATED = re.compile(r".+-[a-z0-9]{5}")
+
+
+def masked(value: Any, known: Mapping[str, str]) -> Any:
+    """A part of an answer in which the generated names that were kept are placeholders again."""
+    if isinstance(value, dict):
+        return {key: masked(item, known) for key, item in value.items()}
+    if isinstance(value, list):
+        return [masked(item, known) for item in value]
+    if isinstance(value, str):
+        for name, text in known.items():
+            if _GENERATED.fullmatch(text):
+                value = value.replace(text, f"${{{name}}}")
+    return value
+
+
 def _at(tree: Any, path: str) -> Any:
     for step in path.split("."):
         tree = tree[int(step)] if isinstance(tree, list) else tree[step]
@@ -101,6 +121,7 @@ _UID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{1
 _TOKEN_VOLUME = re.compile(r"\bkube-api-access-[a-z0-9]{5}\b")
 _ADDRESS = re.compile(r"\b10\.0\.0\.\d{1,3}\b")
 _PORT = re.compile(r"https://127\.0\.0\.1:\d+")
+_CERTIFICATE = re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]+")
 _RECORD = re.compile(r"(in record \(|current: )\d+")
 _AGE = re.compile(r"\d+s")
 _VERSIONS = ("resourceVersion",)
@@ -110,14 +131,22 @@ _DROPPED = ("managedFields", "selfLink")
 def normalised(value: Any, generated: str = "") -> Any:
     """An answer without what is different each time. `generated` is the prefix of a name that the server made."""
     if isinstance(value, dict):
-        base = str(value.get("generateName") or generated)
+        base = str(value.get("generateName") or _generated_inside(value) or generated)
         return {key: _normal(key, item, base) for key, item in sorted(value.items()) if key not in _DROPPED}
     if isinstance(value, list):
         return [normalised(item, generated) for item in value]
     return _normal_text(value, generated) if isinstance(value, str) else value
 
 
+def _generated_inside(value: Tree) -> str:
+    """The prefix of the name that a review names beside its object."""
+    held = value.get("object")
+    return str((held.get("metadata") or {}).get("generateName", "")) if isinstance(held, dict) else ""
+
+
 def _normal(key: str, value: Any, generated: str) -> Any:
+    if key == "userInfo":
+        return "<user>"
     if key in _VERSIONS and isinstance(value, str) and value:
         return "<version>"
     if key == "continue" and value:
@@ -145,6 +174,7 @@ def _normal_text(text: str, generated: str) -> str:
         (_ADDRESS, "<address>"),
         (_PORT, "https://127.0.0.1:<port>"),
         (_RECORD, r"\1<version>"),
+        (_CERTIFICATE, "<certificate>"),
     ):
         text = pattern.sub(name, text)
     if generated:
@@ -186,20 +216,28 @@ def _body(text: str, *, watch: bool) -> Any:
 
 async def record(server: Server, name: str, script: Tree) -> Tree:
     """Run a script; its recording."""
-    known = {"namespace": f"recorded-{name}"}
-    await _prepare(server, known["namespace"])
-    steps = []
-    try:
-        for step in script["steps"]:
-            request = request_of(step)
-            status, headers, body = await _answer(server, filled(request, known))
-            known |= kept(request, body)
-            answer = {"status": status, "headers": normalised(headers), "body": normalised(body)}
-            steps.append({"name": step["name"], "request": request, "response": answer})
-    finally:
-        for path in [*(script.get("cleanup") or ()), f"/api/v1/namespaces/{known['namespace']}"]:
-            await server.send({"method": "DELETE", "path": filled(path, known)})
-    return {"about": script["about"], "cleanup": script.get("cleanup") or [], "steps": steps}
+    async with WebhookServer() as webhooks:
+        known = {"namespace": f"recorded-{name}", "webhook": webhooks.url, "ca": webhooks.ca}
+        await _prepare(server, known["namespace"])
+        try:
+            steps = [await _record_step(server, step, known, webhooks) for step in script["steps"]]
+        finally:
+            for path in [*(script.get("cleanup") or ()), f"/api/v1/namespaces/{known['namespace']}"]:
+                await server.send({"method": "DELETE", "path": filled(path, known)})
+    head = {key: script[key] for key in ("about", "cleanup", "webhooks") if key in script}
+    return head | {"steps": steps}
+
+
+async def _record_step(server: Server, step: Tree, known: dict[str, str], webhooks: WebhookServer) -> Tree:
+    request = request_of(step)
+    status, headers, body = await _answer(server, filled(request, known))
+    known |= kept(request, body)
+    body = masked(body, known)
+    answer: Tree = {"status": status, "headers": normalised(headers), "body": normalised(body)}
+    reviews = webhooks.taken()
+    if reviews and "until" not in request:
+        answer["reviews"] = normalised(reviews)
+    return {"name": step["name"], "request": request, "response": answer}
 
 
 async def _answer(server: Server, request: Tree) -> tuple[int, dict[str, Any], Any]:

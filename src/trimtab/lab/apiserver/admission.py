@@ -41,6 +41,7 @@ Call = Callable[[Tree, bytes, float], Awaitable[bytes]]
 
 _encode = msgspec.json.Encoder().encode
 _REVIEW_VERSIONS = ("v1", "v1beta1")
+_GRACE = 0.5  # seconds in which `call` can say itself that it waited too long
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 
 
@@ -210,7 +211,7 @@ class Webhooks:
         uid = str(uuid.uuid4())
         body = _encode(self._review(hook, request, target, uid))
         try:
-            async with asyncio.timeout(hook.timeout):
+            async with asyncio.timeout(hook.timeout + _GRACE):
                 data = await self._call(hook.client, body, hook.timeout)
         except TimeoutError:
             raise CallError("failed to call webhook: context deadline exceeded") from None
@@ -414,15 +415,27 @@ class _State:
         if tree is None:
             problem = "attempted to modify the object, which is not supported for this operation"
             raise internal(f'admission webhook "{hook.name}" {problem}')
-        try:
-            patched: Tree = jsonpatch.JsonPatch(answer.patch).apply(copy.deepcopy(tree), in_place=True)
-        except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError, KeyError) as error:
-            raise internal(str(error)) from None
+        patched = copy.deepcopy(tree)
+        for operation in answer.patch:
+            patched = _applied(operation, patched)
         self._settle(patched)
         changed = patched != tree
         self.changed = self.changed or changed
         self.request = replace(self.request, object=patched)
         return changed
+
+
+def _applied(operation: Tree, tree: Tree) -> Tree:
+    """The tree after one operation of a patch. Raises Refusal, worded as Kubernetes words it."""
+    try:
+        patched: Tree = jsonpatch.JsonPatch([operation]).apply(tree, in_place=True)
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError, KeyError):
+        name, path = operation.get("op", ""), operation.get("path", "")
+        if name == "test":
+            raise internal(f"testing value {path} failed: test failed") from None
+        shown = path if name == "replace" else f'"{path}"'
+        raise internal(f"{name} operation does not apply: doc is missing path: {shown}: missing value") from None
+    return patched
 
 
 def _pass_over(hook: _Hook, error: BaseException) -> None:

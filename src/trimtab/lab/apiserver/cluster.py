@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from trimtab.api import times
 from trimtab.lab.apiserver.admission import Call
@@ -14,7 +14,7 @@ from trimtab.lab.apiserver.paths import Targets
 from trimtab.lab.apiserver.plugins import Plugins
 from trimtab.lab.apiserver.requests import Answer
 from trimtab.lab.apiserver.reviews import Reviews
-from trimtab.lab.apiserver.storage import HISTORY, Entry, Store
+from trimtab.lab.apiserver.storage import HISTORY, Entry, Store, Tree
 
 
 class Cluster:
@@ -30,6 +30,7 @@ class Cluster:
         seed: int | None = None,
     ) -> None:
         self.clock = clock
+        self._second, self._now = -1, ""
         self.rng = random.Random(seed)  # noqa: S311 – names are not secrets
         self.registry = Registry()
         self.store = Store(history)
@@ -39,12 +40,22 @@ class Cluster:
         self.admissions = Reviews(self.store, self.registry, call)
 
     def now(self) -> str:
-        """The time as objects carry it."""
-        return times.format_time(self.clock())
+        """The time as objects carry it; written out once a second."""
+        now = self.clock()
+        if now // 10**9 != self._second:
+            self._second, self._now = now // 10**9, times.format_time(now)
+        return self._now
 
     def printer(self, kind: Kind, form: Form) -> Printer:
         """What writes objects of a kind in a form."""
         return Printer(kind, form, self.clock)
+
+    def answer_list(self, kind: Kind, form: Form, entries: Sequence[Entry], metadata: Tree) -> Answer:
+        """A list, in the form that was asked for."""
+        pieces = self.printer(kind, form).list(entries, metadata)
+        if form.media_type == YAML:
+            return Answer(200, as_yaml(b"".join(pieces)), form.media_type)
+        return Answer(200, b"", form.media_type, pieces)
 
     def answer(self, status: int, kind: Kind, form: Form, entry: Entry) -> Answer:
         """One object, in the form that was asked for."""

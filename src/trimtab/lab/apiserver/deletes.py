@@ -111,7 +111,7 @@ async def delete_collection(cluster: Cluster, request: Request) -> Answer:
         except Refusal as error:
             if error.code != 404:
                 raise
-    return Answer(200, cluster.printer(kind, form).list(entries, metadata), form.media_type)
+    return cluster.answer_list(kind, form, entries, metadata)
 
 
 async def remove(cluster: Cluster, request: Request, options: DeleteOptions) -> Removed:

@@ -36,6 +36,8 @@ _SHAPES: dict[str, Shape] = {
     "PartialObjectMetadataList": "metadata",
 }
 _TYPES = {JSON: JSON, YAML: YAML, "*/*": JSON, "application/*": JSON, "": JSON}
+_PIECE = 100
+"""Objects in a piece of a list: some hundred kilobytes of pods."""
 _INCLUDED = ("", "Metadata", "Object", "None")
 
 
@@ -82,14 +84,17 @@ class Printer:
             return self._table([entry], {"resourceVersion": str(entry.version)})
         return self._plain(entry)
 
-    def list(self, entries: Sequence[Entry], metadata: Tree) -> bytes:
-        """A list of them."""
+    def list(self, entries: Sequence[Entry], metadata: Tree) -> Sequence[bytes]:
+        """A list of them, in pieces of a good size to send."""
         if self.form.shape == "table":
-            return self._table(entries, metadata)
-        head = encode(
-            {"kind": self._list_kind(), "apiVersion": self._list_version(), "metadata": metadata, "items": []}
-        )
-        return head[:-2] + b",".join(self._items(entries)) + b"]}"
+            return [self._table(entries, metadata)]
+        kind, version = self._list_kind(), self._list_version()
+        head = encode({"kind": kind, "apiVersion": version, "metadata": metadata, "items": []})[:-2]
+        items = list(self._items(entries))
+        if not items:
+            return [head + b"]}"]
+        pieces = [b",".join(items[start : start + _PIECE]) for start in range(0, len(items), _PIECE)]
+        return [head + pieces[0], *(b"," + piece for piece in pieces[1:]), b"]}"]
 
     def render(self) -> Render:
         """What writes events as lines of a watch."""

@@ -7,8 +7,8 @@ track of who owns which field, which is why it has no server-side apply).
 
 from __future__ import annotations
 
+import os
 import random
-import uuid
 from collections.abc import Sequence
 
 from trimtab.lab.apiserver import bodies, strict, wiretypes
@@ -19,6 +19,7 @@ from trimtab.lab.apiserver.storage import Tree
 from trimtab.lab.apiserver.validation import causes
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 _SUFFIX = 5
 _LONGEST_BASE = 63 - _SUFFIX
 _METADATA = (None, "metadata")
@@ -149,13 +150,21 @@ def wipe_system_fields(tree: Tree) -> None:
 def fill_system_fields(tree: Tree, now: str) -> None:
     """Give a new object its identity."""
     metadata = tree["metadata"]
-    metadata["uid"] = str(uuid.uuid4())
+    metadata["uid"] = _uid()
     metadata["creationTimestamp"] = now
 
 
+def _uid() -> str:
+    """A random identity, written as a UUID of version 4."""
+    digits = os.urandom(16).hex()
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
+
+
 def generate_name(base: str, rng: random.Random) -> str:
-    """A name that starts with the base and is most likely not taken."""
-    return base[:_LONGEST_BASE] + "".join(rng.choices(_ALPHABET, k=_SUFFIX))
+    """A name that starts with the base and is most likely not taken: five more letters, none that could make a word."""
+    draw, pairs = rng.random, len(_PAIRS)
+    first, second, last = int(draw() * pairs), int(draw() * pairs), int(draw() * len(_ALPHABET))
+    return base[:_LONGEST_BASE] + _PAIRS[first] + _PAIRS[second] + _ALPHABET[last]
 
 
 def check_new_version(tree: Tree) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trimtab.lab.apiserver.kinds import Kind, Registry
+from trimtab.lab.apiserver.objects import generate_name
 from trimtab.lab.apiserver.statuses import Refusal, forbidden, invalid, not_found
 from trimtab.lab.apiserver.storage import Event, Shelf, Store, Tree, key_of
 from trimtab.lab.apiserver.validation import causes
@@ -37,7 +38,6 @@ _TOKEN_SOURCES: list[Tree] = [
 ]
 _TOLERATION_SECONDS = 300
 _NODE_PORTS = range(30000, 32768)
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class Plugins:
@@ -140,7 +140,7 @@ class Plugins:
     def _mount_token(self, spec: Tree) -> None:
         volumes = spec.get("volumes") or []
         present = next((v["name"] for v in volumes if v["name"].startswith(_TOKEN_PREFIX)), None)
-        name = present or _TOKEN_PREFIX + "".join(self._rng.choices(_ALPHABET, k=5))
+        name = present or generate_name(_TOKEN_PREFIX, self._rng)
         mounted = False
         for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
             mounts = container.setdefault("volumeMounts", [])

@@ -16,7 +16,7 @@ from itertools import islice
 import msgspec
 
 from trimtab.lab.apiserver.cluster import Cluster
-from trimtab.lab.apiserver.forms import YAML, as_yaml, negotiate
+from trimtab.lab.apiserver.forms import negotiate
 from trimtab.lab.apiserver.options import ListOptions, check_list, list_options, version
 from trimtab.lab.apiserver.requests import Answer, Request
 from trimtab.lab.apiserver.selections import Selection, select
@@ -77,8 +77,7 @@ def list_(cluster: Cluster, request: Request) -> Answer:
     entries, metadata = _page(cluster, cluster.store.shelf(kind.shelf), selection, options)
     if kind.custom is not None:
         metadata.setdefault("continue", "")
-    body = cluster.printer(kind, form).list(entries, metadata)
-    return Answer(200, as_yaml(body) if form.media_type == YAML else body, form.media_type)
+    return cluster.answer_list(kind, form, entries, metadata)
 
 
 def _page(cluster: Cluster, shelf: Shelf, selection: Selection, options: ListOptions) -> tuple[list[Entry], Tree]:

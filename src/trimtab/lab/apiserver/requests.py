@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from trimtab.lab.apiserver.authentication import User
@@ -41,8 +42,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A status code and a body."""
+    """A status code and a body. What is large comes in pieces instead, so that it need not stand in memory whole."""
 
     status: int
     body: bytes
     media_type: str = JSON
+    pieces: Sequence[bytes] = ()

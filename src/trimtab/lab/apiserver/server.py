@@ -174,10 +174,14 @@ class Server:
         if watch:
             return await self._watch(http, request, trouble)
         if method == "GET":
-            return _response(routes.read(request)(self.cluster, request), request.warnings)
-        handler = routes.write(method, request)
-        request.body = await http.read()
-        return _response(await handler(self.cluster, request), request.warnings)
+            answer = routes.read(request)(self.cluster, request)
+        else:
+            handler = routes.write(method, request)
+            request.body = await http.read()
+            answer = await handler(self.cluster, request)
+        if answer.pieces:
+            return await _send_pieces(http, answer, request.warnings)
+        return _response(answer, request.warnings)
 
     async def _meet(self, method: str, path: str, *, watch: bool) -> Trouble:
         trouble = self.faults.meet(method, path, watch=watch)
@@ -278,6 +282,16 @@ def _quotable(text: str) -> str:
 
 def _response(answer: Answer, warnings: list[str]) -> web.Response:
     return web.Response(body=answer.body, status=answer.status, headers=_headers(answer.media_type, warnings))
+
+
+async def _send_pieces(http: web.BaseRequest, answer: Answer, warnings: list[str]) -> web.StreamResponse:
+    """Send a large body piece by piece: the client reads the first while the next is encrypted."""
+    response = web.StreamResponse(status=answer.status, headers=_headers(answer.media_type, warnings))
+    response.content_length = sum(map(len, answer.pieces))
+    await response.prepare(http)
+    for piece in answer.pieces:
+        await response.write(piece)
+    return response
 
 
 def _json(tree: Tree, status: int = 200) -> web.Response:

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -173,7 +172,6 @@ def _restore_zeros(kind: Kind, tree: Tree) -> None:
 # --- pods ------------------------------------------------------------------------------------------------------------
 
 _COMPUTE = ("cpu", "memory")
-_NOTHING = Fraction(0)
 
 
 def _new_pod(tree: Tree, now: str) -> None:
@@ -200,8 +198,8 @@ def _new_pod(tree: Tree, now: str) -> None:
 def qos_class(spec: Tree) -> str:
     """How well a pod is treated when a node runs out of memory, by what its containers request."""
     containers = [spec["resources"]] if spec.get("resources") else _container_resources(spec)
-    requests: dict[str, Fraction] = {}
-    limits: dict[str, Fraction] = {}
+    requests: dict[str, int] = {}
+    limits: dict[str, int] = {}
     guaranteed = True
     for resources in containers:
         _add(requests, resources.get("requests") or {})
@@ -216,22 +214,24 @@ def _container_resources(spec: Tree) -> list[Tree]:
     return [container.get("resources") or {} for container in containers]
 
 
-def _add(total: dict[str, Fraction], amounts: Mapping[str, str]) -> list[str]:
+def _add(total: dict[str, int], amounts: Mapping[str, str]) -> list[str]:
     """Add compute resources to a total; the names of those that are not zero."""
     found = []
     for name in _COMPUTE:
         if name in amounts:
-            value = _exact(amounts[name])
+            value = _nano(amounts[name])
             if value > 0:
-                total[name] = total.get(name, _NOTHING) + value
+                total[name] = total.get(name, 0) + value
                 found.append(name)
     return found
 
 
 @lru_cache(maxsize=4096)
-def _exact(text: str) -> Fraction:
+def _nano(text: str) -> int:
+    """A quantity in billionths, which is as fine as quantities are."""
     quantity = quantities.parse(text)
-    return quantity.unscaled * Fraction(10) ** quantity.exponent
+    exponent = quantity.exponent + 9
+    return quantity.unscaled * int(10**exponent) if exponent >= 0 else -(-quantity.unscaled // int(10**-exponent))
 
 
 def _merge_affinity_keys(affinity: Tree, labels: Mapping[str, str]) -> None:

@@ -105,7 +105,7 @@ def _check_status(status: int, data: bytes) -> None:
 def _reason(error: Exception) -> str:
     """Why there was no answer, as Go would say it."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"tls: failed to verify certificate: {error.certificate_error}"
+        return f"tls: failed to verify certificate: {_distrust(error.certificate_error)}"
     if isinstance(error, aiohttp.ClientConnectorError):
         address = f"{error.host}:{error.port}"
         if error.errno == errno.ECONNREFUSED or isinstance(error.os_error, ConnectionRefusedError):
@@ -114,6 +114,19 @@ def _reason(error: Exception) -> str:
     if isinstance(error, (aiohttp.ServerDisconnectedError, ConnectionResetError)):
         return "EOF"
     return str(error) or type(error).__name__
+
+
+# What OpenSSL says of a certificate, and what Go does.
+_DISTRUST = {
+    10: "x509: certificate has expired or is not yet valid",
+    18: "x509: certificate signed by unknown authority",
+    19: "x509: certificate signed by unknown authority",
+    20: "x509: certificate signed by unknown authority",
+}
+
+
+def _distrust(error: Exception) -> str:
+    return _DISTRUST.get(getattr(error, "verify_code", 0), f"x509: {error}")
 
 
 @lru_cache(maxsize=64)

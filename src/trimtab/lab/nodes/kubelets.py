@@ -51,6 +51,7 @@ class Ward:
     written: PodStatus | None = None
     version: str = ""
     """What it wrote last, as long as the informer has not shown it, and the version that this made."""
+    removed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +150,10 @@ class Kubelets:
         if now < leaves:
             return Look(pod, ward, pod.status, again=leaves)
         if not pod.metadata.finalizers:
-            return Look(pod, ward, pod.status, remove=True)
+            return Look(pod, ward, pod.status, remove=not ward.removed)
         ward.life = lives.stopped(ward.life, ward.script, leaves, grace)
         status = statuses.render(pod, ward.life, ward.script, self._place(pod, node), now)
-        return Look(pod, ward, status, statuses.patch(pod, status), remove=grace > 0)
+        return Look(pod, ward, status, statuses.patch(pod, status), remove=grace > 0 and not ward.removed)
 
     def _ward(self, key: Key, pod: Pod, now: int) -> Ward:
         """What is known of a pod; read back from its status where nothing is, or where it says that it has ended."""
@@ -189,6 +190,7 @@ class Kubelets:
                 await self._write(look, look.patch)
             if look.remove:
                 await self._remove(look.pod)
+                look.ward.removed = True
         except (NotFound, Conflict) as error:
             log.debug("%s", error)
 

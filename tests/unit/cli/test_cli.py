@@ -1,0 +1,106 @@
+"""The command line: what it says, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+
+def trimtab(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a user would."""
+    clean = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
+    return subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-m", "trimtab", *arguments],
+        cwd=folder,
+        env={**clean, "HOME": str(folder), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("command", [(), ("run",), ("lab",), ("lab", "up"), ("lab", "nodes"), ("lab", "workloads")])
+def test_help_is_there_for_every_command(command: tuple[str, ...], tmp_path: Path) -> None:
+    """Nobody has to guess."""
+    done = trimtab(*command, "--help", folder=tmp_path)
+    assert done.returncode == 0
+    assert "Usage: " in done.stdout
+
+
+@pytest.mark.parametrize("command", [(), ("run",), ("lab",)])
+def test_help_has_examples(command: tuple[str, ...], tmp_path: Path) -> None:
+    """The commands that people start with show how."""
+    assert "Examples:" in trimtab(*command, "--help", folder=tmp_path).stdout
+
+
+def test_what_is_not_known_is_said_in_one_line(tmp_path: Path) -> None:
+    """No traceback for what a user can mend, and what to write instead."""
+    done = trimtab("run", "--component", "nonsense", folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == 'trimtab: components[0]: "nonsense" is not a component; known are scheduler\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("[", "is not YAML", id="no YAML"),
+        pytest.param("- 1", "must hold one object", id="a list"),
+        pytest.param("apiVersion: v9", 'apiVersion: "v9" is not supported', id="a version that is not known"),
+        pytest.param(
+            yaml.safe_dump({"apiVersion": "kubescheduler.config.k8s.io/v1", "profiles": [{"plugin": {}}]}),
+            "profiles[0]: Object contains unknown field `plugin`",
+            id="a field that is not known",
+        ),
+    ],
+)
+def test_a_configuration_that_cannot_work_names_the_field(text: str, message: str, tmp_path: Path) -> None:
+    """Before anything is started."""
+    (tmp_path / "scheduler.yaml").write_text(text)
+    done = trimtab("run", "--scheduler-config", "scheduler.yaml", folder=tmp_path)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_cluster_that_is_not_configured_is_said(tmp_path: Path) -> None:
+    """And where it was looked for."""
+    done = trimtab("run", folder=tmp_path)
+    assert done.returncode == 1
+    assert "set KUBECONFIG" in done.stderr
+
+
+def test_no_lab_is_running(tmp_path: Path) -> None:
+    """For people a sentence with what to do next, for programs JSON and an exit code."""
+    told = trimtab("lab", "status", folder=tmp_path)
+    assert (told.returncode, "start one with 'trimtab lab up'" in told.stdout) == (3, True)
+    asked = trimtab("lab", "status", "-o", "json", folder=tmp_path)
+    assert json.loads(asked.stdout) == {"running": False, "ready": False, "port": None, "parts": {}}
+    assert "no lab is running" in trimtab("lab", "down", folder=tmp_path).stdout
+
+
+def test_reset_removes_a_lab_and_nothing_else(tmp_path: Path) -> None:
+    """A folder that is no lab's is left alone."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.txt").write_text("years of work")
+    refused = trimtab("lab", "reset", "--state", "other", folder=tmp_path)
+    assert (refused.returncode, (other / "thesis.txt").exists()) == (1, True)
+    (tmp_path / ".lab" / "logs").mkdir(parents=True)
+    assert trimtab("lab", "reset", folder=tmp_path).returncode == 0
+    assert not (tmp_path / ".lab").exists()
+
+
+def test_a_shape_that_cannot_be_is_told_before_anything_starts(tmp_path: Path) -> None:
+    """Not in the log of a part."""
+    (tmp_path / "shape.yaml").write_text("zones: [{name: a, nodes: -1}]")
+    done = trimtab("lab", "up", "--shape", "shape.yaml", folder=tmp_path)
+    assert done.returncode == 1
+    assert "zones[0].nodes" in done.stderr
+    assert not (tmp_path / ".lab" / "box.json").exists()
