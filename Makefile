@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 UV := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint format test bench e2e generate clean
+.PHONY: help install lock lint format test bench e2e up generate clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ test: install ## All tests
 
 e2e: install ## The end-to-end suite: against the control plane that KUBECONFIG names, or the lab's own
 	@$(BIN)/python -m pytest -m e2e tests/e2e $(ARGS)
+
+up: install ## A cluster in a box: API server, workloads, simulated nodes, and Trimtab in it
+	@$(BIN)/trimtab lab up $(ARGS)
 
 bench: install ## All benchmarks, or one: make bench ONLY=decode-5k
 	@$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))

@@ -1,8 +1,13 @@
-"""What all tests share: the closing line."""
+"""What all tests share: the closing line, and the flag that rewrites golden results."""
 
 from __future__ import annotations
 
 import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`pytest tests/scenarios --rewrite-golden` writes what stories lead to now; read the diff before you commit it."""
+    parser.addoption("--rewrite-golden", action="store_true", help="write the golden results of stories anew")
 
 
 @pytest.hookimpl(trylast=True)

@@ -123,6 +123,7 @@ _ADDRESS = re.compile(r"\b10\.0\.0\.\d{1,3}\b")
 _PORT = re.compile(r"https://127\.0\.0\.1:\d+")
 _CERTIFICATE = re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]+")
 _RECORD = re.compile(r"(in record \(|current: )\d+")
+_NODE_PORT = re.compile(r":3[0-2]\d{3}/")
 _AGE = re.compile(r"\d+s")
 _VERSIONS = ("resourceVersion",)
 _DROPPED = ("managedFields", "selfLink")
@@ -163,6 +164,8 @@ def _normal(key: str, value: Any, generated: str) -> Any:
 def _normal_cell(cell: Any) -> Any:
     if isinstance(cell, str) and _AGE.fullmatch(cell):
         return "<age>"
+    if isinstance(cell, str):
+        cell = _NODE_PORT.sub(":<port>/", cell)
     return normalised(cell)
 
 

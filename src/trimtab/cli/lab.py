@@ -148,17 +148,23 @@ def workloads(kubeconfig: Path | None) -> None:
 @_KUBECONFIG
 @click.option("--shape", type=click.Path(path_type=Path), help="The nodes, in YAML; three zones of four without it.")
 @click.option("--seed", default=0, show_default=True, help="What chance begins with: the same seed, the same delays.")
-def nodes(kubeconfig: Path | None, shape: Path | None, seed: int) -> None:
+@click.option(
+    "--lifecycle/--no-lifecycle",
+    default=False,
+    help="Taint nodes that fail and evict their pods; for a control plane without node controllers.",
+)
+def nodes(kubeconfig: Path | None, shape: Path | None, seed: int, lifecycle: bool) -> None:
     """Simulate nodes on any control plane, the lab's or a real one."""
     from trimtab.app import set_up_logs
-    from trimtab.lab.nodes import shapes
+    from trimtab.lab.nodes import settings, shapes
     from trimtab.lab.nodes.service import Nodes
 
     made = shapes.read(_SHAPE if shape is None else read_yaml(shape))
 
     async def work() -> None:
         async with _client(kubeconfig) as client:
-            await Nodes(client, made, seed=seed).run()
+            how = settings.LAB if lifecycle else settings.SETTINGS
+            await Nodes(client, client.clock, made, seed, settings=how).run()
 
     set_up_logs()
     _run(work)
@@ -186,7 +192,7 @@ def _parts(state: Path, port: int, shape: Path | None, *, product: bool) -> list
     parts = [
         Part(API_SERVER, ("lab", "apiserver", "--state", str(state), "--port", str(port))),
         Part("workloads", ("lab", "workloads", *kubeconfig)),
-        Part("nodes", ("lab", "nodes", *kubeconfig, *(("--shape", str(shape)) if shape else ()))),
+        Part("nodes", ("lab", "nodes", *kubeconfig, "--lifecycle", *(("--shape", str(shape)) if shape else ()))),
     ]
     if product:
         config = ("--scheduler-config", str(state / "scheduler.json"))

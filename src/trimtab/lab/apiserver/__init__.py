@@ -19,8 +19,8 @@ The way of a request, and the modules in that order:
     forms           an object as JSON, as a row of a table, as metadata only
 
 What happens later, by itself: `collector` (dependents of deleted owners), `namespaces` and `definitions` (their life
-cycles), `budgets` (how many disruptions a PodDisruptionBudget allows). In Kubernetes these run in the controller
-manager; without them deletion has no effect, so an API server that stands alone brings them along.
+cycles). In Kubernetes the first two run in the controller manager; without them deletion has no effect, so an API
+server that stands alone brings them along.
 
 **Bytes are the object.** Storage keeps each object as the JSON it was encoded to when it was written: a list joins
 bytes, a watch event wraps them, and fifty thousand pods take the memory of their text. Whoever needs the fields

@@ -13,7 +13,7 @@ from trimtab.lab.apiserver.authentication import AUTHENTICATED, User
 from trimtab.lab.apiserver.certificates import ADMIN, MASTERS
 from trimtab.lab.apiserver.server import Server
 
-_FOLDER = Path(".trimtab-lab")
+_STATE = Path(".trimtab-lab")
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     options = _parser().parse_args()
     logging.basicConfig(level=logging.DEBUG if options.verbose else logging.INFO, format="%(levelname)s %(message)s")
     try:
-        asyncio.run(_serve(options.folder, options.host, options.port, options.token))
+        asyncio.run(_serve(options.state, options.host, options.port, options.token))
     except OSError as error:
         sys.exit(f"cannot serve on {options.host}:{options.port}: {error.strerror or error}")
 
@@ -39,20 +39,20 @@ def _parser() -> argparse.ArgumentParser:
         "--host", default="127.0.0.1", choices=["127.0.0.1", "::1"], help="which loopback (%(default)s)"
     )
     parser.add_argument(
-        "--folder", type=Path, default=_FOLDER, help="where certificates and the kubeconfig are kept (%(default)s)"
+        "--state", type=Path, default=_STATE, help="where certificates and the kubeconfig are kept (%(default)s)"
     )
     parser.add_argument("--token", help="let in whoever shows this bearer token, besides client certificates")
     parser.add_argument("--verbose", action="store_true", help="log more")
     return parser
 
 
-async def _serve(folder: Path, host: str, port: int, token: str | None) -> None:
+async def _serve(state: Path, host: str, port: int, token: str | None) -> None:
     tokens = {token: User(ADMIN, (MASTERS, AUTHENTICATED))} if token else {}
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
-    async with Server(folder, host=host, port=port, tokens=tokens) as server:
+    async with Server(state, host=host, port=port, tokens=tokens) as server:
         sys.stdout.write(_next_steps(server))
         sys.stdout.flush()
         await ended.wait()

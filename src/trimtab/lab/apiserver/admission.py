@@ -427,15 +427,22 @@ class _State:
 
 def _applied(operation: Tree, tree: Tree) -> Tree:
     """The tree after one operation of a patch. Raises Refusal, worded as Kubernetes words it."""
+    name, path = operation.get("op", ""), operation.get("path", "")
     try:
+        parent, key = jsonpatch.JsonPointer(path).to_last(tree)
+        if name == "replace" and isinstance(parent, dict) and key not in parent:
+            operation = {**operation, "op": "add"}  # Kubernetes lets it pass
         patched: Tree = jsonpatch.JsonPatch([operation]).apply(tree, in_place=True)
-    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError, KeyError):
-        name, path = operation.get("op", ""), operation.get("path", "")
-        if name == "test":
-            raise internal(f"testing value {path} failed: test failed") from None
-        shown = path if name == "replace" else f'"{path}"'
-        raise internal(f"{name} operation does not apply: doc is missing path: {shown}: missing value") from None
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, AttributeError, TypeError, KeyError):
+        raise internal(_patch_problem(str(name), str(path))) from None
     return patched
+
+
+def _patch_problem(name: str, path: str) -> str:
+    if name == "test":
+        return f"testing value {path} failed: test failed"
+    shown = path if name == "replace" else f'"{path}"'
+    return f"{name} operation does not apply: doc is missing path: {shown}: missing value"
 
 
 def _pass_over(hook: _Hook, error: BaseException) -> None:

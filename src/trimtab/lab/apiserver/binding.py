@@ -62,7 +62,8 @@ async def _admitted(cluster: Cluster, request: Request, binding: Tree, *, dry_ru
         binding = await cluster.admissions.mutate(review, request.warnings) or binding
     problems = validate("v1 Binding", binding)
     if problems:
-        raise refusal(500, "; ".join(map(str, problems)), reason="")
+        texts = ", ".join(map(str, problems))
+        raise refusal(500, texts if len(problems) == 1 else f"[{texts}]", reason="")
     if review is not None:
         await cluster.admissions.validate(review.about(binding), request.warnings)
     return binding

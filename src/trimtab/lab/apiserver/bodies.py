@@ -20,6 +20,8 @@ LONGEST = 3 * 1024 * 1024
 
 ACCEPTED = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
 _SHOWN = 30
+_ENVELOPE = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+"""What Go reads first of any body."""
 _decode = msgspec.json.Decoder().decode
 _INT64 = range(-(2**63), 2**63)
 
@@ -44,8 +46,8 @@ def read_object(body: bytes, content_type: str, kind: str) -> Tree:
     except ValueError as error:
         raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {error}", body) from None
     if not isinstance(tree, dict):
-        problem = f"cannot unmarshal {_described(tree)} into an object"
-        raise _unrecognized(kind, f"couldn't get version/kind; json parse error: json: {problem}", body)
+        problem = f"json: cannot unmarshal {_described(tree)} into Go value of type {_ENVELOPE}"
+        raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {problem}", body)
     return tree
 
 

@@ -3,7 +3,8 @@
 1. A pod that does not run (pending, ended, being deleted) is deleted whatever its budget says.
 2. A pod that several budgets select cannot be evicted.
 3. A pod that is not ready may go if its budget says so, or has the healthy pods that it wants without it.
-4. Otherwise the budget must allow a disruption, and is written down by one before the pod goes.
+4. Otherwise the budget must allow a disruption, and is written down by one before the pod goes. How many it allows
+   stands in its status, which a controller keeps; a budget that no controller has looked at allows none.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab.lab.apiserver import objects
 from trimtab.lab.apiserver.binding import set_condition
-from trimtab.lab.apiserver.budgets import SHELF, set_allowed_condition
 from trimtab.lab.apiserver.cluster import Cluster
 from trimtab.lab.apiserver.deletes import DeleteOptions, check_preconditions, options_of, remove
 from trimtab.lab.apiserver.options import write_options
@@ -24,6 +24,8 @@ from trimtab.lab.apiserver.requests import Answer, Request
 from trimtab.lab.apiserver.reviews import Review
 from trimtab.lab.apiserver.statuses import Refusal, bad_request, not_found, refusal, success
 from trimtab.lab.apiserver.storage import Entry, Tree, encode, key_of
+
+SHELF = "policy/poddisruptionbudgets"
 
 _VIOLATED = "Cannot evict pod as it would violate the pod's disruption budget."
 _SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
@@ -122,10 +124,29 @@ def _use(cluster: Cluster, entry: Entry, pod: str, *, dry_run: bool) -> None:
     status["disruptionsAllowed"] -= 1
     now = cluster.now()
     if status["disruptionsAllowed"] == 0:
-        set_allowed_condition(budget, now)
+        _set_allowed_condition(budget, now)
     status.setdefault("disruptedPods", {})[pod] = now
     if not dry_run:
         cluster.store.replace(cluster.store.shelf(SHELF), entry, budget)
+
+
+def _set_allowed_condition(budget: Tree, now: str) -> None:
+    """Say in a condition whether a disruption is allowed."""
+    status = budget["status"]
+    allowed = status["disruptionsAllowed"] > 0
+    condition = {
+        "type": "DisruptionAllowed",
+        "status": "True" if allowed else "False",
+        "observedGeneration": status.get("observedGeneration", 0),
+        "lastTransitionTime": now,
+        "reason": "SufficientPods" if allowed else "InsufficientPods",
+        "message": "",
+    }
+    others = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionAllowed"]
+    before = [c for c in status.get("conditions") or () if c.get("type") == "DisruptionAllowed"]
+    if before and before[0].get("status") == condition["status"]:
+        condition["lastTransitionTime"] = before[0].get("lastTransitionTime", now)
+    status["conditions"] = [*others, condition]
 
 
 def _why(name: str, status: Tree) -> str:

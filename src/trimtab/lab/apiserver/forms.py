@@ -60,7 +60,7 @@ def negotiate(accept: str, included: str = "") -> Form:
         known = "as" not in asked or (asked.get("g") == "meta.k8s.io" and asked.get("v") in ("v1", "v1beta1"))
         if media_type in _TYPES and shape is not None and known:
             return Form(shape, _TYPES[media_type], _checked(included) if shape == "table" else "")
-    raise refusal(406, f"only the following media types are accepted: {JSON}, {YAML}")
+    raise refusal(406, f"406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}", details={})
 
 
 def _checked(included: str) -> str:
@@ -161,7 +161,7 @@ class Printer:
 
     def _row(self, table: tables.Layout, entry: Entry, now: int) -> Tree:
         tree = converted(self.kind, entry)
-        row: Tree = {"cells": table.cells(tree, now)}
+        row: Tree = {"cells": table.cells(tree, now), "object": None}
         if self.form.included in ("", "Metadata"):
             row["object"] = {**_PARTIAL, "metadata": tree["metadata"]}
         elif self.form.included == "Object":

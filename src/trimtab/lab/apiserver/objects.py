@@ -66,7 +66,12 @@ def read_part(api_version: str, kind: str, body: bytes, content_type: str, level
     tree = bodies.read_object(body, content_type, kind)
     sent = tree.get("apiVersion") or api_version, tree.get("kind") or kind
     if sent != (api_version, kind):
-        raise bad_request(f'{sent[1]} in version "{sent[0]}" cannot be handled as a {kind}')
+        short = sent[0].rpartition("/")[2]
+        package = api_version.partition(".")[0].partition("/")[0] if "/" in api_version else "core"
+        raise bad_request(
+            f'{sent[1]} in version "{short}" cannot be handled as a {kind}: '
+            f"converting ({short}.{sent[1]}) to ({package}.{kind}): unknown conversion"
+        )
     handled = _handled(kind, api_version.rpartition("/")[2])
     try:
         problems = strict.read(f"{api_version} {kind}", tree)
@@ -90,9 +95,18 @@ def check_type(kind: Kind, tree: Tree) -> None:
     version, name = sent_version or kind.api_version, sent_kind or kind.kind
     if (version, name) != (kind.api_version, kind.kind):
         raise bad_request(
-            f'{name} in version "{version}" cannot be handled as a {kind.kind}: '
-            f"the path is that of {kind.kind} in {kind.api_version}"
+            f'{name} in version "{version}" cannot be handled as a {kind.kind}: {_why(kind, version, name)}'
         )
+
+
+def _why(kind: Kind, version: str, name: str) -> str:
+    """What Go says of an object of another kind: that it cannot be converted, or that there is no such kind."""
+    if not wiretypes.known(f"{version} {name}"):
+        scheme = "pkg/api/legacyscheme/scheme.go:30"
+        return f'no kind "{name}" is registered for version "{version}" in scheme "{scheme}"'
+    package = kind.group.partition(".")[0] or "core"
+    short = version.rpartition("/")[2]
+    return f"converting ({short}.{name}) to ({package}.{kind.kind}): unknown conversion"
 
 
 def conform(kind: Kind, tree: Tree) -> list[str]:

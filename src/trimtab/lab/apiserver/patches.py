@@ -89,9 +89,10 @@ class Patch:
         media_type = bodies.media_type(content_type)
         if media_type in APPLY_PATCH:
             raise refusal(415, _APPLY)
-        accepted = [JSON_PATCH, MERGE_PATCH, *(() if kind.custom else (STRATEGIC_PATCH,))]
-        if media_type not in accepted:
-            raise bodies.unknown_format(*accepted)
+        if media_type not in _METHODS:
+            raise refusal(415, "415: Unsupported Media Type", details={})
+        if kind.custom is not None and media_type == STRATEGIC_PATCH:
+            raise bodies.unknown_format(JSON_PATCH, MERGE_PATCH)
         try:
             change = bodies.read_json(body)
         except ValueError as error:
@@ -127,9 +128,9 @@ class Patch:
         return patched
 
     def _inapplicable(self, error: InvalidError) -> Refusal:
-        """A patch that does not fit the object; of JSON patches Kubernetes does not say why, the lab does."""
+        """A patch that does not fit the object. Of a JSON patch Kubernetes does not say why."""
         if self.media_type == JSON_PATCH:
-            return refusal(422, f"{REJECTED}: {error}", details={})
+            return refusal(422, REJECTED, details={})
         return bad_request(str(error))
 
     def unfit(self, document: Tree, problem: str) -> Refusal:

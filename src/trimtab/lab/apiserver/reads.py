@@ -75,7 +75,7 @@ def list_(cluster: Cluster, request: Request) -> Answer:
     kind = request.kind
     selection = select(kind, request.namespace, "", options.labels, options.fields)
     entries, metadata = _page(cluster, cluster.store.shelf(kind.shelf), selection, options)
-    if kind.custom is not None:
+    if kind.custom is not None and form.shape == "object":
         metadata.setdefault("continue", "")
     return cluster.answer_list(kind, form, entries, metadata)
 

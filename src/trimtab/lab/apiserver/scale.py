@@ -12,13 +12,14 @@ from trimtab.api import codec, selectors
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab.lab.apiserver import bodies, objects, strategies, strict, wiretypes, writes
+from trimtab.lab.apiserver.admission import internal
 from trimtab.lab.apiserver.cluster import Cluster
 from trimtab.lab.apiserver.kinds import Kind
 from trimtab.lab.apiserver.options import WriteOptions, write_options
 from trimtab.lab.apiserver.patches import Patch
 from trimtab.lab.apiserver.requests import Answer, Request
 from trimtab.lab.apiserver.reviews import Review
-from trimtab.lab.apiserver.statuses import bad_request, conflict, invalid, not_found, refusal
+from trimtab.lab.apiserver.statuses import bad_request, conflict, invalid, not_found
 from trimtab.lab.apiserver.storage import Changed, Entry, Tree, encode, key_of
 from trimtab.lab.apiserver.validation import causes
 
@@ -101,11 +102,12 @@ async def _scale(cluster: Cluster, request: Request, draft: Draft, options: Writ
         await cluster.admissions.validate(review.about(scale), request.warnings)
         if cluster.store.shelf(kind.shelf).entries.get(seen.key) is not seen:
             raise Changed(seen.key)
-    return writes.commit(cluster, kind, seen, _scaled(kind, seen, scale, old), old, options)
+    return writes.commit(cluster, kind, seen, _scaled(request, seen, scale, old), old, options)
 
 
-def _scaled(kind: Kind, seen: Entry, scale: Tree, old: Tree) -> Tree:
+def _scaled(request: Request, seen: Entry, scale: Tree, old: Tree) -> Tree:
     """The workload with the replicas that the Scale asks for. Raises a Status of 422."""
+    kind = request.kind
     wanted = (scale.get("spec") or {}).get("replicas", 0)
     if wanted < 0:
         cause = causes.invalid("spec.replicas", wanted, "must be greater than or equal to 0")
@@ -113,7 +115,7 @@ def _scaled(kind: Kind, seen: Entry, scale: Tree, old: Tree) -> Tree:
     tree = seen.tree()
     _set(tree, _paths(kind)["specReplicasPath"], wanted)
     strategies.prepare_update(kind, tree, old)
-    writes.check(kind, tree, old)
+    writes.check(kind, tree, old, warnings=request.warnings)
     return tree
 
 
@@ -146,7 +148,7 @@ def _settle(scale: Tree) -> None:
     try:
         wiretypes.read("autoscaling/v1 Scale", scale)
     except wiretypes.WrongTypeError as error:
-        raise refusal(500, f"Internal error occurred: {error}", reason="InternalError") from None
+        raise internal(str(error)) from None
 
 
 def _paths(kind: Kind) -> dict[str, str]:

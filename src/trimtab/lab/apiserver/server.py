@@ -15,11 +15,9 @@ from typing import Any
 
 from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion11
-from multidict import CIMultiDict
 
 from trimtab.lab.apiserver import access, bodies, bootstrap, discovery, routes
 from trimtab.lab.apiserver.authentication import Authenticator, User
-from trimtab.lab.apiserver.budgets import Budgets
 from trimtab.lab.apiserver.certificates import Identity
 from trimtab.lab.apiserver.cluster import Cluster
 from trimtab.lab.apiserver.collector import Collector
@@ -46,7 +44,11 @@ _SETTLED = 0.002
 
 
 class Server:
-    """An API server that lives in this process. To be used as a context, or started and stopped."""
+    """An API server that lives in this process. To be used as a context, or started and stopped.
+
+    `folder` keeps the certificates and the kubeconfig; `tokens` are let in besides client certificates. `history` is
+    how many events each kind remembers, and `resolver` finds the Services that webhooks name.
+    """
 
     def __init__(
         self,
@@ -73,7 +75,6 @@ class Server:
             Collector(self.cluster),
             Namespaces(self.cluster, authority),
             Definitions(self.cluster),
-            Budgets(self.cluster),
         )
         self._documents = Documents(self.cluster.registry)
         self._address = host, port
@@ -198,7 +199,8 @@ class Server:
         transport = http.transport
         if transport is None:
             raise ConnectionResetError
-        response = web.StreamResponse(headers=_headers(JSON, request.warnings))
+        response = web.StreamResponse(headers=_headers(JSON))
+        _warn(response, request.warnings)
         response.enable_chunked_encoding()
         await response.prepare(http)
         await watch.run(response.write, transport, trouble.cut_after)
@@ -268,11 +270,13 @@ def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: async
     return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=bodies.LONGEST)
 
 
-def _headers(media_type: str, warnings: list[str]) -> CIMultiDict[str]:
-    headers = CIMultiDict({"Content-Type": media_type, "Cache-Control": _NO_CACHE})
+def _headers(media_type: str) -> dict[str, str]:
+    return {"Content-Type": media_type, "Cache-Control": _NO_CACHE}
+
+
+def _warn(response: web.StreamResponse, warnings: list[str]) -> None:
     for warning in dict.fromkeys(warnings):
-        headers.add("Warning", f'299 - "{_quotable(warning)}"')
-    return headers
+        response.headers.add("Warning", f'299 - "{_quotable(warning)}"')
 
 
 def _quotable(text: str) -> str:
@@ -281,12 +285,15 @@ def _quotable(text: str) -> str:
 
 
 def _response(answer: Answer, warnings: list[str]) -> web.Response:
-    return web.Response(body=answer.body, status=answer.status, headers=_headers(answer.media_type, warnings))
+    response = web.Response(body=answer.body, status=answer.status, headers=_headers(answer.media_type))
+    _warn(response, warnings)
+    return response
 
 
 async def _send_pieces(http: web.BaseRequest, answer: Answer, warnings: list[str]) -> web.StreamResponse:
     """Send a large body piece by piece: the client reads the first while the next is encrypted."""
-    response = web.StreamResponse(status=answer.status, headers=_headers(answer.media_type, warnings))
+    response = web.StreamResponse(status=answer.status, headers=_headers(answer.media_type))
+    _warn(response, warnings)
     response.content_length = sum(map(len, answer.pieces))
     await response.prepare(http)
     for piece in answer.pieces:

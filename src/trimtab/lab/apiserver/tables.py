@@ -603,7 +603,7 @@ _LAYOUTS: Mapping[str, Layout] = {
         [_NAME, *_text("Holder"), _AGE], _named_and_aged(lambda tree: tree["spec"].get("holderIdentity", ""))
     ),
     "scheduling.k8s.io/v1 PriorityClass": Layout(
-        [_NAME, *_whole("Value"), _column("Global-Default", "boolean"), _AGE, *_wide("PreemptionPolicy")],
+        [_NAME, *_whole("Value"), _column("Global-Default", "boolean"), _AGE, *_text("PreemptionPolicy")],
         _priority_class,
     ),
     "rbac.authorization.k8s.io/v1 RoleBinding": _BINDING,

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trimtab.lab.apiserver import objects, strategies, wiretypes
+from trimtab.lab.apiserver import objects, strategies, validation, wiretypes
+from trimtab.lab.apiserver.admission import internal
 from trimtab.lab.apiserver.cluster import Cluster
 from trimtab.lab.apiserver.conversions import TO_STORED
 from trimtab.lab.apiserver.forms import converted, negotiate
@@ -31,7 +32,7 @@ from trimtab.lab.apiserver.statuses import (
     refusal,
 )
 from trimtab.lab.apiserver.storage import Changed, Entry, Exists, Tree, decode, encode, key_of
-from trimtab.lab.apiserver.validation import causes, validate
+from trimtab.lab.apiserver.validation import causes, names
 
 ATTEMPTS = 5
 _NAME_ATTEMPTS = 8
@@ -107,7 +108,7 @@ async def _insert(
     if generated:
         metadata["name"] = objects.generate_name(base, cluster.rng)
     strategies.prepare_create(kind, tree, now)
-    check(kind, tree)
+    check(kind, tree, warnings=request.warnings)
     if review is not None:
         await cluster.admissions.validate(review.about(tree, metadata["name"]), request.warnings)
     objects.check_new_version(tree)
@@ -220,7 +221,7 @@ async def _admit_update(cluster: Cluster, request: Request, tree: Tree, old: Tre
         tree = await cluster.admissions.mutate(review, request.warnings) or tree
     _prepare(kind, part, tree, old)
     _keep_identity(tree["metadata"], old["metadata"])
-    check(kind, tree, old, part)
+    check(kind, tree, old, part, warnings=request.warnings)
     if review is not None:
         await cluster.admissions.validate(review.about(tree), request.warnings)
     return tree
@@ -313,17 +314,28 @@ def _settle(kind: Kind, tree: Tree) -> None:
     try:
         objects.conform(kind, tree)
     except wiretypes.WrongTypeError as error:
-        raise refusal(500, f"Internal error occurred: {error}", reason="InternalError") from None
+        raise internal(str(error)) from None
     objects.complete(kind, tree)
 
 
-def check(kind: Kind, tree: Tree, old: Tree | None = None, part: str = "") -> None:
-    """Validate an object of any kind. Raises a Status of 422."""
-    found = validate(kind.name, tree, old, part)
-    if kind.custom is not None:
-        found += kind.custom.schema.validate(tree, old)
+def check(kind: Kind, tree: Tree, old: Tree | None = None, part: str = "", *, warnings: list[str]) -> None:
+    """Validate an object of any kind; what is allowed but unwise is added to the warnings. Raises a Status of 422."""
+    found = _custom_causes(kind, tree, old) if kind.custom else validation.validate(kind.name, tree, old, part)
     if found:
-        raise invalid(kind.group, kind.kind, tree["metadata"].get("name", ""), found)
+        group = "" if kind.name in TO_STORED else kind.group  # what is stored as another kind is named as that one
+        raise invalid(group, kind.kind, tree["metadata"].get("name", ""), found)
+    if not part:
+        warnings += validation.warnings(kind.name, tree, old, custom=kind.custom is not None)
+
+
+def _custom_causes(kind: Kind, tree: Tree, old: Tree | None) -> list[causes.Cause]:
+    """What is wrong with an object of a custom kind. What an update must not change is looked at twice, and told so."""
+    found: list[causes.Cause] = []
+    metadata, form = tree["metadata"], names.subdomain if old is None else names.path_segment
+    validation.metadata.created(metadata, found, namespaced=kind.namespaced, name=form, finalizers=False)
+    for _ in range(2 if old is not None else 0):
+        validation.metadata.updated(metadata, (old or {})["metadata"], found, finalizers=False)
+    return found if kind.custom is None else found + kind.custom.schema.validate(tree, old)
 
 
 def _stored(kind: Kind, tree: Tree) -> Tree:

@@ -248,6 +248,8 @@ def read(tree: Any, path: str) -> Step:
         compare=fields.choice("compare", COMPARISONS, Compare.EXACT),
     )
     fields.done()
+    if isinstance(step.action, Treat) and step.action.treatment is Treatment.FAIL and step.wait is None:
+        raise InvalidError(path, "what is left when nodes have failed? Write it: wait: {ready: 4, terminating: 2}")
     return step
 
 

@@ -1,19 +1,15 @@
 """What was seen of every pod, moment by moment: where it was, and how it stood. The chart is drawn from this.
 
-A timeline is a list of changes. `counts` plays it back: how many pods each domain had from when on, counted as
-`observations` counts them.
+A timeline is a list of changes. `moments` plays it back: how many pods each domain had, and from when on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trimtab.api.pods import Pod
 from trimtab.lab.scenarios.observations import NOWHERE, Place, Spread, State, state
-
-COUNTED = frozenset((State.STARTING, State.READY))
-"""The states in which a pod counts in the domain of its node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +79,58 @@ class Timeline:
         return change
 
 
-def counts(timeline: Timeline, key: str) -> list[tuple[float, Spread]]:
-    """How many pods each domain of a key had, and from when on. Moments at which nothing changed are left out."""
-    places: dict[str, str] = {}
-    domains: dict[str, int] = {}
-    series: list[tuple[float, Spread]] = []
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many pods a domain has, by how they stand."""
+
+    ready: int = 0
+    starting: int = 0
+    terminating: int = 0
+
+    @property
+    def pods(self) -> int:
+        """Those that count."""
+        return self.ready + self.starting
+
+    def plus(self, standing: State, number: int) -> Tally:
+        """With so many more pods that stand like this; those on no node, or finished, are in no domain."""
+        name = standing.value
+        return replace(self, **{name: getattr(self, name) + number}) if standing in _TALLIED else self
+
+
+_TALLIED = frozenset((State.READY, State.STARTING, State.TERMINATING))
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """From this moment on, domains had this."""
+
+    at: float
+    tallies: Mapping[str, Tally]
+
+    @property
+    def skew(self) -> int:
+        """As `observations` has it."""
+        return Spread({domain: tally.pods for domain, tally in self.tallies.items()}).skew
+
+
+def moments(timeline: Timeline, key: str) -> list[Moment]:
+    """How many pods each domain of a key had, and from when on; only moments at which that changed."""
+    last: dict[str, Change] = {}
+    tallies: dict[str, Tally] = {}
+    found: list[Moment] = []
     for at, event in _events(timeline, key):
         if isinstance(event, Birth):
-            domains.setdefault(event.domain, 0)
+            tallies.setdefault(event.domain, Tally())
         else:
-            _move(places, domains, event, key)
-        spread = Spread(dict(sorted(domains.items())))
-        if series and series[-1][0] == at:
-            series[-1] = (at, spread)
-        elif not series or series[-1][1] != spread:
-            series.append((at, spread))
-    return series
+            _move(tallies, last.get(event.uid), event, key)
+            last[event.uid] = event
+        moment = Moment(at, dict(sorted(tallies.items())))
+        if found and found[-1].at == at:
+            found[-1] = moment
+        elif not found or found[-1].tallies != moment.tallies:
+            found.append(moment)
+    return found
 
 
 def _events(timeline: Timeline, key: str) -> Iterable[tuple[float, Birth | Change]]:
@@ -107,13 +139,11 @@ def _events(timeline: Timeline, key: str) -> Iterable[tuple[float, Birth | Chang
     return sorted([*births, *changes], key=lambda entry: entry[0])
 
 
-def _move(places: dict[str, str], domains: dict[str, int], change: Change, key: str) -> None:
-    before = places.pop(change.uid, None)
-    if before is not None:
-        domains[before] -= 1
-        if before == NOWHERE and not domains[before]:
-            del domains[before]
-    if change.state in COUNTED:
+def _move(tallies: dict[str, Tally], before: Change | None, after: Change, key: str) -> None:
+    for change, number in ((before, -1), (after, 1)):
+        if change is None or not change.node:
+            continue
         domain = change.domains.get(key, NOWHERE)
-        places[change.uid] = domain
-        domains[domain] = domains.get(domain, 0) + 1
+        tallies[domain] = tallies.get(domain, Tally()).plus(change.state, number)
+        if domain == NOWHERE and tallies[domain] == Tally():
+            del tallies[domain]

@@ -1,10 +1,10 @@
 """A small world for controllers: the lab's API server without a socket, virtual time, and a kubelet that obeys.
 
-    world = World()
-    await world.start()                          # the controllers
-    await world.create(Deployment, tree)
-    await world.settle()                         # until nobody has anything left to do
-    await world.run_pods()                       # pods are placed, start and become ready; what was deleted ends
+world = World()
+await world.start()                          # the controllers
+await world.create(Deployment, tree)
+await world.settle()                         # until nobody has anything left to do
+await world.run_pods()                       # pods are placed, start and become ready; what was deleted ends
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from trimtab.kube.transport import Request, Response
 from trimtab.lab.apiserver import bootstrap, discovery, routes
 from trimtab.lab.apiserver.cluster import Cluster
 from trimtab.lab.apiserver.collector import Collector
+from trimtab.lab.apiserver.definitions import Definitions
 from trimtab.lab.apiserver.namespaces import Namespaces
 from trimtab.lab.apiserver.paths import split_version
 from trimtab.lab.apiserver.requests import Request as LabRequest
@@ -148,7 +149,7 @@ class Wire:
             answer = routes.read(wanted)(self.cluster, wanted)
         else:
             answer = await routes.write(request.method, wanted)(self.cluster, wanted)
-        return answer.status, answer.body
+        return answer.status, b"".join(answer.pieces) or answer.body
 
 
 async def _no_webhooks(*_: object) -> bytes:
@@ -162,7 +163,11 @@ class World:
         self.clock = VirtualClock()
         self.options = options
         self.cluster = Cluster(clock=self.clock.now, call=_no_webhooks, seed=seed)
-        self._keepers = (Collector(self.cluster), Namespaces(self.cluster, "no authority"))
+        self._keepers = (
+            Collector(self.cluster),
+            Namespaces(self.cluster, "no authority"),
+            Definitions(self.cluster),
+        )
         self.wire = Wire(self.cluster)
         self.user = Client(Wire(self.cluster), clock=self.clock, rng=random.Random(seed))
         self.registry = CollectorRegistry()

@@ -1,0 +1,160 @@
+"""The README's walk, typed with kubectl as it is written; and again while parts of the lab are killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from trimtab.lab import box
+
+ROOT = Path(__file__).parents[2]
+KUBECTL = shutil.which("kubectl")
+BLOCK = re.search(r"```console\n(\$ export KUBECONFIG.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+WALK = [line.removeprefix("$ ") for line in BLOCK.group(1).splitlines()] if BLOCK else []
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(KUBECTL is None, reason="this machine has no kubectl to type the walk with"),
+]
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def lab(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """`trimtab lab up`, until the block ends; then Ctrl-C."""
+    command = [sys.executable, "-m", "trimtab", "lab", "up", "--port", str(free_port())]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "lab is up" in line:
+                break
+        drain = threading.Thread(target=process.stdout.read, daemon=True)
+        drain.start()
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+
+
+def type_walk(folder: Path) -> None:
+    """Every line of the walk, in one shell, stopping at the first that fails."""
+    nodes = "kubectl wait --for=condition=Ready nodes --all --timeout=60s"
+    first, *others = WALK
+    script = "\n".join(
+        ["set -e", first, "until kubectl get nodes zone-c-4 2>/dev/null; do sleep 0.2; done", nodes, *others]
+    )
+    environment = {**os.environ, "HOME": str(folder)}
+    done = subprocess.run(  # noqa: S603
+        ["/bin/bash", "-c", script],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+def test_the_walk_works_as_written(tmp_path: Path) -> None:
+    """What a newcomer types first must not fail; and Ctrl-C leaves nothing running."""
+    assert len(WALK) > 5
+    with lab(tmp_path) as process:
+        state = box.read_state(tmp_path / ".lab")
+        assert state is not None
+        type_walk(tmp_path)
+    assert process.returncode == 0
+    assert [name for name, pid in state.parts.items() if box.is_alive(pid)] == []
+    assert box.read_state(tmp_path / ".lab") is None
+
+
+def test_the_walk_works_while_parts_are_killed(tmp_path: Path) -> None:
+    """Every part but the API server, which holds everything, may die at any moment; it comes back and goes on."""
+    with lab(tmp_path):
+        ended = threading.Event()
+        killed: list[str] = []
+        killer = threading.Thread(target=kill_parts, args=(tmp_path / ".lab", ended, killed))
+        killer.start()
+        try:
+            type_walk(tmp_path)
+        finally:
+            ended.set()
+            killer.join()
+    assert len(set(killed)) >= 2, "nothing was killed: this proves nothing"
+
+
+def kill_parts(state: Path, ended: threading.Event, killed: list[str]) -> None:
+    """Kill every part twice, one after the other, without warning, each when the last one is back."""
+    for name in 2 * ("nodes", "trimtab", "workloads"):
+        before = part_process(state, name)
+        if before is None or ended.wait(1):
+            return
+        os.kill(before, signal.SIGKILL)
+        killed.append(name)
+        while part_process(state, name) in (before, None):
+            if ended.wait(0.2):
+                return
+
+
+def part_process(state: Path, name: str) -> int | None:
+    """The process of a part that runs."""
+    found = box.read_state(state)
+    pid = found.parts.get(name) if found else None
+    return pid if pid is not None and box.is_alive(pid) else None
+
+
+def test_a_second_lab_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    """With who runs the first, and what to do."""
+    with lab(tmp_path):
+        second = subprocess.run(
+            [sys.executable, "-m", "trimtab", "lab", "up"], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert second.returncode == 1
+        assert "is running in .lab already" in second.stderr
+        assert "trimtab lab down" in second.stderr
+
+
+def test_a_port_in_use_is_explained(tmp_path: Path) -> None:
+    """Before anything is started."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        command = [sys.executable, "-m", "trimtab", "lab", "up", "--port", port]
+        refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603
+    assert refused.returncode == 1
+    assert f"port {port} is in use by another program" in refused.stderr
+
+
+def test_a_lab_that_was_killed_is_cleaned_up_by_the_next(tmp_path: Path) -> None:
+    """Its parts, which nobody would end, are ended, and a new one starts."""
+    command = [sys.executable, "-m", "trimtab", "lab", "up", "--port", str(free_port())]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "lab is up" in line:
+                break
+        left = box.read_state(tmp_path / ".lab")
+        process.kill()
+    assert left is not None
+    with lab(tmp_path):
+        assert [name for name, pid in left.parts.items() if box.is_alive(pid)] == []

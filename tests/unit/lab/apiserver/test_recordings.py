@@ -1,0 +1,245 @@
+"""The pure parts of the API server against what a real one answered (`tests/recordings`)."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.unit.lab.apiserver import replays
+from tools import record
+from trimtab.api import times
+from trimtab.lab.apiserver import strict, tables, validation, wiretypes
+from trimtab.lab.apiserver.defaults import apply_defaults
+from trimtab.lab.apiserver.schemas import Schema
+from trimtab.lab.apiserver.validation import metadata, names
+
+Tree = dict[str, Any]
+
+# What a server adds that is not a default: its own bookkeeping, and what it takes from other objects.
+ADDED = re.compile(
+    r"""metadata\.(creationTimestamp|generation|namespace|resourceVersion|uid|name)
+      | status(\..*)?
+      | spec\.(preemptionPolicy|priority|serviceAccount|serviceAccountName|imagePullSecrets|tolerations(\[\d+\])?)
+      | spec\.volumes(\[\d+\])? | spec\.(init)?[cC]ontainers\[\d+\]\.volumeMounts(\[\d+\])?
+      | spec\.topologySpreadConstraints\[\d+\]\.labelSelector\.matchExpressions
+      | spec\.(clusterIPs?|ipFamilies|ipFamilyPolicy|finalizers|taints(\[\d+\])?) | spec\.ports\[\d+\]\.nodePort
+      | metadata\.annotations(\.deprecated\.daemonset\.template\.generation)?
+    """,
+    re.VERBOSE,
+)
+
+# Go prints the innards of the types that it holds these values in, and has its own words for regular expressions; the
+# lab shows the value as it was sent, and says that the expression is none.
+OWN_WORDS = re.compile(r'Invalid value: (\[\{"[Nn]ame"|\{"ID"|\{"type").*?(: must|: only)|(but isn\'t: ).*', re.DOTALL)
+
+
+def ids(pair: Any) -> str:
+    """The name of a case."""
+    return str(pair[0]) if isinstance(pair, tuple) else ""
+
+
+@pytest.mark.parametrize("named", replays.of(replays.Creation), ids=ids)
+def test_a_new_object_is_completed_as_the_server_completes_it(named: tuple[str, replays.Creation]) -> None:
+    """Everything that the lab makes of an object is in the answer; what is left over is not a default."""
+    case = named[1]
+    tree = copy.deepcopy(case.sent)
+    wiretypes.read(case.kind, tree)
+    apply_defaults(case.kind, tree)
+    tree.pop("status", None)
+    ours = record.normalised(tree)
+    left = [path for path, mine, theirs in differences(ours, case.answered) if mine is not ABSENT or theirs is ABSENT]
+    added = [path for path, mine, _ in differences(ours, case.answered) if mine is ABSENT]
+    assert left == []
+    assert [path for path in added if not ADDED.fullmatch(path)] == []
+
+
+@pytest.mark.parametrize("named", replays.of(replays.Refused), ids=ids)
+def test_what_is_refused_is_refused_for_the_same_causes(named: tuple[str, replays.Refused]) -> None:
+    """Type, field and message of each cause; the order of those in a map is the server's dice."""
+    case = named[1]
+    found = validation.validate(case.kind, case.tree, case.old, case.subresource)
+    wanted = [
+        (cause["reason"], cause["field"], own_words(cause["message"])) for cause in case.status["details"]["causes"]
+    ]
+    ours = [(cause.reason, cause.field, own_words(record.normalised(cause.message))) for cause in found]
+    assert sorted(ours) == sorted(wanted)
+
+
+@pytest.mark.parametrize("named", replays.of(replays.Refused), ids=ids)
+def test_a_refusal_is_told_in_the_same_sentence(named: tuple[str, replays.Refused]) -> None:
+    """The message of the Status, given its causes in the server's order."""
+    status = named[1].status
+    given = [
+        validation.Cause(cause["reason"], cause["message"], cause["field"]) for cause in status["details"]["causes"]
+    ]
+    details = status["details"]
+    assert validation.invalid(details.get("group", ""), details["kind"], details.get("name", ""), given) == status
+
+
+@pytest.mark.parametrize("named", replays.of(replays.Decoding), ids=ids)
+def test_a_body_is_read_with_the_same_problems(named: tuple[str, replays.Decoding]) -> None:
+    """Unknown and repeated fields, and values of the wrong type, as a strict or a warned client is told."""
+    case = named[1]
+    tree = msgspec.json.decode(case.body)
+    told, problems = reading(case.kind, tree, case.body)
+    if case.message:
+        assert case.message.endswith(f": {told}")
+    elif case.level == "Warn":
+        assert problems == [warning for warning in case.warnings if " field " in warning]
+
+
+@pytest.mark.parametrize("named", replays.of(replays.Creation), ids=ids)
+def test_the_same_warnings_are_given(named: tuple[str, replays.Creation]) -> None:
+    """Warnings about what is accepted, apart from those about fields."""
+    case = named[1]
+    tree = copy.deepcopy(case.sent)
+    wiretypes.read(case.kind, tree)
+    apply_defaults(case.kind, tree)
+    tree["metadata"].setdefault("name", "generated")
+    assert validation.warnings(case.kind, tree) == [text for text in case.warnings if " field " not in text]
+
+
+@pytest.mark.parametrize("named", replays.of(replays.Printing), ids=ids)
+def test_a_row_has_the_same_cells(named: tuple[str, replays.Printing]) -> None:
+    """Names and types of the columns, and every cell but the ages, which are the clock's."""
+    case = named[1]
+    now = times.parse_ns("2024-01-01T00:00:05Z")
+    layout = tables.layout(case.kind) if wiretypes.known(case.kind) else tables.custom(gadget_columns())
+    assert [shown(column) for column in layout.columns] == [shown(column) for column in case.columns]
+    cells = record.normalised({"cells": layout.cells(case.tree, now)})["cells"]
+    ours = ["<age>" if cell in ("2024-01-01T00:00:00Z", "<time>") else cell for cell in cells]
+    assert ours == ["<age>" if is_age(cell) else cell for cell in case.cells]
+
+
+def reading(kind: str, tree: Tree, body: bytes) -> tuple[str, list[str]]:
+    """What a strict client is told about a body, and its problems one by one."""
+    try:
+        problems = strict.read(kind, tree, body)
+    except wiretypes.WrongTypeError as error:
+        return record.normalised(str(error)), []
+    return strict.refusal(problems), problems
+
+
+def gadget_steps() -> list[Tree]:
+    """The recording of custom resources, without what was normalised away."""
+    steps: list[Tree] = record.recordings()["customresources"]["steps"]
+    return steps
+
+
+def gadget_version() -> Tree:
+    """The version of the custom kind that was recorded, as the server holds it."""
+    kind = "apiextensions.k8s.io/v1 CustomResourceDefinition"
+    tree = copy.deepcopy(gadget_steps()[0]["request"]["body"])
+    wiretypes.read(kind, tree)
+    apply_defaults(kind, tree)
+    assert validation.validate(kind, tree) == []
+    version: Tree = tree["spec"]["versions"][0]
+    return version
+
+
+def gadget_columns() -> list[Tree]:
+    """Its printer columns."""
+    columns: list[Tree] = gadget_version()["additionalPrinterColumns"]
+    return columns
+
+
+def gadgets(*statuses: int) -> list[Any]:
+    """The creations of custom resources that were answered so."""
+    return [
+        pytest.param(step["request"], step["response"], id=step["name"])
+        for step in gadget_steps()[1:]
+        if step["request"]["method"] == "POST" and step["response"]["status"] in statuses
+    ]
+
+
+@pytest.fixture(scope="module")
+def schema() -> Schema:
+    """The schema of the custom kind that was recorded."""
+    version = gadget_version()
+    return Schema(version["schema"]["openAPIV3Schema"], version["subresources"]["scale"])
+
+
+def read_gadget(request: Tree, schema: Schema) -> tuple[Tree, list[str]]:
+    """A custom resource as the server reads it, and its problems."""
+    text = request["text"] if "text" in request else msgspec.json.encode(request["body"]).decode()
+    tree = msgspec.json.decode(text)
+    problems = strict.repeated_fields(text.encode(), tree)
+    unknown: list[str] = []
+    wiretypes.struct_named("meta.v1.ObjectMeta").read(tree["metadata"], (None, "metadata"), unknown)
+    unknown += schema.prune(tree)
+    schema.default(tree)
+    return tree, [*problems, *strict.unknown_fields(unknown)]
+
+
+@pytest.mark.parametrize(("request_", "answer"), gadgets(201))
+def test_a_custom_resource_is_pruned_and_completed(request_: Tree, answer: Tree, schema: Schema) -> None:
+    """What is stored, and what the client is warned of."""
+    tree, problems = read_gadget(request_, schema)
+    tree.pop("status", None)
+    assert [path for path, mine, _ in differences(record.normalised(tree), answer["body"]) if mine is not ABSENT] == []
+    warned = [text[7:-1].replace('\\"', '"') for text in answer["headers"].get("warning") or ()]
+    assert [*problems, *validation.warnings("", tree, custom=True)] == warned
+
+
+@pytest.mark.parametrize(("request_", "answer"), gadgets(400))
+def test_a_custom_resource_is_refused_by_a_strict_client(request_: Tree, answer: Tree, schema: Schema) -> None:
+    """Repeated fields before unknown ones, each by path; and metadata of the wrong type."""
+    try:
+        told = strict.refusal(read_gadget(request_, schema)[1])
+    except wiretypes.WrongTypeError as error:
+        told = str(error)
+    assert answer["body"]["message"].endswith(f": {told}")
+
+
+@pytest.mark.parametrize(("request_", "answer"), gadgets(422))
+def test_a_custom_resource_is_refused_for_the_same_causes(request_: Tree, answer: Tree, schema: Schema) -> None:
+    """By its schema, the scale that it shows, and the uniqueness of its lists."""
+    tree, _ = read_gadget(request_, schema)
+    if tree["kind"] != "Gadget":
+        pytest.skip("of another kind: refused before its schema is looked at")
+    found: list[validation.Cause] = []
+    tree["metadata"]["namespace"] = "recorded"
+    metadata.created(tree["metadata"], found, namespaced=True, name=names.subdomain, finalizers=False)
+    found += schema.validate(tree)
+    wanted = [(cause["reason"], cause["field"], cause["message"]) for cause in answer["body"]["details"]["causes"]]
+    assert sorted((cause.reason, cause.field, cause.message) for cause in found) == sorted(wanted)
+
+
+# --- comparing -------------------------------------------------------------------------------------------------------
+
+ABSENT = object()
+
+
+def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Where two trees differ: the path, and both values."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in sorted(ours.keys() | theirs.keys()):
+            place = f"{path}.{key}" if path else key
+            yield from differences(ours.get(key, ABSENT), theirs.get(key, ABSENT), place)
+    elif isinstance(ours, list) and isinstance(theirs, list):
+        for index in range(max(len(ours), len(theirs))):
+            mine, other = (items[index] if index < len(items) else ABSENT for items in (ours, theirs))
+            yield from differences(mine, other, f"{path}[{index}]")
+    elif ours is not theirs and ours != theirs:
+        yield path, ours, theirs
+
+
+def own_words(message: str) -> str:
+    """A message without what the lab says in words of its own."""
+    head, _, _ = message.partition("\n")
+    return OWN_WORDS.sub(lambda match: match[2] or match[3] or "", head)
+
+
+def shown(column: Tree) -> Tree:
+    """What matters of a column: not the prose."""
+    return {key: value for key, value in column.items() if key != "description"}
+
+
+def is_age(cell: Any) -> bool:
+    """Whether a cell depends on when the recording was made."""
+    return isinstance(cell, str) and bool(re.fullmatch(r"<age>|<time>|\d+[smhdy](\d+[smhd])?", cell))
