@@ -1,10 +1,11 @@
-"""A whole lab in one process, for stories to be played on: API server, workload controllers, a scheduler, nodes."""
+"""A whole lab in one process, for stories to be played on: API server, controllers, a scheduler."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,19 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.config import discover
 from trimtab.kube.sessions import Session
 from trimtab.lab.apiserver.server import Server
+from trimtab.lab.nodes.service import Nodes
 from trimtab.lab.nodes.settings import LifecycleSettings, Settings
+from trimtab.lab.nodes.shapes import Shape
 from trimtab.lab.scenarios.stories import Story
 from trimtab.lab.workloads.service import Workloads
 from trimtab.scheduler.configuration import read
 from trimtab.scheduler.service import Service
 
-HASTY = Settings(
-    lifecycle=LifecycleSettings(monitor_seconds=0.5, grace_seconds=4.0, tainted_a_second=10.0), renew_seconds=1.0
+HASTY = Settings(renew_seconds=2.0, lease_seconds=8)
+"""Nodes that are given up after ten seconds, not after a minute: the story is the same."""
+_CONTROLLERS = replace(
+    HASTY, lifecycle=LifecycleSettings(monitor_seconds=1.0, grace_seconds=10.0, tainted_a_second=10.0)
 )
-"""Nodes that are given up after seconds, not after a minute: the story is the same."""
 
 
 def configuration(stories: Iterable[Story]) -> dict[str, Any]:
@@ -50,9 +54,10 @@ async def scheduling(client: Client, config: dict[str, Any]) -> AsyncIterator[No
 async def lab(folder: Path, stories: Iterable[Story]) -> AsyncIterator[Client]:
     """A lab that can play these stories, and a client for it."""
     async with Server(folder) as server, Client(Session(discover(server.kubeconfig))) as client:
-        workloads = asyncio.create_task(Workloads(client).run())
+        controllers = Nodes(client, client.clock, Shape(name="node-controllers"), 0, settings=_CONTROLLERS)
+        tasks = [asyncio.create_task(each) for each in (Workloads(client).run(), controllers.run())]
         try:
             async with scheduling(client, configuration(stories)):
                 yield client
         finally:
-            await cancel(workloads)
+            await cancel(*tasks)

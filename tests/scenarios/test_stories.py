@@ -52,7 +52,7 @@ def test_a_story_can_be_drawn(name: str, outcomes: dict[str, Outcome]) -> None:
     outcome = outcomes[name]
     for key in outcome.story.topology:
         root = ET.fromstring(charts.draw(outcome, key))  # noqa: S314 - our own text
-        lanes = {lane.get("data-domain") for lane in root.iter("{*}g")} - {None}
+        lanes = {lane.get("data-domain") for lane in root.findall(".//{*}g")} - {None}
         assert lanes == {birth.domain for birth in outcome.timeline.births if birth.key == key}
 
 

@@ -139,13 +139,21 @@ class Correlator:
 class Recorder:
     """Notes what happens; `run` writes it down."""
 
-    def __init__(self, client: Client, *, component: str, instance: str = "", rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        component: str,
+        instance: str = "",
+        backlog: int = _BACKLOG,
+        rng: random.Random | None = None,
+    ) -> None:
         self._client = client.using(retry=NO_RETRIES)
         self._clock = client.clock
         self._component = component
         self._instance = instance
         self._rng = rng or random.Random()  # noqa: S311 - spreads retries, guards nothing
-        self._backlog: asyncio.Queue[News] = asyncio.Queue(_BACKLOG)
+        self._backlog: asyncio.Queue[News] = asyncio.Queue(backlog)
         self._correlator = Correlator(client.clock)
         self._written: _Memory[_Written] = _Memory(_REMEMBERED)
         self._last = 0

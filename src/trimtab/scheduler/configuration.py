@@ -5,7 +5,8 @@ Three defaults differ, because Trimtab runs beside kube-scheduler rather than in
 - The lease is `trimtab-scheduler` unless the file names another: waiting for kube-scheduler's own would be for ever.
 - The only profile of a configuration that names none is `trimtab` rather than `default-scheduler`, unless the caller
   says otherwise: two schedulers must not serve the same pods.
-- `clientConnection.qps` limits requests only where the file states it: API servers protect themselves.
+- `clientConnection.qps` limits what is written only where the file states it: API servers protect themselves. Events
+  have a limit of their own, as high.
 
 `parallelism` is how many bindings may be under way at once; deciding needs no threads here.
 """

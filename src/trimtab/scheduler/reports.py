@@ -9,6 +9,8 @@
 The condition is patched where it says something else than before, and only it: other conditions and the nominated node
 are not ours. Of several patches for one pod that wait to be written, the last one counts. One that cannot be written is
 not tried again for long: the next attempt says it anew.
+
+Pods may be bound faster than events can be written. They wait in line then, a long one: bindings go first.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 
 _WRITERS = 4
+_BACKLOG = 20_000
 _LONGEST_NOTE = 1024
 """Bytes of an event's text: an API server takes no more."""
 _CUT = " ..."
@@ -40,11 +43,14 @@ log = logging.getLogger(__name__)
 class Reporter:
     """Notes what there is to tell; `run` writes it."""
 
-    def __init__(self, client: Client, profiles: Iterable[str], *, instance: str = "") -> None:
-        self._client = client
+    def __init__(self, client: Client, writer: Client, profiles: Iterable[str], *, instance: str = "") -> None:
+        """`writer` writes conditions, and may refuse to; whoever has bound a pod may always say so in an event."""
+        self._client = writer
         self._clock = client.clock
         self._recorders: Mapping[str, Recorder] = {
-            name: Recorder(client, component=name, instance=f"{name}-{instance}" if instance else name)
+            name: Recorder(
+                client, component=name, instance=f"{name}-{instance}" if instance else name, backlog=_BACKLOG
+            )
             for name in profiles
         }
         self._conditions: dict[str, tuple[Pod, JSON]] = {}
@@ -68,7 +74,8 @@ class Reporter:
     async def run(self) -> None:
         """Write what is noted, until cancelled."""
         writers = [asyncio.ensure_future(self._write()) for _ in range(_WRITERS)]
-        writers += [asyncio.ensure_future(recorder.run()) for recorder in self._recorders.values()]
+        for recorder in self._recorders.values():
+            writers += [asyncio.ensure_future(recorder.run()) for _ in range(_WRITERS)]
         try:
             await asyncio.gather(*writers)
         finally:

@@ -34,7 +34,7 @@ from trimtab.kube.leases import Elector
 from trimtab.kube.limits import TokenBucket
 from trimtab.kube.stores import Object
 from trimtab.scheduler.binding import Binder, Fate, Outcome
-from trimtab.scheduler.configuration import Configuration
+from trimtab.scheduler.configuration import Configuration, RateLimit
 from trimtab.scheduler.cycle import Attempt, Cycle
 from trimtab.scheduler.metrics import Metrics, Result
 from trimtab.scheduler.queue import Place
@@ -75,7 +75,9 @@ class Service:
         self._clock = client.clock
         self._client = client
         self.elector = self._candidate()
-        writer = client.using(before_write=self.elector.check) if self.elector else client
+        writer = _limited(client, configuration.rate_limit)
+        if self.elector is not None:
+            writer = writer.using(before_write=self.elector.check)
         self.cycle = Cycle(
             configuration.profiles, client.clock, self._rng, backoff=configuration.backoff, observer=self.metrics
         )
@@ -86,7 +88,8 @@ class Service:
             settled=self._settled,
             rng=self._rng,
         )
-        self.reporter = Reporter(writer, configuration.profiles, instance=socket.gethostname())
+        narrator = _limited(client, configuration.rate_limit)
+        self.reporter = Reporter(narrator, writer, configuration.profiles, instance=socket.gethostname())
         self.informers = self._informers()
         self._ready = asyncio.Event()
         self.cycle.queue.on_ready = self._ready.set
@@ -259,10 +262,12 @@ class Service:
         self.metrics.watch_bindings(lambda: self.binder.under_way)
 
 
-def limiter(configuration: Configuration, client: Client) -> TokenBucket | None:
-    """How many requests a second the configuration allows its client, if it says."""
-    limit = configuration.rate_limit
-    return None if limit is None else TokenBucket(limit.rate, limit.burst, client.clock)
+def _limited(client: Client, limit: RateLimit | None) -> Client:
+    """A client over the same connections that keeps to a limit of its own."""
+    if limit is None:
+        return client
+    bucket = TokenBucket(limit.rate, limit.burst, client.clock)
+    return Client(client.transport, settings=client.settings, clock=client.clock, limiter=bucket)
 
 
 def _words(outcome: Outcome) -> str:

@@ -6,14 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.scheduler.controlplane import ControlPlane
 from trimtab.api.errors import InvalidError
-from trimtab.kube.client import Client
 from trimtab.kube.leases import Terms
 from trimtab.kube.retries import Backoff
 from trimtab.scheduler.configuration import Election, RateLimit, read
-from trimtab.scheduler.service import limiter
-from trimtab.testing.clocks import VirtualClock
 
 V1 = "kubescheduler.config.k8s.io/v1"
 
@@ -101,10 +97,6 @@ def test_errors_name_the_field(fields: dict[str, Any], path: str) -> None:
     assert caught.value.path == path
 
 
-def test_a_limit_becomes_a_bucket() -> None:
-    """A negative rate means none, as kube-scheduler has it."""
-    client = Client(ControlPlane(VirtualClock()), clock=VirtualClock())
-    assert limiter(read(written(clientConnection={"qps": -1})), client) is None
-    bucket = limiter(read(written(clientConnection={"qps": 1, "burst": 2})), client)
-    assert bucket is not None
-    assert [bucket.take() for _ in range(3)] == [True, True, False]
+def test_a_negative_rate_means_none() -> None:
+    """As kube-scheduler has it."""
+    assert read(written(clientConnection={"qps": -1})).rate_limit is None

@@ -31,7 +31,7 @@ class Stage:
         self.server = ControlPlane(self.clock)
         self.server.add_pod(pod("p"))
         client = Client(self.server, clock=self.clock, rng=random.Random(1))
-        self.reporter = Reporter(client, ["trimtab"], instance="here")
+        self.reporter = Reporter(client, client, ["trimtab"], instance="here")
 
     @property
     def pod(self) -> Pod:

@@ -154,6 +154,17 @@ async def test_nothing_is_decided_before_everything_is_known() -> None:
         assert server.pods() == {"running": "a", "p": ""}
 
 
+async def test_a_rate_limit_of_the_file_is_kept() -> None:
+    """Bindings beyond it wait for their turn, and are made all the same."""
+    slow = read({**QUIET, "clientConnection": {"qps": 1, "burst": 2}})
+    async with running(node("a"), *(pod(f"p{number}") for number in range(6)), configuration=slow) as stage:
+        assert len(stage.server.bindings) == 2
+        await stage.advance(2)
+        assert len(stage.server.bindings) == 4
+        await stage.advance(10)
+        assert len(stage.server.bindings) == 6
+
+
 # --- the bad days ----------------------------------------------------------------------------------------------------
 
 

@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 HEALTH = ("/healthz", "/livez", "/readyz")
 _NO_CACHE = "no-cache, private"
 _SHUTDOWN = 0.5
+_TURNS_TO_CLOSE = 3
 _SETTLED = 0.002
 
 
@@ -117,7 +118,7 @@ class Server:
         for keeper in self._keepers:
             await keeper.close()
         if self._runner is not None:
-            await self._runner.cleanup()
+            await _end(self._runner)
             self._runner = None
         await self._caller.close()
 
@@ -263,6 +264,17 @@ class Server:
         api_version, rest = split_version(path.removeprefix("/openapi/v3"))
         document = self._documents.v3(api_version) if api_version and not rest else None
         return None if document is None else _response(Answer(200, document), [])
+
+
+async def _end(runner: web.ServerRunner) -> None:
+    """Stop listening and answering; connections whose other side does not close them are broken."""
+    held = [connection.transport for connection in runner.server.connections] if runner.server else []
+    await runner.cleanup()
+    for transport in held:
+        if transport is not None:
+            transport.abort()
+    for _ in range(_TURNS_TO_CLOSE):
+        await asyncio.sleep(0)
 
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]) -> web.BaseRequest:

@@ -135,7 +135,7 @@ def _context(bundle: str) -> ssl.SSLContext:
     if not bundle:
         return ssl.create_default_context()
     try:
-        authorities = base64.b64decode(bundle).decode("ascii")
+        authorities = base64.b64decode(bundle, validate=True).decode("ascii")
         return ssl.create_default_context(cadata=authorities)
     except (binascii.Error, UnicodeDecodeError, ssl.SSLError, ValueError) as error:
         raise CallError(f"unable to load root certificates: {error}") from None

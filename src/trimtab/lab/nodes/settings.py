@@ -54,6 +54,8 @@ class Settings:
 
     lifecycle: LifecycleSettings | None = None
     renew_seconds: float | None = None
+    lease_seconds: int = LEASE_SECONDS
+    """How long a Lease is meant to last, at least: who waits for a failure to be noticed waits a quarter longer."""
     writes_a_second: float = 500.0
     """For what happens to pods; heartbeats are beside it."""
     write_burst: int = 200
@@ -85,4 +87,4 @@ def renewal(nodes: int, settings: Settings = SETTINGS) -> Renewal:
         if settings.lifecycle is None:
             interval = min(interval, RENEW_SECONDS_AT_MOST)
     confirm = max(CONFIRM_SECONDS, nodes / CONFIRMATIONS_A_SECOND)
-    return Renewal(interval, confirm, max(LEASE_SECONDS, math.ceil(2 * interval)))
+    return Renewal(interval, confirm, max(settings.lease_seconds, math.ceil(2 * interval)))

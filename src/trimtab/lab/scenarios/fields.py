@@ -43,6 +43,7 @@ class Fields:
 
     def has(self, name: str) -> bool:
         """Whether the field is there, and says something."""
+        self._ask(name)
         return self._tree.get(name) is not None
 
     def text(self, name: str, default: str | None = None) -> str:
@@ -117,9 +118,12 @@ class Fields:
             if name not in self._asked:
                 raise InvalidError(self.at(name), f"there is no such field: {guess(name, self._asked)}")
 
-    def _get(self, name: str, default: Any) -> Any:
+    def _ask(self, name: str) -> None:
         if name not in self._asked:
             self._asked.append(name)
+
+    def _get(self, name: str, default: Any) -> Any:
+        self._ask(name)
         value = self._tree.get(name)
         if value is not None:
             return value

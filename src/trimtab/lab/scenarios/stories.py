@@ -18,6 +18,7 @@ says the same thing twice is a mistake too: the later would silently win.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
@@ -131,8 +132,13 @@ def _scheduler(fields: Fields) -> Document | None:
 
 
 def _check_references(story: Story) -> None:
-    """Names of topology keys and workloads must be ones that the story has."""
-    names = [manifest.tree()["metadata"]["name"] for manifest in story.manifests()]
+    """Names of topology keys and workloads must be ones that the story has, and workloads must differ in theirs."""
+    trees = [manifest.tree() for manifest in story.manifests()]
+    names = [tree["metadata"]["name"] for tree in trees]
+    workloads = {(tree["kind"], tree["metadata"]["name"]) for tree in trees if "selector" in (tree.get("spec") or {})}
+    for name, number in Counter(name for _, name in workloads).items():
+        if number > 1:
+            raise InvalidError("workloads", f"two workloads are called {name!r}: give each a name of its own")
     for step in flat(story.steps):
         if step.wait is not None:
             _known(step.wait.of, names, f"{step.path}.wait.of", "workload")

@@ -81,7 +81,9 @@ class Workloads:
         background += [asyncio.ensure_future(recorder.run()) for recorder in self.recorders]
         working = [asyncio.ensure_future(runner.run()) for runner in self.runners]
         try:
-            await asyncio.gather(*background, *working)
+            done, _ = await asyncio.wait((*background, *working), return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
         finally:
             await self._end(working)
             await cancel(*background)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry
 
@@ -156,18 +156,29 @@ async def _no_webhooks(*_: object) -> bytes:
     raise AssertionError("there are no webhooks here")
 
 
+class Keeper(Protocol):
+    """Who does something by himself in the API server."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether he has nothing to do."""
+        ...
+
+    async def close(self) -> None:
+        """End."""
+        ...
+
+
 class World:
     """A cluster, its controllers, and those who use it."""
 
-    def __init__(self, *, options: Options = STOCK, seed: int = 1) -> None:
+    def __init__(self, *, options: Options = STOCK, seed: int = 1, collects: bool = True) -> None:
+        """Without `collects`, what belongs to nobody stays."""
         self.clock = VirtualClock()
         self.options = options
         self.cluster = Cluster(clock=self.clock.now, call=_no_webhooks, seed=seed)
-        self._keepers = (
-            Collector(self.cluster),
-            Namespaces(self.cluster, "no authority"),
-            Definitions(self.cluster),
-        )
+        keepers = (Namespaces(self.cluster, "no authority"), Definitions(self.cluster))
+        self._keepers: tuple[Keeper, ...] = (*keepers, Collector(self.cluster)) if collects else keepers
         self.wire = Wire(self.cluster)
         self.user = Client(Wire(self.cluster), clock=self.clock, rng=random.Random(seed))
         self.registry = CollectorRegistry()

@@ -11,8 +11,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-import jsonschema_rs
-
+from trimtab.lab.apiserver.schemas import patterns
 from trimtab.lab.apiserver.schemas.nodes import Node, prune
 from trimtab.lab.apiserver.schemas.words import Validator
 from trimtab.lab.apiserver.schemas.words import faults as value_faults
@@ -204,9 +203,9 @@ def _nested(schema: Tree, path: str, *, skip_any: bool = False) -> Iterator[Caus
 
 def _pattern_problem(pattern: str) -> str:
     try:
-        jsonschema_rs.Draft7Validator({"pattern": pattern}, pattern_options=jsonschema_rs.RegexOptions())
-    except jsonschema_rs.ValidationError as error:
-        return error.message
+        patterns.matcher(pattern)
+    except ValueError:
+        return "this API server cannot read it"
     return ""
 
 

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from typing import Any
 
 import jsonschema_rs
 
-from trimtab.lab.apiserver.schemas import formats
+from trimtab.lab.apiserver.schemas import formats, patterns
 from trimtab.lab.apiserver.validation.causes import (
     Cause,
     invalid,
@@ -49,16 +48,15 @@ class Validator:
     def __init__(self, schema: Tree) -> None:
         self._compiled = jsonschema_rs.Draft7Validator(
             _plain(schema),
-            formats={f"k8s-{name}": check for name, check in _used_formats(schema).items()},
+            formats=dict(_checks(schema)),
             validate_formats=True,
-            pattern_options=jsonschema_rs.RegexOptions(),
         )
 
     def accepts(self, value: Any) -> bool:
         return self._compiled.is_valid(value)
 
 
-_COPIED = ("minLength", "maxLength", "pattern", "minItems", "maxItems", "minProperties", "maxProperties", "required")
+_COPIED = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "required")
 
 
 def _plain(schema: Tree) -> Tree:
@@ -67,6 +65,9 @@ def _plain(schema: Tree) -> Tree:
     if types(schema):
         plain["type"] = types(schema)
     plain |= _bounds(schema)
+    if schema.get("pattern"):
+        bounds = plain.setdefault("allOf", [])
+        bounds.append({"format": f"matches {schema['pattern']}"})
     name = formats.supported(schema.get("format", ""), schema.get("type", ""))
     if name and formats.checker(name, schema.get("type", "")):
         plain["format"] = f"k8s-{name}"
@@ -77,7 +78,7 @@ def _plain(schema: Tree) -> Tree:
             plain[key] = _plain(schema[key]) if isinstance(schema[key], dict) else schema[key]
     for key in ("allOf", "anyOf", "oneOf"):
         if schema.get(key):
-            plain[key] = [_plain(inner) for inner in schema[key]]
+            plain[key] = [*plain.get(key, ()), *(_plain(inner) for inner in schema[key])]
     return _with_null(schema, plain)
 
 
@@ -105,20 +106,21 @@ def _whole_range(schema: Tree) -> range | None:
     return _INT32 if schema.get("format") == "int32" else _INT64
 
 
-def _used_formats(schema: Any) -> dict[str, formats.Check]:
-    found: dict[str, formats.Check] = {}
+def _checks(schema: Any) -> Iterator[tuple[str, formats.Check]]:
+    """What the schema asks of texts, by the name that it has in the compiled one: formats, and patterns of Go."""
     if isinstance(schema, dict):
-        name, type_ = schema.get("format"), schema.get("type", "")
+        name, type_, pattern = schema.get("format"), schema.get("type", ""), schema.get("pattern")
         if isinstance(name, str) and isinstance(type_, str):
             check = formats.checker(name, type_)
             if check is not None:
-                found[name] = check
+                yield f"k8s-{name}", check
+        if isinstance(pattern, str):
+            yield f"matches {pattern}", patterns.matcher(pattern)
         for inner in schema.values():
-            found |= _used_formats(inner)
+            yield from _checks(inner)
     elif isinstance(schema, list):
         for inner in schema:
-            found |= _used_formats(inner)
-    return found
+            yield from _checks(inner)
 
 
 def types(schema: Tree) -> list[str]:
@@ -281,15 +283,9 @@ def _check_text(value: Any, schema: Tree, path: str, _old: Any) -> Result:
         return Result([too_long(_field(path), schema["maxLength"])])
     if "minLength" in schema and len(value) < schema["minLength"]:
         return Result([_bad(path, value, f"should be at least {schema['minLength']} chars long")])
-    if schema.get("pattern") and not _pattern(schema["pattern"]).is_valid(value):
+    if schema.get("pattern") and not patterns.matcher(schema["pattern"])(value):
         return Result([_bad(path, value, f"should match '{schema['pattern']}'")])
     return Result()
-
-
-@lru_cache(maxsize=1024)
-def _pattern(text: str) -> jsonschema_rs.Draft7Validator:
-    """The same expressions as in the compiled validator: no others understand the same."""
-    return jsonschema_rs.Draft7Validator({"pattern": text}, pattern_options=jsonschema_rs.RegexOptions())
 
 
 def _check_format(value: Any, schema: Tree, path: str, _old: Any) -> Result:

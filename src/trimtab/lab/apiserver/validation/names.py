@@ -266,7 +266,7 @@ def condition_reason(text: str) -> Faults:
     return () if _is_condition_reason(text) else (_CONDITION_REASON_FAULT,)
 
 
-def is_decimal_integer(text: str) -> Faults:
+def decimal_integer(text: str) -> Faults:
     if not text:
         return ("must be non-empty",)
     good = re.fullmatch(r"0|-?[1-9][0-9]*", text, re.ASCII)

@@ -6,6 +6,7 @@ They are told when an object is created, and when an update changes what it asks
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from trimtab.api import quantities
 from trimtab.lab.apiserver.validation import names
@@ -95,10 +96,15 @@ def _container(container: Tree, path: str) -> Iterator[str]:
     for kind in ("limits", "requests"):
         amounts = (container.get("resources") or {}).get(kind) or {}
         for name in _IN_BYTES:
-            if name in amounts and quantities.parse(amounts[name]).milli_value() % 1000:
+            if name in amounts and _is_fractional(amounts[name]):
                 what = f'fractional byte value "{amounts[name]}" is invalid, must be an integer'
                 yield f"{path}.resources.{kind}[{name}]: {what}"
     yield from _repeated_variables(container.get("env") or (), path)
+
+
+@lru_cache(maxsize=4096)
+def _is_fractional(amount: str) -> bool:
+    return quantities.parse(amount).milli_value() % 1000 != 0
 
 
 def _repeated_variables(variables: Sequence[Tree], path: str) -> Iterator[str]:
