@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import apiserver, decoding, events, placement, ranking
+from bench import apiserver, decoding, events, placement, ranking, scheduler
 from bench.figures import Figure
 
 BENCHMARKS: dict[str, Callable[[], Figure]] = {
@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, Callable[[], Figure]] = {
     "place-5k": placement.place_5k,
     "place-many-5k": placement.place_many_5k,
     "defaults-vs-selectorspread": placement.defaults_vs_selectorspread,
+    "scheduler-lab-5k": scheduler.bound_on_the_lab,
     "lab-creates": apiserver.creates,
     "lab-watches": apiserver.watches,
     "lab-list-5k": apiserver.lists,

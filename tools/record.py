@@ -122,6 +122,7 @@ _TOKEN_VOLUME = re.compile(r"\bkube-api-access-[a-z0-9]{5}\b")
 _ADDRESS = re.compile(r"\b10\.0\.0\.\d{1,3}\b")
 _PORT = re.compile(r"https://127\.0\.0\.1:\d+")
 _CERTIFICATE = re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]+")
+_WHOLE = re.compile(r'"\{\\"apiVersion.*\}"(?=: strict decoding error)', re.DOTALL)
 _RECORD = re.compile(r"(in record \(|current: )\d+")
 _NODE_PORT = re.compile(r":3[0-2]\d{3}/")
 _AGE = re.compile(r"\d+s")
@@ -132,11 +133,31 @@ _DROPPED = ("managedFields", "selfLink")
 def normalised(value: Any, generated: str = "") -> Any:
     """An answer without what is different each time. `generated` is the prefix of a name that the server made."""
     if isinstance(value, dict):
+        value = _in_order(value)
         base = str(value.get("generateName") or _generated_inside(value) or generated)
         return {key: _normal(key, item, base) for key, item in sorted(value.items()) if key not in _DROPPED}
     if isinstance(value, list):
         return [normalised(item, generated) for item in value]
     return _normal_text(value, generated) if isinstance(value, str) else value
+
+
+def _in_order(status: Tree) -> Tree:
+    """A Status with its causes in order, in its message too: Go's maps have them in any order."""
+    details = status.get("details")
+    if status.get("kind") != "Status" or not isinstance(details, dict) or len(details.get("causes") or ()) < 2:
+        return status
+    causes = details["causes"]
+    ordered = sorted(causes, key=lambda cause: (cause.get("field", ""), cause.get("message", "")))
+    message = str(status["message"])
+    before, after = (_sentence(listed) for listed in (causes, ordered))
+    if before not in message:
+        raise ValueError(f"the causes are not what the message says: {message}")
+    return {**status, "message": message.replace(before, after), "details": {**details, "causes": ordered}}
+
+
+def _sentence(causes: list[Tree]) -> str:
+    texts = dict.fromkeys(f"{cause.get('field', '')}: {cause.get('message', '')}" for cause in causes)
+    return f"[{', '.join(texts)}]" if len(texts) > 1 else "".join(texts)
 
 
 def _generated_inside(value: Tree) -> str:
@@ -178,6 +199,7 @@ def _normal_text(text: str, generated: str) -> str:
         (_PORT, "https://127.0.0.1:<port>"),
         (_RECORD, r"\1<version>"),
         (_CERTIFICATE, "<certificate>"),
+        (_WHOLE, '"<object>"'),
     ):
         text = pattern.sub(name, text)
     if generated:
@@ -212,9 +234,15 @@ class Server:
 
 def _body(text: str, *, watch: bool) -> Any:
     try:
-        return [json.loads(line) for line in text.splitlines()] if watch else json.loads(text)
+        return json.loads(text) if not watch else events(text)
     except ValueError:
         return text
+
+
+def events(text: str) -> list[Tree]:
+    """The events of a watch, without the bookmarks that only say how far it has come: they come when they like."""
+    found = [json.loads(line) for line in text.splitlines()]
+    return [event for event in found if event["type"] != "BOOKMARK" or "annotations" in event["object"]["metadata"]]
 
 
 async def record(server: Server, name: str, script: Tree) -> Tree:

@@ -14,6 +14,8 @@ SAYS = {
     "01-keep-level": "stock would leave 10/10/0",
     "02-where-would-it-go": "by the operator's constraint: b",
     "03-a-strategy-of-your-own": "default/web-2 goes: OldImages 2 × 2, Balance 1 × 3",
+    "04-a-cluster-in-a-box": "nodes runs",
+    "05-a-story-of-your-own": "as expected",
 }
 """A line, or a part of one, that an example must print."""
 

@@ -29,18 +29,10 @@ pytestmark = [
 ]
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def lab(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """`trimtab lab up`, until the block ends; then Ctrl-C."""
-    command = [sys.executable, "-m", "trimtab", "lab", "up", "--port", str(free_port())]
+    command = [sys.executable, "-m", "trimtab", "lab", "up", "--port", str(box.free_port())]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stdout is not None
         for line in process.stdout:
@@ -147,7 +139,7 @@ def test_a_port_in_use_is_explained(tmp_path: Path) -> None:
 
 def test_a_lab_that_was_killed_is_cleaned_up_by_the_next(tmp_path: Path) -> None:
     """Its parts, which nobody would end, are ended, and a new one starts."""
-    command = [sys.executable, "-m", "trimtab", "lab", "up", "--port", str(free_port())]
+    command = [sys.executable, "-m", "trimtab", "lab", "up", "--port", str(box.free_port())]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stdout is not None
         for line in process.stdout:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +15,15 @@ from trimtab.cli.files import read_yaml
 if TYPE_CHECKING:
     from trimtab.kube.client import Client
     from trimtab.lab.box import Box, Part
+    from trimtab.lab.scenarios.stories import Story
 
 _SHAPE = {"zones": [{"name": f"zone-{letter}", "nodes": 4} for letter in "abc"]}
-_SCHEDULER = {
+_SCHEDULER: dict[str, Any] = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
     "leaderElection": {"leaderElect": False},
-    "profiles": [{"schedulerName": "default-scheduler"}, {"schedulerName": "trimtab"}],
 }
+_PROFILES = [{"schedulerName": "default-scheduler"}, {"schedulerName": "trimtab"}]
 
 _STATE = click.option(
     "--state",
@@ -43,6 +44,8 @@ _OUTPUT = click.option("-o", "--output", type=click.Choice(["table", "json"]), d
 Examples:
   trimtab lab up                    start, and stay until Ctrl-C
   trimtab lab status -o json        what runs, for programs
+  trimtab lab run list              the stories that come with Trimtab
+  trimtab lab run two-zones-then-three --chart story.svg
   trimtab lab down                  end it from another terminal
 """
 )
@@ -170,6 +173,37 @@ def nodes(kubeconfig: Path | None, shape: Path | None, seed: int, lifecycle: boo
     _run(work)
 
 
+@lab.command()
+@click.argument("story")
+@_STATE
+@_KUBECONFIG
+@_OUTPUT
+@click.option("--chart", type=click.Path(path_type=Path), help="Draw pods per domain and skew over time, as SVG.")
+@click.option("--keep", is_flag=True, help="Leave everything as it is at the end, to be looked at.")
+def run(story: str, state: Path, kubeconfig: Path | None, output: str, chart: Path | None, keep: bool) -> None:
+    """Play STORY: a YAML file, or the name of one that comes with Trimtab (`list` shows them).
+
+    It is played on the cluster that --kubeconfig names, with the controllers and the scheduler that it has; else on the
+    lab that runs; else on a lab that lives as long as the story.
+    """
+    from trimtab.cli import stories
+    from trimtab.lab.box import read_state
+
+    if story == "list":
+        click.echo(stories.table_of_stories())
+        return
+    told = stories.find(story)
+    running = read_state(state)
+    if kubeconfig is None and running is not None and running.alive:
+        kubeconfig = state / "kubeconfig"
+    outcome = asyncio.run(stories.play(told, kubeconfig, _story_parts, keep=keep, quiet=output == "json"))
+    stories.show(outcome, output)
+    if chart is not None:
+        stories.draw(outcome, chart)
+    if outcome.failures or not outcome.complete:
+        raise SystemExit(4)
+
+
 def _run(work: Callable[[], Any]) -> None:
     from trimtab.app import until_stopped
 
@@ -182,6 +216,16 @@ def _client(kubeconfig: Path | None) -> Client:
     from trimtab.kube.sessions import Session
 
     return Client(Session(discover(kubeconfig)))
+
+
+def _story_parts(state: Path, port: int, story: Story) -> list[Part]:
+    """The processes of a lab for one story, which brings its own nodes."""
+    state.mkdir(parents=True, exist_ok=True)
+    shape = state / "shape.yaml"
+    shape.write_text(json.dumps({"name": "node-controllers"}))
+    profiles = story.scheduler.tree().get("profiles", []) if story.scheduler else []
+    _write_scheduler_config(state, profiles)
+    return _parts(state, port, shape, product=True)
 
 
 def _parts(state: Path, port: int, shape: Path | None, *, product: bool) -> list[Part]:
@@ -200,10 +244,11 @@ def _parts(state: Path, port: int, shape: Path | None, *, product: bool) -> list
     return parts
 
 
-def _write_scheduler_config(state: Path) -> None:
+def _write_scheduler_config(state: Path, more: Sequence[Any] = ()) -> None:
     """In the lab Trimtab is the only scheduler, so it serves the pods that name none."""
     state.mkdir(parents=True, exist_ok=True)
-    (state / "scheduler.json").write_text(json.dumps(_SCHEDULER))
+    configuration = {**_SCHEDULER, "profiles": [*_PROFILES, *more]}
+    (state / "scheduler.json").write_text(json.dumps(configuration))
 
 
 def _banner(box: Box) -> str:

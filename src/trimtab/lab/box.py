@@ -220,6 +220,14 @@ def port_taken(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def is_ready(port: int) -> bool:
     """Whether the API server on that port says that it is ready. Anybody may ask, so nobody is authenticated."""
     context = ssl.create_default_context()

@@ -3,8 +3,8 @@
 Belongs here: the format, playing a story on whatever control plane a client speaks to, what came of it, comparing that
 with what is known, and drawing it. The stories that come with Trimtab are in `stories/`.
 
-Does not belong here: controllers and schedulers. A story is about what they do, so they are those of the cluster that it
-is played on: the lab's, a real one's, or Trimtab's.
+Does not belong here: controllers and schedulers. A story is about what they do, so they are those of the cluster that
+it is played on: the lab's, a real one's, or Trimtab's.
 
 May import: the standard library, msgspec, pyyaml, `trimtab.api`, `trimtab.kube` and `trimtab.lab.nodes`.
 

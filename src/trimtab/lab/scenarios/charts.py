@@ -224,9 +224,9 @@ def _above(base: Callable[[Tally], int], name: str) -> Callable[[Tally], int]:
 
 def _area(spans: Sequence[tuple[float, int, int]], lane: Lane, axis: Axis) -> str:
     """A rectangle for each stretch of time in which something stood, from `low` to `high`; equal ones become one."""
-    ends = [axis(at) for at, _, _ in spans[1:]] + [axis.places[-1]]
+    ends = [*(axis(at) for at, _, _ in spans[1:]), axis.places[-1]]
     pieces: list[list[float]] = []
-    for (at, low, high), end in zip(spans, ends, strict=True):
+    for (at, low, high), end in zip(spans, ends, strict=False):
         start, floor, top = axis(at), lane.level(low), lane.level(high)
         if high <= low or end <= start:
             continue

@@ -60,7 +60,7 @@ def test_a_new_object_is_completed_as_the_server_completes_it(named: tuple[str, 
 
 @pytest.mark.parametrize("named", replays.of(replays.Refused), ids=ids)
 def test_what_is_refused_is_refused_for_the_same_causes(named: tuple[str, replays.Refused]) -> None:
-    """Type, field and message of each cause; the order of those in a map is the server's dice."""
+    """Type, field and message of each cause."""
     case = named[1]
     found = validation.validate(case.kind, case.tree, case.old, case.subresource)
     wanted = [
@@ -72,7 +72,7 @@ def test_what_is_refused_is_refused_for_the_same_causes(named: tuple[str, replay
 
 @pytest.mark.parametrize("named", replays.of(replays.Refused), ids=ids)
 def test_a_refusal_is_told_in_the_same_sentence(named: tuple[str, replays.Refused]) -> None:
-    """The message of the Status, given its causes in the server's order."""
+    """The message of the Status, given its causes."""
     status = named[1].status
     given = [
         validation.Cause(cause["reason"], cause["message"], cause["field"]) for cause in status["details"]["causes"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.unit.lab.nodes.objects import START, a_pod, at, moment
@@ -26,7 +25,7 @@ SCRIPT = Script(init=1.0)
 def rendered(life: Life, pod: Pod | None = None, script: Script = SCRIPT) -> dict[str, Any]:
     """The status of a pod with this life, as it is written."""
     status = statuses.render(pod or a_pod(), life, script, PLACE, at(10))
-    tree: dict[str, Any] = msgspec.to_builtins(status)
+    tree: dict[str, Any] = codec.to_tree(status)
     return tree
 
 
@@ -39,8 +38,8 @@ def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str, str]]:
 
 def patched(pod: Pod, status: PodStatus) -> Pod:
     """The pod after the patch, as an API server applies it."""
-    patch = statuses.patch(pod, status)
-    tree = {"status": msgspec.to_builtins(pod.status)}
+    patch = codec.to_tree(statuses.patch(pod, status))
+    tree = {"status": codec.to_tree(pod.status)}
     merged = strategic_merge(tree, {"status": (patch or {}).get("status", {})}, schema_for("v1", "Pod"))
     return Pod(metadata=pod.metadata, spec=pod.spec, status=codec.convert(merged["status"], PodStatus))
 
@@ -267,7 +266,7 @@ def test_what_somebody_else_spoiled_is_mended() -> None:
     pod = a_pod()
     pod = patched(pod, statuses.render(pod, RUNNING, SCRIPT, PLACE, at(2)))
     marked = [{"type": "Ready", "status": "False", "lastTransitionTime": moment(5)}]
-    tree = {**msgspec.to_builtins(pod.status), "conditions": marked}
+    tree = {**codec.to_tree(pod.status), "conditions": marked}
     pod = Pod(metadata=pod.metadata, spec=pod.spec, status=codec.convert(tree, PodStatus))
     patch = statuses.patch(pod, statuses.render(pod, RUNNING, SCRIPT, PLACE, at(9)))
     assert patch is not None

@@ -20,9 +20,7 @@ def scale_of(age: int) -> int:
 
 
 @settings(deadline=None)
-@given(
-    ready=st.lists(st.integers(0, 3600), min_size=1, max_size=6), created=st.lists(st.integers(0, 3600), max_size=6)
-)
+@given(ready=st.lists(st.integers(0, 3600), min_size=1, max_size=6), created=st.lists(st.integers(0, 3600), max_size=6))
 def test_ages_are_of_one_scale_when_they_should_be(ready: list[int], created: list[int]) -> None:
     """From the moment that is found until the margin has passed, nothing tells the ages of a group apart."""
     groups = [[NOW - seconds * SECOND for seconds in group] for group in (ready, created) if group]

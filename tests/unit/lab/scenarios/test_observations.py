@@ -28,12 +28,12 @@ def places(**zones: str) -> dict[str, Place]:
     return {name: Place({ZONES["zone"]: zone}) for name, zone in zones.items()}
 
 
-def workload(replicas: int, model: type[Workload] = Workload, **status: int) -> Workload:
+def workload(wanted: int, model: type[Workload] = Workload, **status: int) -> Workload:
     """A workload that wants so many, and says that it has them."""
-    said = {"replicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas, "updatedReplicas": replicas}
+    said = dict.fromkeys(("replicas", "readyReplicas", "availableReplicas", "updatedReplicas"), wanted)
     tree: dict[str, Any] = {
         "metadata": {"name": "web", "generation": 2},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}},
+        "spec": {"replicas": wanted, "selector": {"matchLabels": {"app": "web"}}},
         "status": {"observedGeneration": 2, **said, **status},
     }
     return codec.convert(tree, model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
@@ -83,4 +84,4 @@ def test_names_of_runs_differ_and_fit() -> None:
     """A namespace and its nodes may be called so."""
     names = {runs.suffix(random.Random(seed)) for seed in range(200)}
     assert len(names) == 200
-    assert all(name.isalnum() and name.islower() or name.isdigit() for name in names)
+    assert all(re.fullmatch("[a-z0-9]{5}", name) for name in names)

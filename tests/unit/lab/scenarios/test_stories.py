@@ -212,7 +212,7 @@ def test_dates_stay_what_they_are() -> None:
 
 def test_errors_of_a_file_name_it(tmp_path: Path) -> None:
     """People have several stories."""
-    with pytest.raises(InvalidError, match="absent.yaml: cannot be read"):
+    with pytest.raises(InvalidError, match=r"absent\.yaml: cannot be read"):
         stories.load(tmp_path / "absent.yaml")
     (tmp_path / "bad.yaml").write_text("name: Bad\n")
     with pytest.raises(InvalidError) as error:

@@ -1,0 +1,87 @@
+"""Cordons and drains."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.unit.lab.nodes.controlplane import Stage, running
+from trimtab.kube.errors import NotFound
+from trimtab.lab.nodes import operations
+
+
+async def drained(stage: Stage, *names: str, seconds: float = 60) -> bool:
+    """Whether a drain of these nodes ends in that time."""
+    drain = asyncio.ensure_future(stage.nodes.drain(names))
+    await stage.advance(seconds)
+    if drain.done():
+        await drain
+        return True
+    drain.cancel()
+    return False
+
+
+async def test_a_cordoned_node_says_so() -> None:
+    """And one that is not any more does not."""
+    async with running() as stage:
+        await stage.nodes.cordon(["a-1", "a-2"])
+        assert stage.server.one("nodes", "a-2")["spec"]["unschedulable"] is True
+        await stage.nodes.uncordon(["a-2"])
+        assert "unschedulable" not in stage.server.one("nodes", "a-2")["spec"]
+        assert stage.server.one("nodes", "a-1")["spec"]["unschedulable"] is True
+
+
+async def test_a_drain_empties_a_node() -> None:
+    """Its pods go gracefully; those of other nodes and of DaemonSets stay."""
+    async with running() as stage:
+        for name, node in {"one": "a-1", "two": "a-1", "daemon": "a-1", "elsewhere": "b-1"}.items():
+            stage.server.add_pod(name, node)
+        owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
+        stage.server.change("pods", "daemon", metadata={"ownerReferences": [owner]})
+        await stage.advance(5)
+        assert await drained(stage, "a-1")
+        assert {tree["metadata"]["name"] for tree in stage.server.objects("pods")} == {"daemon", "elsewhere"}
+        assert stage.server.one("nodes", "a-1")["spec"]["unschedulable"] is True
+
+
+async def test_a_drain_waits_for_budgets() -> None:
+    """What is refused is asked for again, until it is allowed."""
+    async with running() as stage:
+        for name in ("one", "two", "three"):
+            stage.server.add_pod(name, "a-1")
+        await stage.advance(5)
+        stage.server.budget = 1
+        drain = asyncio.ensure_future(stage.nodes.drain(["a-1"]))
+        await stage.advance(30)
+        assert len(stage.server.objects("pods")) == 2
+        assert not drain.done()
+        asked = stage.server.written()["POST pods/eviction"]
+        assert asked > 3
+        stage.server.budget = None
+        await stage.advance(30)
+        assert stage.server.objects("pods") == []
+        await drain
+
+
+async def test_a_drain_does_not_mind_who_is_gone_already() -> None:
+    """A pod that vanishes, or has a successor of its name, counts as gone."""
+    async with running() as stage:
+        stage.server.add_pod("p", "a-1")
+        await stage.advance(5)
+        stage.server.budget = 0
+        drain = asyncio.ensure_future(stage.nodes.drain(["a-1"]))
+        await stage.advance(1)
+        stage.server.delete_pod("p", grace=0)
+        stage.server.add_pod("p", "b-1")
+        stage.server.budget = None
+        await stage.advance(30)
+        await drain
+        assert stage.server.has("pods", "p")
+
+
+async def test_a_node_that_does_not_exist_cannot_fail() -> None:
+    """Whoever misspells a name is told."""
+    async with running() as stage:
+        with pytest.raises(NotFound):
+            await operations.fail(stage.nodes._client, ["a-9"])  # noqa: SLF001 - any client would do

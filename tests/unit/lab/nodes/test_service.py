@@ -1,0 +1,106 @@
+"""All parts together: whatever goes wrong on the way, the cluster gets there."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from tests.unit.kube.fakes import Misbehaviour
+from tests.unit.lab.nodes.controlplane import TWO_ZONES, ControlPlane, Stage, running
+from trimtab.kube.clocks import cancel
+from trimtab.lab.nodes import shapes
+from trimtab.lab.nodes.settings import LAB
+from trimtab.testing.clocks import VirtualClock
+
+ROUGH = Misbehaviour(
+    latency=0.3, refuse=0.1, fail=0.1, lose_answer=0.1, gone=0.1, cut=0.05, repeat=0.1, bookmark=0.2, split=0.2
+)
+
+
+async def _trouble(stage: Stage, rng: random.Random) -> set[str]:
+    """Ten minutes in which pods come and go, nodes fail, and the process is killed; the pods that should be there."""
+    wanted: set[str] = set()
+    for number in range(40):
+        name = f"p-{number}"
+        stage.server.add_pod(name, rng.choice(list(TWO_ZONES.nodes)))
+        wanted.add(name)
+        if rng.random() < 0.3:
+            gone = rng.choice(sorted(wanted))
+            wanted.discard(gone)
+            if stage.server.has("pods", gone):
+                stage.server.delete_pod(gone)
+        if rng.random() < 0.2:
+            node = rng.choice(list(TWO_ZONES.nodes))
+            stage.server.annotate("nodes", node, {"failed": rng.choice(["true", ""])}) if stage.server.has(
+                "nodes", node
+            ) else None
+        if rng.random() < 0.15:
+            await stage.restart()
+        await stage.advance(rng.random() * 30)
+    return wanted
+
+
+@pytest.mark.parametrize("seed", [pytest.param(seed, id=f"seed {seed}") for seed in range(4)])
+async def test_after_all_trouble_the_cluster_is_as_it_should_be(seed: int) -> None:
+    """A server that misbehaves, nodes that fail, a process that dies: what remains to be done is done afterwards."""
+    rng = random.Random(seed)
+    server = ControlPlane(VirtualClock(), rng=random.Random(seed), bad=ROUGH)
+    async with running(server=server, seed=seed) as stage:
+        wanted = await _trouble(stage, rng)
+        server.bad = Misbehaviour()
+        for name in TWO_ZONES.nodes:
+            server.annotate("nodes", name, {})
+        await stage.advance(300)
+        assert all(server.stands("nodes", name) == "True" for name in TWO_ZONES.nodes)
+        assert {tree["metadata"]["name"] for tree in server.objects("pods")} == wanted
+        assert all(server.stands("pods", name) == "True" for name in wanted)
+        assert {server.pod(name)["containerStatuses"][0].get("restartCount", 0) for name in wanted} == {0}
+        assert len({server.pod(name)["podIP"] for name in wanted}) == len(wanted)
+
+
+async def test_two_processes_for_one_shape_do_no_harm() -> None:
+    """Both write what should be, and that is the same."""
+    async with running() as stage, running(server=stage.server, seed=stage.seed):
+        stage.server.add_pod("p", "a-1")
+        await stage.advance(30)
+        assert stage.server.stands("pods", "p") == "True"
+        stage.server.delete_pod("p")
+        await stage.advance(5)
+        assert not stage.server.has("pods", "p")
+        assert all(stage.server.stands("nodes", name) == "True" for name in TWO_ZONES.nodes)
+
+
+async def test_a_shape_of_another_name_cannot_take_over() -> None:
+    """The nodes are marked with the name of theirs."""
+    async with running() as stage:
+        with pytest.raises(ValueError, match="must have the same name"):
+            await stage.nodes.reshape(shapes.read({"name": "other"}))
+
+
+async def test_it_ends_when_it_is_cancelled() -> None:
+    """And leaves no task behind."""
+    before = asyncio.all_tasks()
+    async with running(settings=LAB) as stage:
+        stage.server.add_pod("p", "a-1")
+        await stage.advance(5)
+        assert asyncio.all_tasks() - before
+    assert asyncio.all_tasks() == before
+
+
+async def test_ready_waits_for_every_node() -> None:
+    """But for those that have failed, which would be waited for in vain."""
+    async with running() as stage:
+        await stage.nodes.fail(["a-1"])
+        stage.server.change("nodes", "a-1", status={"conditions": []})
+        stage.server.bad.refuse = 1.0
+        larger = shapes.read({"zones": [{"name": "a", "nodes": 2}, {"name": "b", "nodes": 3}]})
+        await stage.nodes.reshape(larger)
+        waiting = asyncio.ensure_future(stage.nodes.ready())
+        await stage.advance(60)
+        assert not waiting.done()
+        stage.server.bad.refuse = 0.0
+        await stage.advance(60)
+        assert waiting.done()
+        await cancel(waiting)
