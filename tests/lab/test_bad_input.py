@@ -23,6 +23,7 @@ from tests.lab.wire import (
     STRATEGIC_PATCH,
     TOKEN,
     Reply,
+    Tree,
     Wire,
     config_map,
     deployment,
@@ -33,8 +34,7 @@ from trimtab.lab.apiserver.server import Server
 
 FUZZED = 3_000
 YAML = "application/yaml"
-BOMB = "
-".join(
+BOMB = "\n".join(
     ["a: &a [x,x,x,x,x,x,x,x,x]"]
     + [f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]" for before, name in itertools.pairwise("abcdefghi")]
 )
@@ -311,7 +311,9 @@ def _removed(rng: random.Random, tree: Any) -> Any:
 
 def _added(rng: random.Random, tree: Any) -> Any:
     holders = [value for holder, key in _nodes(tree) if isinstance(value := holder[key], dict)]
-    rng.choice(holders or [tree])[rng.choice(["", "x", "spec", "metadata", "$patch"])] = copy.deepcopy(rng.choice(_JUNK))
+    rng.choice(holders or [tree])[rng.choice(["", "x", "spec", "metadata", "$patch"])] = copy.deepcopy(
+        rng.choice(_JUNK)
+    )
     return tree
 
 
@@ -322,7 +324,7 @@ def _swapped(rng: random.Random, tree: Any) -> Any:
 
 
 _CHANGES: tuple[Callable[[random.Random, Any], Any], ...] = (_replaced, _removed, _added, _swapped)
-_OBJECTS = (
+_OBJECTS: tuple[tuple[str, Tree], ...] = (
     (PODS, pod("fuzz", nodeSelector={"a": "b"}, tolerations=[{"key": "a", "operator": "Exists"}])),
     (DEPLOYMENTS, deployment("fuzz")),
     (CONFIG_MAPS, config_map("fuzz", a="b") | {"data": {"a": "b"}}),

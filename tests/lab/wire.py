@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -92,7 +93,7 @@ class Wire:
         token: str | None = TOKEN,
     ) -> Reply:
         """One request. A body that is no text or bytes is sent as JSON."""
-        data = body if body is None or isinstance(body, (str, bytes)) else json.dumps(body)
+        data = None if body is None else io.BytesIO(_bytes(body))
         headers = {"Accept": accept} | ({"Content-Type": content} if data is not None else {})
         headers |= {"Authorization": f"Bearer {token}"} if token else {}
         async with self.session.request(method, self.url + path, data=data, headers=headers) as response:
@@ -129,6 +130,12 @@ class Wire:
         headers = {"Authorization": f"Bearer {TOKEN}", "Accept": accept}
         async with self.session.get(self.url + path, headers=headers) as response:
             yield Stream(response)
+
+
+def _bytes(body: Any) -> bytes:
+    if isinstance(body, bytes):
+        return body
+    return (body if isinstance(body, str) else json.dumps(body)).encode()
 
 
 @asynccontextmanager

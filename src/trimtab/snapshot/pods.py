@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import msgspec
 import numpy as np
 
-from trimtab.api.pods import Pod
+from trimtab.api.pods import ContainerStatus, Pod
 from trimtab.api.scaledown import DELETION_COST
 from trimtab.api.selectors import Selector
-from trimtab.api.times import to_ns
+from trimtab.api.times import ZERO_NS, from_ns, to_ns
 from trimtab.snapshot.columns import Columns, IntColumn, Mask, Rows, SmallColumn
 
 NOWHERE = -1
@@ -25,6 +25,7 @@ PHASES: Mapping[str, int] = {"Unknown": 1, "Running": 2, "Succeeded": 3, "Failed
 """Phases as numbers, in the order in which pods are let go; whatever is not listed counts as Pending, 0."""
 
 _INT32 = range(-(2**31), 2**31)
+_ZERO = from_ns(ZERO_NS)
 _FARTHEST = 2**62  # so that the difference of two times fits 64 bits
 _COST = re.compile(r"0|-?[1-9][0-9]*|-0[0-9]*")
 _pack = msgspec.msgpack.Encoder().encode
@@ -189,7 +190,7 @@ class PodTable:
         columns["ready"][row] = is_ready
         columns["ready_since"][row] = nanoseconds(ready.last_transition_time) if ready and is_ready else NEVER
         columns["created"][row] = nanoseconds(pod.metadata.creation_timestamp)
-        columns["restarts"][row] = max((s.restart_count for s in pod.status.container_statuses), default=0)
+        columns["restarts"][row] = most_restarts(pod.status.container_statuses)
         columns["sidecar_restarts"][row] = sidecar_restarts(pod)
         columns["cost"][row] = cost or 0
         columns["costed"][row] = cost is not None
@@ -219,7 +220,7 @@ def nanoseconds(moment: datetime | None) -> int:
 
     1970 itself becomes a nanosecond later, to be told from NEVER; what is over 146 years from it counts as that far.
     """
-    if moment is None or moment.year == 1:
+    if moment is None or moment == _ZERO:
         return NEVER
     return max(-_FARTHEST, min(to_ns(moment), _FARTHEST)) or 1
 
@@ -236,8 +237,12 @@ def deletion_cost(pod: Pod) -> int | None:
 def sidecar_restarts(pod: Pod) -> int:
     """The most restarts of any sidecar."""
     sidecars = {c.name for c in pod.spec.init_containers if c.restart_policy == "Always"}
-    counts = (s.restart_count for s in pod.status.init_container_statuses if s.name in sidecars)
-    return max(counts, default=0) if sidecars else 0
+    return most_restarts(s for s in pod.status.init_container_statuses if s.name in sidecars) if sidecars else 0
+
+
+def most_restarts(statuses: Iterable[ContainerStatus]) -> int:
+    """The most restarts of any of these; a count below zero, which the API server lets through, is as good as none."""
+    return max(max((status.restart_count for status in statuses), default=0), 0)
 
 
 def uid_words(uid: str) -> tuple[int, int]:

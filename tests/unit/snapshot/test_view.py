@@ -18,7 +18,7 @@ from trimtab.api.pods import Pod
 from trimtab.snapshot import Snapshot, counts
 from trimtab.snapshot.counts import TallyKey
 from trimtab.snapshot.nodes import ABSENT
-from trimtab.snapshot.pods import NOWHERE
+from trimtab.snapshot.pods import NEVER, NOWHERE
 from trimtab.snapshot.requests import compute
 from trimtab.testing.builders import PodBuilder, cluster, node, pod
 
@@ -161,6 +161,32 @@ def test_a_cost_is_read_as_replicasets_read_it(text: str, want: int | None) -> N
     row = view.pods.rows.index["default/p"]
     assert bool(view.pods.column("costed")[row]) is (want is not None)
     assert view.pods.column("cost")[row] == (want or 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        pytest.param("0001-01-01T00:00:00Z", False, id="the zero time is a time not known"),
+        pytest.param("0001-01-01T01:00:00+01:00", False, id="in whatever zone it is written"),
+        pytest.param("0001-01-01T00:00:01Z", True, id="a second later is a time like any other"),
+        pytest.param("1970-01-01T00:00:00Z", True, id="and so is the epoch"),
+    ],
+)
+def test_the_zero_time_alone_is_not_known(text: str, known: bool) -> None:
+    """A pod without a known time goes before all others: it matters which ones those are."""
+    view = cluster("z1: a").snapshot()
+    view.put(pod("p").on("a").created(text).build())
+    assert bool(view.pods.column("created")[view.pods.rows.index["default/p"]] != NEVER) is known
+
+
+def test_a_negative_number_of_restarts_counts_as_none() -> None:
+    """The API server does not check the number, and ReplicaSets look for the most restarts from zero on."""
+    view = cluster("z1: a").snapshot()
+    tree = pod("p").on("a").restarts(-3).spec(initContainers=[{"name": "proxy", "restartPolicy": "Always"}]).tree()
+    tree["status"]["initContainerStatuses"] = [{"name": "proxy", "restartCount": -2}]
+    view.put(codec.convert(tree, Pod))
+    row = view.pods.rows.index["default/p"]
+    assert [int(view.pods.column(name)[row]) for name in ("restarts", "sidecar_restarts")] == [0, 0]
 
 
 def test_what_is_assumed_is_undone() -> None:

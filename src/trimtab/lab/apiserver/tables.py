@@ -19,6 +19,7 @@ from trimtab.api.codec import convert
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab.lab.apiserver.jsonpaths import JSONPath
+from trimtab.lab.apiserver.podstates import PodState
 
 Tree = dict[str, Any]
 Cells = Callable[[Tree, int], list[Any]]
@@ -152,127 +153,26 @@ def _selector(given: Tree | None, *, empty: str = _NONE, bad: str = "<error>") -
 # --- pods ------------------------------------------------------------------------------------------------------------
 
 
-class _PodState:
-    """What is printed of a pod's containers: how many are ready, why it is where it is, what was restarted when."""
-
-    def __init__(self, pod: Tree) -> None:
-        self._spec, self._status = pod["spec"], pod.get("status") or {}
-        self._stay = {
-            c.get("name") for c in self._spec.get("initContainers") or () if c.get("restartPolicy") == "Always"
-        }
-        self.total = len(self._spec.get("containers") or ()) + len(self._stay)
-        self.ready = 0
-        self.restarts = 0
-        self.restarted_at = ""
-        self.reason = self._first_reason()
-        self._sidecars = (0, "")
-        initializing = self._read_init_containers()
-        if not initializing or self._condition("Initialized"):
-            self.restarts, self.restarted_at = self._sidecars
-            self._read_containers()
-        self._read_deletion(pod)
-
-    def restarts_text(self, now: int) -> str:
-        if self.restarts and self.restarted_at:
-            return f"{self.restarts} ({translate_age(self.restarted_at, now)} ago)"
-        return str(self.restarts)
-
-    def _first_reason(self) -> str:
-        reason = self._status.get("reason") or self._status.get("phase", "")
-        for condition in self._status.get("conditions") or ():
-            if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
-                reason = "SchedulingGated"
-        return str(reason)
-
-    def _condition(self, kind: str) -> bool:
-        held = [c for c in self._status.get("conditions") or () if c.get("type") == kind]
-        return bool(held) and held[0].get("status") == "True"
-
-    def _count_restarts(self, status: Tree) -> None:
-        self.restarts += status.get("restartCount", 0)
-        ended = (status.get("lastState") or {}).get("terminated") or {}
-        self.restarted_at = max(self.restarted_at, ended.get("finishedAt") or "")
-
-    def _read_init_containers(self) -> bool:
-        """Whether one of them is still at work, or has failed."""
-        for index, status in enumerate(self._status.get("initContainerStatuses") or ()):
-            self._count_restarts(status)
-            stays = status.get("name") in self._stay
-            if stays:
-                ended = (status.get("lastState") or {}).get("terminated") or {}
-                count, moment = self._sidecars
-                self._sidecars = count + status.get("restartCount", 0), max(moment, ended.get("finishedAt") or "")
-            state = status.get("state") or {}
-            if (state.get("terminated") or {"exitCode": 1}).get("exitCode", 0) == 0:
-                continue
-            if stays and status.get("started"):
-                self.ready += bool(status.get("ready"))
-                continue
-            self.reason = f"Init:{self._init_reason(state, index)}"
-            return True
-        return False
-
-    def _init_reason(self, state: Tree, index: int) -> str:
-        if "terminated" in state:
-            return _ended_reason(state["terminated"])
-        waiting = (state.get("waiting") or {}).get("reason", "")
-        if waiting and waiting != "PodInitializing":
-            return str(waiting)
-        return f"{index}/{len(self._spec.get('initContainers') or ())}"
-
-    def _read_containers(self) -> None:
-        running, failure = False, ""
-        for status in reversed(self._status.get("containerStatuses") or ()):
-            self._count_restarts(status)
-            state = status.get("state") or {}
-            if (state.get("waiting") or {}).get("reason"):
-                self.reason = state["waiting"]["reason"]
-            elif "terminated" in state:
-                self.reason = _ended_reason(state["terminated"])
-                failure = self.reason if state["terminated"].get("exitCode", 0) else failure
-            elif status.get("ready") and "running" in state:
-                running = True
-                self.ready += 1
-        if self.reason == "Completed":
-            self._read_completion(running, failure)
-
-    def _read_completion(self, running: bool, failure: str) -> None:
-        if running and self._condition("Ready"):
-            self.reason = "Running"
-        elif failure:
-            self.reason = failure
-        elif running:
-            self.reason = "NotReady"
-
-    def _read_deletion(self, pod: Tree) -> None:
-        if not pod["metadata"].get("deletionTimestamp"):
-            return
-        if self._status.get("reason") == "NodeLost":
-            self.reason = "Unknown"
-        elif self._status.get("phase") not in ("Succeeded", "Failed"):
-            self.reason = "Terminating"
-
-
-def _ended_reason(ended: Tree) -> str:
-    if ended.get("reason"):
-        return str(ended["reason"])
-    return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
-
-
 def _pod(pod: Tree, now: int) -> list[Any]:
-    spec, status, state = pod["spec"], pod.get("status") or {}, _PodState(pod)
+    spec, status, state = pod["spec"], pod.get("status") or {}, PodState(pod)
     addresses = status.get("podIPs") or [{}]
     return [
         _name(pod),
         f"{state.ready}/{state.total}",
         state.reason,
-        state.restarts_text(now),
+        _restarts(state, now),
         _age(pod, now),
         addresses[0].get("ip") or _NONE,
         spec.get("nodeName") or _NONE,
         status.get("nominatedNodeName") or _NONE,
         _gates(spec.get("readinessGates") or (), status.get("conditions") or ()),
     ]
+
+
+def _restarts(state: PodState, now: int) -> str:
+    if state.restarts and state.restarted_at:
+        return f"{state.restarts} ({translate_age(state.restarted_at, now)} ago)"
+    return str(state.restarts)
 
 
 def _gates(gates: Sequence[Tree], conditions: Sequence[Tree]) -> str:
@@ -661,4 +561,4 @@ def _as_text(value: Any) -> str:
         return value
     if value is None:
         return "<no value>"
-    return msgspec.json.encode(value).decode()
+    return msgspec.json.encode(value, order="sorted").decode()

@@ -217,7 +217,7 @@ def test_a_service_shows_where_it_is_reached(spec: Tree, status: Tree, shown: st
     [
         pytest.param("string", "text", "text", id="text"),
         pytest.param("string", 5, "5", id="a number as text"),
-        pytest.param("string", {"a": [1]}, '{"a":[1]}', id="an object as text"),
+        pytest.param("string", {"b": [1], "a": 2}, '{"a":2,"b":[1]}', id="an object as text"),
         pytest.param("string", None, "<no value>", id="null as text"),
         pytest.param("integer", 5, 5, id="a number"),
         pytest.param("integer", 5.7, 5, id="a fraction as a whole number"),

@@ -7,6 +7,7 @@ from its template, so that it cannot be created twice.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 from trimtab.api import selectors
@@ -179,8 +180,11 @@ class Controller:
     # Report.
 
     async def _report(self, deployment: Deployment, patch: dict[str, object] | None) -> None:
-        if patch is not None:
-            metadata = deployment.metadata
+        """What is gone needs no report."""
+        if patch is None:
+            return
+        metadata = deployment.metadata
+        with contextlib.suppress(NotFound):
             await self._client.patch(
                 Deployment, metadata.name, patch, namespace=metadata.namespace, subresource="status"
             )

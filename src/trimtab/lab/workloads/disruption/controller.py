@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 from trimtab.api import codec, selectors
@@ -12,7 +13,7 @@ from trimtab.api.pods import Pod, PodTemplateSpec
 from trimtab.api.policy import PodDisruptionBudget, PodDisruptionBudgetStatus
 from trimtab.api.selectors import NOTHING, Selector
 from trimtab.kube.client import Client
-from trimtab.kube.errors import ApiError, Conflict
+from trimtab.kube.errors import ApiError, Conflict, NotFound
 from trimtab.kube.events import NORMAL, WARNING, Recorder
 from trimtab.kube.informers import Informer
 from trimtab.kube.queues import WorkQueue
@@ -119,9 +120,12 @@ class Controller:
             self._recorder.record(pod, WARNING, "NotDeleted", message)
 
     async def _report(self, budget: PodDisruptionBudget, status: PodDisruptionBudgetStatus) -> None:
+        """What is gone needs no report."""
         patch = budgets.reported(budget, status)
-        if patch is not None:
-            metadata = budget.metadata
+        if patch is None:
+            return
+        metadata = budget.metadata
+        with contextlib.suppress(NotFound):
             await self._client.patch(
                 PodDisruptionBudget, metadata.name, patch, namespace=metadata.namespace, subresource="status"
             )

@@ -7,6 +7,7 @@ expectations are lowered by events, in the handlers below.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -18,7 +19,7 @@ from trimtab.api.meta import OwnerReference
 from trimtab.api.pods import Pod
 from trimtab.api.selectors import NOTHING, Selector
 from trimtab.kube.client import Client
-from trimtab.kube.errors import ApiError
+from trimtab.kube.errors import ApiError, NotFound
 from trimtab.kube.events import Recorder
 from trimtab.kube.expectations import Expectations
 from trimtab.kube.informers import Informer
@@ -185,6 +186,7 @@ class Controller(Generic[T]):
     # Report.
 
     async def _report(self, replicaset: ReplicaSet, status: ReplicaSetStatus) -> None:
+        """What is gone needs no report."""
         if status == replicaset.status:
             return
         metadata = replicaset.metadata
@@ -192,9 +194,10 @@ class Controller(Generic[T]):
             "metadata": {"resourceVersion": metadata.resource_version},
             "status": replicas.status_tree(status),
         }
-        await self._client.patch(
-            self.family.resource, metadata.name, patch, namespace=metadata.namespace, subresource="status"
-        )
+        with contextlib.suppress(NotFound):
+            await self._client.patch(
+                self.family.resource, metadata.name, patch, namespace=metadata.namespace, subresource="status"
+            )
 
     # What wakes it.
 
