@@ -1,8 +1,8 @@
 """Simulated nodes on a control plane, the lab's or the one that KUBECONFIG names.
 
 The nodes carry a taint that only the pods of these tests tolerate, so that nobody else's pods are put on them, and go
-away with the test. Where there is no controller manager, the nodes bring their own lifecycle, and what needs a Deployment
-controller and a scheduler is skipped.
+away with the test. Where there is no controller manager, the nodes bring their own lifecycle, and what needs a
+Deployment controller and a scheduler is skipped.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from trimtab.api.pods import Pod
 from trimtab.kube import config, errors
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
+from trimtab.kube.informers import Informer
 from trimtab.kube.resources import key, untyped
 from trimtab.kube.sessions import Session
 from trimtab.lab.nodes import shapes
@@ -59,12 +60,15 @@ async def namespace(client: Client) -> AsyncIterator[str]:
 async def controllers(client: Client, namespace: str) -> bool:
     """Whether a controller manager is there: something looks at a new Deployment."""
     await client.create(Deployment, deployment("canary", 0), namespace=namespace)
+    informer = Informer(client, Deployment, namespace=namespace)
+    watching = asyncio.ensure_future(informer.run())
     try:
         async with asyncio.timeout(SOON):
-            while not (await client.get(Deployment, "canary", namespace=namespace)).status.observed_generation:
-                await client.clock.sleep(0.2)
+            await informer.wait_for(lambda store: any(each.status.observed_generation for each in store))
     except TimeoutError:
         return False
+    finally:
+        await cancel(watching)
     return True
 
 

@@ -128,9 +128,9 @@ async def test_a_forgotten_version_is_told_in_the_stream(wire: Wire, server: Ser
 async def quick(tmp_path: Path) -> AsyncIterator[Wire]:
     """A client of a server that sends bookmarks often and remembers little."""
     tokens = {TOKEN: User("tester", ())}
-    async with Server(tmp_path / "quick", tokens=tokens, history=50, bookmark_interval=0.05) as server:
-        async with connected(server) as wire:
-            yield wire
+    quick_server = Server(tmp_path / "quick", tokens=tokens, history=50, bookmark_interval=0.05)
+    async with quick_server as server, connected(server) as wire:
+        yield wire
 
 
 async def test_bookmarks_say_how_far_a_watch_has_come(quick: Wire) -> None:

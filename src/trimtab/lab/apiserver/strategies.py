@@ -309,7 +309,7 @@ def _updated_daemon_set(tree: Tree, old: Tree) -> None:
 def _new_definition(tree: Tree, _now: str) -> None:
     stored = [version["name"] for version in tree["spec"].get("versions") or () if version.get("storage")]
     names: Tree = {"plural": "", "kind": ""}
-    tree["status"] = {"conditions": None, "acceptedNames": names, "storedVersions": stored or None}
+    tree["status"] = {"conditions": None, "acceptedNames": names, "storedVersions": stored[:1] or None}
 
 
 _NEW: Mapping[str, Callable[[Tree, str], None]] = {

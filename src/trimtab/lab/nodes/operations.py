@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
-from trimtab.kube.errors import Conflict, NotFound, TooManyRequests
+from trimtab.kube.errors import Conflict, Forbidden, NotFound, TooManyRequests
 from trimtab.lab.nodes.roster import FAILED
 from trimtab.lab.nodes.views import NODE_WRITES
 
@@ -89,6 +89,10 @@ async def _evict(client: Client, pod: Pod, grace: int | None) -> None:
             await client.clock.sleep(wait)
         except (NotFound, Conflict):
             return
+        except Forbidden as error:
+            if not any(cause.reason == "NamespaceTerminating" for cause in error.causes):
+                raise
+            return  # its namespace takes it along
         else:
             return
 

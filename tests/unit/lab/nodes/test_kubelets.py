@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.unit.lab.nodes.controlplane import CORE, ControlPlane, running
 from trimtab.lab.nodes import shapes
+from trimtab.lab.nodes.settings import Settings
 from trimtab.testing.clocks import VirtualClock
 
 
@@ -37,6 +38,17 @@ async def test_a_pod_that_starts_at_once_is_written_once() -> None:
         await stage.advance(1)
         assert stage.server.stands("pods", "p") == "True"
         assert stage.server.written()["PATCH pods/status"] == 1
+
+
+async def test_writes_are_spread_over_time() -> None:
+    """Ten pods that start at once are written one a second."""
+    async with running(settings=Settings(writes_a_second=1.0, write_burst=1)) as stage:
+        for number in range(10):
+            stage.server.add_pod(f"p-{number}", "a-1", {"start-seconds": "0"})
+        await stage.advance(4.5)
+        assert stage.server.written()["PATCH pods/status"] == 5
+        await stage.advance(5)
+        assert all(stage.server.stands("pods", f"p-{number}") == "True" for number in range(10))
 
 
 async def test_pods_of_other_nodes_are_none_of_ours() -> None:

@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 
+from tests.unit.kube.fakes import failure
 from tests.unit.lab.nodes.controlplane import Stage, running
-from trimtab.kube.errors import NotFound
+from trimtab.kube.errors import Forbidden, NotFound
+from trimtab.kube.transport import Request, Response
 from trimtab.lab.nodes import operations
 
 
@@ -85,3 +87,31 @@ async def test_a_node_that_does_not_exist_cannot_fail() -> None:
     async with running() as stage:
         with pytest.raises(NotFound):
             await operations.fail(stage.nodes._client, ["a-9"])  # noqa: SLF001 - any client would do
+
+
+@pytest.mark.parametrize(
+    ("causes", "ends"),
+    [
+        pytest.param([{"reason": "NamespaceTerminating", "message": "going"}], True, id="its namespace is going"),
+        pytest.param([], False, id="somebody has forbidden it"),
+    ],
+)
+async def test_an_eviction_may_be_forbidden(causes: list[dict[str, str]], ends: bool) -> None:
+    """A pod whose namespace goes will go with it; any other refusal is told."""
+    async with running() as stage:
+        stage.server.add_pod("p", "a-1")
+        await stage.advance(5)
+
+        def forbid(request: Request) -> Response | None:
+            return failure(403, "Forbidden", causes=causes) if request.path.endswith("/eviction") else None
+
+        stage.server.intercept = forbid
+        drain = asyncio.ensure_future(stage.nodes.drain(["a-1"]))
+        await stage.advance(1)
+        stage.server.delete_pod("p", grace=0)
+        await stage.advance(5)
+        if ends:
+            await drain
+        else:
+            with pytest.raises(Forbidden):
+                await drain

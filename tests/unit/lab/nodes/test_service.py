@@ -20,29 +20,26 @@ ROUGH = Misbehaviour(
 
 
 async def _trouble(stage: Stage, rng: random.Random) -> set[str]:
-    """Ten minutes in which pods come and go, nodes fail, and the process is killed; the pods that should be there."""
+    """Some minutes in which pods come and go, nodes fail, and the process is killed; the pods that should be there."""
+    server, nodes = stage.server, list(TWO_ZONES.nodes)
     wanted: set[str] = set()
-    for number in range(40):
-        name = f"p-{number}"
-        stage.server.add_pod(name, rng.choice(list(TWO_ZONES.nodes)))
-        wanted.add(name)
+    for number in range(30):
+        server.add_pod(f"p-{number}", rng.choice(nodes))
+        wanted.add(f"p-{number}")
         if rng.random() < 0.3:
             gone = rng.choice(sorted(wanted))
             wanted.discard(gone)
-            if stage.server.has("pods", gone):
-                stage.server.delete_pod(gone)
-        if rng.random() < 0.2:
-            node = rng.choice(list(TWO_ZONES.nodes))
-            stage.server.annotate("nodes", node, {"failed": rng.choice(["true", ""])}) if stage.server.has(
-                "nodes", node
-            ) else None
+            server.delete_pod(gone)
+        node = rng.choice(nodes)
+        if rng.random() < 0.2 and server.has("nodes", node):
+            server.annotate("nodes", node, {"failed": rng.choice(["true", "false"])})
         if rng.random() < 0.15:
             await stage.restart()
         await stage.advance(rng.random() * 30)
     return wanted
 
 
-@pytest.mark.parametrize("seed", [pytest.param(seed, id=f"seed {seed}") for seed in range(4)])
+@pytest.mark.parametrize("seed", [pytest.param(seed, id=f"seed {seed}") for seed in range(3)])
 async def test_after_all_trouble_the_cluster_is_as_it_should_be(seed: int) -> None:
     """A server that misbehaves, nodes that fail, a process that dies: what remains to be done is done afterwards."""
     rng = random.Random(seed)
