@@ -1,14 +1,21 @@
-"""The control plane under test: the one that KUBECONFIG names, or else the lab's own API server."""
+"""The control plane under test: the one that KUBECONFIG names, or else a lab of its own."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from trimtab.lab import box
+
+NO_NODES = "name: node-controllers\n"
+"""The lab's own nodes would take part in tests that bring theirs; its node controllers must run all the same."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -19,11 +26,14 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield Path(named)
         return
     state = tmp_path_factory.mktemp("lab")
-    command = [sys.executable, "-m", "trimtab", "lab", "apiserver", "--state", str(state), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603 - our own program
-        assert server.stdout is not None
-        assert "https://" in server.stdout.readline()
+    (state / "shape.yaml").write_text(NO_NODES)
+    options = ["--state", str(state), "--shape", str(state / "shape.yaml"), "--port", str(box.free_port())]
+    command = [sys.executable, "-m", "trimtab", "lab", "up", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as lab:  # noqa: S603 - our own program
+        assert lab.stdout is not None
+        assert any("lab is up" in line for line in lab.stdout)
+        threading.Thread(target=lab.stdout.read, daemon=True).start()
         os.environ["KUBECONFIG"] = str(state / "kubeconfig")
         yield state / "kubeconfig"
         del os.environ["KUBECONFIG"]
-        server.terminate()
+        lab.send_signal(signal.SIGINT)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from trimtab.api import codec, selectors
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.errors import InvalidError
-from trimtab.api.meta import Labels
+from trimtab.api.meta import Labels, OwnerReference
 from trimtab.api.pods import Pod, PodTemplateSpec
 from trimtab.api.policy import PodDisruptionBudget, PodDisruptionBudgetStatus
 from trimtab.api.selectors import NOTHING, Selector
@@ -29,6 +29,10 @@ from trimtab.snapshot import Snapshot
 COMPONENT = "controllermanager"
 _UNCOUNTABLE_RETRY = 60.0
 """Seconds until a budget that cannot be counted is looked at again: a kind may come to be served."""
+_UNMANAGED = (
+    "Some of the selected pods have no controller: they are not expected by anybody, and the numbers are not right for "
+    "them. Give a whole number as spec.minAvailable to count them."
+)
 
 
 class Controller:
@@ -97,20 +101,16 @@ class Controller:
     async def _owners_of(self, budget: PodDisruptionBudget, pods: Iterable[Pod]) -> list[Owner]:
         """The owners of all pods that have one; those without are told of, for they count for nothing."""
         references = {pod.metadata.controller: pod for pod in pods}
+        owners = [await self._owner(reference, pod) for reference, pod in references.items() if reference is not None]
         if None in references:
-            message = (
-                "Some of the selected pods have no controller: they are not expected by anybody, and the numbers are "
-                "not right for them. Give a whole number as spec.minAvailable to count them."
-            )
-            self._recorder.record(budget, WARNING, "UnmanagedPods", message)
-        owners = []
-        for reference, pod in references.items():
-            if reference is not None:
-                owner = await self._owners.find(reference, budget.metadata.namespace)
-                if owner is None:
-                    raise UncountableError(f'found no controllers for pod "{pod.metadata.name}"')
-                owners.append(owner)
+            self._recorder.record(budget, WARNING, "UnmanagedPods", _UNMANAGED)
         return owners
+
+    async def _owner(self, reference: OwnerReference, pod: Pod) -> Owner:
+        found = await self._owners.find(reference, pod.metadata.namespace)
+        if found is None:
+            raise UncountableError(f'found no controllers for pod "{pod.metadata.name}"')
+        return found
 
     # Act and report.
 

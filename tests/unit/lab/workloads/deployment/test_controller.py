@@ -406,11 +406,12 @@ async def writes_of_a_walk() -> int:
     return sum(request.method != "GET" for request in world.wire.requests)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arrives", [pytest.param(True, id="after the write"), pytest.param(False, id="before the write")]
 )
 async def test_killed_at_any_write_it_goes_on(arrives: bool) -> None:
-    """The controllers are killed at one write, a new process takes over, and the walk ends as if nothing had happened."""
+    """The controllers are killed at one write, another process takes over, and the walk ends as it would have."""
     total = await writes_of_a_walk()
     assert total > 50
     for victim in random.Random(7).sample(range(1, total), 4):

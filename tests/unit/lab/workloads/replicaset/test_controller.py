@@ -62,8 +62,9 @@ def failures(world: World) -> list[tuple[str, str, int]]:
     found = []
     for number, request in enumerate(world.wire.requests):
         if request.method == "PATCH" and request.path.endswith("/status"):
-            for each in msgspec.json.decode(request.body or b"")["status"]["conditions"]:
-                found.append((each["reason"], each["message"], sum(map(is_pod_creation, world.wire.requests[:number]))))
+            tried = sum(map(is_pod_creation, world.wire.requests[:number]))
+            said = msgspec.json.decode(request.body or b"")["status"]["conditions"]
+            found += [(each["reason"], each["message"], tried) for each in said]
     return found
 
 
