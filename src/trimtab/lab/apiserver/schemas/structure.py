@@ -28,12 +28,12 @@ _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 def faults(schema: Tree, path: str) -> list[Cause]:
     """Everything that is wrong with the schema; `path` is where it stands in its definition."""
     found = sorted([*_invariants(schema, _ROOT, path), *_completeness(schema, schema, path, path)], key=str)
-    if not found:
+    dialect = list(_dialect(schema, path, root=True))
+    if not found and not dialect:
         found += _default_faults(schema, path, root=True)
     if schema.get("nullable"):
         found.insert(0, forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
-    found += _dialect(schema, path, root=True)
-    return found
+    return found + dialect
 
 
 def root_faults(schema: Tree, path: str) -> Iterator[Cause]:
