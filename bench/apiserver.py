@@ -31,8 +31,8 @@ from trimtab.lab.apiserver.authentication import User
 from trimtab.lab.apiserver.server import Server
 
 TOKEN = "bench"  # noqa: S105 – of a server that lives for seconds
-CONNECTIONS = 8
-REQUESTS = 400
+CONNECTIONS = 16
+REQUESTS = 200
 TURNS = 5
 WATCHERS = 100
 WATCHED = 1_000

@@ -31,7 +31,7 @@ POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 
-_WRITERS = 4
+_WRITERS = 2
 _BACKLOG = 20_000
 _LONGEST_NOTE = 1024
 """Bytes of an event's text: an API server takes no more."""

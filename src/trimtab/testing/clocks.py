@@ -14,8 +14,8 @@ START = 1_767_225_600 * NANOSECOND
 class VirtualClock:
     """Time that only `advance` moves. Sleepers wake in the order of their times, each seeing its own moment.
 
-    It has the faces that code needs: `now()`, the time of day in nanoseconds, `monotonic()`, which here is the same, and
-    `sleep(seconds)`.
+    It has the faces that code needs: `now()`, the time of day in nanoseconds, `monotonic()`, which here is the same,
+    and `sleep(seconds)`.
     """
 
     def __init__(self, now: int = START) -> None:

@@ -53,7 +53,8 @@ class Definitions:
         tree = event.entry.tree()
         if event.previous is None or event.previous.tree()["spec"] != tree["spec"]:
             self._serve(name, kinds_of(tree))
-        self._chores.add(name)
+        if event.previous is None or event.entry.deleting or event.previous.tree()["spec"] != tree["spec"]:
+            self._chores.add(name)
 
     def _heard_of_object(self, shelf: Shelf) -> None:
         """The last object of a definition that is being deleted may be gone."""

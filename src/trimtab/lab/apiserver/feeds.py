@@ -204,7 +204,7 @@ class Hub:
         for watcher in slow:
             watcher.drain()
         end = clock()
-        self._not_before = end + (end - start)
+        self._not_before = end + 1 * (end - start)
         if slow:
             self._schedule(RETRY)
 

@@ -64,13 +64,11 @@ def _forget_type(tree: Tree) -> None:
 def read_part(api_version: str, kind: str, body: bytes, content_type: str, level: str, warnings: list[str]) -> Tree:
     """The same for what is sent to a subresource and is no kind of its own: a Scale, a Binding, an Eviction."""
     tree = bodies.read_object(body, content_type, kind)
-    sent = tree.get("apiVersion") or api_version, tree.get("kind") or kind
-    if sent != (api_version, kind):
-        short = sent[0].rpartition("/")[2]
-        package = api_version.partition(".")[0].partition("/")[0] if "/" in api_version else "core"
+    version, name = _sent_type(tree, api_version, kind)
+    if (version, name) != (api_version, kind):
+        group = api_version.rpartition("/")[0]
         raise bad_request(
-            f'{sent[1]} in version "{short}" cannot be handled as a {kind}: '
-            f"converting ({short}.{sent[1]}) to ({package}.{kind}): unknown conversion"
+            f'{name} in version "{version}" cannot be handled as a {kind}: {_why(group, kind, version, name)}'
         )
     handled = _handled(kind, api_version.rpartition("/")[2])
     try:
@@ -88,25 +86,30 @@ def check_type(kind: Kind, tree: Tree) -> None:
         return
     if kind.custom is not None:
         _check_custom_type(kind, sent_version, sent_kind, tree)
-    for field, value in (("apiVersion", sent_version), ("kind", sent_kind)):
-        if value is not None and not isinstance(value, str):
-            problem = f"json: cannot unmarshal into Go struct field .{field} of type string"
-            raise bad_request(f"{_handled(kind.kind, kind.version)}: {problem}")
-    version, name = sent_version or kind.api_version, sent_kind or kind.kind
+    version, name = _sent_type(tree, kind.api_version, kind.kind)
     if (version, name) != (kind.api_version, kind.kind):
-        raise bad_request(
-            f'{name} in version "{version}" cannot be handled as a {kind.kind}: {_why(kind, version, name)}'
-        )
+        why = _why(kind.group, kind.kind, version, name)
+        raise bad_request(f'{name} in version "{version}" cannot be handled as a {kind.kind}: {why}')
 
 
-def _why(kind: Kind, version: str, name: str) -> str:
+def _sent_type(tree: Tree, api_version: str, kind: str) -> tuple[str, str]:
+    """What an object says that it is; where it says nothing, what is expected. Raises a Status of 400."""
+    sent = tree.get("apiVersion") or api_version, tree.get("kind") or kind
+    for field, value in zip(("apiVersion", "kind"), sent, strict=True):
+        if not isinstance(value, str):
+            problem = f"json: cannot unmarshal into Go struct field .{field} of type string"
+            raise bad_request(f"{_handled(kind, api_version.rpartition('/')[2])}: {problem}")
+    return sent
+
+
+def _why(group: str, kind: str, version: str, name: str) -> str:
     """What Go says of an object of another kind: that it cannot be converted, or that there is no such kind."""
     if not wiretypes.known(f"{version} {name}"):
         scheme = "pkg/api/legacyscheme/scheme.go:30"
         return f'no kind "{name}" is registered for version "{version}" in scheme "{scheme}"'
-    package = kind.group.partition(".")[0] or "core"
+    package = group.partition(".")[0] or "core"
     short = version.rpartition("/")[2]
-    return f"converting ({short}.{name}) to ({package}.{kind.kind}): unknown conversion"
+    return f"converting ({short}.{name}) to ({package}.{kind}): unknown conversion"
 
 
 def conform(kind: Kind, tree: Tree) -> list[str]:

@@ -122,6 +122,7 @@ class Lifecycle:
         node = self._nodes.get(Key(name))
         if node is None:
             return await self._sweep(name)
+        self._missing.pop(name, None)
         left = self._left(node)
         if left <= 0:
             await self._mark_unknown(node)

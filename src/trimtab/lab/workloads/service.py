@@ -32,7 +32,7 @@ from trimtab.lab.workloads.disruption import controller as disruption
 from trimtab.lab.workloads.disruption.owners import Owners
 from trimtab.lab.workloads.options import STOCK, Options
 from trimtab.lab.workloads.replicaset import controller as replicasets
-from trimtab.lab.workloads.replicaset.controller import BY_CONTROLLER, BY_NAMESPACE, ORPHANS
+from trimtab.lab.workloads.replicaset.controller import BY_CONTROLLER, BY_NAMESPACE
 from trimtab.lab.workloads.replicaset.families import REPLICASETS, REPLICATION_CONTROLLERS, Family
 from trimtab.lab.workloads.replicaset.metrics import Metrics
 from trimtab.snapshot import Snapshot
@@ -105,7 +105,7 @@ class Workloads:
 
     def _assemble(self, options: Options) -> None:
         seen = _Seen(
-            pods=self._informer(Pod, {BY_CONTROLLER: by_controller, ORPHANS: replicasets.orphans}),
+            pods=self._informer(Pod, {BY_CONTROLLER: by_controller}),
             sets=self._informer(ReplicaSet, {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace}),
             replicators=self._informer(
                 ReplicationController, {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace}

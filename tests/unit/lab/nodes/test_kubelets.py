@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tests.unit.lab.nodes.controlplane import CORE, ControlPlane, running
+from trimtab.kube.resources import key
 from trimtab.lab.nodes import shapes
+from trimtab.lab.nodes.addresses import POD_NETWORK, Addresses
 from trimtab.lab.nodes.settings import Settings
 from trimtab.testing.clocks import VirtualClock
 
@@ -247,6 +249,48 @@ async def test_what_was_written_is_not_written_again_while_the_watch_lags() -> N
         await stage.advance(60)
         assert stage.server.stands("pods", "p") == "True"
         assert stage.server.written()["PATCH pods/status"] == 2
+
+
+async def test_what_was_done_is_not_done_again_before_it_is_seen() -> None:
+    """Two looks at a pod that the informer shows as it was write its status once, and remove it once."""
+    async with running() as stage:
+        stage.server.add_pod("starts", "a-1")
+        stage.server.add_pod("goes", "a-1", {"start-seconds": "0"})
+        await stage.settle()
+        stage.server.delete_pod("goes")
+        await stage.settle()
+        await stage.stop()
+        stage.server.requests.clear()
+        await stage.clock.advance(5)
+        for name in ("starts", "goes", "starts", "goes"):
+            await stage.nodes.kubelets.reconcile(key("default", name))
+        assert stage.server.written() == {"PATCH pods/status": 1, "DELETE pods": 1}
+
+
+async def test_an_address_that_a_pod_brings_along_is_taken() -> None:
+    """Another pod that would have been given it is given another."""
+    async with running() as stage:
+        stage.server.add_pod("holder", "a-1")
+        await stage.advance(5)
+        await stage.stop()
+        uid = stage.server.add_pod("new", "a-2")["metadata"]["uid"]
+        wanted = Addresses(POD_NETWORK).take(uid)
+        stage.server.change("pods", "holder", status={"podIP": wanted, "podIPs": [{"ip": wanted}]})
+        await stage.restart()
+        await stage.advance(5)
+        assert stage.server.pod("holder")["podIP"] == wanted
+        assert stage.server.pod("new")["podIP"] != wanted
+
+
+async def test_a_pod_that_somebody_ended_stays_ended() -> None:
+    """A phase that is never left is not left, whatever the kubelet thought."""
+    async with running() as stage:
+        stage.server.add_pod("p", "a-1")
+        await stage.advance(5)
+        stage.server.change("pods", "p", status={"phase": "Failed"})
+        await stage.advance(60)
+        assert stage.server.pod("p")["phase"] == "Failed"
+        assert stage.server.stands("pods", "p") == "False"
 
 
 async def test_two_runs_with_one_seed_are_alike() -> None:

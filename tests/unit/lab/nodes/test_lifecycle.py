@@ -62,6 +62,18 @@ async def test_a_node_stays_failed_over_a_restart() -> None:
         assert stage.server.one("leases", "a-1")["spec"]["renewTime"] == renewed
 
 
+async def test_who_renews_seldom_is_given_more_time() -> None:
+    """A Lease that is meant to last 200 s is waited for a quarter longer."""
+    async with running(settings=replace(LAB, renew_seconds=100.0)) as stage:
+        await stage.advance(200)
+        assert stage.server.stands("nodes", "a-1") == "True"
+        await stage.nodes.fail(["a-1"])
+        await stage.advance(140)
+        assert stage.server.stands("nodes", "a-1") == "True"
+        await stage.advance(120)
+        assert stage.server.stands("nodes", "a-1") == "Unknown"
+
+
 async def test_without_lifecycle_nothing_is_marked() -> None:
     """Beside a controller manager that is its business."""
     async with running() as stage:
@@ -186,6 +198,19 @@ async def test_the_pods_of_a_node_that_is_no_more_are_removed() -> None:
         await stage.advance(39)
         assert stage.server.has("pods", "p")
         await stage.advance(2)
+        assert not stage.server.has("pods", "p")
+
+
+async def test_a_node_that_was_gone_for_a_while_keeps_its_pods() -> None:
+    """The time that it was away is not counted when it goes again."""
+    smaller = replace(TWO_ZONES, nodes={"a-1": TWO_ZONES.nodes["a-1"]})
+    async with running(settings=LAB) as stage:
+        stage.server.add_pod("p", "b-1")
+        for shape in (smaller, TWO_ZONES, smaller):
+            await stage.nodes.reshape(shape)
+            await stage.advance(30)
+        assert stage.server.has("pods", "p")
+        await stage.advance(15)
         assert not stage.server.has("pods", "p")
 
 

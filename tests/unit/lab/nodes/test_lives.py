@@ -248,17 +248,16 @@ def written(pod: Pod, life: Life, script: Script, now: int) -> Pod:
 @settings(deadline=None)
 def test_a_life_can_be_read_back(script: Script, end: int, later: int) -> None:
     """A kubelet that lost its memory knows from the status where the pod stands, to the second, and writes the same."""
-    whole = replace(script, start=float(round(script.start)), init=float(round(script.init)))
-    inits = tuple(f"init-{number}" for number in range(whole.inits))
-    pod = a_pod(inits=inits, restartPolicy=whole.restart_policy)
-    life, _ = lives.advance(lives.begin(START), whole, at(end))
-    told = written(pod, life, whole, at(end))
+    inits = tuple(f"init-{number}" for number in range(script.inits))
+    pod = a_pod(inits=inits, restartPolicy=script.restart_policy)
+    life, _ = lives.advance(lives.begin(START), script, at(end))
+    told = written(pod, life, script, at(end))
     recalled = lives.recall(told, at(end + later))
     assert (recalled.stage, recalled.ready, recalled.restarts) == (life.stage, life.ready, life.restarts)
     assert (recalled.accepted, recalled.inits) == (life.accepted, life.inits)
     if life.stage not in (Stage.SUCCEEDED, Stage.FAILED):
         assert 0 <= life.since - recalled.since < SECOND
-    again = statuses.render(told, recalled, whole, PLACE, at(end + later))
+    again = statuses.render(told, recalled, script, PLACE, at(end + later))
     assert statuses.patch(told, again) is None
 
 

@@ -74,7 +74,7 @@ def _plain(schema: Tree) -> Tree:
     if "properties" in schema:
         plain["properties"] = {key: _plain(inner) for key, inner in schema["properties"].items()}
     for key in ("additionalProperties", "items", "not"):
-        if key in schema:
+        if schema.get(key) is not None:
             plain[key] = _plain(schema[key]) if isinstance(schema[key], dict) else schema[key]
     for key in ("allOf", "anyOf", "oneOf"):
         if schema.get(key):

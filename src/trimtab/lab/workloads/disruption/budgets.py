@@ -38,6 +38,17 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
+class Selected:
+    """The pods of a budget."""
+
+    pods: int
+    healthy: int
+    """Those that are ready and not going."""
+    noted: tuple[Pod, ...] = ()
+    """Those that somebody was allowed to evict, and that are still there."""
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """What is to be reported, and what came up."""
 
@@ -53,11 +64,12 @@ def counts_owners(budget: PodDisruptionBudget) -> bool:
     return spec.max_unavailable is not None or isinstance(spec.min_available, str)
 
 
-def decide(budget: PodDisruptionBudget, pods: Sequence[Pod], owners: Sequence[Owner], now: int) -> Decision:
+def decide(budget: PodDisruptionBudget, selected: Selected, owners: Sequence[Owner], now: int) -> Decision:
     """The status of a budget that selects these pods, whose owners are these."""
-    expected, desired = _expectation(budget, len(pods), owners)
-    disrupted, overdue = _disrupted(budget, pods, now)
-    healthy = sum(pod.ready and not pod.terminating and pod.metadata.name not in disrupted for pod in pods)
+    expected, desired = _expectation(budget, selected.pods, owners)
+    going, overdue = _evicted(budget, selected.noted, now)
+    disrupted = {pod.metadata.name: budget.status.disrupted_pods[pod.metadata.name] for pod in going}
+    healthy = selected.healthy - sum(pod.ready for pod in going)
     allowed = max(0, healthy - desired) if expected > 0 else 0
     generation = budget.metadata.generation
     verdict = (TRUE, SUFFICIENT) if allowed else (FALSE, INSUFFICIENT)
@@ -96,13 +108,12 @@ def _expectation(budget: PodDisruptionBudget, pods: int, owners: Sequence[Owner]
     return 0, 0
 
 
-def _disrupted(budget: PodDisruptionBudget, pods: Sequence[Pod], now: int) -> tuple[dict[str, str], tuple[Pod, ...]]:
-    """Who is expected to go soon, and who was and has not."""
-    noted = budget.status.disrupted_pods
-    waiting = [pod for pod in pods if pod.metadata.name in noted and not pod.terminating]
-    overdue = [pod for pod in waiting if _deadline(noted[pod.metadata.name]) < now]
-    expected = {pod.metadata.name: noted[pod.metadata.name] for pod in waiting if pod not in overdue}
-    return expected, tuple(overdue)
+def _evicted(budget: PodDisruptionBudget, noted: Sequence[Pod], now: int) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
+    """Who is expected to go soon, and who was and has not. Who is on his way is expected no longer."""
+    since = budget.status.disrupted_pods
+    waiting = [pod for pod in noted if not pod.terminating]
+    overdue = tuple(pod for pod in waiting if _deadline(since[pod.metadata.name]) < now)
+    return tuple(pod for pod in waiting if pod not in overdue), overdue
 
 
 def _recheck_in(disrupted: Mapping[str, str], now: int) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
 
 from trimtab.api import codec, selectors
 from trimtab.api.apps import Deployment, ReplicaSet
@@ -21,7 +20,7 @@ from trimtab.kube.resources import Key
 from trimtab.kube.runners import Result, Runner
 from trimtab.kube.stores import key_of
 from trimtab.lab.workloads.disruption import budgets
-from trimtab.lab.workloads.disruption.budgets import Decision, Owner
+from trimtab.lab.workloads.disruption.budgets import Decision, Owner, Selected
 from trimtab.lab.workloads.disruption.owners import Owners, UncountableError
 from trimtab.lab.workloads.replicaset.controller import BY_NAMESPACE
 from trimtab.snapshot import Snapshot
@@ -84,25 +83,32 @@ class Controller:
     # Read and decide.
 
     async def _decide(self, budget: PodDisruptionBudget) -> Decision:
-        pods = self._selected(budget)
-        if not pods:
-            self._recorder.record(budget, NORMAL, "NoPods", "No matching pods found")
-        owners: list[Owner] = []
-        if budgets.counts_owners(budget):
-            owners = await self._owners_of(budget, pods)
-        return budgets.decide(budget, pods, owners, self._clock.now())
-
-    def _selected(self, budget: PodDisruptionBudget) -> list[Pod]:
         selector = selectors.compile(budget.spec.selector)
-        table = self._snapshot.pods
-        found = (table.objects[row] for row in table.matching(budget.metadata.namespace, selector).tolist())
-        return [pod for pod in found if pod is not None]
+        owners = await self._owners_of(budget, selector) if budgets.counts_owners(budget) else []
+        selected = self._selected(budget, selector)
+        if not selected.pods:
+            self._recorder.record(budget, NORMAL, "NoPods", "No matching pods found")
+        return budgets.decide(budget, selected, owners, self._clock.now())
 
-    async def _owners_of(self, budget: PodDisruptionBudget, pods: Iterable[Pod]) -> list[Owner]:
+    def _selected(self, budget: PodDisruptionBudget, selector: Selector) -> Selected:
+        table, namespace = self._snapshot.pods, budget.metadata.namespace
+        rows = table.matching(namespace, selector)
+        noted = (self._snapshot.pod(f"{namespace}/{name}") for name in budget.status.disrupted_pods)
+        return Selected(
+            pods=len(rows),
+            healthy=int((table.ready[rows] & ~table.terminating[rows]).sum()),
+            noted=tuple(pod for pod in noted if pod is not None and selector.matches(pod.metadata.labels)),
+        )
+
+    async def _owners_of(self, budget: PodDisruptionBudget, selector: Selector) -> list[Owner]:
         """The owners of all pods that have one; those without are told of, for they count for nothing."""
-        references = {pod.metadata.controller: pod for pod in pods}
-        owners = [await self._owner(reference, pod) for reference, pod in references.items() if reference is not None]
-        if None in references:
+        table = self._snapshot.pods
+        rows = table.matching(budget.metadata.namespace, selector)
+        one_each = dict(zip(table.owner[rows].tolist(), rows.tolist(), strict=True))
+        found = [table.objects[row] for row in one_each.values()]
+        references = [(pod.metadata.controller, pod) for pod in found if pod is not None]
+        owners = [await self._owner(reference, pod) for reference, pod in references if reference is not None]
+        if any(reference is None for reference, _ in references):
             self._recorder.record(budget, WARNING, "UnmanagedPods", _UNMANAGED)
         return owners
 

@@ -1,6 +1,7 @@
 """ReplicaSets, and ReplicationControllers, their elders: as many pods as are wanted, no more, no fewer.
 
-replicas     what the pods of a workload amount to: how many to make or delete, the status      (pure)
+census       the pods of a workload, counted                                                    (pure)
+replicas     how many pods to make or delete, and the status                                    (pure)
 victims      which pods go, by the order of `trimtab.ranking`                                   (pure)
 families     the two kinds, as one type
 pods         pods made and deleted, with the events that tell of it

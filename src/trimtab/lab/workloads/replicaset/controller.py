@@ -8,8 +8,6 @@ expectations are lowered by events, in the handlers below.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from trimtab.api import selectors
@@ -30,32 +28,19 @@ from trimtab.kube.stores import Object, key_of
 from trimtab.lab.workloads import ownership
 from trimtab.lab.workloads.adoption import Adopter
 from trimtab.lab.workloads.options import STOCK, Options
-from trimtab.lab.workloads.replicaset import replicas, victims
+from trimtab.lab.workloads.replicaset import census, replicas, victims
+from trimtab.lab.workloads.replicaset.census import Census
 from trimtab.lab.workloads.replicaset.families import Family
 from trimtab.lab.workloads.replicaset.metrics import Metrics
 from trimtab.lab.workloads.replicaset.pods import PodKeeper
 from trimtab.snapshot import Snapshot
+from trimtab.snapshot.columns import IntColumn
 
 T = TypeVar("T", bound=Object)
 
 BY_CONTROLLER = "controller"
 BY_NAMESPACE = "namespace"
-ORPHANS = "orphans"
-"""Indexes that the informers must have: workloads by their controller's UID and by namespace; pods by their
-controller's UID, and those without a controller by namespace."""
-
-
-def orphans(pod: Object) -> Iterable[str]:
-    """An index: pods that nobody controls, by their namespace."""
-    return () if pod.metadata.controller else (pod.metadata.namespace,)
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """The pods of a workload."""
-
-    active: tuple[Pod, ...]
-    terminating: int | None
+"""Indexes that the informers of workloads must have: by their controller's UID, and by namespace."""
 
 
 class Controller(Generic[T]):
@@ -77,7 +62,6 @@ class Controller(Generic[T]):
         self._client = client
         self._clock = client.clock
         self._workloads = workloads
-        self._pods = pods
         self._snapshot = snapshot
         self._metrics = metrics
         self._options = options
@@ -101,15 +85,17 @@ class Controller(Generic[T]):
         if replicaset is None:
             self._expectations.forget(a_key)
             return Result()
-        observed = await self._observe(replicaset)
-        failure = await self._act(a_key, replicaset, observed.active)
-        now = self._clock.now()
+        selector = _checked_selector(replicaset)
+        adopted = await self._claim(replicaset, selector)
+        rows = census.members(self._snapshot.pods, replicaset.metadata, selector, adopted)
+        counted = self._count(replicaset, rows)
+        failure = await self._act(a_key, replicaset, rows)
         words = None if failure is None else failure.message
-        status = replicas.status(replicaset, observed.active, observed.terminating, words, now)
-        await self._report(replicaset, status)
+        now, terminating = self._clock.now(), self.family.counts_terminating
+        await self._report(replicaset, replicas.status(replicaset, counted, words, now, counts_terminating=terminating))
         if failure is not None:
             raise failure
-        return Result(replicas.recheck_in(replicaset, status, observed.active, self._clock.now()))
+        return Result(replicas.recheck_in(replicaset, counted))
 
     # Read.
 
@@ -117,34 +103,26 @@ class Controller(Generic[T]):
         found = self._workloads.get(a_key)
         return None if found is None else self.family.view(found)
 
-    async def _observe(self, replicaset: ReplicaSet) -> Observed:
-        """Claim what is its own, and look at what it has. Whoever decides must not wait after that."""
-        metadata, selector = replicaset.metadata, _checked_selector(replicaset)
-        store = self._pods.store
-        candidates = [*store.by(BY_CONTROLLER, metadata.uid), *store.by(ORPHANS, metadata.namespace)]
-        claims = ownership.claims(metadata, selector, (pod for pod in candidates if pod.active))
-        claimed = await self._adopter.settle(metadata, claims)
-        active = (self._current(pod) for pod in claimed)
-        return Observed(
-            active=tuple(pod for pod in active if pod is not None and pod.active),
-            terminating=self._terminating(replicaset, selector) if self.family.counts_terminating else None,
-        )
+    async def _claim(self, replicaset: ReplicaSet, selector: Selector) -> tuple[Pod, ...]:
+        """Adopt and release; what was adopted."""
+        metadata = replicaset.metadata
+        found = census.misplaced(self._snapshot.pods, metadata, selector)
+        return await self._adopter.settle(metadata, ownership.claims(metadata, selector, found))
 
-    def _current(self, pod: Pod) -> Pod | None:
-        """The pod as it is known now: time has passed if others were adopted."""
-        found = self._pods.get(key_of(pod))
-        return found if found is not None and found.metadata.uid == pod.metadata.uid else None
-
-    def _terminating(self, replicaset: ReplicaSet, selector: Selector) -> int:
-        owned = self._pods.store.by(BY_CONTROLLER, replicaset.metadata.uid)
-        return sum(replicas.is_terminating(pod) and selector.matches(pod.metadata.labels) for pod in owned)
+    def _count(self, replicaset: ReplicaSet, rows: IntColumn) -> Census:
+        labels, patience = replicas.template_labels(replicaset), replicaset.spec.min_ready_seconds
+        return census.count(self._snapshot.pods, rows, labels, patience, self._clock.now())
 
     # Decide and act.
 
-    async def _act(self, a_key: Key, replicaset: ReplicaSet, active: tuple[Pod, ...]) -> ApiError | None:
-        """Make or delete pods, if everything done before has been seen; what went wrong."""
+    async def _act(self, a_key: Key, replicaset: ReplicaSet, rows: IntColumn) -> ApiError | None:
+        """Make or delete pods, if everything done before has been seen; what went wrong.
+
+        Rows hold until the next event: nobody waits between reading them and deciding.
+        """
         if replicaset.metadata.deletion_timestamp is not None or not self._expectations.satisfied(a_key):
             return None
+        active = census.active(self._snapshot.pods, rows)
         surplus = replicas.surplus(replicaset, len(active), self._options.burst_replicas)
         try:
             if surplus < 0:
@@ -162,26 +140,21 @@ class Controller(Generic[T]):
             replicaset, count, failed=lambda missing: self._expectations.created(a_key, missing)
         )
 
-    async def _delete(self, a_key: Key, replicaset: ReplicaSet, active: tuple[Pod, ...], count: int) -> ApiError | None:
-        chosen = victims.choose(
-            self._snapshot.pods,
-            active,
-            self._related(replicaset),
-            count,
-            self._clock.now(),
-            self._options.order,
-        )
+    async def _delete(self, a_key: Key, replicaset: ReplicaSet, active: IntColumn, count: int) -> ApiError | None:
+        now, order = self._clock.now(), self._options.order
+        chosen = victims.choose(self._snapshot.pods, active, self._related(replicaset), count, now, order)
         self._metrics.victims_chosen(chosen.age_ratios)
         self._expectations.expect(a_key, deletions=[pod.metadata.uid for pod in chosen.pods])
         return await self._keeper.delete(
             replicaset, chosen.pods, failed=lambda pod: self._expectations.deleted(a_key, pod.metadata.uid)
         )
 
-    def _related(self, replicaset: ReplicaSet) -> list[Selector]:
-        """The selectors of all workloads of the same owner."""
+    def _related(self, replicaset: ReplicaSet) -> list[IntColumn]:
+        """The pods of all workloads of the same owner, by their selectors."""
         owner = replicaset.metadata.controller
         siblings = self._workloads.store.by(BY_CONTROLLER, owner.uid) if owner else []
-        return [_selector(self.family.view(sibling)) for sibling in siblings]
+        found = [_selector(self.family.view(sibling)) for sibling in siblings]
+        return [self._snapshot.pods.matching(replicaset.metadata.namespace, selector) for selector in found]
 
     # Report.
 

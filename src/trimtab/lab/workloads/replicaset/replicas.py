@@ -1,17 +1,17 @@
-"""What the pods of a ReplicaSet amount to: how many are missing, how many may be used, what its status says. Pure."""
+"""What the pods of a ReplicaSet amount to: how many are missing or too many, and what its status says. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
 from trimtab.api import codec, selectors
 from trimtab.api.apps import ReplicaSet, ReplicaSetStatus
 from trimtab.api.documents import JSON
 from trimtab.api.meta import Condition
-from trimtab.api.pods import Pod, PodTemplateSpec
-from trimtab.kube.clocks import SECOND
+from trimtab.api.pods import PodTemplateSpec
+from trimtab.api.selectors import Selector
 from trimtab.lab.workloads import conditions
-from trimtab.snapshot.pods import NEVER, nanoseconds
+from trimtab.lab.workloads.replicaset.census import Census
 
 REPLICA_FAILURE = "ReplicaFailure"
 FAILED_CREATE, FAILED_DELETE = "FailedCreate", "FailedDelete"
@@ -36,51 +36,24 @@ def batches(count: int) -> Iterator[int]:
         size *= 2
 
 
-def is_available(pod: Pod, min_ready_seconds: int, now: int) -> bool:
-    """Whether a pod has been ready for long enough to be relied on."""
-    if not pod.ready:
-        return False
-    due = _due(pod, min_ready_seconds)
-    return min_ready_seconds == 0 or (due is not None and due <= now)
-
-
-def is_terminating(pod: Pod) -> bool:
-    """Whether a pod is on its way out and still runs."""
-    return pod.terminating and not pod.finished
-
-
-def next_available(pods: Iterable[Pod], min_ready_seconds: int, now: int) -> float | None:
-    """In how many seconds the next of these pods will have been ready for long enough."""
-    waits = [due - now for pod in pods if pod.ready and (due := _due(pod, min_ready_seconds)) is not None and due > now]
-    return min(waits) / SECOND if waits else None
-
-
-def _due(pod: Pod, min_ready_seconds: int) -> int | None:
-    """When a ready pod becomes, or became, available; not known where nobody said since when it is ready."""
-    ready = pod.status.condition("Ready")
-    since = NEVER if ready is None else nanoseconds(ready.last_transition_time)
-    return None if since == NEVER else since + min_ready_seconds * SECOND
+def template_labels(replicaset: ReplicaSet) -> Selector:
+    """What matches pods with all labels of the template."""
+    template = replicaset.spec.template
+    return selectors.from_labels(codec.view(template, PodTemplateSpec).metadata.labels if template else {})
 
 
 def status(
-    replicaset: ReplicaSet,
-    active: Sequence[Pod],
-    terminating: int | None,
-    failure: str | None,
-    now: int,
+    replicaset: ReplicaSet, census: Census, failure: str | None, now: int, *, counts_terminating: bool = True
 ) -> ReplicaSetStatus:
     """What is to be reported; `failure` is what went wrong with making or deleting pods, if anything did."""
-    spec = replicaset.spec
-    template = codec.view(spec.template, PodTemplateSpec) if spec.template else PodTemplateSpec()
-    labels = selectors.from_labels(template.metadata.labels)
     return ReplicaSetStatus(
-        replicas=len(active),
-        fully_labeled_replicas=sum(labels.matches(pod.metadata.labels) for pod in active),
-        ready_replicas=sum(pod.ready for pod in active),
-        available_replicas=sum(is_available(pod, spec.min_ready_seconds, now) for pod in active),
-        terminating_replicas=terminating,
+        replicas=census.active,
+        fully_labeled_replicas=census.fully_labeled,
+        ready_replicas=census.ready,
+        available_replicas=census.available,
+        terminating_replicas=census.terminating if counts_terminating else None,
         observed_generation=replicaset.metadata.generation,
-        conditions=_conditions(replicaset, len(active), failure, now),
+        conditions=_conditions(replicaset, census.active, failure, now),
     )
 
 
@@ -117,10 +90,9 @@ def status_tree(status: ReplicaSetStatus) -> JSON:
     return tree
 
 
-def recheck_in(replicaset: ReplicaSet, status: ReplicaSetStatus, active: Iterable[Pod], now: int) -> float | None:
+def recheck_in(replicaset: ReplicaSet, census: Census) -> float | None:
     """When to look again for a pod that becomes available by nothing but time."""
     patience = replicaset.spec.min_ready_seconds
-    if patience <= 0 or status.ready_replicas == status.available_replicas:
+    if patience <= 0 or census.ready == census.available:
         return None
-    found = next_available(active, patience, now)
-    return float(patience) if found is None else found
+    return float(patience) if census.next_available is None else census.next_available

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trimtab.api.pods import Pod
-from trimtab.api.selectors import Selector
 from trimtab.ranking.ages import age_ratios
 from trimtab.ranking.victims import Options, replicaset_order
+from trimtab.snapshot.columns import IntColumn
 from trimtab.snapshot.pods import PodTable
 
 
@@ -21,21 +21,20 @@ class Chosen:
 
 
 def choose(
-    table: PodTable, active: Sequence[Pod], related: Iterable[Selector], count: int, now: int, options: Options
+    table: PodTable, rows: IntColumn, related: Iterable[IntColumn], count: int, now: int, options: Options
 ) -> Chosen:
-    """So many of a ReplicaSet's active pods, all of one namespace and in the table.
+    """So many of a ReplicaSet's active pods, given by their rows.
 
-    `related` are the selectors of all ReplicaSets of the same owner, its own included: pods that crowd a node go first,
-    whichever of them they belong to. A ReplicaSet without an owner has none: its pods never count as crowded.
+    `related` are the rows of the pods of all ReplicaSets of the same owner, its own included: pods that crowd a node go
+    first, whichever of them they belong to. A ReplicaSet without an owner has none: its pods never count as crowded.
     """
-    if count >= len(active):
-        return Chosen(tuple(active))
-    rows = [table.rows.index[pod.key] for pod in active]
-    namespace = active[0].metadata.namespace
-    crowd = {row for selector in related for row in table.matching(namespace, selector).tolist()}
+    if count >= len(rows):
+        return Chosen(_pods(table, rows.tolist()))
+    crowd = {row for some in related for row in some.tolist()}
     order = replicaset_order(table, rows, sorted(crowd), now, options)
-    by_row = dict(zip(rows, active, strict=True))
-    return Chosen(
-        pods=tuple(by_row[row] for row in order.rows[:count].tolist()),
-        age_ratios=tuple(age_ratios(order, count, now)),
-    )
+    return Chosen(_pods(table, order.rows[:count].tolist()), tuple(age_ratios(order, count, now)))
+
+
+def _pods(table: PodTable, rows: Iterable[int]) -> tuple[Pod, ...]:
+    found = (table.objects[row] for row in rows)
+    return tuple(pod for pod in found if pod is not None)

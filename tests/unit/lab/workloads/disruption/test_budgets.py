@@ -11,7 +11,7 @@ from trimtab.api.policy import PodDisruptionBudget
 from trimtab.api.times import parse_ns
 from trimtab.lab.workloads import conditions
 from trimtab.lab.workloads.disruption import budgets
-from trimtab.lab.workloads.disruption.budgets import Owner
+from trimtab.lab.workloads.disruption.budgets import Owner, Selected
 from trimtab.testing.builders import PodBuilder, pod
 
 NOON = parse_ns("2026-01-01T12:00:00Z")
@@ -28,6 +28,13 @@ def budget(status: dict[str, Any] | None = None, **spec: Any) -> PodDisruptionBu
 def healthy(*names: str) -> list[PodBuilder]:
     """Ready pods."""
     return [pod(name).on("a").ready() for name in names]
+
+
+def selected(*pods: PodBuilder, noted: tuple[str, ...] = ()) -> Selected:
+    """A budget's pods."""
+    built = [each.build() for each in pods]
+    healthy = sum(each.ready and not each.terminating for each in built)
+    return Selected(len(built), healthy, tuple(each for each in built if each.metadata.name in noted))
 
 
 def numbers(status: Any) -> tuple[int, int, int, int]:
@@ -69,7 +76,7 @@ def test_disruptions_are_counted(
     made: PodDisruptionBudget, pods: list[PodBuilder], owners: list[Owner], want: tuple[int, int, int, int]
 ) -> None:
     """Expected, desired, healthy, allowed."""
-    found = budgets.decide(made, [each.build() for each in pods], owners, NOON)
+    found = budgets.decide(made, selected(*pods), owners, NOON)
     assert numbers(found.status) == want
     said = conditions.find(found.status.conditions, "DisruptionAllowed")
     assert said is not None
@@ -94,7 +101,7 @@ def test_evicted_pods_are_waited_for() -> None:
     """A pod that may go now counts as gone, for two minutes; then it counts again, and somebody is told."""
     noted = {"gone": JUST_NOW, "a": JUST_NOW, "b": LONG_AGO, "going": JUST_NOW}
     going = pod("going").on("a").ready().terminating()
-    pods = [each.build() for each in (*THREE, going)]
+    pods = selected(*THREE, going, noted=tuple(noted))
     found = budgets.decide(budget({"disruptedPods": noted}, minAvailable=1), pods, [], NOON)
     assert found.status.disrupted_pods == {"a": JUST_NOW}
     assert found.status.current_healthy == 2
@@ -105,7 +112,7 @@ def test_evicted_pods_are_waited_for() -> None:
 def test_pods_that_are_noted_no_more_are_unset() -> None:
     """A merge patch forgets only what it is told to forget; and it holds for what was read."""
     made = budget({"disruptedPods": {"a": JUST_NOW, "gone": JUST_NOW}}, minAvailable=1)
-    found = budgets.decide(made, [each.build() for each in THREE], [], NOON)
+    found = budgets.decide(made, selected(*THREE, noted=("a",)), [], NOON)
     patch = budgets.reported(made, found.status)
     assert patch is not None
     assert patch["metadata"] == {"resourceVersion": "9"}
@@ -125,7 +132,7 @@ def test_pods_that_are_noted_no_more_are_unset() -> None:
 def test_nothing_is_reported_twice() -> None:
     """Also not because time has passed."""
     made = budget(minAvailable=1)
-    pods = [each.build() for each in THREE]
+    pods = selected(*THREE)
     patch = budgets.reported(made, budgets.decide(made, pods, [], NOON).status)
     assert patch is not None
     settled = budget(patch["status"], minAvailable=1)

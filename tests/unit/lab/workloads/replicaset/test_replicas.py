@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import hypothesis.strategies as st
@@ -11,18 +12,12 @@ from hypothesis import given, settings
 
 from tests.unit.lab.workloads.objects import replicaset
 from trimtab.api.apps import ReplicaSet
-from trimtab.api.pods import Pod
 from trimtab.api.times import parse_ns
 from trimtab.lab.workloads import conditions
 from trimtab.lab.workloads.replicaset import replicas
-from trimtab.testing.builders import PodBuilder, pod
+from trimtab.lab.workloads.replicaset.census import Census
 
 NOON = parse_ns("2026-01-01T12:00:00Z")
-
-
-def ready(name: str = "p", since: str | None = "2026-01-01T11:59:00Z") -> PodBuilder:
-    """A pod that has been ready for a minute, unless told otherwise."""
-    return pod(name).on("a").labels({"app": "web", "pod-template-hash": "web"}).ready(since)
 
 
 def patient(seconds: int, size: int = 3) -> ReplicaSet:
@@ -62,71 +57,44 @@ def test_batches_double(count: int) -> None:
     assert not sizes or 1 <= sizes[-1] <= 2 ** (len(sizes) - 1)
 
 
-@pytest.mark.parametrize(
-    ("candidate", "patience", "want"),
-    [
-        pytest.param(ready(), 0, True, id="ready is enough where no patience is asked for"),
-        pytest.param(ready(), 60, True, id="ready for exactly as long as asked"),
-        pytest.param(ready(), 61, False, id="not ready for long enough"),
-        pytest.param(ready(since=None), 0, True, id="ready since nobody knows when"),
-        pytest.param(ready(since=None), 1, False, id="nobody knows since when, and it matters"),
-        pytest.param(pod("p").on("a").not_ready("2026-01-01T11:00:00Z"), 0, False, id="not ready"),
-        pytest.param(pod("p").on("a"), 0, False, id="nobody has said that it is ready"),
-    ],
-)
-def test_a_pod_is_available(candidate: PodBuilder, patience: int, want: bool) -> None:
-    """Ready, and for long enough."""
-    assert replicas.is_available(candidate.build(), patience, NOON) is want
+NOBODY = Census(active=0, ready=0, available=0, fully_labeled=0, terminating=0, next_available=None)
 
 
 @pytest.mark.parametrize(
-    ("pods", "want"),
+    ("seconds", "counted", "want"),
     [
-        pytest.param([], None, id="no pods"),
-        pytest.param([ready(since="2026-01-01T11:00:00Z")], None, id="all are available already"),
-        pytest.param([ready()], 30.0, id="one becomes available in half a minute"),
-        pytest.param([ready(), ready("q", "2026-01-01T11:58:45Z")], 15.0, id="the next of two"),
-        pytest.param([ready(since=None)], None, id="nobody knows since when"),
+        pytest.param(0, replace(NOBODY, ready=2, available=2), None, id="no patience, nothing to wait for"),
+        pytest.param(90, replace(NOBODY, ready=2, next_available=30.0), 30.0, id="until the next pod is available"),
+        pytest.param(90, replace(NOBODY, ready=2, available=2), None, id="all that are ready are available"),
+        pytest.param(90, replace(NOBODY, ready=2), 90.0, id="nobody knows since when: look again all the same"),
     ],
 )
-def test_the_next_pod_becomes_available(pods: list[PodBuilder], want: float | None) -> None:
-    """Time alone makes a pod available: somebody has to look then."""
-    assert replicas.next_available([p.build() for p in pods], 90, NOON) == want
-
-
-@pytest.mark.parametrize(
-    ("seconds", "since", "want"),
-    [
-        pytest.param(0, "2026-01-01T11:59:00Z", None, id="no patience, nothing to wait for"),
-        pytest.param(90, "2026-01-01T11:59:00Z", 30.0, id="until the next pod is available"),
-        pytest.param(90, "2026-01-01T11:00:00Z", None, id="all that are ready are available"),
-        pytest.param(90, None, 90.0, id="nobody knows since when: look again all the same"),
-    ],
-)
-def test_it_is_looked_at_again(seconds: int, since: str | None, want: float | None) -> None:
+def test_it_is_looked_at_again(seconds: int, counted: Census, want: float | None) -> None:
     """A ReplicaSet with pods that are ready and not available yet must not be forgotten."""
-    owner, pods = patient(seconds), [ready(since=since).build()]
-    status = replicas.status(owner, pods, 0, None, NOON)
-    assert replicas.recheck_in(owner, status, pods, NOON) == want
+    assert replicas.recheck_in(patient(seconds), counted) == want
 
 
-def test_the_status_counts_what_is_there() -> None:
-    """Ready, available and fully labelled are told apart."""
-    pods = [
-        ready("available", "2026-01-01T11:00:00Z").build(),
-        ready("ready").build(),
-        pod("pending").labels(app="web").build(),
-    ]
-    status = replicas.status(patient(90), pods, 2, None, NOON)
-    assert replicas.status_tree(status) == {
+def test_the_status_tells_what_was_counted() -> None:
+    """Ready, available and fully labelled are told apart; what is going only where the kind has a field for it."""
+    counted = Census(active=3, ready=2, available=1, fully_labeled=2, terminating=4, next_available=None)
+    tree = {
         "replicas": 3,
         "fullyLabeledReplicas": 2,
         "readyReplicas": 2,
         "availableReplicas": 1,
-        "terminatingReplicas": 2,
         "observedGeneration": 1,
         "conditions": [],
     }
+    owner = replicaset("web", 3)
+    assert replicas.status_tree(replicas.status(owner, counted, None, NOON)) == tree | {"terminatingReplicas": 4}
+    assert replicas.status_tree(replicas.status(owner, counted, None, NOON, counts_terminating=False)) == tree
+
+
+def test_the_labels_of_the_template_are_looked_for() -> None:
+    """A pod that has them all, and perhaps more, is fully labelled."""
+    labels = replicas.template_labels(replicaset("web", 3))
+    assert labels.matches({"app": "web", "pod-template-hash": "web", "more": "yes"})
+    assert not labels.matches({"app": "web"})
 
 
 FAILED: dict[str, Any] = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "before"}
@@ -146,7 +114,7 @@ def test_a_failure_is_told(
     known: tuple[Any, ...], pods: int, failure: str | None, want: tuple[str, str] | None
 ) -> None:
     """What went wrong with making or deleting pods stands in a condition until it goes right."""
-    active: list[Pod] = [pod(f"p{n}").build() for n in range(pods)]
-    status = replicas.status(replicaset("web", 3, conditions=known), active, 0, failure, NOON)
+    counted = replace(NOBODY, active=pods)
+    status = replicas.status(replicaset("web", 3, conditions=known), counted, failure, NOON)
     found = conditions.find(status.conditions, "ReplicaFailure")
     assert (None if found is None else (found.reason, found.message)) == want

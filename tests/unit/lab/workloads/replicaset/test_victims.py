@@ -29,9 +29,10 @@ def chosen(
     view = Snapshot()
     for each in pods:
         view.put(each.build())
-    active = [built for each in pods if NEW.matches((built := each.build()).metadata.labels)]
+    rows = [view.pods.matching("default", selector) for selector in related]
     order = STOCK.gated(options or {}).order
-    return [each.metadata.name for each in victims.choose(view.pods, active, related, count, NOW, order).pods]
+    found = victims.choose(view.pods, view.pods.matching("default", NEW), rows, count, NOW, order)
+    return [each.metadata.name for each in found.pods]
 
 
 def test_a_crowded_node_gives_a_pod_first() -> None:
@@ -82,7 +83,8 @@ def test_where_all_go_nothing_is_compared() -> None:
     active = [running("a1", "a").build(), running("b1", "b").build()]
     for each in active:
         view.put(each)
-    found = victims.choose(view.pods, active, (NEW,), 2, NOW, STOCK.order)
+    rows = view.pods.matching("default", NEW)
+    found = victims.choose(view.pods, rows, (rows,), 2, NOW, STOCK.order)
     assert list(found.pods) == active
     assert found.age_ratios == ()
 
@@ -96,9 +98,9 @@ def test_ratios_are_those_of_victims_by_age() -> None:
         running("older", "b", "2026-01-01T12:00:00Z"),
         running("oldest", "b"),
     ]
-    active = [each.build() for each in pods]
-    for each in active:
-        view.put(each)
-    found = victims.choose(view.pods, active, (), 3, NOW, STOCK.gated({"LogarithmicScaleDown": False}).order)
+    for each in pods:
+        view.put(each.build())
+    rows = view.pods.matching("default", NEW)
+    found = victims.choose(view.pods, rows, (), 3, NOW, STOCK.gated({"LogarithmicScaleDown": False}).order)
     assert [each.metadata.name for each in found.pods] == ["unready", "younger", "older"]
     assert found.age_ratios == (1.0, 12.0)
