@@ -11,8 +11,8 @@ May import: the standard library, msgspec, numpy, prometheus-client, `trimtab.ku
 
 The way in, from the outside to the inside:
 
-    service → cycle → queue → hints → changes
-            ↘ binding, reports, metrics
+    configuration → service → cycle → queue → hints → changes
+                            ↘ binding, reports, metrics
 
 `Service` connects informers, the cycle and the API server. `Cycle` is what is known and decided, without a wire and
 without waiting: every method returns at once, so a decision is never overtaken by an event. All state is in memory and

@@ -14,6 +14,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _MOST_ATTEMPTS = 15
 
+_ATTEMPTS = "Attempts to schedule pods: 'unschedulable' if no node would do, 'error' if something failed."
+_SLI = "Seconds from when a pod could first be tried until it was bound, however many attempts that took."
+_AFTER_FLUSH = "Pods scheduled only because they had been kept aside for too long: a hint may be missing."
+_REFUSED = "Pods that wait, by a plugin that refused them; a pod counts for each such plugin."
+
 
 class Result(StrEnum):
     """What came of an attempt."""
@@ -32,69 +37,32 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
-        self._attempts = Counter(
-            "scheduler_schedule_attempts_total",
-            "Attempts to schedule pods, by result: 'unschedulable' if no node would do, 'error' if something failed.",
-            ["result", "profile"],
-            registry=self.registry,
+        attempt, pod = _exponential(0.001, 2, 15), _exponential(0.01, 2, 20)
+        self._attempts = self._counter("schedule_attempts", _ATTEMPTS, "result", "profile")
+        self._attempt_seconds = self._histogram(
+            "scheduling_attempt_duration_seconds", attempt, "Seconds that an attempt took.", "result", "profile"
         )
-        self._attempt_seconds = Histogram(
-            "scheduler_scheduling_attempt_duration_seconds",
-            "Seconds that an attempt took, binding included.",
-            ["result", "profile"],
-            buckets=_exponential(0.001, 2, 15),
-            registry=self.registry,
+        self._algorithm_seconds = self._histogram(
+            "scheduling_algorithm_duration_seconds", attempt, "Seconds that deciding took."
         )
-        self._algorithm_seconds = Histogram(
-            "scheduler_scheduling_algorithm_duration_seconds",
-            "Seconds that deciding took.",
-            buckets=_exponential(0.001, 2, 15),
-            registry=self.registry,
+        self._sli_seconds = self._histogram("pod_scheduling_sli_duration_seconds", pod, _SLI, "attempts")
+        self._pod_attempts = self._histogram(
+            "pod_scheduling_attempts", _exponential(1, 2, 5), "Attempts that it took to schedule a pod."
         )
-        self._sli_seconds = Histogram(
-            "scheduler_pod_scheduling_sli_duration_seconds",
-            "Seconds from when a pod could first be tried until it was bound, however many attempts that took.",
-            ["attempts"],
-            buckets=_exponential(0.01, 2, 20),
-            registry=self.registry,
+        self._after_flush = self._counter("pod_scheduled_after_flush", _AFTER_FLUSH)
+        self._point_seconds = self._histogram(
+            "framework_extension_point_duration_seconds",
+            _exponential(0.0001, 2, 12),
+            "Seconds that the plugins of an extension point took.",
+            *("extension_point", "status", "profile"),
         )
-        self._pod_attempts = Histogram(
-            "scheduler_pod_scheduling_attempts",
-            "Attempts that it took to schedule a pod.",
-            buckets=_exponential(1, 2, 5),
-            registry=self.registry,
+        self._incoming = self._counter(
+            "queue_incoming_pods", "Pods that came into a queue, and what brought them there.", "queue", "event"
         )
-        self._after_flush = Counter(
-            "scheduler_pod_scheduled_after_flush_total",
-            "Pods that were scheduled only because they had been kept aside for too long: a hint may be missing.",
-            registry=self.registry,
-        )
-        self._bind_seconds = Histogram(
-            "scheduler_framework_extension_point_duration_seconds",
-            "Seconds that all plugins of an extension point took.",
-            ["extension_point", "status", "profile"],
-            buckets=_exponential(0.0001, 2, 12),
-            registry=self.registry,
-        )
-        self._incoming = Counter(
-            "scheduler_queue_incoming_pods_total",
-            "Pods that came into a queue, by queue and by what brought them there.",
-            ["queue", "event"],
-            registry=self.registry,
-        )
-        self._refused = Gauge(
-            "scheduler_unschedulable_pods",
-            "Pods that wait, by a plugin that refused them; a pod counts for each such plugin.",
-            ["plugin", "profile"],
-            registry=self.registry,
-        )
-        self._pending = Gauge("scheduler_pending_pods", "Pods that wait, by queue.", ["queue"], registry=self.registry)
-        self._known = Gauge(
-            "scheduler_cache_size", "Nodes, pods and assumed pods known.", ["type"], registry=self.registry
-        )
-        self._under_way = Gauge(
-            "scheduler_goroutines", "Pieces of work under way, by kind.", ["operation"], registry=self.registry
-        )
+        self._refused = self._gauge("unschedulable_pods", _REFUSED, "plugin", "profile")
+        self._pending = self._gauge("pending_pods", "Pods that wait, by queue.", "queue")
+        self._known = self._gauge("cache_size", "Nodes, pods and assumed pods known.", "type")
+        self._under_way = self._gauge("goroutines", "Pieces of work under way, by kind.", "operation")
 
     # What is read when somebody looks.
 
@@ -135,7 +103,7 @@ class Metrics:
 
     def bind_answered(self, status: str, profile: str, seconds: float) -> None:
         """The API server answered to a binding, or failed to, after so long."""
-        self._bind_seconds.labels("Bind", status, profile).observe(seconds)
+        self._point_seconds.labels("Bind", status, profile).observe(seconds)
 
     def scheduled(self, attempts: int, seconds: float, *, flushed: bool) -> None:
         """A pod is bound, so many attempts and seconds after it came."""
@@ -143,3 +111,14 @@ class Metrics:
         self._sli_seconds.labels(str(attempts) if attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+").observe(seconds)
         if flushed:
             self._after_flush.inc()
+
+    # How they are made.
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"scheduler_{name}_total", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"scheduler_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, buckets: tuple[float, ...], text: str, *labels: str) -> Histogram:
+        return Histogram(f"scheduler_{name}", text, labels, buckets=buckets, registry=self.registry)

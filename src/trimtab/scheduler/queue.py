@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -82,7 +82,8 @@ class Waiting:
     flushed: bool = False
     ticket: int = 0
     """The number of its entry in a heap: entries with other numbers are left over, and mean nothing."""
-    alike: Hashable = None
+    alike: bytes = b""
+    """What it has in common with others that are kept aside."""
 
     @property
     def uid(self) -> str:
@@ -114,13 +115,17 @@ Helps = Callable[[Pod, frozenset[str], Change], bool]
 """Whether a change could help a pod that these plugins refused: `Hints.help`."""
 
 _Heap = list[tuple[int, tuple[int, int], int, Waiting]]
+"""By moment and rank; the number is the ticket."""
+
+_Group = dict[str, Waiting]
+"""Pods that are alike, by UID."""
 
 
 @dataclass(slots=True)
 class _Aside:
-    """The pods kept aside: by what they have in common, and in the order in which they came."""
+    """The pods kept aside: by who refused them and what they have in common, and in the order in which they came."""
 
-    groups: dict[Hashable, dict[str, Waiting]] = field(default_factory=dict)
+    groups: dict[frozenset[str], dict[bytes, _Group]] = field(default_factory=dict)
     order: dict[str, Waiting] = field(default_factory=dict)
 
     def put(self, waiting: Waiting) -> None:
@@ -138,15 +143,26 @@ class _Aside:
         self._unfile(waiting)
         self.order.pop(waiting.uid, None)
 
+    def concerned(self, change: Change) -> Iterator[_Group]:
+        """The groups that a change of this kind may help at all."""
+        concerns = hints.interested(change)
+        for refused_by, groups in self.groups.items():
+            if concerns(refused_by):
+                yield from groups.values()
+
     def _file(self, waiting: Waiting) -> None:
-        waiting.alike = _alike(waiting)
-        self.groups.setdefault(waiting.alike, {})[waiting.uid] = waiting
+        waiting.alike = _alike(waiting.pod)
+        groups = self.groups.setdefault(waiting.refused_by, {})
+        groups.setdefault(waiting.alike, {})[waiting.uid] = waiting
 
     def _unfile(self, waiting: Waiting) -> None:
-        group = self.groups[waiting.alike]
+        groups = self.groups[waiting.refused_by]
+        group = groups[waiting.alike]
         del group[waiting.uid]
         if not group:
-            del self.groups[waiting.alike]
+            del groups[waiting.alike]
+        if not groups:
+            del self.groups[waiting.refused_by]
 
 
 class Queue:
@@ -209,10 +225,7 @@ class Queue:
 
     def notice(self, change: Change) -> None:
         """Something has changed that may help some of those kept aside."""
-        if not self._aside.groups:
-            return
-        concerns = hints.interested(change)
-        helped = [group for group in self._aside.groups.values() if self._helped(group, concerns, change)]
+        helped = [group for group in self._aside.concerned(change) if self._helped(group, change)]
         for group in helped:
             for waiting in list(group.values()):
                 self._again(waiting, change.label)
@@ -257,11 +270,9 @@ class Queue:
     def due(self) -> int | None:
         """When there may be something to take although nothing changes; None if never."""
         _skip_stale(self._failed)
-        moments = [heap[0][0] for heap in (self._failed,) if heap]
-        oldest = next(iter(self._aside.order.values()), None)
-        if oldest is not None:
-            moments.append(oldest.since + KEPT_ASIDE)
-        return min(moments, default=None)
+        back_offs = [moment for moment, *_ in self._failed[:1]]
+        time_outs = [oldest.since + KEPT_ASIDE for oldest in itertools.islice(self._aside.order.values(), 1)]
+        return min(back_offs + time_outs, default=None)
 
     # The moves.
 
@@ -291,9 +302,9 @@ class Queue:
                 self._again(waiting, change.label)
                 return
 
-    def _helped(self, group: dict[str, Waiting], concerns: Callable[[frozenset[str]], bool], change: Change) -> bool:
+    def _helped(self, group: _Group, change: Change) -> bool:
         sample = next(iter(group.values()))
-        return concerns(sample.refused_by) and self._helps(sample.pod, sample.refused_by, change)
+        return self._helps(sample.pod, sample.refused_by, change)
 
     def _release(self) -> None:
         """Let go of those whose back-off is over, and of those that were kept aside for too long."""
@@ -384,8 +395,7 @@ def _skip_stale(heap: _Heap) -> None:
         heapq.heappop(heap)
 
 
-def _alike(waiting: Waiting) -> Hashable:
-    """What the answer to "could this change help?" depends on."""
-    pod = waiting.pod
+def _alike(pod: Pod) -> bytes:
+    """What the answer to "could this change help?" depends on, besides who refused the pod."""
     metadata = pod.metadata
-    return (waiting.refused_by, _pack((metadata.namespace, metadata.labels, metadata.owner_references, pod.spec)))
+    return _pack((metadata.namespace, metadata.labels, metadata.owner_references, pod.spec))

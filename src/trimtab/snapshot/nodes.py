@@ -24,6 +24,7 @@ LabelKey = str | tuple[str, ...]
 
 T = TypeVar("T")
 
+_LIMIT = 2**63
 _MASKS_KEPT = 512
 _IMAGES_KEPT = 512
 
@@ -151,13 +152,14 @@ class NodeTable:
 
     def put(self, node: Node) -> int:
         """Add a node, or replace what was known of it."""
+        allocatable = amounts(node.status.allocatable)  # first: a quantity that cannot be read must leave all as it was
         row = self.row_of(node.metadata.name)
         self._forget_images(row)
         self.objects[row] = node
         self._columns["known"][row] = True
         self._columns["unschedulable"][row] = node.spec.unschedulable
         self._columns["taints"][row] = self._taint_set(node.spec.taints)
-        self._set_allocatable(row, amounts(node.status.allocatable))
+        self._set_allocatable(row, allocatable)
         for key, column in self._labels.items():
             value = label_of(node, key)
             column.codes[row] = ABSENT if value is None else column.code(value)
@@ -201,9 +203,9 @@ class NodeTable:
         """Count a pod's requests on a node (`sign` 1), or take them off again (-1)."""
         for name, amount in requests.amounts.items():
             column = self._resource(name)  # first: a resource that is new moves the array
-            self._requested[row, column] += sign * amount
-        self._assumed[row, 0] += sign * requests.assumed_cpu
-        self._assumed[row, 1] += sign * requests.assumed_memory
+            _add(self._requested, row, column, sign * amount)
+        _add(self._assumed, row, 0, sign * requests.assumed_cpu)
+        _add(self._assumed, row, 1, sign * requests.assumed_memory)
         self._columns["pods"][row] += sign
 
     def label(self, key: LabelKey) -> LabelColumn:
@@ -322,6 +324,15 @@ class NodeTable:
             if not holders:
                 del self.images[name]
                 self._image_sizes.pop(name, None)
+
+
+def _add(table: IntColumn, row: int, column: int, amount: int) -> None:
+    """Add to one cell. What does not fit it wraps around, as in kube-scheduler, so that what comes off again is gone.
+
+    An API server accepts a request of 8Ei; two such pods that were bound by hand must not stop the view.
+    """
+    total = table.item(row, column) + amount
+    table[row, column] = total if -_LIMIT <= total < _LIMIT else (total + _LIMIT) % (2 * _LIMIT) - _LIMIT
 
 
 def label_of(node: Node, key: LabelKey) -> str | None:

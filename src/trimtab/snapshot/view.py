@@ -153,6 +153,7 @@ class Snapshot:
     def _put_pod(self, pod: Pod, *, assumed: bool) -> None:
         pods, nodes = self.pods, self.nodes
         self._pool.adopt(pod)
+        burden = self._burden(pod)  # first: a pod whose quantities cannot be added up must leave all as it was
         row = pods.rows.index.get(pod.key)
         if row is None:
             row = pods.take(pod.key)
@@ -161,7 +162,7 @@ class Snapshot:
             old_node, old_labels = int(pods.node[row]), int(pods.label_set[row])
         node = nodes.refer(pod.spec.node_name) if pod.spec.node_name else NOWHERE
         labels = pods.labels.take(pod.metadata.namespace, pod.metadata.labels)
-        self._weigh(row, pod, node, labels)
+        self._weigh(row, burden and _Weight(node, labels, pod.terminating, *burden))
         pods.write(row, pod, node=node, labels=labels, assumed=assumed)
         self._let_go(old_node, old_labels)
 
@@ -180,17 +181,20 @@ class Snapshot:
         if labels is not None and self.pods.labels.release(labels):
             self.tallies.forget_labels(labels)
 
-    def _weigh(self, row: int, pod: Pod, node: int, labels: int) -> None:
+    def _burden(self, pod: Pod) -> tuple[Requests, Shape] | None:
+        """What a pod takes of its node; None if it has none, or has finished."""
+        if not pod.spec.node_name or pod.finished:
+            return None
+        return self._requests.of(pod), self._shapes.of(pod)
+
+    def _weigh(self, row: int, weight: _Weight | None) -> None:
         """Bring the counts in line with a pod; most events change none of them."""
-        if node == NOWHERE or pod.finished:
-            self._lift(row)
-            return
-        weight = _Weight(node, labels, pod.terminating, self._requests.of(pod), self._shapes.of(pod))
         if self._weights.get(row) == weight:
             return
         self._lift(row)
-        self._weights[row] = weight
-        self._apply(weight, 1)
+        if weight is not None:
+            self._weights[row] = weight
+            self._apply(weight, 1)
 
     def _lift(self, row: int) -> None:
         weight = self._weights.pop(row, None)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 
 from trimtab.api import codec, selectors
 from trimtab.api.core import Namespace, Service
+from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab.api.nodes import HOSTNAME, ZONE, Node
 from trimtab.api.pods import Pod
@@ -187,6 +188,51 @@ def test_a_negative_number_of_restarts_counts_as_none() -> None:
     view.put(codec.convert(tree, Pod))
     row = view.pods.rows.index["default/p"]
     assert [int(view.pods.column(name)[row]) for name in ("restarts", "sidecar_restarts")] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        pytest.param("8Ei", id="two such requests are more than 64 bits hold"),
+        pytest.param("9223372036854775808", id="one is, and wraps around to the lowest number there is"),
+    ],
+)
+def test_requests_without_measure_come_off_again(memory: str) -> None:
+    """An API server accepts them, and whoever sets the node by hand needs no scheduler: the view must bear them."""
+    view = cluster("z1: a").snapshot()
+    for name in ("p", "q"):
+        view.put(pod(name).on("a").requests(memory=memory).build())
+    for name in ("p", "q"):
+        view.drop(Pod, "default", name)
+    assert not view.nodes.requested.any()
+    assert not view.nodes.assumed.any()
+
+
+def test_a_pod_that_cannot_be_added_up_leaves_the_view_as_it_was() -> None:
+    """An API server accepts it. Half of it in the books would take others' labels off them when it is deleted."""
+    view = cluster("z1: a").running("a").snapshot()
+    absurd = [{"name": text, "resources": {"requests": {"memory": text}}} for text in ("1e2500", "1")]
+    for app in ("web", "other"):
+        with pytest.raises(InvalidError, match="too far apart"):
+            view.put(pod("absurd").labels(app=app).on("a").spec(containers=absurd).build())
+        assert view.pod("default/absurd") is None
+        view.drop(Pod, "default", "absurd")
+    assert per_node(view) == {"a": 1}
+    view.drop(Node, "", "a")
+    view.drop(Pod, "default", "pod-00")
+    assert len(view.nodes.rows.index) == 0
+
+
+def test_a_node_that_cannot_be_read_leaves_the_view_as_it_was() -> None:
+    """Its images and its allocatable resources change together or not at all."""
+    view = cluster("z1: a").snapshot()
+    before = view.nodes.allocatable.tolist()
+    unreadable = node("a").tree()
+    unreadable["status"] = {"allocatable": {"cpu": "9" * 3000}, "images": [{"names": ["web:1"], "sizeBytes": 5}]}
+    with pytest.raises(InvalidError, match="digits"):
+        view.put(codec.convert(unreadable, Node))
+    view.put(node("a", zone="z1").build())
+    assert view.nodes.allocatable.tolist() == before
 
 
 def test_what_is_assumed_is_undone() -> None:

@@ -4,8 +4,8 @@ A `Feed` is what watchers with the same kind, selection and form have in common.
 flushes the feeds of that shelf in the next turn of the event loop: all events since the last flush become one piece of
 bytes, framed as an HTTP chunk, and every watcher of the feed is handed the same piece.
 
-A flush is followed by a pause as long as the flush took. A lone watcher therefore sees an event at once, and with a
-hundred of them the batches grow until half of the time is left for requests.
+A flush is followed by a pause twice as long as the flush took. A lone watcher therefore sees an event at once, and with
+a hundred of them the batches grow until two thirds of the time are left for requests.
 
 A watcher that does not read is cut off, as Kubernetes cuts it: what the connection cannot take is queued up to
 `QUEUE_LIMIT` bytes, then the connection is aborted. Its client resumes from the last version that it saw.
@@ -25,6 +25,8 @@ BUFFER_LIMIT = 256 * 1024
 QUEUE_LIMIT = 16 * 1024 * 1024
 RETRY = 0.005
 """Seconds until a queue is tried again."""
+PAUSE = 2
+"""How many times as long as a flush took the next one waits."""
 BOOKMARK_INTERVAL = 60.0
 
 Render = Callable[[EventType, Entry], bytes]
@@ -204,7 +206,7 @@ class Hub:
         for watcher in slow:
             watcher.drain()
         end = clock()
-        self._not_before = end + 1 * (end - start)
+        self._not_before = end + PAUSE * (end - start)
         if slow:
             self._schedule(RETRY)
 

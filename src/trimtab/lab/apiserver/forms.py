@@ -36,8 +36,8 @@ _SHAPES: dict[str, Shape] = {
     "PartialObjectMetadataList": "metadata",
 }
 _TYPES = {JSON: JSON, YAML: YAML, "*/*": JSON, "application/*": JSON, "": JSON}
-_PIECE = 100
-"""Objects in a piece of a list: some hundred kilobytes of pods."""
+_PIECE = 50
+"""Objects in a piece of a list: about a hundred kilobytes of pods."""
 _INCLUDED = ("", "Metadata", "Object", "None")
 
 

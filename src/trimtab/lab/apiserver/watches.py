@@ -97,7 +97,6 @@ class Watch:
             for timer in timers:
                 timer.cancel()
 
-
     def _bookmark(self, feed: Feed, watcher: Watcher) -> None:
         """Shortly before the end, say how far the watch has come: its successor starts there."""
         feed.flush()

@@ -1,9 +1,10 @@
 """The kubelets of all our nodes: one informer on pods, one queue, one life for each pod.
 
 A look at a pod goes: what does it say (the informer), what should it say by now (`lives`, `statuses`), write the
-difference, come back when something is due. Looking again is always harmless. What a kubelet remembers of a pod – the
-fractions of seconds, and what it has written and not yet seen – is a help, not a record: it is read back from the
-pod's status where it is missing, after a restart or after the node was away.
+difference, come back when something is due. Looking again is always harmless. The pod's status is the record; what a
+kubelet remembers besides – the fractions of seconds, and what it has written and not yet seen – is a help. So a life is
+read back from the status after a restart, after the node was away, and also where the status tells of other containers
+than were written: then somebody else has had the pod meanwhile, and two who insisted would write for ever.
 
 The pods of a node that has failed are not touched. When it comes back, so do they, as their statuses tell.
 """
@@ -32,12 +33,16 @@ from trimtab.lab.nodes.roster import Roster
 from trimtab.lab.nodes.scripts import Habits, Script
 from trimtab.lab.nodes.settings import SETTINGS, Settings
 from trimtab.lab.nodes.statuses import Place
-from trimtab.lab.nodes.views import POD_WRITES, Node, Pod, PodStatus
+from trimtab.lab.nodes.views import POD_WRITES, ContainerStatus, Node, Pod, PodStatus
 
 Report = Callable[[ObjectReference, str, str, str], None]
 """Tells people of something: about what, how serious, a word, a sentence."""
 
 log = logging.getLogger(__name__)
+
+
+Record = tuple[str, tuple[ContainerStatus, ...], tuple[ContainerStatus, ...]]
+"""What a status tells of a life: the phase and the containers. Conditions are others' business too."""
 
 
 @dataclass(slots=True)
@@ -48,6 +53,7 @@ class Ward:
     annotations: Labels
     script: Script
     life: Life
+    record: Record
     written: PodStatus | None = None
     version: str = ""
     """What it wrote last, as long as the informer has not shown it, and the version that this made."""
@@ -131,8 +137,10 @@ class Kubelets:
             return None
         now = self._clock.now()
         ward = self._ward(key, pod, now)
-        ward.life, due = lives.advance(ward.life, ward.script, now)
         pod = _as_written(pod, ward)
+        if _record(pod.status) != ward.record:
+            ward.life, ward.record = lives.recall(pod, now), _record(pod.status)
+        ward.life, due = lives.advance(ward.life, ward.script, now)
         if pod.terminating:
             return self._farewell(pod, node, ward, now)
         status = statuses.render(pod, ward.life, ward.script, self._place(pod, node), now)
@@ -156,11 +164,11 @@ class Kubelets:
         return Look(pod, ward, status, statuses.patch(pod, status), remove=grace > 0 and not ward.removed)
 
     def _ward(self, key: Key, pod: Pod, now: int) -> Ward:
-        """What is known of a pod; read back from its status where nothing is, or where it says that it has ended."""
+        """What is known of a pod; read back from its status where nothing is."""
         ward = self._wards.get(key)
-        if ward is None or ward.uid != pod.metadata.uid or (pod.finished and not ward.life.over):
-            script = self._compose(pod)
-            ward = Ward(pod.metadata.uid, pod.metadata.annotations, script, lives.recall(pod, now))
+        if ward is None or ward.uid != pod.metadata.uid:
+            metadata, script = pod.metadata, self._compose(pod)
+            ward = Ward(metadata.uid, metadata.annotations, script, lives.recall(pod, now), _record(pod.status))
             self._wards[key] = ward
         elif ward.annotations != pod.metadata.annotations:
             ward.annotations = pod.metadata.annotations
@@ -206,6 +214,7 @@ class Kubelets:
         )
         look.ward.written = _merged(look.pod.status, look.status)
         look.ward.version = answer.metadata.resource_version
+        look.ward.record = _record(look.status)
 
     async def _remove(self, pod: Pod) -> None:
         metadata = pod.metadata
@@ -222,6 +231,10 @@ def _as_written(pod: Pod, ward: Ward) -> Pod:
         ward.written = None
         return pod
     return Pod(metadata=pod.metadata, spec=pod.spec, status=ward.written)
+
+
+def _record(status: PodStatus) -> Record:
+    return status.phase, status.container_statuses, status.init_container_statuses
 
 
 def _merged(observed: PodStatus, written: PodStatus) -> PodStatus:

@@ -4,6 +4,9 @@ A node of the shape that is not there is created, and then given its status. Wha
 written where it is missing; what others add stays. A node that is ours and not in the shape any more is deleted. A node
 that has the right name and is not ours is left alone: it may be a real one.
 
+What somebody else undoes is done again, but not at once: two who want different things of a node would be at it for
+ever, as fast as the API server lets them.
+
 An API server gives every new node the taint `not-ready`, for a controller to take off once the node is ready. Where
 there is one, it and we want the same; where there is none, we do it.
 """
@@ -41,6 +44,9 @@ CONDITIONS: dict[str, tuple[str, str, str]] = {
 
 KUBELET_VERSION = "v1.36.4"
 
+_PAUSE = SECOND
+"""How long what has been done to a node is not done again."""
+
 log = logging.getLogger(__name__)
 
 
@@ -54,6 +60,8 @@ class Registrar:
         self._clock = clock
         self._roster = roster
         self._addresses = Addresses(NODE_NETWORK)
+        self._done: dict[tuple[str, str], int] = {}
+        """Until when a deed is not repeated, by node and deed."""
 
     def seen(self, node: Node) -> None:
         """Remember the address of a node that is there already."""
@@ -64,10 +72,9 @@ class Registrar:
         """Bring one node to what its plan says."""
         plan, node = self.plans.get(name), self._roster.informer.get(Key(name))
         if plan is None:
-            return await self._remove(node)
+            return await self._remove(name, node)
         if node is None:
-            await self._create(plan)
-            return Result()
+            return await self._create(plan)
         if not self._roster.owns(node):
             raise TerminalError("there is a node of that name that is not ours; it is left alone")
         if has_failed(node):
@@ -75,8 +82,19 @@ class Registrar:
         await self._keep(plan, node)
         return await self._report(plan, node)
 
-    async def _create(self, plan: NodePlan) -> None:
+    def _wait(self, name: str, deed: str) -> float:
+        """Seconds until this may be done to a node again, or 0 if now; then it counts as done."""
+        now = self._clock.monotonic()
+        left = self._done.get((name, deed), now) - now
+        if left <= 0:
+            self._done[name, deed] = now + _PAUSE
+        return max(left, 0) / SECOND
+
+    async def _create(self, plan: NodePlan) -> Result:
         """Make the object. Its status follows when it has been seen."""
+        wait = self._wait(plan.name, "create")
+        if wait:
+            return Result(requeue_after=wait)
         body = {
             "apiVersion": "v1",
             "kind": "Node",
@@ -87,8 +105,9 @@ class Registrar:
             await self._client.create(NODE_WRITES, body)
         except AlreadyExists:
             log.debug("%s is there already, and will be seen", plan.name)
+        return Result()
 
-    async def _remove(self, node: Node | None) -> Result:
+    async def _remove(self, name: str, node: Node | None) -> Result:
         """Delete a node that the shape has no more, if it is ours."""
         if node is not None and self._roster.owns(node):
             try:
@@ -96,6 +115,8 @@ class Registrar:
             except NotFound:
                 log.debug("%s is gone already", node.name)
             self._addresses.release(node.name)
+        for deed in ("create", "report"):
+            self._done.pop((name, deed), None)
         return Result()
 
     async def _keep(self, plan: NodePlan, node: Node) -> None:
@@ -110,6 +131,9 @@ class Registrar:
         left = self.renewal.confirm - (now - _confirmed(node)) / SECOND
         if left > 0 and is_right(plan, node):
             return Result(requeue_after=left)
+        wait = self._wait(plan.name, "report")
+        if wait:
+            return Result(requeue_after=wait)
         address = node.internal_ip or self._addresses.take(plan.name)
         body = {"status": status(plan, node, address, now)}
         await self._client.patch(NODE_WRITES, node.name, body, how=PatchKind.STRATEGIC, subresource="status")

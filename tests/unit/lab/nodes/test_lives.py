@@ -248,8 +248,8 @@ def written(pod: Pod, life: Life, script: Script, now: int) -> Pod:
 @settings(deadline=None)
 def test_a_life_can_be_read_back(script: Script, end: int, later: int) -> None:
     """A kubelet that lost its memory knows from the status where the pod stands, to the second, and writes the same."""
-    inits = tuple(f"init-{number}" for number in range(script.inits))
-    pod = a_pod(inits=inits, restartPolicy=script.restart_policy)
+    inits = [f"init-{number}" for number in range(script.inits)]
+    pod = a_pod(inits=(*inits[:1], "+sidecar", *inits[1:]), restartPolicy=script.restart_policy)
     life, _ = lives.advance(lives.begin(START), script, at(end))
     told = written(pod, life, script, at(end))
     recalled = lives.recall(told, at(end + later))

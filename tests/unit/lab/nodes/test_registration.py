@@ -63,7 +63,7 @@ async def test_what_is_spoiled_is_mended_and_what_others_add_stays() -> None:
                 "capacity": {**node["status"]["capacity"], "cpu": "1", "example.com/gpu": "2"},
             },
         )
-        await stage.settle()
+        await stage.advance(1)
         node = stage.server.one("nodes", "a-1")
         assert (node["metadata"]["labels"][ZONE], node["metadata"]["labels"]["mine"]) == ("a", "too")
         assert stage.server.taints("a-1") == {"mine:NoSchedule"}
@@ -75,7 +75,7 @@ async def test_a_node_that_was_deleted_comes_back() -> None:
     """The shape says that it should be there."""
     async with running() as stage:
         stage.server.drop(CORE, "nodes", "a-1")
-        await stage.settle()
+        await stage.advance(1)
         assert stage.server.stands("nodes", "a-1") == "True"
 
 
@@ -135,3 +135,14 @@ async def test_a_node_whose_creation_was_answered_by_nobody_is_there_once() -> N
         assert len(server.objects("nodes")) == 4
         assert all(server.stands("nodes", name) == "True" for name in TWO_ZONES.nodes)
         assert stage.nodes.settings == SETTINGS
+
+
+async def test_two_who_want_different_nodes_do_not_fight_without_end() -> None:
+    """Each has its way for a second; a mistake must not keep the API server busy."""
+    server = ControlPlane(VirtualClock())
+    large = shapes.read({"zones": [{"name": "a", "nodes": 2, "capacity": {"cpu": 64}}, {"name": "b", "nodes": 2}]})
+    async with running(server=server) as stage, running(large, server=server):
+        await stage.advance(10)
+        server.requests.clear()
+        await stage.advance(60)
+        assert 0 < server.written()["PATCH nodes/status"] <= 4 * 60

@@ -10,6 +10,7 @@ await world.run_pods()                       # pods are placed, start and become
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
@@ -20,7 +21,7 @@ from trimtab.api import times
 from trimtab.api.core import Event
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
-from trimtab.kube.errors import Unreachable
+from trimtab.kube.errors import Conflict, NotFound, Unreachable
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request, Response
 from trimtab.lab.apiserver import bootstrap, discovery, routes
@@ -85,11 +86,10 @@ class Wire:
         """Let watches of these kinds show nothing new until `go_on`."""
         self._held |= {plural: asyncio.Event() for plural in plurals}
 
-    def go_on(self) -> None:
-        """Let all watches show what they have."""
-        for event in self._held.values():
-            event.set()
-        self._held.clear()
+    def go_on(self, *plurals: str) -> None:
+        """Let watches of these kinds, or of all, show what they have."""
+        for plural in plurals or tuple(self._held):
+            self._held.pop(plural).set()
 
     async def release(self, plural: str) -> None:
         """Wait until a watch may show something."""
@@ -288,7 +288,8 @@ class World:
             chosen = self.rng.sample(waiting, min(limit, len(waiting)))
             limit -= len(chosen)
             for pod in chosen:
-                await (self.end(pod) if pod.terminating else self.run_pod(pod))
+                with contextlib.suppress(NotFound, Conflict):  # somebody was faster
+                    await (self.end(pod) if pod.terminating else self.run_pod(pod))
             await self.settle()
 
     async def run_pod(self, pod: Pod, *, ready: bool = True) -> None:

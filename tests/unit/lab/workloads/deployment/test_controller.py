@@ -12,8 +12,9 @@ from tests.unit.lab.workloads.worlds import World
 from trimtab.api import codec
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.pods import Pod
+from trimtab.kube.errors import Unreachable
 from trimtab.kube.transport import Request
-from trimtab.lab.apiserver.statuses import refusal
+from trimtab.lab.apiserver.statuses import Refusal, refusal
 from trimtab.lab.apiserver.storage import Event as Change
 from trimtab.lab.apiserver.storage import Shelf
 from trimtab.lab.workloads import conditions
@@ -197,6 +198,21 @@ async def test_old_revisions_are_forgotten(world: World) -> None:
     assert sorted(map(image_of, await world.all(ReplicaSet))) == ["app:3", "app:4", "app:5"]
 
 
+async def test_what_somebody_needs_is_not_forgotten(world: World) -> None:
+    """An old ReplicaSet was changed, and the controller has not seen it: it is deleted only as it was seen."""
+    await rolled_out(world, deployment_tree("web", 1))
+    (first,) = await world.all(ReplicaSet)
+    await world.patch(Deployment, "web", image("app:2"))
+    await roll(world)
+    world.wire.hold("replicasets")
+    await world.patch(ReplicaSet, first.metadata.name, {"metadata": {"labels": {"keep": "me"}}})
+    await world.patch(Deployment, "web", {"spec": {"revisionHistoryLimit": 0}})
+    assert len(await world.all(ReplicaSet)) == 2
+    world.wire.go_on()
+    await world.advance(10)
+    assert len(await world.all(ReplicaSet)) == 1
+
+
 async def test_patience_is_passed_on(world: World) -> None:
     """A change of minReadySeconds is no rollout; the ReplicaSet just waits longer from then on."""
     await rolled_out(world, deployment_tree("web", 2))
@@ -263,7 +279,7 @@ async def test_a_pause_holds_everything_but_scaling(world: World) -> None:
 
 
 async def test_recreated_pods_never_run_beside_the_old_ones(world: World) -> None:
-    """Not even while the old ones are still on their way out."""
+    """Not even while the old ones are still on their way out; when the last one is gone nobody waits for a report."""
     census = Census(world)
     await rolled_out(world, deployment_tree("web", 3, strategy="Recreate"))
     census.begin()
@@ -275,9 +291,11 @@ async def test_recreated_pods_never_run_beside_the_old_ones(world: World) -> Non
         await world.end(pod)
         await world.settle()
         assert await world.pods() == []
+    world.wire.hold("replicasets")
     await world.end(going[2])
     await world.settle()
     assert await sizes(world) == {"app:2": 3}
+    world.wire.go_on()
     await roll(world)
     assert census.mixed == 1
 
@@ -382,6 +400,44 @@ async def test_a_lagging_watch_does_no_harm(world: World) -> None:
     assert census.most <= 8
     assert census.fewest >= 5
     assert await sizes(world) == {"app:2": 6}
+
+
+# Trouble.
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_trouble_on_the_wire_changes_nothing_in_the_end(world: World, seed: int) -> None:
+    """One call in five is refused, fails, or is done without an answer: what is there at last is what was asked for."""
+    rng = random.Random(seed)
+
+    def refuse(_: Request) -> Refusal | None:
+        return rng.choice(TROUBLES) if rng.random() < 0.15 else None
+
+    def lose(request: Request) -> None:
+        if rng.random() < 0.05:
+            raise Unreachable("the answer was lost", call=request.call)
+
+    world.wire.refuse, world.wire.after = refuse, lose
+    await world.create(Deployment, deployment_tree("web", 4))
+    for number in (2, 3):
+        await world.run_pods(3)
+        await world.patch(Deployment, "web", image(f"app:{number}"))
+        await world.patch(Deployment, "web", {"spec": {"replicas": 4 + number}})
+    world.wire.refuse = world.wire.after = None
+    for _ in range(20):
+        await world.run_pods()
+        await world.advance(60)
+    assert await is_rolled_out(world)
+    assert await sizes(world) == {"app:3": 7}
+    assert len(await world.pods()) == 7
+
+
+TROUBLES = (
+    refusal(409, "somebody was faster"),
+    refusal(429, "too many requests", details={"retryAfterSeconds": 1}),
+    refusal(500, "broken"),
+    refusal(503, "away"),
+)
 
 
 # Killed at any line.

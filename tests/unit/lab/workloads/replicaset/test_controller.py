@@ -337,15 +337,39 @@ async def test_a_replicaset_that_is_going_makes_nothing(world: World) -> None:
 
 
 async def test_a_successor_of_the_same_name_starts_anew(world: World) -> None:
-    """What was expected of a ReplicaSet that is gone is not expected of the next one."""
+    """What was expected of a ReplicaSet that is gone is not expected of the next one, and its pods find a new owner."""
     world.wire.hold("pods")
     await world.create(ReplicaSet, manifest(2))
+    world.wire.hold("replicasets")
     await world.user.delete(ReplicaSet, "web", namespace="default", propagation="Orphan")
-    await world.settle()
-    world.wire.go_on()
     await world.create(ReplicaSet, manifest(3))
+    world.wire.go_on("replicasets")
+    await world.settle()
+    assert creations(world) == 5
+    world.wire.go_on("pods")
+    await world.settle()
     assert len(await world.pods()) == 3
     assert (await world.get(ReplicaSet, "web")).status.replicas == 3
+
+
+async def test_siblings_crowd_a_node() -> None:
+    """Pods of all ReplicaSets of one owner count: the older pod goes, because a sibling's pod is on its node."""
+    world = World(collects=False)
+    await world.start()
+    owner = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "x", "uid": "x", "controller": True}
+    for name, replicas in (("web", 2), ("sibling", 1)):
+        made = manifest(replicas, template=template(app=name), selector={"matchLabels": {"app": name}})
+        made["metadata"] |= {"name": name, "ownerReferences": [owner]}
+        await world.create(ReplicaSet, made)
+    crowded, lonely = (pod for pod in await world.pods() if pod.metadata.labels["app"] == "web")
+    (sibling,) = (pod for pod in await world.pods() if pod.metadata.labels["app"] == "sibling")
+    for pod, node in ((crowded, "a"), (sibling, "a"), (lonely, "b")):
+        await world.user.bind(pod.metadata.name, namespace="default", node=node)
+        await world.run_pod(await world.get(Pod, pod.metadata.name))
+        await world.advance(1000)
+    await world.patch(ReplicaSet, "web", {"spec": {"replicas": 1}})
+    assert await names(world) == {lonely.metadata.name, sibling.metadata.name}
+    await world.close()
 
 
 # ReplicationControllers.
