@@ -1,8 +1,8 @@
 """How fast the lab's API server is, beside a bare aiohttp handler that echoes the same bytes over the same TLS.
 
 Both run in one process of their own, on the same event loop and with the same certificate; the load comes from this
-process, written as plainly as possible so that the server is what limits. Turns alternate between the two and take about
-as long, and the best of each counts.
+process, written as plainly as possible so that the server is what limits. Turns alternate between the two and take
+about as long, and the best of each counts.
 """
 
 from __future__ import annotations
