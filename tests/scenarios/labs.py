@@ -22,10 +22,11 @@ from trimtab.lab.workloads.service import Workloads
 from trimtab.scheduler.configuration import read
 from trimtab.scheduler.service import Service
 
-HASTY = Settings(renew_seconds=2.0, lease_seconds=8)
-"""Nodes that are given up after ten seconds, not after a minute: the story is the same."""
+HASTY = Settings(renew_seconds=2.0, lease_seconds=16)
+"""Nodes that are given up after twenty seconds, not after a minute: the story is the same. Sooner would be quicker, but
+on a busy machine nodes that are well would be given up too."""
 _CONTROLLERS = replace(
-    HASTY, lifecycle=LifecycleSettings(monitor_seconds=1.0, grace_seconds=10.0, tainted_a_second=10.0)
+    HASTY, lifecycle=LifecycleSettings(monitor_seconds=1.0, grace_seconds=20.0, tainted_a_second=10.0)
 )
 
 
