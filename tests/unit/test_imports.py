@@ -18,6 +18,8 @@ ALLOWED: dict[str, set[str]] = {
     "ranking": {"msgspec", "numpy"},
     "kube": {"aiohttp", "msgspec", "yaml"},
     "scheduler": {"msgspec", "numpy", "prometheus_client"},
+    "controllers": {"msgspec", "numpy", "prometheus_client"},
+    "webhooks": {"aiohttp", "cryptography", "msgspec", "prometheus_client"},
     "app": {"aiohttp", "prometheus_client"},
     "lab": {"aiohttp", "cryptography", "jsonpatch", "jsonschema_rs", "msgspec", "numpy", "prometheus_client", "yaml"},
     "cli": {"click", "rich", "yaml"},
