@@ -12,6 +12,7 @@ The way of a request, and the modules in that order:
     routes          verb -> function, as a table
     reads, watches  get, list, watch
     writes          create, update, patch: read the body, default, admit, validate, commit
+    templates       bodies that were seen before need not be read and validated again
     deletes         delete and deletecollection: grace, finalizers, propagation
     scale, binding, eviction    subresources with rules of their own
     storage         objects as encoded bytes, one increasing version, a history for watches and pages

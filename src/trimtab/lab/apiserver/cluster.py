@@ -52,10 +52,8 @@ class Cluster:
 
     def answer_list(self, kind: Kind, form: Form, entries: Sequence[Entry], metadata: Tree) -> Answer:
         """A list, in the form that was asked for."""
-        pieces = self.printer(kind, form).list(entries, metadata)
-        if form.media_type == YAML:
-            return Answer(200, as_yaml(b"".join(pieces)), form.media_type)
-        return Answer(200, b"", form.media_type, pieces)
+        body = self.printer(kind, form).list(entries, metadata)
+        return Answer(200, as_yaml(b"".join(body.pieces)) if form.media_type == YAML else body, form.media_type)
 
     def answer(self, status: int, kind: Kind, form: Form, entry: Entry) -> Answer:
         """One object, in the form that was asked for."""

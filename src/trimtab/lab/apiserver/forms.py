@@ -6,7 +6,7 @@ collectors ask for metadata. Everything is JSON; who asks for YAML gets the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -36,8 +36,9 @@ _SHAPES: dict[str, Shape] = {
     "PartialObjectMetadataList": "metadata",
 }
 _TYPES = {JSON: JSON, YAML: YAML, "*/*": JSON, "application/*": JSON, "": JSON}
-_PIECE = 50
-"""Objects in a piece of a list: about a hundred kilobytes of pods."""
+_PIECE = 100
+"""Objects in a piece of a list: some hundred kilobytes of pods."""
+_TAIL = b"]}"
 _INCLUDED = ("", "Metadata", "Object", "None")
 
 
@@ -48,6 +49,14 @@ class Form:
     shape: Shape = "object"
     media_type: str = JSON
     included: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """A body that is made while it is sent: each piece takes the memory that the one before it has left."""
+
+    length: int
+    pieces: Iterator[bytes]
 
 
 @lru_cache(maxsize=1024)
@@ -84,17 +93,16 @@ class Printer:
             return self._table([entry], {"resourceVersion": str(entry.version)})
         return self._plain(entry)
 
-    def list(self, entries: Sequence[Entry], metadata: Tree) -> Sequence[bytes]:
+    def list(self, entries: Sequence[Entry], metadata: Tree) -> Pieces:
         """A list of them, in pieces of a good size to send."""
         if self.form.shape == "table":
-            return [self._table(entries, metadata)]
+            table = self._table(entries, metadata)
+            return Pieces(len(table), iter([table]))
         kind, version = self._list_kind(), self._list_version()
         head = encode({"kind": kind, "apiVersion": version, "metadata": metadata, "items": []})[:-2]
         items = list(self._items(entries))
-        if not items:
-            return [head + b"]}"]
-        pieces = [b",".join(items[start : start + _PIECE]) for start in range(0, len(items), _PIECE)]
-        return [head + pieces[0], *(b"," + piece for piece in pieces[1:]), b"]}"]
+        length = len(head) + sum(map(len, items)) + max(len(items) - 1, 0) + len(_TAIL)
+        return Pieces(length, _joined(head, items))
 
     def render(self) -> Render:
         """What writes events as lines of a watch."""
@@ -167,6 +175,13 @@ class Printer:
         elif self.form.included == "Object":
             row["object"] = msgspec.Raw(whole(self.kind, entry))
         return row
+
+
+def _joined(head: bytes, items: Sequence[bytes]) -> Iterator[bytes]:
+    yield head + b",".join(items[:_PIECE])
+    for start in range(_PIECE, len(items), _PIECE):
+        yield b",".join([b"", *items[start : start + _PIECE]])
+    yield _TAIL
 
 
 _PARTIAL: Tree = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}

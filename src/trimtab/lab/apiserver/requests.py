@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from trimtab.lab.apiserver.authentication import User
-from trimtab.lab.apiserver.forms import JSON
+from trimtab.lab.apiserver.forms import JSON, Pieces
 from trimtab.lab.apiserver.kinds import Kind
 from trimtab.lab.apiserver.options import Query
 from trimtab.lab.apiserver.paths import Target
@@ -42,9 +41,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A status code and a body. What is large comes in pieces instead, so that it need not stand in memory whole."""
+    """A status code and a body. What may be large comes in pieces, so that it need not stand in memory whole."""
 
     status: int
-    body: bytes
+    body: bytes | Pieces
     media_type: str = JSON
-    pieces: Sequence[bytes] = ()

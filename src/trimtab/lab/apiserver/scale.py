@@ -13,6 +13,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab.lab.apiserver import bodies, objects, strategies, strict, wiretypes, writes
 from trimtab.lab.apiserver.admission import internal
+from trimtab.lab.apiserver.checks import check
 from trimtab.lab.apiserver.cluster import Cluster
 from trimtab.lab.apiserver.kinds import Kind
 from trimtab.lab.apiserver.options import WriteOptions, write_options
@@ -115,7 +116,7 @@ def _scaled(request: Request, seen: Entry, scale: Tree, old: Tree) -> Tree:
     tree = seen.tree()
     _set(tree, _paths(kind)["specReplicasPath"], wanted)
     strategies.prepare_update(kind, tree, old)
-    writes.check(kind, tree, old, warnings=request.warnings)
+    check(kind, tree, old, warnings=request.warnings)
     return tree
 
 

@@ -24,7 +24,7 @@ from trimtab.lab.apiserver.collector import Collector
 from trimtab.lab.apiserver.definitions import Definitions
 from trimtab.lab.apiserver.faults import NO_TROUBLE, Faults, Trouble
 from trimtab.lab.apiserver.feeds import BOOKMARK_INTERVAL
-from trimtab.lab.apiserver.forms import JSON
+from trimtab.lab.apiserver.forms import JSON, Pieces
 from trimtab.lab.apiserver.namespaces import Namespaces
 from trimtab.lab.apiserver.openapi import Documents
 from trimtab.lab.apiserver.options import read_query
@@ -181,8 +181,8 @@ class Server:
             handler = routes.write(method, request)
             request.body = await http.read()
             answer = await handler(self.cluster, request)
-        if answer.pieces:
-            return await _send_pieces(http, answer, request.warnings)
+        if isinstance(answer.body, Pieces):
+            return await _send(http, answer, answer.body, request.warnings)
         return _response(answer, request.warnings)
 
     async def _meet(self, method: str, path: str, *, watch: bool) -> Trouble:
@@ -302,13 +302,13 @@ def _response(answer: Answer, warnings: list[str]) -> web.Response:
     return response
 
 
-async def _send_pieces(http: web.BaseRequest, answer: Answer, warnings: list[str]) -> web.StreamResponse:
-    """Send a large body piece by piece: the client reads the first while the next is encrypted."""
+async def _send(http: web.BaseRequest, answer: Answer, body: Pieces, warnings: list[str]) -> web.StreamResponse:
+    """Send a body piece by piece: the client reads one while the next is encrypted."""
     response = web.StreamResponse(status=answer.status, headers=_headers(answer.media_type))
     _warn(response, warnings)
-    response.content_length = sum(map(len, answer.pieces))
+    response.content_length = body.length
     await response.prepare(http)
-    for piece in answer.pieces:
+    for piece in body.pieces:
         await response.write(piece)
     return response
 

@@ -53,9 +53,12 @@ def repeated_fields(body: bytes, tree: Any) -> list[str]:
 
 def has_repeats(body: bytes, tree: Any) -> bool:
     """Whether a key may be written twice in a body; `tree` is what was decoded from it, and not yet changed."""
+    written = _encode(tree)
+    if written == body:
+        return False
     if any(spaced in body for spaced in _SPACED_COLONS):
         return True
-    return body.count(b'":') != _encode(tree).count(b'":')
+    return body.count(b'":') != written.count(b'":')
 
 
 def refusal(problems: Sequence[str]) -> str:

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trimtab.lab.apiserver import objects, strategies, validation, wiretypes
+from trimtab.lab.apiserver import objects, strategies, templates, wiretypes
 from trimtab.lab.apiserver.admission import internal
+from trimtab.lab.apiserver.checks import check
 from trimtab.lab.apiserver.cluster import Cluster
 from trimtab.lab.apiserver.conversions import TO_STORED
 from trimtab.lab.apiserver.forms import converted, negotiate
@@ -32,7 +33,8 @@ from trimtab.lab.apiserver.statuses import (
     refusal,
 )
 from trimtab.lab.apiserver.storage import Changed, Entry, Exists, Tree, decode, encode, key_of
-from trimtab.lab.apiserver.validation import causes, names
+from trimtab.lab.apiserver.templates import Template
+from trimtab.lab.apiserver.validation import causes
 
 ATTEMPTS = 5
 _NAME_ATTEMPTS = 8
@@ -59,17 +61,24 @@ async def create(cluster: Cluster, request: Request) -> Answer:
     kind = request.kind
     if kind.refusal:
         raise refusal(422, f"{kind.kind}: {kind.refusal}")
-    tree = objects.read(kind, request.body, request.content_type, options.validation, request.warnings)
-    entry = await insert(cluster, request, tree, options)
+    template = templates.find(kind, request.body, request.content_type, options.validation)
+    if template is None:
+        tree = objects.read(kind, request.body, request.content_type, options.validation, request.warnings)
+        objects.complete(kind, tree)
+    else:
+        tree = decode(template.data)
+        request.warnings += template.unknown
+    entry = await insert(cluster, request, tree, options, template)
     return cluster.answer(201, kind, form, entry)
 
 
-async def insert(cluster: Cluster, request: Request, tree: Tree, options: WriteOptions) -> Entry:
-    """Bring a new object in, whatever way it came."""
+async def insert(
+    cluster: Cluster, request: Request, tree: Tree, options: WriteOptions, template: Template | None = None
+) -> Entry:
+    """Bring a new object in that was read and completed; the template that it is made from may be known to be good."""
     kind = request.kind
     objects.place(kind, tree, request.namespace)
     objects.wipe_system_fields(tree)
-    objects.complete(kind, tree)
     name = tree["metadata"].get("name", "")
     cluster.plugins.admit_create(kind, request.namespace, tree)
     review = None
@@ -86,18 +95,25 @@ async def insert(cluster: Cluster, request: Request, tree: Tree, options: WriteO
             between=lambda changed: cluster.plugins.admit_create(kind, request.namespace, changed),
         )
         tree = await cluster.admissions.mutate(review, request.warnings) or tree
-    return await _insert(cluster, request, tree, options, review)
+    good = template if review is None and template is not None and template.good else None
+    return await _insert(cluster, request, tree, options, review, good)
 
 
 async def establish(cluster: Cluster, request: Request, tree: Tree) -> Entry:
     """Create an object of the server's own; `tree` is not changed. Raises a Status."""
     copy: Tree = decode(encode(tree))
     objects.conform(request.kind, copy)
+    objects.complete(request.kind, copy)
     return await insert(cluster, request, copy, WriteOptions())
 
 
 async def _insert(
-    cluster: Cluster, request: Request, tree: Tree, options: WriteOptions, review: Review | None
+    cluster: Cluster,
+    request: Request,
+    tree: Tree,
+    options: WriteOptions,
+    review: Review | None,
+    good: Template | None,
 ) -> Entry:
     kind = request.kind
     metadata = tree["metadata"]
@@ -108,7 +124,10 @@ async def _insert(
     if generated:
         metadata["name"] = objects.generate_name(base, cluster.rng)
     strategies.prepare_create(kind, tree, now)
-    check(kind, tree, warnings=request.warnings)
+    if good is None:
+        check(kind, tree, warnings=request.warnings)
+    else:
+        request.warnings += good.notes
     if review is not None:
         await cluster.admissions.validate(review.about(tree, metadata["name"]), request.warnings)
     objects.check_new_version(tree)
@@ -316,26 +335,6 @@ def _settle(kind: Kind, tree: Tree) -> None:
     except wiretypes.WrongTypeError as error:
         raise internal(str(error)) from None
     objects.complete(kind, tree)
-
-
-def check(kind: Kind, tree: Tree, old: Tree | None = None, part: str = "", *, warnings: list[str]) -> None:
-    """Validate an object of any kind; what is allowed but unwise is added to the warnings. Raises a Status of 422."""
-    found = _custom_causes(kind, tree, old) if kind.custom else validation.validate(kind.name, tree, old, part)
-    if found:
-        group = "" if kind.name in TO_STORED else kind.group  # what is stored as another kind is named as that one
-        raise invalid(group, kind.kind, tree["metadata"].get("name", ""), found)
-    if not part:
-        warnings += validation.warnings(kind.name, tree, old, custom=kind.custom is not None)
-
-
-def _custom_causes(kind: Kind, tree: Tree, old: Tree | None) -> list[causes.Cause]:
-    """What is wrong with an object of a custom kind. What an update must not change is looked at twice, and told so."""
-    found: list[causes.Cause] = []
-    metadata, form = tree["metadata"], names.subdomain if old is None else names.path_segment
-    validation.metadata.created(metadata, found, namespaced=kind.namespaced, name=form, finalizers=False)
-    for _ in range(2 if old is not None else 0):
-        validation.metadata.updated(metadata, (old or {})["metadata"], found, finalizers=False)
-    return found if kind.custom is None else found + kind.custom.schema.validate(tree, old)
 
 
 def _stored(kind: Kind, tree: Tree) -> Tree:

@@ -149,7 +149,7 @@ class Wire:
             answer = routes.read(wanted)(self.cluster, wanted)
         else:
             answer = await routes.write(request.method, wanted)(self.cluster, wanted)
-        return answer.status, b"".join(answer.pieces) or answer.body
+        return answer.status, answer.body if isinstance(answer.body, bytes) else b"".join(answer.body.pieces)
 
 
 async def _no_webhooks(*_: object) -> bytes:
