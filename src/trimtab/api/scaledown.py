@@ -29,11 +29,12 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
 }
 """Which workloads a policy can speak for, by API version."""
 
-_REFUSED = {
+REFUSED: Mapping[str, str] = {
     "StatefulSet": "a StatefulSet removes its highest ordinal first, whatever its pods cost",
     "Job": "a Job does not choose its victims by cost",
     "DaemonSet": "a DaemonSet has one pod a node and does not shrink by number",
 }
+"""Kinds that no policy can speak for, and why."""
 
 
 class WorkloadReference(Model):
@@ -172,8 +173,8 @@ def strategy_problems(strategies: tuple[StrategySpec, ...]) -> Iterator[InvalidE
 
 
 def _target_problems(target: WorkloadReference) -> Iterator[InvalidError]:
-    if target.kind in _REFUSED:
-        yield InvalidError("spec.targetRef.kind", f"{target.kind} is not supported: {_REFUSED[target.kind]}")
+    if target.kind in REFUSED:
+        yield InvalidError("spec.targetRef.kind", f"{target.kind} is not supported: {REFUSED[target.kind]}")
         return
     kinds = TARGETS.get(target.api_version)
     if kinds is None:

@@ -1,0 +1,374 @@
+"""Which policy speaks for a workload, who else would have, and who speaks for nobody. Pure.
+
+Of several policies that could speak for a workload, the more specific one does:
+
+1. one whose `targetRef` names the workload itself;
+2. one whose `targetRef` names the workload's owner (the Deployment of a ReplicaSet);
+3. one whose `selector` matches the labels of the workload's pods as its template states them; the one with more
+   requirements before the one with fewer;
+4. a default from the configuration: one for namespaces with certain labels before one for all, then as listed.
+
+Among equals the older policy wins, then the one whose name comes first: an order that does not change when either is
+edited. Policies of 1 to 3 that both could speak for one workload *overlap*, and both say so in a condition. A default
+is made to be overridden, so giving way to a policy is no overlap. A policy that is more specific but cannot work still
+wins: a mistake in it must not bring another policy's strategies upon the workload.
+
+Nobody speaks for a workload where the switch is off, in an exempt namespace, where the workload or its namespace opts
+out, for a kind that does not choose its victims by cost, or for pods that two workloads claim at once. Two owners of
+one group make and delete each other's pods without end; ranking those pods would be taking sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from trimtab.api import codec, scaledown, selectors, times
+from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
+from trimtab.api.cloneset import CloneSet
+from trimtab.api.core import ReplicationController
+from trimtab.api.documents import Document
+from trimtab.api.errors import InvalidError
+from trimtab.api.meta import LabelSelector, ObjectMeta
+from trimtab.api.model import Model
+from trimtab.api.scaledown import REFUSED, TARGETS, ScaleDownPolicy, ScaleDownPolicySpec, StrategySpec, WhenUnranked
+from trimtab.api.selectors import EVERYTHING, NOTHING, Selector
+from trimtab.ranking import combination
+from trimtab.ranking.strategies import STRATEGIES, Factory
+
+OPT_OUT = "trimtab.dev/scale-down"
+"""An annotation or label of a workload, or a label of a namespace."""
+OPTED_OUT = "disabled"
+"""Its value, where Trimtab is to leave the scale-downs alone."""
+
+Workload = Deployment | ReplicaSet | ReplicationController | CloneSet | StatefulSet
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRef:
+    """A workload, and what of it decides which policy is its own."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    pod_labels: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """The labels that its template gives to pods."""
+    selector: Selector = NOTHING
+    """Which pods it claims."""
+    opted_out: bool = False
+    owner: tuple[str, str, str] | None = None
+    """API version, kind and name of what manages the workload itself."""
+    owner_uid: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """As a `targetRef` names it."""
+        return (self.api_version, self.kind, self.name)
+
+
+_KINDS: Mapping[type[Any], tuple[str, str]] = {
+    Deployment: ("apps/v1", "Deployment"),
+    ReplicaSet: ("apps/v1", "ReplicaSet"),
+    StatefulSet: ("apps/v1", "StatefulSet"),
+    ReplicationController: ("v1", "ReplicationController"),
+    CloneSet: ("apps.kruise.io/v1alpha1", "CloneSet"),
+}
+
+
+class _Template(Model):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+def workload_ref(workload: Workload) -> WorkloadRef:
+    """A workload as policies see it. A selector or template that cannot be read claims nothing."""
+    api_version, kind = _KINDS[type(workload)]
+    metadata = workload.metadata
+    owner = metadata.controller
+    return WorkloadRef(
+        api_version=api_version,
+        kind=kind,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        pod_labels=_template_labels(workload.spec.template),
+        selector=_selector(workload.spec.selector),
+        opted_out=opts_out(metadata.annotations) or opts_out(metadata.labels),
+        owner=None if owner is None else (owner.api_version, owner.kind, owner.name),
+        owner_uid="" if owner is None else owner.uid,
+    )
+
+
+def opts_out(marks: Mapping[str, str]) -> bool:
+    """Whether these labels or annotations ask to be left alone."""
+    return marks.get(OPT_OUT, "").lower() == OPTED_OUT
+
+
+def _template_labels(template: Document | None) -> Mapping[str, str]:
+    try:
+        return {} if template is None else codec.view(template, _Template).metadata.labels
+    except InvalidError:
+        return {}
+
+
+def _selector(written: LabelSelector | Mapping[str, str] | None) -> Selector:
+    try:
+        if isinstance(written, Mapping):
+            return selectors.from_labels(written) if written else NOTHING
+        return selectors.compile(written)
+    except InvalidError:
+        return NOTHING
+
+
+# The configuration.
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultPolicy:
+    """A policy for workloads that have none of their own."""
+
+    name: str
+    spec: ScaleDownPolicySpec = field(default_factory=ScaleDownPolicySpec)
+    namespaces: Selector = EVERYTHING
+    """Labels of the namespaces that it is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What the configuration says of scale-downs."""
+
+    enabled: bool = True
+    """The switch: where it is off nobody is ranked, and what was written is taken back."""
+    policies: tuple[DefaultPolicy, ...] = ()
+    exempt: frozenset[str] = frozenset({"kube-system"})
+    """Namespaces that are never touched: the cluster's own, and Trimtab's."""
+
+
+NO_DEFAULTS = Defaults()
+LEVEL_EVERYONE = Defaults(policies=(DefaultPolicy("everyone"),))
+"""One default policy: all workloads are kept level."""
+
+
+class _DefaultForm(Model):
+    """A default policy as it is written: a policy's fields without a target, and the namespaces it is for."""
+
+    name: Annotated[str, Meta(min_length=1)]
+    namespace_selector: LabelSelector | None = None
+    strategies: tuple[StrategySpec, ...] = ()
+    delivery: str = "OnScaleIntent"
+    carrier: str = "Annotation"
+    when_unranked: WhenUnranked = WhenUnranked()
+
+
+class _DefaultsForm(Model):
+    enabled: bool = True
+    default_policies: tuple[_DefaultForm, ...] = ()
+    exempt_namespaces: tuple[str, ...] = ("kube-system",)
+
+
+def read_defaults(written: Mapping[str, Any] | None, registry: Mapping[str, Factory] = STRATEGIES) -> Defaults:
+    """The `scaleDown` part of a configuration. Raises InvalidError with a path such as `defaultPolicies[0].name`."""
+    form = codec.convert(dict(written or {}), _DefaultsForm)
+    _refuse_unknown(written or {}, _DefaultsForm, "")
+    raw = (written or {}).get("defaultPolicies") or ()
+    read = []
+    for at, each in enumerate(form.default_policies):
+        try:
+            read.append(_default(each, raw[at], registry))
+        except InvalidError as error:
+            raise error.under(f"defaultPolicies[{at}]") from None
+    names = [each.name for each in read]
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise InvalidError(f"defaultPolicies[{at}].name", f'"{name}" is taken; give each default a name of its own')
+    return Defaults(form.enabled, tuple(read), frozenset(form.exempt_namespaces))
+
+
+def _default(form: _DefaultForm, raw: Mapping[str, Any], registry: Mapping[str, Factory]) -> DefaultPolicy:
+    _refuse_unknown(raw, _DefaultForm, "")
+    fields = {name: value for name, value in raw.items() if name not in ("name", "namespaceSelector")}
+    spec = codec.convert(fields, ScaleDownPolicySpec)
+    for error in combination.problems(spec.strategies, registry):
+        raise InvalidError(error.path.removeprefix("spec."), error.reason)
+    everywhere = form.namespace_selector is None
+    try:
+        namespaces = EVERYTHING if everywhere else selectors.compile(form.namespace_selector)
+    except InvalidError as error:
+        raise error.under("namespaceSelector") from None
+    return DefaultPolicy(form.name, spec, namespaces)
+
+
+def _refuse_unknown(raw: Mapping[str, Any], form: type[Model], prefix: str) -> None:
+    """A setting that is misspelt would otherwise be as good as not written."""
+    known = form.__struct_encode_fields__
+    for name in raw:
+        if name not in known:
+            raise InvalidError(f"{prefix}{name}", f"is not a setting; known are {', '.join(known)}")
+
+
+# Who speaks for whom.
+
+
+class Specificity(IntEnum):
+    """How closely a policy means a workload; the lower comes first."""
+
+    TARGET = 1
+    OWNER = 2
+    SELECTOR = 3
+    DEFAULT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Governing:
+    """The policy that speaks for a workload."""
+
+    spec: ScaleDownPolicySpec
+    key: str
+    """`namespace/name` of the policy; empty for a default from the configuration."""
+    name: str
+    """The policy's name, or the default's."""
+    uid: str = ""
+    specificity: Specificity = Specificity.DEFAULT
+    yielding: tuple[str, ...] = ()
+    """The policies (`namespace/name`) that would speak for it if this one did not, the next one first."""
+
+    def __str__(self) -> str:
+        return f"ScaleDownPolicy {self.key}" if self.key else f'the default policy "{self.name}"'
+
+
+def governing(
+    workload: WorkloadRef,
+    policies: Iterable[ScaleDownPolicy],
+    defaults: Defaults = NO_DEFAULTS,
+    namespace_labels: Mapping[str, str] | None = None,
+) -> Governing | None:
+    """The policy that speaks for a workload, if one does. `policies` may be those of all namespaces."""
+    labels = namespace_labels or {}
+    if silence(workload, defaults, labels):
+        return None
+    claims = claimants(workload, policies)
+    if claims:
+        specificity, first = claims[0]
+        metadata = first.metadata
+        others = tuple(key_of(policy) for _, policy in claims[1:])
+        return Governing(first.spec, key_of(first), metadata.name, metadata.uid, specificity, others)
+    return _defaulted(defaults, labels)
+
+
+def silence(workload: WorkloadRef, defaults: Defaults, namespace_labels: Mapping[str, str]) -> str:
+    """Why nobody speaks for a workload, whatever policies there are; empty where somebody may."""
+    if not defaults.enabled:
+        return "Trimtab's scale-downs are switched off in its configuration"
+    if workload.namespace in defaults.exempt:
+        return f"namespace {workload.namespace} is exempt by the configuration"
+    if opts_out(namespace_labels):
+        return f"namespace {workload.namespace} opts out with {OPT_OUT}: {OPTED_OUT}"
+    if workload.opted_out:
+        return f"{workload} opts out with {OPT_OUT}: {OPTED_OUT}"
+    return refusal(workload.api_version, workload.kind)
+
+
+def refusal(api_version: str, kind: str) -> str:
+    """Why no policy can speak for a kind; empty where one can."""
+    if kind in REFUSED:
+        return f"{kind} is not supported: {REFUSED[kind]}"
+    if kind not in TARGETS.get(api_version, ()):
+        return f"{kind} of {api_version} is not supported: it is not known to choose its victims by cost"
+    return ""
+
+
+def claimants(
+    workload: WorkloadRef, policies: Iterable[ScaleDownPolicy]
+) -> Sequence[tuple[Specificity, ScaleDownPolicy]]:
+    """The policies that mean a workload, the most specific first. Those on their way out mean nobody."""
+    found = []
+    for policy in policies:
+        specificity = _meant(workload, policy)
+        if specificity is not None:
+            found.append((specificity, policy))
+    return sorted(found, key=lambda claim: (claim[0], *_precedence(claim[1])))
+
+
+def _meant(workload: WorkloadRef, policy: ScaleDownPolicy) -> Specificity | None:
+    metadata, spec = policy.metadata, policy.spec
+    if metadata.namespace != workload.namespace or metadata.deletion_timestamp is not None:
+        return None
+    if spec.target_ref is not None:
+        target = (spec.target_ref.api_version, spec.target_ref.kind, spec.target_ref.name)
+        if target == workload.identity:
+            return Specificity.TARGET
+        return Specificity.OWNER if target == workload.owner else None
+    return Specificity.SELECTOR if _selector(spec.selector).matches(workload.pod_labels) else None
+
+
+def _precedence(policy: ScaleDownPolicy) -> tuple[int, int, str]:
+    """Among equals: more requirements, then older, then by name."""
+    requirements = 0 if policy.spec.selector is None else len(_selector(policy.spec.selector).requirements)
+    created = policy.metadata.creation_timestamp
+    return (-requirements, 0 if created is None else times.to_ns(created), policy.metadata.name)
+
+
+def _defaulted(defaults: Defaults, namespace_labels: Mapping[str, str]) -> Governing | None:
+    fitting = [each for each in defaults.policies if each.namespaces.matches(namespace_labels)]
+    if not fitting:
+        return None
+    chosen = min(fitting, key=lambda each: -len(each.namespaces.requirements))  # the first of equals, as listed
+    return Governing(chosen.spec, "", chosen.name)
+
+
+def key_of(policy: ScaleDownPolicy) -> str:
+    """`namespace/name` of a policy."""
+    return f"{policy.metadata.namespace}/{policy.metadata.name}"
+
+
+# Two owners.
+
+
+def rivals(workload: WorkloadRef, others: Iterable[WorkloadRef]) -> tuple[WorkloadRef, ...]:
+    """The workloads that claim the same pods by their selectors: theirs match its pods, or its own matches theirs.
+
+    A Deployment and its ReplicaSets, and the ReplicaSets of one Deployment, are one owner.
+    """
+    return tuple(other for other in others if _contends(workload, other))
+
+
+def _contends(workload: WorkloadRef, other: WorkloadRef) -> bool:
+    if other.namespace != workload.namespace or other.uid == workload.uid:
+        return False
+    family = {workload.uid, workload.owner_uid} - {""}
+    if family & {other.uid, other.owner_uid}:
+        return False
+    return _claims(other, workload) or _claims(workload, other)
+
+
+def _claims(claimant: WorkloadRef, workload: WorkloadRef) -> bool:
+    return bool(workload.pod_labels) and claimant.selector.matches(workload.pod_labels)
+
+
+# What is wrong with a policy.
+
+
+def faults(policy: ScaleDownPolicy, registry: Mapping[str, Factory] = STRATEGIES) -> Iterator[InvalidError]:
+    """Everything that keeps a policy from working, each with its path and what to write instead."""
+    several = {(error.path, error.reason) for error in scaledown.strategy_problems(policy.spec.strategies)}
+    for error in scaledown.problems(policy):
+        if (error.path, error.reason) not in several:  # which the strategies' own check reports again
+            yield error
+    if policy.spec.selector is not None:
+        yield from _selector_faults(policy.spec.selector)
+    yield from combination.problems(policy.spec.strategies, registry)
+
+
+def _selector_faults(written: LabelSelector) -> Iterator[InvalidError]:
+    try:
+        selectors.compile(written)
+    except InvalidError as error:
+        yield error.under("spec.selector")
