@@ -26,7 +26,7 @@ from trimtab.api.meta import Condition, LabelSelector
 from trimtab.api.model import Model
 from trimtab.api.pods import NodeSelectorTerm
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
-from trimtab.api.unitedtopology import Subset, SubsetStatus, UnitedTopology
+from trimtab.api.unitedtopology import FullSubset, RevisionStatus, Subset, SubsetStatus, UnitedTopology
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,10 @@ KINDS: tuple[CustomKind, ...] = (
             _column("Target-Kind", ".spec.targetRef.kind"),
             _column("Target", ".spec.targetRef.name"),
             _column("Strategy", ".spec.scheduleStrategy.type"),
+            _column("Replicas", ".status.replicas", "integer"),
+            _column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
             _AGE,
+            _column("Reason", '.status.conditions[?(@.type=="Ready")].reason', wide=True),
         ),
     ),
     CustomKind(
@@ -137,7 +140,13 @@ KINDS: tuple[CustomKind, ...] = (
 )
 """Every kind that Trimtab brings to a cluster."""
 
-_KEYS: dict[type[msgspec.Struct], str] = {Subset: "name", SubsetStatus: "name", Condition: "type"}
+_KEYS: dict[type[msgspec.Struct], str] = {
+    Subset: "name",
+    SubsetStatus: "name",
+    RevisionStatus: "revision",
+    FullSubset: "name",
+    Condition: "type",
+}
 """What tells the items of a list apart. A server then refuses two of one key, and merges the lists of two authors."""
 
 _ATOMIC: frozenset[type[msgspec.Struct]] = frozenset({LabelSelector, NodeSelectorTerm})

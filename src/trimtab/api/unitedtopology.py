@@ -1,4 +1,14 @@
-"""UnitedTopology (`apps.kruise.io/v1alpha1`): subsets for a workload that exists already."""
+"""UnitedTopology (`apps.kruise.io/v1alpha1`): subsets for a workload that exists already.
+
+**The status is the only truth** about which places are taken. Webhooks and controller decide from it and write it
+under the condition that nobody has written since. It is wholly ours, so it is written as a whole (`status_tree`): every
+list and every number, so that nothing of before is left.
+
+**Revisions.** Pods of two templates do not take each other's places: `subsetStatuses` counts the pods of `revision`,
+the one that the workload is going to, and `otherRevisions` those of the templates that are on their way out, or of one
+that a webhook met before the controller did. A revision is named by the UID of the ReplicaSet that its pods belong to,
+or by the hash that a CloneSet labels its pods with.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +18,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from trimtab.api import percent
-from trimtab.api.documents import Document
+from trimtab.api import codec, nodeselectors, percent, times
+from trimtab.api.documents import JSON, Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import Condition, ObjectMeta
 from trimtab.api.model import Model
-from trimtab.api.pods import NodeSelectorTerm, Toleration
+from trimtab.api.patches import schema_for, strategic_merge
+from trimtab.api.pods import NodeSelector, NodeSelectorTerm, Pod, Toleration
 
 API_VERSION = "apps.kruise.io/v1alpha1"
 KIND = "UnitedTopology"
@@ -23,6 +34,21 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
     "apps.kruise.io/v1alpha1": ("CloneSet",),
 }
 """Which workloads can have subsets, by API version."""
+
+_EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
+_PATCHABLE = frozenset({"labels", "annotations", "finalizers"})
+_POD: JSON = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "pod", "labels": {}, "annotations": {}},
+    "spec": {
+        "containers": [{"name": "main", "env": [], "ports": [], "volumeMounts": []}],
+        "initContainers": [],
+        "volumes": [],
+        "tolerations": [],
+    },
+}
+"""A pod to try patches on; its lists are there, so that merging into them is tried too."""
 
 
 class TargetReference(Model):
@@ -36,7 +62,15 @@ class TargetReference(Model):
 class Subset(Model):
     """One place for a workload's pods: where, how many at most, and what is different there."""
 
-    name: Annotated[str, Meta(description="The subset's name, unique in this UnitedTopology.", min_length=1)]
+    name: Annotated[
+        str,
+        Meta(
+            description="The subset's name, unique in this UnitedTopology.",
+            min_length=1,
+            max_length=63,
+            pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+        ),
+    ]
     node_selector_term: Annotated[
         NodeSelectorTerm | None,
         Meta(description="Added to each required node selector term of the subset's pods."),
@@ -81,7 +115,7 @@ class UnitedTopologySpec(Model):
     target_ref: Annotated[TargetReference, Meta(description="The workload whose pods are divided.")]
     subsets: Annotated[
         tuple[Subset, ...],
-        Meta(description="The subsets, in the order in which they are filled.", min_length=1),
+        Meta(description="The subsets, in the order in which they are filled.", min_length=1, max_length=1000),
     ]
     schedule_strategy: Annotated[ScheduleStrategy, Meta(description="How a subset is chosen for a new pod.")] = (
         ScheduleStrategy()
@@ -92,6 +126,7 @@ class SubsetStatus(Model):
     """How full a subset is, and what is on its way."""
 
     name: Annotated[str, Meta(description="The subset's name.")]
+    replicas: Annotated[int, Meta(description="How many active pods of the revision were seen in it.")] = 0
     missing_replicas: Annotated[
         int, Meta(description="How many pods the subset still lacks; -1 where it has no maximum.")
     ] = 0
@@ -106,12 +141,37 @@ class SubsetStatus(Model):
     ] = 0
 
 
+class RevisionStatus(Model):
+    """The places of one revision of the workload, counted by itself."""
+
+    revision: Annotated[str, Meta(description="The ReplicaSet's UID, or the CloneSet's revision hash.")]
+    subset_statuses: Annotated[
+        tuple[SubsetStatus, ...], Meta(description="The subsets, in the order of the spec.")
+    ] = ()
+
+
+class FullSubset(Model):
+    """A subset in which pods could not be scheduled, and is not tried for a while that grows each time."""
+
+    name: Annotated[str, Meta(description="The subset's name.")]
+    until: Annotated[datetime, Meta(description="When it is tried again.")]
+    times: Annotated[int, Meta(description="How often in a row it was found full.")] = 0
+
+
 class UnitedTopologyStatus(Model):
     """What has been handed out."""
 
     observed_generation: Annotated[int, Meta(description="The generation that this status is about.")] = 0
+    replicas: Annotated[int, Meta(description="The workload's size, which percentages are of.")] = 0
+    revision: Annotated[str, Meta(description="The revision that subsetStatuses is about.")] = ""
     subset_statuses: Annotated[
         tuple[SubsetStatus, ...], Meta(description="The subsets, in the order of the spec.")
+    ] = ()
+    other_revisions: Annotated[
+        tuple[RevisionStatus, ...], Meta(description="The places of other revisions that still have pods.")
+    ] = ()
+    full_subsets: Annotated[
+        tuple[FullSubset, ...], Meta(description="Subsets without room, which are not tried for a while.")
     ] = ()
     conditions: Annotated[tuple[Condition, ...], Meta(description="What stands in the way, if anything.")] = ()
 
@@ -124,18 +184,45 @@ class UnitedTopology(Model, kw_only=True):
     status: UnitedTopologyStatus = UnitedTopologyStatus()
 
 
+def status_tree(status: UnitedTopologyStatus) -> JSON:
+    """A status as it is written: every number and every list, so that a merge leaves nothing of before."""
+    return {
+        "observedGeneration": status.observed_generation,
+        "replicas": status.replicas,
+        "revision": status.revision,
+        "subsetStatuses": [_subset_tree(subset) for subset in status.subset_statuses],
+        "otherRevisions": [_revision_tree(revision) for revision in status.other_revisions],
+        "fullSubsets": [_full_tree(full) for full in status.full_subsets],
+        "conditions": [codec.to_tree(condition) for condition in status.conditions],
+    }
+
+
+def _revision_tree(revision: RevisionStatus) -> JSON:
+    subsets = [_subset_tree(subset) for subset in revision.subset_statuses]
+    return {"revision": revision.revision, "subsetStatuses": subsets}
+
+
+def _full_tree(full: FullSubset) -> JSON:
+    return {"name": full.name, "until": _time(full.until), "times": full.times}
+
+
+def _subset_tree(subset: SubsetStatus) -> JSON:
+    tree: JSON = {"name": subset.name, "replicas": subset.replicas, "missingReplicas": subset.missing_replicas}
+    for name, entries in (("creating", subset.creating), ("deleting", subset.deleting)):
+        if entries:
+            tree[name] = {key: _time(moment) for key, moment in entries.items()}
+    if subset.missing_reschedule:
+        tree["missingReschedule"] = subset.missing_reschedule
+    return tree
+
+
+def _time(moment: datetime) -> str:
+    return times.format_micro(times.to_ns(moment))
+
+
 def problems(topology: UnitedTopology) -> Iterator[InvalidError]:
     """What makes a UnitedTopology unusable, although it is of the right shape."""
-    target = topology.spec.target_ref
-    kinds = TARGETS.get(target.api_version)
-    if kinds is None:
-        known = " or ".join(TARGETS)
-        yield InvalidError("spec.targetRef.apiVersion", f'"{target.api_version}" is not supported; write {known}')
-    elif target.kind not in kinds:
-        yield InvalidError(
-            "spec.targetRef.kind",
-            f'"{target.kind}" of {target.api_version} cannot have subsets; write {" or ".join(kinds)}',
-        )
+    yield from _target_problems(topology.spec.target_ref)
     seen: dict[str, int] = {}
     for index, subset in enumerate(topology.spec.subsets):
         path = f"spec.subsets[{index}]"
@@ -145,10 +232,79 @@ def problems(topology: UnitedTopology) -> Iterator[InvalidError]:
                 f"{path}.name",
                 f'"{subset.name}" is the name of spec.subsets[{first}] already; give each its own',
             )
-        yield from _limit_problems(subset.max_replicas, f"{path}.maxReplicas")
+        for problem in _subset_problems(subset):
+            yield problem.under(path)
+    strategy = topology.spec.schedule_strategy
+    if strategy.adaptive is not None and strategy.type != "Adaptive":
+        yield InvalidError("spec.scheduleStrategy.adaptive", "is for type Adaptive; leave it out, or write that type")
 
 
-def _limit_problems(limit: int | str | None, path: str) -> Iterator[InvalidError]:
+def _target_problems(target: TargetReference) -> Iterator[InvalidError]:
+    kinds = TARGETS.get(target.api_version)
+    if kinds is None:
+        known = " or ".join(TARGETS)
+        yield InvalidError("spec.targetRef.apiVersion", f'"{target.api_version}" is not supported; write {known}')
+    elif target.kind not in kinds:
+        yield InvalidError(
+            "spec.targetRef.kind",
+            f'"{target.kind}" of {target.api_version} cannot have subsets; write {" or ".join(kinds)}',
+        )
+
+
+def _subset_problems(subset: Subset) -> Iterator[InvalidError]:
+    """What would keep the subset's pods from being made, or from ever running; paths start at the subset."""
+    if subset.node_selector_term is not None:
+        yield from _term_problems(subset.node_selector_term)
+    for index, toleration in enumerate(subset.tolerations):
+        for problem in _toleration_problems(toleration):
+            yield problem.under(f"tolerations[{index}]")
+    if subset.patch is not None:
+        yield from _patch_problems(subset.patch)
+    yield from _limit_problems(subset.max_replicas)
+
+
+def _term_problems(term: NodeSelectorTerm) -> Iterator[InvalidError]:
+    path = "nodeSelectorTerm"
+    if not term.match_expressions and not term.match_fields:
+        yield InvalidError(path, "is empty, and so matches no node; write matchExpressions, or leave it out")
+    required = nodeselectors.compile(NodeSelector(node_selector_terms=(term,)))
+    if required.problem is not None:
+        place, reason = required.problem
+        inner = place.partition("nodeSelectorTerms[0]")[2].lstrip(".")
+        yield InvalidError(inner, reason).under(path)
+
+
+def _toleration_problems(toleration: Toleration) -> Iterator[InvalidError]:
+    """What an API server would refuse the pods for."""
+    if toleration.operator not in ("", "Equal", "Exists"):
+        yield InvalidError("operator", f'"{toleration.operator}" is not supported; write Exists or Equal')
+    if toleration.operator == "Exists" and toleration.value:
+        yield InvalidError("value", "is not for Exists; leave it out, or write operator Equal")
+    if not toleration.key and toleration.operator != "Exists":
+        yield InvalidError("operator", "must be Exists where there is no key; write Exists, or a key")
+    if toleration.effect not in _EFFECTS:
+        yield InvalidError("effect", f'"{toleration.effect}" is unknown; write {", ".join(_EFFECTS[1:])} or nothing')
+    if toleration.toleration_seconds is not None and toleration.effect != "NoExecute":
+        yield InvalidError("effect", "must be NoExecute where tolerationSeconds is given; write NoExecute")
+
+
+def _patch_problems(patch: Document) -> Iterator[InvalidError]:
+    """Whether a pod that is patched still is a pod, and still the one that its workload made."""
+    tree = patch.tree()
+    for name in sorted(tree.keys() - {"metadata", "spec"}):
+        yield InvalidError(f"patch.{name}", "cannot be patched; write metadata and spec only")
+    metadata = tree.get("metadata")
+    for name in sorted((metadata if isinstance(metadata, dict) else {}).keys() - _PATCHABLE):
+        yield InvalidError(f"patch.metadata.{name}", "cannot be patched; write labels, annotations or finalizers only")
+    try:
+        patched = strategic_merge(_POD, tree, schema_for("v1", "Pod"))
+        codec.convert(patched, Pod)
+    except InvalidError as error:
+        yield error.under("patch")
+
+
+def _limit_problems(limit: int | str | None) -> Iterator[InvalidError]:
+    path = "maxReplicas"
     if limit is None:
         return
     if isinstance(limit, int):
@@ -161,4 +317,4 @@ def _limit_problems(limit: int | str | None, path: str) -> Iterator[InvalidError
         yield error.under(path)
         return
     if not 0 <= share <= 100:
-        yield InvalidError(path, f'"{limit}" is not between 0% and 100%')
+        yield InvalidError(path, f'"{limit}" is not between 0% and 100%; write for example "30%"')

@@ -50,7 +50,7 @@ spec:
     maxReplicas: 6
   - name: rented
     nodeSelectorTerm: {matchExpressions: [{key: node-pool, operator: In, values: [burst]}]}
-    tolerations: [{key: example.com/rented, operator: Exists, tolerationSeconds: 4294967296}]
+    tolerations: [{key: example.com/rented, operator: Exists, effect: NoExecute, tolerationSeconds: 4294967296}]
 """
 
 OWNED_WHILE_THERE_IS_ROOM = """
@@ -77,6 +77,11 @@ spec:
     adaptive: {disableSimulationSchedule: true, rescheduleCriticalSeconds: 45}
 status:
   observedGeneration: 4294967296
+  replicas: 3
+  revision: 5f0c
+  fullSubsets: [{name: owned, until: "2024-02-29T12:05:00Z", times: 2}]
+  otherRevisions:
+  - {revision: 4e1d, subsetStatuses: [{name: owned, replicas: 1, missingReplicas: -1}]}
   subsetStatuses:
   - {name: owned, missingReplicas: 2, creating: {reports-7d9-x2k: "2024-02-29T12:00:00Z"}}
   - {name: rented, missingReplicas: -1, missingReschedule: 1, deleting: {reports-7d9-b4t: "2024-02-29T12:00:01.5Z"}}
@@ -585,6 +590,9 @@ def test_lists_of_named_things_have_keys() -> None:
     assert keyed == {
         "UnitedTopology spec.subsets": ["name"],
         "UnitedTopology status.subsetStatuses": ["name"],
+        "UnitedTopology status.otherRevisions": ["revision"],
+        "UnitedTopology status.otherRevisions[].subsetStatuses": ["name"],
+        "UnitedTopology status.fullSubsets": ["name"],
         "UnitedTopology status.conditions": ["type"],
         "CloneSet status.conditions": ["type"],
         "ScaleDownPolicy status.conditions": ["type"],

@@ -1,0 +1,224 @@
+"""UnitedTopology: what is refused and how that is told; a status as it is written."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from trimtab.api import codec, unitedtopology
+from trimtab.api.documents import JSON
+from trimtab.api.meta import Condition
+from trimtab.api.unitedtopology import (
+    FullSubset,
+    RevisionStatus,
+    SubsetStatus,
+    UnitedTopology,
+    UnitedTopologyStatus,
+)
+
+NOON = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+
+
+def topology(*subsets: JSON, target: JSON | None = None, strategy: JSON | None = None) -> UnitedTopology:
+    """A UnitedTopology with these subsets."""
+    spec: JSON = {
+        "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop"} | (target or {}),
+        "subsets": list(subsets) or [{"name": "a"}],
+    }
+    if strategy is not None:
+        spec["scheduleStrategy"] = strategy
+    return codec.convert({"metadata": {"name": "shop", "namespace": "default"}, "spec": spec}, UnitedTopology)
+
+
+def told(made: UnitedTopology) -> list[str]:
+    """The problems in words."""
+    return [str(problem) for problem in unitedtopology.problems(made)]
+
+
+def expression(operator: str, *values: str, key: str = "zone") -> JSON:
+    """A subset that selects nodes by one expression."""
+    wanted: dict[str, Any] = {"key": key, "operator": operator} | ({"values": list(values)} if values else {})
+    return {"name": "a", "nodeSelectorTerm": {"matchExpressions": [wanted]}}
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(topology(), id="one subset without rules"),
+        pytest.param(topology(expression("In", "z1")), id="a zone"),
+        pytest.param(topology(expression("Gt", "4", key="cores")), id="a number of cores"),
+        pytest.param(topology({"name": "a", "maxReplicas": 0}, {"name": "b", "maxReplicas": "100%"}), id="limits"),
+        pytest.param(topology({"name": "a", "tolerations": [{"operator": "Exists"}]}), id="all taints"),
+        pytest.param(
+            topology({"name": "a", "patch": {"metadata": {"labels": {"a": "b", "gone": None}}}}), id="labels patched"
+        ),
+        pytest.param(
+            topology({"name": "a", "patch": {"spec": {"containers": [{"name": "main", "env": [{"name": "A"}]}]}}}),
+            id="a container patched",
+        ),
+        pytest.param(topology(target={"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet"}), id="a CloneSet"),
+        pytest.param(
+            topology(strategy={"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30}}), id="adaptive"
+        ),
+    ],
+)
+def test_what_works_is_accepted(made: UnitedTopology) -> None:
+    """Nothing is said about what is right."""
+    assert told(made) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "want"),
+    [
+        pytest.param(
+            topology({"name": "a"}, {"name": "b"}, {"name": "a"}),
+            'spec.subsets[2].name: "a" is the name of spec.subsets[0] already; give each its own',
+            id="a name twice",
+        ),
+        pytest.param(
+            topology(target={"apiVersion": "apps/v1beta1"}),
+            'spec.targetRef.apiVersion: "apps/v1beta1" is not supported; write apps/v1 or apps.kruise.io/v1alpha1',
+            id="an unknown version",
+        ),
+        pytest.param(
+            topology(target={"kind": "StatefulSet"}),
+            'spec.targetRef.kind: "StatefulSet" of apps/v1 cannot have subsets; write Deployment or ReplicaSet',
+            id="an unknown kind",
+        ),
+        pytest.param(
+            topology({"name": "a", "maxReplicas": -1}),
+            "spec.subsets[0].maxReplicas: -1 is negative; write 0 or more, or leave it out for no limit",
+            id="a negative limit",
+        ),
+        pytest.param(
+            topology({"name": "a", "maxReplicas": "130%"}),
+            'spec.subsets[0].maxReplicas: "130%" is not between 0% and 100%; write for example "30%"',
+            id="more than all",
+        ),
+        pytest.param(
+            topology({"name": "a", "maxReplicas": "-5%"}),
+            'spec.subsets[0].maxReplicas: "-5%" is not between 0% and 100%; write for example "30%"',
+            id="less than nothing",
+        ),
+        pytest.param(
+            topology({"name": "a", "maxReplicas": "3"}),
+            'spec.subsets[0].maxReplicas: "3" is not a percentage; write 3 or "3%"',
+            id="a number as text",
+        ),
+        pytest.param(
+            topology({"name": "a", "nodeSelectorTerm": {}}),
+            "spec.subsets[0].nodeSelectorTerm: is empty, and so matches no node; "
+            "write matchExpressions, or leave it out",
+            id="a term that matches nothing",
+        ),
+        pytest.param(
+            topology({"name": "a", "tolerations": [{"key": "rented", "operator": "Has"}]}),
+            'spec.subsets[0].tolerations[0].operator: "Has" is not supported; write Exists or Equal',
+            id="an unknown operator of a toleration",
+        ),
+        pytest.param(
+            topology({"name": "a", "tolerations": [{"key": "rented", "operator": "Exists", "value": "yes"}]}),
+            "spec.subsets[0].tolerations[0].value: is not for Exists; leave it out, or write operator Equal",
+            id="a value that is not compared",
+        ),
+        pytest.param(
+            topology({"name": "a", "tolerations": [{"value": "yes"}]}),
+            "spec.subsets[0].tolerations[0].operator: must be Exists where there is no key; write Exists, or a key",
+            id="a toleration of nothing",
+        ),
+        pytest.param(
+            topology({"name": "a", "tolerations": [{"key": "rented", "effect": "Evict"}]}),
+            'spec.subsets[0].tolerations[0].effect: "Evict" is unknown; '
+            "write NoSchedule, PreferNoSchedule, NoExecute or nothing",
+            id="an unknown effect",
+        ),
+        pytest.param(
+            topology({"name": "a", "tolerations": [{"key": "rented", "tolerationSeconds": 5}]}),
+            "spec.subsets[0].tolerations[0].effect: must be NoExecute where tolerationSeconds is given; "
+            "write NoExecute",
+            id="seconds of the wrong effect",
+        ),
+        pytest.param(
+            topology({"name": "a", "patch": {"status": {"phase": "Running"}}}),
+            "spec.subsets[0].patch.status: cannot be patched; write metadata and spec only",
+            id="a patch of the status",
+        ),
+        pytest.param(
+            topology({"name": "a", "patch": {"metadata": {"name": "mine"}}}),
+            "spec.subsets[0].patch.metadata.name: cannot be patched; write labels, annotations or finalizers only",
+            id="a patch of the name",
+        ),
+        pytest.param(
+            topology({"name": "a", "patch": {"spec": {"containers": [{"image": "x"}]}}}),
+            'spec.subsets[0].patch.spec.containers: the element {"image": "x"} lacks the merge key name',
+            id="a container without a name",
+        ),
+        pytest.param(
+            topology({"name": "a", "patch": {"spec": {"priority": "high"}}}),
+            'spec.subsets[0].patch.spec.priority: "high": expected `int | null`, got `str`',
+            id="a patch that makes no pod",
+        ),
+        pytest.param(
+            topology(strategy={"type": "Fixed", "adaptive": {"rescheduleCriticalSeconds": 30}}),
+            "spec.scheduleStrategy.adaptive: is for type Adaptive; leave it out, or write that type",
+            id="settings of another strategy",
+        ),
+    ],
+)
+def test_what_does_not_work_is_named(made: UnitedTopology, want: str) -> None:
+    """The message names the field and what to write instead."""
+    assert told(made) == [want]
+
+
+@pytest.mark.parametrize(
+    ("subset", "field"),
+    [
+        pytest.param(expression("Is", "z1"), "matchExpressions[0].operator", id="an unknown operator"),
+        pytest.param(expression("In"), "matchExpressions[0].values", id="in nothing"),
+        pytest.param(expression("Gt", "many"), "matchExpressions[0].values", id="more than a word"),
+        pytest.param(expression("Exists", key="no key"), "matchExpressions[0].key", id="not a key"),
+    ],
+)
+def test_terms_that_no_pod_could_carry_are_refused(subset: JSON, field: str) -> None:
+    """Otherwise every pod of the subset would be refused by the API server, long after the mistake."""
+    (problem,) = unitedtopology.problems(topology(subset))
+    assert problem.path.startswith(f"spec.subsets[0].nodeSelectorTerm.{field.partition('.')[0]}")
+
+
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(0, id="none"), pytest.param(86_401, id="a day and more"), pytest.param(-3, id="negative")]
+)
+def test_times_out_of_range_do_not_decode(seconds: int) -> None:
+    """The schema says the same, so an API server refuses them before anybody else looks."""
+    with pytest.raises(ValueError, match="rescheduleCriticalSeconds"):
+        topology(strategy={"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": seconds}})
+
+
+def test_status_is_written_whole() -> None:
+    """Every number and list is stated, so that a merge leaves nothing of before; entries only where there are some."""
+    status = UnitedTopologyStatus(
+        observed_generation=3,
+        replicas=9,
+        revision="r2",
+        subset_statuses=(SubsetStatus(name="a", creating={"x": NOON}),),
+        other_revisions=(
+            RevisionStatus(revision="r1", subset_statuses=(SubsetStatus(name="a", missing_replicas=-1),)),
+        ),
+        full_subsets=(FullSubset(name="a", until=NOON, times=2),),
+        conditions=(Condition(type="Ready", status="True"),),
+    )
+    tree = unitedtopology.status_tree(status)
+    assert tree == {
+        "observedGeneration": 3,
+        "replicas": 9,
+        "revision": "r2",
+        "subsetStatuses": [
+            {"name": "a", "replicas": 0, "missingReplicas": 0, "creating": {"x": "2026-03-01T12:00:00.250000Z"}}
+        ],
+        "otherRevisions": [{"revision": "r1", "subsetStatuses": [{"name": "a", "replicas": 0, "missingReplicas": -1}]}],
+        "fullSubsets": [{"name": "a", "until": "2026-03-01T12:00:00.250000Z", "times": 2}],
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    assert codec.convert(tree, UnitedTopologyStatus) == status
