@@ -231,6 +231,14 @@ async def test_who_is_born_without_its_owner_goes(wire: Wire, server: Server) ->
     assert (await wire.call("GET", f"{CONFIG_MAPS}/child")).status == 404
 
 
+async def test_who_is_owned_by_a_kind_that_nobody_serves_stays(wire: Wire, server: Server) -> None:
+    """Whether that owner is there cannot be known."""
+    owner = {"apiVersion": "example.com/v1", "kind": "Fleet", "metadata": {"name": "north", "uid": "u-1"}}
+    await wire.create(CONFIG_MAPS, owned_by(owner, config_map("child")))
+    await server.settled()
+    assert (await wire.call("GET", f"{CONFIG_MAPS}/child")).status == 200
+
+
 # --- namespaces ------------------------------------------------------------------------------------------------------
 
 

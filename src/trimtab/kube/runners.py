@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from trimtab.kube.clocks import cancel
-from trimtab.kube.errors import AlreadyExists, Conflict
+from trimtab.kube.errors import AlreadyExists, ApiError, Conflict
 from trimtab.kube.informers import Informer
 from trimtab.kube.queues import ShutDown, WorkQueue
 
@@ -100,9 +100,12 @@ class Runner(Generic[K]):
             self._note(key, None)
 
     def _report(self, key: K, error: Exception, delay: float) -> None:
-        """Losing a race is how optimistic writing works, and worth no more than a line for who is looking for it."""
+        """Losing a race is how optimistic writing works, and worth no more than a line for who is looking for it. What
+        an API server refuses (a quota, a webhook) is told in its words: a traceback would say where we are, not why."""
         if isinstance(error, (AlreadyExists, Conflict)):
             log.debug("%s %s: %s; again in %.3g s", self.name, key, error, delay)
+        elif isinstance(error, ApiError):
+            log.warning("%s %s: %s; again in %.3g s", self.name, key, error, delay)
         else:
             log.error("%s %s failed, again in %.3g s", self.name, key, delay, exc_info=error)
 

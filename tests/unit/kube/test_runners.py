@@ -13,7 +13,7 @@ from tests.unit.kube.fakes import FakeServer, Misbehaviour, pod_tree
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
-from trimtab.kube.errors import Conflict
+from trimtab.kube.errors import Conflict, Forbidden
 from trimtab.kube.informers import Informer
 from trimtab.kube.queues import WorkQueue
 from trimtab.kube.resources import Key
@@ -72,20 +72,24 @@ async def test_when_a_key_comes_back(outcomes: list[Outcome], want: list[float])
 
 
 async def test_failures_are_told_with_their_cause_and_races_are_not(caplog: pytest.LogCaptureFixture) -> None:
-    """A conflict is how optimistic writing works; an exception is a defect and needs its traceback."""
+    """A conflict is how optimistic writing works; a refusal speaks for itself; a defect needs its traceback."""
     clock = VirtualClock()
     queue: WorkQueue[str] = WorkQueue(clock)
     noted: list[BaseException | None] = []
-    script = Script(clock, Conflict("raced"), ValueError("broken"), TerminalError("hopeless"))
+    script = Script(clock, Conflict("raced"), ValueError("broken"), Forbidden("no room"), TerminalError("hopeless"))
     runner = Runner("test", script, queue, observe=lambda _, error: noted.append(error))
     task = asyncio.create_task(runner.run())
     with caplog.at_level(logging.INFO):
         queue.add("a")
         await clock.advance(10)
     await cancel(task)
-    assert [record.getMessage() for record in caplog.records] == ["test a failed, again in 0.01 s", "test a: hopeless"]
-    assert caplog.records[0].exc_info is not None
-    assert [type(error) for error in noted] == [Conflict, ValueError, TerminalError]
+    assert [record.getMessage() for record in caplog.records] == [
+        "test a failed, again in 0.01 s",
+        "test a: no room; again in 0.02 s",
+        "test a: hopeless",
+    ]
+    assert [record.exc_info is not None for record in caplog.records] == [True, False, False]
+    assert [type(error) for error in noted] == [Conflict, ValueError, Forbidden, TerminalError]
 
 
 async def test_stopping_lets_what_is_under_way_finish() -> None:

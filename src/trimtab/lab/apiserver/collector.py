@@ -7,7 +7,8 @@ The collector hears of every change and keeps who owns whom, by uid. Of an objec
 3. Is one of its owners still there? Then it stays, and forgets the owners that are not.
 4. Has it owners, and none is there (or they all wait for it to go)? Then it is deleted.
 
-An owner counts as there if an object with its uid exists, in the same namespace or in none.
+An owner counts as there if an object with its uid exists, in the same namespace or in none. Of an owner whose kind is
+not served nobody can say whether it is there: what it owns is left as it is.
 """
 
 from __future__ import annotations
@@ -95,6 +96,8 @@ class Collector:
     async def _judge(self, place: Place, entry: Entry) -> None:
         tree = entry.tree()
         owners = tree["metadata"]["ownerReferences"]
+        if any(self._cluster.registry.named(owner["apiVersion"], owner["kind"]) is None for owner in owners):
+            return
         present = [owner for owner in owners if self._present(owner["uid"], entry) is not None]
         waiting = [o for o in present if _finalizer(self._present(o["uid"], entry)) == FOREGROUND]
         solid = [owner for owner in present if owner not in waiting]
