@@ -123,18 +123,20 @@ class UnitedTopologySpec(Model):
 
 
 class SubsetStatus(Model):
-    """How full a subset is, and what is on its way."""
+    """How full a subset is with pods of one revision, and what is on its way."""
 
     name: Annotated[str, Meta(description="The subset's name.")]
-    replicas: Annotated[int, Meta(description="How many active pods of the revision were seen in it.")] = 0
+    replicas: Annotated[int, Meta(description="How many pods are counted in the subset.")] = 0
     missing_replicas: Annotated[
         int, Meta(description="How many pods the subset still lacks; -1 where it has no maximum.")
     ] = 0
     creating: Annotated[
-        Mapping[str, datetime], Meta(description="Pods that were given a place and have not been seen yet.")
+        Mapping[str, datetime],
+        Meta(description="Pods that were given a place and are not counted yet, by reservation, and since when."),
     ] = {}
     deleting: Annotated[
-        Mapping[str, datetime], Meta(description="Pods that are being deleted or evicted and still there.")
+        Mapping[str, datetime],
+        Meta(description="Pods that are being deleted or evicted and are counted still, by name, and since when."),
     ] = {}
     missing_reschedule: Annotated[
         int, Meta(description="How many pods that found no room elsewhere should come here.")
@@ -142,37 +144,40 @@ class SubsetStatus(Model):
 
 
 class RevisionStatus(Model):
-    """The places of one revision of the workload, counted by itself."""
+    """The subsets as they are filled with pods of another revision than the newest."""
 
-    revision: Annotated[str, Meta(description="The ReplicaSet's UID, or the CloneSet's revision hash.")]
+    revision: Annotated[str, Meta(description="The revision.")]
     subset_statuses: Annotated[
         tuple[SubsetStatus, ...], Meta(description="The subsets, in the order of the spec.")
     ] = ()
 
 
-class FullSubset(Model):
-    """A subset in which pods could not be scheduled, and is not tried for a while that grows each time."""
+class Shortage(Model):
+    """A subset in which pods found no room."""
 
     name: Annotated[str, Meta(description="The subset's name.")]
-    until: Annotated[datetime, Meta(description="When it is tried again.")]
-    times: Annotated[int, Meta(description="How often in a row it was found full.")] = 0
+    until: Annotated[datetime, Meta(description="Until when other subsets are preferred to this one.")]
+    times: Annotated[int, Meta(description="How many times in a row it was found full.")] = 1
 
 
 class UnitedTopologyStatus(Model):
     """What has been handed out."""
 
     observed_generation: Annotated[int, Meta(description="The generation that this status is about.")] = 0
-    replicas: Annotated[int, Meta(description="The workload's size, which percentages are of.")] = 0
-    revision: Annotated[str, Meta(description="The revision that subsetStatuses is about.")] = ""
+    replicas: Annotated[int, Meta(description="The workload's size, which percentages are taken of.")] = 0
+    revision: Annotated[str, Meta(description="The revision that subsetStatuses is about: the newest.")] = ""
     subset_statuses: Annotated[
         tuple[SubsetStatus, ...], Meta(description="The subsets, in the order of the spec.")
     ] = ()
     other_revisions: Annotated[
-        tuple[RevisionStatus, ...], Meta(description="The places of other revisions that still have pods.")
+        tuple[RevisionStatus, ...], Meta(description="The subsets as other revisions fill them, each for itself.")
     ] = ()
-    full_subsets: Annotated[
-        tuple[FullSubset, ...], Meta(description="Subsets without room, which are not tried for a while.")
+    shortages: Annotated[
+        tuple[Shortage, ...], Meta(description="Subsets that were found full (Adaptive), for all revisions.")
     ] = ()
+    counted_version: Annotated[
+        str, Meta(description="The latest version of a pod that was counted; no older view is counted again.")
+    ] = ""
     conditions: Annotated[tuple[Condition, ...], Meta(description="What stands in the way, if anything.")] = ()
 
 

@@ -202,6 +202,7 @@ def test_status_is_written_whole() -> None:
         observed_generation=3,
         replicas=9,
         revision="r2",
+        counted_version="41",
         subset_statuses=(SubsetStatus(name="a", creating={"x": NOON}),),
         other_revisions=(
             RevisionStatus(revision="r1", subset_statuses=(SubsetStatus(name="a", missing_replicas=-1),)),
@@ -214,6 +215,7 @@ def test_status_is_written_whole() -> None:
         "observedGeneration": 3,
         "replicas": 9,
         "revision": "r2",
+        "countedVersion": "41",
         "subsetStatuses": [
             {"name": "a", "replicas": 0, "missingReplicas": 0, "creating": {"x": "2026-03-01T12:00:00.250000Z"}}
         ],
