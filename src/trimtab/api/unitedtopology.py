@@ -146,18 +146,18 @@ class SubsetStatus(Model):
 class RevisionStatus(Model):
     """The subsets as they are filled with pods of another revision than the newest."""
 
-    revision: Annotated[str, Meta(description="The revision.")]
+    revision: Annotated[str, Meta(description="The ReplicaSet's UID, or the CloneSet's revision hash.")]
     subset_statuses: Annotated[
         tuple[SubsetStatus, ...], Meta(description="The subsets, in the order of the spec.")
     ] = ()
 
 
-class Shortage(Model):
-    """A subset in which pods found no room."""
+class FullSubset(Model):
+    """A subset in which pods could not be scheduled, and is not tried for a while that grows each time."""
 
     name: Annotated[str, Meta(description="The subset's name.")]
-    until: Annotated[datetime, Meta(description="Until when other subsets are preferred to this one.")]
-    times: Annotated[int, Meta(description="How many times in a row it was found full.")] = 1
+    until: Annotated[datetime, Meta(description="When it is tried again.")]
+    times: Annotated[int, Meta(description="How often in a row it was found full.")] = 0
 
 
 class UnitedTopologyStatus(Model):
@@ -172,8 +172,8 @@ class UnitedTopologyStatus(Model):
     other_revisions: Annotated[
         tuple[RevisionStatus, ...], Meta(description="The subsets as other revisions fill them, each for itself.")
     ] = ()
-    shortages: Annotated[
-        tuple[Shortage, ...], Meta(description="Subsets that were found full (Adaptive), for all revisions.")
+    full_subsets: Annotated[
+        tuple[FullSubset, ...], Meta(description="Subsets without room, which are not tried for a while.")
     ] = ()
     counted_version: Annotated[
         str, Meta(description="The latest version of a pod that was counted; no older view is counted again.")
