@@ -1,7 +1,7 @@
 """The wire: everything that talks to an API server, and what controllers need around it.
 
 Belongs here: configuration and credentials, the client, the tree of errors, informers, the work queue and what drives
-reconciles from it, leader election, events, expectations.
+reconciles from it, leader election, events, expectations, who owns what (`ownership`, `adoption`), conditions.
 
 Does not belong here: any decision, and any knowledge of what Trimtab does with the objects. What is read is typed and
 partial (`trimtab.api`), what is written is raw JSON or a patch.

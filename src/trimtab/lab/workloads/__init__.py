@@ -3,8 +3,8 @@
 They do what kube-controller-manager 1.36 does, over the wire and on any API server, so that the lab can stand in for a
 cluster, and a cluster for the lab. (Where a cluster has a controller manager of its own, these must not run beside it.)
 
-Belongs here: `replicaset`, `deployment`, `disruption`, a package each; what they share: who owns what (`ownership`,
-`adoption`), how conditions are kept (`conditions`), the settings (`options`); and `service`, which runs them.
+Belongs here: `replicaset`, `deployment`, `disruption`, a package each; what they share: the settings (`options`); and
+`service`, which runs them.
 
 Does not belong here: deleting what belongs to a deleted owner, and the life of namespaces: the lab's API server does
 both. The order in which pods go is `trimtab.ranking`'s.

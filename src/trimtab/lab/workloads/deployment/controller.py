@@ -16,6 +16,8 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector, OwnerReference
 from trimtab.api.pods import Pod
 from trimtab.api.selectors import NOTHING, Selector
+from trimtab.kube import ownership
+from trimtab.kube.adoption import Adopter
 from trimtab.kube.client import Client
 from trimtab.kube.errors import AlreadyExists, ApiError, NotFound
 from trimtab.kube.events import NORMAL, WARNING, Recorder
@@ -24,8 +26,6 @@ from trimtab.kube.queues import WorkQueue
 from trimtab.kube.resources import Key, Resource, key
 from trimtab.kube.runners import Result, Runner, TerminalError
 from trimtab.kube.stores import key_of
-from trimtab.lab.workloads import ownership
-from trimtab.lab.workloads.adoption import Adopter
 from trimtab.lab.workloads.deployment import plan as plans
 from trimtab.lab.workloads.deployment import progress, templates
 from trimtab.lab.workloads.deployment.fleets import RECREATE

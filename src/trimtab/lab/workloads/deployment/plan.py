@@ -17,8 +17,8 @@ import msgspec
 from trimtab.api.apps import Deployment, DeploymentStatus, ReplicaSet, ReplicaSetSpec
 from trimtab.api.documents import JSON
 from trimtab.api.meta import LabelSelector, ObjectMeta
+from trimtab.kube import ownership
 from trimtab.kube.resources import Resource
-from trimtab.lab.workloads import ownership
 from trimtab.lab.workloads.deployment import progress, proportional, recreate, revisions, rolling, templates
 from trimtab.lab.workloads.deployment.fleets import (
     RECREATE,

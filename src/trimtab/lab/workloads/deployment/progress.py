@@ -23,9 +23,9 @@ import msgspec
 
 from trimtab.api.apps import Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet
 from trimtab.api.documents import JSON
+from trimtab.kube import conditions
 from trimtab.kube.clocks import SECOND
-from trimtab.lab.workloads import conditions
-from trimtab.lab.workloads.conditions import FALSE, TRUE, UNKNOWN
+from trimtab.kube.conditions import FALSE, TRUE, UNKNOWN
 from trimtab.lab.workloads.deployment.fleets import Fleet, Limits, desired_replicas, total
 from trimtab.lab.workloads.deployment.revisions import KEEP_ALL
 from trimtab.lab.workloads.replicaset.replicas import REPLICA_FAILURE

@@ -20,9 +20,9 @@ from trimtab.api.documents import JSON
 from trimtab.api.meta import Condition
 from trimtab.api.pods import Pod
 from trimtab.api.policy import PodDisruptionBudget, PodDisruptionBudgetStatus
+from trimtab.kube import conditions
 from trimtab.kube.clocks import SECOND
-from trimtab.lab.workloads import conditions
-from trimtab.lab.workloads.conditions import FALSE, TRUE
+from trimtab.kube.conditions import FALSE, TRUE
 
 ALLOWED = "DisruptionAllowed"
 SUFFICIENT, INSUFFICIENT, SYNC_FAILED = "SufficientPods", "InsufficientPods", "SyncFailed"

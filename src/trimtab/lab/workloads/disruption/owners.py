@@ -13,11 +13,11 @@ from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
 from trimtab.api.core import ReplicationController
 from trimtab.api.documents import JSON
 from trimtab.api.meta import OwnerReference
+from trimtab.kube import ownership
 from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Resource, key, untyped
-from trimtab.lab.workloads import ownership
 from trimtab.lab.workloads.disruption.budgets import Owner
 
 Workload = Deployment | ReplicaSet | ReplicationController | StatefulSet

@@ -16,6 +16,8 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.meta import OwnerReference
 from trimtab.api.pods import Pod
 from trimtab.api.selectors import NOTHING, Selector
+from trimtab.kube import ownership
+from trimtab.kube.adoption import Adopter
 from trimtab.kube.client import Client
 from trimtab.kube.errors import ApiError, NotFound
 from trimtab.kube.events import Recorder
@@ -25,8 +27,6 @@ from trimtab.kube.queues import WorkQueue
 from trimtab.kube.resources import Key, Resource, key
 from trimtab.kube.runners import Result, Runner, TerminalError
 from trimtab.kube.stores import Object, key_of
-from trimtab.lab.workloads import ownership
-from trimtab.lab.workloads.adoption import Adopter
 from trimtab.lab.workloads.options import STOCK, Options
 from trimtab.lab.workloads.replicaset import census, replicas, victims
 from trimtab.lab.workloads.replicaset.census import Census

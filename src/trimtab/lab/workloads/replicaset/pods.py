@@ -17,12 +17,12 @@ from trimtab.api.codec import encode
 from trimtab.api.documents import pod_from_template
 from trimtab.api.meta import ObjectReference
 from trimtab.api.pods import Pod
+from trimtab.kube import ownership
 from trimtab.kube.client import Client
 from trimtab.kube.errors import ApiError, Conflict, NotFound
 from trimtab.kube.events import NORMAL, WARNING, Recorder
 from trimtab.kube.resources import Resource
 from trimtab.kube.runners import TerminalError
-from trimtab.lab.workloads import ownership
 from trimtab.lab.workloads.replicaset.replicas import FAILED_CREATE, FAILED_DELETE, batches
 
 SUCCESSFUL_CREATE, SUCCESSFUL_DELETE = "SuccessfulCreate", "SuccessfulDelete"

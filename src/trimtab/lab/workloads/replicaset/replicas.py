@@ -10,7 +10,7 @@ from trimtab.api.documents import JSON
 from trimtab.api.meta import Condition
 from trimtab.api.pods import PodTemplateSpec
 from trimtab.api.selectors import Selector
-from trimtab.lab.workloads import conditions
+from trimtab.kube import conditions
 from trimtab.lab.workloads.replicaset.census import Census
 
 REPLICA_FAILURE = "ReplicaFailure"

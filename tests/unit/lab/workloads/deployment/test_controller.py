@@ -12,12 +12,12 @@ from tests.unit.lab.workloads.worlds import World
 from trimtab.api import codec
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.pods import Pod
+from trimtab.kube import conditions
 from trimtab.kube.errors import Unreachable
 from trimtab.kube.transport import Request
 from trimtab.lab.apiserver.statuses import Refusal, refusal
 from trimtab.lab.apiserver.storage import Event as Change
 from trimtab.lab.apiserver.storage import Shelf
-from trimtab.lab.workloads import conditions
 from trimtab.lab.workloads.deployment import templates
 from trimtab.lab.workloads.deployment.revisions import HISTORY, REVISION
 

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.lab.workloads.objects import deployment, replicaset
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.times import parse_ns
-from trimtab.lab.workloads import conditions
+from trimtab.kube import conditions
 from trimtab.lab.workloads.deployment import plan as plans
 from trimtab.lab.workloads.deployment.plan import Plan
 from trimtab.lab.workloads.deployment.revisions import DESIRED, HISTORY, MOST, REVISION

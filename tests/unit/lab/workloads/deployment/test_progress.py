@@ -9,7 +9,7 @@ import pytest
 from tests.unit.lab.workloads.objects import deployment, replicaset
 from trimtab.api.apps import Deployment, DeploymentCondition
 from trimtab.api.times import parse_ns
-from trimtab.lab.workloads import conditions
+from trimtab.kube import conditions
 from trimtab.lab.workloads.deployment import progress
 from trimtab.lab.workloads.deployment.fleets import Fleet, fleet_of, limits_of
 

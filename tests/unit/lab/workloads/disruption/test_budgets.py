@@ -9,7 +9,7 @@ import pytest
 from trimtab.api import codec
 from trimtab.api.policy import PodDisruptionBudget
 from trimtab.api.times import parse_ns
-from trimtab.lab.workloads import conditions
+from trimtab.kube import conditions
 from trimtab.lab.workloads.disruption import budgets
 from trimtab.lab.workloads.disruption.budgets import Owner, Selected
 from trimtab.testing.builders import PodBuilder, pod

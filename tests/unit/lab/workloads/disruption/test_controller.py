@@ -13,10 +13,10 @@ from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
 from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.pods import Pod
 from trimtab.api.policy import PodDisruptionBudget
+from trimtab.kube import conditions
 from trimtab.kube.resources import untyped
 from trimtab.kube.transport import Request
 from trimtab.lab.apiserver.statuses import Refusal, refusal
-from trimtab.lab.workloads import conditions
 
 JSON = dict[str, Any]
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from trimtab.api import selectors, times
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.pods import Pod
-from trimtab.lab.workloads import ownership
+from trimtab.kube import ownership
 from trimtab.lab.workloads.replicaset import census
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import PodBuilder, pod, uid_for

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from tests.unit.lab.workloads.objects import replicaset
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.times import parse_ns
-from trimtab.lab.workloads import conditions
+from trimtab.kube import conditions
 from trimtab.lab.workloads.replicaset import replicas
 from trimtab.lab.workloads.replicaset.census import Census
 

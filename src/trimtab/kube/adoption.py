@@ -11,12 +11,12 @@ from typing import Any, Generic, TypeVar
 
 from trimtab.api.documents import JSON
 from trimtab.api.meta import ObjectMeta
+from trimtab.kube import ownership
 from trimtab.kube.client import Client, PatchKind
-from trimtab.kube.errors import Invalid, NotFound
+from trimtab.kube.errors import Conflict, Invalid, NotFound
+from trimtab.kube.ownership import Claims
 from trimtab.kube.resources import Resource
 from trimtab.kube.stores import Object
-from trimtab.lab.workloads import ownership
-from trimtab.lab.workloads.ownership import Claims
 
 T = TypeVar("T", bound=Object)
 
@@ -52,9 +52,13 @@ class Adopter(Generic[T]):
         return there
 
     async def _adopt(self, owner: ObjectMeta, adopted: ObjectMeta) -> bool:
+        """What is gone, or has found another controller meanwhile (an object has one at most), is not adopted."""
         try:
             await self._patch(adopted, ownership.adoption(self._owners, owner, adopted))
-        except NotFound:
+        except (NotFound, Conflict):
+            return False
+        except Invalid as error:
+            log.info("%s %s/%s is not adopted: %s", self._kind.kind, adopted.namespace, adopted.name, error)
             return False
         return True
 

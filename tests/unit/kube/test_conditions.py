@@ -8,7 +8,7 @@ import pytest
 
 from trimtab.api.apps import DeploymentCondition
 from trimtab.api.meta import Condition
-from trimtab.lab.workloads import conditions
+from trimtab.kube import conditions
 
 EARLIER = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = datetime(2026, 1, 2, tzinfo=UTC)

@@ -7,8 +7,8 @@ import pytest
 from trimtab.api import codec, selectors
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.meta import ObjectMeta
+from trimtab.kube import ownership
 from trimtab.kube.resources import Resource
-from trimtab.lab.workloads import ownership
 from trimtab.testing.builders import PodBuilder, pod, uid_for
 
 WEB = selectors.parse("app=web")
