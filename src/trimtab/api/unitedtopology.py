@@ -152,7 +152,7 @@ class RevisionStatus(Model):
     ] = ()
 
 
-class FullSubset(Model):
+class Shortage(Model):
     """A subset in which pods could not be scheduled, and is not tried for a while that grows each time."""
 
     name: Annotated[str, Meta(description="The subset's name.")]
@@ -172,8 +172,8 @@ class UnitedTopologyStatus(Model):
     other_revisions: Annotated[
         tuple[RevisionStatus, ...], Meta(description="The subsets as other revisions fill them, each for itself.")
     ] = ()
-    full_subsets: Annotated[
-        tuple[FullSubset, ...], Meta(description="Subsets without room, which are not tried for a while.")
+    shortages: Annotated[
+        tuple[Shortage, ...], Meta(description="Subsets without room, which are not tried for a while.")
     ] = ()
     counted_version: Annotated[
         str, Meta(description="The latest version of a pod that was counted; no older view is counted again.")
@@ -197,7 +197,8 @@ def status_tree(status: UnitedTopologyStatus) -> JSON:
         "revision": status.revision,
         "subsetStatuses": [_subset_tree(subset) for subset in status.subset_statuses],
         "otherRevisions": [_revision_tree(revision) for revision in status.other_revisions],
-        "fullSubsets": [_full_tree(full) for full in status.full_subsets],
+        "shortages": [_shortage_tree(shortage) for shortage in status.shortages],
+        "countedVersion": status.counted_version,
         "conditions": [codec.to_tree(condition) for condition in status.conditions],
     }
 
@@ -207,8 +208,8 @@ def _revision_tree(revision: RevisionStatus) -> JSON:
     return {"revision": revision.revision, "subsetStatuses": subsets}
 
 
-def _full_tree(full: FullSubset) -> JSON:
-    return {"name": full.name, "until": _time(full.until), "times": full.times}
+def _shortage_tree(shortage: Shortage) -> JSON:
+    return {"name": shortage.name, "until": _time(shortage.until), "times": shortage.times}
 
 
 def _subset_tree(subset: SubsetStatus) -> JSON:

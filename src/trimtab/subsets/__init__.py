@@ -72,7 +72,7 @@ the tests explore every interleaving of them:
     rescheduling.unschedulable_since(pod: Pod) -> datetime | None
     rescheduling.moved(topology: UnitedTopology, member: Member, *, now: datetime) -> UnitedTopologyStatus | None
         # enters the pod in `deleting`, counts missingReschedule on the next subset with room, and remembers the subset
-        # as full (`fullSubsets`) for a while that doubles; None if there is nowhere else to go. Write it, then delete the
+        # as full (`shortages`) for a while that doubles; None if there is nowhere else to go. Write it, then delete the
         # pod by UID
 
     statuses.patch(topology: UnitedTopology, status: UnitedTopologyStatus) -> JSON | None
