@@ -26,7 +26,7 @@ from trimtab.api.meta import Condition, LabelSelector
 from trimtab.api.model import Model
 from trimtab.api.pods import NodeSelectorTerm
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
-from trimtab.api.unitedtopology import FullSubset, RevisionStatus, Subset, SubsetStatus, UnitedTopology
+from trimtab.api.unitedtopology import RevisionStatus, Shortage, Subset, SubsetStatus, UnitedTopology
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ _KEYS: dict[type[msgspec.Struct], str] = {
     Subset: "name",
     SubsetStatus: "name",
     RevisionStatus: "revision",
-    FullSubset: "name",
+    Shortage: "name",
     Condition: "type",
 }
 """What tells the items of a list apart. A server then refuses two of one key, and merges the lists of two authors."""

@@ -79,7 +79,8 @@ status:
   observedGeneration: 4294967296
   replicas: 3
   revision: 5f0c
-  fullSubsets: [{name: owned, until: "2024-02-29T12:05:00Z", times: 2}]
+  countedVersion: "41"
+  shortages: [{name: owned, until: "2024-02-29T12:05:00Z", times: 2}]
   otherRevisions:
   - {revision: 4e1d, subsetStatuses: [{name: owned, replicas: 1, missingReplicas: -1}]}
   subsetStatuses:
@@ -592,7 +593,7 @@ def test_lists_of_named_things_have_keys() -> None:
         "UnitedTopology status.subsetStatuses": ["name"],
         "UnitedTopology status.otherRevisions": ["revision"],
         "UnitedTopology status.otherRevisions[].subsetStatuses": ["name"],
-        "UnitedTopology status.fullSubsets": ["name"],
+        "UnitedTopology status.shortages": ["name"],
         "UnitedTopology status.conditions": ["type"],
         "CloneSet status.conditions": ["type"],
         "ScaleDownPolicy status.conditions": ["type"],

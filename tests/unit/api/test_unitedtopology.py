@@ -11,8 +11,8 @@ from trimtab.api import codec, unitedtopology
 from trimtab.api.documents import JSON
 from trimtab.api.meta import Condition
 from trimtab.api.unitedtopology import (
-    FullSubset,
     RevisionStatus,
+    Shortage,
     SubsetStatus,
     UnitedTopology,
     UnitedTopologyStatus,
@@ -207,7 +207,7 @@ def test_status_is_written_whole() -> None:
         other_revisions=(
             RevisionStatus(revision="r1", subset_statuses=(SubsetStatus(name="a", missing_replicas=-1),)),
         ),
-        full_subsets=(FullSubset(name="a", until=NOON, times=2),),
+        shortages=(Shortage(name="a", until=NOON, times=2),),
         conditions=(Condition(type="Ready", status="True"),),
     )
     tree = unitedtopology.status_tree(status)
@@ -220,7 +220,7 @@ def test_status_is_written_whole() -> None:
             {"name": "a", "replicas": 0, "missingReplicas": 0, "creating": {"x": "2026-03-01T12:00:00.250000Z"}}
         ],
         "otherRevisions": [{"revision": "r1", "subsetStatuses": [{"name": "a", "replicas": 0, "missingReplicas": -1}]}],
-        "fullSubsets": [{"name": "a", "until": "2026-03-01T12:00:00.250000Z", "times": 2}],
+        "shortages": [{"name": "a", "until": "2026-03-01T12:00:00.250000Z", "times": 2}],
         "conditions": [{"type": "Ready", "status": "True"}],
     }
     assert codec.convert(tree, UnitedTopologyStatus) == status
