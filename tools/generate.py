@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tools import crds, mergekeys
+from tools import configuration, crds, mergekeys
 
 
 def main() -> None:
     """Run every generator; a test holds each of their products to the sources."""
     mergekeys.TARGET.write_text(mergekeys.generate(), encoding="utf-8")
     crds.main()
+    configuration.main()
 
 
 if __name__ == "__main__":

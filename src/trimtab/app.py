@@ -14,9 +14,9 @@ import asyncio
 import json
 import logging
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -24,12 +24,14 @@ from typing import Any, Literal, Protocol
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SystemClock
 from trimtab.kube.sessions import Session
 from trimtab.scheduler import configuration as scheduler_configuration
+from trimtab.scheduler.configuration import Configuration as SchedulerSettings
 from trimtab.scheduler.metrics import Metrics as SchedulerMetrics
 from trimtab.scheduler.service import Service as Scheduler
 
@@ -42,14 +44,9 @@ LogFormat = Literal["console", "json"]
 class Settings:
     """What to run, and against what."""
 
-    components: Sequence[str] = ("scheduler",)
+    configuration: TrimtabConfiguration = field(default_factory=TrimtabConfiguration)
     kubeconfig: Path | None = None
     context: str = ""
-    scheduler: Mapping[str, Any] | None = None
-    """A KubeSchedulerConfiguration, as it was written."""
-    host: str = "127.0.0.1"
-    port: int = 10269
-    """Where health and metrics are served; 0 for any free port, −1 for nowhere."""
 
 
 class Component(Protocol):
@@ -70,25 +67,48 @@ class Component(Protocol):
         ...
 
 
-def _scheduler(client: Client, settings: Settings, registry: CollectorRegistry) -> Component:
-    return Scheduler(client, scheduler_configuration.read(settings.scheduler), metrics=SchedulerMetrics(registry))
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What components are made from."""
+
+    client: Client
+    configuration: TrimtabConfiguration
+    registry: CollectorRegistry
 
 
-COMPONENTS: Mapping[str, Callable[[Client, Settings, CollectorRegistry], Component]] = {
+def _scheduler(means: Means) -> Component:
+    return Scheduler(means.client, scheduler_settings(means.configuration), metrics=SchedulerMetrics(means.registry))
+
+
+COMPONENTS: Mapping[str, Callable[[Means], Component]] = {
     "scheduler": _scheduler,
 }
 """What can be run, by name."""
 
 
-def check(settings: Settings) -> None:
-    """Raises InvalidError for settings that cannot work, before anything is started."""
-    for index, name in enumerate(settings.components):
+def scheduler_settings(configuration: TrimtabConfiguration) -> SchedulerSettings:
+    """The scheduler's part of the configuration. Its lease is where Trimtab keeps its own, unless it says otherwise."""
+    tree = configuration.scheduler
+    if isinstance(tree, str):
+        raise InvalidError("scheduler", f"the file {tree} has not been read")
+    try:
+        settings = scheduler_configuration.read(tree)
+    except InvalidError as error:
+        raise error.under("scheduler") from None
+    stated = (tree or {}).get("leaderElection") or {}
+    election = settings.election
+    if election is not None and "resourceNamespace" not in stated:
+        election = replace(election, namespace=configuration.namespace)
+    return replace(settings, election=election, namespaces=frozenset(configuration.namespaces))
+
+
+def check(configuration: TrimtabConfiguration) -> None:
+    """Raises InvalidError for what cannot work, before anything is started."""
+    for index, name in enumerate(configuration.components):
         if name not in COMPONENTS:
             known = ", ".join(COMPONENTS)
             raise InvalidError(f"components[{index}]", f'"{name}" is not a component; known are {known}')
-    if not settings.components:
-        raise InvalidError("components", f"names nothing to run; write some of {', '.join(COMPONENTS)}")
-    scheduler_configuration.read(settings.scheduler)
+    scheduler_settings(configuration)
 
 
 @dataclass(slots=True)
@@ -103,19 +123,24 @@ class App:
 
     async def run(self) -> None:
         """Run everything until cancelled. What one component raises ends them all."""
-        check(self.settings)
+        configuration = self.settings.configuration
+        check(configuration)
         endpoint = config.discover(self.settings.kubeconfig, context=self.settings.context)
         async with AsyncExitStack() as stack:
             client = Client(Session(endpoint), clock=SystemClock())
             stack.push_async_callback(client.close)
-            for name in self.settings.components:
-                self.components[name] = COMPONENTS[name](client, self.settings, self.registry)
-            if self.settings.port >= 0:
+            means = Means(client, configuration, self.registry)
+            self.components.update({name: COMPONENTS[name](means) for name in configuration.components})
+            if configuration.serving.port >= 0:
                 await self._serve(stack)
             log.info("running %s against %s", ", ".join(self.components), endpoint.server)
-            async with asyncio.TaskGroup() as group:
-                for name, component in self.components.items():
-                    group.create_task(component.run(), name=name)
+            await self.run_components()
+
+    async def run_components(self) -> None:
+        """Run them beside one another. An end that nobody asked for is a failure, and ends the others."""
+        async with asyncio.TaskGroup() as group:
+            for name, component in self.components.items():
+                group.create_task(_run(name, component), name=name)
 
     async def _serve(self, stack: AsyncExitStack) -> None:
         application = web.Application()
@@ -125,9 +150,10 @@ class App:
         runner = web.AppRunner(application, access_log=None)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        await web.TCPSite(runner, self.settings.host, self.settings.port).start()
+        serving = self.settings.configuration.serving
+        await web.TCPSite(runner, serving.host, serving.port).start()
         self.port = runner.addresses[0][1]
-        log.info("health and metrics on http://%s:%d", self.settings.host, self.port)
+        log.info("health and metrics on http://%s:%d", serving.host, self.port)
 
     async def _readyz(self, _: web.Request) -> web.Response:
         waiting = [f"{name} has not seen the cluster yet" for name, each in self.components.items() if not each.synced]
@@ -137,6 +163,11 @@ class App:
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=generate_latest(self.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def _run(name: str, component: Component) -> None:
+    await component.run()
+    raise RuntimeError(f"{name} ended by itself")
 
 
 async def _healthz(_: web.Request) -> web.Response:

@@ -23,6 +23,14 @@ _SCHEDULER: dict[str, Any] = {
     "kind": "KubeSchedulerConfiguration",
     "leaderElection": {"leaderElect": False},
 }
+_CONFIGURATION: dict[str, Any] = {
+    "apiVersion": "trimtab.dev/v1alpha1",
+    "kind": "TrimtabConfiguration",
+    "leaderElection": {"enabled": False},
+    "serving": {"port": -1},
+}
+_PRODUCT = ("scheduler",)
+"""What of Trimtab runs in a lab, each in a process of its own."""
 _PROFILES = [{"schedulerName": "default-scheduler"}, {"schedulerName": "trimtab"}]
 
 _STATE = click.option(
@@ -66,7 +74,7 @@ def up(state: Path, port: int, shape: Path | None, product: bool) -> None:
     if shape is not None:
         shapes.read(read_yaml(shape))  # a mistake in it is told here, not in a log
     box = Box(state, port, _parts(state, port, shape, product=product), say=click.echo)
-    _write_scheduler_config(state)
+    _write_configuration(state)
     box.on_ready = lambda: click.echo(_banner(box))
     _run(box.run)
     click.echo("the lab has ended")
@@ -224,7 +232,7 @@ def _story_parts(state: Path, port: int, story: Story) -> list[Part]:
     shape = state / "shape.yaml"
     shape.write_text(json.dumps({"name": "node-controllers"}))
     profiles = story.scheduler.tree().get("profiles", []) if story.scheduler else []
-    _write_scheduler_config(state, profiles)
+    _write_configuration(state, profiles)
     return _parts(state, port, shape, product=True)
 
 
@@ -239,16 +247,16 @@ def _parts(state: Path, port: int, shape: Path | None, *, product: bool) -> list
         Part("nodes", ("lab", "nodes", *kubeconfig, "--lifecycle", *(("--shape", str(shape)) if shape else ()))),
     ]
     if product:
-        config = ("--scheduler-config", str(state / "scheduler.json"))
-        parts.append(Part("trimtab", ("run", *kubeconfig, *config, "--port", "-1")))
+        config = ("--config", str(state / "trimtab.json"))
+        parts += [Part(name, ("run", *kubeconfig, *config, "--component", name)) for name in _PRODUCT]
     return parts
 
 
-def _write_scheduler_config(state: Path, more: Sequence[Any] = ()) -> None:
+def _write_configuration(state: Path, profiles: Sequence[Any] = ()) -> None:
     """In the lab Trimtab is the only scheduler, so it serves the pods that name none."""
     state.mkdir(parents=True, exist_ok=True)
-    configuration = {**_SCHEDULER, "profiles": [*_PROFILES, *more]}
-    (state / "scheduler.json").write_text(json.dumps(configuration))
+    scheduler = {**_SCHEDULER, "profiles": [*_PROFILES, *profiles]}
+    (state / "trimtab.json").write_text(json.dumps({**_CONFIGURATION, "scheduler": scheduler}, indent=2))
 
 
 def _banner(box: Box) -> str:

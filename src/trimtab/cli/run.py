@@ -3,55 +3,93 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from trimtab.cli.files import read_yaml
+
+if TYPE_CHECKING:
+    from trimtab.api.configuration import TrimtabConfiguration
+
+_OVERRIDES: Mapping[str, tuple[str, ...]] = {
+    "components": ("components",),
+    "namespaces": ("namespaces",),
+    "scheduler_config": ("scheduler",),
+    "host": ("serving", "host"),
+    "port": ("serving", "port"),
+    "log_format": ("logs", "format"),
+    "log_level": ("logs", "level"),
+}
+"""Which field of the configuration each option stands for."""
 
 
 @click.command(
     epilog="""
 \b
 Examples:
-  trimtab run                                        the cluster of $KUBECONFIG, or of this pod
-  trimtab run --scheduler-config scheduler.yaml      with profiles of your own
-  trimtab run --log-format json --port 0             for machines
+  trimtab run                                      the cluster of $KUBECONFIG, or of this pod
+  trimtab run --config trimtab.yaml                everything from one file (docs/configuration.md)
+  trimtab run --config trimtab.yaml --component webhooks --port 10270
+                                                   one component, beside processes that run the others
+  trimtab run --component scheduler --scheduler-config scheduler.yaml --namespace shop
+  trimtab run --config trimtab.yaml --check        say whether the configuration is good, and end
 """
 )
+@click.option("--config", "config_file", type=click.Path(path_type=Path), help="A TrimtabConfiguration file.")
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Which cluster; looked for as kubectl does.")
 @click.option("--context", default="", help="Which context of the kubeconfig.")
-@click.option(
-    "--component", "components", multiple=True, default=("scheduler",), show_default=True, help="What to run; repeat."
-)
+@click.option("--component", "components", multiple=True, help="What to run: scheduler, webhooks, controllers; repeat.")
+@click.option("--namespace", "namespaces", multiple=True, help="Which namespaces to look after; repeat. [default: all]")
 @click.option("--scheduler-config", type=click.Path(path_type=Path), help="A KubeSchedulerConfiguration file.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where health and metrics are served.")
-@click.option("--port", default=10269, show_default=True, help="On which port; 0 for any, -1 for none.")
-@click.option("--log-format", type=click.Choice(["console", "json"]), default="console", show_default=True)
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
-)
-def run(
-    kubeconfig: Path | None,
-    context: str,
-    components: tuple[str, ...],
-    scheduler_config: Path | None,
-    host: str,
-    port: int,
-    log_format: str,
-    log_level: str,
-) -> None:
-    """Run Trimtab against a cluster until told to stop."""
+@click.option("--host", help="Where health and metrics are served. [default: 127.0.0.1]")
+@click.option("--port", type=int, help="On which port; 0 for any, -1 for none. [default: 10269]")
+@click.option("--log-format", type=click.Choice(["console", "json"]), help="[default: console]")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
+@click.option("--check", "only_check", is_flag=True, help="Read and check the configuration, and end.")
+def run(config_file: Path | None, kubeconfig: Path | None, context: str, only_check: bool, **flags: object) -> None:
+    """Run Trimtab against a cluster until told to stop. Options override what the file says."""
     from trimtab import app
 
-    settings = app.Settings(
-        components=components,
-        kubeconfig=kubeconfig,
-        context=context,
-        scheduler=None if scheduler_config is None else read_yaml(scheduler_config),
-        host=host,
-        port=port,
-    )
-    app.check(settings)
-    app.set_up_logs("json" if log_format == "json" else "console", log_level)
-    asyncio.run(app.until_stopped(app.App(settings).run))
+    configuration = configured(config_file, flags)
+    app.check(configuration)
+    if only_check:
+        click.echo(f"the configuration is good; it runs {', '.join(configuration.components)}")
+        return
+    app.set_up_logs(configuration.logs.format, configuration.logs.level)
+    asyncio.run(app.until_stopped(app.App(app.Settings(configuration, kubeconfig, context)).run))
+
+
+def configured(path: Path | None, flags: Mapping[str, object]) -> TrimtabConfiguration:
+    """The configuration that a file and the options beside it make."""
+    from trimtab.api import configuration
+    from trimtab.api.errors import InvalidError
+
+    tree: dict[str, Any] = {} if path is None else dict(read_yaml(path))
+    folder = Path() if path is None else path.parent
+    for option, value in flags.items():
+        if value not in (None, ()):
+            _override(tree, _OVERRIDES[option], value)
+            folder = Path() if option == "scheduler_config" else folder
+    try:
+        read = configuration.read(_with_scheduler(tree, folder))
+    except InvalidError as error:
+        raise error if path is None else InvalidError(f"{path}: {error.path}".rstrip(": "), error.reason) from None
+    return read
+
+
+def _override(tree: dict[str, Any], at: tuple[str, ...], value: object) -> None:
+    *outer, last = at
+    for name in outer:
+        inner = tree.get(name)
+        tree[name] = dict(inner) if isinstance(inner, dict) else {}
+        tree = tree[name]
+    tree[last] = list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+
+
+def _with_scheduler(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The scheduler's configuration in place of the name of its file, which is looked for beside this one."""
+    named = tree.get("scheduler")
+    return {**tree, "scheduler": dict(read_yaml(folder / named))} if isinstance(named, str) else tree

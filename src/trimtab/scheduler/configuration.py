@@ -62,6 +62,8 @@ class Configuration:
     bindings: int = 16
     election: Election | None = None
     rate_limit: RateLimit | None = None
+    namespaces: frozenset[str] = frozenset()
+    """Whose pods are scheduled; empty for all. Pods of other namespaces still count on the nodes that they are on."""
 
 
 def read(tree: Mapping[str, Any] | None = None, *, scheduler_name: str = SCHEDULER_NAME) -> Configuration:

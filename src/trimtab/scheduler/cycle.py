@@ -77,8 +77,10 @@ class Cycle:
         *,
         backoff: Backoff,
         observer: Observer | None = None,
+        namespaces: frozenset[str] = frozenset(),
     ) -> None:
         self.profiles = profiles
+        self.namespaces = namespaces
         self.snapshot = Snapshot()
         hints = Hints(profiles, self.snapshot)
         self.queue = Queue(clock, hints.help, self.snapshot.requests, backoff=backoff, observer=observer)
@@ -186,10 +188,15 @@ class Cycle:
             self._assigned(old, new)
         elif uid in self.assumed:
             self._changed_while_assumed(new)
-        elif new.spec.scheduler_name in self.profiles and not new.terminating:
+        elif self._is_ours(new) and not new.terminating:
             self.queue.put(new)
         else:
             self.queue.drop(uid)
+
+    def _is_ours(self, pod: Pod) -> bool:
+        if self.namespaces and pod.metadata.namespace not in self.namespaces:
+            return False
+        return pod.spec.scheduler_name in self.profiles
 
     def pod_gone(self, pod: Pod) -> None:
         """A pod was deleted, or has finished."""

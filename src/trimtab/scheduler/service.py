@@ -7,6 +7,10 @@ time comes. It schedules once it has seen everything, and while it holds the lea
 the API server at the start: pods that a process left unbound when it died are pods without a node, and are taken like
 any others; pods that it had bound are observed on their nodes.
 
+**Namespaces.** Told to look after some namespaces, it schedules their pods alone, and reads what groups pods (services,
+replica sets) in them alone. Nodes and pods are read from all: whoever is on a node takes room there, and counts for
+spreading and affinity, whosever pod it is.
+
 **The end.** When `run` is cancelled, no more pods are taken; bindings under way may finish within a grace period, and
 are cut off then. One that is cut off may still have reached the API server: the next process sees what became of it.
 """
@@ -79,7 +83,12 @@ class Service:
         if self.elector is not None:
             writer = writer.using(before_write=self.elector.check)
         self.cycle = Cycle(
-            configuration.profiles, client.clock, self._rng, backoff=configuration.backoff, observer=self.metrics
+            configuration.profiles,
+            client.clock,
+            self._rng,
+            backoff=configuration.backoff,
+            observer=self.metrics,
+            namespaces=configuration.namespaces,
         )
         self.binder = Binder(
             writer,
@@ -232,7 +241,11 @@ class Service:
         return [
             self._informer(Node, cycle.node_seen, cycle.node_gone),
             self._informer(Namespace, cycle.namespace_seen, cycle.namespace_gone),
-            *(self._informer(kind, cycle.group_seen, cycle.group_gone) for kind in _GROUPS),
+            *(
+                self._informer(kind, cycle.group_seen, cycle.group_gone, namespace=namespace)
+                for kind in _GROUPS
+                for namespace in sorted(self.configuration.namespaces) or ("",)
+            ),
             self._informer(Pod, cycle.pod_seen, cycle.pod_gone, field_selector=_NOT_FINISHED),
         ]
 
@@ -242,9 +255,12 @@ class Service:
         seen: Callable[[Any, Any], None],
         gone: Callable[[Any], None],
         *,
+        namespace: str = "",
         field_selector: str = "",
     ) -> Informer[T]:
-        informer: Informer[T] = Informer(self._client, kind, field_selector=field_selector, rng=self._rng)
+        informer: Informer[T] = Informer(
+            self._client, kind, namespace=namespace, field_selector=field_selector, rng=self._rng
+        )
         informer.subscribe(added=lambda new: seen(None, new), updated=seen, deleted=gone)
         return informer
 

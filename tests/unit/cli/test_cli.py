@@ -44,7 +44,9 @@ def test_what_is_not_known_is_said_in_one_line(tmp_path: Path) -> None:
     """No traceback for what a user can mend, and what to write instead."""
     done = trimtab("run", "--component", "nonsense", folder=tmp_path)
     assert done.returncode == 1
-    assert done.stderr == 'trimtab: components[0]: "nonsense" is not a component; known are scheduler\n'
+    assert done.stderr.startswith('trimtab: components[0]: "nonsense"')
+    assert "some of scheduler, webhooks and controllers" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,25 @@ def test_a_configuration_that_cannot_work_names_the_field(text: str, message: st
     assert done.returncode == 1
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_options_override_the_file(tmp_path: Path) -> None:
+    """The file is for all processes of an installation, the options for this one."""
+    (tmp_path / "trimtab.yaml").write_text("components: [scheduler]\nlogs: {level: loud}\n")
+    refused = trimtab("run", "--config", "trimtab.yaml", "--check", folder=tmp_path)
+    assert (refused.returncode, "trimtab.yaml: logs.level" in refused.stderr) == (1, True)
+    taken = trimtab("run", "--config", "trimtab.yaml", "--check", "--log-level", "debug", folder=tmp_path)
+    assert (taken.returncode, taken.stdout) == (0, "the configuration is good; it runs scheduler\n")
+
+
+def test_the_schedulers_file_is_looked_for_beside_the_one_that_names_it(tmp_path: Path) -> None:
+    """Wherever the command is run."""
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "trimtab.yaml").write_text("scheduler: scheduler.yaml")
+    missing = trimtab("run", "--config", "etc/trimtab.yaml", "--check", folder=tmp_path)
+    assert (missing.returncode, "etc/scheduler.yaml: cannot be read" in missing.stderr) == (1, True)
+    (tmp_path / "etc" / "scheduler.yaml").write_text("apiVersion: kubescheduler.config.k8s.io/v1")
+    assert trimtab("run", "--config", "etc/trimtab.yaml", "--check", folder=tmp_path).returncode == 0
 
 
 def test_a_cluster_that_is_not_configured_is_said(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from dataclasses import replace
 
 import pytest
 from prometheus_client import generate_latest
@@ -56,6 +57,25 @@ async def test_each_profile_serves_its_own_pods() -> None:
         assert stage.server.pods() == {"of-one": "a", "of-two": "a", "of-three": ""}
         told = {event["involvedObject"]["name"]: event["reportingComponent"] for event in stage.server.events()}
         assert told == {"of-one": "one", "of-two": "two"}
+
+
+async def test_only_pods_of_the_namespaces_that_are_named_are_scheduled() -> None:
+    """The others still take room on their nodes, and what groups pods is read where it is needed alone."""
+    configuration = replace(read(QUIET), namespaces=frozenset({"default", "shop"}))
+    small = node("small").allocatable(cpu="2", pods="10")
+    taken = pod("taken", namespace="search").on("small").requests(cpu="2")
+    async with running(small, taken, configuration=configuration) as stage:
+        stage.server.add_pod(pod("ours").requests(cpu="1"))
+        stage.server.add_pod(pod("theirs", namespace="search"))
+        await stage.settle()
+        assert stage.server.pods() == {"taken": "small", "ours": "", "theirs": ""}
+        assert stage.server.condition("theirs") is None
+        stage.server.add_node(node("free"))
+        await stage.settle()
+        assert stage.server.pods() == {"taken": "small", "ours": "free", "theirs": ""}
+        listed = {request.path for request in stage.server.requests if request.method == "GET"}
+        assert f"{APPS}/namespaces/shop/replicasets" in listed
+        assert f"{APPS}/replicasets" not in listed
 
 
 async def test_pods_spread_over_zones_as_they_are_bound() -> None:

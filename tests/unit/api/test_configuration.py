@@ -1,0 +1,145 @@
+"""The configuration file: what it may say, and what is said to whoever wrote it wrongly."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from tools import configuration as page
+from trimtab.api import configuration
+from trimtab.api.configuration import TrimtabConfiguration
+from trimtab.api.errors import InvalidError
+
+TWO = [{"name": "Balance"}, {"name": "Taints"}]
+
+
+def policies(*trees: dict[str, Any]) -> dict[str, Any]:
+    """A configuration with these default policies."""
+    return {"scaleDown": {"defaultPolicies": list(trees)}}
+
+
+def test_an_empty_file_has_a_meaning() -> None:
+    """Every field has a default, and defaults are valid."""
+    assert configuration.read({}) == TrimtabConfiguration()
+
+
+def test_what_is_written_is_read() -> None:
+    """Nested objects, lists and numbers arrive as they were written."""
+    read = configuration.read(
+        {
+            "components": ["scheduler", "webhooks"],
+            "namespaces": ["shop"],
+            "featureGates": {"CloneSetPodCost": True},
+            "scaleDown": {"budgetSeconds": 4, "defaultPolicies": [{"name": "level", "delivery": "Continuous"}]},
+        }
+    )
+    assert read.components == ("scheduler", "webhooks")
+    assert (read.looks_after("shop"), read.looks_after("search")) == (True, False)
+    assert (read.gate("CloneSetPodCost"), read.gate("PodWebhook")) == (True, True)
+    assert read.scale_down.budget_seconds == 4.0
+    assert [policy.delivery for policy in read.scale_down.default_policies] == ["Continuous"]
+
+
+@pytest.mark.parametrize(
+    ("tree", "path", "words"),
+    [
+        pytest.param([], "", "write an object", id="a list is no configuration"),
+        pytest.param({"apiVersion": "v9"}, "apiVersion", "wanted: trimtab.dev/v1alpha1", id="another version"),
+        pytest.param({"component": []}, "component", 'did you mean "components"', id="a misspelt field"),
+        pytest.param({"zebra": 1}, "zebra", "write one of apiVersion, kind", id="a field that resembles none"),
+        pytest.param({"components": ["shop"]}, "components[0]", "some of scheduler, webhooks", id="no component"),
+        pytest.param({"components": []}, "components", "some of scheduler", id="nothing to run"),
+        pytest.param({"components": 2 * ["scheduler"]}, "components", "there twice", id="a component twice"),
+        pytest.param({"namespace": "Trim_Tab"}, "namespace", "not the name of a namespace", id="a bad namespace"),
+        pytest.param({"namespaces": ["shop", ""]}, "namespaces[1]", "not the name", id="a nameless namespace"),
+        pytest.param(
+            {"featureGates": {"PodWebhok": True}}, "featureGates[PodWebhok]", 'did you mean "PodWebhook"', id="no gate"
+        ),
+        pytest.param({"featureGates": {"PodWebhook": "on"}}, "featureGates[PodWebhook]", "true or false", id="a word"),
+        pytest.param({"scheduler": 4}, "scheduler", "the path of a file", id="a number for a scheduler"),
+        pytest.param(
+            {"scaleDown": {"enabeld": True}}, "scaleDown.enabeld", 'did you mean "enabled"', id="a misspelt switch"
+        ),
+        pytest.param(
+            {"scaleDown": {"budgetSeconds": 40}}, "scaleDown.budgetSeconds", "from 0.1 to 25", id="a budget too large"
+        ),
+        pytest.param(
+            {"scaleDown": {"settleMilliseconds": 2000}},
+            "scaleDown.settleMilliseconds",
+            "write less than budgetSeconds",
+            id="a settle time that is all of the budget",
+        ),
+        pytest.param(
+            policies({"strategies": [{"name": "Balance", "wieght": 1}]}),
+            "scaleDown.defaultPolicies[0].strategies[0].wieght",
+            'did you mean "weight"',
+            id="a misspelt field of a strategy",
+        ),
+        pytest.param(
+            policies({"strategies": [{"name": "Balance", "weight": -1}]}),
+            "scaleDown.defaultPolicies[0].strategies[0].weight",
+            ">= 1",
+            id="a negative weight",
+        ),
+        pytest.param(
+            policies({"strategies": TWO}),
+            "scaleDown.defaultPolicies[0].strategies[0].threshold",
+            "is required where there are several",
+            id="several strategies without thresholds",
+        ),
+        pytest.param(policies({}, {}), "scaleDown.defaultPolicies[1].name", "there twice", id="two of one name"),
+        pytest.param(
+            policies({"namespaceSelector": {"matchLabels": {"tier": "&"}}}),
+            "scaleDown.defaultPolicies[0].namespaceSelector.matchLabels[tier]",
+            "not a label value",
+            id="a selector that cannot be",
+        ),
+        pytest.param(
+            {"webhooks": {"certificates": {"source": "Files", "certificateFile": "a", "keyFile": "b"}}},
+            "webhooks.certificates.caFile",
+            "write the path of a PEM file",
+            id="files without their authority",
+        ),
+        pytest.param(
+            {"webhooks": {"certificates": {"keyFile": "b"}}},
+            "webhooks.certificates.keyFile",
+            "has no effect",
+            id="a file that nobody would read",
+        ),
+        pytest.param({"webhooks": {"url": "http://a"}}, "webhooks.url", "https://HOST:PORT", id="no TLS"),
+        pytest.param({"webhooks": {"port": 70000}}, "webhooks.port", "1 to 65535", id="no port"),
+        pytest.param({"serving": {"port": "x"}}, "serving.port", "-1 to serve neither", id="a word for a port"),
+        pytest.param({"logs": {"level": "loud"}}, "logs.level", "debug, info, warning", id="a level that is not"),
+        pytest.param(
+            {"leaderElection": {"renewSeconds": 15}}, "leaderElection", "leaseSeconds > renewSeconds", id="two leaders"
+        ),
+    ],
+)
+def test_a_mistake_names_the_field_and_what_to_write(tree: Any, path: str, words: str) -> None:
+    """Nobody has to look anything up."""
+    with pytest.raises(InvalidError) as raised:
+        configuration.read(tree)
+    assert raised.value.path == path
+    assert words in raised.value.reason
+
+
+def test_every_field_says_what_to_write() -> None:
+    """Errors and the documentation are made from it."""
+    assert [row for row in page.tables().splitlines() if row.startswith("| `") and row.endswith("|  |")] == []
+
+
+def test_the_page_is_current() -> None:
+    """`make generate` writes its tables."""
+    text = page.PAGE.read_text()
+    assert page.page(text) == text
+
+
+def test_the_page_shows_a_configuration_that_is_valid() -> None:
+    """What people copy first must work."""
+    blocks = re.findall(r"```yaml\n(.*?)```", page.PAGE.read_text(), flags=re.DOTALL)
+    assert blocks
+    for block in blocks:
+        configuration.read(yaml.safe_load(block))

@@ -1,0 +1,105 @@
+"""The composition root: what it makes of a configuration, and what it serves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pytest
+
+from trimtab import app
+from trimtab.api import configuration
+from trimtab.api.errors import InvalidError
+from trimtab.kube.clocks import cancel
+from trimtab.lab.apiserver.server import Server
+
+SCHEDULER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+
+
+def test_the_scheduler_looks_after_the_namespaces_that_are_named() -> None:
+    """And keeps its lease where Trimtab keeps its own, unless its own configuration says where."""
+    told = configuration.read({"namespaces": ["shop"], "namespace": "trimtab-system"})
+    settings = app.scheduler_settings(told)
+    assert settings.namespaces == {"shop"}
+    assert settings.election is not None
+    assert settings.election.namespace == "trimtab-system"
+    elsewhere = {**SCHEDULER, "leaderElection": {"resourceNamespace": "leases"}}
+    election = app.scheduler_settings(configuration.read({"scheduler": elsewhere})).election
+    assert election is not None
+    assert election.namespace == "leases"
+
+
+def test_a_mistake_in_the_schedulers_part_is_named_from_the_top() -> None:
+    """As it stands in the one file."""
+    with pytest.raises(InvalidError, match=r"^scheduler\.profiles\[0\]"):
+        app.check(configuration.read({"scheduler": {**SCHEDULER, "profiles": [{"plugin": {}}]}}))
+
+
+def read(port: int, path: str) -> tuple[int, str]:
+    """What is served there."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
+
+
+async def test_health_says_what_is_missing_until_nothing_is(tmp_path: Path) -> None:
+    """A process that has not seen the cluster is alive, and not ready."""
+    async with Server(tmp_path) as server:
+        told = configuration.read({"components": ["scheduler"], "serving": {"port": 0}, "namespace": "kube-system"})
+        running = app.App(app.Settings(told, kubeconfig=server.kubeconfig))
+        task = asyncio.create_task(running.run())
+        try:
+            while running.port < 0:
+                await asyncio.sleep(0)
+            assert await asyncio.to_thread(read, running.port, "/healthz") == (200, "ok\n")
+            while (found := await asyncio.to_thread(read, running.port, "/readyz"))[0] != 200:
+                assert "has not seen the cluster yet" in found[1]
+            status, metrics = await asyncio.to_thread(read, running.port, "/metrics")
+            assert (status, "scheduler_pending_pods" in metrics) == (200, True)
+        finally:
+            await cancel(task)
+
+
+async def test_a_component_that_ends_ends_the_others() -> None:
+    """A process that does half of its work would look healthy from the outside."""
+
+    class Short:
+        synced = True
+        problems: list[str] = []
+
+        async def run(self) -> None:
+            return
+
+    class Long(Short):
+        async def run(self) -> None:
+            await asyncio.Event().wait()
+
+    running = app.App(app.Settings(), components={"long": Long(), "short": Short()})
+    with pytest.raises(ExceptionGroup) as raised:
+        await running.run_components()
+    assert "short ended by itself" in str(raised.value.exceptions[0])
+
+
+def test_logs_for_machines_are_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the exception, where there is one."""
+    import logging
+
+    root = logging.getLogger()
+    before = (root.level, list(root.handlers))
+    try:
+        app.set_up_logs("json", "info")
+        try:
+            raise ValueError("no such zone")
+        except ValueError:
+            logging.getLogger("trimtab.test").exception("failed for %s", "shop/web")
+        line = json.loads(capsys.readouterr().err)
+    finally:
+        root.setLevel(before[0])
+        root.handlers[:] = before[1]
+    assert (line["level"], line["logger"], line["message"]) == ("error", "trimtab.test", "failed for shop/web")
+    assert "no such zone" in line["exception"]
