@@ -6,8 +6,8 @@ list and every number, so that nothing of before is left.
 
 **Revisions.** Pods of two templates do not take each other's places: `subsetStatuses` counts the pods of `revision`,
 the one that the workload is going to, and `otherRevisions` those of the templates that are on their way out, or of one
-that a webhook met before the controller did. A revision is named by the hash that Deployments and CloneSets label their
-pods with; it is empty for the pods of a ReplicaSet that belongs to nobody.
+that a webhook met before the controller did. A revision is named by the UID of the ReplicaSet that its pods belong to,
+or by the hash that a CloneSet labels its pods with.
 
 **Versions.** `countedVersion` says how far whoever counted had seen the pods. A count from an older view must not take
 the place of one from a newer view: it would find places free that have been taken since.
@@ -149,7 +149,7 @@ class SubsetStatus(Model):
 class RevisionStatus(Model):
     """The subsets as they are filled with pods of another revision than the newest."""
 
-    revision: Annotated[str, Meta(description="The hash that pods of the revision are labelled with.")]
+    revision: Annotated[str, Meta(description="The ReplicaSet's UID, or the CloneSet's revision hash.")]
     subset_statuses: Annotated[
         tuple[SubsetStatus, ...], Meta(description="The subsets, in the order of the spec.")
     ] = ()
