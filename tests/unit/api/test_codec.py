@@ -179,7 +179,11 @@ def test_a_null_inside_a_patch_stays() -> None:
     ("limit", "want"),
     [
         pytest.param("30", 'spec.subsets[1].maxReplicas: "30" is not a percentage; write 30 or "30%"', id="no sign"),
-        pytest.param("130%", 'spec.subsets[1].maxReplicas: "130%" is not between 0% and 100%', id="too much"),
+        pytest.param(
+            "130%",
+            'spec.subsets[1].maxReplicas: "130%" is not between 0% and 100%; write for example "30%"',
+            id="too much",
+        ),
         pytest.param(
             -1,
             "spec.subsets[1].maxReplicas: -1 is negative; write 0 or more, or leave it out for no limit",
