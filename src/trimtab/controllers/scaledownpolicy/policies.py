@@ -6,7 +6,7 @@ Of several policies that could speak for a workload, the more specific one does:
 2. one whose `targetRef` names the workload's owner (the Deployment of a ReplicaSet);
 3. one whose `selector` matches the labels of the workload's pods as its template states them; the one with more
    requirements before the one with fewer;
-4. a default from the configuration: one for namespaces with certain labels before one for all, then as listed.
+4. a default from the configuration: the first in its list whose namespaces these are.
 
 Among equals the older policy wins, then the one whose name comes first: an order that does not change when either is
 edited. Policies of 1 to 3 that both could speak for one workload *overlap*, and both say so in a condition. A default
@@ -20,24 +20,23 @@ one group make and delete each other's pods without end; ranking those pods woul
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import Meta
-
-from trimtab.api import codec, scaledown, selectors, times
+from trimtab.api import codec, configuration, selectors, times
 from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
 from trimtab.api.cloneset import CloneSet
+from trimtab.api.configuration import ScaleDown
 from trimtab.api.core import ReplicationController
 from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector, ObjectMeta
 from trimtab.api.model import Model
-from trimtab.api.scaledown import REFUSED, TARGETS, ScaleDownPolicy, ScaleDownPolicySpec, StrategySpec, WhenUnranked
+from trimtab.api.scaledown import REFUSED, TARGETS, ScaleDownPolicy, ScaleDownPolicySpec
 from trimtab.api.selectors import EVERYTHING, NOTHING, Selector
-from trimtab.ranking import combination
+from trimtab.ranking.faults import strategy_faults
 from trimtab.ranking.strategies import STRATEGIES, Factory
 
 OPT_OUT = "trimtab.dev/scale-down"
@@ -150,6 +149,8 @@ class Defaults:
     policies: tuple[DefaultPolicy, ...] = ()
     exempt: frozenset[str] = frozenset({"kube-system"})
     """Namespaces that are never touched: the cluster's own, and Trimtab's."""
+    only: frozenset[str] = frozenset()
+    """The namespaces that are looked after; all of them, where none are named."""
 
 
 NO_DEFAULTS = Defaults()
@@ -157,61 +158,28 @@ LEVEL_EVERYONE = Defaults(policies=(DefaultPolicy("everyone"),))
 """One default policy: all workloads are kept level."""
 
 
-class _DefaultForm(Model):
-    """A default policy as it is written: a policy's fields without a target, and the namespaces it is for."""
-
-    name: Annotated[str, Meta(min_length=1)]
-    namespace_selector: LabelSelector | None = None
-    strategies: tuple[StrategySpec, ...] = ()
-    delivery: str = "OnScaleIntent"
-    carrier: str = "Annotation"
-    when_unranked: WhenUnranked = WhenUnranked()
-
-
-class _DefaultsForm(Model):
-    enabled: bool = True
-    default_policies: tuple[_DefaultForm, ...] = ()
-    exempt_namespaces: tuple[str, ...] = ("kube-system",)
-
-
-def read_defaults(written: Mapping[str, Any] | None, registry: Mapping[str, Factory] = STRATEGIES) -> Defaults:
-    """The `scaleDown` part of a configuration. Raises InvalidError with a path such as `defaultPolicies[0].name`."""
-    form = codec.convert(dict(written or {}), _DefaultsForm)
-    _refuse_unknown(written or {}, _DefaultsForm, "")
-    raw = (written or {}).get("defaultPolicies") or ()
+def read_defaults(
+    written: ScaleDown,
+    *,
+    exempt: Iterable[str] = ("kube-system",),
+    only: Iterable[str] = (),
+    registry: Mapping[str, Factory] = STRATEGIES,
+) -> Defaults:
+    """What a configuration says. Raises InvalidError with a path such as `defaultPolicies[0].strategies[1].name`."""
     read = []
-    for at, each in enumerate(form.default_policies):
-        try:
-            read.append(_default(each, raw[at], registry))
-        except InvalidError as error:
-            raise error.under(f"defaultPolicies[{at}]") from None
-    names = [each.name for each in read]
-    for at, name in enumerate(names):
-        if name in names[:at]:
-            raise InvalidError(f"defaultPolicies[{at}].name", f'"{name}" is taken; give each default a name of its own')
-    return Defaults(form.enabled, tuple(read), frozenset(form.exempt_namespaces))
+    for at, form in enumerate(written.default_policies):
+        for error in strategy_faults(form.strategies, registry):
+            raise InvalidError(error.path.replace("spec", f"defaultPolicies[{at}]", 1), error.reason)
+        read.append(_default(form))
+    return Defaults(written.enabled, tuple(read), frozenset(exempt), frozenset(only))
 
 
-def _default(form: _DefaultForm, raw: Mapping[str, Any], registry: Mapping[str, Factory]) -> DefaultPolicy:
-    _refuse_unknown(raw, _DefaultForm, "")
-    fields = {name: value for name, value in raw.items() if name not in ("name", "namespaceSelector")}
-    spec = codec.convert(fields, ScaleDownPolicySpec)
-    for error in combination.problems(spec.strategies, registry):
-        raise InvalidError(error.path.removeprefix("spec."), error.reason)
+def _default(form: configuration.DefaultPolicy) -> DefaultPolicy:
+    spec = ScaleDownPolicySpec(
+        strategies=form.strategies, delivery=form.delivery, carrier=form.carrier, when_unranked=form.when_unranked
+    )
     everywhere = form.namespace_selector is None
-    try:
-        namespaces = EVERYTHING if everywhere else selectors.compile(form.namespace_selector)
-    except InvalidError as error:
-        raise error.under("namespaceSelector") from None
-    return DefaultPolicy(form.name, spec, namespaces)
-
-
-def _refuse_unknown(raw: Mapping[str, Any], form: type[Model], prefix: str) -> None:
-    """A setting that is misspelt would otherwise be as good as not written."""
-    known = form.__struct_encode_fields__
-    for name in raw:
-        if name not in known:
-            raise InvalidError(f"{prefix}{name}", f"is not a setting; known are {', '.join(known)}")
+    return DefaultPolicy(form.name, spec, EVERYTHING if everywhere else _selector(form.namespace_selector))
 
 
 # Who speaks for whom.
@@ -267,6 +235,8 @@ def silence(workload: WorkloadRef, defaults: Defaults, namespace_labels: Mapping
     """Why nobody speaks for a workload, whatever policies there are; empty where somebody may."""
     if not defaults.enabled:
         return "Trimtab's scale-downs are switched off in its configuration"
+    if defaults.only and workload.namespace not in defaults.only:
+        return f"namespace {workload.namespace} is not one that Trimtab was told to look after"
     if workload.namespace in defaults.exempt:
         return f"namespace {workload.namespace} is exempt by the configuration"
     if opts_out(namespace_labels):
@@ -317,11 +287,10 @@ def _precedence(policy: ScaleDownPolicy) -> tuple[int, int, str]:
 
 
 def _defaulted(defaults: Defaults, namespace_labels: Mapping[str, str]) -> Governing | None:
-    fitting = [each for each in defaults.policies if each.namespaces.matches(namespace_labels)]
-    if not fitting:
-        return None
-    chosen = min(fitting, key=lambda each: -len(each.namespaces.requirements))  # the first of equals, as listed
-    return Governing(chosen.spec, "", chosen.name)
+    for each in defaults.policies:
+        if each.namespaces.matches(namespace_labels):
+            return Governing(each.spec, "", each.name)
+    return None
 
 
 def key_of(policy: ScaleDownPolicy) -> str:
@@ -351,24 +320,3 @@ def _contends(workload: WorkloadRef, other: WorkloadRef) -> bool:
 
 def _claims(claimant: WorkloadRef, workload: WorkloadRef) -> bool:
     return bool(workload.pod_labels) and claimant.selector.matches(workload.pod_labels)
-
-
-# What is wrong with a policy.
-
-
-def faults(policy: ScaleDownPolicy, registry: Mapping[str, Factory] = STRATEGIES) -> Iterator[InvalidError]:
-    """Everything that keeps a policy from working, each with its path and what to write instead."""
-    several = {(error.path, error.reason) for error in scaledown.strategy_problems(policy.spec.strategies)}
-    for error in scaledown.problems(policy):
-        if (error.path, error.reason) not in several:  # which the strategies' own check reports again
-            yield error
-    if policy.spec.selector is not None:
-        yield from _selector_faults(policy.spec.selector)
-    yield from combination.problems(policy.spec.strategies, registry)
-
-
-def _selector_faults(written: LabelSelector) -> Iterator[InvalidError]:
-    try:
-        selectors.compile(written)
-    except InvalidError as error:
-        yield error.under("spec.selector")

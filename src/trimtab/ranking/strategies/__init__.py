@@ -21,6 +21,7 @@ from trimtab.ranking.strategies.antiaffinity import AntiAffinity
 from trimtab.ranking.strategies.balance import Balance
 from trimtab.ranking.strategies.idle import Idle
 from trimtab.ranking.strategies.prefernoschedule import PreferNoSchedule
+from trimtab.ranking.strategies.probe import Probe
 from trimtab.ranking.strategies.scheduled import Scheduled
 from trimtab.ranking.strategies.settings import read_settings
 from trimtab.ranking.strategies.stated import Stated
@@ -49,6 +50,7 @@ STRATEGIES: Mapping[str, Factory] = {
     "Oldest": Oldest.configured,
     "Idle": Idle.configured,
     "Stated": Stated.configured,
+    "Probe": Probe.configured,
     "Scheduled": Scheduled.configured,
 }
 """What comes with Trimtab."""

@@ -1,7 +1,8 @@
 """Idle: who does least goes first.
 
-Usage comes from outside, as a number for each pod: a share of what it requested, cores, requests in flight. `busyAt`
-says which usage counts as wholly busy. The rank is how idle a pod is in percent: 100 at no usage, 0 from `busyAt` on.
+Usage comes from outside, as a number for each pod; the controller hands in the CPU that a pod uses as a share of what
+it requests (of one core, where it requests none). `busyAt` says which usage counts as wholly busy. The rank is how idle
+a pod is in percent: 100 at no usage, 0 from `busyAt` on.
 
 A pod without a measurement is unranked: not knowing is not the same as idle. One that has no node yet uses nothing,
 and needs no measuring: 100.
@@ -30,6 +31,9 @@ class IdleSettings(Model):
     busy_at: Annotated[
         float, Meta(description="the usage that counts as wholly busy: a number above 0", gt=0, le=1e12)
     ] = 1.0
+    max_age_seconds: Annotated[
+        int, Meta(description="how old a measurement may be before it counts as none: 10 to 86400", ge=10, le=86_400)
+    ] = 180
 
 
 @dataclass(frozen=True, slots=True)

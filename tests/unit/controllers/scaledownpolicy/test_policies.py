@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab.api import codec
+from trimtab.api import codec, configuration
 from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import ReplicationController
 from trimtab.api.errors import InvalidError
-from trimtab.api.scaledown import ScaleDownPolicy
+from trimtab.api.meta import LabelSelector
+from trimtab.api.scaledown import ScaleDownPolicy, StrategySpec
 from trimtab.api.selectors import from_labels
 from trimtab.controllers.scaledownpolicy import policies
 from trimtab.controllers.scaledownpolicy.policies import (
@@ -25,6 +26,7 @@ from trimtab.controllers.scaledownpolicy.policies import (
     Specificity,
     WorkloadRef,
 )
+from trimtab.ranking.faults import faults
 
 
 def workload(
@@ -138,10 +140,10 @@ EVERYONE = DefaultPolicy("everyone")
         pytest.param(Defaults(policies=(FRONT,)), {"team": "front"}, "front", id="one for namespaces by label"),
         pytest.param(Defaults(policies=(FRONT,)), {"team": "back"}, None, id="and not for other namespaces"),
         pytest.param(
-            Defaults(policies=(EVERYONE, FRONT)), {"team": "front"}, "front", id="the narrower one before that for all"
+            Defaults(policies=(FRONT, EVERYONE)), {"team": "front"}, "front", id="the first whose namespaces these are"
         ),
         pytest.param(
-            Defaults(policies=(EVERYONE, DefaultPolicy("second"))), {}, "everyone", id="among equals as listed"
+            Defaults(policies=(FRONT, EVERYONE)), {"team": "back"}, "everyone", id="and the next for the others"
         ),
     ],
 )
@@ -163,6 +165,7 @@ def test_a_policy_of_its_own_comes_before_a_default() -> None:
     [
         pytest.param(workload(), Defaults(enabled=False), {}, "switched off", id="the switch is off"),
         pytest.param(workload(), Defaults(exempt=frozenset({"default"})), {}, "exempt", id="the namespace is exempt"),
+        pytest.param(workload(), Defaults(only=frozenset({"shop"})), {}, "look after", id="other namespaces are meant"),
         pytest.param(workload(opted_out=True), LEVEL_EVERYONE, {}, "opts out", id="the workload opts out"),
         pytest.param(
             workload(), LEVEL_EVERYONE, {policies.OPT_OUT: "disabled"}, "opts out", id="its namespace opts out"
@@ -279,6 +282,15 @@ def test_replica_sets_of_one_deployment_are_no_rivals() -> None:
             id="several strategies without thresholds",
         ),
         pytest.param(
+            {
+                "targetRef": target(),
+                "strategies": [{"name": "Probe", "threshold": 3}, {"name": "Stated", "threshold": 3}],
+            },
+            "spec.strategies[1].name",
+            "both look at what pods answer",
+            id="pods asked in two ways",
+        ),
+        pytest.param(
             {"selector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}},
             "spec.selector.matchExpressions[0].operator",
             "not an operator",
@@ -288,7 +300,7 @@ def test_replica_sets_of_one_deployment_are_no_rivals() -> None:
 )
 def test_a_bad_policy_says_which_field_and_what_to_write(spec: dict[str, Any], path: str, words: str) -> None:
     """Each fault once."""
-    found = list(policies.faults(policy("p", **spec)))
+    found = list(faults(policy("p", **spec)))
     assert [error.path for error in found] == [path]
     assert words in found[0].reason
 
@@ -299,57 +311,28 @@ def test_a_negative_weight_is_refused_where_a_policy_is_made_in_python_too() -> 
         policy("p", targetRef=target(), strategies=[{"name": "Balance", "weight": -1}])
 
 
-@pytest.mark.parametrize(
-    ("written", "path"),
-    [
-        pytest.param({"enabld": False}, "enabld", id="a misspelt setting"),
-        pytest.param({"defaultPolicies": [{"name": ""}]}, "defaultPolicies[0].name", id="no name"),
-        pytest.param(
-            {"defaultPolicies": [{"name": "a", "strategies": [{"name": "None"}]}]},
-            "defaultPolicies[0].strategies[0].name",
-            id="an unknown strategy",
-        ),
-        pytest.param(
-            {"defaultPolicies": [{"name": "a", "targetRef": target()}]},
-            "defaultPolicies[0].targetRef",
-            id="a default has no target",
-        ),
-        pytest.param({"defaultPolicies": [{"name": "a"}, {"name": "a"}]}, "defaultPolicies[1].name", id="a name twice"),
-        pytest.param(
-            {"defaultPolicies": [{"name": "a", "carrier": "Letter"}]},
-            "defaultPolicies[0].carrier",
-            id="no such carrier",
-        ),
-        pytest.param(
-            {"defaultPolicies": [{"name": "a", "namespaceSelector": {"matchLabels": {"a b": "c"}}}]},
-            "defaultPolicies[0].namespaceSelector.matchLabels[a b]",
-            id="a selector that cannot be read",
-        ),
-    ],
-)
-def test_a_bad_configuration_names_the_field(written: dict[str, Any], path: str) -> None:
-    """Nothing is half read."""
+def test_a_default_policy_with_an_unknown_strategy_is_refused() -> None:
+    """With the field of the configuration that is wrong."""
+    written = configuration.ScaleDown(
+        default_policies=(configuration.DefaultPolicy(name="a", strategies=(StrategySpec(name="None"),)),)
+    )
     with pytest.raises(InvalidError) as caught:
         policies.read_defaults(written)
-    assert caught.value.path == path
+    assert caught.value.path == "defaultPolicies[0].strategies[0].name"
 
 
 def test_a_configuration_is_read() -> None:
-    """The switch, the defaults in their order, and the exempt namespaces."""
-    read = policies.read_defaults(
-        {
-            "enabled": True,
-            "exemptNamespaces": ["kube-system", "trimtab"],
-            "defaultPolicies": [
-                {"name": "front", "namespaceSelector": {"matchLabels": {"team": "front"}}, "delivery": "Continuous"},
-                {"name": "all", "strategies": [{"name": "Balance"}]},
-            ],
-        }
+    """The switch, the defaults in their order, and whose namespaces are left alone."""
+    front = configuration.DefaultPolicy(
+        name="front", namespace_selector=LabelSelector(match_labels={"team": "front"}), delivery="Continuous"
     )
+    every = configuration.DefaultPolicy(name="all", strategies=(StrategySpec(name="Balance"),))
+    written = configuration.ScaleDown(default_policies=(front, every))
+    read = policies.read_defaults(written, exempt=["kube-system", "trimtab"], only=["shop"])
     assert [each.name for each in read.policies] == ["front", "all"]
     assert read.policies[0].spec.delivery == "Continuous"
-    assert read.exempt == {"kube-system", "trimtab"}
-    assert policies.read_defaults(None) == NO_DEFAULTS
+    assert (read.exempt, read.only) == (frozenset({"kube-system", "trimtab"}), frozenset({"shop"}))
+    assert policies.read_defaults(configuration.ScaleDown()) == NO_DEFAULTS
 
 
 names = st.sampled_from(["a", "b", "c", "d"])

@@ -54,7 +54,8 @@ def group_of(pods: list[tuple[str, int, int, float]]) -> tuple[Snapshot, dict[st
 
 def capped(name: str, threshold: int, snapshot: Snapshot, values: dict[str, float]) -> dict[str, float]:
     """The capped rank of each pod by one strategy."""
-    view = view_of(snapshot, usage=values, scores={pod: 50 * value for pod, value in values.items()})
+    scores = {pod: 50 * value for pod, value in values.items()}
+    view = view_of(snapshot, usage=values, scores=scores, stated=values if name == "Probe" else {})
     combined = combine([StrategySpec(name=name, threshold=threshold)], view)
     return dict(zip(combined.members, combined.opinions[0].capped.tolist(), strict=True))
 

@@ -1,0 +1,52 @@
+"""What keeps a ScaleDownPolicy from working, although it is of the right shape: each fault with its field.
+
+The admission edge refuses a policy for these, and the controller says them in a condition: a policy may have been there
+before either of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from trimtab.api import scaledown, selectors
+from trimtab.api.errors import InvalidError
+from trimtab.api.meta import LabelSelector
+from trimtab.api.scaledown import ScaleDownPolicy, StrategySpec
+from trimtab.ranking import combination
+from trimtab.ranking.strategies import STRATEGIES, Factory
+
+_ANSWERED = ("Probe", "Stated")
+"""Strategies that look at what pods said when they were asked; it is asked for in one way alone."""
+
+
+def faults(policy: ScaleDownPolicy, registry: Mapping[str, Factory] = STRATEGIES) -> Iterator[InvalidError]:
+    """Everything that is wrong with a policy, each with its path and what to write instead."""
+    several = {str(error) for error in scaledown.strategy_problems(policy.spec.strategies)}
+    for error in scaledown.problems(policy):
+        if str(error) not in several:  # which the strategies' own check reports again
+            yield error
+    if policy.spec.selector is not None:
+        yield from _selector_faults(policy.spec.selector)
+    yield from strategy_faults(policy.spec.strategies, registry)
+
+
+def strategy_faults(
+    strategies: tuple[StrategySpec, ...], registry: Mapping[str, Factory] = STRATEGIES
+) -> Iterator[InvalidError]:
+    """Everything that is wrong with the strategies of a policy."""
+    yield from combination.problems(strategies, registry)
+    if "Probe" not in [strategy.name for strategy in strategies]:
+        return
+    asked = [at for at, strategy in enumerate(strategies) if strategy.name in _ANSWERED]
+    for at in asked[1:]:
+        yield InvalidError(
+            f"spec.strategies[{at}].name",
+            f"{strategies[at].name} and {strategies[asked[0]].name} both look at what pods answer; write one of them",
+        )
+
+
+def _selector_faults(written: LabelSelector) -> Iterator[InvalidError]:
+    try:
+        selectors.compile(written)
+    except InvalidError as error:
+        yield error.under("spec.selector")
