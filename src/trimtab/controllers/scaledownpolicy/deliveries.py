@@ -18,7 +18,7 @@ victims. If neither side can bring that about, because others' costs stand in th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -76,15 +76,14 @@ def changes(delivery: Delivery, snapshot: Snapshot) -> tuple[tuple[Pod, int], ..
 
 
 def _survivors(made: Plan, workload: Workload, snapshot: Snapshot, policy: Policy | None, now: int) -> tuple[str, ...]:
-    """Those who stay, in the order in which they would go next."""
+    """Those who stay, in the order in which they would go next.
+
+    Ranks that hold for one step only say nothing of what comes after the victims; levels do.
+    """
+    if policy is not None and any(strategy.recompute for strategy in policy.combination.strategies):
+        policy = None
     gone = set(made.keys)
-    everyone = plan(_frozen(workload), snapshot, policy, replicas=0, now=now).keys
-    return tuple(key for key in everyone if key not in gone)
-
-
-def _frozen(workload: Workload) -> Workload:
-    """The order of all pods matters here, not what going would leave."""
-    return replace(workload, rows=np.array(workload.rows), related=np.array(workload.related))
+    return tuple(key for key in plan(workload, snapshot, policy, replicas=0, now=now).keys if key not in gone)
 
 
 def _standing(snapshot: Snapshot, key: str) -> _Standing:

@@ -51,7 +51,7 @@ class View:
 
     def __init__(self, client: Client, *, rng: random.Random | None = None) -> None:
         self._client = client
-        self._rng = rng or random.Random()
+        self._rng = rng or random.Random()  # noqa: S311 - spreads reconnections, guards nothing
         owned: Mapping[str, IndexFunction[Any]] = {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace}
         self.snapshot = Snapshot()
         self.pods = self._informer(
