@@ -5,8 +5,8 @@ ReplicaSets, and its controller sizes them:
 
 1. One ReplicaSet with pods gets the Deployment's size.
 2. Several, as in the middle of a rollout or of a pause, shrink in proportion, where the Deployment replaces its pods
-   step by step. What is to go, down to the Deployment's size and its surge, is shared out from the largest ReplicaSet to the
-   smallest, of equal ones the oldest first; each in the proportion that it had to the most of before, which its
+   step by step. What is to go, down to the Deployment's size and its surge, is shared out from the largest ReplicaSet
+   to the smallest, of equal ones the oldest first; each in the proportion that it had to the most of before, which its
    annotation tells. What rounding leaves goes to the first.
 3. Several of a Deployment that recreates its pods are its rollout's matter, and nobody else's.
 
