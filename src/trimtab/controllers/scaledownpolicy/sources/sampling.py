@@ -1,0 +1,137 @@
+"""Samples whatever some policy needs, for as long as one does, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from trimtab.api.errors import InvalidError
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import StrategySpec
+from trimtab.controllers.scaledownpolicy.sources.answers import AnswerSource, Fetch, HttpFetch, Network, Question
+from trimtab.controllers.scaledownpolicy.sources.usage import PERIOD, UsageSource
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
+from trimtab.ranking.strategies.idle import Idle
+from trimtab.ranking.strategies.probe import Probe
+
+S = TypeVar("S", Idle, Probe)
+
+_TURN = 1.0
+"""Seconds between looks for pods whose turn it is to be asked."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Pods that one policy speaks for, and its strategies."""
+
+    strategies: tuple[StrategySpec, ...]
+    pods: Sequence[Pod]
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What was found out about pods, by `namespace/name`: as `ranking.Policy` takes it."""
+
+    usage: Mapping[str, float] = field(default_factory=dict)
+    stated: Mapping[str, float] = field(default_factory=dict)
+
+
+class Sources:
+    """Everything that strategies need from outside. `targets` says, whenever it is asked, whom policies speak for."""
+
+    def __init__(
+        self,
+        client: Client,
+        targets: Callable[[], Iterable[Target]],
+        *,
+        fetch: Fetch | None = None,
+        networks: Sequence[Network] = (),
+    ) -> None:
+        self.usage = UsageSource(client)
+        self._http = HttpFetch()
+        self.answers = AnswerSource(client.clock, fetch or self._http, networks=networks)
+        self._clock = client.clock
+        self._targets = targets
+
+    def values(self, strategies: Sequence[StrategySpec], pods: Sequence[Pod]) -> Values:
+        """What is known and fresh of what these strategies look at. Answers at once."""
+        now = self._clock.monotonic()
+        idle, probe = _found(strategies, Idle), _found(strategies, Probe)
+        usage = self.usage.samples.fresh(pods, now=now, max_age=idle.settings.max_age_seconds) if idle else {}
+        stated = self.answers.samples.fresh(pods, now=now, max_age=probe.settings.max_age_seconds) if probe else {}
+        return Values(usage, stated)
+
+    def problem(self, strategies: Sequence[StrategySpec], pods: Iterable[Pod] = ()) -> str:
+        """Why something that these strategies need cannot be had, as far as that is known."""
+        if _found(strategies, Idle) and self.usage.problem:
+            return self.usage.problem
+        if _found(strategies, Probe):
+            for pod in pods:
+                if pod.key in self.answers.refusals:
+                    return f"{pod.key} was asked and gave no answer: {self.answers.refusals[pod.key]}"
+        return ""
+
+    async def run(self) -> None:
+        """Sample until cancelled."""
+        tasks = [asyncio.ensure_future(self._measure()), asyncio.ensure_future(self._ask())]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            await cancel(*tasks)
+            await self._http.close()
+
+    async def measure(self) -> None:
+        """Take one sample of usage."""
+        wanted = [pod for target in self._targets() if _found(target.strategies, Idle) for pod in target.pods]
+        self.usage.samples.keep(frozenset(pod.metadata.uid for pod in wanted))
+        await self.usage.sample(wanted)
+
+    async def ask(self) -> None:
+        """Ask the pods whose turn it is."""
+        questions = list(_questions(self._targets()))
+        self.answers.keep(frozenset(question.pod.metadata.uid for question in questions))
+        await self.answers.ask(questions)
+
+    async def _measure(self) -> None:
+        while True:
+            await _logged(self.measure)
+            await self._clock.sleep(PERIOD)
+
+    async def _ask(self) -> None:
+        while True:
+            await _logged(self.ask)
+            await self._clock.sleep(_TURN)
+
+
+async def _logged(work: Callable[[], Any]) -> None:
+    """What fails once is tried again the next time: sampling never ends because of it."""
+    try:
+        await work()
+    except Exception:
+        log.exception("sampling failed")
+
+
+def _questions(targets: Iterable[Target]) -> Iterable[Question]:
+    for target in targets:
+        probe = _found(target.strategies, Probe)
+        if probe is not None:
+            for pod in target.pods:
+                if pod.active and pod.status.phase == "Running":
+                    yield Question(pod, probe.settings)
+
+
+def _found(strategies: Sequence[StrategySpec], kind: type[S]) -> S | None:
+    """The first strategy of a kind as it is set up; None where there is none, or its settings make no sense."""
+    for spec in strategies:
+        if spec.name == kind.name:
+            try:
+                return kind.configured(spec.args)
+            except InvalidError:
+                return None
+    return None
