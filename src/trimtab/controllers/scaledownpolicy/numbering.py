@@ -1,0 +1,137 @@
+"""From ranks to costs, with as few costs changed as can be. Pure.
+
+Costs that are kept current are read by somebody all the time, and each one that changes is a write. What matters is
+their order, not their size. So of the costs that pods have already, as many are kept as are in the right order among
+themselves, and only the others are given new ones, between those that stay:
+
+1. Pods of equal rank form a level, and get equal costs. What most of a level's pods have already stands for the level.
+2. The longest run of levels whose costs rise with their ranks stays as it is.
+3. Each of the others gets its rank itself as its cost, where that lies between its neighbours; otherwise, numbers
+   spread evenly between them.
+4. Where there is no room between neighbours, all are numbered anew: by their ranks, if those are whole and different;
+   otherwise evenly, with room for those who come later.
+
+A pod that comes with a rank that others have gets their cost, and a pod that goes changes nothing. Ages, which all grow
+alike, change no cost at all.
+
+Numbers here rise with rank, from −`LIMIT` to `LIMIT`: the carrier turns them around, and the band that a subset gives
+moves them, both afterwards (see `ranking.costs`).
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from trimtab.ranking.costs import LIMIT
+
+_ROOM = 16
+"""How far apart numbers are that say nothing but an order, so that others fit in between."""
+
+
+def number(ranks: Sequence[float], held: Sequence[int | None]) -> list[int]:
+    """A number for each pod such that higher ranks have higher numbers and equal ranks equal ones.
+
+    `held` is what each pod has at present, counted as here; None where it has nothing of ours. Raises ValueError for a
+    rank that is NaN: an order with a gap in it is none.
+    """
+    if any(math.isnan(rank) for rank in ranks):
+        raise ValueError("a pod without a rank has no number; wait for its rank")
+    levels = sorted(set(ranks))
+    candidates = _candidates(levels, ranks, held)
+    numbers = _filled(levels, _kept(candidates))
+    if numbers is None:
+        numbers = _anew(levels)
+    by_level = dict(zip(levels, numbers, strict=True))
+    return [by_level[rank] for rank in ranks]
+
+
+def _candidates(levels: Sequence[float], ranks: Sequence[float], held: Sequence[int | None]) -> list[int | None]:
+    """What most pods of each level have; of several the smallest, so that the choice is always the same."""
+    tallies: dict[float, Counter[int]] = {level: Counter() for level in levels}
+    for rank, number in zip(ranks, held, strict=True):
+        if number is not None and abs(number) <= LIMIT:
+            tallies[rank][number] += 1
+    return [min(t, key=lambda number: (-t[number], number)) if (t := tallies[level]) else None for level in levels]
+
+
+def _kept(candidates: Sequence[int | None]) -> list[int | None]:
+    """The longest strictly rising run of candidates (patience sorting); None for the levels that are not in it."""
+    tails: list[int] = []
+    tail_at: list[int] = []
+    before: list[int] = [-1] * len(candidates)
+    for at, candidate in enumerate(candidates):
+        if candidate is None:
+            continue
+        place = bisect.bisect_left(tails, candidate)
+        before[at] = tail_at[place - 1] if place else -1
+        tails[place : place + 1] = [candidate]
+        tail_at[place : place + 1] = [at]
+    kept: list[int | None] = [None] * len(candidates)
+    at = tail_at[-1] if tail_at else -1
+    while at >= 0:
+        kept[at] = candidates[at]
+        at = before[at]
+    return kept
+
+
+def _filled(levels: Sequence[float], kept: Sequence[int | None]) -> list[int] | None:
+    """Numbers for the levels between those that are kept; None where there is no room, or nothing to keep."""
+    if not any(number is not None for number in kept):
+        return None
+    numbers: list[int] = []
+    for start, stop in _gaps(kept):
+        low = kept[start - 1] if start else None
+        high = kept[stop] if stop < len(kept) else None
+        between = _between(levels[start:stop], low, high)
+        if between is None:
+            return None
+        numbers += between
+        if high is not None:
+            numbers.append(high)
+    return numbers
+
+
+def _gaps(kept: Sequence[int | None]) -> Iterable[tuple[int, int]]:
+    """The stretches between levels that are kept, empty ones too: one before each, and one after the last."""
+    start = 0
+    for at, number in enumerate(kept):
+        if number is not None:
+            yield start, at
+            start = at + 1
+    yield start, len(kept)
+
+
+def _between(levels: Sequence[float], low: int | None, high: int | None) -> list[int] | None:
+    """Rising numbers above `low` and below `high`: the ranks themselves, or evenly spread; None without room."""
+    own = _own(levels)
+    least = -LIMIT if low is None else low + 1
+    most = LIMIT if high is None else high - 1
+    if not levels or (own is not None and least <= own[0] and own[-1] <= most):
+        return own
+    count = len(levels)
+    if most - least + 1 < count:
+        return None
+    if high is None:
+        return list(range(least, least + count))
+    if low is None:
+        return list(range(most - count + 1, most + 1))
+    return [least + (most - least + 1) * (2 * at + 1) // (2 * count) for at in range(count)]
+
+
+def _own(levels: Sequence[float]) -> list[int] | None:
+    """The ranks as numbers, if they are different as such, and not too large."""
+    if levels and not (levels[0] >= -LIMIT and levels[-1] <= LIMIT):
+        return None
+    rounded = [round(level) for level in levels]
+    return rounded if len(set(rounded)) == len(rounded) else None
+
+
+def _anew(levels: Sequence[float]) -> list[int]:
+    own = _own(levels)
+    if own is not None:
+        return own
+    room = max(1, min(_ROOM, LIMIT // (len(levels) + 1)))
+    return [min(room * at, LIMIT) for at in range(len(levels))]
