@@ -16,6 +16,7 @@ ALLOWED: dict[str, set[str]] = {
     "snapshot": {"msgspec", "numpy"},
     "placement": {"msgspec", "numpy"},
     "ranking": {"msgspec", "numpy"},
+    "subsets": {"msgspec"},
     "kube": {"aiohttp", "msgspec", "yaml"},
     "scheduler": {"msgspec", "numpy", "prometheus_client"},
     "controllers": {"aiohttp", "msgspec", "numpy", "prometheus_client"},

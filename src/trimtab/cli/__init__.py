@@ -14,6 +14,7 @@ import sys
 import click
 
 from trimtab import __version__
+from trimtab.cli.install import install, uninstall
 from trimtab.cli.lab import lab
 from trimtab.cli.run import run
 
@@ -21,7 +22,9 @@ EXAMPLES = """
 \b
 Examples:
   trimtab lab up                         a cluster in a box, on this machine
-  trimtab run --kubeconfig ~/.kube/config   the product against a real cluster
+  trimtab install | kubectl apply -f -   into a real cluster
+  trimtab run --config trimtab.yaml      the product, against the cluster of $KUBECONFIG
+  trimtab uninstall                      the way back
 """
 
 
@@ -33,6 +36,8 @@ def commands() -> None:
 
 commands.add_command(run)
 commands.add_command(lab)
+commands.add_command(install)
+commands.add_command(uninstall)
 
 
 def main() -> None:

@@ -1,0 +1,211 @@
+"""`trimtab install` and `trimtab uninstall`: into a cluster, and out of it again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+import yaml
+
+from trimtab.cli.files import read_yaml
+
+if TYPE_CHECKING:
+    from trimtab.api.documents import JSON
+    from trimtab.install.options import Options
+    from trimtab.kube.client import Client
+
+_KUBECONFIG = click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), help="Which cluster; looked for as kubectl does."
+)
+_CONTEXT = click.option("--context", default="", help="Which context of the kubeconfig.")
+_NAMESPACE = click.option("--namespace", default="trimtab-system", show_default=True, help="Where Trimtab lives.")
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  trimtab install | kubectl apply -f -
+  trimtab install --image registry.example.com/trimtab:1.0 --config trimtab.yaml | kubectl apply -f -
+  trimtab install --component webhooks --component controllers      without the scheduler
+  trimtab install --deny-cost-changes --api-server-cidr 10.0.0.0/28
+"""
+)
+@_NAMESPACE
+@click.option("--image", help="The image to run.  [default: trimtab with this version as its tag]")
+@click.option("--component", "components", multiple=True, help="What to run; repeat.  [default: everything]")
+@click.option("--replicas", type=click.IntRange(min=1), default=2, show_default=True, help="Of each component.")
+@click.option("--config", "config_file", type=click.Path(path_type=Path), help="A TrimtabConfiguration to install.")
+@click.option(
+    "--crds",
+    type=click.Choice(["auto", "all", "none"]),
+    default="auto",
+    show_default=True,
+    help="Definitions of our kinds. One that is there already and not Trimtab's is always left out; auto also leaves "
+    "out those that others bring where no cluster can be asked.",
+)
+@click.option(
+    "--deny-cost-changes",
+    is_flag=True,
+    help="Refuse changes of costs by others in namespaces labelled trimtab.dev/protect-costs=true, rather than warn.",
+)
+@click.option("--api-server-cidr", multiple=True, help="Where API servers call webhooks from; repeat.  [default: any]")
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+@_KUBECONFIG
+@_CONTEXT
+def install(
+    namespace: str,
+    image: str | None,
+    components: tuple[str, ...],
+    replicas: int,
+    config_file: Path | None,
+    crds: str,
+    deny_cost_changes: bool,
+    api_server_cidr: tuple[str, ...],
+    output: str,
+    kubeconfig: Path | None,
+    context: str,
+) -> None:
+    """Print everything that Trimtab needs in a cluster, for `kubectl apply -f -`. Nothing is written."""
+    from trimtab.install import definitions, manifests
+    from trimtab.install.options import Options
+
+    written: dict[str, Any] = {} if config_file is None else {"configuration": read_yaml(config_file)}
+    written |= {} if image is None else {"image": image}
+    written |= {"components": _components(components)} if components else {}
+    options = Options(
+        namespace=namespace,
+        replicas=replicas,
+        deny_cost_changes=deny_cost_changes,
+        api_server_ranges=_ranges(api_server_cidr),
+        **written,
+    )
+    present = None if crds == "none" else _present(kubeconfig, context)
+    chosen = definitions.choose(options, crds, present)  # type: ignore[arg-type]
+    for note in chosen.notes:
+        click.echo(f"trimtab: {note}", err=True)
+    _print(manifests.everything(options, chosen.manifests), output)
+
+
+def _components(names: Sequence[str]) -> tuple[str, ...]:
+    from trimtab.api.configuration import ComponentName
+
+    known = get_args(ComponentName)
+    for name in names:
+        if name not in known:
+            raise click.BadParameter(f'"{name}" is none of {", ".join(known)}', param_hint="--component")
+    return tuple(name for name in known if name in names)
+
+
+def _ranges(written: Sequence[str]) -> tuple[str, ...]:
+    import ipaddress
+
+    try:
+        return tuple(str(ipaddress.ip_network(text)) for text in written)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; write it as 10.0.0.0/28", param_hint="--api-server-cidr") from error
+
+
+def _present(kubeconfig: Path | None, context: str) -> list[JSON] | None:
+    """The definitions that a cluster has; None where none can be asked."""
+    from trimtab.kube.errors import KubeError
+
+    async def ask() -> list[JSON]:
+        async with _client(kubeconfig, context) as client:
+            return await _definitions(client)
+
+    try:
+        return asyncio.run(ask())
+    except KubeError as error:
+        click.echo(f"trimtab: no cluster was asked: {error}", err=True)
+        return None
+
+
+async def _definitions(client: Client) -> list[JSON]:
+    from trimtab.api.extensions import CustomResourceDefinition
+    from trimtab.kube.resources import Resource
+
+    return list((await client.list(Resource.of(CustomResourceDefinition).raw)).items)
+
+
+def _client(kubeconfig: Path | None, context: str) -> Client:
+    from trimtab.kube.client import Client
+    from trimtab.kube.config import discover
+    from trimtab.kube.retries import NO_RETRIES
+    from trimtab.kube.sessions import Session
+
+    return Client(Session(discover(kubeconfig, context=context))).using(retry=NO_RETRIES, timeout=10.0)
+
+
+def _print(objects: Sequence[JSON], output: str) -> None:
+    if output == "json":
+        click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}, indent=2))
+    else:
+        click.echo(yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True, width=120), nl=False)
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  trimtab uninstall --dry-run                what would be removed
+  trimtab uninstall                          everything but the definitions of our kinds
+  trimtab uninstall --remove-crds --yes      those too, and with them every object of these kinds
+"""
+)
+@_NAMESPACE
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@click.option(
+    "--remove-crds",
+    is_flag=True,
+    help="Remove the definitions of our kinds too. That deletes every ScaleDownPolicy, PodGroupCost, UnitedTopology "
+    "and CloneSet in the cluster, and the pods of those CloneSets with them.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_KUBECONFIG
+@_CONTEXT
+def uninstall(
+    namespace: str, dry_run: bool, remove_crds: bool, yes: bool, kubeconfig: Path | None, context: str
+) -> None:
+    """Take Trimtab out of a cluster: what it runs, what it was asked about, and every cost that it has written."""
+    from trimtab.install.options import Options
+
+    options = Options(namespace=namespace)
+    asyncio.run(_uninstall(options, kubeconfig, context, dry_run=dry_run, remove_crds=remove_crds, sure=yes))
+
+
+async def _uninstall(
+    options: Options, kubeconfig: Path | None, context: str, *, dry_run: bool, remove_crds: bool, sure: bool
+) -> None:
+    from trimtab.install import removal
+
+    async with _client(kubeconfig, context) as client:
+        definitions = await removal.ours(client)
+        if dry_run:
+            for line in removal.intentions(options):
+                click.echo(line)
+        if remove_crds:
+            await _explain(client, definitions)
+        if dry_run:
+            return
+        if remove_crds and not sure:
+            click.confirm("Delete all of these objects?", abort=True)
+        await removal.remove(client, options, click.echo)
+        if remove_crds:
+            await removal.remove_definitions(client, click.echo)
+        elif definitions:
+            names = ", ".join(each["metadata"]["name"] for each in definitions)
+            click.echo(f"kept, with all their objects: {names}; --remove-crds removes them")
+
+
+async def _explain(client: Client, definitions: Sequence[JSON]) -> None:
+    """Say what would be lost, before it is."""
+    from trimtab.install import removal
+
+    for each in definitions:
+        count = await removal.lost_with(client, each)
+        click.echo(f"removing {each['metadata']['name']} deletes the {count} objects of that kind in this cluster")

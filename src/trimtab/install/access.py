@@ -1,0 +1,133 @@
+"""What each component may do: exactly what its code calls, and no more.
+
+`ACCESS` is the table; a test runs the components, records every call, and holds the table to the record both ways: no
+call that it does not allow, no permission that nothing needs. What concerns Trimtab's own objects (leases, the
+certificate) is granted in its own namespace alone, and where RBAC can name single objects, by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from trimtab.api.documents import JSON
+from trimtab.install.options import NAME, Options, account
+
+READ = ("list", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """Some verbs on some resources of one group; `names` limits it to single objects."""
+
+    group: str
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+    def rule(self) -> JSON:
+        """As RBAC writes it."""
+        rule: JSON = {"apiGroups": [self.group], "resources": list(self.resources), "verbs": list(self.verbs)}
+        return rule | ({"resourceNames": list(self.names)} if self.names else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a component may do in the whole cluster, and in Trimtab's own namespace."""
+
+    cluster: Sequence[Permission]
+    own: Sequence[Permission]
+
+
+def leases(name: str) -> tuple[Permission, Permission]:
+    """Leader election on one lease. Creation cannot be limited by name: the name is not known to RBAC then."""
+    return (
+        Permission("coordination.k8s.io", ("leases",), ("create",)),
+        Permission("coordination.k8s.io", ("leases",), ("get", "update"), names=(name,)),
+    )
+
+
+EVENTS = Permission("", ("events",), ("create", "patch"))
+
+ACCESS: Mapping[str, Access] = {
+    "scheduler": Access(
+        cluster=(
+            Permission("", ("nodes", "namespaces", "services", "replicationcontrollers"), READ),
+            Permission("apps", ("replicasets", "statefulsets"), READ),
+            Permission("", ("pods",), ("get", *READ)),
+            Permission("", ("pods/binding",), ("create",)),
+            Permission("", ("pods/status",), ("patch",)),
+            EVENTS,
+        ),
+        own=leases("trimtab-scheduler"),
+    ),
+    "webhooks": Access(
+        cluster=(
+            Permission("", ("nodes", "namespaces", "replicationcontrollers"), READ),
+            Permission("apps", ("deployments", "replicasets"), READ),
+            Permission("apps.kruise.io", ("clonesets", "unitedtopologies"), READ),
+            Permission("trimtab.dev", ("scaledownpolicies",), READ),
+            Permission("", ("pods",), ("get", *READ, "patch")),
+        ),
+        own=(),
+    ),
+    "controllers": Access(cluster=(), own=leases("trimtab-controllers")),
+}
+
+
+def manifests(options: Options) -> Iterator[JSON]:
+    """Roles and bindings of the components, and roles for people who write our kinds."""
+    for component in options.components:
+        access = ACCESS[component]
+        name = account(component)
+        yield _role("ClusterRole", {"name": name}, access.cluster, options)
+        yield _binding("ClusterRoleBinding", {"name": name}, "ClusterRole", component, options)
+        own = {"name": name, "namespace": options.namespace}
+        yield _role("Role", own, access.own, options)
+        yield _binding("RoleBinding", own, "Role", component, options)
+    yield from _for_people(options)
+
+
+def _role(kind: str, metadata: JSON, permissions: Sequence[Permission], options: Options) -> JSON:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": kind,
+        "metadata": metadata | {"labels": options.labels()},
+        "rules": [permission.rule() for permission in permissions],
+    }
+
+
+def _binding(kind: str, metadata: JSON, role: str, component: str, options: Options) -> JSON:
+    subject = {"kind": "ServiceAccount", "name": account(component), "namespace": options.namespace}
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": kind,
+        "metadata": metadata | {"labels": options.labels(component)},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": account(component)},
+        "subjects": [subject],
+    }
+
+
+_KINDS = (
+    ("trimtab.dev", ("scaledownpolicies", "podgroupcosts")),
+    ("apps.kruise.io", ("unitedtopologies", "clonesets", "clonesets/scale")),
+)
+_VERBS: Mapping[str, tuple[str, ...]] = {
+    "view": ("get", "list", "watch"),
+    "edit": ("create", "update", "patch", "delete", "deletecollection"),
+}
+
+
+def _for_people(options: Options) -> Iterator[JSON]:
+    """Who may view or edit in a namespace may view or edit our kinds there."""
+    for word, verbs in _VERBS.items():
+        role = _role(
+            "ClusterRole",
+            {"name": f"{NAME}-{word}"},
+            [Permission(group, resources, verbs) for group, resources in _KINDS],
+            options,
+        )
+        role["metadata"]["labels"] |= {f"rbac.authorization.k8s.io/aggregate-to-{word}": "true"}
+        if word == "edit":
+            role["metadata"]["labels"] |= {"rbac.authorization.k8s.io/aggregate-to-admin": "true"}
+        yield role

@@ -1,0 +1,134 @@
+"""What runs: a Deployment for each component, two replicas spread over zones, and what belongs to it.
+
+Each component has processes of its own, so that a busy scheduler never makes an admission late, and a ServiceAccount of
+its own, so that none may do what only another needs to. A budget keeps one replica through drains, and a NetworkPolicy
+lets nobody in but API servers (to the webhooks) and whoever scrapes metrics.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+
+from trimtab.api.documents import JSON
+from trimtab.api.nodes import HOSTNAME, ZONE
+from trimtab.install.options import CONTAINER_PORTS, NAME, Options, account, selecting
+
+CONFIGURATION = f"{NAME}-configuration"
+_FOLDER = "/etc/trimtab"
+
+_REQUESTS: Mapping[str, Mapping[str, str]] = {
+    "scheduler": {"cpu": "200m", "memory": "256Mi"},
+    "webhooks": {"cpu": "100m", "memory": "192Mi"},
+    "controllers": {"cpu": "100m", "memory": "192Mi"},
+}
+"""For some thousands of pods; no limits, for a component that is throttled or killed holds others up."""
+
+
+def namespace(options: Options) -> JSON:
+    """Where Trimtab lives. Its pods ask for nothing that the strictest standard refuses."""
+    labels = options.labels() | {"pod-security.kubernetes.io/enforce": "restricted"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": options.namespace, "labels": labels}}
+
+
+def manifests(options: Options) -> Iterator[JSON]:
+    """Everything that runs, and what it runs with."""
+    yield _object("v1", "ConfigMap", CONFIGURATION, options, data={"trimtab.yaml": _configuration(options)})
+    if "webhooks" in options.components:
+        yield _service(options)
+    for component in options.components:
+        yield _object("v1", "ServiceAccount", account(component), options, component)
+        yield _object("apps/v1", "Deployment", account(component), options, component, spec=_spec(options, component))
+        yield _budget(options, component)
+        yield _network(options, component)
+
+
+def _object(api_version: str, kind: str, name: str, options: Options, component: str = "", **parts: JSON) -> JSON:
+    metadata = {"namespace": options.namespace, "name": name, "labels": options.labels(component)}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **parts}
+
+
+def _configuration(options: Options) -> str:
+    """As JSON, which is YAML too: what is read back is exactly what was meant."""
+    return json.dumps(options.settings(), indent=2) + "\n"
+
+
+def _service(options: Options) -> JSON:
+    port = {"name": "webhooks", "port": 443, "targetPort": "webhooks", "protocol": "TCP"}
+    spec = {"selector": selecting("webhooks"), "ports": [port]}
+    return _object("v1", "Service", options.read().webhooks.service, options, "webhooks", spec=spec)
+
+
+def _budget(options: Options, component: str) -> JSON:
+    spec: JSON = {"minAvailable": 1, "selector": {"matchLabels": selecting(component)}}
+    return _object("policy/v1", "PodDisruptionBudget", account(component), options, component, spec=spec)
+
+
+def _network(options: Options, component: str) -> JSON:
+    """Who may come in. Whom Trimtab calls is not limited: API servers, and pods that are probed, are anywhere."""
+    anywhere_in_the_cluster: JSON = {"namespaceSelector": {}}
+    ingress: list[JSON] = [{"from": [anywhere_in_the_cluster], "ports": [{"protocol": "TCP", "port": "serving"}]}]
+    if component == "webhooks":
+        callers = [{"ipBlock": {"cidr": cidr}} for cidr in options.api_server_ranges]
+        port: JSON = {"ports": [{"protocol": "TCP", "port": "webhooks"}]}
+        ingress.insert(0, port | ({"from": callers} if callers else {}))
+    spec = {"podSelector": {"matchLabels": selecting(component)}, "policyTypes": ["Ingress"], "ingress": ingress}
+    return _object("networking.k8s.io/v1", "NetworkPolicy", account(component), options, component, spec=spec)
+
+
+def _spec(options: Options, component: str) -> JSON:
+    """Configuration is read at the start, so a change of it must make new pods: its digest is in the template."""
+    digest = hashlib.sha256(_configuration(options).encode()).hexdigest()
+    labels = options.labels(component)
+    return {
+        "replicas": options.replicas,
+        "selector": {"matchLabels": selecting(component)},
+        "template": {
+            "metadata": {"labels": labels, "annotations": {"trimtab.dev/configuration": digest[:16]}},
+            "spec": _pod(options, component),
+        },
+    }
+
+
+def _pod(options: Options, component: str) -> JSON:
+    return {
+        "serviceAccountName": account(component),
+        "terminationGracePeriodSeconds": 30,
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "topologySpreadConstraints": [_spread(ZONE, component), _spread(HOSTNAME, component)],
+        "containers": [_container(options, component)],
+        "volumes": [{"name": "configuration", "configMap": {"name": CONFIGURATION}}],
+    }
+
+
+def _spread(key: str, component: str) -> JSON:
+    """As even as can be; a cluster of one zone, or of one node, still gets both replicas."""
+    return {
+        "maxSkew": 1,
+        "topologyKey": key,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": selecting(component)},
+        "matchLabelKeys": ["pod-template-hash"],
+    }
+
+
+def _container(options: Options, component: str) -> JSON:
+    ports = [{"name": "serving", "containerPort": CONTAINER_PORTS["serving"]}]
+    if component == "webhooks":
+        ports.append({"name": "webhooks", "containerPort": CONTAINER_PORTS["webhooks"]})
+    return {
+        "name": component,
+        "image": options.image,
+        "args": ["run", "--config", f"{_FOLDER}/trimtab.yaml", "--component", component],
+        "ports": ports,
+        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "serving"}, "periodSeconds": 10, "timeoutSeconds": 5},
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "serving"}, "periodSeconds": 5, "timeoutSeconds": 5},
+        "resources": {"requests": dict(_REQUESTS[component])},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "configuration", "mountPath": _FOLDER, "readOnly": True}],
+    }

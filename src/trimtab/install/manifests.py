@@ -1,0 +1,25 @@
+"""Everything that an installation puts into a cluster, in an order in which it can be applied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trimtab.api.documents import JSON
+from trimtab.install import access, deployments, protection, reviews
+from trimtab.install.options import Options
+
+
+def everything(options: Options, definitions: Sequence[JSON] = ()) -> list[JSON]:
+    """All objects; `definitions` are the CustomResourceDefinitions that were chosen (see `definitions`).
+
+    Raises InvalidError for a configuration that could not run.
+    """
+    options.read()
+    return [
+        deployments.namespace(options),
+        *definitions,
+        *access.manifests(options),
+        *deployments.manifests(options),
+        *reviews.manifests(options),
+        *protection.manifests(options),
+    ]

@@ -1,0 +1,79 @@
+"""Who may change costs: a ValidatingAdmissionPolicy for the namespaces that an administrator labels.
+
+A cost decides who is deleted first, and whoever may update a pod may write one. In a namespace with the label
+`trimtab.dev/protect-costs: "true"` only Trimtab may change the costs of pods that exist. Pods may be *created* with any
+cost: that is for the author of the template. Both ways of changing a pod's metadata are covered, the pod itself and its
+status.
+
+By default a change is let through with a warning to whoever makes it and a note in the audit log; `deny` refuses it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from trimtab.api.documents import JSON
+from trimtab.api.scaledown import ALPHA_COST, DELETION_COST
+from trimtab.controllers.scaledownpolicy.ledger import MARK
+from trimtab.install.options import NAME, Options, account
+
+LABEL = "trimtab.dev/protect-costs"
+POLICY = f"{NAME}-costs"
+
+_PROTECTED = (DELETION_COST, ALPHA_COST, MARK)
+_WRITERS = ("webhooks", "controllers")
+
+
+def manifests(options: Options) -> Iterator[JSON]:
+    """The policy, and its binding to the namespaces that are labelled."""
+    yield policy(options)
+    yield {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": POLICY, "labels": options.labels()},
+        "spec": {
+            "policyName": POLICY,
+            "validationActions": ["Deny", "Audit"] if options.deny_cost_changes else ["Warn", "Audit"],
+            "matchResources": {"namespaceSelector": {"matchLabels": {LABEL: "true"}}},
+        },
+    }
+
+
+def policy(options: Options) -> JSON:
+    """The policy itself: what is compared, and who is exempt."""
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": POLICY, "labels": options.labels()},
+        "spec": {
+            "failurePolicy": "Ignore",
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["UPDATE"],
+                        "resources": ["pods", "pods/status"],
+                    }
+                ]
+            },
+            "matchConditions": [{"name": "not-trimtab", "expression": _somebody_else(options)}],
+            "validations": [_unchanged(key) for key in _PROTECTED],
+        },
+    }
+
+
+def _somebody_else(options: Options) -> str:
+    names = [f"system:serviceaccount:{options.namespace}:{account(component)}" for component in _WRITERS]
+    return f"!(request.userInfo.username in {json.dumps(names)})"
+
+
+def _unchanged(key: str) -> JSON:
+    value = "{0}.metadata.?annotations[?{1}].orValue('')"
+    new, old = value.format("object", f"'{key}'"), value.format("oldObject", f"'{key}'")
+    return {
+        "expression": f"{new} == {old}",
+        "message": f"{key} is kept by Trimtab in this namespace: leave it as it is, or have the label {LABEL} removed",
+        "reason": "Forbidden",
+    }

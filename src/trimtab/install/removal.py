@@ -1,0 +1,159 @@
+"""The way back: an installation taken out of a cluster, in an order that never leaves anybody waiting.
+
+1. What API servers ask is withdrawn first, so that no request waits for somebody who is about to go.
+2. What runs is ended, and waited for: nobody writes any more.
+3. What was written to other people's objects is taken back (`sweeps`). No finalizer holds anything up.
+4. Everything else goes, the namespace last.
+
+Definitions of our kinds stay unless they are asked for by name of a flag: deleting one deletes every object of it.
+Only what carries our label is removed, whatever its name; and it may all be done again, any number of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+
+from trimtab.api import crds
+from trimtab.api.documents import JSON
+from trimtab.api.extensions import CustomResourceDefinition
+from trimtab.api.pods import Pod
+from trimtab.controllers.scaledownpolicy import ledger
+from trimtab.install import manifests
+from trimtab.install.definitions import is_ours
+from trimtab.install.options import MANAGED_BY, NAME, Options
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import within
+from trimtab.kube.errors import NotFound
+from trimtab.kube.resources import Resource, untyped
+
+Say = Callable[[str], None]
+Sweep = Callable[[Client], Awaitable[int]]
+"""Takes back what was written to other people's objects; how many there were."""
+
+_ENDED_WITHIN = 60.0
+_LOOK_EVERY = 0.5
+
+PLURALS: Mapping[str, str] = {
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "ConfigMap": "configmaps",
+    "Deployment": "deployments",
+    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
+    "Namespace": "namespaces",
+    "NetworkPolicy": "networkpolicies",
+    "PodDisruptionBudget": "poddisruptionbudgets",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "Service": "services",
+    "ServiceAccount": "serviceaccounts",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+}
+"""What each kind that is installed is called on the wire."""
+
+_ASKING = frozenset(kind for kind in PLURALS if kind.startswith(("Mutating", "Validating")))
+
+
+SWEEPS: Mapping[str, Sweep] = {
+    "costs of scale-downs": ledger.sweep,
+}
+"""By what they take back."""
+
+
+def intentions(options: Options) -> Iterator[str]:
+    """What `remove` would do, a line each."""
+    for each in manifests.everything(options):
+        yield f"would remove {_where(each)}"
+    for what in SWEEPS:
+        yield f"would take back {what}"
+
+
+async def remove(client: Client, options: Options, say: Say, *, sweeps: Mapping[str, Sweep] = SWEEPS) -> None:
+    """Take an installation out of a cluster."""
+    objects = manifests.everything(options)
+    await _delete(client, [each for each in objects if each["kind"] in _ASKING], say)
+    await _delete(client, [each for each in objects if each["kind"] == "Deployment"], say)
+    await _ended(client, options, say)
+    for what, sweep in sweeps.items():
+        say(f"taken back: {await sweep(client)} {what}")
+    rest = [each for each in objects if each["kind"] not in {*_ASKING, "Deployment"}]
+    await _delete(client, list(reversed(rest)), say)
+
+
+async def remove_definitions(client: Client, say: Say) -> None:
+    """Remove the definitions that are ours, and with them every object of these kinds."""
+    for each in await ours(client):
+        name = each["metadata"]["name"]
+        await client.delete(_definitions(), name, uid=each["metadata"]["uid"])
+        say(f"removed CustomResourceDefinition {name}, and every object of it")
+
+
+async def ours(client: Client) -> list[JSON]:
+    """The definitions in a cluster that Trimtab brought."""
+    names = {kind.name for kind in crds.KINDS}
+    return [
+        each
+        for each in (await client.list(_definitions())).items
+        if each["metadata"]["name"] in names and is_ours(each)
+    ]
+
+
+async def lost_with(client: Client, definition: JSON) -> int:
+    """How many objects would go with a definition."""
+    spec = definition["spec"]
+    version = next(each["name"] for each in spec["versions"] if each["storage"])
+    kind = untyped(f"{spec['group']}/{version}", spec["names"]["kind"], spec["names"]["plural"])
+    return len((await client.list(kind)).items)
+
+
+def _definitions() -> Resource[JSON]:
+    return Resource.of(CustomResourceDefinition).raw
+
+
+async def _delete(client: Client, objects: Sequence[JSON], say: Say) -> None:
+    for each in objects:
+        metadata = each["metadata"]
+        name, namespace = metadata["name"], metadata.get("namespace", "")
+        resource = untyped(each["apiVersion"], each["kind"], PLURALS[each["kind"]], namespaced=bool(namespace))
+        where = _where(each)
+        try:
+            found = await client.get(resource, name, namespace=namespace)
+            if not _is_labelled(found):
+                say(f"left alone: {where} does not carry the label {MANAGED_BY}: {NAME}")
+                continue
+            await client.delete(resource, name, namespace=namespace, uid=found["metadata"]["uid"])
+        except NotFound:
+            continue
+        say(f"removed {where}")
+
+
+def _where(an_object: JSON) -> str:
+    metadata = an_object["metadata"]
+    namespace = f"{metadata['namespace']}/" if "namespace" in metadata else ""
+    return f"{an_object['kind']} {namespace}{metadata['name']}"
+
+
+def _is_labelled(found: JSON) -> bool:
+    labels = found["metadata"].get("labels") or {}
+    return bool(labels.get(MANAGED_BY) == NAME)
+
+
+async def _ended(client: Client, options: Options, say: Say) -> None:
+    """Wait until nothing of Trimtab runs any more, for a while."""
+
+    async def gone() -> None:
+        while list(await _running(client, options)):
+            await client.clock.sleep(_LOOK_EVERY)
+
+    try:
+        await within(client.clock, _ENDED_WITHIN, gone())
+    except TimeoutError:
+        left = ", ".join(await _running(client, options))
+        say(f"still there after {_ENDED_WITHIN:g} s, and may write once more: {left}; run this again later")
+
+
+async def _running(client: Client, options: Options) -> Iterator[str]:
+    selector = f"{MANAGED_BY}={NAME}"
+    pods = await client.list(Pod, namespace=options.namespace, label_selector=selector)
+    return (pod.metadata.name for pod in pods.items)

@@ -1,0 +1,172 @@
+"""What API servers ask Trimtab, as webhook configurations: about which requests, where, and how long they wait.
+
+Every review is let through where Trimtab is down or late (`failurePolicy: Ignore`): nobody is ever kept from scaling.
+kube-system and Trimtab's own namespace are exempt, and where the configuration names namespaces, all others are.
+
+API servers from 1.30 filter with `matchConditions`, so that only requests that matter are asked about at all. The lab's
+has none; what these conditions leave out Trimtab admits at once anyway.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from trimtab.api.configuration import TrimtabConfiguration
+from trimtab.api.documents import JSON
+from trimtab.install.options import NAME, Options
+from trimtab.webhooks import scale, validation
+
+MUTATING = "MutatingWebhookConfiguration"
+VALIDATING = "ValidatingWebhookConfiguration"
+
+Client = Callable[[str], JSON]
+"""How API servers reach a path: the `clientConfig` for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Some operations on some resources of one group."""
+
+    group: str
+    version: str
+    resources: tuple[str, ...]
+    operations: tuple[str, ...]
+
+    def tree(self) -> JSON:
+        """As a webhook configuration writes it."""
+        return {
+            "apiGroups": [self.group],
+            "apiVersions": [self.version],
+            "resources": list(self.resources),
+            "operations": list(self.operations),
+            "scope": "Namespaced",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """One webhook: what is asked, at which path, and how many seconds an answer may take."""
+
+    name: str
+    path: str
+    kind: str
+    rules: tuple[Rule, ...]
+    budget: Callable[[TrimtabConfiguration], float]
+    side_effects: str = "None"
+    labelled: Mapping[str, str] | None = None
+    """Labels that a namespace must have to be asked about."""
+    conditions: tuple[tuple[str, str], ...] = ()
+    gate: str = ""
+    """The feature gate that it belongs to."""
+
+
+_SHRINKS = "object.spec.?replicas.orValue(0) < oldObject.spec.?replicas.orValue(0)"
+_NOT_BY_ITS_DEPLOYMENT = (
+    "request.resource.resource != 'replicasets' || request.subResource == 'scale' || "
+    "!oldObject.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'Deployment' && o.?controller.orValue(false))"
+)
+
+REVIEWS: Sequence[Review] = (
+    Review(
+        name=scale.NAME,
+        path=scale.PATH,
+        kind=VALIDATING,
+        rules=(
+            Rule("apps", "v1", ("deployments", "deployments/scale", "replicasets", "replicasets/scale"), ("UPDATE",)),
+            Rule("", "v1", ("replicationcontrollers", "replicationcontrollers/scale"), ("UPDATE",)),
+            Rule("apps.kruise.io", "*", ("clonesets", "clonesets/scale"), ("UPDATE",)),
+        ),
+        budget=lambda configuration: configuration.scale_down.budget_seconds,
+        side_effects="NoneOnDryRun",
+        conditions=(("it-shrinks", _SHRINKS), ("not-by-its-deployment", _NOT_BY_ITS_DEPLOYMENT)),
+    ),
+    Review(
+        name="validation",
+        path=validation.PATH,
+        kind=VALIDATING,
+        rules=(
+            Rule("apps.kruise.io", "*", ("unitedtopologies", "clonesets"), ("CREATE", "UPDATE")),
+            Rule("trimtab.dev", "*", ("scaledownpolicies",), ("CREATE", "UPDATE")),
+        ),
+        budget=lambda _: validation.BUDGET,
+    ),
+)
+"""Every webhook. A test holds it to the hooks that the webhooks component serves."""
+
+
+def manifests(options: Options) -> Iterator[JSON]:
+    """The configurations of an installation, reached by its Service; nothing, if it has no webhooks."""
+    if "webhooks" in options.components:
+        configuration = options.read()
+        yield from configurations(
+            configuration,
+            _by_service(configuration),
+            labels=options.labels(),
+            exempt=("kube-system", options.namespace),
+        )
+
+
+def configurations(
+    configuration: TrimtabConfiguration,
+    client: Client,
+    *,
+    labels: Mapping[str, str],
+    exempt: Sequence[str] = ("kube-system",),
+    conditions: bool = True,
+    name: str = NAME,
+) -> Iterator[JSON]:
+    """A configuration for each kind of webhook; who may be trusted (`caBundle`) is filled in by Trimtab as it runs."""
+    for kind in (MUTATING, VALIDATING):
+        webhooks = [
+            _webhook(review, configuration, client, exempt, conditions=conditions)
+            for review in REVIEWS
+            if review.kind == kind and (not review.gate or configuration.gate(review.gate))
+        ]
+        if webhooks:
+            yield {
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": kind,
+                "metadata": {"name": name, "labels": dict(labels)},
+                "webhooks": webhooks,
+            }
+
+
+def by_url(url: str) -> Client:
+    """Reached at an address, as in a lab."""
+    return lambda path: {"url": f"{url}{path}"}
+
+
+def _by_service(configuration: TrimtabConfiguration) -> Client:
+    if configuration.webhooks.url:
+        return by_url(configuration.webhooks.url)
+    service = {"namespace": configuration.namespace, "name": configuration.webhooks.service, "port": 443}
+    return lambda path: {"service": {**service, "path": path}}
+
+
+def _webhook(
+    review: Review, configuration: TrimtabConfiguration, client: Client, exempt: Sequence[str], *, conditions: bool
+) -> JSON:
+    webhook: JSON = {
+        "name": f"{review.name}.trimtab.dev",
+        "clientConfig": client(review.path),
+        "rules": [rule.tree() for rule in review.rules],
+        "failurePolicy": "Ignore",
+        "sideEffects": review.side_effects,
+        "timeoutSeconds": math.ceil(review.budget(configuration)) + 1,
+        "admissionReviewVersions": ["v1"],
+        "namespaceSelector": _namespaces(review, configuration, exempt),
+    }
+    if conditions and review.conditions:
+        webhook["matchConditions"] = [{"name": name, "expression": text} for name, text in review.conditions]
+    return webhook
+
+
+def _namespaces(review: Review, configuration: TrimtabConfiguration, exempt: Sequence[str]) -> JSON:
+    name = "kubernetes.io/metadata.name"
+    expressions: list[JSON] = [{"key": name, "operator": "NotIn", "values": sorted(set(exempt))}]
+    if configuration.namespaces:
+        expressions.append({"key": name, "operator": "In", "values": list(configuration.namespaces)})
+    selector: JSON = {"matchExpressions": expressions}
+    return selector | ({"matchLabels": dict(review.labelled)} if review.labelled else {})

@@ -1,0 +1,64 @@
+"""`trimtab install` and `trimtab uninstall`, typed."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.unit.cli.test_cli import trimtab
+from trimtab.lab.apiserver.server import Server
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    """An API server with nothing in it."""
+    async with Server(tmp_path / "server") as running:
+        yield running
+
+
+async def typed(*arguments: str, folder: Path, server: Server) -> subprocess.CompletedProcess[str]:
+    """Run the command beside the server, which answers from this very process."""
+    import asyncio
+
+    return await asyncio.to_thread(trimtab, *arguments, "--kubeconfig", str(server.kubeconfig), folder=folder)
+
+
+def test_without_a_cluster_it_prints_what_is_surely_ours(tmp_path: Path) -> None:
+    """What is printed can be applied, what is said is said elsewhere."""
+    done = trimtab("install", "--namespace", "level", folder=tmp_path)
+    objects = list(yaml.safe_load_all(done.stdout))
+    assert done.returncode == 0
+    assert objects[0]["metadata"]["name"] == "level"
+    assert "clonesets.apps.kruise.io is left out" in done.stderr
+    assert "clonesets.apps.kruise.io" not in {each["metadata"]["name"] for each in objects}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(("--component", "shop"), '"shop" is none of scheduler, webhooks', id="no component"),
+        pytest.param(("--api-server-cidr", "10.0.0.1/8"), "has host bits set; write it as", id="no range"),
+        pytest.param(("--config", "missing.yaml"), "missing.yaml: cannot be read", id="no file"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    """With what to write."""
+    done = trimtab("install", *arguments, folder=tmp_path)
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+async def test_the_way_there_and_back(server: Server, tmp_path: Path) -> None:
+    """A cluster that can be asked gets all definitions; uninstalling says what it keeps, and what a flag would lose."""
+    printed = await typed("install", "-o", "json", folder=tmp_path, server=server)
+    assert '"clonesets.apps.kruise.io"' in printed.stdout
+    assert printed.stderr == ""
+    planned = await typed("uninstall", "--dry-run", folder=tmp_path, server=server)
+    assert "would remove Namespace trimtab-system" in planned.stdout
+    done = await typed("uninstall", folder=tmp_path, server=server)
+    assert (done.returncode, done.stdout) == (0, "taken back: 0 costs of scale-downs\n")

@@ -1,0 +1,219 @@
+"""What is installed: narrow, spread, and never over somebody else's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trimtab.api import configuration, crds
+from trimtab.api.documents import JSON
+from trimtab.api.errors import InvalidError
+from trimtab.install import definitions, deployments, manifests, protection, reviews
+from trimtab.install.options import MANAGED_BY, NAME, Options
+
+OPTIONS = Options()
+
+
+def installed(options: Options = OPTIONS) -> list[JSON]:
+    """Everything, definitions included."""
+    return manifests.everything(options, definitions.choose(options, "all", []).manifests)
+
+
+def of_kind(kind: str, options: Options = OPTIONS) -> list[JSON]:
+    """The objects of one kind."""
+    return [each for each in installed(options) if each["kind"] == kind]
+
+
+def test_everything_says_whose_it_is() -> None:
+    """Nothing without the label is ever removed, so nothing may lack it."""
+    assert [each for each in installed() if each["metadata"]["labels"].get(MANAGED_BY) != NAME] == []
+
+
+def test_nothing_is_there_twice() -> None:
+    """Whatever is applied later would silently win."""
+    seen = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in installed()]
+    assert len(seen) == len(set(seen))
+
+
+def test_every_component_has_two_replicas_spread_over_zones() -> None:
+    """With a budget, and an account of its own."""
+    found = of_kind("Deployment")
+    assert [each["metadata"]["name"] for each in found] == [
+        "trimtab-scheduler",
+        "trimtab-webhooks",
+        "trimtab-controllers",
+    ]
+    for each in found:
+        pod = each["spec"]["template"]["spec"]
+        assert each["spec"]["replicas"] == 2
+        assert pod["topologySpreadConstraints"][0]["topologyKey"] == "topology.kubernetes.io/zone"
+        assert pod["serviceAccountName"] == each["metadata"]["name"]
+    assert {each["metadata"]["name"] for each in of_kind("PodDisruptionBudget")} == {
+        each["metadata"]["name"] for each in found
+    }
+
+
+def test_containers_ask_for_no_privilege() -> None:
+    """What the strictest of the pod security standards demands."""
+    for each in of_kind("Deployment"):
+        pod = each["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_the_installed_configuration_is_one_that_can_be_run() -> None:
+    """It says where Trimtab lives, and that workloads are kept level."""
+    (config,) = of_kind("ConfigMap", Options(namespace="level"))
+    import json
+
+    read = configuration.read(json.loads(config["data"]["trimtab.yaml"]))
+    assert read.namespace == "level"
+    assert [policy.name for policy in read.scale_down.default_policies] == ["level"]
+    assert (read.serving.host, read.webhooks.port) == ("0.0.0.0", 9443)  # noqa: S104 - in a pod
+
+
+def test_a_configuration_that_could_not_run_is_not_installed() -> None:
+    """The mistake is found before anything reaches a cluster."""
+    with pytest.raises(InvalidError, match=r"scaleDown\.enabeld"):
+        manifests.everything(Options(configuration={"scaleDown": {"enabeld": True}}))
+
+
+def test_a_change_of_the_configuration_makes_new_pods() -> None:
+    """Processes read it at their start."""
+    one, other = (
+        {
+            each["metadata"]["name"]: each["spec"]["template"]["metadata"]["annotations"]
+            for each in of_kind("Deployment", Options(configuration={"logs": {"level": level}}))
+        }
+        for level in ("info", "debug")
+    )
+    assert all(one[name] != other[name] for name in one)
+
+
+def test_only_what_is_asked_for_is_installed() -> None:
+    """Without webhooks there is nothing that API servers could ask."""
+    kinds = {each["kind"] for each in installed(Options(components=("scheduler",)))}
+    assert "Service" not in kinds
+    assert "ValidatingWebhookConfiguration" not in kinds
+
+
+def test_only_api_servers_reach_the_webhooks() -> None:
+    """As far as is known where those are."""
+    policies = {each["metadata"]["name"]: each["spec"] for each in of_kind("NetworkPolicy")}
+    assert {each["ports"][0]["port"] for each in policies["trimtab-scheduler"]["ingress"]} == {"serving"}
+    narrow = deployments.manifests(Options(api_server_ranges=("10.0.0.0/28",)))
+    (webhooks,) = [
+        each for each in narrow if each["kind"] == "NetworkPolicy" and each["metadata"]["name"] == "trimtab-webhooks"
+    ]
+    assert webhooks["spec"]["ingress"][0]["from"] == [{"ipBlock": {"cidr": "10.0.0.0/28"}}]
+
+
+# What API servers ask.
+
+
+def webhooks(options: Options = OPTIONS) -> dict[str, JSON]:
+    """All webhooks by name."""
+    return {
+        webhook["name"]: webhook
+        for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+        for each in of_kind(kind, options)
+        for webhook in each["webhooks"]
+    }
+
+
+def test_nobody_is_kept_from_anything_while_trimtab_is_down() -> None:
+    """And nothing is ever changed by a dry run."""
+    for webhook in webhooks().values():
+        assert webhook["failurePolicy"] == "Ignore"
+        assert webhook["sideEffects"] in ("None", "NoneOnDryRun")
+
+
+def test_api_servers_wait_a_second_longer_than_trimtab_takes() -> None:
+    """Whatever the budget is."""
+    assert webhooks()["scale.trimtab.dev"]["timeoutSeconds"] == 3
+    patient = Options(configuration={"scaleDown": {"budgetSeconds": 4.5}})
+    assert webhooks(patient)["scale.trimtab.dev"]["timeoutSeconds"] == 6
+
+
+def test_the_clusters_own_namespaces_are_exempt() -> None:
+    """kube-system, and the one that Trimtab itself lives in."""
+    for webhook in webhooks(Options(namespace="level")).values():
+        (exempt,) = webhook["namespaceSelector"]["matchExpressions"]
+        assert exempt == {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "level"]}
+
+
+def test_only_the_namespaces_that_are_named_are_asked_about() -> None:
+    """Where the configuration names some."""
+    for webhook in webhooks(Options(configuration={"namespaces": ["shop"]})).values():
+        wanted = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop"]}
+        assert wanted in webhook["namespaceSelector"]["matchExpressions"]
+
+
+def test_a_lab_is_asked_by_address_and_without_conditions() -> None:
+    """Its API server knows neither services nor CEL."""
+    made = list(
+        reviews.configurations(
+            configuration.read({}), reviews.by_url("https://127.0.0.1:9443"), labels={}, conditions=False
+        )
+    )
+    asked = [webhook for each in made for webhook in each["webhooks"]]
+    assert asked
+    assert all(webhook["clientConfig"]["url"].startswith("https://127.0.0.1:9443/") for webhook in asked)
+    assert not any("matchConditions" in webhook for webhook in asked)
+
+
+# Definitions.
+
+
+def present(name: str, *, labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None) -> JSON:
+    """A definition as a cluster has it."""
+    return {"metadata": {"name": name, "labels": labels or {}, "annotations": annotations or {}}}
+
+
+CLONE_SETS = "clonesets.apps.kruise.io"
+GENERATED = {"controller-gen.kubebuilder.io/version": "v0.16.5"}
+
+
+@pytest.mark.parametrize(
+    ("choice", "found", "missing"),
+    [
+        pytest.param("auto", [], set(), id="an empty cluster gets all"),
+        pytest.param("auto", [present(CLONE_SETS, labels=crds.OURS)], set(), id="ours are brought up to date"),
+        pytest.param("auto", [present(CLONE_SETS)], {CLONE_SETS}, id="theirs is left alone"),
+        pytest.param("all", [present(CLONE_SETS)], {CLONE_SETS}, id="theirs is left alone whatever is asked for"),
+        pytest.param(
+            "auto",
+            [present(CLONE_SETS, labels=crds.OURS, annotations=GENERATED)],
+            {CLONE_SETS},
+            id="theirs applied over ours is theirs",
+        ),
+        pytest.param("auto", None, {CLONE_SETS}, id="without a cluster, what others bring is left out"),
+        pytest.param("all", None, set(), id="without a cluster, all on request"),
+        pytest.param("none", [], {kind.name for kind in crds.KINDS}, id="none on request"),
+    ],
+)
+def test_a_definition_that_is_not_ours_is_never_replaced(
+    choice: Any, found: list[JSON] | None, missing: set[str]
+) -> None:
+    """Replacing it would change what other people's objects mean."""
+    chosen = definitions.choose(OPTIONS, choice, found)
+    names = {each["metadata"]["name"] for each in chosen.manifests}
+    assert names == {kind.name for kind in crds.KINDS} - missing
+    assert bool(chosen.notes) == (bool(missing) and choice != "none")
+
+
+# Who may change costs.
+
+
+def test_costs_are_protected_by_a_warning_unless_denial_is_asked_for() -> None:
+    """In namespaces that an administrator labels, and nowhere else."""
+    for deny, actions in ((False, ["Warn", "Audit"]), (True, ["Deny", "Audit"])):
+        policy, binding = protection.manifests(Options(deny_cost_changes=deny))
+        assert binding["spec"]["validationActions"] == actions
+        assert binding["spec"]["matchResources"]["namespaceSelector"] == {"matchLabels": {protection.LABEL: "true"}}
+        (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
+        assert (rule["operations"], rule["resources"]) == (["UPDATE"], ["pods", "pods/status"])

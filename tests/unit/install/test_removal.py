@@ -1,0 +1,127 @@
+"""The way back: everything of ours goes, nothing of anybody else's, and nobody is left waiting on the way."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from trimtab.api.documents import JSON
+from trimtab.install import definitions, manifests, removal
+from trimtab.install.options import Options
+from trimtab.kube.client import Client
+from trimtab.kube.config import discover
+from trimtab.kube.errors import NotFound
+from trimtab.kube.resources import Resource, untyped
+from trimtab.kube.sessions import Session
+from trimtab.lab.apiserver.server import Server
+
+OPTIONS = Options(namespace="level")
+LEFT_OUT = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "NetworkPolicy")
+"""What the lab's API server does not serve."""
+
+
+@asynccontextmanager
+async def a_cluster(folder: Path) -> AsyncIterator[Client]:
+    """An API server with nothing in it."""
+    async with Server(folder) as server, Client(Session(discover(server.kubeconfig))) as client:
+        yield client
+
+
+async def put(client: Client, *objects: JSON) -> None:
+    """Create objects as `kubectl create` would, conditions that need CEL left out."""
+    for each in objects:
+        plain = {
+            **each,
+            **({"webhooks": [_without_conditions(w) for w in each["webhooks"]]} if "webhooks" in each else {}),
+        }
+        if each["kind"] not in LEFT_OUT:
+            namespace = each["metadata"].get("namespace", "")
+            await client.create(resource(each), plain, namespace=namespace)
+
+
+def _without_conditions(webhook: JSON) -> JSON:
+    plain = {name: value for name, value in webhook.items() if name != "matchConditions"}
+    return plain | {"clientConfig": {"url": f"https://127.0.0.1:9{webhook['clientConfig']['service']['path']}"}}
+
+
+def resource(an_object: JSON) -> Resource[JSON]:
+    """What an object's kind is called on the wire."""
+    plural = {**removal.PLURALS, "CustomResourceDefinition": "customresourcedefinitions"}[an_object["kind"]]
+    return untyped(an_object["apiVersion"], an_object["kind"], plural, namespaced="namespace" in an_object["metadata"])
+
+
+async def left(client: Client, objects: list[JSON]) -> list[str]:
+    """What of these is still there."""
+    found = []
+    for each in objects:
+        metadata = each["metadata"]
+        try:
+            there = await client.get(resource(each), metadata["name"], namespace=metadata.get("namespace", ""))
+        except NotFound:
+            continue
+        if not there["metadata"].get("deletionTimestamp"):
+            found.append(f"{each['kind']} {metadata['name']}")
+    return found
+
+
+async def test_what_was_installed_is_removed_and_may_be_removed_again(tmp_path: Path) -> None:
+    """Webhooks first, then what runs, then what was written, then the rest; definitions stay."""
+    async with a_cluster(tmp_path) as client:
+        chosen = definitions.choose(OPTIONS, "auto", [])
+        objects = manifests.everything(OPTIONS, chosen.manifests)
+        await put(client, *objects)
+        said: list[str] = []
+
+        async def sweep(_: Client) -> int:
+            said.append("sweep")
+            return 3
+
+        await removal.remove(client, OPTIONS, said.append, sweeps={"costs": sweep})
+        kinds = [line.split()[1] if line.startswith("removed") else line for line in said]
+        assert kinds[0] == "ValidatingWebhookConfiguration"
+        assert kinds.index("sweep") > max(at for at, kind in enumerate(kinds) if kind == "Deployment")
+        assert kinds[-1] == "Namespace"
+        assert "taken back: 3 costs" in said
+        kept = {f"CustomResourceDefinition {each['metadata']['name']}" for each in chosen.manifests}
+        assert set(await left(client, objects)) == kept
+        again: list[str] = []
+        await removal.remove(client, OPTIONS, again.append, sweeps={})
+        assert [line for line in again if line.startswith("removed")] == []
+
+
+async def test_what_is_not_ours_stays(tmp_path: Path) -> None:
+    """Whatever its name."""
+    async with a_cluster(tmp_path) as client:
+        theirs = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": "trimtab-view"},
+            "rules": [],
+        }
+        await put(client, theirs)
+        said: list[str] = []
+        await removal.remove(client, OPTIONS, said.append, sweeps={})
+        assert await left(client, [theirs]) == ["ClusterRole trimtab-view"]
+        assert "left alone: ClusterRole trimtab-view" in said[0]
+
+
+async def test_definitions_go_only_if_they_are_ours(tmp_path: Path) -> None:
+    """And it is known beforehand how many objects go with each."""
+    async with a_cluster(tmp_path) as client:
+        ours, *_, theirs = definitions.choose(OPTIONS, "all", []).manifests
+        theirs = {**theirs, "metadata": {"name": theirs["metadata"]["name"]}}
+        await put(client, ours, theirs)
+        found = await removal.ours(client)
+        assert [each["metadata"]["name"] for each in found] == [ours["metadata"]["name"]]
+        assert await removal.lost_with(client, found[0]) == 0
+        await removal.remove_definitions(client, lambda _: None)
+        assert await left(client, [ours, theirs]) == [f"CustomResourceDefinition {theirs['metadata']['name']}"]
+
+
+@pytest.mark.parametrize("kind", sorted({each["kind"] for each in manifests.everything(OPTIONS)}))
+def test_every_kind_that_is_installed_can_be_removed(kind: str) -> None:
+    """A new kind must be entered in the table."""
+    assert kind in removal.PLURALS
