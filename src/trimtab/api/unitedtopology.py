@@ -38,6 +38,10 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
 }
 """Which workloads can have subsets, by API version."""
 
+NAMESPACE_LABEL = "trimtab.dev/united-topology"
+NAMESPACE_LABELLED = "enabled"
+"""The label, and its value, of namespaces that have a UnitedTopology: webhooks for pods are asked in those alone."""
+
 _EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 _PATCHABLE = frozenset({"labels", "annotations", "finalizers"})
 _POD: JSON = {
