@@ -1,0 +1,179 @@
+"""From a status to places for new pods, and to the announcement of those that go. One object in, one object out.
+
+For each new pod the subsets are looked at in order, and the first with room takes it: `missingReplicas - creating +
+deleting` is above zero, or there is no maximum. Two things in that sum may be out of date, and both are settled by
+reading live rather than by trusting a cache:
+
+- An entry of `deleting` may be of a deletion that is refused in the end. It counts only if it is `confirmed`: somebody
+  has read that the pod is terminating or gone, which never becomes untrue.
+- A percentage is of the size that the workload had when it was counted.
+
+So `allocate` first decides with what it has, and says what it passed a subset over for without being sure (`Doubts`).
+If there is any doubt, the caller reads, and asks again with what it learned. Where everything has room, nothing is read
+at all.
+
+**Adaptive** adds three things. A subset to which pods are to be rescheduled is filled first. A subset that was found
+full lately is passed over, and so is one in which the pod, as it would be shaped, finds no node (`Applicant.fits`); but
+not if that leaves none: a pod that waits in a subset with room is better off than one that is let go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
+from trimtab.subsets.statuses import Row, Table
+
+
+def anywhere(subset: int) -> bool:
+    """Fits into every subset: no simulation."""
+    del subset
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Applicant:
+    """A pod that is being created."""
+
+    reservation: str
+    """The identity that will be stamped on it."""
+    revision: str
+    fits: Callable[[int], bool] = anywhere
+    """Whether it would find a node as this subset shapes it; only asked for Adaptive, and where there is room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """A pod that is being deleted or evicted, and was read live after the status: it is there and not terminating."""
+
+    name: str
+    revision: str
+    subset: str
+    reservation: str = ""
+
+
+@dataclass(slots=True)
+class Doubts:
+    """What a decision was not sure of."""
+
+    leaving: dict[str, None] = field(default_factory=dict)
+    """Pods in `deleting` whose places might be free; in the order of the status."""
+    size: bool = False
+    """Whether a percentage was full that might be larger."""
+
+    def __bool__(self) -> bool:
+        return bool(self.leaving) or self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Who goes where: a place in the spec's list for each reservation, None where no subset is left."""
+
+    status: UnitedTopologyStatus
+    choices: Mapping[str, int | None]
+    doubts: Doubts
+
+
+def allocate(
+    topology: UnitedTopology,
+    applicants: Sequence[Applicant],
+    *,
+    now: datetime,
+    confirmed: Collection[str] = (),
+    replicas: int | None = None,
+) -> Allocation:
+    """Places for these pods, in their order. `replicas` is the workload's size as it was just read, if it was."""
+    office = _Office(topology, now, frozenset(confirmed), replicas)
+    choices = {applicant.reservation: office.place(applicant) for applicant in applicants}
+    return Allocation(office.table.frozen(), choices, office.doubts)
+
+
+def announce(topology: UnitedTopology, leaving: Iterable[Leaving], *, now: datetime) -> UnitedTopologyStatus:
+    """Enter pods in `deleting`. One that is there already stays as it is, so nothing is counted twice.
+
+    A pod that is only reserved so far is held by its name from then on, so that the recount can tell the two entries
+    belong together.
+    """
+    table = Table(topology)
+    for pod in leaving:
+        row = table.row(pod.revision, pod.subset)
+        if row is not None and pod.name not in row.deleting:
+            _leave(row, pod, now)
+    return table.frozen()
+
+
+def take_back(topology: UnitedTopology, names: Iterable[str]) -> UnitedTopologyStatus:
+    """Pods that were seen to live on after all."""
+    table = Table(topology)
+    for _, row in table.all():
+        for name in names:
+            row.deleting.pop(name, None)
+    return table.frozen()
+
+
+def room(row: Row, confirmed: Collection[str]) -> int | None:
+    """How many more pods a subset may have; None where there is no maximum."""
+    if row.limit is None:
+        return None
+    return row.missing - len(row.creating) + sum(name in confirmed for name in row.deleting)
+
+
+def _leave(row: Row, pod: Leaving, now: datetime) -> None:
+    since = row.creating.pop(pod.reservation, None) if pod.reservation else None
+    if since is not None:
+        row.creating[pod.name] = since
+    row.deleting[pod.name] = now
+
+
+class _Office:
+    """One round: whoever comes later sees what those before were given."""
+
+    def __init__(
+        self, topology: UnitedTopology, now: datetime, confirmed: frozenset[str], replicas: int | None
+    ) -> None:
+        self.table = Table(topology, replicas=replicas)
+        self.doubts = Doubts()
+        self._now = now
+        self._confirmed = confirmed
+        self._size_known = replicas is not None
+        spec = topology.spec
+        self._percentages = [isinstance(subset.max_replicas, str) for subset in spec.subsets]
+        self._adaptive = spec.schedule_strategy.type == "Adaptive"
+        self._full = {each.name for each in topology.status.shortages if each.until > now}
+
+    def place(self, applicant: Applicant) -> int | None:
+        """Reserve a place, or find the one that was reserved by an attempt whose answer got lost."""
+        rows = self.table.rows(applicant.revision)
+        for index, row in enumerate(rows):
+            if applicant.reservation in row.creating:
+                return index
+        choice = self._choose(rows, applicant)
+        if choice is not None:
+            rows[choice].creating[applicant.reservation] = self._now
+            rows[choice].reschedule = max(0, rows[choice].reschedule - 1)
+        return choice
+
+    def _choose(self, rows: Sequence[Row], applicant: Applicant) -> int | None:
+        if not self._adaptive:
+            return next(self._open(rows), None)
+        open_rows = list(self._open(rows))
+        wanted = [index for index in open_rows if rows[index].reschedule]
+        tried = [index for index in open_rows if rows[index].name not in self._full]
+        fitting = (index for index in tried if applicant.fits(index))
+        return wanted[0] if wanted else next(fitting, next(iter(tried or open_rows), None))
+
+    def _open(self, rows: Sequence[Row]) -> Iterator[int]:
+        """The subsets with room, in order; why others have none is noted where it is not certain."""
+        for index, row in enumerate(rows):
+            free = room(row, self._confirmed)
+            if free is None or free > 0:
+                yield index
+            else:
+                self._doubt(index, row)
+
+    def _doubt(self, index: int, row: Row) -> None:
+        self.doubts.size = self.doubts.size or (self._percentages[index] and not self._size_known)
+        if row.missing - len(row.creating) + len(row.deleting) > 0:
+            self.doubts.leaving.update((name, None) for name in row.deleting if name not in self._confirmed)

@@ -1,0 +1,68 @@
+"""Limits as numbers: what percentages of a workload's size come to.
+
+A percentage rounded by itself misleads: 34/33/33 % of 3 pods rounded up is 2/1/1, of which the last gets nothing, for
+the first two have taken all. So percentages are apportioned together, by Webster's method: pod after pod goes to the
+part whose share, divided by the next odd number, is the largest:
+
+    34 %    34   34/3   34/5 …
+    33 %    33   33/3   33/5 …         the three largest are 34, 33, 33: 1/1/1
+
+1. What the percentages leave over to 100 is a part of its own, so that the parts add up to the workload, and 30 % of 10
+   is 3 whatever else there is.
+2. Percentages that come to more than 100 are limits that cannot all be reached; together they get as many places as
+   they come to, rounded up.
+3. Of equal claims the earlier subset's comes first, what is left over last: 50 % of 1 is 1.
+4. No part shrinks when the whole grows, for each place is given after those that a smaller whole would have given.
+
+A number is its own limit, and a subset without a maximum has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trimtab.api import percent
+from trimtab.api.unitedtopology import Subset
+
+
+def limits(subsets: Sequence[Subset], replicas: int) -> tuple[int | None, ...]:
+    """How many pods each subset may have, where the workload has so many replicas; None for no limit."""
+    written = [None if subset.max_replicas is None else percent.parse(subset.max_replicas) for subset in subsets]
+    shares = [limit.number for limit in written if limit is not None and limit.is_percent]
+    places = iter(apportion(shares, replicas))
+    return tuple(None if limit is None else next(places) if limit.is_percent else limit.number for limit in written)
+
+
+def apportion(percentages: Sequence[int], replicas: int) -> tuple[int, ...]:
+    """The places of each percentage, by the rules above."""
+    if not percentages:
+        return ()
+    together = sum(percentages)
+    parts = [*percentages, max(100 - together, 0)]
+    places = -(-replicas * max(together, 100) // 100)
+    return tuple(webster(parts, places)[:-1])
+
+
+def webster(parts: Sequence[int], places: int) -> list[int]:
+    """So many places divided among parts; earlier ones win ties.
+
+    All but the last few places are given at once: with the divisor that would divide half a place less for each part,
+    no part gets more than it would in turn. The rest is given in turn.
+    """
+    whole = sum(parts)
+    if whole == 0:
+        return [0] * len(parts)
+    start = 2 * places - len(parts)
+    given = [max(0, (part * start + whole) // (2 * whole)) for part in parts]
+    for _ in range(places - sum(given)):
+        given[_next(parts, given)] += 1
+    return given
+
+
+def _next(parts: Sequence[int], given: Sequence[int]) -> int:
+    """The part whose turn it is: shares are compared as fractions, without rounding."""
+    best = 0
+    for index in range(1, len(parts)):
+        if parts[index] * (2 * given[best] + 1) > parts[best] * (2 * given[index] + 1):
+            best = index
+    return best

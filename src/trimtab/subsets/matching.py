@@ -1,0 +1,69 @@
+"""The subset whose rules a pod meets, although nobody gave it a place there.
+
+Such pods are older than the UnitedTopology, or came while the webhook was away or too late. What counts is where they
+are:
+
+1. A subset with a node selector term takes pods on nodes that the term matches; a pod without a node, if each of its
+   own required terms says what the subset's says.
+2. A subset without a term takes any pod.
+3. Of several, one whose tolerations and patch the pod has as well goes first; then one with a term; then the earlier
+   one.
+
+The patch is tried on the pod as it is known: if nothing that decisions look at changes, the pod has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trimtab.api import codec, nodeselectors
+from trimtab.api.errors import InvalidError
+from trimtab.api.nodes import Node
+from trimtab.api.pods import NodeSelector, NodeSelectorTerm, Pod
+from trimtab.api.unitedtopology import Subset
+from trimtab.subsets.shaping import patched, restricts
+
+
+def match(pod: Pod, node: Node | None, subsets: Sequence[Subset]) -> int | None:
+    """The place of the subset in the list. `node` is the pod's, where it has one and it is known."""
+    fitting = [index for index, subset in enumerate(subsets) if _holds(subset.node_selector_term, pod, node)]
+    return max(fitting, key=lambda index: (*_likeness(pod, subsets[index]), -index), default=None)
+
+
+def _holds(term: NodeSelectorTerm | None, pod: Pod, node: Node | None) -> bool:
+    if term is None or not restricts(term):
+        return True
+    if pod.spec.node_name:
+        return node is not None and _matches(term, node)
+    return _stated(term, pod)
+
+
+def _matches(term: NodeSelectorTerm, node: Node) -> bool:
+    try:
+        return nodeselectors.compile(NodeSelector(node_selector_terms=(term,))).matches(node)
+    except InvalidError:
+        return False
+
+
+def _stated(term: NodeSelectorTerm, pod: Pod) -> bool:
+    """Whether each of the pod's required terms has all the expressions of this one."""
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    return required is not None and all(
+        set(term.match_expressions) <= set(each.match_expressions) and set(term.match_fields) <= set(each.match_fields)
+        for each in required.node_selector_terms
+    )
+
+
+def _likeness(pod: Pod, subset: Subset) -> tuple[bool, bool]:
+    alike = set(subset.tolerations) <= set(pod.spec.tolerations) and _has_patch(pod, subset)
+    return alike, restricts(subset.node_selector_term)
+
+
+def _has_patch(pod: Pod, subset: Subset) -> bool:
+    if subset.patch is None:
+        return True
+    try:
+        return codec.convert(patched(codec.to_tree(pod), subset), Pod) == pod
+    except InvalidError:
+        return False

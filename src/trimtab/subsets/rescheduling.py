@@ -1,0 +1,78 @@
+"""Adaptive: what becomes of a pod that waits too long for a node in its subset.
+
+The pod is given up, and its successor is expected in the next subset (`missingReschedule`). The subset that had no node
+for it is remembered as full, for all revisions, and passed over for a while: `FIRST_WHILE`, twice as long each time
+that it is found full again, at most `LONGEST_WHILE`. If nobody finds it full for as long again after that, it is
+forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from trimtab.api.pods import Pod
+from trimtab.api.unitedtopology import Shortage, UnitedTopology, UnitedTopologySpec, UnitedTopologyStatus
+from trimtab.subsets.members import Member
+from trimtab.subsets.statuses import Row, Table
+
+FIRST_WHILE = timedelta(minutes=1)
+LONGEST_WHILE = timedelta(hours=1)
+_MOST_DOUBLINGS = 10
+
+
+def unschedulable_since(pod: Pod) -> datetime | None:
+    """Since when a scheduler has found no node for an active pod, if that is so."""
+    condition = pod.status.condition("PodScheduled")
+    if condition is None or not pod.active or pod.spec.node_name:
+        return None
+    if condition.status != "False" or condition.reason != "Unschedulable":
+        return None
+    return condition.last_transition_time
+
+
+def moved(topology: UnitedTopology, member: Member, *, now: datetime) -> UnitedTopologyStatus | None:
+    """The status that expects a pod's successor in another subset; None if no other has room.
+
+    The pod is entered in `deleting` by the same write, so that its successor is lacking from then on.
+    """
+    table = Table(topology)
+    row = table.row(member.revision, member.subset)
+    if row is None or member.name in row.deleting:
+        return None
+    shortages = found_full(topology.status.shortages, member.subset, now)
+    full = {each.name for each in shortages if each.until > now}
+    target = next((other for other in _others(table.rows(member.revision), row) if other.name not in full), None)
+    if target is None:
+        return None
+    row.deleting[member.name] = now
+    target.reschedule += 1
+    return table.frozen(shortages=shortages)
+
+
+def found_full(shortages: Sequence[Shortage], subset: str, now: datetime) -> tuple[Shortage, ...]:
+    """A subset is found full; pods that find so while it is known already do not make it worse."""
+    known = next((each for each in shortages if each.name == subset), None)
+    if known is not None and known.until > now:
+        return tuple(shortages)
+    times = known.times + 1 if known is not None else 1
+    made = Shortage(name=subset, until=now + _while(times), times=times)
+    return (*(each for each in shortages if each.name != subset), made)
+
+
+def remembered(shortages: Sequence[Shortage], spec: UnitedTopologySpec, now: datetime) -> tuple[Shortage, ...]:
+    """What is still to be kept in mind."""
+    names = {subset.name for subset in spec.subsets} if spec.schedule_strategy.type == "Adaptive" else set()
+    return tuple(each for each in shortages if each.name in names and now < each.until + _while(each.times))
+
+
+def _while(times: int) -> timedelta:
+    return min(FIRST_WHILE * (1 << min(max(times, 1) - 1, _MOST_DOUBLINGS)), LONGEST_WHILE)
+
+
+def _others(rows: Sequence[Row], row: Row) -> Iterator[Row]:
+    """The subsets with room, from the next one on and round to the one before."""
+    at = next(index for index, each in enumerate(rows) if each is row)
+    for other in (*rows[at + 1 :], *rows[:at]):
+        if other.limit is None or other.missing - len(other.creating) - other.reschedule > 0:
+            yield other

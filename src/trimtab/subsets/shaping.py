@@ -1,0 +1,85 @@
+"""The pod as its subset wants it, on the raw document: what the types do not know stays.
+
+1. The subset's patch is merged strategically. It comes first, so that it cannot undo what follows.
+2. The subset's node selector term is added to each required term of the pod's, or becomes the first. Terms are
+   alternatives and what stands in one term must all hold, so wherever the pod may go then, the subset's term holds too.
+3. The subset's tolerations are appended, those that the pod has already left out.
+4. The pod is marked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trimtab.api import codec
+from trimtab.api.documents import JSON
+from trimtab.api.errors import InvalidError
+from trimtab.api.patches import schema_for, strategic_merge
+from trimtab.api.pods import NodeSelectorTerm
+from trimtab.api.unitedtopology import Subset
+from trimtab.subsets import marks
+from trimtab.subsets.marks import Mark
+
+_AFFINITY = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+_PARTS = ("matchExpressions", "matchFields")
+
+
+def shape(pod: JSON, subset: Subset, mark: Mark) -> JSON:
+    """A new document; the pod stays as it was. Raises InvalidError where the patch does not apply to it."""
+    shaped = patched(pod, subset)
+    spec = _object(shaped, "spec")
+    if restricts(subset.node_selector_term):
+        _require(spec, codec.to_tree(subset.node_selector_term))
+    if subset.tolerations:
+        spec["tolerations"] = _with_tolerations(spec.get("tolerations") or [], subset)
+    _object(_object(shaped, "metadata"), "annotations").update(marks.written(mark))
+    return shaped
+
+
+def restricts(term: NodeSelectorTerm | None) -> bool:
+    """Whether a subset says anything of nodes. To Kubernetes an empty term matches nothing; nobody asks for such a
+    subset."""
+    return term is not None and bool(term.match_expressions or term.match_fields)
+
+
+def patched(pod: JSON, subset: Subset) -> JSON:
+    """The pod under the subset's patch alone."""
+    patch = subset.patch.tree() if subset.patch is not None else {}
+    try:
+        merged: JSON = strategic_merge(pod, patch, schema_for("v1", "Pod"))
+    except InvalidError as error:
+        raise error.under("patch") from None
+    return merged
+
+
+def _require(spec: JSON, added: JSON) -> None:
+    """Add the term to each required one. A term without expressions matches nothing, and goes on matching nothing."""
+    required = spec
+    for part in _AFFINITY:
+        required = _object(required, part)
+    present = required.get("nodeSelectorTerms") or []
+    required["nodeSelectorTerms"] = [_joined(term, added) for term in present] or [added]
+
+
+def _joined(term: JSON, added: JSON) -> JSON:
+    if not any(term.get(part) for part in _PARTS):
+        return term
+    joined = dict(term)
+    for part in _PARTS:
+        expressions = [*(term.get(part) or []), *(added.get(part) or [])]
+        if expressions:
+            joined[part] = expressions
+    return joined
+
+
+def _with_tolerations(present: list[Any], subset: Subset) -> list[Any]:
+    added = [codec.to_tree(toleration) for toleration in subset.tolerations]
+    return [*present, *(toleration for toleration in added if toleration not in present)]
+
+
+def _object(parent: JSON, key: str) -> JSON:
+    """The object under a key, made if there is none, or null."""
+    child: JSON | None = parent.get(key)
+    if child is None:
+        child = parent[key] = {}
+    return child
