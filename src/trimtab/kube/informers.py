@@ -97,6 +97,11 @@ class Informer(Generic[T]):
         """Whether the store has held all objects at least once."""
         return self._synced.is_set()
 
+    @property
+    def version(self) -> str:
+        """How far the store has seen: the version of the last list, event or bookmark."""
+        return self._version
+
     async def wait_synced(self) -> None:
         """Wait until the store holds all objects."""
         await self._synced.wait()
