@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools import configuration, crds, mergekeys
+from tools import configuration, crds, grafana, mergekeys
 
 
 def main() -> None:
@@ -10,6 +10,7 @@ def main() -> None:
     mergekeys.TARGET.write_text(mergekeys.generate(), encoding="utf-8")
     crds.main()
     configuration.main()
+    grafana.main()
 
 
 if __name__ == "__main__":

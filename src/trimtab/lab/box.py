@@ -21,7 +21,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,8 @@ class Box:
     parts: Sequence[Part]
     say: Callable[[str], None] = lambda _: None
     on_ready: Callable[[], None] = lambda: None
+    furnish: Callable[[Path], Awaitable[None]] | None = None
+    """Puts into the cluster, with that kubeconfig, what it is to have from the start."""
     _running: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
 
     @property
@@ -85,6 +87,8 @@ class Box:
             await self._until_ready(first)
             for part in others:
                 await self._start(part)
+            if self.furnish is not None:
+                await self.furnish(self.kubeconfig)
             self.on_ready()
             await self._watch(first, others)
         finally:

@@ -1,0 +1,223 @@
+"""Writes the Grafana dashboard to `deploy/grafana` from a table of panels: a title, what is measured, how it is shown.
+
+A test holds every metric that a panel names to the code, so that a metric that goes takes its panel with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TARGET = Path(__file__).parents[1] / "deploy" / "grafana" / "trimtab.json"
+
+_COLUMNS = 3
+_WIDTH, _HEIGHT = 24 // _COLUMNS, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One graph: PromQL expressions, each with a legend."""
+
+    title: str
+    queries: Sequence[tuple[str, str]]
+    unit: str = "short"
+    description: str = ""
+
+
+def _rate(metric: str, *labels: str) -> str:
+    by = f" by ({', '.join(labels)})" if labels else ""
+    return f"sum{by} (rate({metric}[$__rate_interval]))"
+
+
+def _quantile(share: float, metric: str, *labels: str) -> str:
+    by = ", ".join(("le", *labels))
+    return f"histogram_quantile({share}, sum by ({by}) (rate({metric}_bucket[$__rate_interval])))"
+
+
+def _mean(metric: str, *labels: str) -> str:
+    return f"{_rate(f'{metric}_sum', *labels)} / {_rate(f'{metric}_count', *labels)}"
+
+
+ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
+    (
+        "Scale-downs",
+        (
+            Panel(
+                "Requests held",
+                [("sum (trimtab_scaledown_requests_under_way)", "under way")],
+                description="Requests to shrink that wait for their costs at this moment.",
+            ),
+            Panel(
+                "How long requests are held",
+                [
+                    (_quantile(0.5, "trimtab_scaledown_held_seconds"), "p50"),
+                    (_quantile(0.99, "trimtab_scaledown_held_seconds"), "p99"),
+                ],
+                unit="s",
+            ),
+            Panel("Plans by outcome", [(_rate("trimtab_scaledown_plans_total", "outcome"), "{{outcome}}")], unit="ops"),
+            Panel(
+                "Skew: before, after, stock",
+                [(_mean("trimtab_scaledown_skew", "state"), "{{state}}")],
+                description="Mean over the plans of each moment; stock is what Kubernetes alone would have left.",
+            ),
+            Panel(
+                "Costs written and taken back",
+                [
+                    (_rate("trimtab_scaledown_costs_written_total"), "written"),
+                    (_rate("trimtab_scaledown_costs_taken_back_total", "reason"), "taken back: {{reason}}"),
+                ],
+                unit="ops",
+            ),
+            Panel(
+                "Pods deleted by decision",
+                [(_rate("trimtab_scaledown_pods_deleted_total", "decision"), "{{decision}}")],
+                unit="ops",
+            ),
+            Panel(
+                "Misses",
+                [(_rate("trimtab_scaledown_misses_total", "cause"), "{{cause}}")],
+                unit="ops",
+                description="Pods that went although the plan kept them, and why.",
+            ),
+            Panel(
+                "Fallbacks",
+                [(_rate("trimtab_scaledown_fallbacks_total", "reason"), "{{reason}}")],
+                unit="ops",
+                description="Scale-downs that were left to the controller although a policy speaks for them.",
+            ),
+            Panel(
+                "Settle time and the oldest cost",
+                [
+                    ("max (trimtab_scaledown_settle_seconds)", "settle time"),
+                    ("max (trimtab_scaledown_oldest_cost_seconds)", "oldest cost"),
+                ],
+                unit="s",
+            ),
+        ),
+    ),
+    (
+        "Webhooks",
+        (
+            Panel(
+                "Reviews by outcome",
+                [(_rate("trimtab_webhook_reviews_total", "hook", "outcome"), "{{hook}} {{outcome}}")],
+                unit="reqps",
+                description="late, failed and busy ones were admitted without a decision",
+            ),
+            Panel(
+                "How long reviews take",
+                [(_quantile(0.99, "trimtab_webhook_review_duration_seconds", "hook"), "{{hook}} p99")],
+                unit="s",
+            ),
+            Panel("Reviews under way", [("sum (trimtab_webhook_reviews_under_way)", "under way")]),
+        ),
+    ),
+    (
+        "CloneSets and UnitedTopologies",
+        (
+            Panel(
+                "Pods of CloneSets",
+                [
+                    (_rate("trimtab_cloneset_pods_created_total"), "created"),
+                    (_rate("trimtab_cloneset_pods_deleted_total", "step"), "deleted: {{step}}"),
+                ],
+                unit="ops",
+            ),
+            Panel(
+                "Waits for ranks",
+                [
+                    (_rate("trimtab_cloneset_rank_waits_total"), "held up"),
+                    (_rate("trimtab_cloneset_rank_fallbacks_total"), "fell back"),
+                ],
+                unit="ops",
+            ),
+            Panel(
+                "Statuses of UnitedTopologies",
+                [
+                    (_rate("trimtab_unitedtopology_status_writes_total"), "written"),
+                    (_rate("trimtab_unitedtopology_status_conflicts_total"), "conflicts"),
+                    (_rate("trimtab_unitedtopology_reservations_expired_total"), "reservations expired"),
+                ],
+                unit="ops",
+            ),
+        ),
+    ),
+    (
+        "Scheduler",
+        (
+            Panel("Pending pods", [("sum by (queue) (scheduler_pending_pods)", "{{queue}}")]),
+            Panel(
+                "Attempts by result", [(_rate("scheduler_schedule_attempts_total", "result"), "{{result}}")], unit="ops"
+            ),
+            Panel(
+                "Scheduling SLI",
+                [(_quantile(0.99, "scheduler_pod_scheduling_sli_duration_seconds"), "p99")],
+                unit="s",
+            ),
+        ),
+    ),
+)
+"""The dashboard, row by row."""
+
+
+def dashboard() -> dict[str, Any]:
+    """The dashboard as Grafana imports it."""
+    return {
+        "uid": "trimtab",
+        "title": "Trimtab",
+        "tags": ["trimtab", "kubernetes"],
+        "schemaVersion": 39,
+        "refresh": "30s",
+        "time": {"from": "now-6h", "to": "now"},
+        "templating": {"list": [{"name": "datasource", "type": "datasource", "query": "prometheus"}]},
+        "panels": list(_panels()),
+    }
+
+
+def text() -> str:
+    """The file."""
+    return json.dumps(dashboard(), indent=2) + "\n"
+
+
+def main() -> None:
+    """Write it."""
+    TARGET.parent.mkdir(parents=True, exist_ok=True)
+    TARGET.write_text(text(), encoding="utf-8")
+
+
+def _panels() -> Iterator[dict[str, Any]]:
+    number, top = 0, 0
+    for title, panels in ROWS:
+        number += 1
+        yield {"id": number, "type": "row", "title": title, "gridPos": {"h": 1, "w": 24, "x": 0, "y": top}}
+        top += 1
+        for at, panel in enumerate(panels):
+            number += 1
+            row, column = divmod(at, _COLUMNS)
+            yield _panel(panel, number, {"h": _HEIGHT, "w": _WIDTH, "x": column * _WIDTH, "y": top + row * _HEIGHT})
+        top += -(-len(panels) // _COLUMNS) * _HEIGHT
+
+
+def _panel(panel: Panel, number: int, position: dict[str, int]) -> dict[str, Any]:
+    source = {"type": "prometheus", "uid": "${datasource}"}
+    return {
+        "id": number,
+        "type": "timeseries",
+        "title": panel.title,
+        "description": panel.description,
+        "datasource": source,
+        "gridPos": position,
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        "targets": [
+            {"refId": chr(ord("A") + at), "datasource": source, "expr": expression, "legendFormat": legend}
+            for at, (expression, legend) in enumerate(panel.queries)
+        ],
+    }
+
+
+if __name__ == "__main__":
+    main()
