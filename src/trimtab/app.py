@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -29,6 +29,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SystemClock
+from trimtab.kube.components import Component, Together
 from trimtab.kube.sessions import Session
 from trimtab.scheduler import configuration as scheduler_configuration
 from trimtab.scheduler.configuration import Configuration as SchedulerSettings
@@ -47,24 +48,6 @@ class Settings:
     configuration: TrimtabConfiguration = field(default_factory=TrimtabConfiguration)
     kubeconfig: Path | None = None
     context: str = ""
-
-
-class Component(Protocol):
-    """A part of Trimtab that runs against a cluster."""
-
-    @property
-    def synced(self) -> bool:
-        """Whether it has seen the cluster."""
-        ...
-
-    @property
-    def problems(self) -> list[str]:
-        """What keeps it from seeing the cluster as it is."""
-        ...
-
-    async def run(self) -> None:
-        """Work until cancelled."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +117,7 @@ class App:
             if configuration.serving.port >= 0:
                 await self._serve(stack)
             log.info("running %s against %s", ", ".join(self.components), endpoint.server)
-            await self.run_components()
-
-    async def run_components(self) -> None:
-        """Run them beside one another. An end that nobody asked for is a failure, and ends the others."""
-        async with asyncio.TaskGroup() as group:
-            for name, component in self.components.items():
-                group.create_task(_run(name, component), name=name)
+            await Together(self.components).run()
 
     async def _serve(self, stack: AsyncExitStack) -> None:
         application = web.Application()
@@ -163,11 +140,6 @@ class App:
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=generate_latest(self.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-
-async def _run(name: str, component: Component) -> None:
-    await component.run()
-    raise RuntimeError(f"{name} ended by itself")
 
 
 async def _healthz(_: web.Request) -> web.Response:

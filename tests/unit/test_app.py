@@ -65,26 +65,6 @@ async def test_health_says_what_is_missing_until_nothing_is(tmp_path: Path) -> N
             await cancel(task)
 
 
-async def test_a_component_that_ends_ends_the_others() -> None:
-    """A process that does half of its work would look healthy from the outside."""
-
-    class Short:
-        synced = True
-        problems: list[str] = []
-
-        async def run(self) -> None:
-            return
-
-    class Long(Short):
-        async def run(self) -> None:
-            await asyncio.Event().wait()
-
-    running = app.App(app.Settings(), components={"long": Long(), "short": Short()})
-    with pytest.raises(ExceptionGroup) as raised:
-        await running.run_components()
-    assert "short ended by itself" in str(raised.value.exceptions[0])
-
-
 def test_logs_for_machines_are_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     """With the exception, where there is one."""
     import logging

@@ -1,0 +1,91 @@
+"""Components together, and by turns."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.unit.kube.fakes import FakeServer
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
+from trimtab.kube.components import Led, Together
+from trimtab.kube.errors import LeadershipLost
+from trimtab.kube.leases import Elector
+from trimtab.testing.clocks import VirtualClock
+
+
+@dataclass(slots=True)
+class Part:
+    """A component that does as it is told."""
+
+    synced: bool = True
+    problems: list[str] = field(default_factory=list)
+    error: Exception | None = None
+    ends: bool = False
+    ended: bool = False
+
+    async def run(self) -> None:
+        """Run, fail, or end."""
+        try:
+            if self.error is not None:
+                raise self.error
+            if not self.ends:
+                await asyncio.Event().wait()
+        finally:
+            self.ended = True
+
+
+async def test_what_one_raises_ends_the_others() -> None:
+    """And is raised as it is, not wrapped."""
+    patient = Part()
+    with pytest.raises(KeyError, match="zone"):
+        await Together({"patient": patient, "broken": Part(error=KeyError("zone"))}).run()
+    assert patient.ended
+
+
+async def test_one_that_ends_by_itself_ends_the_others() -> None:
+    """A process that does half of its work would look healthy from the outside."""
+    patient = Part()
+    with pytest.raises(RuntimeError, match="short ended by itself"):
+        await Together({"patient": patient, "short": Part(ends=True)}).run()
+    assert patient.ended
+
+
+def test_all_must_have_seen_the_cluster() -> None:
+    """And each says what is missing, by name."""
+    together = Together({"one": Part(), "other": Part(synced=False, problems=["nodes: forbidden"])})
+    assert not together.synced
+    assert together.problems == ["other: nodes: forbidden"]
+
+
+async def test_it_runs_where_this_process_leads_and_is_made_anew_for_each_term() -> None:
+    """A process that waits is ready; one that loses the lease stops, and stands again."""
+    clock = VirtualClock()
+    client = Client(FakeServer(clock), clock=clock, rng=random.Random(1))
+    made: list[Part] = []
+    electors: list[Elector] = []
+
+    def elect() -> Elector:
+        electors.append(Elector(client, name="lease", namespace="default", identity="me", rng=random.Random(1)))
+        return electors[-1]
+
+    def make(leading: Client) -> Part:
+        assert leading.settings.before_write == electors[-1].check
+        made.append(Part(synced=False, problems=["reading"]))
+        return made[-1]
+
+    led = Led(client, elect, make)
+    assert led.synced
+    task = asyncio.ensure_future(led.run())
+    await clock.advance(1)
+    assert (led.synced, led.problems, len(made)) == (False, ["reading"], 1)
+    made[0].error = LeadershipLost("taken")
+    electors[0]._renewed = None  # noqa: SLF001 - as if it had not been renewed in time
+    await clock.advance(30)
+    assert (made[0].ended, len(made)) == (True, 2)
+    await cancel(task)
+    assert made[1].ended
+    assert led.synced
