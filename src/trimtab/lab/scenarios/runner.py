@@ -161,7 +161,9 @@ class Runner:
         """A namespace, nodes that answer, and the workloads. Nothing is waited for but the nodes."""
         run = stage.run
         self.report(Said(f"namespace {run.name}, {len(run.story.cluster.nodes)} nodes"))
-        await self.client.create(Namespace, {"metadata": {"name": run.name}})
+        await self.client.create(
+            Namespace, {"metadata": {"name": run.name, "labels": dict(run.story.namespace_labels)}}
+        )
         await self._service_account(run.name)
         stage.patience = self.options.setup_within
         try:

@@ -5,6 +5,7 @@
     topology: {zone: topology.kubernetes.io/zone}    # what is recorded, each with a short name
     cluster: {...}                                   # the nodes: see `trimtab.lab.nodes.shapes`
     scheduler: {...}                                 # optional: the KubeSchedulerConfiguration that the story needs
+    namespaceLabels: {...}                           # optional: labels of the namespace that it is played in
     workloads: [...]                                 # manifests, kept whole
     steps: [...]                                     # see `trimtab.lab.scenarios.steps`
 
@@ -51,6 +52,7 @@ class Story:
     workloads: tuple[Document, ...] = ()
     topology: Mapping[str, str] = field(default_factory=lambda: {"zone": ZONE})
     scheduler: Document | None = None
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
 
     def manifests(self) -> Iterator[Document]:
         """Everything that is created at the start or on the way."""
@@ -99,6 +101,7 @@ def read(tree: Any) -> Story:
         workloads=fields.items("workloads", verbs.manifest),
         topology=fields.table("topology", text_at) or {"zone": ZONE},
         scheduler=_scheduler(fields),
+        namespace_labels=fields.table("namespaceLabels", text_at),
     )
     fields.done()
     _check_references(story)
