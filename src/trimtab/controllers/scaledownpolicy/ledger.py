@@ -20,6 +20,8 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from trimtab.api import codec
 from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
@@ -59,15 +61,19 @@ class Mark(Model):
     """The workload's when it was planned: a request that took effect has raised it."""
     to: int
     """The size that the workload was to have."""
-    share: int
+    share: int = 0
     """The size that the pod's own controller was to have: the same, unless a Deployment has several ReplicaSets."""
-    side: str
+    side: str = ""
     """Whether the pods written to are the `victims` or the `survivors`."""
-    cost: int
+    cost: int = 0
     before: str | None = None
     """What stood there before; nothing, where there was no cost."""
     at: int
-    """When, in seconds since 1970."""
+    """When, in milliseconds since 1970."""
+
+    def on(self, pod: Pod, *, share: int, side: str, cost: int) -> Mark:
+        """The mark of one pod of the plan."""
+        return msgspec.structs.replace(self, share=share, side=side, cost=cost, before=before_us(pod))
 
 
 @dataclass(frozen=True, slots=True)

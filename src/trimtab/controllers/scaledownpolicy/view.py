@@ -23,8 +23,9 @@ from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.controllers.scaledownpolicy import ledger
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
+from trimtab.kube.errors import NotFound
 from trimtab.kube.informers import Informer
-from trimtab.kube.resources import Key, key
+from trimtab.kube.resources import Key, Resource, key
 from trimtab.kube.stores import IndexFunction, Object, by_controller, by_namespace
 from trimtab.snapshot import Snapshot
 
@@ -135,6 +136,11 @@ class View:
         """The pods that a controller owns."""
         return self.pods.store.by(BY_CONTROLLER, uid)
 
+    @property
+    def plans(self) -> list[str]:
+        """The workloads (`namespace/Kind/name`) that marks of ours name."""
+        return self.pods.store.values(BY_PLAN)
+
     def marked(self, namespace: str, workload: str) -> list[Pod]:
         """The pods that bear a mark of ours for a workload (`Deployment/web`)."""
         return self.pods.store.by(BY_PLAN, f"{namespace}/{workload}")
@@ -153,3 +159,15 @@ class View:
 
     def _informer(self, kind: type[T], indexes: Mapping[str, IndexFunction[T]]) -> Informer[T]:
         return Informer(self._client, kind, indexes=indexes, rng=self._rng)
+
+
+async def read_live(client: Client, kind: str, namespace: str, name: str) -> Workload | None:
+    """A workload as it is now, by the API server's own word; None where there is none."""
+    if kind not in KINDS:
+        return None
+    resource: Resource[Any] = Resource.of(KINDS[kind])
+    try:
+        found: Workload = await client.get(resource, name, namespace=namespace)
+    except NotFound:
+        return None
+    return found

@@ -1,0 +1,259 @@
+"""After a request was answered: seeing what became of its plan, learning from it, and taking costs back.
+
+The marks on pods say everything that is needed (see `ledger`), so this is a controller like any other: a key is a
+workload that some pod's mark names, and it is looked at again until no mark is left. Whatever a process that died has
+left behind is found by the next one when its informers list the pods, and by every other one that is running. A plan of
+another process is left to it for a while; after that it counts as abandoned.
+
+What a process planned itself it also remembers, to count which pods went as planned.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trimtab.api.pods import Pod
+from trimtab.controllers.scaledownpolicy import ledger, shares
+from trimtab.controllers.scaledownpolicy.ledger import Ledger, Mark
+from trimtab.controllers.scaledownpolicy.metrics import Cause, Metrics
+from trimtab.controllers.scaledownpolicy.settling import Settling
+from trimtab.controllers.scaledownpolicy.verdicts import PATIENCE, Pods, Verdict, judge, misses
+from trimtab.controllers.scaledownpolicy.view import KINDS, View, read_live
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import SECOND
+from trimtab.kube.queues import WorkQueue
+from trimtab.kube.runners import Result, Runner
+
+ABANDONED = 30.0
+"""Seconds after which a plan of another process is anybody's."""
+_LOOK = 0.5
+"""Seconds between looks at what is known, while a plan is open."""
+_WORKERS = 2
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Open:
+    """A plan of this process that has not come to an end."""
+
+    plan: str
+    uid: str
+    to: int
+    sizes: Mapping[str, int]
+    """The size that each controller of pods was to have, by its UID."""
+    victims: Mapping[str, str]
+    """The UIDs of the pods that were to go, and what decided that."""
+    survivors: frozenset[str]
+    whole: bool = False
+    """Whether all costs were written and seen."""
+    answered: int | None = None
+    """When the request was answered, on the monotonic clock."""
+    ready: dict[str, bool] = field(default_factory=dict)
+    """Pods that have gone, and whether they were ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What came of a plan, for whoever wants to know."""
+
+    workload: str
+    plan: str
+    verdict: Verdict
+    followed: int
+    causes: Mapping[Cause, int]
+
+
+class Aftermath:
+    """Sees every plan to its end."""
+
+    def __init__(
+        self,
+        client: Client,
+        view: View,
+        books: Ledger,
+        *,
+        metrics: Metrics,
+        settling: Settling,
+        patience: float = PATIENCE,
+        abandoned: float = ABANDONED,
+    ) -> None:
+        self._client = client
+        self._clock = client.clock
+        self._view = view
+        self._ledger = books
+        self._metrics = metrics
+        self._settling = settling
+        self._patience = patience
+        self._abandoned = abandoned
+        self._open: dict[str, Open] = {}
+        self._owners: dict[str, Open] = {}
+        self.ended: list[Ended] = []
+        """The last plans that came to an end."""
+        self.queue: WorkQueue[str] = WorkQueue(client.clock)
+        self.runner = Runner("aftermath", self.reconcile, self.queue, workers=_WORKERS, after=view.required)
+        view.pods.subscribe(added=self._seen, updated=self._changed, deleted=self._gone)
+        metrics.watch_ages(self._oldest)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self.runner.run()
+
+    # What a request tells.
+
+    def begin(self, workload: str, opened: Open) -> None:
+        """Costs are about to be written. A plan that was open for the same workload is overtaken."""
+        before = self._open.get(workload)
+        if before is not None:
+            opened.victims = {**before.victims, **opened.victims}
+            opened.ready |= before.ready
+            self._close(workload)
+        self._open[workload] = opened
+        self._owners |= dict.fromkeys(opened.sizes, opened)
+        self.queue.add(workload)
+
+    def answer(self, workload: str, opened: Open, *, whole: bool) -> None:
+        """The request is being answered, whatever came of it."""
+        opened.whole = whole
+        opened.answered = self._clock.monotonic()
+        self.queue.add(workload)
+
+    # The loop.
+
+    async def reconcile(self, workload: str) -> Result:
+        """Look at what became of the plans for a workload (`namespace/Kind/name`)."""
+        namespace, _, named = workload.partition("/")
+        pods = self._view.marked(namespace, named)
+        opened = self._open.get(workload)
+        if not pods and opened is None:
+            return Result()
+        if opened is not None and opened.answered is None:
+            return Result(_LOOK)
+        verdict, plan = self._judge(namespace, named, pods, opened)
+        if verdict.keeps:
+            return Result(_LOOK)
+        if verdict is Verdict.NOTHING and await self._took_effect(namespace, named, plan):
+            return Result(_LOOK)  # the informer is behind
+        staying = [pod for pod in pods if not pod.terminating]
+        count = await self._ledger.take_back(staying, reason=verdict.value)
+        if count:
+            log.info("%s: took back %d costs: the plan for %d is %s", workload, count, plan.to, verdict.value)
+        if opened is not None and self._open.get(workload) is opened:
+            self._end(workload, opened, verdict)
+        return Result(_LOOK if len(staying) < len(pods) else None)
+
+    def _judge(self, namespace: str, named: str, pods: Sequence[Pod], opened: Open | None) -> tuple[Verdict, _Subject]:
+        marks = [(pod, mark) for pod in pods if (mark := ledger.mark_of(pod)) is not None]
+        latest = max((mark for _, mark in marks), key=lambda mark: mark.at, default=None)
+        kind, _, name = named.partition("/")
+        found = self._view.workload(kind, namespace, name)
+        if opened is not None:
+            age = (self._clock.monotonic() - (opened.answered or 0)) / SECOND
+            subject, sizes = _Subject(opened.uid, opened.to), dict(opened.sizes)
+        elif latest is not None:
+            age = self._clock.now() / SECOND - latest.at / 1000
+            subject, sizes = _Subject(latest.uid, latest.to), _sizes(marks)
+            if age < self._abandoned:
+                return Verdict.WAITING, subject
+        else:
+            return Verdict.NOTHING, _Subject("", 0)
+        wanted = shares.wanted(found) if found is not None and found.metadata.uid == subject.uid else None
+        controllers = [self._pods(uid, size, namespace) for uid, size in sizes.items()]
+        patience = self._patience if opened is not None else 0.0
+        return judge(to=subject.to, wanted=wanted, controllers=controllers, age=age, patience=patience), subject
+
+    def _pods(self, uid: str, share: int, namespace: str) -> Pods:
+        pods = self._view.pods_of(uid)
+        return Pods(share, self._size_of(uid, namespace), sum(pod.active for pod in pods))
+
+    def _size_of(self, uid: str, namespace: str) -> int | None:
+        """The size of a controller of pods now, by its UID."""
+        for kind in KINDS:
+            for each in self._view.informer(kind).store.by("namespace", namespace):
+                if each.metadata.uid == uid:
+                    return shares.wanted(each)
+        return None
+
+    async def _took_effect(self, namespace: str, named: str, subject: _Subject) -> bool:
+        """Whether the workload is as small as the plan wanted it after all, by the API server's own word."""
+        kind, _, name = named.partition("/")
+        live = await read_live(self._client, kind, namespace, name)
+        return live is not None and live.metadata.uid == subject.uid and shares.wanted(live) <= subject.to
+
+    # The end of a plan.
+
+    def _end(self, workload: str, opened: Open, verdict: Verdict) -> None:
+        self._close(workload)
+        if verdict is not Verdict.DONE:
+            self._note(Ended(workload, opened.plan, verdict, 0, {}))
+            return
+        active = {pod.metadata.uid for uid in opened.sizes for pod in self._view.pods_of(uid) if pod.active}
+        causes = misses(opened.victims.keys(), opened.survivors, active, opened.ready, whole=opened.whole)
+        went = [uid for uid in opened.victims if uid not in active]
+        for uid in went:
+            self._metrics.deleted(opened.victims[uid])
+        for cause, count in causes.items():
+            self._metrics.missed(cause, count)
+        if causes[Cause.LAG]:
+            log.warning("%s: %d pods went that were to stay: waiting longer from now on", workload, causes[Cause.LAG])
+            self._settling.missed()
+        elif opened.whole:
+            self._settling.followed()
+        self._note(Ended(workload, opened.plan, verdict, len(went), causes))
+
+    def _close(self, workload: str) -> None:
+        opened = self._open.pop(workload, None)
+        if opened is not None:
+            for uid in opened.sizes:
+                self._owners.pop(uid, None)
+
+    def _note(self, ended: Ended) -> None:
+        self.ended = [*self.ended[-99:], ended]
+
+    # What wakes it.
+
+    def _seen(self, pod: Pod) -> None:
+        for workload in ledger.by_plan(pod):
+            self.queue.add(workload)
+
+    def _changed(self, old: Pod, new: Pod) -> None:
+        self._seen(new)
+        if new.terminating and not old.terminating:
+            self._leaves(old)
+
+    def _gone(self, pod: Pod) -> None:
+        self._seen(pod)
+        self._leaves(pod)
+
+    def _leaves(self, pod: Pod) -> None:
+        """A pod is going: whether it was ready tells, afterwards, why it was chosen."""
+        owner = pod.metadata.controller
+        opened = self._owners.get(owner.uid) if owner is not None else None
+        if opened is not None:
+            ready = pod.status.condition("Ready")
+            opened.ready.setdefault(pod.metadata.uid, ready is not None and ready.status == "True")
+
+    def _oldest(self) -> float:
+        now = self._clock.now() / SECOND
+        found = (ledger.mark_of(pod) for value in self._view.plans for pod in self._view.pods.store.by("plan", value))
+        return max((now - mark.at / 1000 for mark in found if mark is not None), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """What a plan was about."""
+
+    uid: str
+    to: int
+
+
+def _sizes(marks: Sequence[tuple[Pod, Mark]]) -> dict[str, int]:
+    """The size that each controller of marked pods was to have, by the latest mark."""
+    sizes: dict[str, tuple[int, int]] = {}
+    for pod, mark in marks:
+        owner = pod.metadata.controller
+        if owner is not None and sizes.get(owner.uid, (-1, 0))[0] < mark.at:
+            sizes[owner.uid] = (mark.at, mark.share)
+    return {uid: share for uid, (_, share) in sizes.items()}

@@ -1,0 +1,412 @@
+"""A request to shrink is held while costs are put in place: ranks just in time.
+
+    is it so?  →  who speaks for it?  →  plan  →  write  →  seen by the own watch?  →  settle  →  answer
+
+1. *Is it so?* Anyone who reaches the webhook can send it a review. So nothing is believed: the workload is read from
+   the API server, and must be of that UID and size. What is asked for too often is passed.
+2. *Who speaks for it?* The policy is looked up for the workload that was read: a review of `/scale` has no labels.
+3. *Plan.* For each controller whose pods shrink (see `shares`), with the victims of earlier requests that are still
+   being carried out assumed gone. Nothing is written if everything goes, or the controller's own choice is as good.
+4. *Write*, until there is only the settle time left of the budget (see `deliveries` for the order, `ledger` for how).
+5. *Seen and settled.* The controller reads the same stream of events as we do: what we have seen it will see soon.
+6. *Answer*, always yes. What becomes of the plan is `aftermath`'s.
+
+**A repeat.** An API server may ask twice for one request, and autoscalers try again on conflict. As long as the
+workload's generation is the one that was planned for, nothing that was decided upon has changed: the marks on its pods
+tell, in whichever process, and the answer is given at once. One that comes while the first is held waits for that.
+
+**One at a time.** Requests for one workload are held one after the other; the budget of each runs from its arrival.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from trimtab.api.apps import Deployment
+from trimtab.api.errors import InvalidError
+from trimtab.api.nodes import HOSTNAME, ZONE
+from trimtab.api.pods import Pod
+from trimtab.controllers.scaledownpolicy import ledger, policies, shares, steps
+from trimtab.controllers.scaledownpolicy.aftermath import ABANDONED, Aftermath, Open
+from trimtab.controllers.scaledownpolicy.ledger import WRITERS, Entry, Ledger, Mark, Written
+from trimtab.controllers.scaledownpolicy.metrics import Metrics, Outcome
+from trimtab.controllers.scaledownpolicy.policies import Defaults, Governing
+from trimtab.controllers.scaledownpolicy.settling import INITIAL, LONGEST, Settling
+from trimtab.controllers.scaledownpolicy.shares import Share
+from trimtab.controllers.scaledownpolicy.steps import Step
+from trimtab.controllers.scaledownpolicy.turns import RATES, Limits, Rates, Turns
+from trimtab.controllers.scaledownpolicy.verdicts import PATIENCE
+from trimtab.controllers.scaledownpolicy.view import View, Workload, read_live
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import SECOND, within
+from trimtab.kube.errors import ApiError, ConfigError
+from trimtab.kube.retries import NO_RETRIES
+from trimtab.ranking.plan import Plan, Policy
+from trimtab.ranking.plan import Workload as Shrinking
+from trimtab.ranking.rankers import Constraint
+from trimtab.ranking.strategies import StrategyError
+
+BUDGET = 2.0
+_RESERVE = 0.1
+"""Seconds of the budget that are left for answering."""
+_RANK_AGAIN = 0.05
+"""Seconds between looks at ranks that are not there yet."""
+_REMEMBERED = 1024
+"""How many last words are remembered."""
+
+log = logging.getLogger(__name__)
+
+
+class Intent(Protocol):
+    """Somebody wants a workload to shrink. Nothing in it has been checked."""
+
+    @property
+    def kind(self) -> str:
+        """Deployment, ReplicaSet, ReplicationController or CloneSet."""
+        ...
+
+    @property
+    def namespace(self) -> str:
+        """The workload's."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The workload's."""
+        ...
+
+    @property
+    def uid(self) -> str:
+        """The workload's; empty where it was not told."""
+        ...
+
+    @property
+    def before(self) -> int:
+        """The size that the workload is said to have."""
+        ...
+
+    @property
+    def after(self) -> int:
+        """The size that it is to have."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How requests are held; times in seconds."""
+
+    budget: float = BUDGET
+    settle: float = INITIAL
+    longest_settle: float = LONGEST
+    patience: float = PATIENCE
+    """How long an answered request may take to show before its costs are taken back."""
+    abandoned: float = ABANDONED
+    """How long the plans of other processes are left to them."""
+    writers: int = WRITERS
+    rates: Rates = RATES
+    constraints: tuple[Constraint, ...] = (Constraint(ZONE), Constraint(HOSTNAME))
+    """What workloads that state no spread constraints are kept level on."""
+
+
+SETTINGS = Settings()
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A plan that was delivered, for whoever reports it."""
+
+    governing: Governing
+    kind: str
+    namespace: str
+    name: str
+    before: int
+    after: int
+    plans: tuple[Plan, ...]
+    at: int
+    """The time of day, in nanoseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What came of a request, and what its user is told."""
+
+    outcome: Outcome
+    warnings: tuple[str, ...] = ()
+
+
+PolicyOf = Callable[[Governing, Sequence[Pod]], Policy]
+"""A policy's strategies, made and given what they need to know of these pods from elsewhere.
+
+Raises InvalidError where they cannot work.
+"""
+
+
+def strategies_of(governing: Governing, _: Sequence[Pod]) -> Policy:
+    """The strategies of a policy, with nothing known from elsewhere."""
+    return Policy.of(governing.spec.strategies)
+
+
+class Intents:
+    """Holds requests to shrink. A component: plans are seen to their end while `run` runs."""
+
+    def __init__(
+        self,
+        client: Client,
+        view: View,
+        *,
+        defaults: Defaults = policies.NO_DEFAULTS,
+        settings: Settings = SETTINGS,
+        metrics: Metrics | None = None,
+        policy_of: PolicyOf = strategies_of,
+        on_plan: Callable[[Made], None] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.defaults = defaults
+        self.metrics = metrics or Metrics()
+        self.settling = Settling(settings.settle, settings.longest_settle)
+        self._client = client.using(retry=NO_RETRIES, timeout=settings.budget, urgent=True)
+        self._clock = client.clock
+        self._view = view
+        self._policy_of = policy_of
+        self._on_plan = on_plan
+        self._ledger = Ledger(client, metrics=self.metrics, writers=settings.writers)
+        self._turns = Turns()
+        self._limits = Limits(settings.rates, client.clock)
+        self._said: dict[tuple[str, int, int], Held] = {}
+        self.aftermath = Aftermath(
+            client,
+            view,
+            self._ledger,
+            metrics=self.metrics,
+            settling=self.settling,
+            patience=settings.patience,
+            abandoned=settings.abandoned,
+        )
+        self.metrics.watch_settle(lambda: self.settling.seconds)
+
+    @property
+    def synced(self) -> bool:
+        """Whether the cluster has been seen."""
+        return self._view.synced
+
+    @property
+    def problems(self) -> list[str]:
+        """What keeps it from seeing the cluster as it is."""
+        return self._view.problems
+
+    async def run(self) -> None:
+        """See plans to their end until cancelled. The view is run by whoever made it."""
+        await self.aftermath.run()
+
+    async def hold(self, intent: Intent) -> Held:
+        """Put costs in place for a request, and return when it may go on. Nothing is raised that could stop it."""
+        started = self._clock.monotonic()
+        self.metrics.holding(1)
+        try:
+            held = await self._hold(intent, started)
+        except (ApiError, ConfigError, InvalidError, StrategyError) as error:
+            log.warning("%s %s/%s is left to its controller: %s", intent.kind, intent.namespace, intent.name, error)
+            held = Held(Outcome.FAILED)
+        finally:
+            self.metrics.holding(-1)
+        self.metrics.planned(held.outcome, (self._clock.monotonic() - started) / SECOND)
+        return held
+
+    async def _hold(self, intent: Intent, started: int) -> Held:
+        key = _key(intent)
+        if not self._view.synced:
+            return Held(Outcome.UNREADY)
+        if not self._limits.allow(key):
+            return Held(Outcome.LIMITED)
+        async with self._turns.turn(key):
+            live = await read_live(self._client, intent.kind, intent.namespace, intent.name)
+            if live is None or not _is_so(intent, live):
+                return Held(Outcome.STALE)
+            if _is_managed(live):
+                return Held(Outcome.MANAGED)
+            governing = self._governing(live)
+            if governing is None:
+                return Held(Outcome.UNGOVERNED)
+            if governing.spec.delivery != "OnScaleIntent" or governing.spec.carrier != "Annotation":
+                return Held(Outcome.ELSEWHERE)
+            if intent.after == 0:
+                return Held(Outcome.AS_STOCK)
+            return await self._serve(intent, live, governing, started)
+
+    async def _serve(self, intent: Intent, live: Workload, governing: Governing, started: int) -> Held:
+        said = (live.metadata.uid, live.metadata.generation, intent.after)
+        if self._is_repeat(intent, live):
+            known = self._said.get(said, Held(Outcome.REPEATED))
+            return Held(Outcome.REPEATED, known.warnings)
+        policy = await self._ranked(governing, live, intent.after, started)
+        if policy is None:
+            return Held(Outcome.UNRANKED)
+        planned = self._steps(live, intent.after, policy)
+        wanted = [step for step in planned if step.changes]
+        if not wanted:
+            return Held(steps.nothing(planned, policy))
+        held = await self._deliver(intent, live, wanted, started)
+        self._remember(said, held)
+        if self._on_plan is not None:
+            plans = tuple(step.plan for step in wanted)
+            identity = (intent.kind, intent.namespace, intent.name, intent.before, intent.after)
+            self._on_plan(Made(governing, *identity, plans, self._clock.now()))
+        return held
+
+    # Decide.
+
+    def _governing(self, live: Workload) -> Governing | None:
+        namespace = live.metadata.namespace
+        return policies.governing(
+            policies.workload_ref(live),
+            self._view.policies_in(namespace),
+            self.defaults,
+            self._view.namespace_labels(namespace),
+        )
+
+    def _is_repeat(self, intent: Intent, live: Workload) -> bool:
+        """Whether costs for this very size stand already, and nothing about the workload has changed since."""
+        metadata = live.metadata
+        pods = self._view.marked(intent.namespace, f"{intent.kind}/{intent.name}")
+        standing = (ledger.mark_of(pod) for pod in pods if pod.active and ledger.own_cost(pod) is not None)
+        asked = (metadata.uid, metadata.generation, intent.after)
+        return any(mark is not None and (mark.uid, mark.generation, mark.to) == asked for mark in standing)
+
+    async def _ranked(self, governing: Governing, live: Workload, size: int, started: int) -> Policy | None:
+        """The policy, once it ranks every pod; None if it does not, and the controller is to choose by itself."""
+        waits = governing.spec.when_unranked
+        patience = min(float(waits.timeout_seconds), self.settings.budget / 2) if waits.action == "Wait" else 0.0
+        while True:
+            owners = [share.uid for share in self._shares(live, size)]
+            pods = [pod for uid in owners for pod in self._view.pods_of(uid) if pod.active]
+            policy = self._policy_of(governing, pods)
+            if not policy.combination.strategies or self._ranks_all(policy, owners):
+                return policy
+            if self._left(started, budget=patience) <= 0:
+                return None
+            await self._clock.sleep(_RANK_AGAIN)
+
+    def _ranks_all(self, policy: Policy, owners: Sequence[str]) -> bool:
+        snapshot = self._view.snapshot
+        groups = [Shrinking.owned_by(snapshot, uid).rows for uid in owners]
+        ranked = (policy.rank(snapshot, rows, self._clock.now()) for rows in groups if len(rows))
+        return not any(each.unranked.any() for each in ranked)
+
+    def _shares(self, live: Workload, size: int) -> tuple[Share, ...]:
+        sets = self._view.sets_of(live) if isinstance(live, Deployment) else ()
+        return shares.of_workload(live, size, sets)
+
+    def _steps(self, live: Workload, size: int, policy: Policy) -> list[Step]:
+        """What each controller of pods loses. Nobody awaits here: rows hold until the next event."""
+        found = []
+        for share in self._shares(live, size):
+            pods, snapshot, now = self._view.pods_of(share.uid), self._view.snapshot, self._clock.now()
+            step = steps.step(live, share, pods, snapshot, policy, defaults=self.settings.constraints, now=now)
+            found += [step] if step is not None else []
+        return found
+
+    # Act.
+
+    async def _deliver(self, intent: Intent, live: Workload, planned: Sequence[Step], started: int) -> Held:
+        key, settle = _key(intent), self.settling.seconds
+        entries = list(self._entries(intent, live, planned))
+        opened = _opened(entries[0].mark.plan, live, intent, planned)
+        whole = False
+        self.aftermath.begin(key, opened)
+        try:
+            until = started + round((self.settings.budget - settle - _RESERVE) * SECOND)
+            written = await self._ledger.write(entries, until=until)
+            whole = await self._seen(written, started) and written.whole
+            await self._clock.sleep(min(settle, self._left(started, budget=self.settings.budget - _RESERVE)))
+        finally:
+            self.aftermath.answer(key, opened, whole=whole)
+        self._observe(planned)
+        warnings = steps.warnings(planned)
+        if not written.whole:
+            warnings = (*warnings, _shortfall(written, len(entries)))
+        log.info("%s: %d → %d: %s", key, intent.before, intent.after, "; ".join(warnings))
+        return Held(Outcome.PLANNED if whole else Outcome.PARTIAL, warnings)
+
+    def _entries(self, intent: Intent, live: Workload, planned: Sequence[Step]) -> Iterable[Entry]:
+        mark = Mark(
+            plan=uuid.uuid4().hex[:12],
+            workload=f"{intent.kind}/{intent.name}",
+            uid=live.metadata.uid,
+            generation=live.metadata.generation,
+            to=intent.after,
+            at=self._clock.now() // 1_000_000,
+        )
+        for step in planned:
+            side = "" if step.delivery is None else step.delivery.side.value
+            for pod, cost in step.changes:
+                yield Entry(pod, mark.on(pod, share=step.share.size, side=side, cost=cost))
+
+    async def _seen(self, written: Written, started: int) -> bool:
+        """Whether the own watch has shown every write in time."""
+        waiting = list(written.versions.items())
+        pods = self._view.pods
+
+        def shown() -> bool:
+            while waiting and pods.has_seen(*waiting[-1]):
+                waiting.pop()
+            return not waiting
+
+        try:
+            left = self._left(started, budget=self.settings.budget - _RESERVE)
+            await within(self._clock, left, pods.wait_for(lambda _: shown()))
+        except TimeoutError:
+            return False
+        return True
+
+    def _left(self, started: int, *, budget: float) -> float:
+        return max(0.0, budget - (self._clock.monotonic() - started) / SECOND)
+
+    def _observe(self, planned: Sequence[Step]) -> None:
+        for step in planned:
+            for each in step.plan.levelings:
+                self.metrics.levelled(each.topology_key, each.skew_before, each.skew_after, each.skew_stock)
+
+    def _remember(self, said: tuple[str, int, int], held: Held) -> None:
+        self._said[said] = held
+        while len(self._said) > _REMEMBERED:
+            del self._said[next(iter(self._said))]
+
+
+def _key(intent: Intent) -> str:
+    return f"{intent.namespace}/{intent.kind}/{intent.name}"
+
+
+def _is_so(intent: Intent, live: Workload) -> bool:
+    """Whether a review speaks of the workload as it is. One that does not is out of date, and comes again."""
+    metadata = live.metadata
+    same = not intent.uid or intent.uid == metadata.uid
+    return same and metadata.deletion_timestamp is None and shares.wanted(live) == intent.before > intent.after >= 0
+
+
+def _is_managed(live: Workload) -> bool:
+    owner = live.metadata.controller
+    return owner is not None and owner.kind == "Deployment"
+
+
+def _opened(plan: str, live: Workload, intent: Intent, planned: Sequence[Step]) -> Open:
+    victims: dict[str, str] = {}
+    survivors: set[str] = set()
+    for step in planned:
+        victims |= step.victims
+        survivors |= step.survivors
+    sizes = {step.share.uid: step.share.size for step in planned}
+    return Open(plan, live.metadata.uid, intent.after, sizes, victims, frozenset(survivors))
+
+
+def _shortfall(written: Written, count: int) -> str:
+    reasons = {
+        "not in time": written.late,
+        "not possible": len(written.failed),
+        "somebody else's": len(written.theirs),
+    }
+    told = ", ".join(f"{number} {reason}" for reason, number in reasons.items() if number)
+    return f"{len(written.versions)} of {count} costs were written ({told}); for the rest the controller chooses"

@@ -1,0 +1,68 @@
+"""Whose turn it is, and how often it comes: requests for one workload one after the other, and not too many."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from trimtab.kube.clocks import Clock
+from trimtab.kube.limits import TokenBucket
+
+_REMEMBERED = 1024
+"""How many workloads' limits are remembered."""
+
+
+class Turns:
+    """One at a time for each workload, in the order of arrival."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    @asynccontextmanager
+    async def turn(self, workload: str) -> AsyncIterator[None]:
+        """Wait for those who came before."""
+        lock, count = self._locks.get(workload, (asyncio.Lock(), 0))
+        self._locks[workload] = (lock, count + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, count = self._locks.pop(workload)
+            if count > 1:
+                self._locks[workload] = (lock, count - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """How many requests a second are planned over time, and how many at once; what comes beyond is passed."""
+
+    each: float = 1.0
+    """For one workload."""
+    each_burst: int = 10
+    all: float = 50.0
+    all_burst: int = 200
+
+
+RATES = Rates()
+
+
+class Limits:
+    """How often requests are planned, for one workload and for all together."""
+
+    def __init__(self, rates: Rates, clock: Clock) -> None:
+        self._rates = rates
+        self._clock = clock
+        self._all = TokenBucket(rates.all, rates.all_burst, clock)
+        self._each: dict[str, TokenBucket] = {}
+
+    def allow(self, workload: str) -> bool:
+        """Whether one more may be planned now."""
+        bucket = self._each.pop(workload, None)
+        if bucket is None:
+            bucket = TokenBucket(self._rates.each, self._rates.each_burst, self._clock)
+        self._each[workload] = bucket
+        while len(self._each) > _REMEMBERED:
+            del self._each[next(iter(self._each))]
+        return bucket.take() and self._all.take()
