@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta
 
+from trimtab.api import codec, percent, selectors
 from trimtab.api.documents import Document
+from trimtab.api.errors import InvalidError
 from trimtab.api.meta import Condition, LabelSelector, ObjectMeta
 from trimtab.api.model import Model
 
@@ -14,14 +19,21 @@ API_VERSION = "apps.kruise.io/v1alpha1"
 KIND = "CloneSet"
 
 SPECIFIED_DELETE = "apps.kruise.io/specified-delete"
-"""A pod with this label goes first, whatever its rank."""
+"""A pod with this label goes, and is replaced unless the CloneSet shrinks."""
+INSTANCE_ID = "apps.kruise.io/cloneset-instance-id"
+"""The label that tells the pods of a CloneSet apart."""
+REVISION_HASH = "controller-revision-hash"
+"""The label that says which revision of the template a pod was made from."""
+DEFAULT_MAX_UNAVAILABLE = "20%"
+RECREATE = "ReCreate"
 
 
 class ScaleStrategy(Model):
     """How a CloneSet grows and shrinks."""
 
     pods_to_delete: Annotated[
-        tuple[str, ...], Meta(description="Names of pods that go first when the CloneSet shrinks.")
+        tuple[str, ...],
+        Meta(description="Names of pods that go; they are replaced unless the CloneSet shrinks by as many."),
     ] = ()
     max_unavailable: Annotated[
         int | str | None,
@@ -35,7 +47,8 @@ class UpdateStrategy(Model):
     type: Annotated[str, Meta(description="ReCreate; updates in place are not supported.")] = "ReCreate"
     partition: Annotated[int | str | None, Meta(description="Not supported: leave it out, or 0.")] = None
     max_unavailable: Annotated[
-        int | str | None, Meta(description="How many pods may be unavailable during an update.")
+        int | str | None,
+        Meta(description="How many of the wanted pods may be unavailable because of an update or a deletion; 20%."),
     ] = None
     max_surge: Annotated[
         int | str | None,
@@ -61,6 +74,15 @@ class CloneSetSpec(Model, kw_only=True):
     lifecycle: Annotated[Document | None, Meta(description="Not supported: leave it out.")] = None
 
 
+class RankWait(Model):
+    """A scale-down that waits for ranks."""
+
+    since: Annotated[datetime, Meta(description="Since when.")]
+    among: Annotated[
+        str, Meta(description="Which pods must be ranked together, where a removal changes the ranks of the others.")
+    ] = ""
+
+
 class CloneSetStatus(Model):
     """How many there are."""
 
@@ -70,6 +92,12 @@ class CloneSetStatus(Model):
     available_replicas: Annotated[int, Meta(description="How many have been ready for minReadySeconds.")] = 0
     updated_replicas: Annotated[int, Meta(description="How many are of the newest revision.")] = 0
     updated_ready_replicas: Annotated[int, Meta(description="How many of those are ready.")] = 0
+    updated_available_replicas: Annotated[int, Meta(description="How many of those are available.")] = 0
+    expected_updated_replicas: Annotated[int, Meta(description="How many should be of the newest revision.")] = 0
+    next_instance: Annotated[
+        int, Meta(description="The number of the next pod: names are made from it, so that none is made twice.")
+    ] = 0
+    rank_wait: Annotated[RankWait | None, Meta(description="The scale-down that waits for ranks, if one does.")] = None
     update_revision: Annotated[str, Meta(description="The newest revision.")] = ""
     current_revision: Annotated[str, Meta(description="The revision before an update that is under way.")] = ""
     collision_count: Annotated[int | None, Meta(description="How often a revision's name was taken.")] = None
@@ -83,3 +111,113 @@ class CloneSet(Model, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: CloneSetSpec
     status: CloneSetStatus = CloneSetStatus()
+
+
+def problems(cloneset: CloneSet) -> Iterator[InvalidError]:
+    """What makes a CloneSet unusable, although it is of the right shape: what is not supported, and what cannot be."""
+    spec = cloneset.spec
+    yield from _unsupported(spec)
+    yield from _selection(spec)
+    yield from _template(spec.template)
+    yield from _amounts(spec)
+    twice = [name for name, count in Counter(spec.scale_strategy.pods_to_delete).items() if count > 1]
+    if twice:
+        yield InvalidError("spec.scaleStrategy.podsToDelete", f'"{twice[0]}" is listed twice; list each pod once')
+
+
+def changes(old: CloneSet, new: CloneSet) -> Iterator[InvalidError]:
+    """What may not change. Pods that a selector no longer matched would be let go, and made a second time."""
+    if old.spec.selector != new.spec.selector:
+        yield InvalidError("spec.selector", "cannot be changed; make another CloneSet with the selector you want")
+
+
+def _unsupported(spec: CloneSetSpec) -> Iterator[InvalidError]:
+    update = spec.update_strategy
+    if update.type != RECREATE:
+        yield InvalidError(
+            "spec.updateStrategy.type",
+            f'"{update.type}" is not supported: pods are not updated in place; write {RECREATE}, or leave it out',
+        )
+    if update.in_place_update_strategy is not None:
+        yield InvalidError(
+            "spec.updateStrategy.inPlaceUpdateStrategy",
+            "is not supported: pods are not updated in place; leave it out",
+        )
+    if update.partition not in (None, 0, "0%"):
+        yield InvalidError(
+            "spec.updateStrategy.partition",
+            "is not supported: an update always comes to an end; leave it out, or write 0, and use paused to hold it",
+        )
+    if spec.volume_claim_templates:
+        yield InvalidError(
+            "spec.volumeClaimTemplates", "is not supported: claims are not made for pods; use a StatefulSet for that"
+        )
+    if spec.lifecycle is not None:
+        yield InvalidError("spec.lifecycle", "is not supported: no hooks are waited for; leave it out")
+
+
+def _selection(spec: CloneSetSpec) -> Iterator[InvalidError]:
+    try:
+        selector = selectors.compile(spec.selector)
+        labels = codec.view(spec.template, _Labelled).metadata.labels
+    except InvalidError as error:
+        known = error.path.startswith("match")
+        yield error.under("spec.selector" if known else "spec.template")
+        return
+    if selector.empty:
+        yield InvalidError("spec.selector", "is empty, which would select every pod; write the labels of the template")
+    elif not selector.matches(labels):
+        yield InvalidError("spec.template.metadata.labels", f'do not match the selector "{selector}"')
+
+
+def _template(template: Document) -> Iterator[InvalidError]:
+    spec = template.tree().get("spec") or {}
+    if not isinstance(spec, dict):
+        yield InvalidError("spec.template.spec", "must be the spec of a pod")
+        return
+    policy = spec.get("restartPolicy", "Always")
+    if policy != "Always":
+        yield InvalidError(
+            "spec.template.spec.restartPolicy", f'"{policy}" is not supported: its pods run until they go; write Always'
+        )
+    if spec.get("activeDeadlineSeconds") is not None:
+        yield InvalidError("spec.template.spec.activeDeadlineSeconds", "is not supported; leave it out")
+
+
+def _amounts(spec: CloneSetSpec) -> Iterator[InvalidError]:
+    update = spec.update_strategy
+    written = {
+        "spec.scaleStrategy.maxUnavailable": spec.scale_strategy.max_unavailable,
+        "spec.updateStrategy.maxUnavailable": update.max_unavailable,
+        "spec.updateStrategy.maxSurge": update.max_surge,
+    }
+    wrong = False
+    for path, value in written.items():
+        for error in _amount(path, value):
+            wrong = True
+            yield error
+    if not wrong and _none(update.max_unavailable) and (update.max_surge is None or _none(update.max_surge)):
+        yield InvalidError(
+            "spec.updateStrategy.maxUnavailable",
+            "is 0 and so is maxSurge, so that no pod could ever be updated; raise one of them",
+        )
+
+
+def _amount(path: str, value: int | str | None) -> Iterator[InvalidError]:
+    try:
+        amount = None if value is None else percent.parse(value)
+    except InvalidError as error:
+        yield error.under(path)
+        return
+    if amount is not None and amount.number < 0:
+        yield InvalidError(path, f"{amount} is negative; write 0 or more")
+
+
+def _none(value: int | str | None) -> bool:
+    return value is not None and percent.parse(value).number == 0
+
+
+class _Labelled(Model):
+    """The part of a template that a selector looks at."""
+
+    metadata: ObjectMeta = ObjectMeta()

@@ -28,6 +28,9 @@ from trimtab.api.pods import NodeSelectorTerm
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.api.unitedtopology import RevisionStatus, Shortage, Subset, SubsetStatus, UnitedTopology
 
+OURS = {"app.kubernetes.io/managed-by": "trimtab"}
+"""The label of our definitions: another program may serve a kind of the same name, which then is not ours to keep."""
+
 
 @dataclass(frozen=True, slots=True)
 class CustomKind:
@@ -200,7 +203,7 @@ def manifest(kind: CustomKind) -> JSON:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": kind.name},
+        "metadata": {"name": kind.name, "labels": dict(OURS)},
         "spec": {
             "group": kind.group,
             "scope": "Namespaced",

@@ -1,0 +1,108 @@
+"""The pods of a CloneSet, as columns. Pure.
+
+Rows are those of the snapshot's table of pods and hold until the next event: nobody waits between observing and
+deciding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab.api.cloneset import REVISION_HASH, SPECIFIED_DELETE, CloneSetSpec
+from trimtab.api.meta import ObjectMeta
+from trimtab.api.pods import Pod
+from trimtab.api.selectors import Selector
+from trimtab.kube.clocks import SECOND
+from trimtab.snapshot.columns import IntColumn, Mask
+from trimtab.snapshot.pods import NOWHERE, PHASES, PodTable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """The active pods of a CloneSet; every column is in the order of `rows`."""
+
+    pods: tuple[Pod, ...]
+    rows: IntColumn
+    updated: Mask
+    """Which are of the newest revision."""
+    marked: Mask
+    """Which somebody has named for deletion."""
+    ready: Mask
+    available: Mask
+    """Which have been ready for minReadySeconds."""
+    next_available: float | None = None
+    """In how many seconds the next one will have been ready for long enough, if time alone makes one."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the pods."""
+        return tuple(pod.metadata.name for pod in self.pods)
+
+    def picked(self, mask: Mask) -> IntColumn:
+        """The places of those that a mask picks."""
+        return np.flatnonzero(mask).astype(np.int64)
+
+
+def members(table: PodTable, owner: ObjectMeta, selector: Selector, adopted: Collection[str] = ()) -> list[int]:
+    """The rows of a CloneSet's active pods, those included that it has just adopted (by UID), though nobody saw it."""
+    rows = table.owned_by(owner.uid).tolist()
+    if adopted:
+        rows += [row for row, pod in _orphans(table, owner) if pod.metadata.uid in adopted]
+    found = ((row, table.objects[row]) for row in rows)
+    return [row for row, pod in found if pod is not None and pod.active and selector.matches(pod.metadata.labels)]
+
+
+def misplaced(table: PodTable, owner: ObjectMeta, selector: Selector) -> list[Pod]:
+    """Active pods that a CloneSet may have to adopt or to release: matching ones of nobody, others of its own."""
+    orphans = [pod for _, pod in _orphans(table, owner) if selector.matches(pod.metadata.labels)]
+    owned = (table.objects[row] for row in table.owned_by(owner.uid).tolist())
+    strays = [pod for pod in owned if pod is not None and not selector.matches(pod.metadata.labels)]
+    return [pod for pod in (*orphans, *strays) if pod.active]
+
+
+def _orphans(table: PodTable, owner: ObjectMeta) -> Iterator[tuple[int, Pod]]:
+    present = table.column("present").astype(np.bool_)
+    for row in np.flatnonzero(present & (table.owner == NOWHERE)).tolist():
+        pod = table.objects[row]
+        if pod is not None and pod.metadata.namespace == owner.namespace:
+            yield row, pod
+
+
+def observe(table: PodTable, rows: Iterable[int], spec: CloneSetSpec, revision: str, now: int) -> Group:
+    """The pods in these rows; `revision` is the newest."""
+    chosen = np.array(list(rows), dtype=np.int64)
+    pods = tuple(pod for pod in (table.objects[row] for row in chosen.tolist()) if pod is not None)
+    ready = table.ready[chosen] & (table.column("phase")[chosen] == PHASES["Running"])
+    due = table.column("ready_since")[chosen] + spec.min_ready_seconds * SECOND
+    waiting = due[ready & (due > now)] if spec.min_ready_seconds else due[:0]
+    named = frozenset(spec.scale_strategy.pods_to_delete)
+    return Group(
+        pods=pods,
+        rows=chosen,
+        updated=_mask(is_of(pod, revision) for pod in pods),
+        marked=_mask(is_marked(pod, named) for pod in pods),
+        ready=ready,
+        available=ready & (due <= now) if spec.min_ready_seconds else ready,
+        next_available=(int(waiting.min()) - now) / SECOND if len(waiting) else None,
+    )
+
+
+def is_of(pod: Pod, revision: str) -> bool:
+    """Whether a pod is of a revision: its label has the revision's name, or, where that is too long, its hash alone."""
+    label = pod.metadata.labels.get(REVISION_HASH, "")
+    return bool(label) and label.rpartition("-")[2] == revision.rpartition("-")[2]
+
+
+def is_marked(pod: Pod, named: Collection[str]) -> bool:
+    """Whether somebody has named a pod for deletion: the label is enough, whatever its value."""
+    return SPECIFIED_DELETE in pod.metadata.labels or pod.metadata.name in named
+
+
+def _mask(values: Iterable[bool]) -> Mask:
+    return np.array(list(values), dtype=np.bool_)

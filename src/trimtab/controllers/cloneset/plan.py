@@ -1,0 +1,129 @@
+"""What is done next about the pods of a CloneSet, as one value. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from trimtab.api.cloneset import CloneSet, RankWait
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import PodGroupCost
+from trimtab.controllers.cloneset import instances, ranks, sizes, victims
+from trimtab.controllers.cloneset.instances import Instance
+from trimtab.controllers.cloneset.observation import Group
+from trimtab.controllers.cloneset.ranks import ByRank, Original, Terms, Verdict, Wait
+from trimtab.controllers.cloneset.settings import Settings
+from trimtab.controllers.cloneset.sizes import Sizes
+from trimtab.ranking.rankers import Constraint
+from trimtab.snapshot import Snapshot
+
+
+class Step(StrEnum):
+    """What is done."""
+
+    NOTHING = "nothing"
+    CREATE = "create"
+    MARKED = "delete marked pods"
+    SHRINK = "shrink"
+    REPLACE = "replace old pods"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One step: pods to make, or pods to delete, the first one first."""
+
+    step: Step = Step.NOTHING
+    births: tuple[Instance, ...] = ()
+    victims: tuple[Pod, ...] = ()
+    held_back: int = 0
+    """How many more would be made if scaleStrategy.maxUnavailable did not hold them back."""
+    wait: RankWait | None = None
+    """The wait for ranks that the scale-down is in."""
+    waits_for: str = ""
+    fell_back: str = ""
+    """Why ranks were ignored, where there were to be some."""
+    recheck_in: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What a plan depends on besides the pods."""
+
+    cloneset: CloneSet
+    snapshot: Snapshot
+    taken: Callable[[str], bool]
+    """Whether there is a pod of that name."""
+    now: int
+    settings: Settings
+    terms: Terms | None = None
+    """On what terms ranks are honoured; not at all, where None."""
+    costs: PodGroupCost | None = None
+    waited: RankWait | None = field(default=None)
+
+    @property
+    def rules(self) -> tuple[Constraint, ...]:
+        """The constraints that the pods are kept level by."""
+        return victims.constraints(self.cloneset.spec.template, self.settings.default_constraints)
+
+
+def plan(around: Circumstances, group: Group) -> Plan:
+    """The first thing that there is to do."""
+    needed = sizes.sizes(sizes.bounds(around.cloneset.spec), sizes.count(group))
+    for work in (_births, _marked, _surplus, _outdated):
+        made = work(around, group, needed)
+        if made is not None:
+            return made
+    return Plan(held_back=needed.held_back)
+
+
+def _births(around: Circumstances, _: Group, needed: Sizes) -> Plan | None:
+    count = min(needed.create, around.settings.burst)
+    if not count:
+        return None
+    metadata, used_up = around.cloneset.metadata, around.cloneset.status.next_instance
+    made = instances.free(metadata, used_up, around.taken, count)
+    return Plan(Step.CREATE, births=made, held_back=needed.held_back)
+
+
+def _marked(around: Circumstances, group: Group, needed: Sizes) -> Plan | None:
+    if not needed.marked:
+        return None
+    order = victims.in_order(around.snapshot, group, group.marked, around.rules, scale=around.settings.scale)
+    return _deletion(Step.MARKED, group, victims.sparing(group, order, needed.spare))
+
+
+def _surplus(around: Circumstances, group: Group, needed: Sizes) -> Plan | None:
+    if not needed.shrink:
+        return None
+    verdict = _verdict(around, group)
+    if isinstance(verdict, Wait):
+        return Plan(wait=verdict.wait, waits_for=verdict.because, recheck_in=verdict.seconds)
+    count, costs = needed.shrink, None
+    if isinstance(verdict, ByRank):
+        count, costs = min(count, verdict.allowance), victims.as_costs(verdict.ranks)
+    order = victims.old_first(around.snapshot, group, around.rules, scale=around.settings.scale, costs=costs)
+    fell_back = verdict.because if isinstance(verdict, Original) else ""
+    return _deletion(Step.SHRINK, group, victims.sparing(group, order[:count], needed.spare), fell_back)
+
+
+def _verdict(around: Circumstances, group: Group) -> Verdict:
+    if around.terms is None:
+        return Original()
+    there = ranks.found(around.terms, group.pods, around.costs)
+    return ranks.judge(around.terms, there, group.names, around.waited, around.now)
+
+
+def _outdated(around: Circumstances, group: Group, needed: Sizes) -> Plan | None:
+    """Which old pods give way first is a matter of the order; costs are about shrinking, and are not asked."""
+    if not needed.replace:
+        return None
+    old = ~group.updated & ~group.marked
+    order = victims.in_order(around.snapshot, group, old, around.rules, scale=around.settings.scale)
+    return _deletion(Step.REPLACE, group, victims.sparing(group, order[: needed.replace], needed.spare))
+
+
+def _deletion(step: Step, group: Group, places: Sequence[int], fell_back: str = "") -> Plan | None:
+    if not places:
+        return None
+    return Plan(step, victims=tuple(group.pods[place] for place in places), fell_back=fell_back)

@@ -1,0 +1,109 @@
+"""What the controller sees of the cluster: typed copies, and the snapshot that the order is worked out from.
+
+The snapshot holds the pods that CloneSets own or might adopt, and all nodes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+from trimtab.api.apps import ControllerRevision
+from trimtab.api.cloneset import KIND, CloneSet
+from trimtab.api.meta import ObjectMeta, OwnerReference
+from trimtab.api.nodes import Node
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import PodGroupCost
+from trimtab.kube.client import Client
+from trimtab.kube.informers import Informer
+from trimtab.kube.ownership import refers_to
+from trimtab.kube.resources import Key, Resource, key
+from trimtab.kube.stores import by_controller, by_namespace
+from trimtab.snapshot import Snapshot
+
+CLONESETS = Resource.of(CloneSet)
+_BY_CONTROLLER, _BY_NAMESPACE, _BY_OWNER = "controller", "namespace", "owner"
+
+
+class View:
+    """Informers, and what is asked of them."""
+
+    def __init__(self, client: Client, *, with_costs: bool, rng: random.Random | None = None) -> None:
+        self.snapshot = Snapshot()
+        self.clonesets: Informer[CloneSet] = Informer(client, CloneSet, indexes={_BY_NAMESPACE: by_namespace}, rng=rng)
+        self.pods: Informer[Pod] = Informer(client, Pod, rng=rng)
+        self.nodes: Informer[Node] = Informer(client, Node, rng=rng)
+        self.revisions: Informer[ControllerRevision] = Informer(
+            client, ControllerRevision, indexes={_BY_CONTROLLER: by_controller}, rng=rng
+        )
+        self.costs: Informer[PodGroupCost] | None = None
+        if with_costs:
+            self.costs = Informer(client, PodGroupCost, indexes={_BY_OWNER: _by_owner}, rng=rng)
+        self.pods.subscribe(added=self._put, updated=lambda _, new: self._put(new), deleted=self._drop)
+        self.nodes.subscribe(
+            added=self.snapshot.put,
+            updated=lambda _, new: self.snapshot.put(new),
+            deleted=lambda node: self.snapshot.drop(Node, "", node.metadata.name),
+        )
+
+    @property
+    def informers(self) -> list[Informer[Any]]:
+        """All of them."""
+        always: list[Informer[Any]] = [self.clonesets, self.pods, self.nodes, self.revisions]
+        return always if self.costs is None else [*always, self.costs]
+
+    def owner_of(self, pod: Pod) -> Key | None:
+        """The CloneSet that a pod belongs to, if it is known."""
+        owner = pod.metadata.controller
+        return None if owner is None else self.referred(pod.metadata.namespace, owner)
+
+    def referred(self, namespace: str, owner: OwnerReference) -> Key | None:
+        """The CloneSet that a reference means, if it is known."""
+        if not refers_to(owner, CLONESETS):
+            return None
+        a_key = key(namespace, owner.name)
+        found = self.clonesets.get(a_key)
+        return a_key if found is not None and found.metadata.uid == owner.uid else None
+
+    def neighbours(self, namespace: str) -> list[CloneSet]:
+        """The CloneSets of a namespace."""
+        return self.clonesets.store.by(_BY_NAMESPACE, namespace)
+
+    def revisions_of(self, owner: ObjectMeta) -> list[ControllerRevision]:
+        """The revisions that a CloneSet owns."""
+        return self.revisions.store.by(_BY_CONTROLLER, owner.uid)
+
+    def costs_of(self, owner: ObjectMeta) -> PodGroupCost | None:
+        """The costs of a CloneSet's pods, where somebody has written them; of several, the first by name."""
+        if self.costs is None:
+            return None
+        found = self.costs.store.by(_BY_OWNER, key(owner.namespace, owner.name))
+        return min(found, key=lambda each: each.metadata.name, default=None)
+
+    def is_taken(self, namespace: str, name: str) -> bool:
+        """Whether there is a pod of that name."""
+        return key(namespace, name) in self.pods.store
+
+    def _put(self, pod: Pod) -> None:
+        owner = pod.metadata.controller
+        if owner is None or refers_to(owner, CLONESETS):
+            self.snapshot.put(pod)
+        else:
+            self._drop(pod)
+
+    def _drop(self, pod: Pod) -> None:
+        self.snapshot.drop(Pod, pod.metadata.namespace, pod.metadata.name)
+
+
+def owner_key(costs: PodGroupCost) -> Key | None:
+    """The CloneSet whose pods these costs are of."""
+    owner = costs.spec.owner
+    if owner.kind != KIND or owner.api_version not in ("", CLONESETS.api_version) or not owner.name:
+        return None
+    return key(costs.metadata.namespace, owner.name)
+
+
+def _by_owner(costs: PodGroupCost) -> Iterable[str]:
+    found = owner_key(costs)
+    return () if found is None else (found,)
