@@ -25,6 +25,7 @@ from trimtab.kube.errors import Conflict, NotFound, Unreachable
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request, Response
 from trimtab.lab.apiserver import bootstrap, discovery, routes
+from trimtab.lab.apiserver.admission import Call
 from trimtab.lab.apiserver.cluster import Cluster
 from trimtab.lab.apiserver.collector import Collector
 from trimtab.lab.apiserver.definitions import Definitions
@@ -172,11 +173,13 @@ class Keeper(Protocol):
 class World:
     """A cluster, its controllers, and those who use it."""
 
-    def __init__(self, *, options: Options = STOCK, seed: int = 1, collects: bool = True) -> None:
-        """Without `collects`, what belongs to nobody stays."""
+    def __init__(
+        self, *, options: Options = STOCK, seed: int = 1, collects: bool = True, call: Call = _no_webhooks
+    ) -> None:
+        """Without `collects`, what belongs to nobody stays. `call` reaches webhooks."""
         self.clock = VirtualClock()
         self.options = options
-        self.cluster = Cluster(clock=self.clock.now, call=_no_webhooks, seed=seed)
+        self.cluster = Cluster(clock=self.clock.now, call=call, seed=seed)
         keepers = (Namespaces(self.cluster, "no authority"), Definitions(self.cluster))
         self._keepers: tuple[Keeper, ...] = (*keepers, Collector(self.cluster)) if collects else keepers
         self.wire = Wire(self.cluster)

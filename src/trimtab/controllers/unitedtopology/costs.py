@@ -1,0 +1,93 @@
+"""What a pod carries because of its subset, as patches: its mark, and its deletion cost. Pure.
+
+**Whose cost is it?** A cost counts as ours while it is exactly what we wrote, which stands beside it in an annotation
+of its own. Whoever changes it afterwards has made it theirs; a cost that was there before us is theirs too. Theirs
+stay.
+
+| who wrote the cost                                             | then                                             |
+|----------------------------------------------------------------|--------------------------------------------------|
+| nobody                                                         | it is written, unless the pod is BestEffort      |
+| we did                                                         | it follows the pod's level, and goes with it     |
+| a scale-down that is under way (`trimtab.dev/scale-plan`)      | it is left alone until that is over              |
+| a policy that keeps costs current (`trimtab.dev/policy-cost`)  | it is left alone: the policy keeps to the bands  |
+| somebody else                                                  | it is left alone                                 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trimtab.api.documents import JSON
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import DELETION_COST
+from trimtab.ranking.costs import Band
+from trimtab.subsets import marks
+from trimtab.subsets.marks import Mark
+
+OWN = "trimtab.dev/subset-cost"
+"""The cost that was written because of a subset."""
+SCALE_PLAN = "trimtab.dev/scale-plan"
+"""Stands beside the costs of a scale-down that is under way."""
+POLICY_COST = "trimtab.dev/policy-cost"
+"""Stands beside the costs that a policy keeps current."""
+
+AIMED = "trimtab.dev/aimed-size"
+"""Stands beside a cost of ours that was written ahead of a scale-down: `3@1767225615`, the size and until when."""
+
+Annotations = Mapping[str, str]
+Change = dict[str, str | None]
+"""Annotations of a merge patch; None removes one."""
+
+
+def ours(annotations: Annotations) -> bool:
+    """Whether the cost is as it was written because of a subset."""
+    return OWN in annotations and annotations.get(DELETION_COST) == annotations[OWN]
+
+
+def authored(annotations: Annotations) -> bool:
+    """Whether another part of Trimtab keeps the cost at the moment."""
+    return SCALE_PLAN in annotations or POLICY_COST in annotations
+
+
+def theirs(annotations: Annotations) -> bool:
+    """Whether somebody outside of Trimtab has given the pod its cost."""
+    return DELETION_COST in annotations and not ours(annotations) and not authored(annotations)
+
+
+def aimed_until(annotations: Annotations) -> int:
+    """Until when (seconds since 1970) a cost is to be believed that was written ahead of a scale-down; 0 for others."""
+    moment = annotations.get(AIMED, "").partition("@")[2]
+    return int(moment) if moment.isascii() and moment.isdigit() else 0
+
+
+def cost_change(annotations: Annotations, band: Band | None) -> Change:
+    """What brings the cost in line with a level; without a band there is none to have."""
+    if authored(annotations):
+        return {}
+    if theirs(annotations):
+        return {OWN: None} if OWN in annotations else {}
+    centre = band.centre if band is not None else 0
+    wanted = str(centre) if centre else None
+    before = {name: annotations.get(name) for name in (DELETION_COST, OWN)}
+    return {name: wanted for name, value in before.items() if value != wanted}
+
+
+def mark_change(annotations: Annotations, mark: Mark | None) -> Change:
+    """What gives a pod this mark, or takes off the one it has."""
+    if mark is None:
+        return {name: None for name in marks.erased() if name in annotations}
+    return {name: value for name, value in marks.written(mark).items() if annotations.get(name) != value}
+
+
+def patch(pod: Pod, change: Change) -> JSON | None:
+    """The merge patch for this version of the pod alone: whoever writes a cost meanwhile is not overwritten."""
+    if not change:
+        return None
+    return {"metadata": {"resourceVersion": pod.metadata.resource_version, "annotations": dict(change)}}
+
+
+def taken_back(pod: Pod) -> Change:
+    """What removes everything that a UnitedTopology wrote."""
+    annotations = pod.metadata.annotations
+    aimed: Change = {AIMED: None} if AIMED in annotations else {}
+    return mark_change(annotations, None) | cost_change(annotations, None) | aimed

@@ -1,0 +1,65 @@
+"""Costs for the size that a workload is about to have, before it has it.
+
+A percentage of 9 pods is more than of 3. The controller that shrinks a workload in one step looks at the costs as they
+stand when it does so; were they those of the old size, all pods would be Guaranteed, and the later subsets would be
+emptied for the first. So who holds the request to shrink asks here first: the bands of the size that is aimed at are
+written, seen by our own watch, and given a moment to be seen by others.
+
+Such a cost says what it was written for and until when that is to be believed (`trimtab.dev/aimed-size`). If the
+request comes to nothing, the controller finds the note out of date, and puts the costs in line with the size that is.
+Nothing else remembers it: any process may hold the request, and any may crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from trimtab.api.pods import Pod
+from trimtab.controllers.unitedtopology import costs
+from trimtab.controllers.unitedtopology.costs import Change
+from trimtab.controllers.unitedtopology.levels import Levels
+from trimtab.controllers.unitedtopology.pods import Scribe
+from trimtab.controllers.unitedtopology.view import View
+from trimtab.kube.clocks import SECOND, Clock
+from trimtab.kube.resources import Key
+from trimtab.kube.stores import key_of
+
+SETTLE = 0.3
+"""Seconds that other controllers are given to see what was written."""
+BELIEVED = 15
+"""Seconds for which a request that is held may still take effect."""
+
+
+class Foresight:
+    """Writes costs ahead of a scale-down."""
+
+    def __init__(self, view: View, levels: Levels, scribe: Scribe, clock: Clock, *, settle: float = SETTLE) -> None:
+        self._view = view
+        self._levels = levels
+        self._scribe = scribe
+        self._clock = clock
+        self._settle = settle
+
+    async def prepare(self, kind: str, namespace: str, name: str, replicas: int) -> int:
+        """Have the costs of a workload's pods be those of this size; how many had to be written.
+
+        Returns when they have been seen. It takes no longer than writing them does: whoever holds a request bounds it.
+        """
+        changes = list(self._changes(kind, namespace, name, replicas))
+        if not changes:
+            return 0
+        written = await self._scribe.write(changes, reason="aimed")
+        seen = [self._view.pods.seen(key_of(pod), pod.metadata.resource_version) for pod in written]
+        await asyncio.gather(*seen)
+        await self._clock.sleep(self._settle)
+        return len(written)
+
+    def _changes(self, kind: str, namespace: str, name: str, replicas: int) -> Iterator[tuple[Pod, Change]]:
+        bands = self._levels(kind, namespace, name, replicas=replicas)
+        until = self._clock.now() // SECOND + BELIEVED
+        for key, band in (bands or {}).items():
+            pod = self._view.pods.get(Key(key))
+            change = {} if pod is None else costs.cost_change(pod.metadata.annotations, band)
+            if pod is not None and change:
+                yield pod, change | {costs.AIMED: f"{replicas}@{until}"}

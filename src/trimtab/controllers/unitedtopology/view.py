@@ -1,0 +1,184 @@
+"""What the controller sees: UnitedTopologies, the workloads they divide, those workloads' pods, nodes, namespaces.
+
+Everything is found through indexes, so that an event costs as much as what it touches. CloneSets are a kind that a
+cluster may not know: where they cannot be read nothing is known of them, and everything else works.
+
+Who asks how pods stand (see `levels`) asks in every process that holds scale requests, not only in the one that leads;
+so the view runs by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.api.cloneset import CloneSet
+from trimtab.api.core import Namespace
+from trimtab.api.nodes import Node
+from trimtab.api.pods import Pod
+from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.controllers.unitedtopology import targets
+from trimtab.controllers.unitedtopology.targets import Target, Workload, target_of
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
+from trimtab.kube.informers import Informer
+from trimtab.kube.resources import Key, key
+from trimtab.kube.stores import IndexFunction, Object, by_controller, by_namespace, key_of
+from trimtab.subsets import marks
+from trimtab.subsets.members import Member, member_of
+
+BY_CONTROLLER = "controller"
+BY_NAMESPACE = "namespace"
+BY_TARGET = "target"
+BY_TOPOLOGY = "topology"
+
+KINDS: Mapping[str, type[Workload]] = {"Deployment": Deployment, "ReplicaSet": ReplicaSet, "CloneSet": CloneSet}
+"""What can have subsets, by kind."""
+
+T = TypeVar("T", bound=Object)
+
+
+def by_target(topology: UnitedTopology) -> Iterable[str]:
+    """An index: the UnitedTopologies of a workload."""
+    return (targets.key_of(topology.spec.target_ref, topology.metadata.namespace),)
+
+
+def by_topology(pod: Pod) -> Iterable[str]:
+    """An index: the pods that carry a UnitedTopology's mark, by its key."""
+    mark = marks.read(pod.metadata.annotations)
+    return (key(pod.metadata.namespace, mark.topology),) if mark is not None else ()
+
+
+class View:
+    """The cluster as UnitedTopologies see it, while `run` runs."""
+
+    def __init__(self, client: Client, *, rng: random.Random | None = None) -> None:
+        self._client = client
+        self._rng = rng or random.Random()  # noqa: S311 - spreads reconnections, guards nothing
+        self.topologies = self._informer(UnitedTopology, {BY_TARGET: by_target, BY_NAMESPACE: by_namespace})
+        self.deployments = self._informer(Deployment, {})
+        self.sets = self._informer(ReplicaSet, {BY_CONTROLLER: by_controller})
+        self.clonesets = self._informer(CloneSet, {})
+        self.pods = self._informer(Pod, {BY_CONTROLLER: by_controller, BY_TOPOLOGY: by_topology})
+        self.nodes = self._informer(Node, {})
+        self.namespaces = self._informer(Namespace, {})
+
+    @property
+    def required(self) -> tuple[Informer[Any], ...]:
+        """The informers without which nothing can be decided."""
+        return (self.topologies, self.deployments, self.sets, self.pods, self.nodes, self.namespaces)
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything that can be seen has been seen at least once."""
+        clonesets = self.clonesets
+        return all(each.synced for each in self.required) and (clonesets.synced or bool(clonesets.problem))
+
+    @property
+    def problems(self) -> list[str]:
+        """What keeps it from seeing the cluster as it is, for health pages."""
+        return [f"{each.resource.plural}: {each.problem}" for each in self.required if each.problem]
+
+    async def run(self) -> None:
+        """Keep up with the cluster until cancelled."""
+        tasks = [asyncio.ensure_future(each.run()) for each in (*self.required, self.clonesets)]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+        finally:
+            await cancel(*tasks)
+
+    # Workloads.
+
+    def workload(self, kind: str, namespace: str, name: str) -> Workload | None:
+        """A workload as last seen."""
+        informers: dict[str, Informer[Any]] = {
+            "Deployment": self.deployments,
+            "ReplicaSet": self.sets,
+            "CloneSet": self.clonesets,
+        }
+        found: Workload | None = informers[kind].get(key(namespace, name)) if kind in informers else None
+        return found
+
+    def target(self, topology: UnitedTopology) -> Target | None:
+        """The workload that a UnitedTopology divides; None where there is none."""
+        reference = topology.spec.target_ref
+        workload = self.workload(reference.kind, topology.metadata.namespace, reference.name)
+        if workload is None:
+            return None
+        sets = self.sets.store.by(BY_CONTROLLER, workload.metadata.uid) if reference.kind == "Deployment" else ()
+        return target_of(workload, sets)
+
+    # UnitedTopologies.
+
+    def rivals(self, topology: UnitedTopology) -> list[UnitedTopology]:
+        """All UnitedTopologies of the same workload, itself included."""
+        return self.topologies.store.by(BY_TARGET, next(iter(by_target(topology))))
+
+    def topologies_of(self, kind: str, namespace: str, name: str) -> list[UnitedTopology]:
+        """The UnitedTopologies of a workload."""
+        return self.topologies.store.by(BY_TARGET, f"{kind}/{namespace}/{name}")
+
+    def concerned(self, pod: Pod) -> set[Key]:
+        """The UnitedTopologies that a pod matters to: by its mark, and by whom it belongs to."""
+        found = {Key(each) for each in by_topology(pod)}
+        owner = pod.metadata.controller
+        if owner is None or owner.kind not in KINDS:
+            return found
+        namespace = pod.metadata.namespace
+        found.update(key_of(each) for each in self.topologies_of(owner.kind, namespace, owner.name))
+        replicaset = self.sets.get(key(namespace, owner.name)) if owner.kind == "ReplicaSet" else None
+        if replicaset is not None:
+            found.update(self.concerned_by(replicaset))
+        return found
+
+    def concerned_by(self, replicaset: ReplicaSet) -> set[Key]:
+        """The UnitedTopologies that a ReplicaSet matters to: its own, and its Deployment's."""
+        metadata = replicaset.metadata
+        found = {key_of(each) for each in self.topologies_of("ReplicaSet", metadata.namespace, metadata.name)}
+        owner = metadata.controller
+        if owner is not None:
+            found.update(key_of(each) for each in self.topologies_of(owner.kind, metadata.namespace, owner.name))
+        return found
+
+    # Pods.
+
+    def pods_of(self, topology: UnitedTopology, target: Target | None) -> list[Pod]:
+        """The target's pods. One that is marked counts although its ReplicaSet has not been seen yet: it was counted
+        when it was admitted, and must not be lost because of a cache that lags behind another."""
+        if target is None:
+            return []
+        found = [pod for owner in sorted(target.owners) for pod in self.pods.store.by(BY_CONTROLLER, owner)]
+        early = [pod for pod in self._marked(key_of(topology)) if self._early(pod, topology, target)]
+        return found + early
+
+    def strays(self, topology: UnitedTopology, target: Target | None) -> list[Pod]:
+        """Pods with the mark of a UnitedTopology whose they are not, or not any more."""
+        own = {pod.metadata.uid for pod in self.pods_of(topology, target)}
+        return [pod for pod in self._marked(key_of(topology)) if pod.metadata.uid not in own]
+
+    def marked(self, topology: Key) -> list[Pod]:
+        """All pods with the mark of a UnitedTopology."""
+        return self._marked(topology)
+
+    def member(self, pod: Pod, topology: UnitedTopology) -> Member:
+        """A pod as far as counting looks at it."""
+        node = self.nodes.get(Key(pod.spec.node_name)) if pod.spec.node_name else None
+        return member_of(pod, topology, node)
+
+    def _marked(self, topology: Key) -> list[Pod]:
+        return self.pods.store.by(BY_TOPOLOGY, topology)
+
+    def _early(self, pod: Pod, topology: UnitedTopology, target: Target) -> bool:
+        owner = pod.metadata.controller
+        if topology.spec.target_ref.kind != "Deployment" or owner is None or owner.uid in target.owners:
+            return False
+        known = self.sets.get(key(pod.metadata.namespace, owner.name))
+        return known is None or known.metadata.uid != owner.uid
+
+    def _informer(self, kind: type[T], indexes: Mapping[str, IndexFunction[T]]) -> Informer[T]:
+        return Informer(self._client, kind, indexes=indexes, rng=self._rng)
