@@ -104,12 +104,21 @@ def announce(topology: UnitedTopology, leaving: Iterable[Leaving], *, now: datet
     return table.frozen()
 
 
-def take_back(topology: UnitedTopology, names: Iterable[str]) -> UnitedTopologyStatus:
+def take_back(topology: UnitedTopology, names: Collection[str]) -> UnitedTopologyStatus:
     """Pods that were seen to live on after all."""
     table = Table(topology)
     for _, row in table.all():
         for name in names:
             row.deleting.pop(name, None)
+    return table.frozen()
+
+
+def withdraw(topology: UnitedTopology, reservations: Collection[str]) -> UnitedTopologyStatus:
+    """Give up places of pods that were not told of them, and so went on without."""
+    table = Table(topology)
+    for _, row in table.all():
+        for reservation in reservations:
+            row.creating.pop(reservation, None)
     return table.frozen()
 
 

@@ -36,6 +36,32 @@ def shape(pod: JSON, subset: Subset, mark: Mark) -> JSON:
     return shaped
 
 
+def difference(before: JSON, after: JSON) -> list[JSON]:
+    """The JSON patch from a pod to the same pod shaped: whole fields of `metadata` and `spec`, for nothing else
+    changes.
+
+    `add` replaces what is there, and a part that is missing altogether is made first.
+    """
+    operations: list[JSON] = []
+    for part in dict.fromkeys((*before, *after)):
+        old, new = before.get(part), after.get(part)
+        if old == new:
+            continue
+        if not isinstance(old, dict) or not isinstance(new, dict):
+            operations.append(_operation((part,), after))
+            continue
+        fields = [field for field in dict.fromkeys((*old, *new)) if old.get(field) != new.get(field)]
+        operations += [_operation((part, field), new) for field in fields]
+    return operations
+
+
+def _operation(path: tuple[str, ...], holder: JSON) -> JSON:
+    pointer = "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in path)
+    if path[-1] not in holder:
+        return {"op": "remove", "path": pointer}
+    return {"op": "add", "path": pointer, "value": holder[path[-1]]}
+
+
 def restricts(term: NodeSelectorTerm | None) -> bool:
     """Whether a subset says anything of nodes. To Kubernetes an empty term matches nothing; nobody asks for such a
     subset."""

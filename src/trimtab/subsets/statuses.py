@@ -135,7 +135,7 @@ class Table:
 
 def counted(topology: UnitedTopology) -> bool:
     """Whether anybody has ever counted the pods: before that, nobody knows what is missing."""
-    return topology.status.observed_generation > 0
+    return topology.status.observed_generation > 0 and bool(topology.status.subset_statuses)
 
 
 def patch(topology: UnitedTopology, status: UnitedTopologyStatus) -> JSON | None:

@@ -1,0 +1,380 @@
+"""Group commit: all admissions of one UnitedTopology in this process share its conditional writes.
+
+    wishes that wait  →  read  →  decide all of them, in order  →  one conditional write  →  answer all
+
+While a write is under way, others gather for the next round; so the more come, the fewer writes each of them costs. A
+conflict means that another process has written: the object is read live, and the round is repeated, together with
+whoever has come meanwhile. What is decided, and why it is safe, is in `trimtab.subsets`; what must be read live for it
+is in `lookups`.
+
+**Who has given up.** An admission that is out of time is cancelled, and its pod goes on without a place. If its place
+was reserved by then, or might have been (a write without an answer), the reservation is withdrawn with the next round:
+no pod will ever come for it. If this process dies, the controller lets it go when it is overdue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from trimtab.api import times
+from trimtab.api.pods import Pod
+from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
+from trimtab.kube import versions
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
+from trimtab.kube.errors import ApiError, Conflict, NotFound
+from trimtab.kube.resources import Key, split
+from trimtab.kube.retries import NO_RETRIES
+from trimtab.subsets import allocation, statuses
+from trimtab.subsets.allocation import Applicant, Leaving
+from trimtab.subsets.marks import read
+from trimtab.subsets.members import revision_of
+from trimtab.subsets.recount import Recount, recount
+from trimtab.webhooks.lookups import Lookups, size
+
+T = TypeVar("T")
+
+_PAUSE = 0.004
+"""Seconds that who has lost a race waits at most before it reads again; longer with each time."""
+_LONGEST_PAUSE = 0.03
+_AFTER_FAILURE = 0.1
+"""Seconds that are waited after a failure, times the failures in a row."""
+_MOST_FAILURES = 20
+"""After so many failures in a row, what is left to withdraw is left to the controller."""
+_MOST_DOUBTFUL = 200
+"""How many pods are looked at in one round."""
+_ROUND_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What a pod was given: the UnitedTopology as it was decided by, and a place in its list of subsets, or none."""
+
+    topology: UnitedTopology
+    subset: int | None
+
+
+@dataclass(slots=True)
+class _Wishes:
+    """What is to be done for one UnitedTopology."""
+
+    arrivals: dict[str, tuple[Applicant, asyncio.Future[Placed | None]]] = field(default_factory=dict)
+    departures: dict[str, tuple[str, asyncio.Future[bool]]] = field(default_factory=dict)
+    """By pod name, with the UID."""
+    returns: set[str] = field(default_factory=set)
+    """Pods whose deletion came to nothing, if that is so."""
+    withdrawn: set[str] = field(default_factory=set)
+    task: asyncio.Task[None] | None = None
+
+    def take(self) -> _Wishes:
+        """Everything that is still wanted, for one round."""
+        taken = _Wishes(
+            {each: wish for each, wish in self.arrivals.items() if not wish[1].done()},
+            {each: wish for each, wish in self.departures.items() if not wish[1].done()},
+            self.returns,
+            self.withdrawn,
+        )
+        self.arrivals, self.departures, self.returns, self.withdrawn = {}, {}, set(), set()
+        return taken
+
+    def put_back(self, taken: _Wishes) -> None:
+        """What was taken, before what has come since."""
+        self.arrivals = taken.arrivals | self.arrivals
+        self.departures = taken.departures | self.departures
+        self.returns |= taken.returns
+        self.withdrawn |= taken.withdrawn
+
+    def __bool__(self) -> bool:
+        return bool(self.arrivals or self.departures or self.returns or self.withdrawn)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """The outcome of a round, before it is written."""
+
+    topology: UnitedTopology
+    """With the new status."""
+    choices: dict[str, int | None]
+    announced: frozenset[str]
+
+
+class RoundMetrics:
+    """What operators graph of reservations."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry()
+        self._writes = Counter(
+            "trimtab_subset_status_writes_total",
+            "Conditional writes of a UnitedTopology's status by the webhooks, by how they ended.",
+            ("outcome",),
+            registry=self.registry,
+        )
+        self._round = Histogram(
+            "trimtab_subset_round_pods",
+            "How many pods shared a write.",
+            buckets=_ROUND_SIZES,
+            registry=self.registry,
+        )
+        self._withdrawn = Counter(
+            "trimtab_subset_reservations_withdrawn_total",
+            "Places given up because the admission was out of time.",
+            registry=self.registry,
+        )
+
+    def wrote(self, outcome: str, pods: int) -> None:
+        """A write ended; so many pods were in it."""
+        self._writes.labels(outcome).inc()
+        if outcome == "written":
+            self._round.observe(pods)
+
+    def withdrew(self, count: int) -> None:
+        """Reservations were given up."""
+        self._withdrawn.inc(count)
+
+
+class Rounds:
+    """Decides and writes for all UnitedTopologies, each in rounds of its own."""
+
+    def __init__(
+        self,
+        client: Client,
+        cached: Callable[[Key], UnitedTopology | None],
+        *,
+        metrics: RoundMetrics | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """`cached` is the UnitedTopology as last seen; if that is too old, the first write says so."""
+        self._client = client.using(retry=NO_RETRIES, urgent=True)
+        self._clock = client.clock
+        self._cached = cached
+        self._lookups = Lookups(self._client)
+        self.metrics = metrics or RoundMetrics()
+        self._rng = rng or random.Random()  # noqa: S311 - spreads retries, guards nothing
+        self._wishes: dict[Key, _Wishes] = {}
+        self._written: dict[Key, UnitedTopology] = {}
+
+    @property
+    def lookups(self) -> Lookups:
+        """The live reads, for those who look before a round."""
+        return self._lookups
+
+    # What can be wished.
+
+    async def reserve(self, a_key: Key, applicant: Applicant) -> Placed | None:
+        """A place for a pod that is being created; None where the UnitedTopology has nothing to say."""
+        future: asyncio.Future[Placed | None] = asyncio.get_running_loop().create_future()
+        self._of(a_key).arrivals[applicant.reservation] = (applicant, future)
+        self._start(a_key)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self.withdraw(a_key, applicant.reservation)
+            raise
+
+    def withdraw(self, a_key: Key, reservation: str) -> None:
+        """Nobody will come for this reservation."""
+        wishes = self._of(a_key)
+        wishes.arrivals.pop(reservation, None)
+        wishes.withdrawn.add(reservation)
+        self.metrics.withdrew(1)
+        self._start(a_key)
+
+    async def leave(self, a_key: Key, name: str, uid: str) -> bool:
+        """Announce that a pod is being deleted; whether it was."""
+        wishes = self._of(a_key)
+        if name not in wishes.departures:
+            future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            future.add_done_callback(_retrieved)
+            wishes.departures[name] = (uid, future)
+        self._start(a_key)
+        return await asyncio.shield(wishes.departures[name][1])
+
+    def take_back(self, a_key: Key, name: str) -> None:
+        """Look whether a pod whose deletion was announced lives on, and if so forget the announcement."""
+        self._of(a_key).returns.add(name)
+        self._start(a_key)
+
+    def current(self, a_key: Key) -> UnitedTopology | None:
+        """The newest UnitedTopology that this process knows of."""
+        seen, written = self._cached(a_key), self._written.get(a_key)
+        if seen is None or written is None or seen.metadata.uid != written.metadata.uid:
+            self._written.pop(a_key, None)
+            return seen
+        newer = versions.reached(written.metadata.resource_version, seen.metadata.resource_version)
+        return written if newer else seen
+
+    async def close(self) -> None:
+        """End what is under way."""
+        await cancel(*(wishes.task for wishes in self._wishes.values() if wishes.task is not None))
+
+    # Rounds.
+
+    def _of(self, a_key: Key) -> _Wishes:
+        return self._wishes.setdefault(a_key, _Wishes())
+
+    def _start(self, a_key: Key) -> None:
+        wishes = self._of(a_key)
+        if wishes.task is None or wishes.task.done():
+            wishes.task = asyncio.get_running_loop().create_task(self._serve(a_key, wishes))
+
+    async def _serve(self, a_key: Key, wishes: _Wishes) -> None:
+        """Rounds until nobody wishes anything."""
+        failures = 0
+        while wishes:
+            try:
+                await self._round(a_key, wishes)
+                failures = 0
+            except ApiError as error:
+                log.warning("%s: %s", a_key, error)
+                failures += 1
+                if failures > _MOST_FAILURES:
+                    wishes.withdrawn.clear()
+                await self._clock.sleep(_AFTER_FAILURE * failures)
+            except Exception:
+                log.exception("%s: a round failed", a_key)
+        del self._wishes[a_key]
+
+    async def _round(self, a_key: Key, wishes: _Wishes) -> None:
+        """Decide and write for everybody who waits, again after each conflict."""
+        topology = self.current(a_key)
+        losses = 0
+        while wishes:
+            taken = wishes.take()
+            try:
+                self._answer(taken, await self._commit(a_key, topology, taken))
+                topology = self.current(a_key)
+            except Conflict:
+                wishes.put_back(taken)
+                losses += 1
+                await self._clock.sleep(self._rng.uniform(0, min(_PAUSE * losses, _LONGEST_PAUSE)))
+                topology = None
+            except NotFound:
+                _give_up(taken, None)
+            except Exception as error:
+                wishes.withdrawn.update(taken.withdrawn, taken.arrivals)
+                _give_up(taken, error)
+                raise
+
+    async def _commit(self, a_key: Key, known: UnitedTopology | None, taken: _Wishes) -> _Decided:
+        """Decide by what is known, or else by what is read now. Raises Conflict if that is not what is stored."""
+        namespace, name = split(a_key)
+        topology = known if known is not None else await self._client.get(UnitedTopology, name, namespace=namespace)
+        decided = await self._decide(topology, taken)
+        patch = statuses.patch(topology, decided.topology.status)
+        if patch is None:
+            if known is not None and (taken.arrivals or taken.departures):
+                raise Conflict("without a write nobody knows whether what was decided by is still so")
+            return decided
+        try:
+            written = await self._client.patch(UnitedTopology, name, patch, namespace=namespace, subresource="status")
+        except Conflict:
+            self.metrics.wrote("conflict", 0)
+            raise
+        self.metrics.wrote("written", len(taken.arrivals) + len(taken.departures))
+        self._written[a_key] = written
+        return decided
+
+    def _answer(self, taken: _Wishes, decided: _Decided) -> None:
+        for reservation, (_, arrival) in taken.arrivals.items():
+            _settle(arrival, Placed(decided.topology, decided.choices.get(reservation)), None)
+        for name, (_, departure) in taken.departures.items():
+            _settle(departure, name in decided.announced, None)
+
+    # Decisions.
+
+    async def _decide(self, topology: UnitedTopology, taken: _Wishes) -> _Decided:
+        arrivals = [applicant for applicant, _ in taken.arrivals.values()]
+        if not statuses.counted(topology):
+            if not arrivals:
+                return _Decided(topology, {}, frozenset())
+            topology = await self._first_count(topology, arrivals[0].revision)
+        topology = _with(topology, allocation.withdraw(topology, taken.withdrawn))
+        topology = await self._returned(topology, taken.returns)
+        leaving = await self._leaving(topology, taken)
+        topology = _with(topology, allocation.announce(topology, leaving, now=self._now()))
+        announced = frozenset(each.name for each in leaving)
+        made = await self._allocate(topology, arrivals)
+        return _Decided(_with(topology, made.status), dict(made.choices), announced)
+
+    async def _first_count(self, topology: UnitedTopology, revision: str) -> UnitedTopology:
+        """Nobody has counted yet, and the first pods are coming already."""
+        observed = await self._lookups.observed(topology, revision)
+        found = recount(topology, observed, now=self._now())
+        return _with(topology, found.status) if isinstance(found, Recount) else topology
+
+    async def _returned(self, topology: UnitedTopology, names: set[str]) -> UnitedTopology:
+        announced = {name for _, row in statuses.Table(topology).all() for name in row.deleting}
+        if not names & announced:
+            return topology
+        pods = await self._lookups.pods(sorted(names & announced), namespace=topology.metadata.namespace)
+        alive = [name for name, pod in pods.items() if pod.active]
+        return _with(topology, allocation.take_back(topology, alive))
+
+    async def _leaving(self, topology: UnitedTopology, taken: _Wishes) -> list[Leaving]:
+        """Those who leave and are there still: read after the status was."""
+        if not taken.departures:
+            return []
+        pods = await self._lookups.pods(taken.departures, namespace=topology.metadata.namespace)
+        found = (leaving_of(pods.get(name), topology, uid) for name, (uid, _) in taken.departures.items())
+        return [each for each in found if each is not None]
+
+    async def _allocate(self, topology: UnitedTopology, arrivals: Sequence[Applicant]) -> allocation.Allocation:
+        """Decide; where that was not certain, read what is in doubt and decide again."""
+        made = allocation.allocate(topology, arrivals, now=self._now())
+        if not made.doubts:
+            return made
+        doubtful = list(made.doubts.leaving)[:_MOST_DOUBTFUL]
+        confirmed = await self._lookups.going(doubtful, namespace=topology.metadata.namespace)
+        replicas = size(await self._lookups.workload(topology)) if made.doubts.size else None
+        return allocation.allocate(topology, arrivals, now=self._now(), confirmed=confirmed, replicas=replicas)
+
+    def _now(self) -> datetime:
+        return times.from_ns(self._clock.now())
+
+
+def leaving_of(pod: Pod | None, topology: UnitedTopology, uid: str) -> Leaving | None:
+    """What is to be announced of a pod that was just read; None if it is going already, or is not this pod."""
+    if pod is None or not pod.active or (uid and pod.metadata.uid != uid):
+        return None
+    mark = read(pod.metadata.annotations)
+    if mark is None or mark.topology != topology.metadata.name:
+        return None
+    return Leaving(pod.metadata.name, revision_of(pod.metadata), mark.subset, mark.reservation)
+
+
+def _with(topology: UnitedTopology, status: UnitedTopologyStatus) -> UnitedTopology:
+    return msgspec.structs.replace(topology, status=status)
+
+
+def _give_up(taken: _Wishes, error: Exception | None) -> None:
+    """There is nothing to decide by any more, or a fault that those who wait are told of."""
+    for _, arrival in taken.arrivals.values():
+        _settle(arrival, None, error)
+    for _, departure in taken.departures.values():
+        _settle(departure, False, error)
+
+
+def _settle(future: asyncio.Future[T], result: T, error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+
+
+def _retrieved(future: asyncio.Future[bool]) -> None:
+    """Those who shared it may all have given up by now; then nobody asks for its exception."""
+    if not future.cancelled():
+        future.exception()
