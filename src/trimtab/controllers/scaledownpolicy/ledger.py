@@ -61,6 +61,8 @@ class Mark(Model):
     """The workload's when it was planned: a request that took effect has raised it."""
     to: int
     """The size that the workload was to have."""
+    at: int
+    """When, in milliseconds since 1970."""
     share: int = 0
     """The size that the pod's own controller was to have: the same, unless a Deployment has several ReplicaSets."""
     side: str = ""
@@ -68,8 +70,6 @@ class Mark(Model):
     cost: int = 0
     before: str | None = None
     """What stood there before; nothing, where there was no cost."""
-    at: int
-    """When, in milliseconds since 1970."""
 
     def on(self, pod: Pod, *, share: int, side: str, cost: int) -> Mark:
         """The mark of one pod of the plan."""
@@ -217,20 +217,21 @@ class Ledger:
         Raises ApiError if the API server does not let us: the caller comes back.
         """
         waiting = iter([pod for pod in pods if MARK in pod.metadata.annotations])
-        counts = [0]
-        await self._erase_all(waiting, counts)
-        self._metrics.costs_taken_back(counts[0], reason)
-        return counts[0]
-
-    async def _erase_all(self, waiting: Iterator[Pod], counts: list[int]) -> None:
-        async def some() -> None:
-            for pod in waiting:
-                counts[0] += await self._erase(pod)
-
-        results = await asyncio.gather(*(some() for _ in range(self._writers)), return_exceptions=True)
+        results = await asyncio.gather(
+            *(self._erase_some(waiting) for _ in range(self._writers)), return_exceptions=True
+        )
+        counts = [result for result in results if isinstance(result, int)]
+        self._metrics.costs_taken_back(sum(counts), reason)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
+        return sum(counts)
+
+    async def _erase_some(self, waiting: Iterator[Pod]) -> int:
+        count = 0
+        for pod in waiting:
+            count += await self._erase(pod)
+        return count
 
     async def _erase(self, pod: Pod) -> bool:
         """Whether something was taken back. A pod that keeps changing is left to the next time."""

@@ -1,0 +1,116 @@
+"""Trimtab's part in a scale-down, run in a test against any control plane: the server, the hook, the service.
+
+The webhook is registered by URL and for one namespace alone, so that it can share a control plane with others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from trimtab.api.documents import JSON
+from trimtab.controllers.scaledownpolicy import policies
+from trimtab.controllers.scaledownpolicy.intents import Intents, Settings
+from trimtab.controllers.scaledownpolicy.metrics import Metrics
+from trimtab.controllers.scaledownpolicy.policies import Defaults
+from trimtab.controllers.scaledownpolicy.view import View
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
+from trimtab.kube.errors import NotFound
+from trimtab.webhooks.certificates import CONFIGURATIONS, MadeCertificates
+from trimtab.webhooks.edge import Edge
+from trimtab.webhooks.scale import ScaleReviews
+
+VALIDATING = "ValidatingWebhookConfiguration"
+RULES = [
+    {
+        "apiGroups": ["apps"],
+        "apiVersions": ["v1"],
+        "operations": ["UPDATE"],
+        "resources": ["deployments", "deployments/scale", "replicasets", "replicasets/scale"],
+    },
+    {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["UPDATE"],
+        "resources": ["replicationcontrollers", "replicationcontrollers/scale"],
+    },
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Trimtab, as it holds requests of one namespace."""
+
+    view: View
+    intents: Intents
+    edge: Edge
+    certificates: MadeCertificates
+
+    @property
+    def metrics(self) -> Metrics:
+        """What it counts."""
+        return self.intents.metrics
+
+    def sample(self, name: str, **labels: str) -> float:
+        """The value of one of its metrics; 0 where there is none yet."""
+        return self.metrics.registry.get_sample_value(f"trimtab_scaledown_{name}", labels) or 0.0
+
+
+def configuration(namespace: str, url: str, rules: Sequence[JSON] = RULES) -> JSON:
+    """What tells an API server to ask, as the installation writes it, but by URL."""
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    hook = {
+        "name": "scale.trimtab.dev",
+        "clientConfig": {"url": url},
+        "rules": list(rules),
+        "namespaceSelector": selector,
+        "failurePolicy": "Ignore",
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": 3,
+        "admissionReviewVersions": ["v1"],
+        "matchPolicy": "Equivalent",
+    }
+    return {"metadata": {"name": f"trimtab-{namespace}"}, "webhooks": [hook]}
+
+
+@asynccontextmanager
+async def serving(
+    client: Client, namespace: str, *, defaults: Defaults = policies.LEVEL_EVERYONE, **settings: Any
+) -> AsyncIterator[Holding]:
+    """Trimtab at work, for as long as the context; registered for a namespace, which keeps its certificates too."""
+    view = View(client)
+    intents = Intents(client, view, defaults=defaults, settings=Settings(**settings))
+    certificates = MadeCertificates(
+        client,
+        namespace=namespace,
+        name="trimtab-webhooks",
+        names=["127.0.0.1"],
+        configurations=[(VALIDATING, f"trimtab-{namespace}")],
+    )
+    edge = Edge(ScaleReviews(intents.hold).hooks, certificates=certificates, host="127.0.0.1", port=0)
+    tasks = [asyncio.ensure_future(each) for each in (view.run(), intents.run(), edge.run())]
+    try:
+        await view.wait_synced()
+        while not (edge.synced and intents.synced):
+            await asyncio.sleep(0.01)
+        await register(client, namespace, f"https://127.0.0.1:{edge.port}/scale")
+        await certificates.look()
+        yield Holding(view, intents, edge, certificates)
+    finally:
+        await cancel(*tasks)
+
+
+async def register(client: Client, namespace: str, url: str) -> None:
+    """Have the API server ask at that address, and no other."""
+    await unregister(client, namespace)
+    await client.create(CONFIGURATIONS[VALIDATING], configuration(namespace, url))
+
+
+async def unregister(client: Client, namespace: str) -> None:
+    """Have the API server ask nobody."""
+    with suppress(NotFound):
+        await client.delete(CONFIGURATIONS[VALIDATING], f"trimtab-{namespace}")
