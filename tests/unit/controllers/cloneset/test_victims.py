@@ -23,7 +23,7 @@ from trimtab.testing.builders import PodBuilder, cluster, pod
 from trimtab.testing.clocks import START
 
 ZONES = (Constraint(ZONE),)
-YOUNGEST_FIRST = "c-2 d-1 e-1 a-1 c-1 d-0 e-0 a-0 b-0 c-0".split()
+YOUNGEST_FIRST = ["c-2", "d-1", "e-1", "a-1", "c-1", "d-0", "e-0", "a-0", "b-0", "c-0"]
 """The proposal's pods (a letter is a node), with ages that give the two inner orders which it prints."""
 
 
