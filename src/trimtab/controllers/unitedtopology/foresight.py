@@ -13,7 +13,9 @@ Nothing else remembers it: any process may hold the request, and any may crash.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Protocol, TypeVar
 
 from trimtab.api.pods import Pod
 from trimtab.controllers.unitedtopology import costs
@@ -21,7 +23,8 @@ from trimtab.controllers.unitedtopology.costs import Change
 from trimtab.controllers.unitedtopology.levels import Levels
 from trimtab.controllers.unitedtopology.pods import Scribe
 from trimtab.controllers.unitedtopology.view import View
-from trimtab.kube.clocks import SECOND, Clock
+from trimtab.kube.clocks import SECOND, Clock, within
+from trimtab.kube.errors import ApiError, ConfigError
 from trimtab.kube.resources import Key
 from trimtab.kube.stores import key_of
 
@@ -29,6 +32,41 @@ SETTLE = 0.3
 """Seconds that other controllers are given to see what was written."""
 BELIEVED = 15
 """Seconds for which a request that is held may still take effect."""
+BUDGET = 1.0
+"""Seconds that a request is held here at most; who comes after needs some too."""
+
+H = TypeVar("H")
+
+log = logging.getLogger(__name__)
+
+
+class Intent(Protocol):
+    """Somebody wants a workload to shrink. Nothing in it has been checked."""
+
+    @property
+    def kind(self) -> str:
+        """The workload's."""
+        ...
+
+    @property
+    def namespace(self) -> str:
+        """The workload's."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The workload's."""
+        ...
+
+    @property
+    def uid(self) -> str:
+        """The workload's."""
+        ...
+
+    @property
+    def after(self) -> int:
+        """The size that it is to have."""
+        ...
 
 
 class Foresight:
@@ -40,6 +78,31 @@ class Foresight:
         self._scribe = scribe
         self._clock = clock
         self._settle = settle
+
+    def ahead_of(self, hold: Callable[[Intent], Awaitable[H]]) -> Callable[[Intent], Awaitable[H]]:
+        """What holds a request here first, and then there: a policy's ranks are put into the bands that it finds.
+
+        Whatever goes wrong here, the request goes on.
+        """
+
+        async def both(intent: Intent) -> H:
+            if self._is_so(intent):
+                work = self.prepare(intent.kind, intent.namespace, intent.name, intent.after)
+                try:
+                    await within(self._clock, BUDGET, work)
+                except (TimeoutError, ApiError, ConfigError) as error:
+                    log.warning("%s/%s: costs for %d: %s", intent.namespace, intent.name, intent.after, error)
+            return await hold(intent)
+
+        return both
+
+    def _is_so(self, intent: Intent) -> bool:
+        """Anyone who reaches the webhook can send it a review: it must fit what is known of the workload."""
+        known = self._view.workload(intent.kind, intent.namespace, intent.name)
+        if known is None or (intent.uid and known.metadata.uid != intent.uid):
+            return False
+        replicas = known.spec.replicas
+        return intent.after < (1 if replicas is None else replicas)
 
     async def prepare(self, kind: str, namespace: str, name: str, replicas: int) -> int:
         """Have the costs of a workload's pods be those of this size; how many had to be written.
