@@ -13,6 +13,7 @@ import pytest
 from trimtab import app
 from trimtab.api import configuration
 from trimtab.api.errors import InvalidError
+from trimtab.app import scheduling
 from trimtab.kube.clocks import cancel
 from trimtab.lab.apiserver.server import Server
 
@@ -22,12 +23,12 @@ SCHEDULER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedu
 def test_the_scheduler_looks_after_the_namespaces_that_are_named() -> None:
     """And keeps its lease where Trimtab keeps its own, unless its own configuration says where."""
     told = configuration.read({"namespaces": ["shop"], "namespace": "trimtab-system"})
-    settings = app.scheduler_settings(told)
+    settings = scheduling.settings(told)
     assert settings.namespaces == {"shop"}
     assert settings.election is not None
     assert settings.election.namespace == "trimtab-system"
     elsewhere = {**SCHEDULER, "leaderElection": {"resourceNamespace": "leases"}}
-    election = app.scheduler_settings(configuration.read({"scheduler": elsewhere})).election
+    election = scheduling.settings(configuration.read({"scheduler": elsewhere})).election
     assert election is not None
     assert election.namespace == "leases"
 

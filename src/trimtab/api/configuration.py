@@ -93,9 +93,6 @@ class Certificates(Model):
     ] = "trimtab-webhook-certificates"
     certificate_file: Annotated[str, Meta(description="the path of a PEM file: certificate and chain")] = ""
     key_file: Annotated[str, Meta(description="the path of a PEM file: the certificate's private key")] = ""
-    ca_file: Annotated[
-        str, Meta(description="the path of a PEM file: who signed it, which is what API servers are told to trust")
-    ] = ""
 
 
 class Webhooks(Model):
@@ -159,7 +156,7 @@ class TrimtabConfiguration(Model):
     components: Annotated[
         tuple[ComponentName, ...],
         Meta(description="some of scheduler, webhooks and controllers: what this process runs", min_length=1),
-    ] = ("scheduler",)
+    ] = ("scheduler", "webhooks", "controllers")
     namespace: Annotated[
         str, Meta(description="the namespace that Trimtab keeps its own objects in: leases, certificates")
     ] = "kube-system"
@@ -259,7 +256,6 @@ def _webhook_problems(webhooks: Webhooks) -> Iterator[InvalidError]:
     files = {
         "certificateFile": given.certificate_file,
         "keyFile": given.key_file,
-        "caFile": given.ca_file,
     }
     for name, path in files.items():
         at = f"webhooks.certificates.{name}"

@@ -54,6 +54,11 @@ Examples:
     help="Refuse changes of costs by others in namespaces labelled trimtab.dev/protect-costs=true, rather than warn.",
 )
 @click.option("--api-server-cidr", multiple=True, help="Where API servers call webhooks from; repeat.  [default: any]")
+@click.option(
+    "--ca-file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Whom API servers are to trust, where webhooks.certificates.source is Files.",
+)
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 @_KUBECONFIG
 @_CONTEXT
@@ -66,6 +71,7 @@ def install(
     crds: str,
     deny_cost_changes: bool,
     api_server_cidr: tuple[str, ...],
+    ca_file: Path | None,
     output: str,
     kubeconfig: Path | None,
     context: str,
@@ -82,6 +88,7 @@ def install(
         replicas=replicas,
         deny_cost_changes=deny_cost_changes,
         api_server_ranges=_ranges(api_server_cidr),
+        authority=b"" if ca_file is None else ca_file.read_bytes(),
         **written,
     )
     present = None if crds == "none" else _present(kubeconfig, context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import click
 from trimtab.cli.files import read_yaml
 
 if TYPE_CHECKING:
+    from trimtab.api.configuration import TrimtabConfiguration
     from trimtab.kube.client import Client
     from trimtab.lab.box import Box, Part
     from trimtab.lab.scenarios.stories import Story
@@ -27,9 +28,10 @@ _CONFIGURATION: dict[str, Any] = {
     "apiVersion": "trimtab.dev/v1alpha1",
     "kind": "TrimtabConfiguration",
     "leaderElection": {"enabled": False},
+    "scaleDown": {"defaultPolicies": [{"name": "level"}]},
     "serving": {"port": -1},
 }
-_PRODUCT = ("scheduler",)
+_PRODUCT = ("scheduler", "webhooks", "controllers")
 """What of Trimtab runs in a lab, each in a process of its own."""
 _PROFILES = [{"schedulerName": "default-scheduler"}, {"schedulerName": "trimtab"}]
 
@@ -74,7 +76,7 @@ def up(state: Path, port: int, shape: Path | None, product: bool) -> None:
     if shape is not None:
         shapes.read(read_yaml(shape))  # a mistake in it is told here, not in a log
     box = Box(state, port, _parts(state, port, shape, product=product), say=click.echo)
-    _write_configuration(state)
+    box.furnish = _furnish(_write_configuration(state)) if product else None
     box.on_ready = lambda: click.echo(_banner(box))
     _run(box.run)
     click.echo("the lab has ended")
@@ -252,11 +254,30 @@ def _parts(state: Path, port: int, shape: Path | None, *, product: bool) -> list
     return parts
 
 
-def _write_configuration(state: Path, profiles: Sequence[Any] = ()) -> None:
-    """In the lab Trimtab is the only scheduler, so it serves the pods that name none."""
-    state.mkdir(parents=True, exist_ok=True)
+def _write_configuration(state: Path, profiles: Sequence[Any] = ()) -> TrimtabConfiguration:
+    """In the lab Trimtab is the only scheduler, so it serves the pods that name none; all workloads are kept level."""
+    from trimtab.api import configuration
+    from trimtab.lab.box import free_port
+
+    port = free_port()
+    webhooks = {"host": "127.0.0.1", "port": port, "url": f"https://127.0.0.1:{port}"}
     scheduler = {**_SCHEDULER, "profiles": [*_PROFILES, *profiles]}
-    (state / "trimtab.json").write_text(json.dumps({**_CONFIGURATION, "scheduler": scheduler}, indent=2))
+    tree = {**_CONFIGURATION, "webhooks": webhooks, "scheduler": scheduler}
+    state.mkdir(parents=True, exist_ok=True)
+    (state / "trimtab.json").write_text(json.dumps(tree, indent=2))
+    return configuration.read(tree)
+
+
+def _furnish(configuration: TrimtabConfiguration) -> Callable[[Path], Awaitable[None]]:
+    """Puts into a lab what `trimtab install` would: our kinds, and what the API server asks."""
+
+    async def furnish(kubeconfig: Path) -> None:
+        from trimtab.install import lab
+
+        async with _client(kubeconfig) as client:
+            await lab.furnish(client, configuration)
+
+    return furnish
 
 
 def _banner(box: Box) -> str:

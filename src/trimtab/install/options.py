@@ -41,6 +41,8 @@ class Options:
     """Whether others who change costs in protected namespaces are refused, rather than warned and audited."""
     api_server_ranges: Sequence[str] = ()
     """Where API servers call from (CIDR); anywhere, if nothing is said."""
+    authority: bytes = b""
+    """Whom API servers are to trust, in PEM, where an administrator keeps the webhooks' certificates."""
 
     def settings(self) -> JSON:
         """The configuration as it is installed. In pods, health is asked for from outside, and ports are fixed."""

@@ -9,14 +9,16 @@ has none; what these conditions leave out Trimtab admits at once anyway.
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.documents import JSON
+from trimtab.api.unitedtopology import NAMESPACE_LABEL, NAMESPACE_LABELLED
 from trimtab.install.options import NAME, Options
-from trimtab.webhooks import scale, validation
+from trimtab.webhooks import deletions, pods, scale, validation
 
 MUTATING = "MutatingWebhookConfiguration"
 VALIDATING = "ValidatingWebhookConfiguration"
@@ -68,6 +70,9 @@ _NOT_BY_ITS_DEPLOYMENT = (
     "!oldObject.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'Deployment' && o.?controller.orValue(false))"
 )
 
+_DIVIDED = {NAMESPACE_LABEL: NAMESPACE_LABELLED}
+"""Namespaces that have a UnitedTopology; its controller keeps the label."""
+
 REVIEWS: Sequence[Review] = (
     Review(
         name=scale.NAME,
@@ -92,17 +97,40 @@ REVIEWS: Sequence[Review] = (
         ),
         budget=lambda _: validation.BUDGET,
     ),
+    Review(
+        name=pods.NAME,
+        path=pods.PATH,
+        kind=MUTATING,
+        rules=(Rule("", "v1", ("pods",), ("CREATE",)),),
+        budget=lambda _: pods.BUDGET,
+        side_effects="NoneOnDryRun",
+        labelled=_DIVIDED,
+        gate="PodWebhook",
+    ),
+    Review(
+        name=deletions.NAME,
+        path=deletions.PATH,
+        kind=VALIDATING,
+        rules=(Rule("", "v1", ("pods",), ("DELETE",)), Rule("", "v1", ("pods/eviction",), ("CREATE",))),
+        budget=lambda _: deletions.BUDGET,
+        side_effects="NoneOnDryRun",
+        labelled=_DIVIDED,
+        gate="PodWebhook",
+    ),
 )
 """Every webhook. A test holds it to the hooks that the webhooks component serves."""
 
 
 def manifests(options: Options) -> Iterator[JSON]:
-    """The configurations of an installation, reached by its Service; nothing, if it has no webhooks."""
+    """The configurations of an installation, reached by its Service; nothing, if it has no webhooks.
+
+    Whom API servers trust (`caBundle`) is filled in by Trimtab as it runs, unless an administrator keeps certificates.
+    """
     if "webhooks" in options.components:
         configuration = options.read()
         yield from configurations(
             configuration,
-            _by_service(configuration),
+            _trusting(_by_service(configuration), options.authority),
             labels=options.labels(),
             exempt=("kube-system", options.namespace),
         )
@@ -117,7 +145,7 @@ def configurations(
     conditions: bool = True,
     name: str = NAME,
 ) -> Iterator[JSON]:
-    """A configuration for each kind of webhook; who may be trusted (`caBundle`) is filled in by Trimtab as it runs."""
+    """A configuration for each kind of webhook."""
     for kind in (MUTATING, VALIDATING):
         webhooks = [
             _webhook(review, configuration, client, exempt, conditions=conditions)
@@ -143,6 +171,12 @@ def _by_service(configuration: TrimtabConfiguration) -> Client:
         return by_url(configuration.webhooks.url)
     service = {"namespace": configuration.namespace, "name": configuration.webhooks.service, "port": 443}
     return lambda path: {"service": {**service, "path": path}}
+
+
+def _trusting(client: Client, authority: bytes) -> Client:
+    if not authority:
+        return client
+    return lambda path: {**client(path), "caBundle": base64.b64encode(authority).decode()}
 
 
 def _webhook(

@@ -104,6 +104,42 @@ class Led:
         await _unending("what is led", self._current)
 
 
+class Candidate:
+    """Says whether this process leads, for work that others do all the time and only the leader writes down."""
+
+    def __init__(self, elect: Callable[[], Elector]) -> None:
+        self._elect = elect
+        self._elector: Elector | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process may act at this moment."""
+        return self._elector is not None and self._elector.leads
+
+    @property
+    def synced(self) -> bool:
+        """It needs to see nothing."""
+        return True
+
+    @property
+    def problems(self) -> list[str]:
+        """Not to lead is no problem."""
+        return []
+
+    async def run(self) -> None:
+        """Stand for election, again and again."""
+        while True:
+            self._elector = self._elect()
+            try:
+                await self._elector.run(_for_ever)
+            except LeadershipLost as error:
+                log.warning("%s; standing for election again", error)
+
+
+async def _for_ever() -> None:
+    await asyncio.Event().wait()
+
+
 async def _unending(name: str, part: Component) -> None:
     await part.run()
     raise RuntimeError(f"{name} ended by itself")

@@ -85,10 +85,10 @@ class Box:
             first, *others = self.parts
             await self._start(first)
             await self._until_ready(first)
-            for part in others:
-                await self._start(part)
             if self.furnish is not None:
                 await self.furnish(self.kubeconfig)
+            for part in others:
+                await self._start(part)
             self.on_ready()
             await self._watch(first, others)
         finally:

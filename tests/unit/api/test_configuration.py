@@ -98,10 +98,10 @@ def test_what_is_written_is_read() -> None:
             id="a selector that cannot be",
         ),
         pytest.param(
-            {"webhooks": {"certificates": {"source": "Files", "certificateFile": "a", "keyFile": "b"}}},
-            "webhooks.certificates.caFile",
+            {"webhooks": {"certificates": {"source": "Files", "certificateFile": "a"}}},
+            "webhooks.certificates.keyFile",
             "write the path of a PEM file",
-            id="files without their authority",
+            id="a certificate without its key",
         ),
         pytest.param(
             {"webhooks": {"certificates": {"keyFile": "b"}}},

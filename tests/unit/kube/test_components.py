@@ -11,7 +11,7 @@ import pytest
 from tests.unit.kube.fakes import FakeServer
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
-from trimtab.kube.components import Led, Together
+from trimtab.kube.components import Candidate, Led, Together
 from trimtab.kube.errors import LeadershipLost
 from trimtab.kube.leases import Elector
 from trimtab.testing.clocks import VirtualClock
@@ -89,3 +89,28 @@ async def test_it_runs_where_this_process_leads_and_is_made_anew_for_each_term()
     await cancel(task)
     assert made[1].ended
     assert led.synced
+
+
+async def test_a_candidate_leads_until_the_lease_is_lost_and_then_stands_again() -> None:
+    """Whoever asks it is told the truth of the moment."""
+    clock = VirtualClock()
+    client = Client(FakeServer(clock), clock=clock, rng=random.Random(1))
+    electors: list[Elector] = []
+
+    def elect() -> Elector:
+        electors.append(Elector(client, name="lease", namespace="default", identity="me", rng=random.Random(1)))
+        return electors[-1]
+
+    candidate = Candidate(elect)
+    seen = [candidate.leads]
+    task = asyncio.ensure_future(candidate.run())
+    await clock.advance(1)
+    seen.append(candidate.leads)
+    electors[0]._renewed = None  # noqa: SLF001 - as if it had not been renewed in time
+    seen.append(candidate.leads)
+    await clock.advance(30)
+    seen.append(candidate.leads)
+    await cancel(task)
+    seen.append(candidate.leads)
+    assert seen == [False, True, False, True, False]
+    assert len(electors) == 2

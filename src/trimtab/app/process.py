@@ -1,7 +1,6 @@
-"""The composition root: what `trimtab run` starts, and how it ends.
+"""A process of Trimtab: components beside one another, health, metrics and logs.
 
-Everything that talks to a cluster is constructed here and nowhere else. Components run beside one another until one
-fails or the process is told to stop; then all of them end, each in its own order.
+Components run until one fails or the process is told to stop; then all of them end, each in its own order.
 
     GET /healthz    the process lives
     GET /readyz     every component has seen the cluster; otherwise what is missing
@@ -16,7 +15,7 @@ import logging
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -25,16 +24,15 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from trimtab.api.configuration import TrimtabConfiguration
-from trimtab.api.errors import InvalidError
+from trimtab.app.means import Means, defaults
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SystemClock
 from trimtab.kube.components import Component, Together
+from trimtab.kube.endpoints import Endpoint
 from trimtab.kube.sessions import Session
-from trimtab.scheduler import configuration as scheduler_configuration
-from trimtab.scheduler.configuration import Configuration as SchedulerSettings
-from trimtab.scheduler.metrics import Metrics as SchedulerMetrics
-from trimtab.scheduler.service import Service as Scheduler
+from trimtab.kube.transport import Transport
+from trimtab.ranking.strategies import registry
 
 log = logging.getLogger(__name__)
 
@@ -50,48 +48,39 @@ class Settings:
     context: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Means:
-    """What components are made from."""
-
-    client: Client
-    configuration: TrimtabConfiguration
-    registry: CollectorRegistry
-
-
 def _scheduler(means: Means) -> Component:
-    return Scheduler(means.client, scheduler_settings(means.configuration), metrics=SchedulerMetrics(means.registry))
+    from trimtab.app import scheduling
+
+    return scheduling.component(means)
+
+
+def _webhooks(means: Means) -> Component:
+    from trimtab.app import admission
+
+    return admission.component(means)
+
+
+def _controllers(means: Means) -> Component:
+    from trimtab.app import control
+
+    return control.component(means)
 
 
 COMPONENTS: Mapping[str, Callable[[Means], Component]] = {
     "scheduler": _scheduler,
+    "webhooks": _webhooks,
+    "controllers": _controllers,
 }
 """What can be run, by name."""
 
 
-def scheduler_settings(configuration: TrimtabConfiguration) -> SchedulerSettings:
-    """The scheduler's part of the configuration. Its lease is where Trimtab keeps its own, unless it says otherwise."""
-    tree = configuration.scheduler
-    if isinstance(tree, str):
-        raise InvalidError("scheduler", f"the file {tree} has not been read")
-    try:
-        settings = scheduler_configuration.read(tree)
-    except InvalidError as error:
-        raise error.under("scheduler") from None
-    stated = (tree or {}).get("leaderElection") or {}
-    election = settings.election
-    if election is not None and "resourceNamespace" not in stated:
-        election = replace(election, namespace=configuration.namespace)
-    return replace(settings, election=election, namespaces=frozenset(configuration.namespaces))
-
-
 def check(configuration: TrimtabConfiguration) -> None:
     """Raises InvalidError for what cannot work, before anything is started."""
-    for index, name in enumerate(configuration.components):
-        if name not in COMPONENTS:
-            known = ", ".join(COMPONENTS)
-            raise InvalidError(f"components[{index}]", f'"{name}" is not a component; known are {known}')
-    scheduler_settings(configuration)
+    from trimtab.app import scheduling
+
+    if "scheduler" in configuration.components:
+        scheduling.settings(configuration)
+    defaults(configuration, registry())
 
 
 @dataclass(slots=True)
@@ -101,6 +90,8 @@ class App:
     settings: Settings
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     components: dict[str, Component] = field(default_factory=dict)
+    connect: Callable[[Endpoint], Transport] = Session
+    """How a cluster is reached; tests listen in."""
     port: int = -1
     """Where health and metrics are served, once they are."""
 
@@ -110,9 +101,9 @@ class App:
         check(configuration)
         endpoint = config.discover(self.settings.kubeconfig, context=self.settings.context)
         async with AsyncExitStack() as stack:
-            client = Client(Session(endpoint), clock=SystemClock())
+            client = Client(self.connect(endpoint), clock=SystemClock())
             stack.push_async_callback(client.close)
-            means = Means(client, configuration, self.registry)
+            means = Means(client, configuration, self.registry, registry())
             self.components.update({name: COMPONENTS[name](means) for name in configuration.components})
             if configuration.serving.port >= 0:
                 await self._serve(stack)

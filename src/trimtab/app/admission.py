@@ -1,0 +1,126 @@
+"""The webhooks, and what decides behind them. Every replica answers; one of them keeps the certificates.
+
+review of a scale-down → `ScaleReviews` → the bands of subsets for the new size → `Intents`: costs, settle, admit
+review of a pod        → `Subsets`      → a place in the UnitedTopology's status
+review of our kinds    → `Validation`
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from trimtab.api.admission import AdmissionRequest
+from trimtab.api.configuration import TrimtabConfiguration
+from trimtab.api.pods import Pod
+from trimtab.app.means import Means, defaults
+from trimtab.controllers.scaledownpolicy.intents import Intents, Settings
+from trimtab.controllers.scaledownpolicy.metrics import Metrics as ScaleDownMetrics
+from trimtab.controllers.scaledownpolicy.policies import Governing
+from trimtab.controllers.scaledownpolicy.view import View
+from trimtab.controllers.unitedtopology.simulation import Simulation
+from trimtab.kube.components import Candidate, Component, Together
+from trimtab.ranking.plan import Policy
+from trimtab.ranking.strategies import Factory
+from trimtab.webhooks import scale
+from trimtab.webhooks.certificates import CONFIGURATIONS, GivenCertificates, MadeCertificates, always
+from trimtab.webhooks.edge import Certificates, Edge, Hook, LetGo
+from trimtab.webhooks.metrics import Metrics
+from trimtab.webhooks.scale import ScaleReviews
+from trimtab.webhooks.subsets import Subsets
+from trimtab.webhooks.validation import Validation
+
+LEASE = "trimtab-webhooks"
+CONFIGURATION = "trimtab"
+"""What the webhook configurations are called whose certificates are kept current."""
+
+log = logging.getLogger(__name__)
+
+
+def component(means: Means) -> Component:
+    """The edge with all its hooks, and what these need to see."""
+    client, configuration = means.client, means.configuration
+    metrics = ScaleDownMetrics(means.registry)
+    view = View(client)
+    intents = Intents(
+        client,
+        view,
+        defaults=defaults(configuration, means.strategies),
+        settings=_settings(configuration),
+        metrics=metrics,
+        policy_of=partial(_policy_of, means.strategies),
+    )
+    hooks = [
+        *ScaleReviews(intents.hold, budget=configuration.scale_down.budget_seconds).hooks,
+        *Validation(client).hooks,
+    ]
+    parts: dict[str, Component] = {"view": view, "scale-downs": intents}
+    told: list[LetGo] = [partial(_let_go, metrics)]
+    if configuration.gate("PodWebhook"):
+        simulation = Simulation(client)
+        subsets = Subsets(client, simulate=simulation, registry=means.registry)
+        hooks += subsets.hooks
+        told.append(subsets.let_go)
+        parts |= {"simulation": simulation, "subsets": subsets}
+    candidate = Candidate(partial(means.elect, LEASE)) if configuration.leader_election.enabled else None
+    parts |= {"election": candidate} if candidate is not None else {}
+    return Together({**parts, "edge": _edge(means, hooks, _certificates(means, candidate), told)})
+
+
+def names(configuration: TrimtabConfiguration) -> list[str]:
+    """The names and addresses by which API servers reach the webhooks."""
+    service = f"{configuration.webhooks.service}.{configuration.namespace}.svc"
+    by_address = urlsplit(configuration.webhooks.url).hostname
+    return [service, f"{service}.cluster.local", *([by_address] if by_address else [])]
+
+
+def _settings(configuration: TrimtabConfiguration) -> Settings:
+    stated = configuration.scale_down
+    return Settings(budget=stated.budget_seconds, settle=stated.settle_milliseconds / 1000)
+
+
+def _policy_of(strategies: Mapping[str, Factory], governing: Governing, _: Sequence[Pod]) -> Policy:
+    return Policy.of(governing.spec.strategies, strategies)
+
+
+def _edge(means: Means, hooks: Sequence[Hook], certificates: Certificates, told: Sequence[LetGo]) -> Edge:
+    stated = means.configuration.webhooks
+
+    def let_go(hook: Hook, request: AdmissionRequest, reason: str) -> None:
+        for tell in told:
+            tell(hook, request, reason)
+
+    return Edge(
+        hooks,
+        certificates=certificates,
+        host=stated.host,
+        port=stated.port,
+        metrics=Metrics(means.registry),
+        let_go=let_go,
+        client_ca=Path(stated.client_ca_file) if stated.client_ca_file else None,
+        clock=means.client.clock,
+    )
+
+
+def _let_go(metrics: ScaleDownMetrics, hook: Hook, request: AdmissionRequest, reason: str) -> None:
+    log.warning("%s %s/%s was let through: %s", hook.name, request.namespace, request.name, reason)
+    if hook.name == scale.NAME:
+        metrics.let_go()
+
+
+def _certificates(means: Means, candidate: Candidate | None) -> Certificates:
+    configuration = means.configuration
+    given = configuration.webhooks.certificates
+    if given.source == "Files":
+        return GivenCertificates(Path(given.certificate_file), Path(given.key_file), clock=means.client.clock)
+    return MadeCertificates(
+        means.client,
+        namespace=configuration.namespace,
+        name=given.stored_in,
+        names=names(configuration),
+        configurations=[(kind, CONFIGURATION) for kind in CONFIGURATIONS],
+        leads=always if candidate is None else lambda: candidate.leads,
+    )

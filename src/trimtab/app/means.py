@@ -1,0 +1,56 @@
+"""What components are made from, and what they read from the configuration alike."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry
+
+from trimtab.api.configuration import TrimtabConfiguration
+from trimtab.api.errors import InvalidError
+from trimtab.controllers.scaledownpolicy import policies
+from trimtab.controllers.scaledownpolicy.policies import Defaults
+from trimtab.kube.client import Client
+from trimtab.kube.leases import Elector, Terms
+from trimtab.ranking.strategies import STRATEGIES, Factory
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What components are made from."""
+
+    client: Client
+    configuration: TrimtabConfiguration
+    registry: CollectorRegistry
+    strategies: Mapping[str, Factory] = field(default_factory=lambda: STRATEGIES)
+    """Trimtab's own, and those of installed packages."""
+
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """The namespaces to look after; all, where empty."""
+        return frozenset(self.configuration.namespaces)
+
+    def elect(self, lease: str) -> Elector:
+        """A candidate for one of Trimtab's leases."""
+        stated = self.configuration.leader_election
+        return Elector(
+            self.client,
+            name=lease,
+            namespace=self.configuration.namespace,
+            identity=f"{socket.gethostname()}_{os.getpid()}",
+            terms=Terms(stated.lease_seconds, stated.renew_seconds, stated.retry_seconds),
+        )
+
+
+def defaults(configuration: TrimtabConfiguration, strategies: Mapping[str, Factory]) -> Defaults:
+    """What the configuration says of scale-downs. Raises InvalidError for strategies that cannot work."""
+    exempt = {"kube-system", configuration.namespace}
+    try:
+        return policies.read_defaults(
+            configuration.scale_down, exempt=exempt, only=configuration.namespaces, registry=strategies
+        )
+    except InvalidError as error:
+        raise error.under("scaleDown") from None
