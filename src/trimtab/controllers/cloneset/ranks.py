@@ -150,11 +150,12 @@ def judge(asked: Terms, there: Found | None, names: Sequence[str], waited: RankW
         allowance = 1 if asked.recompute else len(names)
         return ByRank(tuple(there.ranks[name] for name in names), allowance)
     because = _unranked(missing, len(names)) if missing else "the ranks have not been recomputed since the last removal"
+    if not asked.patience:
+        return Original(because)
     since = _since(waited, among, now)
     left = asked.patience - (now - since) / SECOND
     if left <= 0:
-        waiting = f" after {asked.patience:g} s" if asked.patience else ""
-        return Original(f"{because}{waiting}")
+        return Original(f"{because} after {asked.patience:g} s")
     return Wait(RankWait(since=times.from_ns(since), among=among), left, because)
 
 

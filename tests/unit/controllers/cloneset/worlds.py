@@ -125,7 +125,7 @@ class CloneSetWorld(World):
     async def cost(self, costs: dict[str, int], owner: str = "web") -> None:
         """Write the costs of a CloneSet's pods, all at once."""
         spec = {"owner": {"kind": "CloneSet", "name": owner}, "costs": costs}
-        body = {"metadata": {"name": owner}, "spec": spec}
+        body = {"apiVersion": "trimtab.dev/v1alpha1", "kind": "PodGroupCost", "metadata": {"name": owner}, "spec": spec}
         raw = Resource.of(PodGroupCost).raw
         found = [each for each in await self.all(PodGroupCost) if each.metadata.name == owner]
         if found:
