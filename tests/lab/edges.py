@@ -1,0 +1,118 @@
+"""Webhooks of Trimtab in front of an API server, for tests over the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.unit.kube.certificates import Authority
+from trimtab.api.documents import JSON
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
+from trimtab.kube.resources import Resource, untyped
+from trimtab.webhooks.certificates import GivenCertificates
+from trimtab.webhooks.edge import Edge
+from trimtab.webhooks.subsets import Subsets
+
+MUTATING = untyped(
+    "admissionregistration.k8s.io/v1",
+    "MutatingWebhookConfiguration",
+    "mutatingwebhookconfigurations",
+    namespaced=False,
+)
+VALIDATING = untyped(
+    "admissionregistration.k8s.io/v1",
+    "ValidatingWebhookConfiguration",
+    "validatingwebhookconfigurations",
+    namespaced=False,
+)
+
+
+@asynccontextmanager
+async def serving(client: Client, subsets: Subsets, folder: Path, authority: Authority) -> AsyncIterator[str]:
+    """One webhook process, or what of it matters; its address."""
+    pair = authority.server("127.0.0.1")
+    folder.mkdir(parents=True, exist_ok=True)
+    certificate, key = folder / "tls.crt", folder / "tls.key"
+    certificate.write_bytes(pair.certificate)
+    key.write_bytes(pair.key)
+    edge = Edge(
+        subsets.hooks,
+        certificates=GivenCertificates(certificate, key, clock=client.clock),
+        host="127.0.0.1",
+        port=0,
+        let_go=subsets.let_go,
+    )
+    tasks = [asyncio.create_task(edge.run()), asyncio.create_task(subsets.run())]
+    try:
+        while not (edge.synced and subsets.synced):
+            await asyncio.sleep(0.01)
+            for task in tasks:
+                if task.done():
+                    task.result()
+        yield f"https://127.0.0.1:{edge.port}"
+    finally:
+        await cancel(*tasks)
+
+
+@asynccontextmanager
+async def pod_webhooks(
+    client: Client, folder: Path, several: Sequence[Subsets], *, namespace: str, name: str = "subsets"
+) -> AsyncIterator[None]:
+    """These webhook processes, asked about pods of one namespace.
+
+    Of several, each is asked about the pods with its number in the label `shard`; about evictions, the first.
+    """
+    authority = Authority()
+    async with AsyncExitStack() as stack:
+        urls = [
+            await stack.enter_async_context(serving(client, each, folder / f"edge-{number}", authority))
+            for number, each in enumerate(several)
+        ]
+        made: list[tuple[Resource[JSON], JSON]] = [
+            (MUTATING, _configuration(name, [_creations(number, url) for number, url in enumerate(urls)])),
+            (VALIDATING, _configuration(name, [_deletions(urls[0])])),
+        ]
+        for resource, tree in made:
+            for hook in tree["webhooks"]:
+                hook["clientConfig"]["caBundle"] = base64.b64encode(authority.certificate).decode()
+                hook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+                if len(urls) == 1:
+                    hook.pop("objectSelector", None)
+            await client.create(resource, {"kind": resource.kind, "apiVersion": resource.api_version, **tree})
+        try:
+            yield
+        finally:
+            for resource, _ in made:
+                await client.delete(resource, name)
+
+
+def _configuration(name: str, hooks: list[JSON]) -> JSON:
+    return {"metadata": {"name": name}, "webhooks": hooks}
+
+
+def _hook(name: str, url: str, resources: list[str], operations: list[str], **more: Any) -> JSON:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": resources, "operations": operations}
+    return {
+        "name": f"{name}.trimtab.dev",
+        "clientConfig": {"url": url},
+        "rules": [rule],
+        "failurePolicy": "Ignore",
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": 3,
+        "admissionReviewVersions": ["v1"],
+        **more,
+    }
+
+
+def _creations(number: int, url: str) -> JSON:
+    chosen = {"matchLabels": {"shard": str(number)}}
+    return _hook(f"pods-{number}", f"{url}/pods", ["pods"], ["CREATE"], objectSelector=chosen)
+
+
+def _deletions(url: str) -> JSON:
+    return _hook("deletions", f"{url}/deletions", ["pods", "pods/eviction"], ["CREATE", "DELETE"])

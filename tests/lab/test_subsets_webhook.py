@@ -1,0 +1,360 @@
+"""Pods that come and go, over the wire: an API server asks, reservations are made and announced in one status."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.edges import pod_webhooks
+from trimtab.api import codec, crds
+from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.api.cloneset import CloneSet
+from trimtab.api.core import Event, Namespace
+from trimtab.api.documents import JSON
+from trimtab.api.extensions import CustomResourceDefinition
+from trimtab.api.meta import ObjectMeta
+from trimtab.api.pods import Pod
+from trimtab.api.policy import PodDisruptionBudget
+from trimtab.api.unitedtopology import SubsetStatus, UnitedTopology
+from trimtab.kube.client import Client
+from trimtab.kube.config import discover
+from trimtab.kube.errors import TooManyRequests
+from trimtab.kube.resources import Resource, key
+from trimtab.kube.sessions import Session
+from trimtab.lab.apiserver.server import Server
+from trimtab.subsets import marks
+from trimtab.webhooks.subsets import Subsets
+
+PODS = Resource.of(Pod).raw
+NAMESPACE = "shop"
+TEMPLATE: JSON = {
+    "metadata": {"labels": {"app": "web"}},
+    "spec": {"containers": [{"name": "main", "image": "web:1"}]},
+}
+
+
+def zone(name: str, most: int | str | None = None, **more: Any) -> JSON:
+    """A subset in a zone."""
+    expression = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [f"zone-{name}"]}
+    limit = {} if most is None else {"maxReplicas": most}
+    return {"name": name, "nodeSelectorTerm": {"matchExpressions": [expression]}, **limit, **more}
+
+
+class Shop:
+    """A namespace with workloads in it, and pods made as their controllers would make them."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def divide(self, *subsets: JSON, kind: str = "Deployment", api: str = "apps/v1", **spec: Any) -> None:
+        """A UnitedTopology of the workload `web`."""
+        body = {
+            "apiVersion": "apps.kruise.io/v1alpha1",
+            "kind": "UnitedTopology",
+            "metadata": {"name": "spread"},
+            "spec": {
+                "targetRef": {"apiVersion": api, "kind": kind, "name": "web"},
+                "subsets": list(subsets),
+                **spec,
+            },
+        }
+        await self.client.create(Resource.of(UnitedTopology).raw, body, namespace=NAMESPACE)
+
+    async def deployment(self, replicas: int) -> Deployment:
+        """The Deployment `web`."""
+        spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE}
+        body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+        return await self.client.create(Deployment, body, namespace=NAMESPACE)
+
+    async def revision(self, name: str, owner: Deployment | None, replicas: int = 1) -> JSON:
+        """A ReplicaSet, of a Deployment or by itself; the reference that its pods have to it."""
+        selector = {"app": "web", "revision": name}
+        template = {**TEMPLATE, "metadata": {"labels": selector}}
+        spec = {"replicas": replicas, "selector": {"matchLabels": selector}, "template": template}
+        metadata: JSON = {"name": name, "labels": {"app": "web"}}
+        if owner is not None:
+            metadata["ownerReferences"] = [_reference("apps/v1", "Deployment", "web", owner.metadata.uid)]
+        body = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": spec}
+        made = await self.client.create(ReplicaSet, body, namespace=NAMESPACE)
+        return _reference("apps/v1", "ReplicaSet", name, made.metadata.uid)
+
+    async def pod(self, owner: JSON, *, dry_run: bool = False, **labels: str) -> JSON:
+        """A pod of an owner, as the server answers."""
+        metadata: JSON = {
+            "generateName": f"{owner['name']}-",
+            "labels": {"app": "web", "revision": owner["name"], **labels},
+            "ownerReferences": [owner],
+        }
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": TEMPLATE["spec"]}
+        return await self.client.create(PODS, body, namespace=NAMESPACE, dry_run=dry_run)
+
+    async def status(self, revision: str = "") -> dict[str, SubsetStatus]:
+        """The subsets of a revision (or the newest), by name."""
+        found = (await self.client.get(UnitedTopology, "spread", namespace=NAMESPACE)).status
+        others = {each.revision: each.subset_statuses for each in found.other_revisions}
+        rows = found.subset_statuses if not revision or revision == found.revision else others.get(revision, ())
+        return {row.name: row for row in rows}
+
+
+def _reference(api: str, kind: str, name: str, uid: str) -> JSON:
+    return {"apiVersion": api, "kind": kind, "name": name, "uid": uid, "controller": True}
+
+
+def subset_of(pod: JSON) -> str | None:
+    """The subset that a pod is marked with."""
+    mark = marks.read(pod["metadata"].get("annotations", {}))
+    return mark.subset if mark is not None else None
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something is so."""
+    while not await condition():
+        await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[Client]:
+    """A client of the lab's server, in which the CRDs and a namespace are."""
+    async with Client(Session(discover(server.kubeconfig))) as made:
+        for manifest in crds.manifests():
+            await made.create(Resource.of(CustomResourceDefinition).raw, manifest)
+        await made.create(Namespace, {"metadata": {"name": NAMESPACE}})
+        await server.settled()
+        yield made
+
+
+@pytest.fixture
+async def hooks(client: Client, tmp_path: Path) -> AsyncIterator[Subsets]:
+    """One webhook process."""
+    subsets = Subsets(client)
+    async with pod_webhooks(client, tmp_path, [subsets], namespace=NAMESPACE):
+        yield subsets
+
+
+@pytest.fixture
+async def shop(client: Client, hooks: Subsets) -> Shop:
+    """A namespace whose pods are asked about."""
+    del hooks
+    return Shop(client)
+
+
+async def seen(hooks: Subsets, generation: int = 1) -> None:
+    """Wait until the webhook knows of the UnitedTopology, of a certain generation."""
+
+    async def known() -> bool:
+        found = hooks.topologies.get(key(NAMESPACE, "spread"))
+        return found is not None and found.metadata.generation >= generation
+
+    await eventually(known)
+
+
+async def test_a_pod_is_shaped_as_its_subset_wants_it(shop: Shop, hooks: Subsets) -> None:
+    """Term, tolerations and patch are in the pod that the server stores, and it is marked."""
+    patch = {"metadata": {"labels": {"tier": "gold"}}, "spec": {"containers": [{"name": "main", "image": "web:2"}]}}
+    toleration = {"key": "gold", "operator": "Exists"}
+    await shop.divide(zone("a", 3, tolerations=[toleration], patch=patch), zone("b"))
+    await seen(hooks)
+    owner = await shop.revision("web-1", await shop.deployment(3))
+    pod = await shop.pod(owner)
+    required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert required["nodeSelectorTerms"] == [zone("a")["nodeSelectorTerm"]]
+    assert toleration in pod["spec"]["tolerations"]
+    assert pod["spec"]["containers"][0]["image"] == "web:2"
+    assert pod["metadata"]["labels"]["tier"] == "gold"
+    mark = marks.read(pod["metadata"]["annotations"])
+    assert mark is not None
+    assert (mark.topology, mark.subset) == ("spread", "a")
+    assert list((await shop.status())["a"].creating) == [mark.reservation]
+
+
+async def test_subsets_are_filled_in_order_and_then_pods_go_as_they_are(shop: Shop, hooks: Subsets) -> None:
+    """A number, a percentage of the Deployment's size, and nothing left in the end."""
+    await shop.divide(zone("a", 2), zone("b", "50%"))
+    await seen(hooks)
+    owner = await shop.revision("web-1", await shop.deployment(4))
+    pods = [await shop.pod(owner) for _ in range(5)]
+    assert [subset_of(pod) for pod in pods] == ["a", "a", "b", "b", None]
+    assert "affinity" not in pods[-1]["spec"]
+
+
+async def test_each_revision_has_places_of_its_own(shop: Shop, hooks: Subsets) -> None:
+    """A rollout fills the subsets anew while the old revision still holds its places."""
+    await shop.divide(zone("a", 1), zone("b"))
+    await seen(hooks)
+    deployment = await shop.deployment(2)
+    old, new = await shop.revision("web-1", deployment), await shop.revision("web-2", deployment)
+    made = [subset_of(await shop.pod(owner)) for owner in (old, old, new, new)]
+    assert made == ["a", "b", "a", "b"]
+    assert len((await shop.status(new["uid"]))["a"].creating) == 1
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "CloneSet"])
+async def test_other_workloads_are_divided_too(kind: str, shop: Shop, hooks: Subsets) -> None:
+    """ReplicaSets by themselves and CloneSets, whose size percentages are of."""
+    api = "apps/v1" if kind == "ReplicaSet" else "apps.kruise.io/v1alpha1"
+    await shop.divide(zone("a", "50%"), zone("b"), kind=kind, api=api)
+    await seen(hooks)
+    if kind == "ReplicaSet":
+        owner = await shop.revision("web", None, replicas=2)
+    else:
+        spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE}
+        body = {"apiVersion": api, "kind": kind, "metadata": {"name": "web"}, "spec": spec}
+        made = await shop.client.create(CloneSet, body, namespace=NAMESPACE)
+        owner = _reference(api, kind, "web", made.metadata.uid)
+    assert [subset_of(await shop.pod(owner)) for _ in range(3)] == ["a", "b", "b"]
+
+
+async def test_pods_that_were_there_before_are_counted_first(shop: Shop, hooks: Subsets, client: Client) -> None:
+    """Nobody has counted yet when the first pod comes: the webhook does, and finds the marked ones."""
+    owner = await shop.revision("web-1", await shop.deployment(3))
+    annotations = marks.written(marks.Mark("spread", "a", "of-old"))
+    body = {
+        "metadata": {"name": "old", "labels": {"app": "web"}, "ownerReferences": [owner], "annotations": annotations},
+        "spec": TEMPLATE["spec"],
+    }
+    await client.create(PODS, body, namespace=NAMESPACE)
+    await shop.divide(zone("a", 2), zone("b"))
+    await seen(hooks)
+    assert [subset_of(await shop.pod(owner)) for _ in range(2)] == ["a", "b"]
+    assert (await shop.status())["a"].replicas == 1
+
+
+async def test_a_larger_workload_is_noticed_before_a_percentage_is_passed_over(shop: Shop, hooks: Subsets) -> None:
+    """Pods of a scale-up may come before any controller has counted with the new size."""
+    await shop.divide(zone("a", "50%"), zone("b"))
+    await seen(hooks)
+    owner = await shop.revision("web-1", await shop.deployment(2))
+    assert [subset_of(await shop.pod(owner)) for _ in range(2)] == ["a", "b"]
+    await shop.client.resize(Deployment, "web", 4, namespace=NAMESPACE)
+    assert [subset_of(await shop.pod(owner)) for _ in range(2)] == ["a", "b"]
+
+
+async def test_a_dry_run_reserves_nothing(shop: Shop, hooks: Subsets) -> None:
+    """It shows what would be, and leaves no trace."""
+    await shop.divide(zone("a", 1), zone("b"))
+    await seen(hooks)
+    owner = await shop.revision("web-1", await shop.deployment(3))
+    await shop.pod(owner)
+    before = await shop.client.get(UnitedTopology, "spread", namespace=NAMESPACE)
+    assert subset_of(await shop.pod(owner, dry_run=True)) == "b"
+    assert await shop.client.get(UnitedTopology, "spread", namespace=NAMESPACE) == before
+
+
+async def test_other_pods_are_left_alone(shop: Shop, hooks: Subsets) -> None:
+    """Pods without an owner, and pods of a workload without subsets, are admitted as they are."""
+    await shop.divide(zone("a", 1))
+    await seen(hooks)
+    stranger = await shop.revision("stranger", None)
+    assert subset_of(await shop.pod(stranger)) is None
+    body = {"metadata": {"name": "alone"}, "spec": TEMPLATE["spec"]}
+    assert subset_of(await shop.client.create(PODS, body, namespace=NAMESPACE)) is None
+
+
+async def test_a_united_topology_that_cannot_be_followed_leaves_pods_alone(shop: Shop, hooks: Subsets) -> None:
+    """It came in while nobody validated; its patch is none for a pod."""
+    await shop.divide(zone("a", 1, patch={"spec": {"containers": [{"image": "no-name"}]}}), zone("b"))
+    await seen(hooks)
+    owner = await shop.revision("web-1", await shop.deployment(3))
+    assert subset_of(await shop.pod(owner)) is None
+
+
+async def test_many_at_once_through_two_processes_share_few_writes(client: Client, tmp_path: Path) -> None:
+    """Every limit is exact, nobody is refused or let go, and there are fewer writes than pods."""
+    both = [Subsets(client), Subsets(client)]
+    shop = Shop(client)
+    async with pod_webhooks(client, tmp_path, both, namespace=NAMESPACE):
+        await shop.divide(zone("a", 7), zone("b", "40%"), zone("c"))
+        for subsets in both:
+            await seen(subsets)
+        owner = await shop.revision("web-1", await shop.deployment(40))
+        pods = await asyncio.gather(*(shop.pod(owner, shard=str(number % 2)) for number in range(40)))
+    assert Counter(map(subset_of, pods)) == {"a": 7, "b": 16, "c": 17}
+    assert 0 < sum(map(_writes, both)) < 40
+
+
+def _writes(subsets: Subsets) -> float:
+    registry = subsets.rounds.metrics.registry
+    return registry.get_sample_value("trimtab_subset_status_writes_total", {"outcome": "written"}) or 0.0
+
+
+async def test_a_deleted_pods_place_goes_to_its_successor(shop: Shop, hooks: Subsets, client: Client) -> None:
+    """Before any controller has counted: the deletion was announced, and the pod is seen to go."""
+    await shop.divide(zone("a", 1), zone("b"))
+    await seen(hooks)
+    owner = await shop.revision("web-1", await shop.deployment(2))
+    first = await shop.pod(owner)
+    name = first["metadata"]["name"]
+    await client.delete(Pod, name, namespace=NAMESPACE)
+    assert list((await shop.status())["a"].deleting) == [name]
+    assert [subset_of(await shop.pod(owner)) for _ in range(2)] == ["a", "b"]
+
+
+async def test_dry_runs_of_deletions_leave_no_trace(shop: Shop, hooks: Subsets, client: Client) -> None:
+    """Neither a deletion nor an eviction, wherever they say that they are none."""
+    await shop.divide(zone("a", 1), zone("b"))
+    await seen(hooks)
+    owner = await shop.revision("web-1", await shop.deployment(2))
+    name = (await shop.pod(owner))["metadata"]["name"]
+    await client.delete(Pod, name, namespace=NAMESPACE, dry_run=True)
+    await client.evict(name, namespace=NAMESPACE, dry_run=True)
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "deleteOptions": {"dryRun": ["All"]},
+    }
+    path = Resource.of(Pod).object(name, NAMESPACE, "eviction")
+    await client.call("POST", path, body=codec.encode(body))
+    assert not (await shop.status())["a"].deleting
+
+
+async def test_a_refused_eviction_gives_nothing_away_and_is_taken_back(
+    shop: Shop, hooks: Subsets, client: Client
+) -> None:
+    """A disruption budget says no: no pod takes the place meanwhile, and the trace goes."""
+    await shop.divide(zone("a", 1), zone("b"))
+    await seen(hooks)
+    owner = await shop.revision("web-1", await shop.deployment(2))
+    name = (await shop.pod(owner))["metadata"]["name"]
+    selector = {"matchLabels": {"app": "web"}}
+    budget = {"metadata": {"name": "all"}, "spec": {"minAvailable": "100%", "selector": selector}}
+    await client.create(PodDisruptionBudget, budget, namespace=NAMESPACE)
+    await client.patch(Pod, name, {"status": {"phase": "Running"}}, namespace=NAMESPACE, subresource="status")
+    with pytest.raises(TooManyRequests):
+        await client.evict(name, namespace=NAMESPACE)
+    assert list((await shop.status())["a"].deleting) == [name]
+    assert subset_of(await shop.pod(owner)) == "b"
+
+    async def forgotten() -> bool:
+        return not (await shop.status())["a"].deleting
+
+    await asyncio.wait_for(eventually(forgotten), 10)
+
+
+async def test_out_of_time_a_pod_goes_on_and_its_place_is_given_back(client: Client, tmp_path: Path) -> None:
+    """The budget is spent before anything is decided: the pod is admitted, and an event says so."""
+    subsets = Subsets(client, budget=0.0)
+    shop = Shop(client)
+    async with pod_webhooks(client, tmp_path, [subsets], namespace=NAMESPACE):
+        await shop.divide(zone("a", 1), zone("b"))
+        await seen(subsets)
+        owner = await shop.revision("web-1", await shop.deployment(2))
+
+        async def known() -> bool:
+            metadata = codec.convert({"ownerReferences": [owner]}, ObjectMeta)
+            return subsets.topologies.known(metadata, NAMESPACE) is not None
+
+        await eventually(known)
+        assert subset_of(await shop.pod(owner)) is None
+
+        async def told() -> bool:
+            events = (await client.list(Event, namespace=NAMESPACE)).items
+            return any(event.reason == "PodLetGo" for event in events)
+
+        await asyncio.wait_for(eventually(told), 10)
+    assert not any(row.creating for row in (await shop.status()).values())
