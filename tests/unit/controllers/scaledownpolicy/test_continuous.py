@@ -1,0 +1,371 @@
+"""Costs kept current, with as few writes as can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.controllers.scaledownpolicy.worlds import PolicyWorld
+from tests.unit.lab.workloads.worlds import JSON
+from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.api.core import Namespace
+from trimtab.api.nodes import Node
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import DELETION_COST, ScaleDownPolicySpec
+from trimtab.controllers.scaledownpolicy import policies
+from trimtab.controllers.scaledownpolicy.carriers import POLICY_COST, mark_of
+from trimtab.controllers.scaledownpolicy.policies import DefaultPolicy, Defaults
+from trimtab.kube.resources import Resource
+from trimtab.kube.transport import Request
+from trimtab.lab.apiserver.statuses import Refusal, refusal
+from trimtab.ranking.costs import Band, Level
+
+BALANCE = [{"name": "Balance"}]
+
+
+async def balanced(world: PolicyWorld, replicas: int = 6, **spec: Any) -> None:
+    """A Deployment whose costs are kept current."""
+    await world.deploy(replicas)
+    await world.policy(**{"strategies": BALANCE, "delivery": "Continuous", **spec})
+
+
+async def test_costs_follow_the_policy(world: PolicyWorld) -> None:
+    """The youngest of the fullest zone costs least: 4 pods in zone a, 2 in zone b."""
+    await balanced(world)
+    assert sorted((await world.costs()).values()) == [-4, -3, -2, -2, -1, -1]
+
+
+async def test_a_scale_down_leaves_the_zones_level(world: PolicyWorld) -> None:
+    """By what the ReplicaSet controller makes of the costs, one at a time and several at once."""
+    await balanced(world, 9)
+    for size, wanted in ((8, {"a": 5, "b": 3}), (6, {"a": 3, "b": 3}), (3, {"a": 1, "b": 2}), (2, {"a": 1, "b": 1})):
+        await world.scale(size)
+        found = await world.zones()
+        assert (sum(found.values()), max(found.values()) - min(found.values())) == (
+            size,
+            max(wanted.values()) - min(wanted.values()),
+        )
+
+
+async def test_a_policy_without_strategies_keeps_zones_level(world: PolicyWorld) -> None:
+    """At every size."""
+    await world.deploy(9)
+    await world.policy(delivery="Continuous")
+    for size in (6, 4, 2):
+        await world.scale(size)
+        assert await world.zones() == {"a": size // 2, "b": size // 2}
+
+
+async def test_a_pod_that_comes_is_the_only_one_written_to(world: PolicyWorld) -> None:
+    """Strategies that need no recomputation move nobody else: one pod more, one write."""
+    await balanced(world, 8)
+    before = await world.costs()
+    world.product.requests.clear()
+    await world.scale(9)
+    await world.look()
+    assert len(world.writes()) == 1
+    after = await world.costs()
+    assert {name: after[name] for name in before} == before
+
+
+async def test_pods_that_go_in_turn_cause_no_write(world: PolicyWorld) -> None:
+    """Whoever stays keeps the cost that he has."""
+    await balanced(world, 9)
+    world.product.requests.clear()
+    await world.scale(5)
+    await world.look()
+    assert world.writes() == []
+
+
+async def test_a_pod_that_goes_out_of_turn_moves_only_those_behind_it(world: PolicyWorld) -> None:
+    """And its successor gets a cost: nobody of the other zone is written to."""
+    await balanced(world, 9)
+    pods = sorted(await world.pods(), key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.uid))
+    first = next(pod for pod in pods if pod.spec.node_name == "b1")
+    behind = [pod for pod in pods if pod.spec.node_name == "b1" and pod is not first]
+    world.product.requests.clear()
+    world.place_on("b1")
+    await world.user.delete(Pod, first.metadata.name, namespace="default")
+    await world.settle()
+    await world.run_pods()
+    await world.look()
+    written = {request.path.rpartition("/")[2] for request in world.writes()}
+    others = {pod.metadata.name for pod in pods} - {pod.metadata.name for pod in behind}
+    assert written & others == set()
+    assert len(world.writes()) <= len(behind) + 1
+
+
+async def test_an_hour_without_changes_is_an_hour_without_writes(world: PolicyWorld) -> None:
+    """Whatever is looked at again in between."""
+    await balanced(world)
+    world.product.requests.clear()
+    for _ in range(12):
+        await world.advance(300)
+    assert [request for request in world.product.requests if request.method != "GET"] == []
+
+
+async def test_a_policy_that_delivers_on_intent_writes_to_no_pod(world: PolicyWorld) -> None:
+    """An hour of idling, and pods that come and go."""
+    await world.deploy(6)
+    await world.policy(strategies=BALANCE)
+    await world.scale(9)
+    for _ in range(12):
+        await world.advance(300)
+    assert world.writes() == []
+    assert (await world.status()).status.ranked_pods == 9
+
+
+async def test_events_of_a_moment_are_one_look(world: PolicyWorld) -> None:
+    """Nine pods that start together are ranked together."""
+    await world.policy(strategies=BALANCE, delivery="Continuous")
+    looks: list[Any] = []
+    assess = world.controller.continuous.assess
+    world.controller.continuous.assess = lambda *given: looks.append(given) or assess(*given)  # type: ignore[method-assign, func-returns-value]
+    await world.deploy(9)
+    await world.look()
+    assert len(await world.costs()) == 9
+    assert len(looks) < 9
+
+
+async def test_writes_are_limited(world: PolicyWorld) -> None:
+    """So many at once, then so many a second, for all groups together."""
+    await world.stop_policies()
+    world.settings = type(world.settings)(rate=1.0, burst=2)
+    await world.start_policies()
+    await balanced(world, 9)
+    first = len(world.writes())
+    assert first <= 7
+    await world.advance(2.0)
+    assert len(world.writes()) <= first + 3
+    await world.advance(20)
+    assert len(await world.costs()) == 9
+
+
+async def test_nodes_that_move_to_another_zone_move_costs(world: PolicyWorld) -> None:
+    """Zone b gets a second node with three pods."""
+    await balanced(world, 9)
+    await world.user.patch(Node, "a2", {"metadata": {"labels": {"topology.kubernetes.io/zone": "b"}}})
+    await world.look()
+    by_node = {pod.metadata.name: pod.spec.node_name for pod in await world.pods()}
+    costs = await world.costs()
+    assert sorted(cost for name, cost in costs.items() if by_node[name] == "a1") == [-3, -2, -1]
+
+
+async def test_a_cost_that_a_person_set_stays(world: PolicyWorld) -> None:
+    """It is theirs, before and after; the others are ranked around it, and the policy says so."""
+    await world.deploy(6)
+    name = (await world.pods())[0].metadata.name
+    await world.patch(Pod, name, {"metadata": {"annotations": {DELETION_COST: "77"}}})
+    await world.policy(strategies=BALANCE, delivery="Continuous")
+    assert (await world.costs())[name] == 77
+    assert POLICY_COST not in (await world.get(Pod, name)).metadata.annotations
+    ready = await world.condition()
+    assert ready is not None
+    assert "1 pods keep costs that others have set" in ready.message
+    await world.drop_policy()
+    assert await world.costs() == {name: 77}
+
+
+async def test_whoever_changes_a_cost_of_ours_makes_it_theirs(world: PolicyWorld) -> None:
+    """Our mark goes, their cost stays."""
+    await balanced(world)
+    name = (await world.pods())[0].metadata.name
+    await world.patch(Pod, name, {"metadata": {"annotations": {DELETION_COST: "5"}}})
+    await world.look()
+    found = (await world.get(Pod, name)).metadata.annotations
+    assert (found.get(DELETION_COST), POLICY_COST in found) == ("5", False)
+
+
+async def test_what_was_written_goes_with_the_policy(world: PolicyWorld) -> None:
+    """No annotation of ours is left, and there is no finalizer that could hang."""
+    await balanced(world)
+    assert (await world.status()).metadata.finalizers == ()
+    await world.drop_policy()
+    assert [pod.metadata.annotations for pod in await world.pods()] == [{}] * 6
+
+
+@pytest.mark.parametrize("killed", [False, True])
+async def test_what_was_written_goes_although_nobody_was_there(world: PolicyWorld, killed: bool) -> None:
+    """The policy was deleted while nothing ran; the next start finds the marks."""
+    await balanced(world)
+    await world.stop_policies(killed=killed)
+    await world.user.delete(Resource.of(type(await world.status())).raw, "web", namespace="default")
+    await world.start_policies()
+    assert await world.costs() == {}
+
+
+async def test_a_restart_writes_nothing(world: PolicyWorld) -> None:
+    """What stands is right: costs are not taken back and written again."""
+    await balanced(world)
+    before = await world.costs()
+    await world.stop_policies(killed=True)
+    await world.start_policies()
+    assert world.writes() == []
+    assert await world.costs() == before
+
+
+@pytest.mark.parametrize("at", range(1, 7))
+async def test_a_crash_at_any_write_is_mended(world: PolicyWorld, at: int) -> None:
+    """Killed after so many costs, the next process writes the rest and no more."""
+    await world.deploy(6)
+    count = 0
+
+    def crash(request: Request) -> None:
+        nonlocal count
+        if request.method == "PATCH" and "/pods/" in request.path:
+            count += 1
+            world.product.dead = world.product.dead or count == at
+
+    world.product.after = crash
+    await world.policy(strategies=BALANCE, delivery="Continuous")
+    await world.stop_policies(killed=True)
+    assert len(await world.costs()) == at
+    await world.start_policies()
+    assert sorted((await world.costs()).values()) == [-4, -3, -2, -2, -1, -1]
+    assert len(world.writes()) == 6 - at
+
+
+async def test_a_change_to_on_intent_takes_costs_back(world: PolicyWorld) -> None:
+    """What stands all the time is Continuous's alone."""
+    await balanced(world)
+    await world.user.patch(
+        Resource.of(type(await world.status())).raw, "web", {"spec": {"delivery": "OnScaleIntent"}}, namespace="default"
+    )
+    await world.look()
+    assert await world.costs() == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch"),
+    [
+        pytest.param(Deployment, {"metadata": {"annotations": {policies.OPT_OUT: "disabled"}}}, id="by annotation"),
+        pytest.param(Deployment, {"metadata": {"labels": {policies.OPT_OUT: "disabled"}}}, id="by label"),
+    ],
+)
+async def test_an_opt_out_takes_costs_back(world: PolicyWorld, kind: type[Any], patch: JSON) -> None:
+    """And the policy says that nobody speaks for the workload any more."""
+    await balanced(world)
+    await world.patch(kind, "web", patch)
+    await world.look()
+    assert await world.costs() == {}
+    ready = await world.condition()
+    assert ready is not None
+    assert (ready.status, ready.reason) == ("False", "SwitchedOff")
+    assert "opts out with trimtab.dev/scale-down: disabled" in ready.message
+
+
+async def test_a_namespace_opts_out(world: PolicyWorld) -> None:
+    """For all its workloads, at once and back."""
+    await balanced(world)
+    await world.user.patch(Namespace, "default", {"metadata": {"labels": {policies.OPT_OUT: "disabled"}}})
+    await world.look()
+    assert await world.costs() == {}
+    await world.user.patch(Namespace, "default", {"metadata": {"labels": {policies.OPT_OUT: None}}})
+    await world.look()
+    assert len(await world.costs()) == 6
+
+
+async def test_the_switch_turns_everything_off_at_once(world: PolicyWorld) -> None:
+    """And on again."""
+    await balanced(world)
+    world.controller.configure(Defaults(enabled=False))
+    await world.look()
+    assert await world.costs() == {}
+    world.controller.configure(Defaults())
+    await world.look()
+    assert len(await world.costs()) == 6
+
+
+async def test_a_default_policy_from_the_configuration_ranks_everybody(world: PolicyWorld) -> None:
+    """Without any object of ours in the cluster."""
+    await world.stop_policies()
+    world.defaults = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec(delivery="Continuous")),))
+    await world.start_policies()
+    await world.deploy(6)
+    await world.look()
+    assert len(await world.costs()) == 6
+    mark = mark_of((await world.pods())[0])
+    assert mark is not None
+    assert mark.policy == 'the default policy "all"'
+
+
+async def test_pods_that_their_controller_lets_go_are_put_back(world: PolicyWorld) -> None:
+    """A pod whose label was changed belongs to nobody, and keeps nothing of ours."""
+    await balanced(world)
+    name = (await world.pods())[0].metadata.name
+    await world.patch(Pod, name, {"metadata": {"labels": {"app": "debugged"}}})
+    await world.run_pods()
+    await world.look()
+    loose = await world.get(Pod, name)
+    assert loose.metadata.controller is None
+    assert loose.metadata.annotations == {}
+    assert len(await world.costs()) == 6
+
+
+async def test_two_owners_are_left_alone(world: PolicyWorld) -> None:
+    """Nothing is written for pods that two workloads claim, and both are named."""
+    await world.deploy(3)
+    rival: JSON = {
+        "metadata": {"name": "rival"},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+        },
+    }
+    await world.create(ReplicaSet, rival)
+    await world.policy(strategies=BALANCE, delivery="Continuous")
+    assert await world.costs() == {}
+    ready, owners = await world.condition(), await world.condition("TwoOwners")
+    assert ready is not None
+    assert owners is not None
+    assert (ready.status, ready.reason) == ("False", "TwoOwners")
+    assert "Deployment web and ReplicaSet rival claim the same pods" in owners.message
+    await world.user.delete(ReplicaSet, "rival", namespace="default")
+    await world.look()
+    assert len(await world.costs()) == 3
+
+
+async def test_costs_stay_in_the_bands_of_subsets(world: PolicyWorld) -> None:
+    """The subset's level decides the band, the policy moves inside, and what stood before comes back."""
+    await world.deploy(3)
+    pods = [pod.key for pod in await world.pods()]
+    bands = {
+        pods[0]: Band(Level.GUARANTEED, 0, 2),
+        pods[1]: Band(Level.GUARANTEED, 1, 2),
+        pods[2]: Band(Level.REDUNDANT, 0, 2),
+    }
+    for key, band in bands.items():
+        written = {DELETION_COST: str(band.centre), "trimtab.dev/subset-cost": str(band.centre)}
+        await world.patch(Pod, key.partition("/")[2], {"metadata": {"annotations": written}})
+    await world.stop_policies()
+    world.bands = lambda *_, **__: bands
+    await world.start_policies()
+    await world.policy(strategies=BALANCE, delivery="Continuous")
+    costs = {f"default/{name}": cost for name, cost in (await world.costs()).items()}
+    assert all(costs[key] in band and costs[key] != band.centre for key, band in bands.items())
+    await world.drop_policy()
+    costs = {f"default/{name}": cost for name, cost in (await world.costs()).items()}
+    assert costs == {key: band.centre for key, band in bands.items()}
+
+
+async def test_a_write_that_fails_is_told_and_tried_again(world: PolicyWorld) -> None:
+    """The status has the error until it is mended."""
+
+    def refuse(request: Request) -> Refusal | None:
+        forbidden = request.method == "PATCH" and "/pods/" in request.path
+        return refusal(403, "not allowed to patch pods") if forbidden else None
+
+    world.product.refuse = refuse
+    await balanced(world)
+    found = await world.status()
+    assert "not allowed to patch pods" in found.status.last_error
+    ready = await world.condition()
+    assert ready is not None
+    assert (ready.status, ready.reason) == ("False", "WriteFailed")
+    world.product.refuse = None
+    await world.advance(60)
+    await world.look()
+    assert len(await world.costs()) == 6
+    assert (await world.status()).status.last_error == ""
