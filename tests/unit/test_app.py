@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import urllib.request
 from pathlib import Path
 from urllib.error import HTTPError
@@ -64,23 +63,3 @@ async def test_health_says_what_is_missing_until_nothing_is(tmp_path: Path) -> N
             assert (status, "scheduler_pending_pods" in metrics) == (200, True)
         finally:
             await cancel(task)
-
-
-def test_logs_for_machines_are_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the exception, where there is one."""
-    import logging
-
-    root = logging.getLogger()
-    before = (root.level, list(root.handlers))
-    try:
-        app.set_up_logs("json", "info")
-        try:
-            raise ValueError("no such zone")
-        except ValueError:
-            logging.getLogger("trimtab.test").exception("failed for %s", "shop/web")
-        line = json.loads(capsys.readouterr().err)
-    finally:
-        root.setLevel(before[0])
-        root.handlers[:] = before[1]
-    assert (line["level"], line["logger"], line["message"]) == ("error", "trimtab.test", "failed for shop/web")
-    assert "no such zone" in line["exception"]

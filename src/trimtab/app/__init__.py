@@ -10,11 +10,11 @@ here as a value or a function, for the parts do not know one another.
 | `admission` | the webhooks, and what decides behind them |
 | `control` | the controllers, in one process at a time |
 | `means` | what all are made from: client, configuration, strategies |
-| `process` | runs them beside one another, with health, metrics and logs |
+| `process` | runs them beside one another, with health and metrics |
 
 A component's module is imported when it is run: a process that is only a scheduler starts sooner.
 """
 
-from trimtab.app.process import COMPONENTS, App, Settings, check, set_up_logs, until_stopped
+from trimtab.app.process import COMPONENTS, App, Settings, check
 
-__all__ = ["COMPONENTS", "App", "Settings", "check", "set_up_logs", "until_stopped"]
+__all__ = ["COMPONENTS", "App", "Settings", "check"]

@@ -1,4 +1,4 @@
-"""A process of Trimtab: components beside one another, health, metrics and logs.
+"""A process of Trimtab: components beside one another, health and metrics.
 
 Components run until one fails or the process is told to stop; then all of them end, each in its own order.
 
@@ -9,16 +9,11 @@ Components run until one fails or the process is told to stop; then all of them 
 
 from __future__ import annotations
 
-import asyncio
-import json
 import logging
-import signal
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -35,8 +30,6 @@ from trimtab.kube.transport import Transport
 from trimtab.ranking.strategies import registry
 
 log = logging.getLogger(__name__)
-
-LogFormat = Literal["console", "json"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,41 +128,3 @@ class App:
 
 async def _healthz(_: web.Request) -> web.Response:
     return web.Response(text="ok\n")
-
-
-async def until_stopped(work: Callable[[], Any]) -> None:
-    """Await some work until it ends or the process is told to stop (SIGINT, SIGTERM)."""
-    task = asyncio.ensure_future(work())
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
-    try:
-        with suppress(asyncio.CancelledError):
-            await task
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-
-
-class _JsonLines(logging.Formatter):
-    """One JSON object a line, for machines."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line = {
-            "time": moment,
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line)
-
-
-def set_up_logs(form: LogFormat = "console", level: str = "info") -> None:
-    """Write logs to standard error."""
-    handler = logging.StreamHandler()
-    plain = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%H:%M:%S")
-    handler.setFormatter(_JsonLines() if form == "json" else plain)
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -130,7 +130,7 @@ def status(state: Path, output: str) -> None:
 @click.option("--port", default=16550, show_default=True, help="The port on this machine; 0 for any.")
 def apiserver(state: Path, port: int) -> None:
     """Run the lab's API server alone."""
-    from trimtab.app import set_up_logs
+    from trimtab.cli.processes import set_up_logs
     from trimtab.lab.apiserver.server import Server
 
     async def serve() -> None:
@@ -146,7 +146,7 @@ def apiserver(state: Path, port: int) -> None:
 @_KUBECONFIG
 def workloads(kubeconfig: Path | None) -> None:
     """Run the lab's ReplicaSet, Deployment and disruption controllers against an API server that has none."""
-    from trimtab.app import set_up_logs
+    from trimtab.cli.processes import set_up_logs
     from trimtab.lab.workloads.service import Workloads
 
     async def work() -> None:
@@ -168,7 +168,7 @@ def workloads(kubeconfig: Path | None) -> None:
 )
 def nodes(kubeconfig: Path | None, shape: Path | None, seed: int, lifecycle: bool) -> None:
     """Simulate nodes on any control plane, the lab's or a real one."""
-    from trimtab.app import set_up_logs
+    from trimtab.cli.processes import set_up_logs
     from trimtab.lab.nodes import settings, shapes
     from trimtab.lab.nodes.service import Nodes
 
@@ -206,7 +206,7 @@ def run(story: str, state: Path, kubeconfig: Path | None, output: str, chart: Pa
     running = read_state(state)
     if kubeconfig is None and running is not None and running.alive:
         kubeconfig = state / "kubeconfig"
-    outcome = asyncio.run(stories.play(told, kubeconfig, _story_parts, keep=keep, quiet=output == "json"))
+    outcome = asyncio.run(stories.play(told, kubeconfig, _story_box, keep=keep, quiet=output == "json"))
     stories.show(outcome, output)
     if chart is not None:
         stories.draw(outcome, chart)
@@ -215,7 +215,7 @@ def run(story: str, state: Path, kubeconfig: Path | None, output: str, chart: Pa
 
 
 def _run(work: Callable[[], Any]) -> None:
-    from trimtab.app import until_stopped
+    from trimtab.cli.processes import until_stopped
 
     asyncio.run(until_stopped(work))
 
@@ -228,14 +228,16 @@ def _client(kubeconfig: Path | None) -> Client:
     return Client(Session(discover(kubeconfig)))
 
 
-def _story_parts(state: Path, port: int, story: Story) -> list[Part]:
-    """The processes of a lab for one story, which brings its own nodes."""
+def _story_box(state: Path, port: int, story: Story) -> Box:
+    """A lab for one story, which brings its own nodes."""
+    from trimtab.lab.box import Box
+
     state.mkdir(parents=True, exist_ok=True)
     shape = state / "shape.yaml"
     shape.write_text(json.dumps({"name": "node-controllers"}))
     profiles = story.scheduler.tree().get("profiles", []) if story.scheduler else []
-    _write_configuration(state, profiles)
-    return _parts(state, port, shape, product=True)
+    furnish = _furnish(_write_configuration(state, profiles))
+    return Box(state, port, _parts(state, port, shape, product=True), furnish=furnish)
 
 
 def _parts(state: Path, port: int, shape: Path | None, *, product: bool) -> list[Part]:
@@ -268,12 +270,13 @@ def _write_configuration(state: Path, profiles: Sequence[Any] = ()) -> TrimtabCo
     return configuration.read(tree)
 
 
-def _furnish(configuration: TrimtabConfiguration) -> Callable[[Path], Awaitable[None]]:
+def _furnish(configuration: TrimtabConfiguration) -> Callable[[Path, Awaitable[None]], Awaitable[None]]:
     """Puts into a lab what `trimtab install` would: our kinds, and what the API server asks."""
 
-    async def furnish(kubeconfig: Path) -> None:
+    async def furnish(kubeconfig: Path, ready: Awaitable[None]) -> None:
         from trimtab.install import lab
 
+        await ready
         async with _client(kubeconfig) as client:
             await lab.furnish(client, configuration)
 

@@ -52,14 +52,15 @@ Examples:
 def run(config_file: Path | None, kubeconfig: Path | None, context: str, only_check: bool, **flags: object) -> None:
     """Run Trimtab against a cluster until told to stop. Options override what the file says."""
     from trimtab import app
+    from trimtab.cli.processes import set_up_logs, until_stopped
 
     configuration = configured(config_file, flags)
     app.check(configuration)
     if only_check:
         click.echo(f"the configuration is good; it runs {', '.join(configuration.components)}")
         return
-    app.set_up_logs(configuration.logs.format, configuration.logs.level)
-    asyncio.run(app.until_stopped(app.App(app.Settings(configuration, kubeconfig, context)).run))
+    set_up_logs(configuration.logs.format, configuration.logs.level)
+    asyncio.run(until_stopped(app.App(app.Settings(configuration, kubeconfig, context)).run))
 
 
 def configured(path: Path | None, flags: Mapping[str, object]) -> TrimtabConfiguration:

@@ -15,12 +15,12 @@ import click
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from trimtab.lab.box import Part
+    from trimtab.lab.box import Box
     from trimtab.lab.scenarios.runner import Outcome, Progress, Runner
     from trimtab.lab.scenarios.stories import Story
 
-Parts = Callable[[Path, int, "Story"], "Sequence[Part]"]
-"""The processes of a lab for a story, given its folder and port."""
+Boxes = Callable[[Path, int, "Story"], "Box"]
+"""A lab for a story, given its folder and port."""
 
 
 def find(name: str) -> Story:
@@ -46,11 +46,11 @@ def table_of_stories() -> str:
     return "\n".join(lines)
 
 
-async def play(story: Story, kubeconfig: Path | None, parts: Parts, *, keep: bool, quiet: bool) -> Outcome:
+async def play(story: Story, kubeconfig: Path | None, boxes: Boxes, *, keep: bool, quiet: bool) -> Outcome:
     """Play a story on the cluster of a kubeconfig, or without one on a lab that lives as long as the story."""
     if kubeconfig is not None:
         return await _play(story, kubeconfig, keep=keep, quiet=quiet)
-    async with _temporary_lab(story, parts, quiet=quiet) as made:
+    async with _temporary_lab(story, boxes, quiet=quiet) as made:
         return await _play(story, made, keep=False, quiet=quiet)
 
 
@@ -69,13 +69,14 @@ async def _play(story: Story, kubeconfig: Path, *, keep: bool, quiet: bool) -> O
 
 
 @asynccontextmanager
-async def _temporary_lab(story: Story, parts: Parts, *, quiet: bool) -> AsyncIterator[Path]:
-    from trimtab.lab.box import Box, free_port
+async def _temporary_lab(story: Story, boxes: Boxes, *, quiet: bool) -> AsyncIterator[Path]:
+    from trimtab.lab.box import free_port
 
     with tempfile.TemporaryDirectory(prefix="trimtab-lab-") as folder:
         state, port = Path(folder), free_port()
         ready = asyncio.Event()
-        box = Box(state, port, parts(state, port, story), on_ready=ready.set)
+        box = boxes(state, port, story)
+        box.on_ready = ready.set
         if not quiet:
             click.echo("starting a lab for it", err=True)
         running = asyncio.ensure_future(box.run())

@@ -69,8 +69,8 @@ class Box:
     parts: Sequence[Part]
     say: Callable[[str], None] = lambda _: None
     on_ready: Callable[[], None] = lambda: None
-    furnish: Callable[[Path], Awaitable[None]] | None = None
-    """Puts into the cluster, with that kubeconfig, what it is to have from the start."""
+    furnish: Callable[[Path, Awaitable[None]], Awaitable[None]] | None = None
+    """Puts into the cluster, with that kubeconfig and once it is ready, what it is to have from the start."""
     _running: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
 
     @property
@@ -84,9 +84,7 @@ class Box:
         try:
             first, *others = self.parts
             await self._start(first)
-            await self._until_ready(first)
-            if self.furnish is not None:
-                await self.furnish(self.kubeconfig)
+            await self._prepare_cluster(first)
             for part in others:
                 await self._start(part)
             self.on_ready()
@@ -123,6 +121,14 @@ class Box:
                 start_new_session=True,  # Ctrl-C is for the box, which ends its parts in order
             )
         self._write_state()
+
+    async def _prepare_cluster(self, part: Part) -> None:
+        """Wait for the API server, and furnish the cluster; what that takes is got ready while the server starts."""
+        ready = asyncio.ensure_future(self._until_ready(part))
+        try:
+            await (ready if self.furnish is None else self.furnish(self.kubeconfig, ready))
+        finally:
+            ready.cancel()
 
     async def _until_ready(self, part: Part) -> None:
         deadline = time.monotonic() + _READY_WITHIN
