@@ -5,6 +5,9 @@ are admitted in one moment; so who was told yes is assumed on the node that was 
 wait for good, or half a minute has passed. Pods that other processes admitted are known by their marks once they are
 seen, and are assumed in the same way when next somebody asks.
 
+**A pod on its way out is taken for gone.** Who comes after it may have to wait until it is, for as long as it takes to
+end; but a rollout finds the room that the old pods leave, and ends where a fresh start would.
+
 **Yes in doubt.** What the core does not judge (volumes, devices), what cannot be read, and a cluster that has not been
 seen yet: the pod takes the subset. If that was wrong, the controller moves it.
 
@@ -142,12 +145,14 @@ class Simulation:
         """A pod was added or changed."""
         mark = marks.read(pod.metadata.annotations)
         reservation = mark.reservation if mark is not None else ""
-        if pod.spec.node_name:
+        if pod.terminating:
+            self.pod_gone(pod)
+        elif pod.spec.node_name:
             self._settle(reservation)
             self.snapshot.put(pod)
         elif not reservation:
             return
-        elif pod.terminating or _unschedulable(pod):
+        elif _unschedulable(pod):
             self._settle(reservation)
         elif reservation not in self._promises:
             self._waiting[reservation] = pod

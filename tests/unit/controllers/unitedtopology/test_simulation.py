@@ -119,6 +119,18 @@ async def test_a_pod_that_runs_counts_where_it_runs(stage: Stage) -> None:
     assert stage.ask(big(), "three")
 
 
+async def test_a_pod_on_its_way_out_is_taken_for_gone(stage: Stage) -> None:
+    """A rollout finds the room that old pods leave, although they take a while to end."""
+    for name in ("p1", "p2"):
+        await create(stage, name, name)
+        await stage.world.user.bind(name, namespace="default", node="n1")
+    await stage.world.settle()
+    assert not stage.ask(big())
+    await stage.world.user.delete(Pod, "p1", namespace="default")
+    await stage.world.settle()
+    assert stage.ask(big())
+
+
 async def test_a_pod_that_waits_for_good_takes_no_room(stage: Stage) -> None:
     """A scheduler has said that there is no node for it."""
     assert [stage.ask(big(), "one"), stage.ask(big(), "two")] == [True, True]

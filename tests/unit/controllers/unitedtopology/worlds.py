@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from tests.unit.lab.workloads.objects import deployment_tree
@@ -68,6 +69,8 @@ class TopologyWorld(World):
     settings: Settings = SETTINGS
     room = 100
     """How many pods a zone takes."""
+    fits: Mapping[str, int] = {}
+    """How many pods single nodes take, where that matters."""
 
     async def start(self) -> None:
         """Start everything, in a cluster with three zones of two nodes."""
@@ -192,6 +195,7 @@ class TopologyWorld(World):
 
     async def run_pods(self, limit: int = 10_000) -> None:
         """As before, but pods that find no node are left waiting."""
+        await self.settle()
         for _ in range(200):
             pods = await self.all(Pod)
             waiting = [pod for pod in pods if pod.terminating or not (pod.ready or _refused(pod))][:limit]
@@ -208,11 +212,13 @@ class TopologyWorld(World):
     async def _node_for(self, pod: Pod) -> str | None:
         required = nodeselectors.required(pod.spec)
         taken = await self.zones()
+        on_nodes = Counter(each.spec.node_name for each in await self.all(Pod) if not each.finished)
         for node in (await self.user.list(Node)).items:
             taints = tolerations.untolerated(pod.spec.tolerations, node.spec.taints)
-            full = taken[node.metadata.labels[ZONE]] >= self.room
+            name = node.metadata.name
+            full = taken[node.metadata.labels[ZONE]] >= self.room or on_nodes[name] >= self.fits.get(name, 10_000)
             if required.matches(node) and taints is None and not full:
-                return node.metadata.name
+                return name
         return None
 
     async def _refuse(self, pod: Pod) -> None:

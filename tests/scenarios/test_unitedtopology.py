@@ -1,0 +1,425 @@
+"""UnitedTopology as people use it: the proposal's stories, rollouts, evictions, and whatever may fail meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.scenarios.topologies import DividedWorld
+from tests.unit.controllers.unitedtopology.worlds import subset, topology_tree
+from tests.unit.lab.workloads.objects import deployment_tree, template
+from trimtab.api.apps import Deployment
+from trimtab.api.documents import JSON
+from trimtab.api.nodes import Node
+from trimtab.api.pods import Pod
+from trimtab.api.policy import PodDisruptionBudget
+from trimtab.api.scaledown import DELETION_COST
+from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.kube.errors import Invalid, TooManyRequests, Unreachable
+from trimtab.kube.resources import Resource
+from trimtab.kube.retries import NO_RETRIES
+from trimtab.lab.apiserver.statuses import refusal
+
+ZONES = (subset("subset-a", "z1", 10), subset("subset-b", "z2", "30%"), subset("subset-c", "z3"))
+THIRDS = (subset("a", "z1", "34%"), subset("b", "z2", "33%"), subset("c", "z3", "33%"))
+
+_OWN = {"matchExpressions": [{"key": "type", "operator": "NotIn", "values": ["virtual-kubelet"]}]}
+_RENTED = {"matchExpressions": [{"key": "type", "operator": "In", "values": ["virtual-kubelet"]}]}
+_TAINT = {"key": "virtual-kubelet.io/provider", "value": "cloud", "effect": "NoSchedule"}
+
+
+def own_and_rented(most: int | None = None) -> tuple[JSON, JSON]:
+    """Machines of our own, and rented ones without an end."""
+    tolerations = [{"key": "virtual-kubelet.io/provider", "operator": "Exists"}]
+    ecs: JSON = {"name": "ecs", "nodeSelectorTerm": _OWN} | ({} if most is None else {"maxReplicas": most})
+    return ecs, {"name": "vk", "nodeSelectorTerm": _RENTED, "tolerations": tolerations}
+
+
+@pytest_asyncio.fixture
+async def world() -> AsyncIterator[DividedWorld]:
+    """A cluster with one webhook process."""
+    made = DividedWorld()
+    await made.start()
+    yield made
+    await made.close()
+
+
+@pytest_asyncio.fixture
+async def three() -> AsyncIterator[DividedWorld]:
+    """A cluster with three webhook processes."""
+    made = DividedWorld(processes=3)
+    await made.start()
+    yield made
+    await made.close()
+
+
+async def add_rented(world: DividedWorld) -> None:
+    """A node that is rented: tainted, and without an end."""
+    tree = {"metadata": {"name": "vk-1", "labels": {"type": "virtual-kubelet", "topology.kubernetes.io/zone": "vk"}}}
+    await world.user.create(Node, tree)
+    await world.user.patch(Node, "vk-1", {"spec": {"taints": [_TAINT]}})
+    await size_nodes(world, "1000", "vk-1")
+
+
+async def size_nodes(world: DividedWorld, cpu: str, *names: str) -> None:
+    """Give nodes so many cores, for pods that take one each."""
+    world.fits = {**world.fits, **dict.fromkeys(names, int(cpu))}
+    resources = {"cpu": cpu, "memory": "1000Gi", "pods": "1000"}
+    for name in names:
+        status = {"status": {"capacity": resources, "allocatable": resources}}
+        await world.user.patch(Node, name, status, subresource="status")
+    await world.settle()
+
+
+async def moving(world: DividedWorld, work: Awaitable[Any]) -> Any:
+    """Await something that takes virtual time."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        await world.clock.advance(0.05)
+    return task.result()
+
+
+async def scale(world: DividedWorld, size: int) -> None:
+    """Resize the Deployment, holding the request as long as it takes, and let pods come and go."""
+    await moving(world, world.user.patch(Deployment, "web", {"spec": {"replicas": size}}, namespace="default"))
+    await world.run_pods()
+
+
+# The proposal's stories
+
+
+async def test_a_number_in_one_zone_a_share_in_the_next_the_rest_in_the_last(world: DividedWorld) -> None:
+    """The first story, with its third subset renamed: 20 pods are 10, 30 %, and what is left."""
+    await world.divide(*ZONES)
+    await world.deploy(20)
+    assert await world.zones() == {"z1": 10, "z2": 6, "z3": 4}
+    assert await world.missing() == {"subset-a": 0, "subset-b": 0, "subset-c": -1}
+    assert await world.entries() == []
+    await scale(world, 30)
+    assert await world.zones() == {"z1": 10, "z2": 9, "z3": 11}
+    await scale(world, 12)
+    assert await world.zones() == {"z1": 10, "z2": 2}
+
+
+async def test_names_must_be_unique(world: DividedWorld) -> None:
+    """The story as it is printed is refused, with the field and what to write."""
+    twice = (subset("subset-a", "z1", 10), subset("subset-b", "z2", "30%"), subset("subset-a", "z3"))
+    with pytest.raises(Invalid, match=r"spec\.subsets\[2\]"):
+        await world.divide(*twice)
+
+
+async def test_a_fixed_number_on_machines_of_our_own_the_others_on_rented_ones(world: DividedWorld) -> None:
+    """The second story: the first three on our own, whoever comes later tolerates the rented ones' taint."""
+    await add_rented(world)
+    await world.divide(*own_and_rented(3))
+    await world.deploy(7)
+    assert await world.zones() == {"z1": 3, "vk": 4}
+    await scale(world, 4)
+    assert await world.zones() == {"z1": 3, "vk": 1}
+    await scale(world, 2)
+    assert await world.zones() == {"z1": 2}
+
+
+async def test_rented_machines_only_once_our_own_have_no_room(world: DividedWorld) -> None:
+    """The third story: the simulation finds our own machines full, and sends the rest to rented ones at once."""
+    await add_rented(world)
+    await size_nodes(world, "1", "z1-1", "z1-2", "z2-1", "z2-2", "z3-1", "z3-2")
+    adaptive = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30}}
+    await world.divide(*own_and_rented(), scheduleStrategy=adaptive)
+    await world.create(Deployment, thirsty(8))
+    await world.run_pods()
+    assert await world.shares() == {"ecs": 6, "vk": 2}
+    assert await world.zones() == {"z1": 2, "z2": 2, "z3": 2, "vk": 2}
+    assert await world.told("Rescheduled") == []
+
+
+async def test_without_simulation_pods_are_moved_after_the_critical_time(world: DividedWorld) -> None:
+    """The third story without looking ahead: pods wait thirty seconds on our own machines, then go to rented ones."""
+    await add_rented(world)
+    world.room = 1
+    adaptive = {"disableSimulationSchedule": True, "rescheduleCriticalSeconds": 30}
+    await world.divide(*own_and_rented(), scheduleStrategy={"type": "Adaptive", "adaptive": adaptive})
+    await world.create(Deployment, deployment_tree("web", 5))
+    await world.run_pods()
+    assert await world.shares() == {"ecs": 5}
+    assert await world.zones() == {"z1": 1, "z2": 1, "z3": 1, "": 2}
+    world.room = 100_000
+    for node in ("z1-1", "z1-2", "z2-1", "z2-2", "z3-1", "z3-2"):
+        await world.user.patch(Node, node, {"spec": {"taints": [{"key": "full", "effect": "NoSchedule"}]}})
+    await world.advance(31)
+    await world.run_pods()
+    assert await world.shares() == {"ecs": 3, "vk": 2}
+    assert await world.zones() == {"z1": 1, "z2": 1, "z3": 1, "vk": 2}
+    assert len(await world.told("Rescheduled")) == 2
+    (shortage,) = (await world.topology()).status.shortages
+    assert (shortage.name, shortage.times) == ("ecs", 1)
+    await scale(world, 6)
+    assert await world.shares() == {"ecs": 3, "vk": 3}
+
+
+def thirsty(replicas: int) -> JSON:
+    """A Deployment whose pods take a core each."""
+    tree = deployment_tree("web", replicas)
+    tree["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    return tree
+
+
+# Sizes
+
+
+async def test_one_step_down_keeps_the_shares(world: DividedWorld) -> None:
+    """From 9 to 3 at once, in thirds: the request is held until the costs are those of 3."""
+    await world.divide(*THIRDS)
+    await world.deploy(9)
+    assert await world.zones() == {"z1": 3, "z2": 3, "z3": 3}
+    await scale(world, 3)
+    assert await world.zones() == {"z1": 1, "z2": 1, "z3": 1}
+    await scale(world, 7)
+    assert await world.zones() == {"z1": 3, "z2": 2, "z3": 2}
+
+
+async def test_many_steps_up_and_down_end_where_one_would(world: DividedWorld) -> None:
+    """The way there leaves no trace."""
+    await world.divide(*THIRDS)
+    await world.deploy(3)
+    for size in (12, 5, 9, 2, 6):
+        await scale(world, size)
+    assert await world.zones() == {"z1": 2, "z2": 2, "z3": 2}
+    assert await world.entries() == []
+
+
+# Rollouts
+
+
+async def test_a_rollout_ends_where_a_fresh_start_would(world: DividedWorld) -> None:
+    """Each revision has places of its own, and the old one gives way where the new one comes."""
+    await world.divide(*ZONES)
+    await world.deploy(20)
+    await world.patch(Deployment, "web", {"spec": {"template": template("app:2", app="web")}})
+    await world.run_pods()
+    assert await world.zones() == {"z1": 10, "z2": 6, "z3": 4}
+    assert (await world.topology()).status.other_revisions == ()
+    assert await world.entries() == []
+
+
+async def test_a_rollout_into_a_full_subset_ends_where_a_fresh_start_would(world: DividedWorld) -> None:
+    """Adaptive, and our own machines have room for three: old pods leave them first, new ones take their places."""
+    await add_rented(world)
+    await size_nodes(world, "1", "z1-1", "z1-2", "z2-1")
+    for node in ("z2-2", "z3-1", "z3-2"):
+        await world.user.delete(Node, node)
+    adaptive = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30}}
+    await world.divide(*own_and_rented(3), scheduleStrategy=adaptive)
+    await world.create(Deployment, thirsty(9))
+    await world.run_pods()
+    assert await world.shares() == {"ecs": 3, "vk": 6}
+    changed = thirsty(9)["spec"]["template"]
+    changed["spec"]["containers"][0]["image"] = "app:2"
+    await world.patch(Deployment, "web", {"spec": {"template": changed}})
+    await world.run_pods()
+    assert await world.shares() == {"ecs": 3, "vk": 6}
+
+
+# Pods that go
+
+
+async def test_a_deleted_pod_comes_back_to_its_subset(world: DividedWorld) -> None:
+    """Its place is announced free before it is gone, so the successor takes it."""
+    await world.divide(subset("a", "z1", 2), subset("b", "z2"))
+    await world.deploy(4)
+    victim = next(pod for pod in await world.pods() if pod.spec.node_name.startswith("z1"))
+    await world.user.delete(Pod, victim.metadata.name, namespace="default")
+    await world.settle()
+    await world.run_pods()
+    assert await world.zones() == {"z1": 2, "z2": 2}
+    assert await world.entries() == []
+
+
+async def test_an_eviction_that_a_budget_refuses_leaves_no_trace(world: DividedWorld) -> None:
+    """Nothing is given away for it, and after two seconds nothing tells of it."""
+    await world.divide(subset("a", "z1", 2), subset("b", "z2"))
+    await world.deploy(2)
+    budget = {
+        "metadata": {"name": "web"},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}},
+    }
+    await world.create(PodDisruptionBudget, budget)
+    name = (await world.pods())[0].metadata.name
+    with pytest.raises(TooManyRequests):
+        await moving(world, world.user.using(retry=NO_RETRIES).evict(name, namespace="default"))
+    await world.clock.advance(2.0)
+    assert await world.entries() == []
+    assert await world.missing() == {"a": 0, "b": -1}
+    await scale(world, 3)
+    assert await world.zones() == {"z1": 2, "z2": 1}
+
+
+async def test_a_pod_that_failed_is_replaced_in_its_subset(world: DividedWorld) -> None:
+    """A finished pod holds no place."""
+    await world.divide(subset("a", "z1", 2), subset("b", "z2"))
+    await world.deploy(3)
+    failed = next(pod for pod in await world.pods() if pod.spec.node_name.startswith("z1"))
+    patch = {"status": {"phase": "Failed"}}
+    await world.user.patch(Pod, failed.metadata.name, patch, namespace="default", subresource="status")
+    await world.settle()
+    await world.run_pods()
+    await world.settle()
+    assert (await world.rows())["a"].replicas + (await world.rows())["b"].replicas == 3
+    await scale(world, 5)
+    assert (await world.rows())["a"].replicas == 2
+
+
+async def test_a_dry_run_leaves_no_trace(world: DividedWorld) -> None:
+    """Nobody gets a place for a pod that will not be."""
+    await world.divide(subset("a", "z1", 2), subset("b", "z2"))
+    await world.deploy(2)
+    before = (await world.topology()).metadata.resource_version
+    name = (await world.pods())[0].metadata.name
+    await world.user.delete(Pod, name, namespace="default", dry_run=True)
+    await world.user.evict(name, namespace="default", dry_run=True)
+    await world.settle()
+    assert (await world.topology()).metadata.resource_version == before
+
+
+# What pods are given
+
+
+async def test_a_patch_is_merged_into_the_pods_of_its_subset(world: DividedWorld) -> None:
+    """Labels, environment, and nothing lost of what the template said."""
+    patch = {
+        "metadata": {"labels": {"pool": "first"}},
+        "spec": {"containers": [{"name": "main", "env": [{"name": "POOL", "value": "first"}]}]},
+    }
+    await world.divide(subset("a", "z1", 1, patch=patch), subset("b", "z2"))
+    await world.deploy(2)
+    trees = [await world.raw(Pod, pod.metadata.name) for pod in await world.pods()]
+    first, second = sorted(trees, key=lambda tree: tree["spec"]["nodeName"])
+    assert first["metadata"]["labels"]["pool"] == "first"
+    assert first["spec"]["containers"][0]["env"] == [{"name": "POOL", "value": "first"}]
+    assert first["spec"]["containers"][0]["image"] == "app:1"
+    assert "pool" not in second["metadata"]["labels"]
+
+
+async def test_only_namespaces_with_subsets_pay(world: DividedWorld) -> None:
+    """Nobody is asked about pods elsewhere, nor after the last UnitedTopology is gone."""
+    await world.deploy(3)
+    assert world.asked["/pods"] == 0
+    await world.divide(subset("a", "z1", 5))
+    await scale(world, 4)
+    assert world.asked["/pods"] == 1
+    await world.user.delete(UnitedTopology, "web", namespace="default")
+    await world.settle()
+    await scale(world, 6)
+    assert world.asked["/pods"] == 1
+
+
+# What fails
+
+
+async def test_three_processes_never_exceed_a_limit(three: DividedWorld) -> None:
+    """However the pods of one Deployment are shared out among them."""
+    await three.divide(subset("a", "z1", 7), subset("b", "z2", "40%"), subset("c", "z3"))
+    await three.deploy(30)
+    assert await three.zones() == {"z1": 7, "z2": 12, "z3": 11}
+    assert three.let_go == []
+    assert all(sum(len(process.wire.requests) for process in three.processes) for _ in three.processes)
+
+
+async def test_a_webhook_process_is_killed(three: DividedWorld) -> None:
+    """The others go on; what it had reserved and nobody came for is let go in the end."""
+    await three.divide(subset("a", "z1", 6), subset("b", "z2"))
+    await three.deploy(4)
+    await three.kill_webhooks(three.processes[0])
+    await scale(three, 10)
+    assert (await three.zones())["z1"] == 6
+    await three.advance(90)
+    assert await three.entries() == []
+
+
+async def test_pods_that_came_while_all_webhooks_were_away_are_matched(world: DividedWorld) -> None:
+    """They run wherever a scheduler put them, and count there."""
+    await world.divide(subset("a", "z1", 2), subset("b", "z2"))
+    await world.deploy(2)
+    await world.kill_webhooks(world.processes[0])
+    await scale(world, 4)
+    assert await world.shares() == {"a": 4}
+    assert await world.levels() == {("z1", "Guaranteed"): 2, ("z1", "Redundant"): 2}
+    await world.start_webhooks()
+    await scale(world, 6)
+    assert await world.shares() == {"a": 4, "b": 2}
+    await scale(world, 4)
+    assert await world.shares() == {"a": 2, "b": 2}
+
+
+async def test_the_controller_is_killed_in_the_middle(world: DividedWorld) -> None:
+    """Webhooks go on without it; the next one counts what is there."""
+    await world.divide(subset("a", "z1", 5), subset("b", "z2"))
+    await world.deploy(3)
+    await world.kill_controller()
+    await scale(world, 8)
+    assert await world.zones() == {"z1": 5, "z2": 3}
+    await world.start_controller()
+    await world.settle()
+    assert await world.missing() == {"a": 0, "b": -1}
+    assert await world.entries() == []
+
+
+@pytest.mark.parametrize("code", [pytest.param(500, id="errors"), pytest.param(0, id="connections that break")])
+async def test_the_api_server_fails_now_and_then(world: DividedWorld, code: int) -> None:
+    """Every fifth write of the controller fails for a while: it converges all the same."""
+    await world.divide(subset("a", "z1", 5), subset("b", "z2"))
+    writes = iter(range(1_000_000))
+
+    def fail(request: Any) -> Exception | None:
+        failing = request.method != "GET" and next(writes) % 5 == 0
+        return _failure(code) if failing else None
+
+    world.controller_wire.refuse = fail
+    await world.deploy(9)
+    await scale(world, 6)
+    await world.advance(30)
+    world.controller_wire.refuse = None
+    await world.advance(60)
+    assert await world.zones() == {"z1": 5, "z2": 1}
+    assert await world.missing() == {"a": 0, "b": -1}
+    assert await world.entries() == []
+
+
+def _failure(code: int) -> Exception:
+    return refusal(code, "the disk is full") if code else Unreachable("connection lost")
+
+
+async def test_a_watch_that_lags_does_not_give_a_place_away_twice(world: DividedWorld) -> None:
+    """The controller does not see pods for a while: what is reserved stays reserved."""
+    await world.divide(subset("a", "z1", 5), subset("b", "z2"))
+    await world.deploy(3)
+    world.controller_wire.hold("pods")
+    await scale(world, 5)
+    for pod in [pod for pod in await world.pods() if pod.spec.node_name.startswith("z1")][:2]:
+        await world.user.delete(Pod, pod.metadata.name, namespace="default")
+    await world.settle()
+    await world.run_pods()
+    assert (await world.zones())["z1"] <= 5
+    world.controller_wire.go_on()
+    await world.settle()
+    assert await world.missing() == {"a": 5 - (await world.zones())["z1"], "b": -1}
+    assert await world.entries() == []
+
+
+async def test_the_costs_of_others_are_kept_through_it_all(world: DividedWorld) -> None:
+    """A pod that somebody wants to keep is kept, whatever its subset says."""
+    await world.divide(subset("a", "z1", 1), subset("b", "z2"))
+    await world.deploy(4)
+    kept = next(pod for pod in await world.pods() if pod.spec.node_name.startswith("z2"))
+    await world.patch(Pod, kept.metadata.name, {"metadata": {"annotations": {DELETION_COST: "2147483647"}}})
+    await scale(world, 1)
+    assert [pod.metadata.uid for pod in await world.pods()] == [kept.metadata.uid]
+
+
+def test_stories_are_manifests() -> None:
+    """What is played here is what people would write."""
+    assert Resource.of(UnitedTopology).api_version == topology_tree(*ZONES)["apiVersion"]

@@ -1,0 +1,215 @@
+"""A whole cluster with subsets on virtual time: the lab's API server and controllers, Trimtab's webhooks and its own.
+
+Each webhook process has its own client and caches; the API server asks them by turns, as a
+Service would. One that was killed does not answer, and its failure policy lets the request through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.unit.controllers.unitedtopology.worlds import TopologyWorld
+from tests.unit.lab.workloads.worlds import Wire
+from trimtab.api import codec
+from trimtab.api.admission import AdmissionReview, answer
+from trimtab.api.unitedtopology import NAMESPACE_LABEL, NAMESPACE_LABELLED, UnitedTopologyStatus
+from trimtab.controllers.unitedtopology.simulation import Simulation
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
+from trimtab.kube.resources import untyped
+from trimtab.lab.apiserver.admission import CallError
+from trimtab.subsets import marks
+from trimtab.webhooks.edge import Edge
+from trimtab.webhooks.scale import ScaleReviews
+from trimtab.webhooks.subsets import Subsets
+from trimtab.webhooks.validation import Validation
+
+JSON = dict[str, Any]
+
+_CONFIGURATIONS = {
+    kind: untyped("admissionregistration.k8s.io/v1", kind, f"{kind.lower()}s", namespaced=False)
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+}
+_RULES: dict[str, tuple[str, JSON]] = {
+    "pods": (
+        "MutatingWebhookConfiguration",
+        {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]},
+    ),
+    "deletions": (
+        "ValidatingWebhookConfiguration",
+        {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["DELETE"]},
+    ),
+    "evictions": (
+        "ValidatingWebhookConfiguration",
+        {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/eviction"], "operations": ["CREATE"]},
+    ),
+    "scale": (
+        "ValidatingWebhookConfiguration",
+        {
+            "apiGroups": ["apps"],
+            "apiVersions": ["v1"],
+            "resources": ["deployments", "deployments/scale"],
+            "operations": ["UPDATE"],
+        },
+    ),
+    "validate": (
+        "ValidatingWebhookConfiguration",
+        {
+            "apiGroups": ["apps.kruise.io"],
+            "apiVersions": ["*"],
+            "resources": ["unitedtopologies"],
+            "operations": ["CREATE", "UPDATE"],
+        },
+    ),
+}
+_PATHS = {"evictions": "/deletions"}
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a policy would say; there is none here."""
+
+    warnings: tuple[str, ...] = ()
+
+
+class NoCertificates:
+    """Reviews are handed over without a socket here."""
+
+    context: Any = None
+    synced = True
+    problems: list[str] = []
+
+    async def ready(self) -> None:
+        """At once."""
+
+    async def run(self) -> None:
+        """Nothing to keep."""
+
+
+@dataclass(slots=True)
+class Process:
+    """One webhook process."""
+
+    edge: Edge
+    subsets: Subsets
+    simulation: Simulation
+    wire: Wire
+    tasks: list[asyncio.Future[None]] = field(default_factory=list)
+    dead: bool = False
+
+
+class DividedWorld(TopologyWorld):
+    """A cluster in which pods are given places as they come."""
+
+    def __init__(self, *, seed: int = 1, processes: int = 1) -> None:
+        super().__init__(seed=seed, call=self._call)
+        self.processes: list[Process] = []
+        self._count = processes
+        self._turn = itertools.count()
+        self.asked: Counter[str] = Counter()
+        self.let_go: list[str] = []
+
+    async def start(self) -> None:
+        """Start everything."""
+        await super().start()
+        for _ in range(self._count):
+            await self.start_webhooks()
+        for name, (kind, rule) in _RULES.items():
+            await self.user.create(_CONFIGURATIONS[kind], self._configuration(name, kind, rule))
+        await self.settle()
+
+    async def start_webhooks(self) -> Process:
+        """Start one more webhook process."""
+        wire = Wire(self.cluster)
+        client = Client(wire, clock=self.clock, rng=random.Random(7))
+        simulation = Simulation(client, rng=random.Random(8))
+        subsets = Subsets(client, simulate=simulation, rng=random.Random(9))
+        scale = ScaleReviews(self.controller.foresight.ahead_of(_held))
+        hooks = [*subsets.hooks, *Validation(client).hooks, *scale.hooks]
+        edge = Edge(
+            hooks,
+            certificates=NoCertificates(),
+            host="",
+            port=0,
+            let_go=lambda hook, request, reason: self._let_go(subsets, hook, request, reason),
+            clock=self.clock,
+        )
+        process = Process(edge, subsets, simulation, wire)
+        process.tasks = [asyncio.ensure_future(each.run()) for each in (subsets, simulation)]
+        self.processes.append(process)
+        await self.settle()
+        return process
+
+    async def kill_webhooks(self, process: Process) -> None:
+        """A process dies: nothing that it was about to write arrives."""
+        process.dead = process.wire.dead = True
+        await cancel(*process.tasks)
+
+    async def stop(self) -> None:
+        """End everything that runs."""
+        for process in self.processes:
+            await cancel(*process.tasks)
+        await super().stop()
+
+    def _activity(self) -> tuple[int, int]:
+        requests, version = super()._activity()
+        return requests + sum(len(process.wire.requests) for process in self.processes), version
+
+    async def entries(self) -> list[str]:
+        """What is reserved or announced in any UnitedTopology's status."""
+        status: UnitedTopologyStatus = (await self.topology()).status
+        rows = [*status.subset_statuses, *(row for each in status.other_revisions for row in each.subset_statuses)]
+        return [entry for row in rows for entry in (*row.creating, *row.deleting)]
+
+    async def shares(self) -> dict[str, int]:
+        """How many active pods each subset has, by their marks."""
+        return dict(sorted((await self.marked()).items()))
+
+    # The way of a review.
+
+    async def _call(self, config: JSON, body: bytes, timeout: float) -> bytes:
+        path = str(config["url"]).partition("https://trimtab")[2]
+        living = [process for process in self.processes if not process.dead]
+        if not living:
+            raise CallError("connection refused")
+        process = living[next(self._turn) % len(living)]
+        request = codec.decode(body, AdmissionReview).request
+        assert request is not None
+        self.asked[path] += 1
+        response = await process.edge.decide(process.edge.hooks[path], request, patience=timeout)
+        if process.dead:
+            raise CallError("connection reset by peer")
+        return codec.encode(answer(response))
+
+    def _let_go(self, subsets: Subsets, hook: Any, request: Any, reason: str) -> None:
+        self.let_go.append(f"{hook.name}: {reason}")
+        subsets.let_go(hook, request, reason)
+
+    def _configuration(self, name: str, kind: str, rule: JSON) -> JSON:
+        labelled = {"matchLabels": {NAMESPACE_LABEL: NAMESPACE_LABELLED}} if name in ("pods", "deletions") else {}
+        webhook: JSON = {
+            "name": f"{name}.trimtab.dev",
+            "clientConfig": {"url": f"https://trimtab{_PATHS.get(name, f'/{name}')}"},
+            "rules": [rule],
+            "failurePolicy": "Ignore",
+            "sideEffects": "NoneOnDryRun",
+            "timeoutSeconds": 3,
+            "admissionReviewVersions": ["v1"],
+            "namespaceSelector": labelled,
+        }
+        return {"kind": kind, "metadata": {"name": f"trimtab-{name}"}, "webhooks": [webhook]}
+
+
+async def _held(_: object) -> Held:
+    return Held()
+
+
+def reservation_of(annotations: JSON) -> str:
+    """The reservation that a pod came with."""
+    mark = marks.read(annotations)
+    return mark.reservation if mark is not None else ""
