@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from tests.lab.fleets import Fleet, fleet, skew
-from tests.lab.holding import Holding, serving
+from tests.lab.holding import Holding, serving, unregister
 from trimtab.api.scaledown import DELETION_COST
 from trimtab.controllers.scaledownpolicy.ledger import MARK
 from trimtab.controllers.scaledownpolicy.metrics import Cause
@@ -142,14 +142,17 @@ async def _ended(holding: Holding) -> None:
 async def test_with_trimtab_stopped_scaling_works_as_if_it_were_not_installed(client: Client) -> None:
     """The webhook is still registered, and nobody answers."""
     async with fleet(client, THREE_ZONES) as made:
-        async with serving(client, made.name):
-            await made.deploy("web", 12)
-        await made.scale("web", 6)
-        await made.settled(6)
-        await made.update("web", 9)
-        await made.settled(9)
-        await made.scale("web", 0)
-        await made.settled(0)
+        try:
+            async with serving(client, made.name, stays_registered=True):
+                await made.deploy("web", 12)
+            await made.scale("web", 6)
+            await made.settled(6)
+            await made.update("web", 9)
+            await made.settled(9)
+            await made.scale("web", 0)
+            await made.settled(0)
+        finally:
+            await unregister(client, made.name)
 
 
 async def test_a_workload_at_rest_is_not_written_to(client: Client) -> None:

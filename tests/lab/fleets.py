@@ -162,8 +162,13 @@ async def fleet(client: Client, zones: Mapping[str, int]) -> AsyncIterator[Fleet
 
 
 async def _clean(client: Client, made: Fleet) -> None:
+    """Everything goes in its order, so that nobody is cut off in the middle of writing about what is not there."""
     for kind in (Resource.of(Deployment), PODS):
         await client.delete_all(kind, namespace=made.name, grace_period_seconds=0, propagation="Background")
+    with suppress(TimeoutError):
+        await within(client.clock, 20.0, made.pods.wait_for(lambda store: not len(store)))
+        await made.nodes.reshape(Shape(name=made.name))
+        await within(client.clock, 20.0, made.machines.wait_for(lambda store: not len(store)))
     await client.delete_all(NODES, label_selector=f"{CLUSTER}={made.name}")
     with suppress(NotFound):
         await client.delete(Namespace, made.name)

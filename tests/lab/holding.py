@@ -79,7 +79,12 @@ def configuration(namespace: str, url: str, rules: Sequence[JSON] = RULES) -> JS
 
 @asynccontextmanager
 async def serving(
-    client: Client, namespace: str, *, defaults: Defaults = policies.LEVEL_EVERYONE, **settings: Any
+    client: Client,
+    namespace: str,
+    *,
+    defaults: Defaults = policies.LEVEL_EVERYONE,
+    stays_registered: bool = False,
+    **settings: Any,
 ) -> AsyncIterator[Holding]:
     """Trimtab at work, for as long as the context; registered for a namespace, which keeps its certificates too."""
     view = View(client)
@@ -101,6 +106,8 @@ async def serving(
         await certificates.look()
         yield Holding(view, intents, edge, certificates)
     finally:
+        if not stays_registered:
+            await unregister(client, namespace)
         await cancel(*tasks)
 
 
