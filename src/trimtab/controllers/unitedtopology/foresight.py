@@ -21,8 +21,11 @@ from trimtab.api.pods import Pod
 from trimtab.controllers.unitedtopology import costs
 from trimtab.controllers.unitedtopology.costs import Change
 from trimtab.controllers.unitedtopology.levels import Levels
+from trimtab.controllers.unitedtopology.metrics import Metrics
 from trimtab.controllers.unitedtopology.pods import Scribe
+from trimtab.controllers.unitedtopology.verdicts import verdict
 from trimtab.controllers.unitedtopology.view import View
+from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, Clock, within
 from trimtab.kube.errors import ApiError, ConfigError
 from trimtab.kube.resources import Key
@@ -78,6 +81,12 @@ class Foresight:
         self._scribe = scribe
         self._clock = clock
         self._settle = settle
+
+    @classmethod
+    def over(cls, client: Client, view: View, *, pod_webhook: bool = True, metrics: Metrics | None = None) -> Foresight:
+        """With a view that somebody runs in this process, which need not be the one that leads."""
+        levels = Levels(view, verdict=verdict(pod_webhook=pod_webhook))
+        return cls(view, levels, Scribe(client, metrics or Metrics()), client.clock)
 
     def ahead_of(self, hold: Callable[[Intent], Awaitable[H]]) -> Callable[[Intent], Awaitable[H]]:
         """What holds a request here first, and then there: a policy's ranks are put into the bands that it finds.
