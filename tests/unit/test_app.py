@@ -5,15 +5,21 @@ from __future__ import annotations
 import asyncio
 import urllib.request
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 
 import pytest
 
 from trimtab import app
 from trimtab.api import configuration
+from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
 from trimtab.app import scheduling
+from trimtab.install import lab
+from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
+from trimtab.kube.config import discover
+from trimtab.kube.sessions import Session
 from trimtab.lab.apiserver.server import Server
 
 SCHEDULER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
@@ -45,6 +51,40 @@ def read(port: int, path: str) -> tuple[int, str]:
             return answer.status, answer.read().decode()
     except HTTPError as error:
         return error.code, error.read().decode()
+
+
+def whole(**more: Any) -> TrimtabConfiguration:
+    """All components in one process that is alone."""
+    return configuration.read(
+        {
+            "serving": {"port": 0},
+            "webhooks": {"host": "127.0.0.1", "port": 0, "url": "https://127.0.0.1:9"},
+            "scaleDown": {"defaultPolicies": [{}]},
+            **more,
+        }
+    )
+
+
+@pytest.mark.parametrize("elected", [pytest.param(True, id="under leader election"), pytest.param(False, id="alone")])
+async def test_all_components_run_in_one_process(elected: bool, tmp_path: Path) -> None:
+    """As well as in several; every one sees the cluster, and all end when they are told to."""
+    async with Server(tmp_path) as server:
+        told = whole(leaderElection={"enabled": elected})
+        async with Client(Session(discover(server.kubeconfig))) as client:
+            await lab.furnish(client, told)
+        running = app.App(app.Settings(told, kubeconfig=server.kubeconfig))
+        task = asyncio.create_task(running.run())
+        try:
+            while running.port < 0:
+                await asyncio.sleep(0)
+            while (await asyncio.to_thread(read, running.port, "/readyz"))[0] != 200:
+                assert not task.done()
+            _, metrics = await asyncio.to_thread(read, running.port, "/metrics")
+            for name in ("scheduler_pending_pods", "trimtab_webhook_reviews_total", "trimtab_scaledown_plans_total"):
+                assert name in metrics
+        finally:
+            await cancel(task)
+        assert task.cancelled()
 
 
 async def test_health_says_what_is_missing_until_nothing_is(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,12 +18,15 @@ from trimtab.api.admission import AdmissionRequest
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.pods import Pod
 from trimtab.app.means import Means, defaults
+from trimtab.controllers.scaledownpolicy.controller import sampled
 from trimtab.controllers.scaledownpolicy.intents import Intents, Settings
 from trimtab.controllers.scaledownpolicy.metrics import Metrics as ScaleDownMetrics
+from trimtab.controllers.scaledownpolicy.plans import PlanReports
 from trimtab.controllers.scaledownpolicy.policies import Governing
+from trimtab.controllers.scaledownpolicy.sources import Sources
 from trimtab.controllers.scaledownpolicy.view import View
 from trimtab.controllers.unitedtopology.simulation import Simulation
-from trimtab.kube.components import Candidate, Component, Together
+from trimtab.kube.components import Background, Candidate, Component, Together
 from trimtab.ranking.plan import Policy
 from trimtab.ranking.strategies import Factory
 from trimtab.webhooks import scale
@@ -43,21 +47,30 @@ log = logging.getLogger(__name__)
 def component(means: Means) -> Component:
     """The edge with all its hooks, and what these need to see."""
     client, configuration = means.client, means.configuration
-    metrics = ScaleDownMetrics(means.registry)
+    metrics = means.scale_down_metrics
+    stated = defaults(configuration, means.strategies)
     view = View(client)
+    sources = sampled(client, view, stated)
+    reports = PlanReports(client)
     intents = Intents(
         client,
         view,
-        defaults=defaults(configuration, means.strategies),
+        defaults=stated,
         settings=_settings(configuration),
         metrics=metrics,
-        policy_of=partial(_policy_of, means.strategies),
+        policy_of=partial(_policy_of, means.strategies, sources),
+        on_plan=reports.note,
     )
     hooks = [
         *ScaleReviews(intents.hold, budget=configuration.scale_down.budget_seconds).hooks,
         *Validation(client).hooks,
     ]
-    parts: dict[str, Component] = {"view": view, "scale-downs": intents}
+    parts: dict[str, Component] = {
+        "view": view,
+        "scale-downs": intents,
+        "samples": Background(sources.run),
+        "reports": Background(reports.run),
+    }
     told: list[LetGo] = [partial(_let_go, metrics)]
     if configuration.gate("PodWebhook"):
         simulation = Simulation(client)
@@ -82,8 +95,13 @@ def _settings(configuration: TrimtabConfiguration) -> Settings:
     return Settings(budget=stated.budget_seconds, settle=stated.settle_milliseconds / 1000)
 
 
-def _policy_of(strategies: Mapping[str, Factory], governing: Governing, _: Sequence[Pod]) -> Policy:
-    return Policy.of(governing.spec.strategies, strategies)
+def _policy_of(
+    strategies: Mapping[str, Factory], sources: Sources, governing: Governing, pods: Sequence[Pod]
+) -> Policy:
+    """A policy's strategies, with what has been sampled of these pods."""
+    stated = governing.spec.strategies
+    values = sources.values(stated, pods)
+    return replace(Policy.of(stated, strategies), usage=values.usage, stated=values.stated)
 
 
 def _edge(means: Means, hooks: Sequence[Hook], certificates: Certificates, told: Sequence[LetGo]) -> Edge:

@@ -13,12 +13,14 @@ from trimtab.controllers.cloneset.metrics import Metrics as CloneSetMetrics
 from trimtab.controllers.cloneset.settings import GATE
 from trimtab.controllers.cloneset.settings import Settings as CloneSetSettings
 from trimtab.controllers.scaledownpolicy import policies
+from trimtab.controllers.scaledownpolicy.controller import ScaleDownPolicies, sampled
+from trimtab.controllers.scaledownpolicy.findings import BUILT_IN, WITH_POD_COST
+from trimtab.controllers.scaledownpolicy.policies import Defaults
 from trimtab.controllers.scaledownpolicy.view import View
 from trimtab.controllers.unitedtopology.controller import Controller as UnitedTopologies
 from trimtab.controllers.unitedtopology.controller import Settings as UnitedTopologySettings
-from trimtab.controllers.unitedtopology.metrics import Metrics as UnitedTopologyMetrics
 from trimtab.kube.client import Client
-from trimtab.kube.components import Component, Led, Together
+from trimtab.kube.components import Background, Component, Led, Together
 
 LEASE = "trimtab-controllers"
 
@@ -33,18 +35,33 @@ def component(means: Means) -> Component:
 
 def _maker(means: Means) -> Callable[[Client], Component]:
     """Makes the controllers of one term. What is counted is counted over all terms of the process."""
-    clonesets = CloneSetMetrics(means.registry)
-    topologies = UnitedTopologyMetrics(means.registry)
+    stated = defaults(means.configuration, means.strategies)
+    cloneset_metrics = CloneSetMetrics(means.registry)
 
     def make(client: Client) -> Component:
         view = View(client)
+        sources = sampled(client, view, stated)
+        topologies = UnitedTopologies(client, _topology_settings(means), metrics=means.topology_metrics)
+        scale_downs = ScaleDownPolicies(
+            client,
+            view,
+            sources,
+            defaults=stated,
+            readers=WITH_POD_COST if means.configuration.gate(GATE) else BUILT_IN,
+            bands=topologies.levels,
+            metrics=means.scale_down_metrics,
+            registry=means.strategies,
+        )
+        clonesets = CloneSets(
+            client, _cloneset_settings(means), metrics=cloneset_metrics, policy_of=_policy_of(view, stated)
+        )
         return Together(
             {
                 "view": view,
-                "clonesets": CloneSets(
-                    client, _cloneset_settings(means), metrics=clonesets, policy_of=_policy_of(means, view)
-                ),
-                "unitedtopologies": UnitedTopologies(client, _topology_settings(means), metrics=topologies),
+                "samples": Background(sources.run),
+                "scaledownpolicies": scale_downs,
+                "unitedtopologies": topologies,
+                "clonesets": clonesets,
             }
         )
 
@@ -61,9 +78,8 @@ def _topology_settings(means: Means) -> UnitedTopologySettings:
     return UnitedTopologySettings(pod_webhook=means.configuration.gate("PodWebhook"), namespaces=means.namespaces)
 
 
-def _policy_of(means: Means, view: View) -> Callable[[CloneSet], ScaleDownPolicySpec | None]:
+def _policy_of(view: View, stated: Defaults) -> Callable[[CloneSet], ScaleDownPolicySpec | None]:
     """Which policy speaks for a CloneSet."""
-    stated = defaults(means.configuration, means.strategies)
 
     def policy_of(cloneset: CloneSet) -> ScaleDownPolicySpec | None:
         namespace = cloneset.metadata.namespace

@@ -6,19 +6,22 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from prometheus_client import CollectorRegistry
 
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
 from trimtab.controllers.scaledownpolicy import policies
+from trimtab.controllers.scaledownpolicy.metrics import Metrics as ScaleDownMetrics
 from trimtab.controllers.scaledownpolicy.policies import Defaults
+from trimtab.controllers.unitedtopology.metrics import Metrics as UnitedTopologyMetrics
 from trimtab.kube.client import Client
 from trimtab.kube.leases import Elector, Terms
 from trimtab.ranking.strategies import STRATEGIES, Factory
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Means:
     """What components are made from."""
 
@@ -32,6 +35,16 @@ class Means:
     def namespaces(self) -> frozenset[str]:
         """The namespaces to look after; all, where empty."""
         return frozenset(self.configuration.namespaces)
+
+    @cached_property
+    def scale_down_metrics(self) -> ScaleDownMetrics:
+        """One set for the process, whichever components it runs."""
+        return ScaleDownMetrics(self.registry)
+
+    @cached_property
+    def topology_metrics(self) -> UnitedTopologyMetrics:
+        """One set for the process, whichever components it runs."""
+        return UnitedTopologyMetrics(self.registry)
 
     def elect(self, lease: str) -> Elector:
         """A candidate for one of Trimtab's leases."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -35,6 +35,24 @@ class Component(Protocol):
     async def run(self) -> None:
         """Work until cancelled."""
         ...
+
+
+class Background:
+    """Work that sees nothing of its own, and has nothing to say but what it does."""
+
+    synced = True
+
+    def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
+        self._work = work
+
+    @property
+    def problems(self) -> list[str]:
+        """None: what goes wrong is tried again."""
+        return []
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._work()
 
 
 class Together:
