@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import DELETION_COST, ScaleDownPolicySpec
 from trimtab.controllers.scaledownpolicy import policies
+from trimtab.controllers.scaledownpolicy.assessment import Assessment
 from trimtab.controllers.scaledownpolicy.carriers import POLICY_COST, mark_of
+from trimtab.controllers.scaledownpolicy.groups import Group
 from trimtab.controllers.scaledownpolicy.policies import DefaultPolicy, Defaults
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
@@ -119,9 +122,14 @@ async def test_a_policy_that_delivers_on_intent_writes_to_no_pod(world: PolicyWo
 async def test_events_of_a_moment_are_one_look(world: PolicyWorld) -> None:
     """Nine pods that start together are ranked together."""
     await world.policy(strategies=BALANCE, delivery="Continuous")
-    looks: list[Any] = []
+    looks: list[int] = []
     assess = world.controller.continuous.assess
-    world.controller.continuous.assess = lambda *given: looks.append(given) or assess(*given)  # type: ignore[method-assign, func-returns-value]
+
+    def counted(group: Group, pods: Sequence[Pod]) -> Assessment:
+        looks.append(len(pods))
+        return assess(group, pods)
+
+    world.controller.continuous.assess = counted  # type: ignore[method-assign]
     await world.deploy(9)
     await world.look()
     assert len(await world.costs()) == 9

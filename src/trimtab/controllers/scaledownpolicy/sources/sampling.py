@@ -91,8 +91,12 @@ class Sources:
 
     def problem(self, strategies: Sequence[StrategySpec], pods: Iterable[Pod] = ()) -> str:
         """Why something that these strategies need cannot be had, as far as that is known."""
-        if _found(strategies, Idle) and self.usage.problem:
-            return self.usage.problem
+        pods = list(pods)
+        if _found(strategies, Idle):
+            fresh = self.values(strategies, pods).usage
+            silent = next((pod.key for pod in pods if pod.key not in fresh), "")
+            if self.usage.problem or silent:
+                return self.usage.problem or f"metrics.k8s.io says nothing of {silent}, or nothing new"
         if _found(strategies, Probe):
             for pod in pods:
                 if pod.key in self.answers.refusals:
