@@ -11,24 +11,22 @@ Only what carries our label is removed, whatever its name; and it may all be don
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from trimtab.api import crds
 from trimtab.api.documents import JSON
 from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.pods import Pod
-from trimtab.controllers.scaledownpolicy import ledger
 from trimtab.install import manifests
 from trimtab.install.definitions import is_ours
 from trimtab.install.options import MANAGED_BY, NAME, Options
+from trimtab.install.sweeps import SWEEPS, Sweep
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import within
 from trimtab.kube.errors import NotFound
 from trimtab.kube.resources import Resource, untyped
 
 Say = Callable[[str], None]
-Sweep = Callable[[Client], Awaitable[int]]
-"""Takes back what was written to other people's objects; how many there were."""
 
 _ENDED_WITHIN = 60.0
 _LOOK_EVERY = 0.5
@@ -53,12 +51,6 @@ PLURALS: Mapping[str, str] = {
 """What each kind that is installed is called on the wire."""
 
 _ASKING = frozenset(kind for kind in PLURALS if kind.startswith(("Mutating", "Validating")))
-
-
-SWEEPS: Mapping[str, Sweep] = {
-    "costs of scale-downs": ledger.sweep,
-}
-"""By what they take back."""
 
 
 def intentions(options: Options) -> Iterator[str]:

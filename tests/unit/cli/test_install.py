@@ -61,4 +61,5 @@ async def test_the_way_there_and_back(server: Server, tmp_path: Path) -> None:
     planned = await typed("uninstall", "--dry-run", folder=tmp_path, server=server)
     assert "would remove Namespace trimtab-system" in planned.stdout
     done = await typed("uninstall", folder=tmp_path, server=server)
-    assert (done.returncode, done.stdout) == (0, "taken back: 0 costs of scale-downs\n")
+    assert done.returncode == 0
+    assert [line for line in done.stdout.splitlines() if not line.startswith("taken back: 0 ")] == []

@@ -1,0 +1,56 @@
+"""What Trimtab wrote to other people's objects is taken back, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.unit.install.test_removal import a_cluster
+from trimtab.api import codec
+from trimtab.api.core import Namespace
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import DELETION_COST
+from trimtab.api.unitedtopology import NAMESPACE_LABEL
+from trimtab.controllers.scaledownpolicy.ledger import MARK, Mark
+from trimtab.controllers.unitedtopology import costs
+from trimtab.install.sweeps import SWEEPS
+from trimtab.kube.client import Client
+from trimtab.subsets import marks
+
+PLAN = Mark(plan="p", workload="Deployment/web", uid="u", generation=1, to=2, share=2, side="victims", cost=-5, at=0)
+
+
+async def pod(client: Client, name: str, annotations: dict[str, str]) -> None:
+    """A pod of somebody's with these annotations."""
+    container = {"name": "web", "image": "example.com/web:1"}
+    metadata = {"name": name, "annotations": {"example.com/team": "shop", **annotations}}
+    await client.create(Pod, {"metadata": metadata, "spec": {"containers": [container]}}, namespace="default")
+
+
+async def carried(client: Client, name: str) -> dict[str, Any]:
+    """What a pod is annotated with."""
+    return dict((await client.get(Pod, name, namespace="default")).metadata.annotations)
+
+
+async def test_every_trace_is_taken_back_and_what_others_wrote_stays(tmp_path: Path) -> None:
+    """A plan's cost gives way to the subset's below it, and that to nothing; a person's cost is theirs."""
+    subset = {**marks.written(marks.Mark("web", "a", "r1")), costs.OWN: "1000"}
+    plan = codec.encode(PLAN).decode()
+    both = codec.encode(Mark(**{**_fields(PLAN), "before": "1000"})).decode()
+    async with a_cluster(tmp_path) as client:
+        await pod(client, "planned", {DELETION_COST: "-5", MARK: plan})
+        await pod(client, "divided", {DELETION_COST: "1000", **subset})
+        await pod(client, "both", {DELETION_COST: "-5", MARK: both, **subset})
+        await pod(client, "theirs", {DELETION_COST: "77"})
+        await client.create(Namespace, {"metadata": {"name": "shop", "labels": {NAMESPACE_LABEL: "enabled"}}})
+        counts = {what: await sweep(client) for what, sweep in SWEEPS.items()}
+        for name in ("planned", "divided", "both"):
+            assert await carried(client, name) == {"example.com/team": "shop"}
+        assert (await carried(client, "theirs"))[DELETION_COST] == "77"
+        assert NAMESPACE_LABEL not in (await client.get(Namespace, "shop")).metadata.labels
+        assert list(counts.values()) == [2, 0, 2, 1]
+        assert {await sweep(client) for sweep in SWEEPS.values()} == {0}
+
+
+def _fields(mark: Mark) -> dict[str, Any]:
+    return {name: getattr(mark, name) for name in mark.__struct_fields__}
