@@ -10,14 +10,18 @@ Nothing depends on this hook being asked: a controller that finds an object unus
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 from trimtab.api import cloneset, codec, unitedtopology
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, Status, StatusCause, StatusDetails
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
+from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.client import Client
+from trimtab.ranking.faults import faults
+from trimtab.ranking.strategies import STRATEGIES, Factory
 from trimtab.webhooks.edge import Hook, admitted
 
 BUDGET = 2.0
@@ -52,11 +56,23 @@ async def _clone_set(document: Document, request: AdmissionRequest, _: Client) -
     return found
 
 
-CHECKS: Mapping[tuple[str, str], Check] = {
-    ("apps.kruise.io", "CloneSet"): _clone_set,
-    ("apps.kruise.io", "UnitedTopology"): _united_topology,
-}
-"""By group and kind."""
+async def _scale_down_policy(
+    strategies: Mapping[str, Factory], document: Document, _request: AdmissionRequest, _client: Client
+) -> Sequence[InvalidError]:
+    return list(faults(codec.decode(document.text, ScaleDownPolicy), strategies))
+
+
+def checks(strategies: Mapping[str, Factory] = STRATEGIES) -> Mapping[tuple[str, str], Check]:
+    """All checks by group and kind; `strategies` are those that policies may name."""
+    return {
+        ("apps.kruise.io", "CloneSet"): _clone_set,
+        ("apps.kruise.io", "UnitedTopology"): _united_topology,
+        ("trimtab.dev", "ScaleDownPolicy"): partial(_scale_down_policy, strategies),
+    }
+
+
+CHECKS = checks()
+"""With the strategies that come with Trimtab."""
 
 
 class Validation:
