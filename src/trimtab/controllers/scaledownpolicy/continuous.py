@@ -152,7 +152,8 @@ class Continuous:
 
     def wake(self, a_key: GroupKey) -> None:
         """Look at a group soon, once for all that happens until then."""
-        self.queue.add_after(a_key, self._settings.batch)
+        if self._groups.looks_after(a_key.namespace):
+            self.queue.add_after(a_key, self._settings.batch)
 
     async def reconcile(self, a_key: GroupKey) -> Result:
         """Have a group's pods cost what its policy says."""

@@ -46,7 +46,7 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import NotFound
 from trimtab.kube.informers import Informer
 from trimtab.kube.queues import WorkQueue
-from trimtab.kube.resources import Key
+from trimtab.kube.resources import Key, split
 from trimtab.kube.runners import Result, Runner
 from trimtab.kube.stores import Object, key_of
 from trimtab.ranking.plan import Plan, Policy, plan
@@ -57,7 +57,7 @@ from trimtab.ranking.strategies import STRATEGIES, Factory, StrategyError
 def sampled(client: Client, view: View, defaults: Defaults = NO_DEFAULTS, **settings: Any) -> Sources:
     """Sources for whatever policies in a view need."""
     groups = Groups(view, defaults)
-    return Sources(client, lambda: list(_targets(groups)), pod=view.snapshot.pod, **settings)
+    return Sources(client, lambda: list(_targets(groups)), **settings)
 
 
 def _targets(groups: Groups) -> Iterable[Target]:
@@ -138,9 +138,10 @@ class ScaleDownPolicies:
         """Go by another configuration from now on: with the switch off, everything is taken back at once."""
         self.groups.defaults = defaults
         for a_key in self.groups.all_keys():
-            self.continuous.queue.add(a_key)
+            if self.groups.looks_after(a_key.namespace):
+                self.continuous.queue.add(a_key)
         for policy in self._view.policies.store:
-            self.queue.add(key_of(policy))
+            self._wake_policy(key_of(policy))
 
     # Report.
 
@@ -255,7 +256,8 @@ class ScaleDownPolicies:
             self._wake_policy(key_of(policy))
 
     def _wake_policy(self, a_key: Key) -> None:
-        self.queue.add_after(a_key, self._settings.batch)
+        if self.groups.looks_after(split(a_key)[0]):
+            self.queue.add_after(a_key, self._settings.batch)
 
     # The last plan, where costs stand already when a workload shrinks.
 

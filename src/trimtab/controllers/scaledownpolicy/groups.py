@@ -73,6 +73,10 @@ class Groups:
         self._view = view
         self._refs: dict[str, tuple[str, WorkloadRef]] = {}
 
+    def looks_after(self, namespace: str) -> bool:
+        """Whether a namespace is ours to write to: what another Trimtab looks after is its own."""
+        return not self.defaults.only or namespace in self.defaults.only
+
     def get(self, a_key: GroupKey) -> Group | None:
         """A group; None where its controller is gone."""
         found = self._view.workload(a_key.kind, a_key.namespace, a_key.name)

@@ -377,3 +377,16 @@ async def test_a_write_that_fails_is_told_and_tried_again(world: PolicyWorld) ->
     await world.look()
     assert len(await world.costs()) == 6
     assert (await world.status()).status.last_error == ""
+
+
+async def test_namespaces_that_another_trimtab_looks_after_are_not_touched(world: PolicyWorld) -> None:
+    """Neither are costs written there nor taken back, and policies there are not reported on."""
+    await balanced(world)
+    before = await world.costs()
+    await world.stop_policies()
+    world.defaults = Defaults(only=frozenset({"elsewhere"}))
+    await world.start_policies()
+    await world.scale(8)
+    await world.advance(400)
+    assert [request for request in world.product.requests if request.method != "GET"] == []
+    assert await world.costs() == before

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trimtab.api.pods import Pod
@@ -26,11 +26,6 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self._by_key)
-
-    @property
-    def keys(self) -> Set[str]:
-        """The pods that there are samples of."""
-        return self._by_key.keys()
 
     def put(self, pod: Pod, value: float, at: int) -> None:
         """A value was taken of this pod."""

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import ScaleDownPolicySpec, StrategySpec
+from trimtab.api.scaledown import StrategySpec
 from trimtab.controllers.scaledownpolicy.sources.answers import AnswerSource, Fetch, HttpFetch, Network, Question
 from trimtab.controllers.scaledownpolicy.sources.usage import PERIOD, UsageSource
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
-from trimtab.ranking.plan import Policy
 from trimtab.ranking.strategies.idle import Idle
 from trimtab.ranking.strategies.probe import Probe
 
@@ -43,20 +42,8 @@ class Values:
     stated: Mapping[str, float] = field(default_factory=dict)
 
 
-class Governs(Protocol):
-    """The policy that speaks for a workload."""
-
-    @property
-    def spec(self) -> ScaleDownPolicySpec:
-        """What it says."""
-        ...
-
-
 class Sources:
-    """Everything that strategies need from outside.
-
-    `targets` says, whenever it is asked, whom policies speak for; `pod` finds a pod by `namespace/name`.
-    """
+    """Everything that strategies need from outside. `targets` says, whenever it is asked, whom policies speak for."""
 
     def __init__(
         self,
@@ -65,14 +52,12 @@ class Sources:
         *,
         fetch: Fetch | None = None,
         networks: Sequence[Network] = (),
-        pod: Callable[[str], Pod | None] = lambda _: None,
     ) -> None:
         self.usage = UsageSource(client)
         self._http = HttpFetch()
         self.answers = AnswerSource(client.clock, fetch or self._http, networks=networks)
         self._clock = client.clock
         self._targets = targets
-        self._pod = pod
 
     def values(self, strategies: Sequence[StrategySpec], pods: Sequence[Pod]) -> Values:
         """What is known and fresh of what these strategies look at. Answers at once."""
@@ -81,13 +66,6 @@ class Sources:
         usage = self.usage.samples.fresh(pods, now=now, max_age=idle.settings.max_age_seconds) if idle else {}
         stated = self.answers.samples.fresh(pods, now=now, max_age=probe.settings.max_age_seconds) if probe else {}
         return Values(usage, stated)
-
-    def policy_of(self, governing: Governs) -> Policy:
-        """A policy's strategies, made and given all that is known. Raises InvalidError where they cannot work."""
-        strategies = governing.spec.strategies
-        known = {*self.usage.samples.keys, *self.answers.samples.keys}
-        values = self.values(strategies, [pod for each in known if (pod := self._pod(each)) is not None])
-        return replace(Policy.of(strategies), usage=values.usage, stated=values.stated)
 
     def problem(self, strategies: Sequence[StrategySpec], pods: Iterable[Pod] = ()) -> str:
         """Why something that these strategies need cannot be had, as far as that is known."""
