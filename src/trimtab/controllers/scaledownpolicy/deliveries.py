@@ -24,15 +24,15 @@ import numpy as np
 
 from trimtab.api.pods import Pod
 from trimtab.controllers.scaledownpolicy import ledger
-from trimtab.ranking.costs import LIMIT, SPACING, Side, level_of, smaller_side
+from trimtab.ranking.costs import LIMIT, Side, level_of, smaller_side
 from trimtab.ranking.plan import Plan, Policy, Workload, plan
 from trimtab.ranking.rankers import ranker_for
 from trimtab.ranking.victims import Contenders, order_contenders, order_replicas
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn
 
-SUBSET = "trimtab.dev/subset"
-"""The annotation of pods that a UnitedTopology has placed: their cost is its band's, and Trimtab's own."""
+SUBSET_COST = "trimtab.dev/subset-cost"
+"""Says which cost a subset gave: while that is what stands there, it is the middle of a band, and Trimtab's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def _standing(snapshot: Snapshot, key: str) -> _Standing:
     if text is None:
         return _Standing(0, writable=True, moved=own or 0)
     base = _number(text)
-    banded = SUBSET in pod.metadata.annotations and base % SPACING == 0 and level_of(base) is not None
+    banded = pod.metadata.annotations.get(SUBSET_COST) == text and level_of(base) is not None
     return _Standing(base, banded, 0 if own is None else own - base)
 
 

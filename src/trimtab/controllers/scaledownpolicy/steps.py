@@ -77,10 +77,15 @@ def step(
 def _shrinking(live: Workload, share: Share, snapshot: Snapshot, constraints: tuple[Constraint, ...]) -> Shrinking:
     found = Shrinking.owned_by(snapshot, share.uid, related=share.siblings)
     objects = (snapshot.pods.objects[row] for row in found.rows.tolist())
-    ours = frozenset(pod.key for pod in objects if pod is not None and ledger.own_cost(pod) is not None)
+    ours = frozenset(pod.key for pod in objects if pod is not None and _is_ours_alone(pod))
     if isinstance(live, CloneSet):
         return Shrinking(found.rows, found.related, constraints, kind="CloneSet", own_costs=ours)
     return Shrinking(found.rows, found.related, constraints, own_costs=ours)
+
+
+def _is_ours_alone(pod: Pod) -> bool:
+    """Whether a pod's cost is nobody's wish. One that we moved inside of a subset's band still says which band."""
+    return ledger.own_cost(pod) is not None and ledger.before_us(pod) is None
 
 
 def improves(made: Plan, policy: Policy) -> bool:
