@@ -1,0 +1,354 @@
+"""UnitedTopology on a control plane with controllers and a scheduler of its own: the proposal's stories, and trouble.
+
+The same holds on the lab and on a real control plane: nothing here knows which one it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from tests.lab.dividing import Dividing, dividing
+from tests.lab.fleets import TAINT, Fleet, fleet
+from trimtab.api.apps import Deployment
+from trimtab.api.core import Namespace
+from trimtab.api.documents import JSON
+from trimtab.api.nodes import ZONE, Node
+from trimtab.api.pods import Pod
+from trimtab.api.policy import PodDisruptionBudget
+from trimtab.api.scaledown import DELETION_COST
+from trimtab.api.unitedtopology import NAMESPACE_LABEL, UnitedTopology
+from trimtab.kube import config
+from trimtab.kube.client import Client
+from trimtab.kube.errors import ApiError, TooManyRequests
+from trimtab.kube.retries import NO_RETRIES
+from trimtab.kube.sessions import Session
+from trimtab.lab.nodes import shapes
+from trimtab.subsets import marks
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+ZONES = {"zone-a": 2, "zone-b": 2, "zone-c": 2}
+PATIENCE = 90.0
+
+_OWN = {"matchExpressions": [{"key": "type", "operator": "NotIn", "values": ["virtual-kubelet"]}]}
+_RENTED = {"matchExpressions": [{"key": "type", "operator": "In", "values": ["virtual-kubelet"]}]}
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    """A client of the control plane under test."""
+    async with Client(Session(config.discover())) as made:
+        yield made
+
+
+def in_zone(name: str, zone: str, most: int | str | None = None, **more: JSON) -> JSON:
+    """A subset in a zone."""
+    term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
+    limit = {} if most is None else {"maxReplicas": most}
+    return {"name": name, "nodeSelectorTerm": term, **limit, **more}
+
+
+def own_and_rented(most: int | None = None) -> list[JSON]:
+    """Machines of our own, and rented ones without an end."""
+    tolerations = [{"key": "virtual-kubelet.io/provider", "operator": "Exists"}]
+    ecs: JSON = {"name": "ecs", "nodeSelectorTerm": _OWN} | ({} if most is None else {"maxReplicas": most})
+    return [ecs, {"name": "vk", "nodeSelectorTerm": _RENTED, "tolerations": tolerations}]
+
+
+async def divide(made: Fleet, *subsets: JSON, **spec: JSON) -> None:
+    """A UnitedTopology of the Deployment web, and wait until it is in effect."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    body = {
+        "apiVersion": "apps.kruise.io/v1alpha1",
+        "kind": "UnitedTopology",
+        "metadata": {"name": "web"},
+        "spec": {"targetRef": target, "subsets": list(subsets), **spec},
+    }
+    await made.client.create(UnitedTopology, body, namespace=made.name)
+
+    await eventually(lambda: is_asked(made))
+
+
+async def is_asked(made: Fleet) -> bool:
+    """Whether the API server has seen the namespace's label: it asks about pods then, dry runs included."""
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "none", "controller": True}
+    tree = made.deployment("web", 1)["spec"]["template"]
+    body = {**tree, "metadata": {**tree["metadata"], "name": "probe", "ownerReferences": [owner]}}
+    answer = await made.client.create(Pod, body, namespace=made.name, dry_run=True)
+    return marks.read(answer.metadata.annotations) is not None
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(PATIENCE):
+        while not await condition():
+            await asyncio.sleep(0.1)
+
+
+async def counted(made: Fleet, **want: int) -> None:
+    """Wait until the status says how many pods each subset has, and nothing is on its way."""
+
+    async def so() -> bool:
+        status = (await made.client.get(UnitedTopology, "web", namespace=made.name)).status
+        rows = status.subset_statuses
+        quiet = not status.other_revisions and not any(row.creating or row.deleting for row in rows)
+        return quiet and {row.name.replace("-", "_"): row.replicas for row in rows} == want
+
+    await eventually(so)
+
+
+def shares(made: Fleet) -> dict[str, int]:
+    """How many active pods carry the mark of each subset."""
+    found = [marks.read(pod.metadata.annotations) for pod in made.pods.store if pod.active]
+    return dict(Counter(mark.subset if mark is not None else "" for mark in found))
+
+
+async def rented(made: Fleet, zones: dict[str, int]) -> None:
+    """Nodes of these zones, and a virtual one."""
+    taint = {"key": TAINT, "effect": "NoSchedule"}
+    tree = {
+        "name": made.name,
+        "prefix": f"{made.name}-",
+        "node": {"taints": [taint]},
+        "zones": [{"name": zone, "nodes": count} for zone, count in zones.items()],
+        "virtualPools": [{"name": "vk"}],
+    }
+    await made.nodes.reshape(shapes.read(tree))
+    count = sum(zones.values()) + 1
+
+    async def ready() -> bool:
+        return sum(node.ready for node in made.machines.store) == count
+
+    await eventually(ready)
+
+
+# The proposal's stories
+
+
+async def test_a_number_in_one_zone_a_share_in_the_next_the_rest_in_the_last(client: Client) -> None:
+    """The first story, with its third subset renamed; bigger, smaller, and rolled out."""
+    async with fleet(client, ZONES) as made, dividing(client, made.name):
+        await divide(
+            made,
+            in_zone("subset-a", "zone-a", 10),
+            in_zone("subset-b", "zone-b", "30%"),
+            in_zone("subset-c", "zone-c"),
+        )
+        await made.deploy("web", 20)
+        assert made.spread() == (10, 6, 4)
+        await counted(made, subset_a=10, subset_b=6, subset_c=4)
+        await made.scale("web", 30)
+        assert await made.settled(30) == (10, 9, 11)
+        await counted(made, subset_a=10, subset_b=9, subset_c=11)
+        await made.scale("web", 12)
+        assert await made.settled(12) == (10, 2, 0)
+        await counted(made, subset_a=10, subset_b=2, subset_c=0)
+        await made.scale("web", 20)
+        await made.settled(20)
+        await counted(made, subset_a=10, subset_b=6, subset_c=4)
+        image = {"spec": {"containers": [{"name": "main", "image": "example.com/app:2"}]}}
+        await roll_out(made, image)
+        await counted(made, subset_a=10, subset_b=6, subset_c=4)
+
+
+async def roll_out(made: Fleet, template: JSON) -> None:
+    """Change the template, and wait until all pods are of the new one."""
+    current = made.deployment("web", 20)["spec"]["template"]
+    changed = {**current, "spec": {**current["spec"], **template["spec"]}}
+    await made.client.patch(Deployment, "web", {"spec": {"template": changed}}, namespace=made.name)
+
+    async def done() -> bool:
+        found = await made.client.get(Deployment, "web", namespace=made.name)
+        status = found.status
+        seen = status.observed_generation >= found.metadata.generation
+        return seen and status.updated_replicas == status.replicas == status.available_replicas
+
+    await eventually(done)
+
+
+async def test_names_must_be_unique(client: Client) -> None:
+    """The story as it is printed is refused, with the field."""
+    async with fleet(client, {"zone-a": 1}) as made, dividing(client, made.name):
+        with pytest.raises(ApiError, match=r"spec\.subsets\[2\]"):
+            await divide(made, in_zone("subset-a", "z1", 10), in_zone("subset-b", "z2"), in_zone("subset-a", "z3"))
+
+
+async def test_what_a_schema_cannot_say_is_refused_too(client: Client) -> None:
+    """By the webhook: the message names the field and what to write."""
+    async with fleet(client, {"zone-a": 1}) as made, dividing(client, made.name):
+        with pytest.raises(ApiError, match=r"spec\.subsets\[0\]\.maxReplicas: .* is not between 0% and 100%"):
+            await divide(made, in_zone("a", "zone-a", "130%"))
+
+
+async def test_a_fixed_number_on_machines_of_our_own_the_others_on_rented_ones(client: Client) -> None:
+    """The second story: rented machines are left first."""
+    async with fleet(client, {"zone-a": 2}) as made, dividing(client, made.name):
+        await rented(made, {"zone-a": 2})
+        await divide(made, *own_and_rented(3))
+        await made.deploy("web", 7)
+        await counted(made, ecs=3, vk=4)
+        virtual = {node.metadata.name for node in made.machines.store if "type" in node.metadata.labels}
+        assert sum(pod.spec.node_name in virtual for pod in made.pods.store) == 4
+        await made.scale("web", 4)
+        await made.settled(4)
+        assert shares(made) == {"ecs": 3, "vk": 1}
+
+
+async def test_rented_machines_only_once_our_own_have_no_room(client: Client) -> None:
+    """The third story: two machines of eight cores take four pods of four; the others go to rented ones at once."""
+    async with fleet(client, {"zone-a": 2}) as made, dividing(client, made.name):
+        await rented(made, {"zone-a": 2})
+        adaptive = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30}}
+        await divide(made, *own_and_rented(), scheduleStrategy=adaptive)
+        body = made.deployment("web", 6)
+        body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "4"}}
+        await client.create(Deployment, body, namespace=made.name)
+        await made.settled(6)
+        await counted(made, ecs=4, vk=2)
+
+
+async def test_a_pod_that_waits_too_long_is_moved(client: Client) -> None:
+    """Without simulation: what waits on our own machines is deleted after the critical time, and comes elsewhere."""
+    async with fleet(client, {"zone-a": 1}) as made, dividing(client, made.name):
+        await rented(made, {"zone-a": 1})
+        adaptive = {"disableSimulationSchedule": True, "rescheduleCriticalSeconds": 3}
+        await divide(made, *own_and_rented(), scheduleStrategy={"type": "Adaptive", "adaptive": adaptive})
+        body = made.deployment("web", 3)
+        body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "4"}}
+        await client.create(Deployment, body, namespace=made.name)
+        await made.settled(3)
+        await counted(made, ecs=2, vk=1)
+        status = (await client.get(UnitedTopology, "web", namespace=made.name)).status
+        assert [each.name for each in status.shortages] == ["ecs"]
+
+
+# Sizes
+
+
+async def test_one_step_down_keeps_the_shares(client: Client) -> None:
+    """From 9 to 3 at once, in thirds; again and again."""
+    async with fleet(client, ZONES) as made, dividing(client, made.name):
+        thirds = [
+            in_zone(f"third-{zone}", zone, share) for zone, share in zip(ZONES, ("34%", "33%", "33%"), strict=True)
+        ]
+        # A share of nothing is nothing: the workload comes first, and makes its pods once the shares are in effect.
+        await client.create(Deployment, made.deployment("web", 9, paused=True), namespace=made.name)
+        await divide(made, *thirds)
+        await client.patch(Deployment, "web", {"spec": {"paused": False}}, namespace=made.name)
+        await made.settled(9)
+        assert made.spread() == (3, 3, 3)
+        for _ in range(3):
+            await made.scale("web", 3)
+            assert await made.settled(3) == (1, 1, 1)
+            await made.scale("web", 9)
+            assert await made.settled(9) == (3, 3, 3)
+
+
+# What is there already
+
+
+async def test_pods_from_before_are_counted_and_left_as_they_were(client: Client) -> None:
+    """The workload is older than its UnitedTopology, and outlives it; nothing is restarted."""
+    async with fleet(client, ZONES) as made, dividing(client, made.name):
+        await made.deploy("web", 6)
+        before = {pod.metadata.uid for pod in made.pods.store}
+        await divide(made, in_zone("a", "zone-a", 1), in_zone("b", "zone-b", 5), in_zone("c", "zone-c"))
+        first, second, third = made.spread()
+        await counted(made, a=first, b=second, c=third)
+        await made.until(lambda store: any(DELETION_COST in pod.metadata.annotations for pod in store))
+        await client.delete(UnitedTopology, "web", namespace=made.name)
+        ours = {DELETION_COST, *marks.erased()}
+        await made.until(lambda store: not any(ours & pod.metadata.annotations.keys() for pod in store))
+        assert {pod.metadata.uid for pod in made.pods.store} == before
+        await eventually(lambda: unlabelled(made))
+
+
+async def unlabelled(made: Fleet) -> bool:
+    """Whether the namespace has lost its label."""
+    return NAMESPACE_LABEL not in (await made.client.get(Namespace, made.name)).metadata.labels
+
+
+# Pods that go
+
+
+async def test_deleted_and_evicted_pods_come_back_to_their_subset(client: Client) -> None:
+    """Their places are announced free, and their successors take them."""
+    async with fleet(client, ZONES) as made, dividing(client, made.name):
+        await divide(made, in_zone("a", "zone-a", 3), in_zone("b", "zone-b"))
+        await made.deploy("web", 6)
+        first = [pod for pod in made.pods.store if (shares_of(pod)) == "a"]
+        await client.delete(Pod, first[0].metadata.name, namespace=made.name)
+        await client.evict(first[1].metadata.name, namespace=made.name)
+        gone = {pod.metadata.uid for pod in first[:2]}
+        await made.until(lambda store: not any(pod.metadata.uid in gone for pod in store))
+        await made.settled(6)
+        assert made.spread()[:2] == (3, 3)
+        await counted(made, a=3, b=3)
+
+
+def shares_of(pod: Pod) -> str:
+    """The subset of a pod."""
+    mark = marks.read(pod.metadata.annotations)
+    return mark.subset if mark is not None else ""
+
+
+async def test_an_eviction_that_a_budget_refuses_leaves_no_trace(client: Client) -> None:
+    """Nor does a dry run, wherever it says so."""
+    async with fleet(client, ZONES) as made, dividing(client, made.name):
+        await divide(made, in_zone("a", "zone-a", 3), in_zone("b", "zone-b"))
+        await made.deploy("web", 3)
+        await counted(made, a=3, b=0)
+        selector = {"matchLabels": {"app": "web"}}
+        budget = {"metadata": {"name": "web"}, "spec": {"minAvailable": 3, "selector": selector}}
+        await client.create(PodDisruptionBudget, budget, namespace=made.name)
+        name = next(iter(made.pods.store)).metadata.name
+
+        async def refused() -> bool:
+            try:
+                await client.using(retry=NO_RETRIES).evict(name, namespace=made.name, dry_run=True)
+            except TooManyRequests:
+                return True
+            return False
+
+        await eventually(refused)
+        with pytest.raises(TooManyRequests):
+            await client.using(retry=NO_RETRIES).evict(name, namespace=made.name)
+        await counted(made, a=3, b=0)
+
+
+# Trouble
+
+
+async def test_webhooks_and_controller_are_killed_and_it_converges(client: Client) -> None:
+    """Pods are made all the time; those that came without a place are matched afterwards."""
+    async with fleet(client, ZONES) as made, dividing(client, made.name) as trimtab:
+        if trimtab.controller is None:
+            pytest.skip("the Trimtab that is installed here is not ours to kill")
+        await divide(made, in_zone("a", "zone-a", 6), in_zone("b", "zone-b", "50%"), in_zone("c", "zone-c"))
+        await made.deploy("web", 4)
+        await trouble(trimtab, made)
+        await made.scale("web", 20)
+        await made.settled(20)
+        total = Counter(shares_of(pod) for pod in made.pods.store)
+        status = (await client.get(UnitedTopology, "web", namespace=made.name)).status
+        assert sum(total.values()) == 20
+        await counted(made, **{row.name: total[row.name] for row in status.subset_statuses})
+
+
+async def trouble(trimtab: Dividing, made: Fleet) -> None:
+    """Sizes change while parts of Trimtab end and begin."""
+    await made.scale("web", 10)
+    await trimtab.kill_controller()
+    await made.settled(10)
+    assert made.spread()[0] == 6
+    await trimtab.start_controller()
+    await trimtab.kill_webhooks()
+    await made.scale("web", 14)
+    await made.settled(14)
+    await trimtab.start_webhooks()
+    node = next(iter(made.machines.store))
+    assert isinstance(node, Node)

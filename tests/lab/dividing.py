@@ -1,0 +1,217 @@
+"""Trimtab's part in a UnitedTopology, run in a test against any control plane: webhooks and controller.
+
+Webhooks are registered by URL and for one namespace alone, and the controller is confined to it, so that a control
+plane can be shared with others. Where Trimtab is installed already, as in a lab that was started with it, that one is
+used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from trimtab.api import crds
+from trimtab.api.documents import JSON
+from trimtab.api.extensions import CustomResourceDefinition
+from trimtab.api.unitedtopology import NAMESPACE_LABEL, NAMESPACE_LABELLED, UnitedTopology
+from trimtab.controllers.unitedtopology.controller import Controller, Settings
+from trimtab.controllers.unitedtopology.foresight import Foresight
+from trimtab.controllers.unitedtopology.simulation import Simulation
+from trimtab.controllers.unitedtopology.view import View
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
+from trimtab.kube.errors import AlreadyExists, ApiError, NotFound
+from trimtab.kube.resources import Resource
+from trimtab.webhooks.certificates import CONFIGURATIONS, MadeCertificates
+from trimtab.webhooks.edge import Edge
+from trimtab.webhooks.scale import ScaleReviews
+from trimtab.webhooks.subsets import Subsets
+from trimtab.webhooks.validation import Validation
+
+MUTATING = "MutatingWebhookConfiguration"
+VALIDATING = "ValidatingWebhookConfiguration"
+PRODUCT = "trimtab"
+"""What the webhook configurations of an installation are called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a policy would say; there is none here."""
+
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Dividing:
+    """Trimtab, as it divides the workloads of one namespace; nothing of it, where it is installed already."""
+
+    client: Client
+    namespace: str
+    edges: list[tuple[Edge, list[asyncio.Future[Any]]]] = field(default_factory=list)
+    controller: Controller | None = None
+    controlling: asyncio.Future[None] | None = None
+
+    async def start_controller(self) -> None:
+        """Start the controller."""
+        self.controller = Controller(self.client, Settings(namespaces=frozenset({self.namespace})))
+        self.controlling = asyncio.ensure_future(self.controller.run())
+        await _until_synced(self.controller, self.controlling)
+
+    async def kill_controller(self) -> None:
+        """End the controller in the middle of whatever it does."""
+        if self.controlling is not None:
+            await cancel(self.controlling)
+
+    async def start_webhooks(self) -> None:
+        """Start a webhook process, or what of it matters, and have the API server ask it."""
+        client = self.client
+        simulation = Simulation(client)
+        subsets = Subsets(client, simulate=simulation)
+        view = View(client)
+        scale = ScaleReviews(Foresight.over(client, view).ahead_of(_held))
+        certificates = MadeCertificates(
+            client,
+            namespace=self.namespace,
+            name="trimtab-subsets",
+            names=["127.0.0.1"],
+            configurations=[(kind, self.name) for kind in CONFIGURATIONS],
+        )
+        hooks = [*subsets.hooks, *scale.hooks, *Validation(client).hooks]
+        edge = Edge(hooks, certificates=certificates, host="127.0.0.1", port=0, let_go=subsets.let_go)
+        tasks: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(each.run()) for each in (simulation, subsets, view, edge)
+        ]
+        self.edges.append((edge, tasks))
+        for each in (simulation, subsets, view, edge):
+            await _until_synced(each, *tasks)
+        await self._register(edge)
+        await certificates.look()
+
+    async def kill_webhooks(self) -> None:
+        """End the webhook process; it stays registered."""
+        _, tasks = self.edges.pop()
+        await cancel(*tasks)
+
+    @property
+    def name(self) -> str:
+        """What the webhook configurations are called."""
+        return f"trimtab-{self.namespace}"
+
+    async def _register(self, edge: Edge) -> None:
+        await self.unregister()
+        url = f"https://127.0.0.1:{edge.port}"
+        for kind, hooks in _hooks(url, self.namespace).items():
+            await self.client.create(CONFIGURATIONS[kind], {"metadata": {"name": self.name}, "webhooks": hooks})
+
+    async def unregister(self) -> None:
+        """Have the API server ask nobody."""
+        for kind in CONFIGURATIONS:
+            with suppress(NotFound):
+                await self.client.delete(CONFIGURATIONS[kind], self.name)
+
+    async def stop(self) -> None:
+        """End everything."""
+        await self.unregister()
+        while self.edges:
+            await self.kill_webhooks()
+        await self.kill_controller()
+
+
+@asynccontextmanager
+async def dividing(client: Client, namespace: str) -> AsyncIterator[Dividing]:
+    """Trimtab at work on the UnitedTopologies of a namespace, for as long as the context."""
+    await define(client)
+    made = Dividing(client, namespace)
+    installed = await is_installed(client)
+    if not installed:
+        await made.start_controller()
+        await made.start_webhooks()
+    try:
+        yield made
+    finally:
+        await client.delete_all(UnitedTopology, namespace=namespace)
+        if not installed:
+            await made.stop()
+
+
+async def define(client: Client) -> None:
+    """Have the API server serve our kinds; it may do so already."""
+    for manifest in crds.manifests():
+        with suppress(AlreadyExists):
+            await client.create(CustomResourceDefinition, manifest)
+    async with asyncio.timeout(30):
+        for kind in crds.KINDS:
+            while not await _is_served(client, kind.model):
+                await asyncio.sleep(0.05)
+
+
+async def is_installed(client: Client) -> bool:
+    """Whether there is a Trimtab that somebody installed."""
+    try:
+        await client.get(CONFIGURATIONS[MUTATING], PRODUCT)
+    except NotFound:
+        return False
+    return True
+
+
+async def _is_served(client: Client, model: type[Any]) -> bool:
+    try:
+        await client.list(Resource.of(model), limit=1)
+    except ApiError:
+        return False
+    return True
+
+
+async def _until_synced(component: Any, *tasks: asyncio.Future[Any]) -> None:
+    async with asyncio.timeout(60):
+        while not component.synced:
+            await asyncio.sleep(0.01)
+            for task in tasks:
+                if task.done():
+                    task.result()
+
+
+def _hooks(url: str, namespace: str) -> dict[str, list[JSON]]:
+    labelled = {NAMESPACE_LABEL: NAMESPACE_LABELLED}
+    pods = ("", "v1")
+    return {
+        MUTATING: [_hook("pods", f"{url}/pods", namespace, (*pods, ["pods"], ["CREATE"]), labelled)],
+        VALIDATING: [
+            _hook("deletions", f"{url}/deletions", namespace, (*pods, ["pods"], ["DELETE"]), labelled),
+            _hook("evictions", f"{url}/deletions", namespace, (*pods, ["pods/eviction"], ["CREATE"]), labelled),
+            _hook("scale", f"{url}/scale", namespace, ("apps", "v1", ["deployments", "deployments/scale"], ["UPDATE"])),
+            _hook(
+                "validation",
+                f"{url}/validate",
+                namespace,
+                ("apps.kruise.io", "*", ["unitedtopologies"], ["CREATE", "UPDATE"]),
+            ),
+        ],
+    }
+
+
+def _hook(
+    name: str,
+    url: str,
+    namespace: str,
+    rule: tuple[str, str, list[str], list[str]],
+    labelled: dict[str, str] | None = None,
+) -> JSON:
+    group, version, resources, operations = rule
+    return {
+        "name": f"{name}.trimtab.dev",
+        "clientConfig": {"url": url},
+        "rules": [{"apiGroups": [group], "apiVersions": [version], "resources": resources, "operations": operations}],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace, **(labelled or {})}},
+        "failurePolicy": "Ignore",
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": 3,
+        "admissionReviewVersions": ["v1"],
+    }
+
+
+async def _held(_: object) -> Held:
+    return Held()
