@@ -6,8 +6,8 @@ ReplicaSets, and its controller sizes them:
 1. One ReplicaSet with pods gets the Deployment's size.
 2. Several, as in the middle of a rollout or of a pause, shrink in proportion, where the Deployment replaces its pods
    step by step. What is to go, down to the Deployment's size and its surge, is shared out from the largest ReplicaSet
-   to the smallest, of equal ones the oldest first; each in the proportion that it had to the most of before, which its
-   annotation tells. What rounding leaves goes to the first.
+   to the smallest, of equal ones the oldest first (where the surge leaves room to grow, the youngest); each in the
+   proportion that it had to the most of before, which its annotation tells. What rounding leaves goes to the first.
 3. Several of a Deployment that recreates its pods are its rollout's matter, and nobody else's.
 
 Only those that lose pods are listed.
@@ -82,7 +82,7 @@ def _of_deployment(deployment: Deployment, size: int, sets: Sequence[ReplicaSet]
 def _in_proportion(deployment: Deployment, size: int, sets: Sequence[ReplicaSet]) -> list[tuple[ReplicaSet, int]]:
     most = size + _surge(deployment, size) if size > 0 else 0
     to_add = most - sum(wanted(each) for each in sets)
-    ordered = sorted(sorted(sets, key=_seniority), key=wanted, reverse=True)
+    ordered = sorted(sorted(sets, key=_seniority, reverse=to_add > 0), key=wanted, reverse=True)
     given: list[int] = []
     for each in ordered:
         left = to_add - sum(given)
