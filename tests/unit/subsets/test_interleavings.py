@@ -110,7 +110,7 @@ class World:
         self.empty = topology(*subsets)
         self.limits = {each.name: each.max_replicas for each in subsets}
         self.orderly = orderly
-        """Whether there is one controller, whose cache never goes back, and which never believes that a time is over."""
+        """Whether there is one controller whose cache never goes back, and which never believes that a time is over."""
         self._statuses: dict[bytes, UnitedTopologyStatus] = {}
         self._counts: dict[Hashable, bytes | None] = {}
 

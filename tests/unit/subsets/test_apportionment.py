@@ -1,0 +1,72 @@
+"""Percentages as numbers: Webster's method."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.subsets.topologies import subset
+from trimtab.subsets.apportionment import apportion, limits, webster
+
+PERCENTAGES = st.lists(st.integers(0, 100), min_size=1, max_size=6)
+SIZES = st.integers(0, 300)
+
+
+@pytest.mark.parametrize(
+    ("percentages", "replicas", "want"),
+    [
+        pytest.param([34, 33, 33], 3, (1, 1, 1), id="34/33/33 % of 3 is one each"),
+        pytest.param([34, 33, 33], 100, (34, 33, 33), id="of 100 it is what is written"),
+        pytest.param([30], 10, (3,), id="what is left over is a part of its own"),
+        pytest.param([50], 1, (1,), id="of equal claims the subset's comes before what is left over"),
+        pytest.param([49], 1, (0,), id="less than half of one pod is none"),
+        pytest.param([50, 50], 3, (2, 1), id="of equal claims the earlier subset's comes first"),
+        pytest.param([100], 7, (7,), id="100 % is all"),
+        pytest.param([0, 100], 7, (0, 7), id="0 % is none"),
+        pytest.param([60, 60], 10, (6, 6), id="more than 100 % together: each has its own"),
+        pytest.param([100, 100], 1, (1, 1), id="twice all of one pod is one each"),
+        pytest.param([30, 40], 0, (0, 0), id="of nothing it is nothing"),
+        pytest.param([], 5, (), id="no percentages"),
+    ],
+)
+def test_percentages_come_to(percentages: list[int], replicas: int, want: tuple[int, ...]) -> None:
+    """The places of each percentage."""
+    assert apportion(percentages, replicas) == want
+
+
+def test_numbers_percentages_and_no_limit_mix() -> None:
+    """Percentages are of the whole workload, whatever the numbers take."""
+    subsets = [subset("a", 10), subset("b", "30%"), subset("c")]
+    assert limits(subsets, 20) == (10, 6, None)
+
+
+def in_turn(parts: list[int], places: int) -> list[int]:
+    """The method as its definition has it: place after place, to the largest claim."""
+    given_out = [0] * len(parts)
+    for _ in range(places if sum(parts) else 0):
+        claims = [Fraction(part, 2 * count + 1) for part, count in zip(parts, given_out, strict=True)]
+        given_out[claims.index(max(claims))] += 1
+    return given_out
+
+
+@settings(deadline=None)
+@given(parts=PERCENTAGES, places=st.integers(0, 120))
+def test_the_short_cut_gives_what_turns_give(parts: list[int], places: int) -> None:
+    """Most places are given at once; nobody gets another number by that."""
+    assert webster(parts, places) == in_turn(parts, places)
+
+
+@given(percentages=PERCENTAGES, replicas=SIZES)
+def test_no_part_shrinks_when_the_whole_grows(percentages: list[int], replicas: int) -> None:
+    """One pod more never takes a place from a subset."""
+    smaller, larger = apportion(percentages, replicas), apportion(percentages, replicas + 1)
+    assert all(one <= other for one, other in zip(smaller, larger, strict=True))
+
+
+@given(percentages=PERCENTAGES.filter(lambda each: sum(each) == 100) | st.just([34, 33, 33]), replicas=SIZES)
+def test_parts_of_100_add_up(percentages: list[int], replicas: int) -> None:
+    """Percentages that come to 100 leave nobody without a place."""
+    assert sum(apportion(percentages, replicas)) == replicas
