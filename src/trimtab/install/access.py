@@ -7,9 +7,10 @@ certificate) is granted in its own namespace alone, and where RBAC can name sing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.documents import JSON
 from trimtab.install.options import NAME, Options, account
 
@@ -36,10 +37,10 @@ class Access:
     """What a component may do in the whole cluster, and in Trimtab's own namespace."""
 
     cluster: Sequence[Permission]
-    own: Sequence[Permission]
+    own: Callable[[TrimtabConfiguration], Sequence[Permission]]
 
 
-def leases(name: str) -> tuple[Permission, Permission]:
+def _leases(name: str) -> tuple[Permission, Permission]:
     """Leader election on one lease. Creation cannot be limited by name: the name is not known to RBAC then."""
     return (
         Permission("coordination.k8s.io", ("leases",), ("create",)),
@@ -47,7 +48,26 @@ def leases(name: str) -> tuple[Permission, Permission]:
     )
 
 
-EVENTS = Permission("", ("events",), ("create", "patch"))
+def _scheduler_lease(configuration: TrimtabConfiguration) -> Sequence[Permission]:
+    stated = configuration.scheduler if isinstance(configuration.scheduler, Mapping) else {}
+    return _leases((stated.get("leaderElection") or {}).get("resourceName", "trimtab-scheduler"))
+
+
+def _certificate(configuration: TrimtabConfiguration) -> Sequence[Permission]:
+    given = configuration.webhooks.certificates
+    if given.source == "Files":
+        return ()
+    return (
+        Permission("", ("secrets",), ("create",)),
+        Permission("", ("secrets",), ("get", "patch"), names=(given.stored_in,)),
+    )
+
+
+_EVENTS = Permission("", ("events",), ("create", "patch"))
+_USAGE = Permission("metrics.k8s.io", ("pods",), ("list",))
+"""For the strategy Idle."""
+_TOLD = Permission("trimtab.dev", ("scaledownpolicies/status",), ("patch",))
+_COUNTED = Permission("apps.kruise.io", ("unitedtopologies/status",), ("patch",))
 
 ACCESS: Mapping[str, Access] = {
     "scheduler": Access(
@@ -57,33 +77,64 @@ ACCESS: Mapping[str, Access] = {
             Permission("", ("pods",), ("get", *READ)),
             Permission("", ("pods/binding",), ("create",)),
             Permission("", ("pods/status",), ("patch",)),
-            EVENTS,
+            _EVENTS,
         ),
-        own=leases("trimtab-scheduler"),
+        own=_scheduler_lease,
     ),
     "webhooks": Access(
         cluster=(
-            Permission("", ("nodes", "namespaces", "replicationcontrollers"), READ),
-            Permission("apps", ("deployments", "replicasets"), READ),
-            Permission("apps.kruise.io", ("clonesets", "unitedtopologies"), READ),
-            Permission("trimtab.dev", ("scaledownpolicies",), READ),
+            Permission("", ("namespaces",), READ),
+            Permission("", ("nodes", "replicationcontrollers"), ("get", *READ)),
             Permission("", ("pods",), ("get", *READ, "patch")),
+            Permission("apps", ("deployments", "replicasets"), ("get", *READ)),
+            Permission("apps.kruise.io", ("clonesets", "unitedtopologies"), ("get", *READ)),
+            _COUNTED,
+            Permission("trimtab.dev", ("scaledownpolicies",), READ),
+            _TOLD,
+            _USAGE,
+            Permission(
+                "admissionregistration.k8s.io",
+                ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+                ("get", "patch"),
+                names=(NAME,),
+            ),
+            _EVENTS,
         ),
-        own=(),
+        own=lambda configuration: (*_leases("trimtab-webhooks"), *_certificate(configuration)),
     ),
-    "controllers": Access(cluster=(), own=leases("trimtab-controllers")),
+    "controllers": Access(
+        cluster=(
+            Permission("", ("nodes", "replicationcontrollers"), READ),
+            Permission("", ("namespaces",), (*READ, "patch")),
+            Permission("", ("pods",), ("get", *READ, "create", "patch", "delete")),
+            Permission("apps", ("deployments", "replicasets"), READ),
+            Permission("apps", ("controllerrevisions",), ("get", *READ, "create", "patch", "delete")),
+            Permission("apps.kruise.io", ("clonesets", "unitedtopologies"), ("get", *READ)),
+            Permission("apps.kruise.io", ("clonesets/status",), ("patch",)),
+            Permission("apps.kruise.io", ("clonesets/finalizers",), ("update",)),
+            _COUNTED,
+            Permission("trimtab.dev", ("scaledownpolicies",), READ),
+            _TOLD,
+            Permission("trimtab.dev", ("podgroupcosts",), (*READ, "create", "patch", "delete")),
+            Permission("apiextensions.k8s.io", ("customresourcedefinitions",), READ),
+            _USAGE,
+            Permission("", ("events",), ("create", "patch", "list")),
+        ),
+        own=lambda _: _leases("trimtab-controllers"),
+    ),
 }
 
 
 def manifests(options: Options) -> Iterator[JSON]:
     """Roles and bindings of the components, and roles for people who write our kinds."""
+    configuration = options.read()
     for component in options.components:
         access = ACCESS[component]
         name = account(component)
         yield _role("ClusterRole", {"name": name}, access.cluster, options)
         yield _binding("ClusterRoleBinding", {"name": name}, "ClusterRole", component, options)
         own = {"name": name, "namespace": options.namespace}
-        yield _role("Role", own, access.own, options)
+        yield _role("Role", own, access.own(configuration), options)
         yield _binding("RoleBinding", own, "Role", component, options)
     yield from _for_people(options)
 

@@ -1,0 +1,89 @@
+"""The whole product against a lab, in one process: each component as `trimtab run` would run it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.scenarios.calls import Listening
+from trimtab.api import configuration
+from trimtab.api.configuration import TrimtabConfiguration
+from trimtab.app import App, Settings
+from trimtab.install import lab
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
+from trimtab.kube.endpoints import Endpoint
+from trimtab.kube.sessions import Session
+from trimtab.lab.box import free_port
+
+COMPONENTS = ("scheduler", "webhooks", "controllers")
+
+
+@dataclass(slots=True)
+class Product:
+    """Components at work, and what each has asked of the API server."""
+
+    heard: dict[str, Listening] = field(default_factory=dict)
+    apps: dict[str, App] = field(default_factory=dict)
+
+
+def configured(**more: Any) -> TrimtabConfiguration:
+    """All workloads are kept level, and Trimtab schedules for everybody."""
+    port = free_port()
+    scheduler = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "default-scheduler"}],
+    }
+    tree: Mapping[str, Any] = {
+        "scheduler": scheduler,
+        "scaleDown": {"defaultPolicies": [{"name": "level"}]},
+        "webhooks": {"host": "127.0.0.1", "port": port, "url": f"https://127.0.0.1:{port}"},
+        "serving": {"port": 0},
+    }
+    return configuration.read({**tree, **more})
+
+
+@asynccontextmanager
+async def product(
+    client: Client, kubeconfig: Path, told: TrimtabConfiguration, components: Sequence[str] = COMPONENTS
+) -> AsyncIterator[Product]:
+    """Trimtab at work against a lab, each component over a connection of its own, until the block ends."""
+    await lab.furnish(client, told)
+    running = Product()
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        for name in components:
+            alone = configuration.read(_tree(told, name))
+            running.apps[name] = App(Settings(alone, kubeconfig), connect=_listening(running, name))
+            tasks.append(asyncio.create_task(running.apps[name].run(), name=name))
+        while not all(_is_ready(each) for each in running.apps.values()):
+            for task in tasks:
+                if task.done():
+                    task.result()
+            await asyncio.sleep(0.05)
+        yield running
+    finally:
+        await cancel(*tasks)
+
+
+def _tree(told: TrimtabConfiguration, name: str) -> Any:
+    from trimtab.api import codec
+
+    return codec.to_tree(told) | {"components": [name]}
+
+
+def _is_ready(each: App) -> bool:
+    return bool(each.components) and all(part.synced for part in each.components.values())
+
+
+def _listening(running: Product, name: str) -> Any:
+    def connect(endpoint: Endpoint) -> Listening:
+        running.heard[name] = Listening(Session(endpoint))
+        return running.heard[name]
+
+    return connect
