@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import Any
 
 from tests.unit.lab.workloads.worlds import JSON, Wire, World
@@ -63,6 +64,8 @@ class CloneSetWorld(World):
         self.settings = settings or Settings()
         self.policies: dict[str, ScaleDownPolicySpec] = {}
         """Which policy speaks for a CloneSet, by its name."""
+        self.on_start: Callable[[], None] | None = None
+        """Called before a controller that has a wire starts to use it."""
         self.definitions = [crds.manifest(kind) for kind in crds.KINDS if kind.model in (CloneSet, PodGroupCost)]
 
     async def start(self) -> None:
@@ -72,6 +75,8 @@ class CloneSetWorld(World):
             for definition in self.definitions:
                 await self.user.create(DEFINITIONS, definition)
         self.wire = Wire(self.cluster)
+        if self.on_start is not None:
+            self.on_start()
         client = Client(self.wire, clock=self.clock, rng=random.Random(1))
         self.controller = Controller(
             client,

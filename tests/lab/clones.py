@@ -1,0 +1,273 @@
+"""CloneSets looked after by a controller in this process, in a namespace of their own, on any control plane.
+
+Nodes are objects without kubelets, in zones of the test's choosing: pods are put on them by name, and the test says
+since when they are ready. (A control plane gives nodes without heartbeats up after a while; no test takes that long.)
+Pods end at once when they are deleted. Everything goes away with the context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from trimtab.api import crds
+from trimtab.api.cloneset import CloneSet
+from trimtab.api.core import Event, Namespace
+from trimtab.api.documents import JSON
+from trimtab.api.extensions import CustomResourceDefinition
+from trimtab.api.meta import Condition
+from trimtab.api.nodes import HOSTNAME, ZONE, Node
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import ALPHA_COST, PodGroupCost, ScaleDownPolicy, ScaleDownPolicySpec
+from trimtab.controllers.cloneset import presence
+from trimtab.controllers.cloneset.controller import Controller
+from trimtab.controllers.cloneset.settings import Settings
+from trimtab.controllers.scaledownpolicy.policies import governing, workload_ref
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel, within
+from trimtab.kube.errors import AlreadyExists, NotFound
+from trimtab.kube.informers import Informer
+from trimtab.kube.resources import Resource, key, untyped
+from trimtab.kube.stores import Store
+
+PATIENCE = 45.0
+TAINT = {"key": "clones.trimtab.dev/only", "effect": "NoSchedule"}
+MARK = "clones.trimtab.dev/suite"
+
+DEFINITIONS = Resource.of(CustomResourceDefinition).raw
+CLONESETS = Resource.of(CloneSet).raw
+NODES = Resource.of(Node).raw
+PODS = Resource.of(Pod).raw
+COSTS = Resource.of(PodGroupCost).raw
+POLICIES = Resource.of(ScaleDownPolicy).raw
+
+
+def template(image: str = "example.com/app:1", *, spread: str = "", **labels: str) -> JSON:
+    """A template of pods that end at once, spread over a topology key if one is given."""
+    labels = labels or {"app": "web"}
+    spec: JSON = {
+        "containers": [{"name": "main", "image": image}],
+        "terminationGracePeriodSeconds": 0,
+        "tolerations": [{"operator": "Exists"}],
+        "schedulerName": "nobody",
+    }
+    if spread:
+        rule = {"maxSkew": 1, "topologyKey": spread, "whenUnsatisfiable": "ScheduleAnyway"}
+        spec["topologySpreadConstraints"] = [{**rule, "labelSelector": {"matchLabels": labels}}]
+    return {"metadata": {"labels": labels}, "spec": spec}
+
+
+def manifest(replicas: int, name: str = "web", **spec: Any) -> JSON:
+    """A CloneSet."""
+    body = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template(app=name), **spec}
+    return {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "metadata": {"name": name}, "spec": body}
+
+
+@dataclass
+class Clones:
+    """A namespace, its nodes, and what is seen of its pods."""
+
+    client: Client
+    name: str
+    pods: Informer[Pod]
+    clonesets: Informer[CloneSet]
+    events: Informer[Event]
+    policies: Informer[ScaleDownPolicy]
+    gone: list[str] = field(default_factory=list)
+    """The names of pods that went, in that order."""
+    controller: asyncio.Future[None] | None = None
+
+    # What is there.
+
+    async def nodes(self, zones: Mapping[str, str]) -> None:
+        """Nodes by zone, such as {"x": "a b c"}."""
+        for zone, names in zones.items():
+            for name in names.split():
+                labels = {HOSTNAME: self.node(name), ZONE: zone, MARK: self.name}
+                body = {"metadata": {"name": self.node(name), "labels": labels}, "spec": {"taints": [TAINT]}}
+                await self.client.create(NODES, body)
+
+    def node(self, name: str) -> str:
+        """The full name of a node."""
+        return f"{self.name}-{name}"
+
+    async def place(self, name: str, on: str, *, since: str, **labels: str) -> None:
+        """A pod of nobody that has been ready on a node since then."""
+        tree = template(**labels)
+        body = {**tree, "metadata": {**tree["metadata"], "name": name}}
+        body["spec"] = {**tree["spec"], "nodeName": self.node(on)}
+        await self.client.create(PODS, body, namespace=self.name)
+        await self.ready(name, since)
+
+    async def ready(self, name: str, since: str) -> None:
+        """Let a pod be ready since then."""
+        condition = {"type": "Ready", "status": "True", "lastTransitionTime": since}
+        patch = {"status": {"phase": "Running", "conditions": [condition]}}
+        await self.client.patch(Pod, name, patch, namespace=self.name, subresource="status")
+
+    async def run_pods(self, *on: str) -> None:
+        """Put pods that wait on these nodes in turn, and let them be ready."""
+        waiting = [pod for pod in self.pods.store if pod.active and not pod.spec.node_name]
+        for number, pod in enumerate(waiting):
+            node = self.node(on[number % len(on)])
+            await self.client.bind(pod.metadata.name, namespace=self.name, node=node)
+            await self.ready(pod.metadata.name, "2026-01-01T00:00:00Z")
+
+    # What people do.
+
+    async def create(self, replicas: int, name: str = "web", **spec: Any) -> None:
+        """Make a CloneSet."""
+        await self.client.create(CLONESETS, manifest(replicas, name, **spec), namespace=self.name)
+
+    async def scale(self, replicas: int, name: str = "web") -> None:
+        """By `/scale`, as kubectl and autoscalers do."""
+        await self.client.resize(CloneSet, name, replicas, namespace=self.name)
+
+    async def govern(self, name: str = "web", **spec: Any) -> None:
+        """Give a CloneSet a policy, and wait until it is known."""
+        target = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": name}
+        body = {"apiVersion": "trimtab.dev/v1alpha1", "kind": "ScaleDownPolicy", "metadata": {"name": name}}
+        await self.client.create(POLICIES, {**body, "spec": {"targetRef": target, **spec}}, namespace=self.name)
+        await self._until(self.policies, lambda store: len(store) > 0)
+
+    async def annotate(self, ranks: Mapping[str, int]) -> None:
+        """Write ranks into pods, one by one, as a ranking component does."""
+        for name, rank in ranks.items():
+            patch = {"metadata": {"annotations": {ALPHA_COST: str(rank)}}}
+            await self.client.patch(Pod, name, patch, namespace=self.name)
+
+    async def cost(self, costs: Mapping[str, int], name: str = "web") -> None:
+        """Write the costs of a group at once."""
+        spec = {"owner": {"kind": "CloneSet", "name": name}, "costs": dict(costs)}
+        body = {"apiVersion": "trimtab.dev/v1alpha1", "kind": "PodGroupCost", "metadata": {"name": name}, "spec": spec}
+        try:
+            await self.client.create(COSTS, body, namespace=self.name)
+        except AlreadyExists:
+            known = await self.client.get(COSTS, name, namespace=self.name)
+            await self.client.replace(COSTS, {**known, "spec": spec})
+
+    # What comes of it.
+
+    @property
+    def names(self) -> set[str]:
+        """The pods that are there to stay."""
+        return {pod.metadata.name for pod in self.pods.store if pod.active}
+
+    async def until(self, count: int) -> set[str]:
+        """Wait until so many pods are there, and the status says so; their names."""
+        await self._until(self.pods, lambda store: sum(pod.active for pod in store) == count)
+        return self.names
+
+    async def reported(self, holds: Callable[[CloneSet], bool], name: str = "web") -> CloneSet:
+        """Wait until a CloneSet says something of itself."""
+
+        def said(store: Store[CloneSet]) -> bool:
+            found = store.get(key(self.name, name))
+            return found is not None and holds(found)
+
+        await self._until(self.clonesets, said)
+        found = self.clonesets.get(key(self.name, name))
+        assert found is not None
+        return found
+
+    async def condition(self, kind: str, words: str = "", name: str = "web") -> Condition:
+        """Wait for a condition that says this."""
+
+        def find(cloneset: CloneSet) -> Condition | None:
+            found = [each for each in cloneset.status.conditions if each.type == kind and words in each.message]
+            return found[0] if found else None
+
+        made = find(await self.reported(lambda cloneset: find(cloneset) is not None, name))
+        assert made is not None
+        return made
+
+    async def event(self, reason: str) -> Event:
+        """Wait for an event."""
+        await self._until(self.events, lambda store: any(event.reason == reason for event in store))
+        return next(event for event in self.events.store if event.reason == reason)
+
+    async def _until(self, informer: Informer[Any], holds: Callable[[Store[Any]], bool]) -> None:
+        await within(self.client.clock, PATIENCE, informer.wait_for(holds))
+
+    # The controller.
+
+    async def start(self, settings: Settings) -> None:
+        """Let a controller look after the namespace."""
+        made = Controller(self.client, settings, policy_of=self.policy_of)
+        self.controller = asyncio.ensure_future(made.run())
+
+    async def kill(self) -> None:
+        """End it."""
+        if self.controller is not None:
+            await cancel(self.controller)
+
+    def policy_of(self, cloneset: CloneSet) -> ScaleDownPolicySpec | None:
+        """The policy that speaks for a CloneSet."""
+        found = governing(workload_ref(cloneset), self.policies.store)
+        return None if found is None else found.spec
+
+    def left(self, pod: Pod) -> None:
+        """Remember who went, once."""
+        if pod.metadata.name not in self.gone:
+            self.gone.append(pod.metadata.name)
+
+
+async def define(client: Client) -> None:
+    """Have our kinds served."""
+    definitions: Informer[CustomResourceDefinition] = Informer(client, CustomResourceDefinition)
+    watching = asyncio.ensure_future(definitions.run())
+    names = {kind.name for kind in crds.KINDS}
+    try:
+        for tree in crds.manifests():
+            with suppress(AlreadyExists):
+                await client.create(DEFINITIONS, tree)
+
+        def served(store: Store[CustomResourceDefinition]) -> bool:
+            return names <= {each.metadata.name for each in store if presence.served(each)}
+
+        await within(client.clock, PATIENCE, definitions.wait_for(served))
+    finally:
+        await cancel(watching)
+
+
+@asynccontextmanager
+async def clones(client: Client, **settings: Any) -> AsyncIterator[Clones]:
+    """A namespace whose CloneSets are looked after, which goes away with the context."""
+    name = f"clones-{uuid.uuid4().hex[:8]}"
+    await define(client)
+    await client.create(Namespace, {"metadata": {"name": name}})
+    with suppress(AlreadyExists):  # where no controller makes it, we do: pods are not admitted without
+        accounts = untyped("v1", "ServiceAccount", "serviceaccounts")
+        await client.create(accounts, {"metadata": {"name": "default"}}, namespace=name)
+    made = Clones(
+        client,
+        name,
+        Informer(client, Pod, namespace=name),
+        Informer(client, CloneSet, namespace=name),
+        Informer(client, Event, namespace=name),
+        Informer(client, ScaleDownPolicy, namespace=name),
+    )
+    made.pods.subscribe(updated=lambda _, new: made.left(new) if new.terminating else None, deleted=made.left)
+    informers: list[Informer[Any]] = [made.pods, made.clonesets, made.events, made.policies]
+    watching = [asyncio.ensure_future(informer.run()) for informer in informers]
+    try:
+        for informer in informers:
+            await informer.wait_synced()
+        await made.start(Settings(namespaces=frozenset({name}), **settings))
+        yield made
+    finally:
+        await made.kill()
+        await cancel(*watching)
+        await _clean(client, name)
+
+
+async def _clean(client: Client, name: str) -> None:
+    await client.delete_all(CLONESETS, namespace=name, propagation="Background")
+    await client.delete_all(PODS, namespace=name, grace_period_seconds=0)
+    await client.delete_all(NODES, label_selector=f"{MARK}={name}")
+    with suppress(NotFound):
+        await client.delete(Namespace, name)
