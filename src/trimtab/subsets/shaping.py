@@ -45,14 +45,17 @@ def difference(before: JSON, after: JSON) -> list[JSON]:
     operations: list[JSON] = []
     for part in dict.fromkeys((*before, *after)):
         old, new = before.get(part), after.get(part)
-        if old == new:
-            continue
-        if not isinstance(old, dict) or not isinstance(new, dict):
+        if isinstance(old, dict) and isinstance(new, dict):
+            operations += [_operation((part, field), new) for field in _unequal(old, new)]
+        elif part in _unequal(before, after):
             operations.append(_operation((part,), after))
-            continue
-        fields = [field for field in dict.fromkeys((*old, *new)) if old.get(field) != new.get(field)]
-        operations += [_operation((part, field), new) for field in fields]
     return operations
+
+
+def _unequal(old: JSON, new: JSON) -> list[str]:
+    """The fields that differ; null is not the same as absent."""
+    keys = dict.fromkeys((*old, *new))
+    return [each for each in keys if each not in old or each not in new or old[each] != new[each]]
 
 
 def _operation(path: tuple[str, ...], holder: JSON) -> JSON:

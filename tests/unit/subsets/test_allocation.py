@@ -1,0 +1,216 @@
+"""Places for new pods, from a status alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from tests.unit.subsets.topologies import NOON, REVISION, at, counted, member, subset, topology, with_status
+from trimtab.api.unitedtopology import Shortage, SubsetStatus, UnitedTopology, UnitedTopologyStatus
+from trimtab.subsets.allocation import Applicant, Leaving, allocate, announce, take_back, withdraw
+from trimtab.subsets.statuses import Table, patch
+from trimtab.subsets.statuses import counted as is_counted
+
+
+def applicants(count: int, revision: str = REVISION) -> list[Applicant]:
+    """So many pods that are being created."""
+    return [Applicant(f"of-{number}", revision) for number in range(count)]
+
+
+def chosen(of: UnitedTopology, count: int, **facts: object) -> list[str | None]:
+    """Where so many pods go, by the names of the subsets."""
+    made = allocate(of, applicants(count), now=NOON, **facts)  # type: ignore[arg-type]
+    return [None if index is None else of.spec.subsets[index].name for index in made.choices.values()]
+
+
+def written(*rows: SubsetStatus, of: UnitedTopology, replicas: int = 10) -> UnitedTopology:
+    """A UnitedTopology whose status says so."""
+    status = UnitedTopologyStatus(
+        observed_generation=of.metadata.generation, replicas=replicas, revision=REVISION, subset_statuses=rows
+    )
+    return with_status(of, status)
+
+
+def test_subsets_are_filled_in_order() -> None:
+    """A number, a percentage, no limit."""
+    of = counted(topology(subset("a", 2), subset("b", "30%"), subset("c")))
+    assert chosen(of, 7) == ["a", "a", "b", "b", "b", "c", "c"]
+
+
+def test_no_subset_left() -> None:
+    """The pod goes on as it is."""
+    assert chosen(counted(topology(subset("a", 1))), 2) == ["a", None]
+
+
+@pytest.mark.parametrize(
+    ("row", "want"),
+    [
+        pytest.param(SubsetStatus(name="a", missing_replicas=2), ["a", "a", "b"], id="as many as are missing"),
+        pytest.param(
+            SubsetStatus(name="a", missing_replicas=2, creating={"x": NOON}), ["a", "b", "b"], id="less those reserved"
+        ),
+        pytest.param(
+            SubsetStatus(name="a", missing_replicas=0, replicas=3, deleting={"x": NOON}),
+            ["b", "b", "b"],
+            id="a deletion that nobody has confirmed makes no room",
+        ),
+        pytest.param(
+            SubsetStatus(name="a", missing_replicas=0, replicas=5, deleting={"gone": NOON}),
+            ["b", "b", "b"],
+            id="one that makes up for too many does not either",
+        ),
+        pytest.param(
+            SubsetStatus(name="a", missing_replicas=0, replicas=3, deleting={"gone": NOON}),
+            ["a", "b", "b"],
+            id="one that is confirmed makes room for one",
+        ),
+    ],
+)
+def test_room_is_missing_less_creating_plus_deleting(row: SubsetStatus, want: list[str]) -> None:
+    """The proposal's sum, read from the status."""
+    of = written(row, SubsetStatus(name="b", missing_replicas=-1), of=topology(subset("a", 3), subset("b")))
+    assert chosen(of, 3, confirmed={"gone"}) == want
+
+
+def test_doubts_say_what_to_read() -> None:
+    """A subset was passed over for a deletion that may be real, and for a percentage that may have grown."""
+    rows = (SubsetStatus(name="a", replicas=1, deleting={"p": NOON}), SubsetStatus(name="b", replicas=5))
+    of = written(*rows, of=topology(subset("a", 1), subset("b", "50%")))
+    doubts = allocate(of, applicants(1), now=NOON).doubts
+    assert list(doubts.leaving) == ["p"]
+    assert doubts.size
+    assert not allocate(of, applicants(1), now=NOON, confirmed={"p"}, replicas=10).doubts
+
+
+def test_certainty_reads_nothing() -> None:
+    """Where the first subset has room, nothing else is looked at."""
+    of = counted(topology(subset("a", 3), subset("b", "50%")))
+    assert not allocate(of, applicants(3), now=NOON).doubts
+
+
+def test_a_larger_workload_has_larger_percentages() -> None:
+    """The size that was just read counts, and is written with the reservation."""
+    of = counted(topology(subset("a", "50%")), member("p", "a"), replicas=2)
+    assert chosen(of, 1) == [None]
+    made = allocate(of, applicants(1), now=NOON, replicas=4)
+    assert made.status.replicas == 4
+    assert list(made.choices.values()) == [0]
+
+
+def test_another_spec_than_the_one_counted_for_is_followed() -> None:
+    """Limits are those of the spec as it is; what was counted stays counted."""
+    of = counted(topology(subset("a", 3), subset("b")), member("p", "a"), member("q", "a"))
+    changed = with_status(topology(subset("a", 2), subset("new", 1), subset("b"), generation=2), of.status)
+    assert chosen(changed, 2) == ["new", "b"]
+
+
+def test_an_answer_that_was_lost_is_found_again() -> None:
+    """The same reservation gets the same place, and only one."""
+    of = counted(topology(subset("a", 2), subset("b")))
+    first = with_status(of, allocate(of, applicants(2), now=NOON).status)
+    assert allocate(first, applicants(2), now=at(1)).status == first.status
+
+
+def test_each_revision_is_counted_by_itself() -> None:
+    """Another revision finds all places free."""
+    of = counted(topology(subset("a", 1), subset("b")), member("p", "a"))
+    made = allocate(of, applicants(2, "r2"), now=NOON)
+    assert list(made.choices.values()) == [0, 1]
+    assert [other.revision for other in made.status.other_revisions] == ["r2"]
+
+
+def test_who_leaves_before_being_counted_is_held_by_name() -> None:
+    """Both entries belong together then, and nothing is counted twice however often it is announced."""
+    of = counted(topology(subset("a", 1), subset("b")))
+    of = with_status(of, allocate(of, [Applicant("of-p", REVISION)], now=NOON).status)
+    leaving = Leaving("p", REVISION, "a", "of-p")
+    of = with_status(of, announce(of, [leaving, leaving], now=at(1)))
+    row = of.status.subset_statuses[0]
+    assert (row.creating, row.deleting) == ({"p": NOON}, {"p": at(1)})
+    assert announce(of, [leaving], now=at(9)) == of.status
+    assert chosen(of, 2, confirmed={"p"}) == ["a", "b"]
+    assert take_back(of, ["p"]).subset_statuses[0].deleting == {}
+
+
+def test_pods_of_unknown_subsets_announce_nothing() -> None:
+    """A subset that was removed has no place to give."""
+    of = counted(topology(subset("a", 1)))
+    assert announce(of, [Leaving("p", REVISION, "gone"), Leaving("q", "r9", "a")], now=NOON) == of.status
+
+
+def test_a_withdrawn_reservation_is_free_again() -> None:
+    """Its pod went on without it."""
+    of = counted(topology(subset("a", 1), subset("b")))
+    of = with_status(of, allocate(of, applicants(1), now=NOON).status)
+    assert withdraw(of, ["of-0", "unknown"]).subset_statuses[0].creating == {}
+
+
+def fits_only(*subsets: int) -> Callable[[int], bool]:
+    """A pod that finds a node in these subsets alone."""
+    return lambda index: index in subsets
+
+
+@pytest.mark.parametrize(
+    ("fits", "shortage", "want"),
+    [
+        pytest.param(fits_only(0, 1), "", 0, id="the first that fits"),
+        pytest.param(fits_only(1), "", 1, id="not one without a node for it"),
+        pytest.param(fits_only(), "", 0, id="if none fits, it waits in the first"),
+        pytest.param(fits_only(0, 1), "a", 1, id="not one that was found full"),
+        pytest.param(fits_only(0), "a", 1, id="rather one that does not fit than one that was found full"),
+    ],
+)
+def test_adaptive(fits: Callable[[int], bool], shortage: str, want: int) -> None:
+    """Room, a node, and no shortage."""
+    of = counted(topology(subset("a"), subset("b"), adaptive=True))
+    if shortage:
+        shortages = (Shortage(name=shortage, until=at(60), times=1),)
+        of = with_status(of, msgspec.structs.replace(of.status, shortages=shortages))
+    made = allocate(of, [Applicant("of-p", REVISION, fits)], now=NOON)
+    assert made.choices == {"of-p": want}
+
+
+def test_a_subset_that_was_found_full_is_used_when_all_are() -> None:
+    """A pod that waits in a subset is better off than one that is let go."""
+    of = counted(topology(subset("a"), adaptive=True))
+    of = with_status(of, msgspec.structs.replace(of.status, shortages=(Shortage(name="a", until=at(60)),)))
+    assert chosen(of, 1) == ["a"]
+
+
+def test_fixed_asks_for_no_node_and_remembers_no_shortage() -> None:
+    """Only room counts."""
+    of = counted(topology(subset("a"), subset("b")))
+    of = with_status(of, msgspec.structs.replace(of.status, shortages=(Shortage(name="a", until=at(60)),)))
+    assert allocate(of, [Applicant("of-p", REVISION, fits_only(1))], now=NOON).choices == {"of-p": 0}
+
+
+def test_rescheduled_pods_go_where_they_are_expected() -> None:
+    """The expectation is used up by the pod that fulfils it."""
+    rows = (
+        SubsetStatus(name="a", missing_replicas=-1),
+        SubsetStatus(name="b", missing_replicas=-1, missing_reschedule=1),
+    )
+    of = written(*rows, of=topology(subset("a"), subset("b"), adaptive=True))
+    made = allocate(of, applicants(2), now=NOON)
+    assert list(made.choices.values()) == [1, 0]
+    assert made.status.subset_statuses[1].missing_reschedule == 0
+
+
+def test_nothing_to_write_is_none_and_the_rest_is_conditional() -> None:
+    """A patch holds the version that was read, and the fields that change."""
+    of = counted(topology(subset("a", 1)))
+    assert patch(of, of.status) is None
+    found = patch(of, allocate(of, applicants(1), now=NOON).status)
+    assert found is not None
+    assert found["metadata"] == {"resourceVersion": "1"}
+    assert list(found["status"]) == ["subsetStatuses"]
+
+
+def test_what_nobody_has_counted_is_told_apart() -> None:
+    """A status without subsets says nothing of what is missing."""
+    of = topology(subset("a", 1))
+    assert not is_counted(of)
+    assert is_counted(counted(of))
+    assert Table(of).row(REVISION, "a") is None

@@ -1,0 +1,116 @@
+"""Pods that nobody gave a place: the subset whose rules they meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.subsets.topologies import subset, topology
+from trimtab.api import codec
+from trimtab.api.pods import Pod
+from trimtab.api.unitedtopology import Subset
+from trimtab.subsets.marks import RESERVATION, SUBSET, TOPOLOGY
+from trimtab.subsets.matching import match
+from trimtab.subsets.members import Member, member_of, revision_of
+from trimtab.testing.builders import PodBuilder, node, pod, uid_for
+
+
+def zone(name: str, **more: Any) -> Subset:
+    """A subset in a zone."""
+    expression = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [name]}
+    return subset(name, nodeSelectorTerm={"matchExpressions": [expression]}, **more)
+
+
+GOLD = {"metadata": {"labels": {"tier": "gold"}}}
+NODE_A = node("n", zone="a").build()
+
+
+@pytest.mark.parametrize(
+    ("subject", "on_node", "subsets", "want"),
+    [
+        pytest.param(pod("p").on("n"), True, [zone("b"), zone("a")], 1, id="where its node is"),
+        pytest.param(pod("p").on("n"), True, [zone("b")], None, id="nowhere, if no term matches its node"),
+        pytest.param(pod("p").on("n"), False, [zone("a")], None, id="nowhere, while its node is unknown"),
+        pytest.param(pod("p"), False, [zone("a")], None, id="nowhere, while it has no node and says nothing"),
+        pytest.param(pod("p"), False, [zone("a"), subset("any")], 1, id="a subset without a term takes any pod"),
+        pytest.param(pod("p").on("n"), True, [subset("any"), zone("a")], 1, id="a subset with a term goes first"),
+        pytest.param(pod("p").on("n"), True, [zone("a"), zone("a")], 0, id="of equal ones the first"),
+        pytest.param(
+            pod("p").on("n").labels(tier="gold"),
+            True,
+            [zone("a"), zone("a", patch={"metadata": {"labels": {"tier": "lead"}}}), zone("a", patch=GOLD)],
+            0,
+            id="of those whose patch it has, the first",
+        ),
+        pytest.param(
+            pod("p").on("n").labels(tier="gold"),
+            True,
+            [zone("a", patch={"metadata": {"labels": {"tier": "lead"}}}), zone("a", patch=GOLD)],
+            1,
+            id="one whose patch it has before one whose patch it has not",
+        ),
+        pytest.param(
+            pod("p").on("n"),
+            True,
+            [zone("a", tolerations=[{"key": "gold", "operator": "Exists"}])],
+            0,
+            id="a node says more than tolerations",
+        ),
+    ],
+)
+def test_a_pod_is_matched(subject: PodBuilder, on_node: bool, subsets: list[Subset], want: int | None) -> None:
+    """The place of its subset in the list."""
+    assert match(subject.build(), NODE_A if on_node else None, subsets) == want
+
+
+def test_a_pod_without_a_node_is_matched_by_what_it_requires() -> None:
+    """Each of its own terms must say what the subset's says."""
+    expression = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]}
+    more = {"key": "disk", "operator": "Exists"}
+    tree = pod("p").tree()
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression, more]}, {"matchExpressions": [more]}]}
+    tree["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    assert match(codec.convert(tree, Pod), None, [zone("a")]) is None
+    del required["nodeSelectorTerms"][1]
+    assert match(codec.convert(tree, Pod), None, [zone("a")]) == 0
+
+
+MARKED = {TOPOLOGY: "spread", SUBSET: "b", RESERVATION: "r"}
+
+
+def test_a_mark_decides_before_the_node_does() -> None:
+    """A pod stays where it was counted, wherever it runs."""
+    of = topology(zone("a"), zone("b"))
+    found = member_of(pod("p").on("n").annotations(MARKED).owned_by("web-1").build(), of, NODE_A)
+    assert (found.subset, found.reservation, found.matched) == ("b", "r", False)
+    assert found.revision == uid_for("ReplicaSet/web-1")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "reservation"),
+    [
+        pytest.param({}, "", id="without a mark"),
+        pytest.param({**MARKED, TOPOLOGY: "other"}, "", id="with another's mark"),
+        pytest.param({**MARKED, SUBSET: "removed"}, "r", id="with the mark of a subset that is no more"),
+    ],
+)
+def test_other_pods_are_matched_and_are_to_be_marked(annotations: dict[str, str], reservation: str) -> None:
+    """The reservation is kept, for its entry may still be there."""
+    found = member_of(pod("p").on("n").annotations(annotations).build(), topology(zone("a")), NODE_A)
+    assert (found.subset, found.reservation, found.matched) == ("a", reservation, True)
+
+
+def test_a_pod_that_belongs_nowhere_is_not_to_be_marked() -> None:
+    """It is counted in no subset."""
+    found = member_of(pod("p").build(), topology(zone("a")), None)
+    assert (found.subset, found.matched) == ("", False)
+    assert isinstance(found, Member)
+
+
+def test_revisions() -> None:
+    """A ReplicaSet is its own revision; a CloneSet labels its pods."""
+    labels = {"controller-revision-hash": "web-7"}
+    cloned = pod("p").labels(labels).owned_by("web", kind="CloneSet", api_version="apps.kruise.io/v1alpha1").build()
+    assert revision_of(cloned.metadata) == "web-7"
+    assert revision_of(pod("p").build().metadata) == ""

@@ -1,0 +1,176 @@
+"""From the pods that are there to the status as it should be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.unit.subsets.topologies import NOON, REVISION, at, counted, member, subset, topology, with_status
+from trimtab.api.meta import Condition
+from trimtab.api.unitedtopology import Shortage, SubsetStatus, UnitedTopology
+from trimtab.subsets.allocation import Applicant, Leaving, allocate, announce
+from trimtab.subsets.members import Member
+from trimtab.subsets.recount import CREATION_LIMIT, DELETION_LIMIT, Observed, Recount, Stale, recount
+
+OF = topology(subset("a", 2), subset("b", "50%"), subset("c"))
+
+
+def made(of: UnitedTopology, *members: Member, now: float = 0, version: str = "1", **more: Any) -> Recount:
+    """A count of these pods, so many seconds after noon."""
+    observed = Observed(members, more.pop("replicas", 10), more.pop("revision", REVISION), version, **more)
+    found = recount(of, observed, now=at(now))
+    assert isinstance(found, Recount)
+    return found
+
+
+def rows(of: UnitedTopology | Recount) -> dict[str, SubsetStatus]:
+    """The subsets of the newest revision, by name."""
+    return {row.name: row for row in of.status.subset_statuses}
+
+
+def reserved(of: UnitedTopology, *names: str) -> UnitedTopology:
+    """The same with places reserved for these pods."""
+    return with_status(of, allocate(of, [Applicant(f"of-{name}", REVISION) for name in names], now=NOON).status)
+
+
+def leaving(of: UnitedTopology, name: str, reservation: str = "") -> UnitedTopology:
+    """The same with the deletion of a pod in the first subset announced."""
+    return with_status(of, announce(of, [Leaving(name, REVISION, "a", reservation)], now=NOON))
+
+
+def test_what_is_active_is_counted() -> None:
+    """Each in its subset; -1 is missing where there is no maximum; more than the maximum leaves none missing."""
+    pods = [member(f"a{n}", "a") for n in range(3)] + [member("b1", "b"), member("c1", "c"), member("x", "")]
+    found = rows(made(OF, *pods, member("done", "b", active=False)))
+    assert [(row.name, row.replicas, row.missing_replicas) for row in found.values()] == [
+        ("a", 3, 0),
+        ("b", 1, 4),
+        ("c", 1, -1),
+    ]
+
+
+def test_the_rest_of_the_status() -> None:
+    """What was counted, by which spec, for which size; conditions stay."""
+    conditions = (Condition(type="Ready", status="True"),)
+    of = with_status(OF, msgspec.structs.replace(OF.status, conditions=conditions))
+    status = made(of, member("p", "a", version="7"), member("q", "a", version="12"), version="30").status
+    assert (status.observed_generation, status.replicas, status.revision) == (1, 10, REVISION)
+    assert (status.counted_version, status.conditions) == ("12", conditions)
+
+
+def test_other_revisions_are_kept_while_they_have_pods() -> None:
+    """And the newest is what the status is about first."""
+    pods = [member("old", "a", revision="r0"), member("new", "a")]
+    first = made(OF, *pods)
+    assert [(each.revision, each.subset_statuses[0].replicas) for each in first.status.other_revisions] == [("r0", 1)]
+    assert made(with_status(OF, first.status), pods[1]).status.other_revisions == ()
+
+
+def test_a_reservation_goes_when_its_pod_is_counted() -> None:
+    """In the same value: the place is never held twice, and never by nobody."""
+    before = reserved(counted(OF), "p", "q")
+    after = rows(made(before, member("p", "a")))
+    assert after["a"].replicas == 1
+    assert list(after["a"].creating) == ["of-q"]
+    assert after["a"].missing_replicas == 1
+
+
+def test_a_reservation_goes_when_its_pod_was_seen_to_end() -> None:
+    """It came and went."""
+    assert not rows(made(reserved(counted(OF), "p"), member("p", "a", active=False)))["a"].creating
+
+
+def test_an_overdue_reservation_goes_after_a_live_read_alone() -> None:
+    """The cache may be old: that it shows no pod does not mean that there is none."""
+    before = reserved(counted(OF), "p")
+    late = CREATION_LIMIT.total_seconds()
+    early = made(before, now=late - 5)
+    assert (early.overdue, early.recheck) == ((), 5)
+    found = made(before, now=late)
+    assert found.overdue == ("of-p",)
+    assert list(rows(found)["a"].creating) == ["of-p"]
+    confirmed = made(before, now=late, absent={"of-p"})
+    assert not rows(confirmed)["a"].creating
+    assert [entry.key for entry in confirmed.expired] == ["of-p"]
+
+
+def test_an_early_live_read_says_nothing() -> None:
+    """The pod may still be on its way through admission."""
+    assert rows(made(reserved(counted(OF), "p"), now=1, absent={"of-p"}))["a"].creating
+
+
+def test_a_deletion_goes_with_its_pod() -> None:
+    """Terminating or gone: it is not counted any more, and the announcement goes in the same value."""
+    before = leaving(counted(OF, member("p", "a")), "p")
+    for pods in ([], [member("p", "a", active=False)]):
+        after = rows(made(before, *pods))["a"]
+        assert (after.replicas, after.deleting) == (0, {})
+
+
+def test_a_deletion_that_was_refused_is_taken_back() -> None:
+    """The pod lives on after the time limit."""
+    before = leaving(counted(OF, member("p", "a")), "p")
+    limit = DELETION_LIMIT.total_seconds()
+    early = made(before, member("p", "a"), now=limit - 1)
+    assert (list(rows(early)["a"].deleting), early.recheck) == (["p"], 1)
+    late = made(before, member("p", "a"), now=limit)
+    assert not rows(late)["a"].deleting
+    assert [entry.key for entry in late.taken_back] == ["p"]
+
+
+def test_a_pod_that_is_reserved_and_leaving_is_looked_for_at_once() -> None:
+    """It did exist: if it is not there any more, both entries go."""
+    before = leaving(reserved(counted(OF), "p"), "p", "of-p")
+    unseen = made(before, now=2)
+    assert unseen.overdue == ("p",)
+    assert rows(unseen)["a"].creating
+    assert rows(unseen)["a"].deleting
+    gone = rows(made(before, now=2, absent={"p"}))["a"]
+    assert (gone.creating, gone.deleting) == ({}, {})
+    counted_now = rows(made(before, member("p", "a"), now=1))["a"]
+    assert (counted_now.replicas, counted_now.creating, list(counted_now.deleting)) == (1, {}, ["p"])
+
+
+def test_a_deletion_announced_in_another_subset_is_dropped() -> None:
+    """The pod is not counted there."""
+    before = leaving(counted(OF, member("p", "a")), "p")
+    assert not rows(made(before, member("p", "b")))["a"].deleting
+
+
+def test_a_view_older_than_the_last_count_is_refused() -> None:
+    """It might miss pods whose reservations are gone already."""
+    before = counted(OF, member("p", "a", version="40"), version="50")
+    observed = Observed([], 10, REVISION, "39")
+    assert recount(before, observed, now=NOON) == Stale("40")
+
+
+@pytest.mark.parametrize("pods", [[], [member("p", "a")]], ids=["nothing", "a pod"])
+def test_counting_again_changes_nothing(pods: list[Member]) -> None:
+    """A doubled event is no event."""
+    once = counted(OF, *pods)
+    assert made(once, *pods).status == once.status
+
+
+def test_expected_pods_are_forgotten_when_the_workload_lacks_none() -> None:
+    """A scale-down in the middle of a rescheduling leaves no expectation for ever."""
+    adaptive = topology(subset("a"), subset("b"), adaptive=True)
+    first = counted(adaptive, member("p", "a"), replicas=3)
+    expecting = tuple(
+        msgspec.structs.replace(row, missing_reschedule=4 if row.name == "b" else 0)
+        for row in first.status.subset_statuses
+    )
+    of = with_status(first, msgspec.structs.replace(first.status, subset_statuses=expecting))
+    assert rows(made(of, member("p", "a"), replicas=3))["b"].missing_reschedule == 2
+    assert rows(made(of, member("p", "a"), replicas=1))["b"].missing_reschedule == 0
+
+
+def test_shortages_are_forgotten_in_time() -> None:
+    """After the while, and as long again; or when the strategy or the subset is no more."""
+    adaptive = topology(subset("a"), subset("b"), adaptive=True)
+    shortages = (Shortage(name="a", until=at(60), times=1), Shortage(name="gone", until=at(60), times=1))
+    of = with_status(adaptive, msgspec.structs.replace(adaptive.status, shortages=shortages))
+    assert made(of, now=100).status.shortages == shortages[:1]
+    assert made(of, now=120).status.shortages == ()
+    assert made(with_status(OF, of.status)).status.shortages == ()

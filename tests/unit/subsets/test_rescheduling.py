@@ -1,0 +1,79 @@
+"""Adaptive: pods that wait too long, and subsets that were found full."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.subsets.topologies import NOON, at, counted, member, subset, topology
+from trimtab.subsets.rescheduling import FIRST_WHILE, LONGEST_WHILE, found_full, moved, unschedulable_since
+from trimtab.testing.builders import PodBuilder, pod
+
+WAITING = pod("p").condition("PodScheduled", "False", since="2026-03-01T12:00:00Z", reason="Unschedulable")
+
+
+@pytest.mark.parametrize(
+    ("subject", "waits"),
+    [
+        pytest.param(WAITING, True, id="no node was found"),
+        pytest.param(pod("p"), False, id="nobody has looked yet"),
+        pytest.param(
+            pod("p").condition("PodScheduled", "False", reason="SchedulingGated"),
+            False,
+            id="it is held back on purpose",
+        ),
+        pytest.param(
+            pod("p").condition("PodScheduled", "False", reason="Unschedulable").on("n"), False, id="it has a node"
+        ),
+        pytest.param(
+            pod("p").condition("PodScheduled", "False", reason="Unschedulable").terminating(), False, id="it is going"
+        ),
+    ],
+)
+def test_since_when_a_pod_waits(subject: PodBuilder, waits: bool) -> None:
+    """What its scheduler says of it."""
+    assert unschedulable_since(subject.build()) == (NOON if waits else None)
+
+
+OF = topology(subset("a", 2), subset("b", 1), subset("c"), adaptive=True)
+
+
+def test_a_pod_is_given_up_and_expected_in_the_next_subset() -> None:
+    """One value: it leaves, it is expected elsewhere, and its subset is remembered as full."""
+    of = counted(OF, member("p", "a"))
+    status = moved(of, member("p", "a"), now=at(5))
+    assert status is not None
+    a, b, c = status.subset_statuses
+    assert (a.deleting, b.missing_reschedule, c.missing_reschedule) == ({"p": at(5)}, 1, 0)
+    assert [(each.name, each.until, each.times) for each in status.shortages] == [("a", at(5) + FIRST_WHILE, 1)]
+
+
+def test_the_next_subset_with_room_is_meant() -> None:
+    """Full ones are passed over, and after the last comes the first."""
+    full = counted(OF, member("p", "a"), member("q", "b"))
+    status = moved(full, member("p", "a"), now=NOON)
+    assert status is not None
+    assert status.subset_statuses[2].missing_reschedule == 1
+    last = counted(OF, member("p", "c"))
+    status = moved(last, member("p", "c"), now=NOON)
+    assert status is not None
+    assert status.subset_statuses[0].missing_reschedule == 1
+
+
+def test_a_pod_with_nowhere_to_go_stays() -> None:
+    """Waiting is better than being deleted for nothing."""
+    alone = topology(subset("a"), adaptive=True)
+    assert moved(counted(alone, member("p", "a")), member("p", "a"), now=NOON) is None
+    assert moved(counted(OF), member("p", "gone"), now=NOON) is None
+
+
+def test_a_subset_found_full_again_is_left_alone_for_longer() -> None:
+    """Twice as long each time, up to a limit; pods that find so in the meantime do not count."""
+    first = found_full((), "a", NOON)
+    assert found_full(first, "a", at(1)) == first
+    second = found_full(first, "a", first[0].until)
+    assert second[0].until - first[0].until == 2 * FIRST_WHILE
+    shortages = second
+    for _ in range(20):
+        before = shortages[0].until
+        shortages = found_full(shortages, "a", before)
+    assert shortages[0].until - before == LONGEST_WHILE

@@ -1,0 +1,122 @@
+"""The pod as its subset wants it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.subsets.topologies import subset
+from trimtab.api.documents import JSON
+from trimtab.api.errors import InvalidError
+from trimtab.api.patches import json_patch
+from trimtab.subsets.marks import RESERVATION, SUBSET, TOPOLOGY, Mark, erased, read, written
+from trimtab.subsets.shaping import difference, shape
+from trimtab.testing.builders import pod
+
+MARK = Mark("spread", "a", "of-p")
+IN_A = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+ON_SSD = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+BY_NAME = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+
+
+def requiring(*terms: JSON) -> JSON:
+    """A pod with these required terms."""
+    tree = pod("p").tree()
+    tree["spec"]["affinity"] = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+    }
+    return tree
+
+
+def terms_of(tree: JSON) -> list[JSON]:
+    """The required terms of a pod."""
+    terms: list[JSON] = tree["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]
+    return terms
+
+
+@pytest.mark.parametrize(
+    ("tree", "want"),
+    [
+        pytest.param(pod("p").tree(), [IN_A], id="without any, it becomes the first"),
+        pytest.param(
+            requiring(ON_SSD),
+            [{"matchExpressions": ON_SSD["matchExpressions"] + IN_A["matchExpressions"]}],
+            id="it is added to the one there is",
+        ),
+        pytest.param(
+            requiring(ON_SSD, BY_NAME),
+            [{"matchExpressions": ON_SSD["matchExpressions"] + IN_A["matchExpressions"]}, {**BY_NAME, **IN_A}],
+            id="it is added to each",
+        ),
+        pytest.param(requiring({}), [{}], id="a term that matches nothing goes on matching nothing"),
+    ],
+)
+def test_the_node_selector_term(tree: JSON, want: list[JSON]) -> None:
+    """Wherever the pod may go, the subset's term holds."""
+    assert terms_of(shape(tree, subset("a", nodeSelectorTerm=IN_A), MARK)) == want
+
+
+def test_an_empty_term_restricts_nothing() -> None:
+    """A subset that says nothing of nodes does not keep its pods from all of them."""
+    assert "affinity" not in shape(pod("p").tree(), subset("a", nodeSelectorTerm={}), MARK)["spec"]
+
+
+def test_tolerations_are_appended_once() -> None:
+    """Those that the pod has stay where they are, and none is there twice."""
+    old, new = {"key": "old", "operator": "Exists"}, {"key": "new", "operator": "Exists"}
+    tree = pod("p").tree()
+    tree["spec"]["tolerations"] = [old]
+    assert shape(tree, subset("a", tolerations=[old, new]), MARK)["spec"]["tolerations"] == [old, new]
+
+
+def test_the_patch_is_merged_strategically_and_cannot_undo_the_term() -> None:
+    """A container is found by its name, what the types do not know stays, and the term is added after the patch."""
+    tree = pod("p").tree()
+    tree["spec"]["containers"] = [{"name": "main", "image": "web:1", "env": [{"name": "A", "value": "1"}]}]
+    patch: dict[str, Any] = {
+        "metadata": {"labels": {"tier": "gold"}},
+        "spec": {"affinity": None, "containers": [{"name": "main", "env": [{"name": "B", "value": "2"}]}]},
+    }
+    shaped = shape(tree, subset("a", nodeSelectorTerm=IN_A, patch=patch), MARK)
+    assert shaped["metadata"]["labels"]["tier"] == "gold"
+    assert shaped["spec"]["containers"][0]["image"] == "web:1"
+    assert {each["name"] for each in shaped["spec"]["containers"][0]["env"]} == {"A", "B"}
+    assert terms_of(shaped) == [IN_A]
+
+
+def test_a_patch_that_does_not_apply_names_the_place() -> None:
+    """A container without a name cannot be merged into the others."""
+    with pytest.raises(InvalidError, match=r"^patch"):
+        shape(pod("p").tree(), subset("a", patch={"spec": {"containers": [{"image": "x"}]}}), MARK)
+
+
+def test_the_pod_is_marked_and_the_original_left_alone() -> None:
+    """Three annotations, in a new document; a mark that came with the template is replaced."""
+    tree = pod("p").annotations({SUBSET: "old", "keep": "me"}).tree()
+    shaped = shape(tree, subset("a"), MARK)
+    assert shaped["metadata"]["annotations"] == {TOPOLOGY: "spread", SUBSET: "a", RESERVATION: "of-p", "keep": "me"}
+    assert tree["metadata"]["annotations"] == {SUBSET: "old", "keep": "me"}
+
+
+@pytest.mark.parametrize("mark", [MARK, Mark("spread", "a")], ids=["with a reservation", "matched afterwards"])
+def test_a_mark_is_read_as_it_was_written(mark: Mark) -> None:
+    """And erasing removes every annotation of it."""
+    assert read(written(mark)) == mark
+    assert set(erased()) >= set(written(mark))
+    assert read({}) is None
+
+
+VALUES = st.none() | st.booleans() | st.integers(0, 3) | st.text("a/~", max_size=3)
+PARTS = st.dictionaries(st.sampled_from(["a", "b/c", "d~e"]), VALUES | st.lists(VALUES, max_size=2), max_size=3)
+PODS = st.dictionaries(st.sampled_from(["metadata", "spec", "kind"]), PARTS | VALUES, max_size=3)
+
+
+@given(before=PODS, after=PODS)
+def test_the_difference_is_a_patch_from_one_to_the_other(before: JSON, after: JSON) -> None:
+    """Whatever the two documents are."""
+    assert json_patch(before, difference(before, after)) == after
