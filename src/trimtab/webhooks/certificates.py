@@ -37,6 +37,8 @@ CONFIGURATIONS: Mapping[str, Resource[JSON]] = {
 }
 LOOK_EVERY = 10.0
 """Seconds between looks at what may have changed."""
+_WITHOUT_ONE = 1.0
+"""The same while there is no certificate, for nobody is served until then."""
 _HOUR = 3600.0
 
 log = logging.getLogger(__name__)
@@ -188,7 +190,7 @@ class MadeCertificates:
             except (ApiError, ConfigError, KubeError) as error:
                 log.warning("webhook certificates: %s", error)
                 self._problem = str(error)
-            await self._clock.sleep(self._look_every)
+            await self._clock.sleep(self._look_every if self.synced else min(self._look_every, _WITHOUT_ONE))
 
     async def look(self) -> None:
         """Read the keyring; as the leader, renew what is due and publish the bundle, in that order."""
