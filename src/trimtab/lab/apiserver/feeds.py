@@ -57,7 +57,13 @@ class Watcher:
         return bool(self._queue)
 
     def send(self, piece: bytes) -> None:
-        """Hand over a framed piece: to the connection if it keeps up, to the queue if not."""
+        """Hand over a framed piece: to the connection if it keeps up, to the queue if not.
+
+        A connection that is lost may still be among the watchers for a moment. It must not keep others from theirs.
+        """
+        if self._transport.is_closing():
+            self.cut()
+            return
         if not self._queue and self._transport.get_write_buffer_size() < BUFFER_LIMIT:
             self._transport.write(piece)
             return
@@ -68,6 +74,8 @@ class Watcher:
 
     def drain(self) -> None:
         """Move what is queued to the connection, as far as it takes it."""
+        if self._transport.is_closing():
+            self.cut()
         while self._queue and self._transport.get_write_buffer_size() < BUFFER_LIMIT:
             piece = self._queue.popleft()
             self._queued -= len(piece)
@@ -82,8 +90,9 @@ class Watcher:
         """End it by breaking the connection."""
         self._queue.clear()
         self._queued = 0
-        abort = getattr(self._transport, "abort", self._transport.close)
-        abort()
+        if not self._transport.is_closing():
+            abort = getattr(self._transport, "abort", self._transport.close)
+            abort()
         self.finish()
 
 
