@@ -165,6 +165,11 @@ class Rounds:
         self._written: dict[Key, UnitedTopology] = {}
 
     @property
+    def busy(self) -> bool:
+        """Whether anything is under way."""
+        return bool(self._wishes)
+
+    @property
     def lookups(self) -> Lookups:
         """The live reads, for those who look before a round."""
         return self._lookups
@@ -273,7 +278,7 @@ class Rounds:
         decided = await self._decide(topology, taken)
         patch = statuses.patch(topology, decided.topology.status)
         if patch is None:
-            if known is not None and (taken.arrivals or taken.departures):
+            if known is not None and (taken.arrivals or taken.departures or taken.withdrawn):
                 raise Conflict("without a write nobody knows whether what was decided by is still so")
             return decided
         try:
