@@ -14,6 +14,7 @@ from trimtab import app
 from trimtab.api import configuration
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
+from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.app import scheduling
 from trimtab.install import lab
 from trimtab.kube.client import Client
@@ -42,6 +43,31 @@ def test_a_mistake_in_the_schedulers_part_is_named_from_the_top() -> None:
     """As it stands in the one file."""
     with pytest.raises(InvalidError, match=r"^scheduler\.profiles\[0\]"):
         app.check(configuration.read({"scheduler": {**SCHEDULER, "profiles": [{"plugin": {}}]}}))
+
+
+@pytest.mark.parametrize(
+    ("args", "want"),
+    [
+        pytest.param({}, [ZONE, HOSTNAME], id="Kubernetes' own, the nodes last"),
+        pytest.param({"defaultingType": "Proposal"}, [ZONE, HOSTNAME], id="the proposal's, with the zone's new label"),
+        pytest.param(
+            {
+                "defaultingType": "List",
+                "defaultConstraints": [
+                    {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway"} for key in ("row", "rack")
+                ],
+            },
+            ["row", "rack"],
+            id="the operator's, in their order",
+        ),
+        pytest.param({"defaultingType": "List"}, [], id="none"),
+    ],
+)
+def test_what_states_no_constraints_shrinks_by_those_that_place_its_pods(args: dict[str, Any], want: list[str]) -> None:
+    """The scheduler's default constraints are those of scale-downs too."""
+    profile = {"pluginConfig": [{"name": "PodTopologySpread", "args": args}]} if args else {}
+    told = configuration.read({"scheduler": {**SCHEDULER, "profiles": [profile]}})
+    assert [each.topology_key for each in scheduling.default_constraints(told)] == want
 
 
 def read(port: int, path: str) -> tuple[int, str]:

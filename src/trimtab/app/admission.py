@@ -18,6 +18,7 @@ from trimtab.api.admission import AdmissionRequest
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.pods import Pod
 from trimtab.app.means import Means, defaults
+from trimtab.app.scheduling import default_constraints
 from trimtab.controllers.scaledownpolicy.controller import sampled
 from trimtab.controllers.scaledownpolicy.intents import Intents, Settings
 from trimtab.controllers.scaledownpolicy.metrics import Metrics as ScaleDownMetrics
@@ -25,9 +26,15 @@ from trimtab.controllers.scaledownpolicy.plans import PlanReports
 from trimtab.controllers.scaledownpolicy.policies import Governing
 from trimtab.controllers.scaledownpolicy.sources import Sources
 from trimtab.controllers.scaledownpolicy.view import View
+from trimtab.controllers.unitedtopology.foresight import Foresight
+from trimtab.controllers.unitedtopology.levels import Levels
+from trimtab.controllers.unitedtopology.pods import Scribe
 from trimtab.controllers.unitedtopology.simulation import Simulation
+from trimtab.controllers.unitedtopology.verdicts import verdict
+from trimtab.controllers.unitedtopology.view import View as TopologyView
 from trimtab.kube.components import Background, Candidate, Component, Together
 from trimtab.ranking.plan import Policy
+from trimtab.ranking.rankers import constraints_of
 from trimtab.ranking.strategies import Factory
 from trimtab.webhooks import scale
 from trimtab.webhooks.certificates import CONFIGURATIONS, GivenCertificates, MadeCertificates, always
@@ -35,7 +42,7 @@ from trimtab.webhooks.edge import Certificates, Edge, Hook, LetGo
 from trimtab.webhooks.metrics import Metrics
 from trimtab.webhooks.scale import ScaleReviews
 from trimtab.webhooks.subsets import Subsets
-from trimtab.webhooks.validation import Validation, checks
+from trimtab.webhooks.validation import Validation
 
 LEASE = "trimtab-webhooks"
 CONFIGURATION = "trimtab"
@@ -52,6 +59,7 @@ def component(means: Means) -> Component:
     view = View(client)
     sources = sampled(client, view, stated)
     reports = PlanReports(client)
+    topologies = _Topologies(means) if configuration.gate("PodWebhook") else None
     intents = Intents(
         client,
         view,
@@ -60,27 +68,43 @@ def component(means: Means) -> Component:
         metrics=metrics,
         policy_of=partial(_policy_of, means.strategies, sources),
         on_plan=reports.note,
+        prepare=topologies.foresight.prepare if topologies else None,
     )
-    hooks = [
-        *ScaleReviews(intents.hold, budget=configuration.scale_down.budget_seconds).hooks,
-        *Validation(client, checks(means.strategies)).hooks,
-    ]
+    candidate = Candidate(partial(means.elect, LEASE)) if configuration.leader_election.enabled else None
     parts: dict[str, Component] = {
         "view": view,
         "scale-downs": intents,
         "samples": Background(sources.run),
         "reports": Background(reports.run),
+        **(topologies.parts if topologies else {}),
+        **({"election": candidate} if candidate else {}),
     }
-    told: list[LetGo] = [partial(_let_go, metrics)]
-    if configuration.gate("PodWebhook"):
-        simulation = Simulation(client)
-        subsets = Subsets(client, simulate=simulation, registry=means.registry)
-        hooks += subsets.hooks
-        told.append(subsets.let_go)
-        parts |= {"simulation": simulation, "subsets": subsets}
-    candidate = Candidate(partial(means.elect, LEASE)) if configuration.leader_election.enabled else None
-    parts |= {"election": candidate} if candidate is not None else {}
+    hooks = [
+        *ScaleReviews(intents.hold, budget=configuration.scale_down.budget_seconds).hooks,
+        *Validation(client).hooks,
+        *(topologies.subsets.hooks if topologies else ()),
+    ]
+    told: list[LetGo] = [partial(_let_go, metrics), *([topologies.subsets.let_go] if topologies else [])]
     return Together({**parts, "edge": _edge(means, hooks, _certificates(means, candidate), told)})
+
+
+class _Topologies:
+    """What UnitedTopologies need in every process that answers: places for pods, and bands for the size to come."""
+
+    def __init__(self, means: Means) -> None:
+        client = means.client
+        self.simulation = Simulation(client)
+        self.subsets = Subsets(client, simulate=self.simulation, registry=means.registry)
+        self.view = TopologyView(client)
+        levels = Levels(self.view, verdict=verdict(pod_webhook=True))
+        scribe = Scribe(client, means.topology_metrics)
+        settle = means.configuration.scale_down.settle_milliseconds / 1000
+        self.foresight = Foresight(self.view, levels, scribe, client.clock, settle=settle)
+
+    @property
+    def parts(self) -> dict[str, Component]:
+        """What has to run."""
+        return {"simulation": self.simulation, "subsets": self.subsets, "topologies": self.view}
 
 
 def names(configuration: TrimtabConfiguration) -> list[str]:
@@ -92,7 +116,11 @@ def names(configuration: TrimtabConfiguration) -> list[str]:
 
 def _settings(configuration: TrimtabConfiguration) -> Settings:
     stated = configuration.scale_down
-    return Settings(budget=stated.budget_seconds, settle=stated.settle_milliseconds / 1000)
+    return Settings(
+        budget=stated.budget_seconds,
+        settle=stated.settle_milliseconds / 1000,
+        constraints=constraints_of(default_constraints(configuration)),
+    )
 
 
 def _policy_of(

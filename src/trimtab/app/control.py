@@ -8,11 +8,13 @@ from functools import partial
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.app.means import Means, defaults
+from trimtab.app.scheduling import default_constraints
 from trimtab.controllers.cloneset.controller import Controller as CloneSets
 from trimtab.controllers.cloneset.metrics import Metrics as CloneSetMetrics
 from trimtab.controllers.cloneset.settings import GATE
 from trimtab.controllers.cloneset.settings import Settings as CloneSetSettings
 from trimtab.controllers.scaledownpolicy import policies
+from trimtab.controllers.scaledownpolicy.continuous import Settings as Continuous
 from trimtab.controllers.scaledownpolicy.controller import ScaleDownPolicies, sampled
 from trimtab.controllers.scaledownpolicy.findings import BUILT_IN, WITH_POD_COST
 from trimtab.controllers.scaledownpolicy.policies import Defaults
@@ -21,6 +23,7 @@ from trimtab.controllers.unitedtopology.controller import Controller as UnitedTo
 from trimtab.controllers.unitedtopology.controller import Settings as UnitedTopologySettings
 from trimtab.kube.client import Client
 from trimtab.kube.components import Background, Component, Led, Together
+from trimtab.ranking.rankers import constraints_of
 
 LEASE = "trimtab-controllers"
 
@@ -47,6 +50,7 @@ def _maker(means: Means) -> Callable[[Client], Component]:
             view,
             sources,
             defaults=stated,
+            settings=Continuous(constraints=constraints_of(default_constraints(means.configuration))),
             readers=WITH_POD_COST if means.configuration.gate(GATE) else BUILT_IN,
             bands=topologies.levels,
             metrics=means.scale_down_metrics,
@@ -70,7 +74,10 @@ def _maker(means: Means) -> Callable[[Client], Component]:
 
 def _cloneset_settings(means: Means) -> CloneSetSettings:
     return CloneSetSettings(
-        pod_cost=means.configuration.gate(GATE), strategies=means.strategies, namespaces=means.namespaces
+        pod_cost=means.configuration.gate(GATE),
+        default_constraints=default_constraints(means.configuration),
+        strategies=means.strategies,
+        namespaces=means.namespaces,
     )
 
 

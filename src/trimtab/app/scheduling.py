@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
+from trimtab.api.nodes import DEPRECATED_ZONE, HOSTNAME, ZONE
+from trimtab.api.pods import TopologySpreadConstraint
 from trimtab.app.means import Means
 from trimtab.kube.components import Component
 from trimtab.scheduler import configuration as scheduler_configuration
@@ -33,3 +35,22 @@ def settings(configuration: TrimtabConfiguration) -> Configuration:
     if election is not None and "resourceNamespace" not in stated:
         election = replace(election, namespace=configuration.namespace)
     return replace(read, election=election, namespaces=frozenset(configuration.namespaces))
+
+
+def default_constraints(configuration: TrimtabConfiguration) -> tuple[TopologySpreadConstraint, ...]:
+    """What workloads that state no constraints are kept level on when they shrink: what places their pods.
+
+    Of several, the nodes come last. A scheduler weighs constraints, a scale-down takes them one after the other, and a
+    zone that is emptied costs more than two pods on one node.
+    """
+    profile = next(iter(settings(configuration).profiles.values()))
+    modern = {DEPRECATED_ZONE: ZONE}
+    stated = [
+        TopologySpreadConstraint(
+            max_skew=each.max_skew,
+            topology_key=modern.get(each.topology_key, each.topology_key),
+            when_unsatisfiable=each.when_unsatisfiable,
+        )
+        for each in profile.default_constraints
+    ]
+    return tuple(sorted(stated, key=lambda each: each.topology_key == HOSTNAME))
