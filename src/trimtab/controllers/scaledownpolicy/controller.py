@@ -42,7 +42,7 @@ from trimtab.controllers.scaledownpolicy.policies import NO_DEFAULTS, Defaults, 
 from trimtab.controllers.scaledownpolicy.sources import Sources, Target
 from trimtab.controllers.scaledownpolicy.view import View, Workload
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
+from trimtab.kube.clocks import cancel, within
 from trimtab.kube.errors import NotFound
 from trimtab.kube.informers import Informer
 from trimtab.kube.queues import WorkQueue
@@ -52,6 +52,9 @@ from trimtab.kube.stores import Object, key_of
 from trimtab.ranking.plan import Plan, Policy, plan
 from trimtab.ranking.plan import Workload as Shrinking
 from trimtab.ranking.strategies import STRATEGIES, Factory, StrategyError
+
+GRACE = 2.0
+"""Seconds that writes under way are given when the controller ends."""
 
 
 def sampled(client: Client, view: View, defaults: Defaults = NO_DEFAULTS, **settings: Any) -> Sources:
@@ -132,7 +135,16 @@ class ScaleDownPolicies:
             for task in done:
                 task.result()
         finally:
+            await self._end()
             await cancel(*tasks)
+
+    async def _end(self) -> None:
+        """Let writes that are under way finish, within a grace period. What is cut off is found by the next process."""
+        if not self._view.synced:  # then nobody has taken anything
+            return
+        working = (self.continuous.runner, self.runner, self.plans.runner)
+        with contextlib.suppress(TimeoutError):
+            await within(self._clock, GRACE, _stopped(working))
 
     def configure(self, defaults: Defaults) -> None:
         """Go by another configuration from now on: with the switch off, everything is taken back at once."""
@@ -298,6 +310,10 @@ class ScaleDownPolicies:
             return plan(workload, snapshot, policy, replicas=size, now=self._clock.now())
         except (InvalidError, StrategyError):
             return None
+
+
+async def _stopped(runners: Iterable[Runner[Any]]) -> None:
+    await asyncio.gather(*(runner.stop() for runner in runners))
 
 
 def _is_kept(group: Group) -> bool:

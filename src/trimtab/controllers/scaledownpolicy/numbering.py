@@ -5,7 +5,8 @@ their order, not their size. So of the costs that pods have already, as many are
 themselves, and only the others are given new ones, between those that stay:
 
 1. Pods of equal rank form a level, and get equal costs. What most of a level's pods have already stands for the level.
-2. The longest run of levels whose costs rise with their ranks stays as it is.
+2. Of all runs of levels whose costs rise with their ranks, the one stays that most pods are in; of equal ones, the one
+   in which more costs are the ranks themselves.
 3. Each of the others gets its rank itself as its cost, where that lies between its neighbours; otherwise, numbers
    spread evenly between them.
 4. Where there is no room between neighbours, all are numbered anew: by their ranks, if those are whole and different;
@@ -20,10 +21,10 @@ moves them, both afterwards (see `ranking.costs`).
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from trimtab.ranking.costs import LIMIT
 
@@ -40,41 +41,70 @@ def number(ranks: Sequence[float], held: Sequence[int | None]) -> list[int]:
     if any(math.isnan(rank) for rank in ranks):
         raise ValueError("a pod without a rank has no number; wait for its rank")
     levels = sorted(set(ranks))
-    candidates = _candidates(levels, ranks, held)
-    numbers = _filled(levels, _kept(candidates))
+    numbers = _filled(levels, _kept(_candidates(levels, ranks, held)))
     if numbers is None:
         numbers = _anew(levels)
     by_level = dict(zip(levels, numbers, strict=True))
     return [by_level[rank] for rank in ranks]
 
 
-def _candidates(levels: Sequence[float], ranks: Sequence[float], held: Sequence[int | None]) -> list[int | None]:
+class _Candidate(NamedTuple):
+    """What most pods of a level have, and what it is worth to keep it."""
+
+    number: int
+    worth: int
+
+
+def _candidates(levels: Sequence[float], ranks: Sequence[float], held: Sequence[int | None]) -> list[_Candidate | None]:
     """What most pods of each level have; of several the smallest, so that the choice is always the same."""
     tallies: dict[float, Counter[int]] = {level: Counter() for level in levels}
     for rank, number in zip(ranks, held, strict=True):
         if number is not None and abs(number) <= LIMIT:
             tallies[rank][number] += 1
-    return [min(t, key=lambda number: (-t[number], number)) if (t := tallies[level]) else None for level in levels]
+    return [_candidate(level, tallies[level], len(levels)) for level in levels]
 
 
-def _kept(candidates: Sequence[int | None]) -> list[int | None]:
-    """The longest strictly rising run of candidates (patience sorting); None for the levels that are not in it."""
-    tails: list[int] = []
-    tail_at: list[int] = []
+def _candidate(level: float, tally: Counter[int], levels: int) -> _Candidate | None:
+    if not tally:
+        return None
+    found = min(tally, key=lambda number: (-tally[number], number))
+    return _Candidate(found, tally[found] * (levels + 1) + (found == level))
+
+
+def _kept(candidates: Sequence[_Candidate | None]) -> list[int | None]:
+    """The strictly rising run of candidates that is worth most; None for the levels that are not in it."""
+    places = {number: at for at, number in enumerate(sorted({each.number for each in candidates if each}), 1)}
+    best: list[tuple[int, int]] = [(0, -1)] * (len(places) + 1)  # a Fenwick tree of the worthiest run below a number
     before: list[int] = [-1] * len(candidates)
+    top = (0, -1)
     for at, candidate in enumerate(candidates):
         if candidate is None:
             continue
-        place = bisect.bisect_left(tails, candidate)
-        before[at] = tail_at[place - 1] if place else -1
-        tails[place : place + 1] = [candidate]
-        tail_at[place : place + 1] = [at]
+        worth, before[at] = _worthiest(best, places[candidate.number] - 1)
+        run = (worth + candidate.worth, at)
+        _raise(best, places[candidate.number], run)
+        top = max(top, run)
     kept: list[int | None] = [None] * len(candidates)
-    at = tail_at[-1] if tail_at else -1
+    at = top[1]
     while at >= 0:
-        kept[at] = candidates[at]
+        candidate = candidates[at]
+        kept[at] = None if candidate is None else candidate.number
         at = before[at]
     return kept
+
+
+def _worthiest(best: Sequence[tuple[int, int]], place: int) -> tuple[int, int]:
+    found = (0, -1)
+    while place > 0:
+        found = max(found, best[place])
+        place -= place & -place
+    return found
+
+
+def _raise(best: list[tuple[int, int]], place: int, run: tuple[int, int]) -> None:
+    while place < len(best):
+        best[place] = max(best[place], run)
+        place += place & -place
 
 
 def _filled(levels: Sequence[float], kept: Sequence[int | None]) -> list[int] | None:

@@ -32,7 +32,6 @@ from trimtab.controllers.scaledownpolicy.policies import NO_DEFAULTS, Defaults
 from trimtab.controllers.scaledownpolicy.sources.answers import Unanswered
 from trimtab.controllers.scaledownpolicy.view import View
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
 from trimtab.lab.apiserver import bootstrap
@@ -108,7 +107,10 @@ class PolicyWorld(World):
     async def stop_policies(self, *, killed: bool = False) -> None:
         """End the controllers of the policies; killed, whatever they were about to write is lost."""
         self.product.dead = killed
-        await cancel(*self._tasks)
+        for task in reversed(self._tasks):  # the view last: the others look at it while they end
+            task.cancel()
+            while not task.done():
+                await self.clock.advance(0.5)
 
     async def close(self) -> None:
         """End everything."""

@@ -1,0 +1,91 @@
+"""Policies on a control plane with controllers and a scheduler of its own: the proposal's three stories, and the end.
+
+The same holds on the lab and on a real control plane: nothing here knows which one it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from tests.lab.fleets import Fleet, fleet, skew
+from tests.lab.policing import DEPLOYMENT, STORIES, Police, costed, define, policing, policy_json, settle
+from trimtab.api.scaledown import DELETION_COST, ScaleDownPolicy
+from trimtab.controllers.scaledownpolicy.carriers import POLICY_COST
+from trimtab.kube import config
+from trimtab.kube.client import Client
+from trimtab.kube.errors import ApiError
+from trimtab.kube.resources import Resource
+from trimtab.kube.sessions import Session
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+TWO_ZONES = {"zone-a": 3, "zone-b": 3}
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    """A client of the control plane under test."""
+    async with Client(Session(config.discover())) as made:
+        yield made
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+async def test_a_story_of_the_proposal(client: Client, story: Callable[[Fleet, Police], Awaitable[None]]) -> None:
+    """As its teller would have it."""
+    async with fleet(client, TWO_ZONES) as made, policing(client, made.name) as police:
+        await story(made, police)
+
+
+async def test_costs_kept_current_keep_zones_level(client: Client) -> None:
+    """Two zones, then three: whatever the size, and without anybody holding a request."""
+    async with fleet(client, {"zone-a": 4, "zone-b": 4}) as made, policing(client, made.name) as police:
+        await police.policy(delivery="Continuous")
+        await made.deploy("web", 12)
+        await made.reshape({"zone-a": 4, "zone-b": 4, "zone-c": 4})
+        for size in (18, 12, 18, 7):
+            await made.scale("web", size)
+            counts = await made.settled(size)
+            assert skew(counts) <= 1
+            await police.ranked(size)
+            await made.until(lambda store, size=size: len(costed(store, DELETION_COST)) == size)  # type: ignore[misc]
+            await settle(made)
+        status = (await policy_json(client, made.name))["status"]
+        assert (status["lastPlan"]["from"], status["lastPlan"]["to"]) == (18, 7)
+        assert {name: value for name, value in status["lastPlan"]["skews"][0].items() if name != "stock"} == {
+            "topologyKey": "topology.kubernetes.io/zone",
+            "before": 0,
+            "after": 1,
+        }
+
+
+async def test_what_was_written_goes_with_the_policy(client: Client) -> None:
+    """And with it every trace."""
+    async with fleet(client, TWO_ZONES) as made, policing(client, made.name) as police:
+        await made.deploy("web", 6)
+        await police.policy(strategies=[{"name": "Youngest"}], delivery="Continuous")
+        await made.until(lambda store: len(costed(store, DELETION_COST)) == 6)
+        await client.delete(Resource.of(ScaleDownPolicy), "web", namespace=made.name)
+        await made.until(lambda store: not costed(store, DELETION_COST))
+        assert not [pod for pod in made.pods.store if POLICY_COST in pod.metadata.annotations]
+
+
+@pytest.mark.parametrize("weight", [-1, 0, 1001])
+async def test_a_weight_that_cannot_be_is_refused(client: Client, weight: int) -> None:
+    """By the schema, wherever it is served."""
+    await define(client)
+    body = {"apiVersion": "trimtab.dev/v1alpha1", "kind": "ScaleDownPolicy", "metadata": {"name": "never"}}
+    spec = {"targetRef": DEPLOYMENT, "strategies": [{"name": "Balance", "weight": weight}]}
+    with pytest.raises(ApiError, match="weight"):
+        await client.create(Resource.of(ScaleDownPolicy).raw, {**body, "spec": spec}, namespace="default")
+
+
+async def test_a_policy_for_nobody_says_what_to_do(client: Client) -> None:
+    """In its conditions, as the server keeps them."""
+    async with fleet(client, {"zone-a": 1}) as made, policing(client, made.name) as police:
+        await police.policy(selector={"matchLabels": {"app": "nobody"}})
+        found = await police.told(lambda policy: bool(policy.status.conditions))
+        ready = found.status.conditions[0]
+        assert (ready.status, ready.reason) == ("False", "NoWorkload")
+        assert "compare it with the labels in their templates" in ready.message

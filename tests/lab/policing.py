@@ -1,0 +1,252 @@
+"""Policies looked after on any control plane, for one namespace alone; and the stories that they are to bring about."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from ipaddress import ip_network
+from typing import Any
+
+from aiohttp import web
+
+from tests.lab.fleets import Fleet
+from trimtab.api import crds
+from trimtab.api.documents import JSON
+from trimtab.api.extensions import CustomResourceDefinition
+from trimtab.api.meta import Condition
+from trimtab.api.nodes import ZONE, Node
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import DELETION_COST, PodGroupCost, ScaleDownPolicy
+from trimtab.controllers.scaledownpolicy.continuous import Settings
+from trimtab.controllers.scaledownpolicy.controller import ScaleDownPolicies, sampled
+from trimtab.controllers.scaledownpolicy.policies import Defaults
+from trimtab.controllers.scaledownpolicy.settling import INITIAL
+from trimtab.controllers.scaledownpolicy.view import View
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel, within
+from trimtab.kube.errors import AlreadyExists
+from trimtab.kube.resources import Resource
+from trimtab.kube.stores import Store
+
+DEFINITIONS = Resource.of(CustomResourceDefinition)
+POLICIES = Resource.of(ScaleDownPolicy)
+LOOPBACK = [ip_network("127.0.0.0/8")]
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+
+
+async def define(client: Client) -> None:
+    """Have our kinds served. What is there already stays as it is."""
+    for kind in crds.KINDS:
+        with suppress(AlreadyExists):
+            await client.create(DEFINITIONS.raw, crds.manifest(kind))
+    await within(client.clock, 60.0, _established(client))
+
+
+async def _established(client: Client) -> None:
+    """Wait until all our kinds are served."""
+    names = {kind.name for kind in crds.KINDS}
+    while True:
+        found = (await client.list(CustomResourceDefinition)).items
+        served = {each.metadata.name for each in found if any(map(_is_established, each.status.conditions))}
+        if names <= served:
+            return
+        await client.clock.sleep(0.1)
+
+
+def _is_established(condition: Condition) -> bool:
+    return condition.type == "Established" and condition.status == "True"
+
+
+class Police:
+    """The controllers of policies, at work in one namespace."""
+
+    def __init__(self, client: Client, namespace: str, **settings: Any) -> None:
+        defaults = Defaults(only=frozenset({namespace}))
+        self.client = client
+        self.namespace = namespace
+        self.view = View(client)
+        self.sources = sampled(client, self.view, defaults, networks=LOOPBACK)
+        made = Settings(**{"batch": 0.1, "sampled_every": 1.0, **settings})
+        self.controller = ScaleDownPolicies(client, self.view, self.sources, defaults=defaults, settings=made)
+
+    async def policy(self, name: str = "web", **spec: Any) -> None:
+        """Make a policy, for the Deployment web unless told otherwise."""
+        if "selector" not in spec:
+            spec = {"targetRef": DEPLOYMENT, **spec}
+        body = {"apiVersion": POLICIES.api_version, "kind": "ScaleDownPolicy", "metadata": {"name": name}}
+        await self.client.create(POLICIES.raw, {**body, "spec": spec}, namespace=self.namespace)
+
+    async def told(self, condition: Callable[[ScaleDownPolicy], bool], name: str = "web") -> ScaleDownPolicy:
+        """Wait until a policy says of itself what is wanted."""
+
+        def is_told(store: Store[ScaleDownPolicy]) -> bool:
+            found = store.get(f"{self.namespace}/{name}")  # type: ignore[arg-type]
+            return found is not None and condition(found)
+
+        await within(self.client.clock, 60.0, self.view.policies.wait_for(is_told))
+        found = self.view.policies.get(f"{self.namespace}/{name}")  # type: ignore[arg-type]
+        assert found is not None
+        return found
+
+    async def ranked(self, count: int, name: str = "web") -> ScaleDownPolicy:
+        """Wait until a policy ranks so many pods, and is ready."""
+        return await self.told(lambda policy: is_ready(policy) and policy.status.ranked_pods == count, name)
+
+
+def is_ready(policy: ScaleDownPolicy) -> bool:
+    """Whether a policy says that it works, as it is now."""
+    current = policy.status.observed_generation == policy.metadata.generation
+    return current and any(each.type == "Ready" and each.status == "True" for each in policy.status.conditions)
+
+
+@asynccontextmanager
+async def policing(client: Client, namespace: str, **settings: Any) -> AsyncIterator[Police]:
+    """Policies of one namespace looked after, for as long as the context."""
+    await define(client)
+    made = Police(client, namespace, **settings)
+    tasks = [asyncio.ensure_future(each) for each in (made.view.run(), made.sources.run(), made.controller.run())]
+    try:
+        await made.view.wait_synced()
+        await made.view.policies.wait_synced()
+        yield made
+    finally:
+        await client.delete_all(POLICIES, namespace=namespace)
+        await client.delete_all(Resource.of(PodGroupCost), namespace=namespace)
+        for task in reversed(tasks):  # the view last: the others look at it while they end
+            await cancel(task)
+
+
+# Costs as the fleet's own informer shows them.
+
+
+def costed(store: Store[Pod], annotation: str) -> dict[str, int]:
+    """The costs on pods that are there to stay, by name."""
+    found = {pod.metadata.name: pod.metadata.annotations.get(annotation) for pod in store if pod.active}
+    return {name: int(cost) for name, cost in found.items() if cost is not None}
+
+
+# Pods that answer what they cost.
+
+
+class Workers:
+    """An endpoint for each pod, at an address of its own on this machine."""
+
+    def __init__(self, made: Fleet) -> None:
+        self.answers: dict[str, str] = {}
+        """What each pod answers, by name."""
+        self.port = 0
+        self._fleet = made
+        self._names: dict[str, str] = {}
+        self._stack = AsyncExitStack()
+
+    async def employ(self) -> None:
+        """Give every pod of the fleet its address and its endpoint."""
+        for at, pod in enumerate(sorted(self._fleet.pods.store, key=lambda pod: pod.metadata.name)):
+            await self._open(pod.metadata.name, f"127.77.{at // 250}.{at % 250 + 1}")
+
+    async def _open(self, name: str, address: str) -> None:
+        application = web.Application()
+        application.router.add_get("/cost", self._answer)
+        runner = web.AppRunner(application, access_log=None)
+        await runner.setup()
+        self._stack.push_async_callback(runner.cleanup)
+        await web.TCPSite(runner, address, self.port).start()
+        self.port = runner.addresses[0][1]
+        self._names[address] = name
+        status = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
+        await self._fleet.client.patch(Pod, name, status, namespace=self._fleet.name, subresource="status")
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        name = self._names[request.transport.get_extra_info("sockname")[0]] if request.transport else ""
+        return web.Response(text=self.answers.get(name, "0"))
+
+    async def close(self) -> None:
+        """Close all endpoints."""
+        await self._stack.aclose()
+
+
+@asynccontextmanager
+async def employed(made: Fleet) -> AsyncIterator[Workers]:
+    """Endpoints for the pods of a fleet, for as long as the context."""
+    workers = Workers(made)
+    try:
+        await workers.employ()
+        yield workers
+    finally:
+        await workers.close()
+
+
+# The stories.
+
+
+async def settle(made: Fleet) -> None:
+    """What Trimtab itself waits before it lets a request go on: nobody can see what a controller has seen."""
+    await made.client.clock.sleep(2 * INITIAL)
+
+
+async def long_work_is_spared(made: Fleet, police: Police) -> None:
+    """Who has worked longest goes last: six workers, four of them busy, scaled down to three."""
+    await made.deploy("web", 6)
+    async with employed(made) as workers:
+        names = sorted(pod.metadata.name for pod in made.pods.store)
+        workers.answers = {name: str(600 * at) for at, name in enumerate(names)}
+        probe = {"name": "Probe", "args": {"port": workers.port, "periodSeconds": 5, "maxAgeSeconds": 60}}
+        await police.policy(strategies=[probe], delivery="Continuous")
+        await police.ranked(6)
+        await made.until(lambda store: len(costed(store, DELETION_COST)) == len(names))
+        await settle(made)
+        await made.scale("web", 3)
+        await made.settled(3)
+    assert {pod.metadata.name for pod in made.pods.store} == set(names[3:])
+
+
+async def unwanted_nodes_empty_first(made: Fleet, police: Police) -> None:
+    """Nodes get a PreferNoSchedule taint while their pods run; those pods go first."""
+    await made.deploy("web", 8)
+    marked = {node.metadata.name for node in made.machines.store if node.metadata.labels.get(ZONE) == "zone-a"}
+    await police.policy(strategies=[{"name": "PreferNoSchedule"}], delivery="Continuous")
+    await police.ranked(8)
+    for name in marked:
+        node = await made.client.get(Resource.of(Node).raw, name)
+        taints = [*node["spec"].get("taints", []), {"key": "retire", "effect": "PreferNoSchedule"}]
+        await made.client.patch(Resource.of(Node).raw, name, {"spec": {"taints": taints}})
+    there = {pod.metadata.name for pod in made.pods.store if pod.spec.node_name in marked}
+    await made.until(lambda store: _cheaper(costed(store, DELETION_COST), there))
+    await settle(made)
+    await made.scale("web", 8 - len(there))
+    await made.settled(8 - len(there))
+    assert not [pod for pod in made.pods.store if pod.spec.node_name in marked]
+
+
+def _cheaper(costs: dict[str, int], there: set[str]) -> bool:
+    """Whether all of these cost less than all others."""
+    cheap = [cost for name, cost in costs.items() if name in there]
+    dear = [cost for name, cost in costs.items() if name not in there]
+    return bool(cheap and dear) and max(cheap) < min(dear)
+
+
+async def three_stay_on_two_zones(made: Fleet, police: Police) -> None:
+    """Three replicas on two zones, scaled down to two, over and over."""
+    await police.policy(delivery="Continuous")
+    await made.deploy("web", 3)
+    for _ in range(3):
+        await police.ranked(3)
+        await made.until(lambda store: len(costed(store, DELETION_COST)) == 3)
+        await settle(made)
+        await made.scale("web", 2)
+        assert await made.settled(2) == (1, 1)
+        await made.scale("web", 3)
+        await made.settled(3)
+
+
+STORIES: dict[str, Any] = {
+    "long-running work is spared": long_work_is_spared,
+    "pods on PreferNoSchedule nodes go first": unwanted_nodes_empty_first,
+    "three replicas on two zones stay on two zones": three_stay_on_two_zones,
+}
+
+
+async def policy_json(client: Client, namespace: str, name: str = "web") -> JSON:
+    """A policy as it is, every field."""
+    return await client.get(POLICIES.raw, name, namespace=namespace)
