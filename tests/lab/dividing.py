@@ -19,7 +19,11 @@ from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.unitedtopology import NAMESPACE_LABEL, NAMESPACE_LABELLED, UnitedTopology
 from trimtab.controllers.unitedtopology.controller import Controller, Settings
 from trimtab.controllers.unitedtopology.foresight import Foresight
+from trimtab.controllers.unitedtopology.levels import Levels
+from trimtab.controllers.unitedtopology.metrics import Metrics
+from trimtab.controllers.unitedtopology.pods import Scribe
 from trimtab.controllers.unitedtopology.simulation import Simulation
+from trimtab.controllers.unitedtopology.verdicts import verdict
 from trimtab.controllers.unitedtopology.view import View
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
@@ -27,7 +31,7 @@ from trimtab.kube.errors import AlreadyExists, ApiError, NotFound
 from trimtab.kube.resources import Resource
 from trimtab.webhooks.certificates import CONFIGURATIONS, MadeCertificates
 from trimtab.webhooks.edge import Edge
-from trimtab.webhooks.scale import ScaleReviews
+from trimtab.webhooks.scale import Intent, ScaleReviews
 from trimtab.webhooks.subsets import Subsets
 from trimtab.webhooks.validation import Validation
 
@@ -71,7 +75,14 @@ class Dividing:
         simulation = Simulation(client)
         subsets = Subsets(client, simulate=simulation)
         view = View(client)
-        scale = ScaleReviews(Foresight.over(client, view).ahead_of(_held))
+        levels = Levels(view, verdict=verdict(pod_webhook=True))
+        foresight = Foresight(view, levels, Scribe(client, Metrics()), client.clock)
+
+        async def hold(intent: Intent) -> Held:
+            await foresight.prepare(intent.kind, intent.namespace, intent.name, intent.after)
+            return Held()
+
+        scale = ScaleReviews(hold)
         certificates = MadeCertificates(
             client,
             namespace=self.namespace,
@@ -211,7 +222,3 @@ def _hook(
         "timeoutSeconds": 3,
         "admissionReviewVersions": ["v1"],
     }
-
-
-async def _held(_: object) -> Held:
-    return Held()

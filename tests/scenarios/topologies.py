@@ -25,7 +25,7 @@ from trimtab.kube.resources import untyped
 from trimtab.lab.apiserver.admission import CallError
 from trimtab.subsets import marks
 from trimtab.webhooks.edge import Edge
-from trimtab.webhooks.scale import ScaleReviews
+from trimtab.webhooks.scale import Intent, ScaleReviews
 from trimtab.webhooks.subsets import Subsets
 from trimtab.webhooks.validation import Validation
 
@@ -129,7 +129,7 @@ class DividedWorld(TopologyWorld):
         client = Client(wire, clock=self.clock, rng=random.Random(7))
         simulation = Simulation(client, rng=random.Random(8))
         subsets = Subsets(client, simulate=simulation, rng=random.Random(9))
-        scale = ScaleReviews(self.controller.foresight.ahead_of(_held))
+        scale = ScaleReviews(self._hold)
         hooks = [*subsets.hooks, *Validation(client).hooks, *scale.hooks]
         edge = Edge(
             hooks,
@@ -186,6 +186,10 @@ class DividedWorld(TopologyWorld):
             raise CallError("connection reset by peer")
         return codec.encode(answer(response))
 
+    async def _hold(self, intent: Intent) -> Held:
+        await self.controller.foresight.prepare(intent.kind, intent.namespace, intent.name, intent.after)
+        return Held()
+
     def _let_go(self, subsets: Subsets, hook: Any, request: Any, reason: str) -> None:
         self.let_go.append(f"{hook.name}: {reason}")
         subsets.let_go(hook, request, reason)
@@ -203,10 +207,6 @@ class DividedWorld(TopologyWorld):
             "namespaceSelector": labelled,
         }
         return {"kind": kind, "metadata": {"name": f"trimtab-{name}"}, "webhooks": [webhook]}
-
-
-async def _held(_: object) -> Held:
-    return Held()
 
 
 def reservation_of(annotations: JSON) -> str:

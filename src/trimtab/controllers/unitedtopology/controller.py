@@ -316,7 +316,8 @@ class Controller:
     def _cost(self, pod: Pod, band: Band | None) -> Change:
         """A cost that was written ahead of a scale-down is believed for its time."""
         annotations = pod.metadata.annotations
-        if costs.aimed_until(annotations) > self._clock.now() // SECOND:
+        aim = costs.aim(annotations)
+        if aim is not None and aim.until > self._clock.now() // SECOND:
             return {}
         aimed: Change = {costs.AIMED: None} if costs.AIMED in annotations else {}
         return costs.cost_change(annotations, band) | aimed
@@ -324,8 +325,8 @@ class Controller:
     def _aims_end(self, counted: _Counted) -> float | None:
         """In how many seconds a cost that was written ahead is not to be believed any more."""
         now = self._clock.now() // SECOND  # whole seconds, as the note has them: a wait is never too short
-        left = [costs.aimed_until(pod.metadata.annotations) - now for pod in counted.pods]
-        return min((seconds for seconds in left if seconds > 0), default=None)
+        aims = (costs.aim(pod.metadata.annotations) for pod in counted.pods)
+        return min((aim.until - now for aim in aims if aim is not None and aim.until > now), default=None)
 
     # Moving.
 

@@ -15,12 +15,14 @@ stay.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import DELETION_COST
-from trimtab.ranking.costs import Band
+from trimtab.ranking.costs import SPACING, Band
 from trimtab.subsets import marks
 from trimtab.subsets.marks import Mark
 
@@ -33,6 +35,9 @@ POLICY_COST = "trimtab.dev/policy-cost"
 
 AIMED = "trimtab.dev/aimed-size"
 """Stands beside a cost of ours that was written ahead of a scale-down: `3@1767225615`, the size and until when."""
+
+_AIM = re.compile(r"([0-9]{1,10})@([0-9]{1,12})")
+_COST = re.compile(r"-?[0-9]{1,10}")
 
 Annotations = Mapping[str, str]
 Change = dict[str, str | None]
@@ -54,10 +59,36 @@ def theirs(annotations: Annotations) -> bool:
     return DELETION_COST in annotations and not ours(annotations) and not authored(annotations)
 
 
-def aimed_until(annotations: Annotations) -> int:
-    """Until when (seconds since 1970) a cost is to be believed that was written ahead of a scale-down; 0 for others."""
-    moment = annotations.get(AIMED, "").partition("@")[2]
-    return int(moment) if moment.isascii() and moment.isdigit() else 0
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """The size that a cost was written for ahead of a scale-down, and until when (seconds since 1970) to believe it."""
+
+    replicas: int
+    until: int
+
+
+def aim(annotations: Annotations) -> Aim | None:
+    """What a cost was written ahead for; what cannot be read is not believed."""
+    found = _AIM.fullmatch(annotations.get(AIMED, ""))
+    return Aim(int(found[1]), int(found[2])) if found is not None else None
+
+
+def noted(replicas: int, until: int) -> str:
+    """An aim as it is written."""
+    return f"{replicas}@{until}"
+
+
+def aimed_change(annotations: Annotations, band: Band) -> Change:
+    """What brings a cost in line with the level of a size to come.
+
+    A cost that a policy keeps current is moved as it is from its band into the other one; the policy finds it there.
+    """
+    if POLICY_COST not in annotations or SCALE_PLAN in annotations:
+        return cost_change(annotations, band)
+    text = annotations.get(DELETION_COST, "0")
+    before = int(text) if _COST.fullmatch(text) else 0
+    moved = str(band.place(before - SPACING * round(before / SPACING)))
+    return {DELETION_COST: moved, OWN: moved} if moved != text else {}
 
 
 def cost_change(annotations: Annotations, band: Band | None) -> Change:

@@ -22,11 +22,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from trimtab.api.apps import ReplicaSet
+from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.controllers.unitedtopology import costs
 from trimtab.controllers.unitedtopology.targets import Target
 from trimtab.controllers.unitedtopology.verdicts import Verdict
 from trimtab.controllers.unitedtopology.view import BY_CONTROLLER, View
+from trimtab.kube.clocks import SECOND
 from trimtab.kube.resources import key
 from trimtab.ranking.costs import Band, Level
 from trimtab.subsets.levels import Standing, standings
@@ -62,16 +64,17 @@ class Levels:
     ) -> Mapping[str, Band] | None:
         """The bands of a workload's active pods, by `namespace/name`; None if no UnitedTopology divides it.
 
-        `replicas` is the size that is aimed at; without it, the size that the workload has. For a ReplicaSet, it is
-        the Deployment above it that is divided, if one is. A pod that is in no subset is in the middle of everything:
+        `replicas` is the size that is aimed at; without it, the size that costs were written ahead for a moment ago,
+        or else the size that the workload has. For a ReplicaSet, it is the Deployment above it that is divided, if one
+        is. A pod that is in no subset is in the middle of everything:
         BestEffort. A pod to which somebody else has given a cost is left out: that cost is theirs and stays.
         """
         topology, aimed = self._topology(kind, namespace, name, replicas)
         target = None if topology is None else self._view.target(topology)
         if topology is None or target is None or not self._verdict(topology, self._view).divides:
             return None
-        size = target.replicas if aimed is None else aimed
         pods = [pod for pod in self._view.pods_of(topology, target) if pod.active]
+        size = self._size(target, pods) if aimed is None else aimed
         members = [self._view.member(pod, topology) for pod in pods]
         found = bands(topology, members, replicas=size, revision=target.revision)
         return {
@@ -79,6 +82,11 @@ class Levels:
             for pod in pods
             if not costs.theirs(pod.metadata.annotations)
         }
+
+    def _size(self, target: Target, pods: Iterable[Pod]) -> int:
+        now = self._view.now() // SECOND
+        aims = [aim for pod in pods if (aim := costs.aim(pod.metadata.annotations)) is not None and aim.until > now]
+        return max(aims, key=lambda aim: aim.until).replicas if aims else target.replicas
 
     def _topology(
         self, kind: str, namespace: str, name: str, replicas: int | None

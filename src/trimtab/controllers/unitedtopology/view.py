@@ -92,6 +92,10 @@ class View:
         finally:
             await cancel(*tasks)
 
+    def now(self) -> int:
+        """The time of day: nanoseconds since the epoch."""
+        return self._client.clock.now()
+
     # Workloads.
 
     def workload(self, kind: str, namespace: str, name: str) -> Workload | None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from trimtab.api.scaledown import DELETION_COST
 from trimtab.controllers.scaledownpolicy import carriers, ledger
 from trimtab.controllers.unitedtopology import costs
+from trimtab.controllers.unitedtopology.costs import Aim
 from trimtab.ranking.costs import Band, Level
 from trimtab.subsets import marks
 from trimtab.subsets.marks import Mark
@@ -78,15 +79,35 @@ def test_a_patch_holds_for_the_version_that_was_looked_at() -> None:
 @pytest.mark.parametrize(
     ("text", "want"),
     [
-        pytest.param("3@1767225615", 1767225615, id="a size and a moment"),
-        pytest.param("3", 0, id="no moment"),
-        pytest.param("3@soon", 0, id="not a moment"),
-        pytest.param("", 0, id="nothing"),
+        pytest.param("3@1767225615", Aim(3, 1767225615), id="a size and a moment"),
+        pytest.param("3", None, id="no moment"),
+        pytest.param("3@soon", None, id="not a moment"),
+        pytest.param("", None, id="nothing"),
     ],
 )
-def test_until_when_an_aim_is_believed(text: str, want: int) -> None:
+def test_what_was_aimed_at(text: str, want: Aim | None) -> None:
     """What cannot be read is not believed."""
-    assert costs.aimed_until({costs.AIMED: text}) == want
+    assert costs.aim({costs.AIMED: text}) == want
+
+
+@pytest.mark.parametrize(
+    ("annotations", "want"),
+    [
+        pytest.param(ours("4000000"), ours("-4000000"), id="ours follows the level to come"),
+        pytest.param({DELETION_COST: "7"}, {}, id="theirs stays"),
+        pytest.param(
+            {DELETION_COST: "3999995", costs.OWN: "4000000", costs.POLICY_COST: "{}"},
+            ours("-4000005"),
+            id="a policy's keeps its place in the other band",
+        ),
+        pytest.param({DELETION_COST: "-4000005", costs.POLICY_COST: "{}"}, {}, id="a policy's that is there already"),
+        pytest.param({DELETION_COST: "much", costs.POLICY_COST: "{}"}, ours("-4000000"), id="what cannot be read"),
+        pytest.param({**ours("4"), costs.SCALE_PLAN: "{}", costs.POLICY_COST: "{}"}, {}, id="a scale-down under way"),
+    ],
+)
+def test_costs_ahead_of_a_scale_down(annotations: dict[str, str], want: dict[str, str | None]) -> None:
+    """Into the band of the size to come."""
+    assert costs.aimed_change(annotations, REDUNDANT) == want
 
 
 _ANNOTATIONS = st.dictionaries(

@@ -13,6 +13,7 @@ from trimtab.api.apps import ReplicaSet
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import DELETION_COST
 from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.controllers.unitedtopology import costs
 from trimtab.controllers.unitedtopology.levels import bands
 from trimtab.ranking.costs import Band, Level
 from trimtab.subsets.members import Member
@@ -104,6 +105,19 @@ async def test_levels_of_a_workload_in_a_cluster(world: TopologyWorld) -> None:
     assert len(by_deployment) == 3
     aimed = levels("ReplicaSet", "default", replicaset.metadata.name, replicas=2)
     assert stand(dict(aimed or {}))["Redundant", 0] > stand(dict(by_deployment))["Redundant", 0]
+
+
+async def test_a_size_that_was_aimed_at_a_moment_ago_is_the_size(world: TopologyWorld) -> None:
+    """Whoever keeps costs current does not undo what was written ahead of a scale-down."""
+    await world.deploy(4)
+    await world.divide(subset("a", "z1", "50%"), subset("b", "z2"))
+    pod = (await world.pods())[0]
+    until = world.clock.now() // 1_000_000_000 + 15
+    note = {"metadata": {"annotations": {costs.AIMED: costs.noted(2, until)}}}
+    await world.patch(Pod, pod.metadata.name, note)
+    assert stand(dict(world.controller.levels("Deployment", "default", "web") or {}))["Guaranteed", 0] == 1
+    await world.advance(16)
+    assert stand(dict(world.controller.levels("Deployment", "default", "web") or {}))["Guaranteed", 0] == 2
 
 
 async def test_nobody_divides_what_has_no_topology(world: TopologyWorld) -> None:
