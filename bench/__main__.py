@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import apiserver, decoding, events, placement, ranking, scheduler
+from bench import apiserver, decoding, events, placement, ranking, scaledown, scheduler
 from bench.figures import Figure
 
 BENCHMARKS: dict[str, Callable[[], Figure]] = {
@@ -24,6 +24,9 @@ BENCHMARKS: dict[str, Callable[[], Figure]] = {
     "place-many-5k": placement.place_many_5k,
     "defaults-vs-selectorspread": placement.defaults_vs_selectorspread,
     "scheduler-lab-5k": scheduler.bound_on_the_lab,
+    "scaledown-held-60": scaledown.held_60,
+    "scaledown-held-1k": scaledown.held_1k,
+    "scaledown-held-5k": scaledown.held_5k,
     "lab-creates": apiserver.creates,
     "lab-watches": apiserver.watches,
     "lab-list-5k": apiserver.lists,

@@ -43,7 +43,7 @@ NAMESPACE = "default"
 
 def bound_on_the_lab() -> Figure:
     """2,000 pods with soft zone and hostname constraints; the calibration is as many bindings without a decision."""
-    with _lab() as kubeconfig:
+    with lab() as kubeconfig:
         scheduled, bound = asyncio.run(_measure(kubeconfig))
     return Figure(scheduled, "pods/s", bound, "≥ 300 pods/s (the calibration binds without deciding)")
 
@@ -100,7 +100,7 @@ async def _running(service: Service) -> AsyncIterator[None]:
 
 
 @contextmanager
-def _lab() -> Iterator[Path]:
+def lab() -> Iterator[Path]:
     """The lab's API server; the path of its kubeconfig."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "trimtab", "lab", "apiserver", "--state", folder, "--port", "0"]

@@ -1,0 +1,211 @@
+"""How long a request to shrink is held, over the wire, and how much is written for it.
+
+The lab's API server runs in a process of its own and asks the webhook in this one, as in production. A ReplicaSet of so
+many pods, half of them in one of three zones, shrinks by a third again and again; nobody deletes its pods, so that
+every round is the same, and costs are taken back in between. What is measured is what a user waits for `/scale`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import statistics
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from bench.figures import Figure
+from bench.scheduler import lab
+from trimtab.api.apps import ReplicaSet
+from trimtab.api.documents import JSON
+from trimtab.api.nodes import Node
+from trimtab.api.pods import Pod
+from trimtab.controllers.scaledownpolicy import policies
+from trimtab.controllers.scaledownpolicy.intents import Intents, Settings
+from trimtab.controllers.scaledownpolicy.turns import Rates
+from trimtab.controllers.scaledownpolicy.view import View
+from trimtab.kube import config
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
+from trimtab.kube.resources import Resource
+from trimtab.kube.sessions import Session
+from trimtab.testing.builders import node, pod
+from trimtab.webhooks.certificates import CONFIGURATIONS, MadeCertificates
+from trimtab.webhooks.edge import Edge
+from trimtab.webhooks.scale import ScaleReviews
+
+T = TypeVar("T")
+
+NAMESPACE = "default"
+NAME = "trimtab-bench"
+NODES = 60
+AT_ONCE = 32
+ROUNDS = {60: 40, 1_000: 12, 5_000: 6}
+_NODES, _PODS = Resource.of(Node).raw, Resource.of(Pod).raw
+_UNLIMITED = Rates(each=1e6, each_burst=10**6, all=1e6, all_burst=10**6)
+_ZONES = ("a", "a", "a", "b", "b", "c")
+"""Half of the pods in one zone, a third in another: there is something to level."""
+
+
+def held_60() -> Figure:
+    """60 pods."""
+    return _held(60)
+
+
+def held_1k() -> Figure:
+    """1,000 pods."""
+    return _held(1_000)
+
+
+def held_5k() -> Figure:
+    """5,000 pods: more costs than fit into the budget, so this shows that the budget holds."""
+    return _held(5_000)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What was seen in all rounds."""
+
+    seconds: list[float]
+    written: float
+    taken_back: float
+    plain: float
+    """Seconds that writing as many annotations takes, as many at a time."""
+
+
+def _held(pods: int) -> Figure:
+    with lab() as kubeconfig:
+        found = asyncio.run(_measure(kubeconfig, pods))
+    median, worst = statistics.median(found.seconds), _percentile(found.seconds, 0.99)
+    rounds = len(found.seconds)
+    print(
+        f"  {pods} pods to {pods * 2 // 3}: held p50 {median:.3f} s, p99 {worst:.3f} s over {rounds} requests; "
+        f"{found.written / rounds:.0f} costs written and {found.taken_back / rounds:.0f} taken back a request"
+    )
+    return Figure(worst, "s (p99)", found.plain, "≤ 2 s (the calibration writes as many annotations and no more)")
+
+
+async def _measure(kubeconfig: Path, size: int) -> _Held:
+    logging.getLogger("trimtab").setLevel(logging.ERROR)
+    async with Client(Session(config.discover(kubeconfig))) as client:
+        await _cluster(client, size)
+        plain = await _plain(client, size // 3)
+        async with _serving(client) as (view, intents):
+            seconds = [await _round(client, view, size) for _ in range(ROUNDS[size])]
+            registry = intents.metrics.registry
+            written = registry.get_sample_value("trimtab_scaledown_costs_written_total") or 0.0
+            back = registry.get_sample_value("trimtab_scaledown_costs_taken_back_total", {"reason": "nothing"}) or 0.0
+    return _Held(seconds, written, back, plain)
+
+
+async def _round(client: Client, view: View, size: int) -> float:
+    """Shrink, and go back to where it was."""
+    started = time.perf_counter()
+    await client.resize(ReplicaSet, "web", size * 2 // 3, namespace=NAMESPACE)
+    took = time.perf_counter() - started
+    await client.resize(ReplicaSet, "web", size, namespace=NAMESPACE)
+    async with asyncio.timeout(120):
+        while view.plans:
+            await asyncio.sleep(0.02)
+    return took
+
+
+async def _plain(client: Client, count: int) -> float:
+    started = time.perf_counter()
+    patch = {"metadata": {"annotations": {"bench": "1"}}}
+    await _each(range(count), lambda n: client.patch(Pod, f"web-{n}", patch, namespace=NAMESPACE))
+    return time.perf_counter() - started
+
+
+@asynccontextmanager
+async def _serving(client: Client) -> AsyncIterator[tuple[View, Intents]]:
+    view = View(client)
+    intents = Intents(client, view, defaults=policies.LEVEL_EVERYONE, settings=Settings(patience=0.0, rates=_UNLIMITED))
+    certificates = MadeCertificates(
+        client,
+        namespace=NAMESPACE,
+        name=NAME,
+        names=["127.0.0.1"],
+        configurations=[("ValidatingWebhookConfiguration", NAME)],
+    )
+    edge = Edge(ScaleReviews(intents.hold).hooks, certificates=certificates, host="127.0.0.1", port=0)
+    tasks = [asyncio.ensure_future(each) for each in (view.run(), intents.run(), edge.run())]
+    try:
+        await view.wait_synced()
+        while not (edge.synced and intents.synced):
+            await asyncio.sleep(0.01)
+        await client.create(CONFIGURATIONS["ValidatingWebhookConfiguration"], _configuration(edge.port))
+        await certificates.look()
+        yield view, intents
+    finally:
+        await cancel(*tasks)
+
+
+def _configuration(port: int) -> JSON:
+    rule = {
+        "apiGroups": ["apps"],
+        "apiVersions": ["v1"],
+        "operations": ["UPDATE"],
+        "resources": ["replicasets", "replicasets/scale"],
+    }
+    hook = {
+        "name": "scale.trimtab.dev",
+        "clientConfig": {"url": f"https://127.0.0.1:{port}/scale"},
+        "rules": [rule],
+        "failurePolicy": "Ignore",
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": 3,
+        "admissionReviewVersions": ["v1"],
+    }
+    return {"metadata": {"name": NAME}, "webhooks": [hook]}
+
+
+# --- the cluster -----------------------------------------------------------------------------------------------------
+
+
+async def _cluster(client: Client, size: int) -> None:
+    names = {zone: [f"{zone}-{number}" for number in range(NODES // 3)] for zone in "abc"}
+    for zone, nodes in names.items():
+        await _each(nodes, lambda name, zone=zone: client.create(_NODES, node(name, zone=zone).tree()))  # type: ignore[misc]
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "app:1"}]}}
+    spec = {"replicas": size, "selector": {"matchLabels": labels}, "template": template}
+    made = await client.create(ReplicaSet, {"metadata": {"name": "web"}, "spec": spec}, namespace=NAMESPACE)
+    places = {zone: itertools.cycle(nodes) for zone, nodes in names.items()}
+    trees = [_pod(n, made, next(places[_ZONES[n % len(_ZONES)]])) for n in range(size)]
+    await _each(trees, lambda tree: _start(client, tree))
+
+
+def _pod(number: int, owner: ReplicaSet, place: str) -> JSON:
+    tree = pod(f"web-{number}").labels(app="web").on(place).tree()
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": owner.metadata.uid}
+    tree["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
+    return {**tree, "status": {}}
+
+
+async def _start(client: Client, tree: JSON) -> None:
+    name = tree["metadata"]["name"]
+    await client.create(_PODS, tree, namespace=NAMESPACE)
+    condition = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    status = {"status": {"phase": "Running", "conditions": [condition]}}
+    await client.patch(_PODS, name, status, namespace=NAMESPACE, subresource="status")
+
+
+async def _each(items: Iterable[T], work: Callable[[T], Awaitable[object]]) -> None:
+    """Do some work for each, so many at once."""
+    left = iter(items)
+
+    async def take() -> None:
+        for item in left:
+            await work(item)
+
+    await asyncio.gather(*(take() for _ in range(AT_ONCE)))
+
+
+def _percentile(values: list[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, round(share * (len(ordered) - 1)))]
