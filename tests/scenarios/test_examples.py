@@ -16,6 +16,7 @@ SAYS = {
     "03-a-strategy-of-your-own": "default/web-2 goes: OldImages 2 × 2, Balance 1 × 3",
     "04-a-cluster-in-a-box": "nodes runs",
     "05-a-story-of-your-own": "as expected",
+    "08-subsets-for-a-workload": "as expected",
 }
 """A line, or a part of one, that an example must print."""
 
