@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ def find(name: str) -> Story:
     from trimtab.api.errors import InvalidError
     from trimtab.lab.scenarios import stories
 
-    shipped = stories.shipped()
+    shipped = stories.shipped() | stories.with_trimtab()
     if name in shipped:
         return stories.load(shipped[name])
     if not Path(name).exists():
@@ -40,10 +40,17 @@ def table_of_stories() -> str:
     """The stories that come with Trimtab, a line each."""
     from trimtab.lab.scenarios import stories
 
-    lines = [
-        f"  {name:26} {' '.join(stories.load(path).description.split())}" for name, path in stories.shipped().items()
-    ]
-    return "\n".join(lines)
+    def lines(found: Mapping[str, Path]) -> list[str]:
+        return [f"  {name:26} {' '.join(stories.load(path).description.split())}" for name, path in found.items()]
+
+    return "\n".join(
+        [
+            "what Kubernetes does alone:",
+            *lines(stories.shipped()),
+            "with Trimtab:",
+            *lines(stories.with_trimtab()),
+        ]
+    )
 
 
 async def play(story: Story, kubeconfig: Path | None, boxes: Boxes, *, keep: bool, quiet: bool) -> Outcome:

@@ -3,7 +3,8 @@
     is it so?  →  who speaks for it?  →  plan  →  write  →  seen by the own watch?  →  settle  →  answer
 
 1. *Is it so?* Anyone who reaches the webhook can send it a review. So nothing is believed: the workload is read from
-   the API server, and must be of that UID and size. What is asked for too often is passed.
+   the API server, and must be of that UID and size. What is asked for too often is passed. Whoever else has to get
+   ready for the new size (`prepare`: the bands of subsets) does so now, in half of the budget at most.
 2. *Who speaks for it?* The policy is looked up for the workload that was read: a review of `/scale` has no labels.
 3. *Plan.* For each controller whose pods shrink (see `shares`), with the victims of earlier requests that are still
    being carried out assumed gone. Nothing is written if everything goes, or the controller's own choice is as good.
@@ -20,11 +21,12 @@ tell, in whichever process, and the answer is given at once. One that comes whil
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from trimtab.api.apps import Deployment
 from trimtab.api.errors import InvalidError
@@ -145,6 +147,10 @@ Raises InvalidError where they cannot work.
 """
 
 
+Prepare = Callable[[str, str, str, int], Coroutine[Any, Any, object]]
+"""Gets ready for a workload, by kind, namespace and name, that is about to have this size."""
+
+
 def strategies_of(governing: Governing, _: Sequence[Pod]) -> Policy:
     """The strategies of a policy, with nothing known from elsewhere."""
     return Policy.of(governing.spec.strategies)
@@ -163,6 +169,7 @@ class Intents:
         metrics: Metrics | None = None,
         policy_of: PolicyOf = strategies_of,
         on_plan: Callable[[Made], None] | None = None,
+        prepare: Prepare | None = None,
     ) -> None:
         self.settings = settings
         self.defaults = defaults
@@ -173,6 +180,7 @@ class Intents:
         self._view = view
         self._policy_of = policy_of
         self._on_plan = on_plan
+        self._prepare = prepare
         self._ledger = Ledger(client, metrics=self.metrics, writers=settings.writers)
         self._turns = Turns()
         self._limits = Limits(settings.rates, client.clock)
@@ -228,6 +236,7 @@ class Intents:
                 return Held(Outcome.STALE)
             if _is_managed(live):
                 return Held(Outcome.MANAGED)
+            await self._make_ready(intent)
             governing = self._governing(live)
             if governing is None:
                 return Held(Outcome.UNGOVERNED)
@@ -236,6 +245,12 @@ class Intents:
             if intent.after == 0:
                 return Held(Outcome.AS_STOCK)
             return await self._serve(intent, live, governing, started)
+
+    async def _make_ready(self, intent: Intent) -> None:
+        if self._prepare is not None and self.defaults.enabled:
+            with contextlib.suppress(TimeoutError):
+                readying = self._prepare(intent.kind, intent.namespace, intent.name, intent.after)
+                await within(self._clock, self.settings.budget / 2, readying)
 
     async def _serve(self, intent: Intent, live: Workload, governing: Governing, started: int) -> Held:
         said = (live.metadata.uid, live.metadata.generation, intent.after)

@@ -109,9 +109,17 @@ def read(tree: Any) -> Story:
 
 
 def shipped() -> dict[str, Path]:
-    """The stories that come with Trimtab, by name."""
-    folder = Path(str(resources.files("trimtab.lab.scenarios").joinpath("stories")))
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    """The stories that come with Trimtab and that any cluster can play, by name."""
+    return {path.stem: path for path in sorted(_folder().glob("*.yaml"))}
+
+
+def with_trimtab() -> dict[str, Path]:
+    """Those that need Trimtab in the cluster, keeping workloads level, by name."""
+    return {path.stem: path for path in sorted(_folder().glob("trimtab/*.yaml"))}
+
+
+def _folder() -> Path:
+    return Path(str(resources.files("trimtab.lab.scenarios").joinpath("stories")))
 
 
 def _name(fields: Fields) -> str:

@@ -220,10 +220,10 @@ def test_errors_of_a_file_name_it(tmp_path: Path) -> None:
     assert error.value.path == f"{tmp_path}/bad.yaml: name"
 
 
-@pytest.mark.parametrize("name", sorted(stories.shipped()))
+@pytest.mark.parametrize("name", sorted(stories.shipped() | stories.with_trimtab()))
 def test_a_shipped_story_reads_and_is_called_as_its_file(name: str) -> None:
     """All that come with Trimtab are well-formed, and say what they are about."""
-    read = stories.load(stories.shipped()[name])
+    read = stories.load((stories.shipped() | stories.with_trimtab())[name])
     assert read.name == name
     assert read.description
 

@@ -1,0 +1,49 @@
+"""The stories that need Trimtab in the cluster, played with the whole product, each component as it runs alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.scenarios.labs import HASTY, lab
+from tests.scenarios.product import configured, product
+from trimtab.lab.scenarios import results, stories
+from trimtab.lab.scenarios.runner import Outcome, Runner
+from trimtab.lab.scenarios.simulation import simulated
+
+GOLDEN = Path(__file__).parent / "golden" / "trimtab"
+STORIES = sorted(stories.with_trimtab())
+
+pytestmark = pytest.mark.slow
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def outcomes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, Outcome]]:
+    """What comes of each story. Cluster and product share one event loop here, so the budget is a generous one."""
+    told = [stories.load(path) for path in stories.with_trimtab().values()]
+    folder = tmp_path_factory.mktemp("lab")
+    generous = configured(scaleDown={"budgetSeconds": 10, "defaultPolicies": [{}]})
+    async with (
+        lab(folder, told) as client,
+        product(client, folder / "kubeconfig", generous, ("webhooks", "controllers")),
+    ):
+        runner = Runner(client, simulated(client, settings=HASTY))
+        ended = await asyncio.gather(*(runner.play(story) for story in told))
+        yield {outcome.story.name: outcome for outcome in ended}
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_story_ends_level(name: str, outcomes: dict[str, Outcome], pytestconfig: pytest.Config) -> None:
+    """All that the story expects holds, nothing that chance does not decide has changed, and nothing is left."""
+    rewrite = pytestconfig.getoption("--rewrite-golden")
+    assert results.check(outcomes[name], GOLDEN, rewrite=rewrite) == []
+    assert outcomes[name].left == ()
+
+
+def test_every_golden_result_has_its_story() -> None:
+    """A story that goes takes its golden result with it."""
+    assert sorted(path.stem for path in GOLDEN.glob("*.yaml")) == STORIES
