@@ -12,7 +12,8 @@ import pytest_asyncio
 from tests.scenarios.topologies import DividedWorld
 from tests.unit.controllers.unitedtopology.worlds import subset, topology_tree
 from tests.unit.lab.workloads.objects import deployment_tree, template
-from trimtab.api.apps import Deployment
+from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.api.cloneset import CloneSet
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
@@ -190,6 +191,46 @@ async def test_many_steps_up_and_down_end_where_one_would(world: DividedWorld) -
         await scale(world, size)
     assert await world.zones() == {"z1": 2, "z2": 2, "z3": 2}
     assert await world.entries() == []
+
+
+# Other workloads
+
+
+def fleet_tree(kind: str, replicas: int, image: str = "app:1") -> JSON:
+    """A ReplicaSet or a CloneSet called web."""
+    selector = {"matchLabels": {"app": "web"}}
+    spec: JSON = {"replicas": replicas, "selector": selector, "template": template(image, app="web")}
+    version = "apps.kruise.io/v1alpha1" if kind == "CloneSet" else "apps/v1"
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "web"}, "spec": spec}
+
+
+@pytest.mark.parametrize("kind", [pytest.param(ReplicaSet, id="ReplicaSet"), pytest.param(CloneSet, id="CloneSet")])
+async def test_other_workloads_keep_their_shares_too(world: DividedWorld, kind: type[ReplicaSet | CloneSet]) -> None:
+    """Up, one step down, and up again, without a Deployment."""
+    await world.start_clonesets()
+    await world.divide(*THIRDS, kind=kind.__name__)
+    await world.create(kind, fleet_tree(kind.__name__, 9))
+    await world.run_pods()
+    assert await world.zones() == {"z1": 3, "z2": 3, "z3": 3}
+    for size, each in ((3, 1), (6, 2)):
+        await moving(world, world.user.patch(kind, "web", {"spec": {"replicas": size}}, namespace="default"))
+        await world.run_pods()
+        assert await world.zones() == {"z1": each, "z2": each, "z3": each}
+    assert await world.missing() == {"a": 0, "b": 0, "c": 0}
+    assert await world.entries() == []
+
+
+async def test_an_update_of_a_cloneset_ends_where_a_fresh_start_would(world: DividedWorld) -> None:
+    """Each of its revisions is counted by itself."""
+    await world.start_clonesets()
+    await world.divide(*ZONES, kind="CloneSet")
+    await world.create(CloneSet, fleet_tree("CloneSet", 20))
+    await world.run_pods()
+    assert await world.zones() == {"z1": 10, "z2": 6, "z3": 4}
+    await world.patch(CloneSet, "web", {"spec": {"template": template("app:2", app="web")}})
+    await world.run_pods()
+    assert await world.zones() == {"z1": 10, "z2": 6, "z3": 4}
+    assert (await world.topology()).status.other_revisions == ()
 
 
 # Rollouts

@@ -18,6 +18,7 @@ from tests.unit.lab.workloads.worlds import Wire
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionReview, answer
 from trimtab.api.unitedtopology import NAMESPACE_LABEL, NAMESPACE_LABELLED, UnitedTopologyStatus
+from trimtab.controllers.cloneset.controller import Controller as CloneSets
 from trimtab.controllers.unitedtopology.simulation import Simulation
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
@@ -51,9 +52,9 @@ _RULES: dict[str, tuple[str, JSON]] = {
     "scale": (
         "ValidatingWebhookConfiguration",
         {
-            "apiGroups": ["apps"],
-            "apiVersions": ["v1"],
-            "resources": ["deployments", "deployments/scale"],
+            "apiGroups": ["apps", "apps.kruise.io"],
+            "apiVersions": ["*"],
+            "resources": ["deployments", "deployments/scale", "replicasets", "clonesets", "clonesets/scale"],
             "operations": ["UPDATE"],
         },
     ),
@@ -113,6 +114,8 @@ class DividedWorld(TopologyWorld):
         self._turn = itertools.count()
         self.asked: Counter[str] = Counter()
         self.let_go: list[str] = []
+        self.extra: list[Wire] = []
+        self.background: list[asyncio.Future[None]] = []
 
     async def start(self) -> None:
         """Start everything."""
@@ -145,6 +148,15 @@ class DividedWorld(TopologyWorld):
         await self.settle()
         return process
 
+    async def start_clonesets(self) -> None:
+        """Start the controller of CloneSets beside the others."""
+        wire = Wire(self.cluster)
+        self.extra.append(wire)
+        client = Client(wire, clock=self.clock, rng=random.Random(11))
+        clonesets = CloneSets(client, rng=random.Random(12))
+        self.background.append(asyncio.ensure_future(clonesets.run()))
+        await self.settle()
+
     async def kill_webhooks(self, process: Process) -> None:
         """A process dies: nothing that it was about to write arrives."""
         process.dead = process.wire.dead = True
@@ -154,11 +166,16 @@ class DividedWorld(TopologyWorld):
         """End everything that runs."""
         for process in self.processes:
             await cancel(*process.tasks)
+        for task in self.background:
+            task.cancel()
+            while not task.done():
+                await self.clock.advance(0.5)
         await super().stop()
 
     def _activity(self) -> tuple[int, int]:
         requests, version = super()._activity()
-        return requests + sum(len(process.wire.requests) for process in self.processes), version
+        wires = [*self.extra, *(process.wire for process in self.processes)]
+        return requests + sum(len(wire.requests) for wire in wires), version
 
     async def entries(self) -> list[str]:
         """What is reserved or announced in any UnitedTopology's status."""
