@@ -96,7 +96,7 @@ def test_the_walk_works_while_parts_are_killed(tmp_path: Path) -> None:
 
 def kill_parts(state: Path, ended: threading.Event, killed: list[str]) -> None:
     """Kill every part twice, one after the other, without warning, each when the last one is back."""
-    for name in 2 * ("nodes", "scheduler", "workloads"):
+    for name in 2 * ("nodes", "scheduler", "workloads", "webhooks", "controllers"):
         before = part_process(state, name)
         if before is None or ended.wait(1):
             return
