@@ -30,15 +30,17 @@ from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec, StrategySpe
 from trimtab.controllers.scaledownpolicy import assessment
 from trimtab.controllers.scaledownpolicy.assessment import Assessment, Values
 from trimtab.controllers.scaledownpolicy.carriers import (
+    ANNOTATIONS,
     POLICY_COST,
     RANKED_AMONG,
+    Author,
     GroupCosts,
     PodCosts,
     Report,
+    author,
     erasure,
     is_ours,
     mark_of,
-    own_cost,
 )
 from trimtab.controllers.scaledownpolicy.groups import Group, GroupKey, Groups, strategies_for
 from trimtab.controllers.scaledownpolicy.metrics import Metrics
@@ -293,9 +295,14 @@ def carrier_for(group: Group, active: int) -> Carrier | None:
 
 
 def _is_misplaced(pod: Pod, carrier: Carrier) -> bool:
-    """Whether a pod bears a mark of ours that is of another carrier, or beside a cost that is not ours any more."""
+    """Whether a pod bears a mark of ours that is of another carrier, or beside a cost that somebody else set.
+
+    Where its subset has moved the cost to another band, the mark is about to be written anew.
+    """
     annotations = pod.metadata.annotations
     if POLICY_COST not in annotations and RANKED_AMONG not in annotations:
         return False
     mark = mark_of(pod)
-    return mark is None or mark.carrier != carrier or own_cost(pod) is None
+    if mark is None or mark.carrier != carrier:
+        return True
+    return carrier in ANNOTATIONS and author(pod, carrier) in (Author.OTHERS, Author.NOBODY)

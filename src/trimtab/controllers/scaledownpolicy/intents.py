@@ -34,6 +34,7 @@ from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.pods import Pod
 from trimtab.controllers.scaledownpolicy import ledger, policies, shares, steps
 from trimtab.controllers.scaledownpolicy.aftermath import ABANDONED, Aftermath, Open
+from trimtab.controllers.scaledownpolicy.groups import Groups
 from trimtab.controllers.scaledownpolicy.ledger import WRITERS, Entry, Ledger, Mark, Written
 from trimtab.controllers.scaledownpolicy.metrics import Metrics, Outcome
 from trimtab.controllers.scaledownpolicy.policies import Defaults, Governing
@@ -178,6 +179,7 @@ class Intents:
         self._client = client.using(retry=NO_RETRIES, timeout=settings.budget, urgent=True)
         self._clock = client.clock
         self._view = view
+        self._groups = Groups(view, defaults)
         self._policy_of = policy_of
         self._on_plan = on_plan
         self._prepare = prepare
@@ -275,13 +277,11 @@ class Intents:
     # Decide.
 
     def _governing(self, live: Workload) -> Governing | None:
-        namespace = live.metadata.namespace
-        return policies.governing(
-            policies.workload_ref(live),
-            self._view.policies_in(namespace),
-            self.defaults,
-            self._view.namespace_labels(namespace),
-        )
+        """Who speaks for a workload; nobody, where another one claims the same pods."""
+        namespace, ref = live.metadata.namespace, policies.workload_ref(live)
+        labels = self._view.namespace_labels(namespace)
+        found = policies.governing(ref, self._view.policies_in(namespace), self.defaults, labels)
+        return None if found is not None and self._groups.rivals(ref) else found
 
     def _is_repeat(self, intent: Intent, live: Workload) -> bool:
         """Whether costs for this very size stand already, and nothing about the workload has changed since."""

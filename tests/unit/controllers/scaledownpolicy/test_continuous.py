@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,11 +15,13 @@ from trimtab.api.core import Namespace
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import DELETION_COST, ScaleDownPolicySpec
-from trimtab.controllers.scaledownpolicy import policies
+from trimtab.controllers.scaledownpolicy import intents, policies
 from trimtab.controllers.scaledownpolicy.assessment import Assessment
 from trimtab.controllers.scaledownpolicy.carriers import POLICY_COST, mark_of
 from trimtab.controllers.scaledownpolicy.groups import Group
+from trimtab.controllers.scaledownpolicy.metrics import Outcome
 from trimtab.controllers.scaledownpolicy.policies import DefaultPolicy, Defaults
+from trimtab.kube.client import Client
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
 from trimtab.lab.apiserver.statuses import Refusal, refusal
@@ -311,6 +314,25 @@ async def test_pods_that_their_controller_lets_go_are_put_back(world: PolicyWorl
     assert len(await world.costs()) == 6
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """Somebody wants the Deployment web to shrink."""
+
+    before: int
+    after: int
+    kind: str = "Deployment"
+    namespace: str = "default"
+    name: str = "web"
+    uid: str = ""
+
+
+async def held(world: PolicyWorld) -> Outcome:
+    """What comes of a request to shrink from 3 to 2, where everybody is to be kept level."""
+    client = Client(world.product, clock=world.clock)
+    holding = intents.Intents(client, world.view, defaults=policies.LEVEL_EVERYONE)
+    return (await holding.hold(Wanted(3, 2))).outcome
+
+
 async def test_two_owners_are_left_alone(world: PolicyWorld) -> None:
     """Nothing is written for pods that two workloads claim, and both are named."""
     await world.deploy(3)
@@ -330,9 +352,12 @@ async def test_two_owners_are_left_alone(world: PolicyWorld) -> None:
     assert owners is not None
     assert (ready.status, ready.reason) == ("False", "TwoOwners")
     assert "Deployment web and ReplicaSet rival claim the same pods" in owners.message
+    assert await held(world) is Outcome.UNGOVERNED
     await world.user.delete(ReplicaSet, "rival", namespace="default")
     await world.look()
     assert len(await world.costs()) == 3
+    await world.drop_policy()
+    assert await held(world) is not Outcome.UNGOVERNED
 
 
 async def test_costs_stay_in_the_bands_of_subsets(world: PolicyWorld) -> None:
@@ -390,3 +415,17 @@ async def test_namespaces_that_another_trimtab_looks_after_are_not_touched(world
     await world.advance(400)
     assert [request for request in world.product.requests if request.method != "GET"] == []
     assert await world.costs() == before
+
+
+async def test_a_cost_that_its_subset_has_moved_is_taken_over(world: PolicyWorld) -> None:
+    """Ahead of a scale-down a subset may move a kept cost into another band: one write finds it there."""
+    await balanced(world, 3)
+    name = (await world.pods())[0].metadata.name
+    moved = {DELETION_COST: "2000000", "trimtab.dev/subset-cost": "2000000"}
+    await world.patch(Pod, name, {"metadata": {"annotations": moved}})
+    world.product.requests.clear()
+    await world.look()
+    found = await world.get(Pod, name)
+    assert found.metadata.annotations[DELETION_COST] != "2000000"
+    assert mark_of(found) is not None
+    assert len(world.writes()) == 1
