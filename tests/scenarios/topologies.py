@@ -102,6 +102,8 @@ class Process:
     wire: Wire
     tasks: list[asyncio.Future[None]] = field(default_factory=list)
     dead: bool = False
+    mute: bool = False
+    """Whether its answers get lost: it decides, writes, and is not heard."""
 
 
 class DividedWorld(TopologyWorld):
@@ -199,7 +201,7 @@ class DividedWorld(TopologyWorld):
         assert request is not None
         self.asked[path] += 1
         response = await process.edge.decide(process.edge.hooks[path], request, patience=timeout)
-        if process.dead:
+        if process.dead or process.mute:
             raise CallError("connection reset by peer")
         return codec.encode(answer(response))
 
