@@ -28,6 +28,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     state = tmp_path_factory.mktemp("lab")
     (state / "shape.yaml").write_text(NO_NODES)
     options = ["--state", str(state), "--shape", str(state / "shape.yaml"), "--port", str(box.free_port())]
+    options += ["--component", "scheduler"]  # tests bring the webhooks and controllers that they are about
     command = [sys.executable, "-m", "trimtab", "lab", "up", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as lab:  # noqa: S603 - our own program
         assert lab.stdout is not None

@@ -68,15 +68,26 @@ def lab() -> None:
 @click.option("--port", default=16550, show_default=True, help="The API server's port on this machine.")
 @click.option("--shape", type=click.Path(path_type=Path), help="The nodes, in YAML; three zones of four without it.")
 @click.option("--product/--no-product", default=True, show_default=True, help="Run Trimtab in it, or only the cluster.")
-def up(state: Path, port: int, shape: Path | None, product: bool) -> None:
+@click.option(
+    "--component",
+    "components",
+    multiple=True,
+    type=click.Choice(_PRODUCT),
+    default=_PRODUCT,
+    show_default=True,
+    help="What of Trimtab to run in it; repeat.",
+)
+def up(state: Path, port: int, shape: Path | None, product: bool, components: tuple[str, ...]) -> None:
     """Start a lab, and keep it running until Ctrl-C or `trimtab lab down`."""
     from trimtab.lab.box import Box
     from trimtab.lab.nodes import shapes
 
     if shape is not None:
         shapes.read(read_yaml(shape))  # a mistake in it is told here, not in a log
-    box = Box(state, port, _parts(state, port, shape, product=product), say=click.echo)
-    box.furnish = _furnish(_write_configuration(state)) if product else None
+    chosen = components if product else ()
+    box = Box(state, port, _parts(state, port, shape, chosen), say=click.echo)
+    configuration = _write_configuration(state)
+    box.furnish = None if set(chosen) <= {"scheduler"} else _furnish(configuration)
     box.on_ready = lambda: click.echo(_banner(box))
     _run(box.run)
     click.echo("the lab has ended")
@@ -237,10 +248,10 @@ def _story_box(state: Path, port: int, story: Story) -> Box:
     shape.write_text(json.dumps({"name": "node-controllers"}))
     profiles = story.scheduler.tree().get("profiles", []) if story.scheduler else []
     furnish = _furnish(_write_configuration(state, profiles))
-    return Box(state, port, _parts(state, port, shape, product=True), furnish=furnish)
+    return Box(state, port, _parts(state, port, shape, _PRODUCT), furnish=furnish)
 
 
-def _parts(state: Path, port: int, shape: Path | None, *, product: bool) -> list[Part]:
+def _parts(state: Path, port: int, shape: Path | None, components: Sequence[str]) -> list[Part]:
     """The processes of a lab, API server first."""
     from trimtab.lab.box import API_SERVER, Part
 
@@ -250,9 +261,8 @@ def _parts(state: Path, port: int, shape: Path | None, *, product: bool) -> list
         Part("workloads", ("lab", "workloads", *kubeconfig)),
         Part("nodes", ("lab", "nodes", *kubeconfig, "--lifecycle", *(("--shape", str(shape)) if shape else ()))),
     ]
-    if product:
-        config = ("--config", str(state / "trimtab.json"))
-        parts += [Part(name, ("run", *kubeconfig, *config, "--component", name)) for name in _PRODUCT]
+    config = ("--config", str(state / "trimtab.json"))
+    parts += [Part(name, ("run", *kubeconfig, *config, "--component", name)) for name in components]
     return parts
 
 
