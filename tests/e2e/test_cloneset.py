@@ -14,15 +14,19 @@ from tests.lab.clones import Clones, clones, template
 from trimtab.api.cloneset import SPECIFIED_DELETE
 from trimtab.api.nodes import ZONE
 from trimtab.api.pods import Pod, TopologySpreadConstraint
-from trimtab.controllers.cloneset.settings import Settings
 from trimtab.kube import config
 from trimtab.kube.client import Client
+from trimtab.kube.errors import Invalid
 from trimtab.kube.sessions import Session
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-HELD = {"paused": True}
-"""Pods that were not made by the CloneSet are of no revision of its own; updates are held so that they may stay."""
+HELD: dict[str, Any] = {
+    "updateStrategy": {"paused": True, "maxUnavailable": "100%"},
+    "scaleStrategy": {"maxUnavailable": 0},
+}
+"""The pods of examples are made by the test and adopted. None is made beside them, and none is replaced for being of no
+revision of the CloneSet's own."""
 YOUNGEST_FIRST = ["c-2", "d-1", "e-1", "a-1", "c-1", "d-0", "e-0", "a-0", "b-0", "c-0"]
 """The proposal's pods (a letter is a node), with ages that give the two inner orders which it prints."""
 
@@ -41,19 +45,19 @@ async def client() -> AsyncIterator[Client]:
 async def example(made: Clones, **spec: Any) -> None:
     """The cluster of the topology proposal's example."""
     await made.nodes({"x": "a b c", "y": "d e"})
+    await made.create(10, **HELD, **spec)
     for age, name in enumerate(YOUNGEST_FIRST):
         await made.place(name, name[0], since=f"2026-01-01T00:{30 - age:02d}:00Z")
-    await made.create(10, updateStrategy=HELD, **spec)
     await made.reported(lambda cloneset: cloneset.status.available_replicas == 10)
 
 
 async def twelve(made: Clones) -> None:
     """The cluster of the cost proposal's example: P1 to P4 in the first zone, and so on."""
     await made.nodes(AZS)
+    await made.create(12, **HELD)
     nodes = [name for names in AZS.values() for name in names.split()]
     for number, name in enumerate(TWELVE):
         await made.place(name, nodes[number // 4 * 2 + number % 2], since=f"2026-01-01T00:{number:02d}:00Z")
-    await made.create(12, updateStrategy={**HELD, "maxUnavailable": "100%"})
     await made.reported(lambda cloneset: cloneset.status.available_replicas == 12)
 
 
@@ -135,14 +139,27 @@ async def test_growing_rolling_out_and_shrinking(client: Client) -> None:
         await made.reported(lambda cloneset: cloneset.status.replicas == 3)
 
 
+async def refusal(made: Clones, spec: dict[str, Any]) -> str:
+    """What is said about a CloneSet that asks for too much."""
+    try:
+        await made.create(2, **spec)
+    except Invalid as error:
+        return error.message
+    refused = await made.condition("Refused")
+    assert (await made.event("Refused")).message == refused.message
+    return refused.message
+
+
 async def test_what_is_not_supported_is_refused(client: Client) -> None:
-    """A condition and an event name the field; nothing is made."""
+    """By the webhook, where there is one; else a condition and an event say so, and nothing is made."""
+    fields = ("spec.updateStrategy.type", "spec.updateStrategy.partition", "spec.lifecycle")
     async with clones(client) as made:
-        await made.create(2, updateStrategy={"type": "InPlaceOnly", "partition": 1}, lifecycle={"preDelete": {}})
-        refused = await made.condition("Refused", "spec.updateStrategy.type")
-        assert "spec.updateStrategy.partition" in refused.message
-        assert "spec.lifecycle" in refused.message
-        assert (await made.event("Refused")).message == refused.message
+        spec: dict[str, Any] = {
+            "updateStrategy": {"type": "InPlaceOnly", "partition": 1},
+            "lifecycle": {"preDelete": {}},
+        }
+        told = await refusal(made, spec)
+        assert all(field in told for field in fields)
         assert made.names == set()
 
 
@@ -168,7 +185,7 @@ async def test_a_killed_controller_goes_on(client: Client) -> None:
         for size in (60, 25, 40):
             await made.scale(size)
             await made.kill()
-            await made.start(Settings(namespaces=frozenset({made.name})))
+            await made.start()
         await made.until(40)
         await made.reported(lambda cloneset: cloneset.status.replicas == 40)
 

@@ -1,8 +1,8 @@
 """CloneSets looked after by a controller in this process, in a namespace of their own, on any control plane.
 
 Nodes are objects without kubelets, in zones of the test's choosing: pods are put on them by name, and the test says
-since when they are ready. (A control plane gives nodes without heartbeats up after a while; no test takes that long.)
-Pods end at once when they are deleted. Everything goes away with the context.
+since when they are ready. (A control plane gives nodes up that do not report for most of a minute; no test takes that
+long.) Pods end at once when they are deleted. Everything goes away with the context.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from trimtab.api import crds
-from trimtab.api.cloneset import CloneSet
+from trimtab.api import crds, times
+from trimtab.api.cloneset import MANAGED_BY, CloneSet
 from trimtab.api.core import Event, Namespace
 from trimtab.api.documents import JSON
 from trimtab.api.extensions import CustomResourceDefinition
@@ -26,7 +26,7 @@ from trimtab.api.scaledown import ALPHA_COST, PodGroupCost, ScaleDownPolicy, Sca
 from trimtab.controllers.cloneset import presence
 from trimtab.controllers.cloneset.controller import Controller
 from trimtab.controllers.cloneset.settings import Settings
-from trimtab.controllers.scaledownpolicy.policies import governing, workload_ref
+from trimtab.controllers.scaledownpolicy.policies import OPT_OUT, OPTED_OUT, governing, workload_ref
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel, within
 from trimtab.kube.errors import AlreadyExists, NotFound
@@ -34,7 +34,7 @@ from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Resource, key, untyped
 from trimtab.kube.stores import Store
 
-PATIENCE = 45.0
+PATIENCE = 30.0
 TAINT = {"key": "clones.trimtab.dev/only", "effect": "NoSchedule"}
 MARK = "clones.trimtab.dev/suite"
 
@@ -61,10 +61,11 @@ def template(image: str = "example.com/app:1", *, spread: str = "", **labels: st
     return {"metadata": {"labels": labels}, "spec": spec}
 
 
-def manifest(replicas: int, name: str = "web", **spec: Any) -> JSON:
-    """A CloneSet."""
+def manifest(replicas: int, name: str = "web", *, by: str, **spec: Any) -> JSON:
+    """A CloneSet that is looked after by the controller of that name."""
     body = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template(app=name), **spec}
-    return {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "metadata": {"name": name}, "spec": body}
+    metadata = {"name": name, "annotations": {MANAGED_BY: by}}
+    return {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "metadata": metadata, "spec": body}
 
 
 @dataclass
@@ -90,6 +91,10 @@ class Clones:
                 labels = {HOSTNAME: self.node(name), ZONE: zone, MARK: self.name}
                 body = {"metadata": {"name": self.node(name), "labels": labels}, "spec": {"taints": [TAINT]}}
                 await self.client.create(NODES, body)
+                now = times.format_time(self.client.clock.now())
+                beat = {"type": "Ready", "status": "True", "lastHeartbeatTime": now, "lastTransitionTime": now}
+                patch = {"status": {"conditions": [beat]}}
+                await self.client.patch(NODES, self.node(name), patch, subresource="status")
 
     def node(self, name: str) -> str:
         """The full name of a node."""
@@ -121,7 +126,7 @@ class Clones:
 
     async def create(self, replicas: int, name: str = "web", **spec: Any) -> None:
         """Make a CloneSet."""
-        await self.client.create(CLONESETS, manifest(replicas, name, **spec), namespace=self.name)
+        await self.client.create(CLONESETS, manifest(replicas, name, by=self.name, **spec), namespace=self.name)
 
     async def scale(self, replicas: int, name: str = "web") -> None:
         """By `/scale`, as kubectl and autoscalers do."""
@@ -195,9 +200,10 @@ class Clones:
 
     # The controller.
 
-    async def start(self, settings: Settings) -> None:
-        """Let a controller look after the namespace."""
-        made = Controller(self.client, settings, policy_of=self.policy_of)
+    async def start(self, **settings: Any) -> None:
+        """Let a controller look after the namespace. Its name is the namespace's: others leave the CloneSets alone."""
+        mine = Settings(name=self.name, namespaces=frozenset({self.name}), **settings)
+        made = Controller(self.client, mine, policy_of=self.policy_of)
         self.controller = asyncio.ensure_future(made.run())
 
     async def kill(self) -> None:
@@ -207,7 +213,7 @@ class Clones:
 
     def policy_of(self, cloneset: CloneSet) -> ScaleDownPolicySpec | None:
         """The policy that speaks for a CloneSet."""
-        found = governing(workload_ref(cloneset), self.policies.store)
+        found = governing(workload_ref(cloneset), self.policies.store)  # which does not ask the namespace
         return None if found is None else found.spec
 
     def left(self, pod: Pod) -> None:
@@ -239,7 +245,7 @@ async def clones(client: Client, **settings: Any) -> AsyncIterator[Clones]:
     """A namespace whose CloneSets are looked after, which goes away with the context."""
     name = f"clones-{uuid.uuid4().hex[:8]}"
     await define(client)
-    await client.create(Namespace, {"metadata": {"name": name}})
+    await client.create(Namespace, {"metadata": {"name": name, "labels": {OPT_OUT: OPTED_OUT}}})
     with suppress(AlreadyExists):  # where no controller makes it, we do: pods are not admitted without
         accounts = untyped("v1", "ServiceAccount", "serviceaccounts")
         await client.create(accounts, {"metadata": {"name": "default"}}, namespace=name)
@@ -257,7 +263,7 @@ async def clones(client: Client, **settings: Any) -> AsyncIterator[Clones]:
     try:
         for informer in informers:
             await informer.wait_synced()
-        await made.start(Settings(namespaces=frozenset({name}), **settings))
+        await made.start(**settings)
         yield made
     finally:
         await made.kill()

@@ -24,6 +24,8 @@ INSTANCE_ID = "apps.kruise.io/cloneset-instance-id"
 """The label that tells the pods of a CloneSet apart."""
 REVISION_HASH = "controller-revision-hash"
 """The label that says which revision of the template a pod was made from."""
+MANAGED_BY = "trimtab.dev/managed-by"
+"""An annotation: the name of the controller that looks after a CloneSet, where several run. Others leave it alone."""
 DEFAULT_MAX_UNAVAILABLE = "20%"
 RECREATE = "ReCreate"
 

@@ -92,7 +92,7 @@ class Reconciler:
     async def reconcile(self, a_key: Key) -> Result:
         """Take a CloneSet one step on."""
         cloneset = self._view.clonesets.get(a_key)
-        if cloneset is None:
+        if cloneset is None or not self._is_ours(cloneset):
             self.forget(a_key)
             return Result()
         reported = self._reported.get(a_key)
@@ -102,6 +102,10 @@ class Reconciler:
         if problems:
             return await self._refuse(cloneset, problems)
         return await self._keep(a_key, cloneset, selectors.compile(cloneset.spec.selector))
+
+    def _is_ours(self, cloneset: CloneSet) -> bool:
+        name = self._settings.name
+        return cloneset.metadata.annotations.get(rules.MANAGED_BY, name) == name
 
     def forget(self, a_key: Key) -> None:
         """A successor of the same name starts with nothing expected."""

@@ -17,6 +17,8 @@ GATE = "CloneSetPodCost"
 class Settings:
     """Everything that can be chosen."""
 
+    name: str = "trimtab"
+    """The controller's name: CloneSets whose annotation `trimtab.dev/managed-by` names another are left to that one."""
     pod_cost: bool = False
     """The feature gate CloneSetPodCost."""
     default_constraints: tuple[TopologySpreadConstraint, ...] = ()

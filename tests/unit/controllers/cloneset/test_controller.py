@@ -10,7 +10,7 @@ import pytest
 from tests.unit.controllers.cloneset.worlds import CLONESETS, DEFINITIONS, CloneSetWorld, manifest, template
 from trimtab.api import crds
 from trimtab.api.apps import ControllerRevision, Scale
-from trimtab.api.cloneset import INSTANCE_ID, REVISION_HASH, SPECIFIED_DELETE, CloneSet
+from trimtab.api.cloneset import INSTANCE_ID, MANAGED_BY, REVISION_HASH, SPECIFIED_DELETE, CloneSet
 from trimtab.api.core import Event
 from trimtab.api.meta import Condition
 from trimtab.api.nodes import ZONE
@@ -614,3 +614,13 @@ async def test_it_can_be_confined_to_namespaces() -> None:
     await world.create(CloneSet, manifest(2))
     assert await world.pods() == []
     await world.close()
+
+
+async def test_a_cloneset_can_be_left_to_another_controller(world: CloneSetWorld) -> None:
+    """Where several run, an annotation says whose it is; without the annotation it is everybody's."""
+    theirs = manifest(2)
+    theirs["metadata"]["annotations"] = {MANAGED_BY: "canary"}
+    await world.create(CloneSet, theirs)
+    assert await world.pods() == []
+    await world.patch(CloneSet, "web", {"metadata": {"annotations": {MANAGED_BY: "trimtab"}}})
+    assert len(await world.pods()) == 2
