@@ -162,9 +162,13 @@ class AiohttpStream:
     async def close(self) -> None:
         """Let go of the connection. It is closed, not kept: there may be more to come on it.
 
-        aiohttp would let whoever is reading wait for ever, so the reader is told first.
+        aiohttp would let whoever is reading wait for ever, so the reader is told first. And it would take leave of the
+        server as TLS has it, for which nobody waits: a process that ends would leave the connection half closed.
         """
         self._answer.content.set_exception(aiohttp.ClientConnectionError("the stream was closed"))
+        connection = self._answer.connection
+        if connection is not None and connection.transport is not None:
+            connection.transport.abort()
         self._answer.close()
 
 
