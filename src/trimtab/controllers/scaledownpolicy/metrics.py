@@ -28,8 +28,6 @@ class Outcome(StrEnum):
     """The costs stand already."""
     UNGOVERNED = "ungoverned"
     """No policy speaks for the workload."""
-    ROLLOUT = "rollout"
-    """The template changes too."""
     MANAGED = "managed"
     """A ReplicaSet that its Deployment resizes."""
     STALE = "stale"
