@@ -9,19 +9,25 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from tests.unit.kube.fakes import FakeServer
 from trimtab import app
 from trimtab.api import configuration
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE
-from trimtab.app import scheduling
-from trimtab.install import lab
+from trimtab.app import admission, scheduling
+from trimtab.app.means import Means
+from trimtab.install import lab, reviews
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
+from trimtab.kube.components import Together
 from trimtab.kube.config import discover
 from trimtab.kube.sessions import Session
 from trimtab.lab.apiserver.server import Server
+from trimtab.testing.clocks import VirtualClock
+from trimtab.webhooks.edge import Edge
 
 SCHEDULER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 
@@ -111,6 +117,18 @@ async def test_all_components_run_in_one_process(elected: bool, tmp_path: Path) 
         finally:
             await cancel(task)
         assert task.cancelled()
+
+
+async def test_every_hook_is_asked_and_every_question_has_its_hook() -> None:
+    """What `trimtab install` has API servers ask is what the webhooks answer, and as quickly as is said there."""
+    told = whole(leaderElection={"enabled": False})
+    means = Means(Client(FakeServer(VirtualClock()), clock=VirtualClock()), told, CollectorRegistry())
+    component = admission.component(means)
+    assert isinstance(component, Together)
+    edge = component.parts["edge"]
+    assert isinstance(edge, Edge)
+    asked = {review.path: review.budget(told) for review in (*reviews.REVIEWS, reviews.CLONESETS)}
+    assert asked == {path: hook.budget for path, hook in edge.hooks.items()}
 
 
 async def test_health_says_what_is_missing_until_nothing_is(tmp_path: Path) -> None:

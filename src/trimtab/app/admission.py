@@ -42,7 +42,7 @@ from trimtab.webhooks.edge import Certificates, Edge, Hook, LetGo
 from trimtab.webhooks.metrics import Metrics
 from trimtab.webhooks.scale import ScaleReviews
 from trimtab.webhooks.subsets import Subsets
-from trimtab.webhooks.validation import Validation
+from trimtab.webhooks.validation import Validation, checks
 
 LEASE = "trimtab-webhooks"
 CONFIGURATION = "trimtab"
@@ -81,7 +81,7 @@ def component(means: Means) -> Component:
     }
     hooks = [
         *ScaleReviews(intents.hold, budget=configuration.scale_down.budget_seconds).hooks,
-        *Validation(client).hooks,
+        *Validation(client, checks(means.strategies)).hooks,
         *(topologies.subsets.hooks if topologies else ()),
     ]
     told: list[LetGo] = [partial(_let_go, metrics), *([topologies.subsets.let_go] if topologies else [])]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
 import yaml
@@ -15,6 +16,7 @@ from trimtab.cli.files import read_yaml
 
 if TYPE_CHECKING:
     from trimtab.api.documents import JSON
+    from trimtab.install.definitions import Choice
     from trimtab.install.options import Options
     from trimtab.kube.client import Client
 
@@ -91,8 +93,9 @@ def install(
         authority=b"" if ca_file is None else ca_file.read_bytes(),
         **written,
     )
-    present = None if crds == "none" else _present(kubeconfig, context)
-    chosen = definitions.choose(options, crds, present)  # type: ignore[arg-type]
+    present = _present(kubeconfig, context)
+    chosen = definitions.choose(options, cast("Choice", crds), present)
+    options = replace(options, clonesets=definitions.has_clonesets(chosen, present))
     for note in chosen.notes:
         click.echo(f"trimtab: {note}", err=True)
     _print(manifests.everything(options, chosen.manifests), output)

@@ -65,3 +65,9 @@ def choose(options: Options, choice: Choice, present: Iterable[JSON] | None) -> 
 
 def _labelled(manifest: JSON, options: Options) -> JSON:
     return {**manifest, "metadata": {**manifest["metadata"], "labels": options.labels()}}
+
+
+def has_clonesets(chosen: Chosen, present: Iterable[JSON] | None) -> bool:
+    """Whether the CloneSets of a cluster are Trimtab's: its definition is there, or about to be."""
+    ours = [*chosen.manifests, *(each for each in present or () if is_ours(each))]
+    return any(each["metadata"]["name"] in BROUGHT_BY_OTHERS for each in ours)

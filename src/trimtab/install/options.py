@@ -41,6 +41,8 @@ class Options:
     """Whether others who change costs in protected namespaces are refused, rather than warned and audited."""
     api_server_ranges: Sequence[str] = ()
     """Where API servers call from (CIDR); anywhere, if nothing is said."""
+    clonesets: bool = True
+    """Whether the cluster's CloneSets are Trimtab's; what others bring is not judged by our rules."""
     authority: bytes = b""
     """Whom API servers are to trust, in PEM, where an administrator keeps the webhooks' certificates."""
 

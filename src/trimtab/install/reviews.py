@@ -92,7 +92,7 @@ REVIEWS: Sequence[Review] = (
         path=validation.PATH,
         kind=VALIDATING,
         rules=(
-            Rule("apps.kruise.io", "*", ("unitedtopologies", "clonesets"), ("CREATE", "UPDATE")),
+            Rule("apps.kruise.io", "*", ("unitedtopologies",), ("CREATE", "UPDATE")),
             Rule("trimtab.dev", "*", ("scaledownpolicies",), ("CREATE", "UPDATE")),
         ),
         budget=lambda _: validation.BUDGET,
@@ -120,6 +120,15 @@ REVIEWS: Sequence[Review] = (
 )
 """Every webhook. A test holds it to the hooks that the webhooks component serves."""
 
+CLONESETS = Review(
+    name="clonesets",
+    path=validation.PATH,
+    kind=VALIDATING,
+    rules=(Rule("apps.kruise.io", "*", ("clonesets",), ("CREATE", "UPDATE")),),
+    budget=lambda _: validation.BUDGET,
+)
+"""Validation of CloneSets, where the kind is Trimtab's: OpenKruise's know fields that ours refuse."""
+
 
 def manifests(options: Options) -> Iterator[JSON]:
     """The configurations of an installation, reached by its Service; nothing, if it has no webhooks.
@@ -133,6 +142,7 @@ def manifests(options: Options) -> Iterator[JSON]:
             _trusting(_by_service(configuration), options.authority),
             labels=options.labels(),
             exempt=("kube-system", options.namespace),
+            clonesets=options.clonesets,
         )
 
 
@@ -143,13 +153,14 @@ def configurations(
     labels: Mapping[str, str],
     exempt: Sequence[str] = ("kube-system",),
     conditions: bool = True,
+    clonesets: bool = True,
     name: str = NAME,
 ) -> Iterator[JSON]:
-    """A configuration for each kind of webhook."""
+    """A configuration for each kind of webhook; without `clonesets`, those of the cluster are somebody else's."""
     for kind in (MUTATING, VALIDATING):
         webhooks = [
             _webhook(review, configuration, client, exempt, conditions=conditions)
-            for review in REVIEWS
+            for review in (*REVIEWS, *([CLONESETS] if clonesets else []))
             if review.kind == kind and (not review.gate or configuration.gate(review.gate))
         ]
         if webhooks:

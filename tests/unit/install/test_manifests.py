@@ -206,6 +206,29 @@ def test_a_definition_that_is_not_ours_is_never_replaced(
     assert bool(chosen.notes) == (bool(missing) and choice != "none")
 
 
+def test_only_our_own_clonesets_are_judged_by_our_rules() -> None:
+    """OpenKruise's know fields that ours refuse; they may still shrink level."""
+    ours, theirs = webhooks(), webhooks(Options(clonesets=False))
+    assert "clonesets.trimtab.dev" in ours
+    assert "clonesets.trimtab.dev" not in theirs
+    shrinking = [resource for rule in theirs["scale.trimtab.dev"]["rules"] for resource in rule["resources"]]
+    assert "clonesets" in shrinking
+
+
+@pytest.mark.parametrize(
+    ("choice", "found", "whose"),
+    [
+        pytest.param("auto", [], True, id="about to be installed"),
+        pytest.param("none", [present(CLONE_SETS, labels=crds.OURS)], True, id="installed before"),
+        pytest.param("auto", [present(CLONE_SETS)], False, id="somebody else's"),
+        pytest.param("auto", None, False, id="nobody knows"),
+    ],
+)
+def test_whose_clonesets_a_cluster_has(choice: Any, found: list[JSON] | None, whose: bool) -> None:
+    """Asked of the cluster where it can be."""
+    assert definitions.has_clonesets(definitions.choose(OPTIONS, choice, found), found) == whose
+
+
 # Who may change costs.
 
 
