@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from trimtab.api.pods import Pod
 from trimtab.controllers.scaledownpolicy import ledger, shares
@@ -35,6 +36,13 @@ _WORKERS = 2
 log = logging.getLogger(__name__)
 
 
+class Sizes(NamedTuple):
+    """The size that a controller of pods had, and the one that it was to have."""
+
+    was: int
+    share: int
+
+
 @dataclass(slots=True)
 class Open:
     """A plan of this process that has not come to an end."""
@@ -42,8 +50,8 @@ class Open:
     plan: str
     uid: str
     to: int
-    sizes: Mapping[str, int]
-    """The size that each controller of pods was to have, by its UID."""
+    sizes: Mapping[str, Sizes]
+    """The sizes of each controller of pods, by its UID."""
     victims: Mapping[str, str]
     """The UIDs of the pods that were to go, and what decided that."""
     survivors: frozenset[str]
@@ -107,7 +115,8 @@ class Aftermath:
         """Costs are about to be written. A plan that was open for the same workload is overtaken."""
         before = self._open.get(workload)
         if before is not None:
-            opened.victims = {**before.victims, **opened.victims}
+            earlier = {uid: why for uid, why in before.victims.items() if uid not in opened.survivors}
+            opened.victims = {**earlier, **opened.victims}
             opened.ready |= before.ready
             self._close(workload)
         self._open[workload] = opened
@@ -160,13 +169,13 @@ class Aftermath:
         else:
             return Verdict.NOTHING, _Subject("", 0)
         wanted = shares.wanted(found) if found is not None and found.metadata.uid == subject.uid else None
-        controllers = [self._pods(uid, size, namespace) for uid, size in sizes.items()]
+        controllers = [self._pods(uid, each, namespace) for uid, each in sizes.items()]
         patience = self._patience if opened is not None else 0.0
         return judge(to=subject.to, wanted=wanted, controllers=controllers, age=age, patience=patience), subject
 
-    def _pods(self, uid: str, share: int, namespace: str) -> Pods:
-        pods = self._view.pods_of(uid)
-        return Pods(share, self._size_of(uid, namespace), sum(pod.active for pod in pods))
+    def _pods(self, uid: str, sizes: Sizes, namespace: str) -> Pods:
+        active = sum(pod.active for pod in self._view.pods_of(uid))
+        return Pods(sizes.was, sizes.share, self._size_of(uid, namespace), active)
 
     def _size_of(self, uid: str, namespace: str) -> int | None:
         """The size of a controller of pods now, by its UID."""
@@ -249,11 +258,11 @@ class _Subject:
     to: int
 
 
-def _sizes(marks: Sequence[tuple[Pod, Mark]]) -> dict[str, int]:
-    """The size that each controller of marked pods was to have, by the latest mark."""
-    sizes: dict[str, tuple[int, int]] = {}
+def _sizes(marks: Sequence[tuple[Pod, Mark]]) -> dict[str, Sizes]:
+    """The sizes of each controller of marked pods, by the latest mark."""
+    latest: dict[str, Mark] = {}
     for pod, mark in marks:
         owner = pod.metadata.controller
-        if owner is not None and sizes.get(owner.uid, (-1, 0))[0] < mark.at:
-            sizes[owner.uid] = (mark.at, mark.share)
-    return {uid: share for uid, (_, share) in sizes.items()}
+        if owner is not None and (owner.uid not in latest or latest[owner.uid].at < mark.at):
+            latest[owner.uid] = mark
+    return {uid: Sizes(mark.was, mark.share) for uid, mark in latest.items()}

@@ -33,7 +33,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.pods import Pod
 from trimtab.controllers.scaledownpolicy import ledger, policies, shares, steps
-from trimtab.controllers.scaledownpolicy.aftermath import ABANDONED, Aftermath, Open
+from trimtab.controllers.scaledownpolicy.aftermath import ABANDONED, Aftermath, Open, Sizes
 from trimtab.controllers.scaledownpolicy.groups import Groups
 from trimtab.controllers.scaledownpolicy.ledger import WRITERS, Entry, Ledger, Mark, Written
 from trimtab.controllers.scaledownpolicy.metrics import Metrics, Outcome
@@ -358,7 +358,7 @@ class Intents:
         for step in planned:
             side = "" if step.delivery is None else step.delivery.side.value
             for pod, cost in step.changes:
-                yield Entry(pod, mark.on(pod, share=step.share.size, side=side, cost=cost))
+                yield Entry(pod, mark.on(pod, share=step.share.size, was=step.share.before, side=side, cost=cost))
 
     async def _seen(self, written: Written, started: int) -> bool:
         """Whether the own watch has shown every write in time."""
@@ -413,7 +413,7 @@ def _opened(plan: str, live: Workload, intent: Intent, planned: Sequence[Step]) 
     for step in planned:
         victims |= step.victims
         survivors |= step.survivors
-    sizes = {step.share.uid: step.share.size for step in planned}
+    sizes = {step.share.uid: Sizes(step.share.before, step.share.size) for step in planned}
     return Open(plan, live.metadata.uid, intent.after, sizes, victims, frozenset(survivors))
 
 

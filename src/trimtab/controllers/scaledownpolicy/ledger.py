@@ -65,15 +65,17 @@ class Mark(Model):
     """When, in milliseconds since 1970."""
     share: int = 0
     """The size that the pod's own controller was to have: the same, unless a Deployment has several ReplicaSets."""
+    was: int = 0
+    """The size that the pod's own controller had: while it still has that, it has not been resized yet."""
     side: str = ""
     """Whether the pods written to are the `victims` or the `survivors`."""
     cost: int = 0
     before: str | None = None
     """What stood there before; nothing, where there was no cost."""
 
-    def on(self, pod: Pod, *, share: int, side: str, cost: int) -> Mark:
+    def on(self, pod: Pod, *, share: int, was: int, side: str, cost: int) -> Mark:
         """The mark of one pod of the plan."""
-        return msgspec.structs.replace(self, share=share, side=side, cost=cost, before=before_us(pod))
+        return msgspec.structs.replace(self, share=share, was=was, side=side, cost=cost, before=before_us(pod))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,10 @@ nobody's business afterwards:
 | wants so few, and some controller has more pods than that | is under way | stay, however long it takes |
 | wants so few, and no controller has more | is done | are taken back from whoever is left |
 
-Between a Deployment and its pods stands a ReplicaSet, and it shrinks a moment after the Deployment. One that has not
-been resized after ten minutes will not be: it is sized in another way than was foreseen.
+Between a Deployment and its pods stands a ReplicaSet, and it shrinks a moment after the Deployment: while it has the
+size that it had, that is still to come. One that has not been resized after ten minutes will not be. One that still has
+another size than was foreseen when the patience is over was resized for another reason, as in a rollout, and is judged
+by what it has.
 """
 
 from __future__ import annotations
@@ -45,8 +47,10 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """A controller of pods: the size that was foreseen, the one it has now (None: it is gone), and its active pods."""
+    """A controller of pods: the size that it had, the one that was foreseen, the one it has now (None: it is gone), and
+    how many active pods it has."""
 
+    was: int
     share: int
     wanted: int | None
     active: int
@@ -66,8 +70,8 @@ def judge(
 def _shrinks(pods: Pods, age: float) -> bool:
     if pods.wanted is None:
         return False
-    if pods.wanted > pods.share:
-        return age < STUCK
+    if pods.wanted > pods.share and age < (STUCK if pods.wanted == pods.was else PATIENCE):
+        return True
     return pods.active > pods.wanted
 
 

@@ -25,7 +25,7 @@ PLAN = Mark(plan="p1", workload="ReplicaSet/web", uid="u", generation=3, to=2, a
 def marked(cost: int, *, before: str | None = None, stands: str | None = None) -> Pod:
     """A pod with a mark, and a cost that is what the mark says unless told otherwise."""
     bare = pod("a").build() if before is None else pod("a").cost(before).build()
-    mark = PLAN.on(bare, share=2, side="victims", cost=cost)
+    mark = PLAN.on(bare, share=2, was=3, side="victims", cost=cost)
     text = str(cost) if stands is None else stands
     return pod("a").annotations({DELETION_COST: text, MARK: codec.encode(mark).decode()}).build()
 
@@ -57,13 +57,13 @@ def test_a_pod_without_a_mark_is_left_alone() -> None:
 
 def test_a_second_plan_remembers_what_stood_there_before_the_first() -> None:
     """Undoing the second must not bring back the first."""
-    second = PLAN.on(marked(-3, before="7"), share=2, side="victims", cost=-8)
+    second = PLAN.on(marked(-3, before="7"), share=2, was=3, side="victims", cost=-8)
     assert second.before == "7"
 
 
 def test_a_cost_and_its_mark_are_one_patch() -> None:
     """Nobody ever sees one without the other."""
-    mark = PLAN.on(pod("a").build(), share=2, side="victims", cost=-1)
+    mark = PLAN.on(pod("a").build(), share=2, was=3, side="victims", cost=-1)
     found = noted(ledger.inscription(pod("a").build(), mark))
     assert found[DELETION_COST] == "-1"
     assert codec.decode(found[MARK], Mark) == mark
@@ -83,7 +83,7 @@ async def world() -> AsyncIterator[World]:
 async def entries(world: World) -> list[Entry]:
     """A cost for each pod, as they are now."""
     pods = await world.pods()
-    return [Entry(each, PLAN.on(each, share=2, side="victims", cost=at - 3)) for at, each in enumerate(pods)]
+    return [Entry(each, PLAN.on(each, share=2, was=3, side="victims", cost=at - 3)) for at, each in enumerate(pods)]
 
 
 async def costs(world: World) -> dict[str, str | None]:

@@ -12,16 +12,20 @@ from trimtab.controllers.scaledownpolicy.verdicts import Pods, Verdict, judge, m
     ("wanted", "controllers", "age", "verdict"),
     [
         pytest.param(None, [], 1, Verdict.NOTHING, id="the workload is gone"),
-        pytest.param(30, [Pods(20, 30, 30)], 1, Verdict.WAITING, id="the request is not stored yet"),
-        pytest.param(30, [Pods(20, 30, 30)], 11, Verdict.NOTHING, id="the request was refused"),
-        pytest.param(25, [Pods(20, 25, 25)], 11, Verdict.NOTHING, id="its user has changed their mind"),
-        pytest.param(20, [Pods(20, 30, 30)], 5, Verdict.UNDER_WAY, id="the ReplicaSet is not resized yet"),
-        pytest.param(20, [Pods(20, 30, 30)], 601, Verdict.DONE, id="the ReplicaSet will not be resized"),
-        pytest.param(20, [Pods(20, 20, 23)], 9999, Verdict.UNDER_WAY, id="some pods have yet to go, however long"),
-        pytest.param(20, [Pods(20, 20, 20)], 0, Verdict.DONE, id="all pods have gone"),
-        pytest.param(20, [Pods(12, 12, 12), Pods(8, 8, 9)], 5, Verdict.UNDER_WAY, id="one of two has yet to shrink"),
-        pytest.param(10, [Pods(20, 10, 14)], 5, Verdict.UNDER_WAY, id="shrinking further than was planned"),
-        pytest.param(20, [Pods(20, None, 0)], 5, Verdict.DONE, id="the ReplicaSet is gone"),
+        pytest.param(30, [Pods(30, 20, 30, 30)], 1, Verdict.WAITING, id="the request is not stored yet"),
+        pytest.param(30, [Pods(30, 20, 30, 30)], 11, Verdict.NOTHING, id="the request was refused"),
+        pytest.param(25, [Pods(30, 20, 25, 25)], 11, Verdict.NOTHING, id="its user has changed their mind"),
+        pytest.param(20, [Pods(30, 20, 30, 30)], 5, Verdict.UNDER_WAY, id="the ReplicaSet is not resized yet"),
+        pytest.param(20, [Pods(30, 20, 30, 30)], 601, Verdict.DONE, id="the ReplicaSet will not be resized"),
+        pytest.param(20, [Pods(30, 20, 20, 23)], 9999, Verdict.UNDER_WAY, id="some pods have yet to go, however long"),
+        pytest.param(20, [Pods(30, 20, 20, 20)], 0, Verdict.DONE, id="all pods have gone"),
+        pytest.param(
+            20, [Pods(15, 12, 12, 12), Pods(15, 8, 8, 9)], 5, Verdict.UNDER_WAY, id="one of two has yet to shrink"
+        ),
+        pytest.param(10, [Pods(30, 20, 10, 14)], 5, Verdict.UNDER_WAY, id="shrinking further than was planned"),
+        pytest.param(20, [Pods(30, 20, 25, 25)], 5, Verdict.UNDER_WAY, id="the ReplicaSet is on its way"),
+        pytest.param(20, [Pods(30, 20, 25, 25)], 11, Verdict.DONE, id="the ReplicaSet grows, as in a rollout"),
+        pytest.param(20, [Pods(30, 20, None, 0)], 5, Verdict.DONE, id="the ReplicaSet is gone"),
     ],
 )
 def test_a_plan_is_judged_by_what_the_cluster_shows(
