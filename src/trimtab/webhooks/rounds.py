@@ -3,9 +3,9 @@
     wishes that wait  →  read  →  decide all of them, in order  →  one conditional write  →  answer all
 
 While a write is under way, others gather for the next round; so the more come, the fewer writes each of them costs. A
-conflict means that another process has written: the object is read live, and the round is repeated, together with
-whoever has come meanwhile. What is decided, and why it is safe, is in `trimtab.subsets`; what must be read live for it
-is in `lookups`.
+conflict means that another process has written: the round is repeated with what the watch has brought since, or with
+what is read live, together with whoever has come meanwhile. What is decided, and why it is safe, is in
+`trimtab.subsets`; what must be read live for it is in `lookups`.
 
 **Who has given up.** An admission that is out of time is cancelled, and its pod goes on without a place. If its place
 was reserved by then, or might have been (a write without an answer), the reservation is withdrawn with the next round:
@@ -30,7 +30,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
 from trimtab.kube import versions
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
+from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.errors import ApiError, Conflict, NotFound
 from trimtab.kube.resources import Key, split
 from trimtab.kube.retries import NO_RETRIES
@@ -43,9 +43,10 @@ from trimtab.webhooks.lookups import Lookups, size
 
 T = TypeVar("T")
 
-_PAUSE = 0.004
-"""Seconds that who has lost a race waits at most before it reads again; longer with each time."""
-_LONGEST_PAUSE = 0.03
+_WRITES_OF_OTHERS = 2.5
+"""How many writes are left to others between two of our own, where there are others."""
+_LONGEST_PAUSE = 0.2
+"""Seconds for which others are let write, at most."""
 _AFTER_FAILURE = 0.1
 """Seconds that are waited after a failure, times the failures in a row."""
 _MOST_FAILURES = 20
@@ -75,6 +76,8 @@ class _Wishes:
     returns: set[str] = field(default_factory=set)
     """Pods whose deletion came to nothing, if that is so."""
     withdrawn: set[str] = field(default_factory=set)
+    contended: bool = False
+    """Whether others have written since this process did."""
     task: asyncio.Task[None] | None = None
 
     def take(self) -> _Wishes:
@@ -107,6 +110,10 @@ class _Decided:
     """With the new status."""
     choices: dict[str, int | None]
     announced: frozenset[str]
+
+
+class _UnsureError(Exception):
+    """What was decided by may be old, and there was nothing to write by which that would have been noticed."""
 
 
 class RoundMetrics:
@@ -253,23 +260,28 @@ class Rounds:
     async def _round(self, a_key: Key, wishes: _Wishes) -> None:
         """Decide and write for everybody who waits, again after each conflict."""
         topology = self.current(a_key)
-        losses = 0
         while wishes:
             taken = wishes.take()
+            started = self._clock.monotonic()
             try:
                 self._answer(taken, await self._commit(a_key, topology, taken))
-                topology = self.current(a_key)
+            except _UnsureError:
+                wishes.put_back(taken)
+                topology = None
+                continue
             except Conflict:
                 wishes.put_back(taken)
-                losses += 1
-                await self._clock.sleep(self._rng.uniform(0, min(_PAUSE * losses, _LONGEST_PAUSE)))
-                topology = None
+                wishes.contended = True
+                topology = self._newer(a_key, topology)
+                continue
             except NotFound:
                 _give_up(taken, None)
             except Exception as error:
                 wishes.withdrawn.update(taken.withdrawn, taken.arrivals)
                 _give_up(taken, error)
                 raise
+            await self._step_aside(wishes, (self._clock.monotonic() - started) / SECOND)
+            topology = self.current(a_key)
 
     async def _commit(self, a_key: Key, known: UnitedTopology | None, taken: _Wishes) -> _Decided:
         """Decide by what is known, or else by what is read now. Raises Conflict if that is not what is stored."""
@@ -279,7 +291,7 @@ class Rounds:
         patch = statuses.patch(topology, decided.topology.status)
         if patch is None:
             if known is not None and (taken.arrivals or taken.departures or taken.withdrawn):
-                raise Conflict("without a write nobody knows whether what was decided by is still so")
+                raise _UnsureError
             return decided
         try:
             written = await self._client.patch(UnitedTopology, name, patch, namespace=namespace, subresource="status")
@@ -287,8 +299,28 @@ class Rounds:
             self.metrics.wrote("conflict", 0)
             raise
         self.metrics.wrote("written", len(taken.arrivals) + len(taken.departures))
+        last = self._written.get(a_key)
+        others = last is not None and last.metadata.resource_version != topology.metadata.resource_version
+        self._of(a_key).contended |= others
         self._written[a_key] = written
         return decided
+
+    async def _step_aside(self, wishes: _Wishes, seconds: float) -> None:
+        """Where many come, let other processes write: for as long as a write takes, or a few, if there are others.
+
+        Who has just written holds the newest version, and would win the next race as well, and the one after that.
+        """
+        if wishes:
+            writes = _WRITES_OF_OTHERS if wishes.contended else 1.0
+            await self._clock.sleep(min(seconds * writes, _LONGEST_PAUSE) * self._rng.uniform(0.7, 1.3))
+        wishes.contended = False
+
+    def _newer(self, a_key: Key, known: UnitedTopology | None) -> UnitedTopology | None:
+        """What the watch has brought since, which is as good as reading it; None where it has brought nothing."""
+        seen = self.current(a_key)
+        if seen is None or known is None:
+            return None
+        return None if seen.metadata.resource_version == known.metadata.resource_version else seen
 
     def _answer(self, taken: _Wishes, decided: _Decided) -> None:
         for reservation, (_, arrival) in taken.arrivals.items():

@@ -1,0 +1,356 @@
+"""A thousand pods at once, against one UnitedTopology, through three webhook processes.
+
+The subsets may have 300 pods, 40 % and any number; the workload wants 1,000. Every process is one of its own: the API
+server, three webhooks, the UnitedTopology controller (which counts, and so competes for the status), and this one,
+which creates all pods together. A pod's label says which webhook is asked about it, as a Service would by chance.
+
+What must hold is checked, not measured: every limit exact, nobody refused, nobody let go. Measured are how long reviews
+take in the webhooks (99 of 100 are quicker) and how many conditional writes all of it took.
+
+    python -m bench.subsets --kubeconfig FILE      the same on any cluster that has the CRDs
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import contextlib
+import functools
+import multiprocessing
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from bench.figures import Figure, calibration
+from trimtab.api import crds
+from trimtab.api.admission import AdmissionRequest, AdmissionResponse
+from trimtab.api.cloneset import CloneSet
+from trimtab.api.core import Namespace
+from trimtab.api.documents import JSON
+from trimtab.api.extensions import CustomResourceDefinition
+from trimtab.api.pods import Pod
+from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.controllers.unitedtopology.controller import Controller
+from trimtab.controllers.unitedtopology.controller import Settings as ControllerSettings
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
+from trimtab.kube.config import discover
+from trimtab.kube.errors import AlreadyExists
+from trimtab.kube.resources import Resource, untyped
+from trimtab.kube.sessions import Session
+from trimtab.lab.apiserver.server import Server
+from trimtab.subsets import marks
+from trimtab.webhooks.authorities import Pair, make_authority, sign
+from trimtab.webhooks.certificates import GivenCertificates
+from trimtab.webhooks.edge import Decide, Edge, Hook
+from trimtab.webhooks.subsets import Subsets
+
+PODS = 1_000
+PROCESSES = 3
+IN_FLIGHT = 200
+"""How many creations are under way together: as many as API servers serve at a time, unless told otherwise."""
+LIMITS: tuple[int | str | None, ...] = (300, "40%", None)
+WANTED = {"s0": 300, "s1": 400, "s2": 300}
+NAME = "bench-subsets"
+_MUTATING = untyped(
+    "admissionregistration.k8s.io/v1",
+    "MutatingWebhookConfiguration",
+    "mutatingwebhookconfigurations",
+    namespaced=False,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one run showed."""
+
+    seconds: list[float]
+    """How long each review took, in its webhook."""
+    calls: list[float]
+    """How long each creation took, for the client."""
+    writes: int
+    conflicts: int
+    whole: float
+
+    def share(self, part: float) -> float:
+        """The time that this part of the reviews stayed within."""
+        return sorted(self.seconds)[min(len(self.seconds) - 1, int(len(self.seconds) * part))]
+
+
+def admission_p99() -> Figure:
+    """Milliseconds in which 99 of 100 reviews were answered."""
+    return Figure(_on_the_lab().share(0.99) * 1e3, "ms", calibration() * 1e3, "value <= 1000")
+
+
+def status_writes() -> Figure:
+    """Conditional writes for all pods together; the calibration is the number of pods."""
+    return Figure(_on_the_lab().writes, "writes", PODS, "ratio < 0.5")
+
+
+@functools.cache
+def _on_the_lab(in_flight: int = IN_FLIGHT) -> Load:
+    with tempfile.TemporaryDirectory(prefix="trimtab-bench-") as folder, _started(_serve, Path(folder)) as lab:
+        return asyncio.run(_measure(Path(lab.recv()), Path(folder), in_flight))
+
+
+async def _measure(kubeconfig: Path, folder: Path, in_flight: int = IN_FLIGHT) -> Load:
+    """Set up, create, count, tidy up."""
+    authority = make_authority(datetime.now(UTC))
+    pair = sign(authority, ["127.0.0.1"], datetime.now(UTC))
+    _write_pair(pair, folder)
+    async with Client(Session(discover(kubeconfig))) as client, contextlib.AsyncExitStack() as stack:
+        owner = await _furnish(client)
+        stack.push_async_callback(_tidy, client)
+        controller = stack.enter_context(_started(_control, kubeconfig))
+        webhooks = [stack.enter_context(_started(_answer, kubeconfig, folder)) for _ in range(PROCESSES)]
+        ports = [await asyncio.to_thread(each.recv) for each in (*webhooks, controller)][:PROCESSES]
+        await client.create(_MUTATING, _configuration(ports, authority))
+        await _ready(client)
+        started = time.perf_counter()
+        gate = asyncio.Semaphore(in_flight)
+        made = await asyncio.gather(*(_create(client, owner, number, gate) for number in range(PODS)))
+        whole = time.perf_counter() - started
+        found = [await asyncio.to_thread(_ended, each) for each in webhooks]
+        _check(Counter(subset for subset, _ in made), Counter(outcome for each in found for outcome in each[1]))
+        seconds = [each for report in found for each in report[0]]
+        writes, conflicts = (sum(report[place] for report in found) for place in (2, 3))
+        return Load(seconds, [call for _, call in made], writes, conflicts, whole)
+
+
+def _check(subsets: Counter[str], outcomes: Counter[str]) -> None:
+    if subsets != WANTED or set(outcomes) != {"placed"}:
+        raise AssertionError(f"{dict(subsets)} instead of {WANTED}; reviews ended as {dict(outcomes)}")
+
+
+# The cluster.
+
+
+async def _furnish(client: Client) -> JSON:
+    """The kinds, a namespace, a workload that nobody else creates pods for, and its UnitedTopology."""
+    for manifest in crds.manifests():
+        with contextlib.suppress(AlreadyExists):
+            await client.create(Resource.of(CustomResourceDefinition).raw, manifest)
+    await client.create(Namespace, _typed(Namespace))
+    await _available(client)
+    template = {"metadata": {"labels": {"app": NAME}}, "spec": {"containers": [{"name": "main", "image": "web:1"}]}}
+    spec = {"replicas": PODS, "selector": {"matchLabels": {"app": NAME}}, "template": template}
+    workload = await client.create(CloneSet, _typed(CloneSet, spec=spec), namespace=NAME)
+    subsets = [
+        {
+            "name": f"s{place}",
+            "nodeSelectorTerm": {"matchExpressions": [{"key": "zone", "operator": "In", "values": [f"z{place}"]}]},
+            **({} if limit is None else {"maxReplicas": limit}),
+        }
+        for place, limit in enumerate(LIMITS)
+    ]
+    target = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": NAME}
+    divided = _typed(UnitedTopology, spec={"targetRef": target, "subsets": subsets})
+    await client.create(UnitedTopology, divided, namespace=NAME)
+    uid = workload.metadata.uid
+    return {**target, "uid": uid, "controller": True}
+
+
+def _typed(kind: type[Any], **fields: JSON) -> JSON:
+    resource = Resource.of(kind)
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": NAME}, **fields}
+
+
+async def _available(client: Client) -> None:
+    """Wait until the kinds are served."""
+    while True:
+        try:
+            await client.list(UnitedTopology, namespace=NAME)
+            await client.list(CloneSet, namespace=NAME)
+        except Exception:  # noqa: BLE001 - a server that has just been told of a kind answers in many ways
+            await asyncio.sleep(0.1)
+        else:
+            return
+
+
+async def _ready(client: Client) -> None:
+    """Wait until the controller has counted, and webhooks are asked."""
+    while not (await client.get(UnitedTopology, NAME, namespace=NAME)).status.subset_statuses:
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(1.5)  # an API server reads webhook configurations about once a second
+
+
+async def _create(client: Client, owner: JSON, number: int, gate: asyncio.Semaphore) -> tuple[str, float]:
+    labels = {"app": NAME, "shard": str(number % PROCESSES), "controller-revision-hash": "r1"}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": f"{NAME}-", "labels": labels, "ownerReferences": [owner]},
+        "spec": {"schedulerName": "nobody", "containers": [{"name": "main", "image": "web:1"}]},
+    }
+    async with gate:
+        started = time.perf_counter()
+        pod = await client.create(Pod, body, namespace=NAME)
+        seconds = time.perf_counter() - started
+    mark = marks.read(pod.metadata.annotations)
+    return mark.subset if mark is not None else "none", seconds
+
+
+async def _tidy(client: Client) -> None:
+    await client.delete(_MUTATING, NAME)
+    await client.delete(UnitedTopology, NAME, namespace=NAME)
+    await client.delete(CloneSet, NAME, namespace=NAME)
+    await client.delete_all(Pod, namespace=NAME, grace_period_seconds=0)
+    await client.delete(Namespace, NAME)
+
+
+def _configuration(ports: list[int], authority: Pair) -> JSON:
+    bundle = base64.b64encode(authority.certificate).decode()
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
+    hooks = [
+        {
+            "name": f"pods-{number}.trimtab.dev",
+            "clientConfig": {"url": f"https://127.0.0.1:{port}/pods", "caBundle": bundle},
+            "rules": [rule],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": NAME}},
+            "objectSelector": {"matchLabels": {"shard": str(number)}},
+            "failurePolicy": "Fail",
+            "sideEffects": "NoneOnDryRun",
+            "timeoutSeconds": 30,
+            "admissionReviewVersions": ["v1"],
+        }
+        for number, port in enumerate(ports)
+    ]
+    kind = {"apiVersion": _MUTATING.api_version, "kind": _MUTATING.kind}
+    return {**kind, "metadata": {"name": NAME}, "webhooks": hooks}
+
+
+# Processes: each says when it is ready, ends when it is told to, and says what it has seen.
+
+
+def _serve(pipe: Connection, folder: Path) -> None:
+    async def run() -> None:
+        async with Server(folder / "lab") as server:
+            pipe.send(str(server.kubeconfig))
+            await asyncio.to_thread(pipe.recv)
+
+    asyncio.run(run())
+
+
+def _control(pipe: Connection, kubeconfig: Path) -> None:
+    async def run() -> None:
+        async with Client(Session(discover(kubeconfig))) as client:
+            controller = Controller(client, ControllerSettings(namespaces=frozenset({NAME})))
+            async with _running(controller.run()):
+                pipe.send(0)
+                await asyncio.to_thread(pipe.recv)
+
+    asyncio.run(run())
+
+
+def _answer(pipe: Connection, kubeconfig: Path, folder: Path) -> None:
+    async def run() -> None:
+        async with Client(Session(discover(kubeconfig))) as client:
+            subsets, watch = Subsets(client), _Watch()
+            hooks = [replace(hook, decide=watch.over(hook.decide)) for hook in subsets.hooks]
+            certificates = GivenCertificates(folder / "tls.crt", folder / "tls.key", clock=client.clock)
+            edge = Edge(
+                hooks, certificates=certificates, host="127.0.0.1", port=0, let_go=watch.let_go, clock=client.clock
+            )
+            async with _running(subsets.run()), _running(edge.run()):
+                while not (edge.synced and subsets.synced):
+                    await asyncio.sleep(0.01)
+                pipe.send(edge.port)
+                await asyncio.to_thread(pipe.recv)
+            count = functools.partial(subsets.rounds.metrics.registry.get_sample_value, f"{_WRITES}_total")
+            written = [int(count({"outcome": outcome}) or 0) for outcome in ("written", "conflict")]
+            pipe.send((watch.seconds, watch.outcomes, *written))
+
+    asyncio.run(run())
+
+
+_WRITES = "trimtab_subset_status_writes"
+
+
+class _Watch:
+    """Notes how long decisions take and how they end."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.outcomes: list[str] = []
+
+    def over(self, decide: Decide) -> Decide:
+        """The same decision, watched."""
+
+        async def watched(request: AdmissionRequest) -> AdmissionResponse:
+            started = time.perf_counter()
+            response = await decide(request)
+            self.seconds.append(time.perf_counter() - started)
+            self.outcomes.append("placed" if response.patch is not None else "unplaced")
+            return response
+
+        return watched
+
+    def let_go(self, hook: Hook, request: AdmissionRequest, reason: str) -> None:
+        """A request was admitted without a decision."""
+        del hook, request
+        self.outcomes.append(reason)
+
+
+@contextlib.asynccontextmanager
+async def _running(work: Any) -> AsyncIterator[None]:
+    task = asyncio.ensure_future(work)
+    try:
+        yield
+    finally:
+        await cancel(task)
+
+
+@contextlib.contextmanager
+def _started(target: Any, *arguments: object) -> Iterator[Connection]:
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=target, args=(there, *arguments), daemon=True)
+    process.start()
+    try:
+        yield here
+    finally:
+        with contextlib.suppress(OSError):
+            here.send("end")
+        process.join(10)
+        if process.is_alive():
+            process.terminate()
+
+
+def _ended(pipe: Connection) -> Any:
+    """Tell a process to end, and what it has seen."""
+    pipe.send("end")
+    return pipe.recv()
+
+
+def _write_pair(pair: Pair, folder: Path) -> None:
+    (folder / "tls.crt").write_bytes(pair.certificate)
+    (folder / "tls.key").write_bytes(pair.key)
+
+
+def main() -> None:
+    """Run once, on the lab or on a cluster, and print what was seen."""
+    parser = argparse.ArgumentParser(prog="python -m bench.subsets")
+    parser.add_argument("--in-flight", type=int, default=IN_FLIGHT, help="creations under way together")
+    parser.add_argument("--kubeconfig", type=Path, help="a cluster; otherwise a lab is started")
+    chosen = parser.parse_args()
+    if chosen.kubeconfig is None:
+        load = _on_the_lab(chosen.in_flight)
+    else:
+        with tempfile.TemporaryDirectory(prefix="trimtab-bench-") as folder:
+            load = asyncio.run(_measure(chosen.kubeconfig, Path(folder), chosen.in_flight))
+    calls = sorted(load.calls)
+    print(f"{PODS} pods in {load.whole:.2f} s through {PROCESSES} webhooks: {WANTED}, none refused, none let go")
+    print(f"reviews: median {load.share(0.5):.3f} s, p99 {load.share(0.99):.3f} s, longest {max(load.seconds):.3f} s")
+    print(f"creations, seen by the client: median {calls[len(calls) // 2]:.3f} s, longest {calls[-1]:.3f} s")
+    print(f"status writes: {load.writes}, conflicts: {load.conflicts}")
+
+
+if __name__ == "__main__":
+    main()
