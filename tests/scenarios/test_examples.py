@@ -16,6 +16,7 @@ SAYS = {
     "03-a-strategy-of-your-own": "default/web-2 goes: OldImages 2 × 2, Balance 1 × 3",
     "04-a-cluster-in-a-box": "nodes runs",
     "05-a-story-of-your-own": "as expected",
+    "06-long-work-is-spared": "spared: default/worker-1 (7 h), default/worker-2 (3 h), default/worker-5 (5 h)",
     "08-subsets-for-a-workload": "as expected",
 }
 """A line, or a part of one, that an example must print."""

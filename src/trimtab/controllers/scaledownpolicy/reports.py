@@ -134,7 +134,7 @@ def _timed(new: Condition, known: Condition | None, generation: int, now: int) -
 
 
 def _ready(spec: ScaleDownPolicySpec, found: Findings) -> Condition:
-    for reason, message in _obstacles(spec, found):
+    for reason, message in obstacles(spec, found):
         if message:
             return Condition(type=READY, status="False", reason=reason, message=message)
     kept = spec.delivery == "Continuous"
@@ -144,7 +144,7 @@ def _ready(spec: ScaleDownPolicySpec, found: Findings) -> Condition:
     return Condition(type=READY, status="True", reason="Ranking" if kept else "OnScaleIntent", message=message)
 
 
-def _obstacles(spec: ScaleDownPolicySpec, found: Findings) -> Iterable[tuple[str, str]]:
+def obstacles(spec: ScaleDownPolicySpec, found: Findings) -> Iterable[tuple[str, str]]:
     """What could be in the way, in the order in which it is told; without a message it is not."""
     yield "Invalid", "; ".join(found.faults)
     nobody = not (found.speaks_for or found.yields_to or found.silent)
