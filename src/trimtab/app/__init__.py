@@ -10,7 +10,8 @@ here as a value or a function, for the parts do not know one another.
 | `admission` | the webhooks, and what decides behind them |
 | `control` | the controllers, in one process at a time |
 | `means` | what all are made from: client, configuration, strategies |
-| `process` | runs them beside one another, with health and metrics |
+| `process` | runs them beside one another |
+| `health` | what a process tells of itself: alive, ready, metrics |
 
 A component's module is imported when it is run: a process that is only a scheduler starts sooner.
 """

@@ -1,10 +1,6 @@
-"""A process of Trimtab: components beside one another, health and metrics.
+"""A process of Trimtab: components beside one another, until one fails or the process is told to stop.
 
-Components run until one fails or the process is told to stop; then all of them end, each in its own order.
-
-    GET /healthz    the process lives
-    GET /readyz     every component has seen the cluster; otherwise what is missing
-    GET /metrics    for Prometheus
+Then all of them end, each in its own order.
 """
 
 from __future__ import annotations
@@ -15,10 +11,9 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 
-from trimtab.api.configuration import TrimtabConfiguration
+from trimtab.api.configuration import Serving, TrimtabConfiguration
 from trimtab.app.means import Means, defaults
 from trimtab.kube import config
 from trimtab.kube.client import Client
@@ -99,32 +94,12 @@ class App:
             means = Means(client, configuration, self.registry, registry())
             self.components.update({name: COMPONENTS[name](means) for name in configuration.components})
             if configuration.serving.port >= 0:
-                await self._serve(stack)
+                await self._serve(stack, configuration.serving)
             log.info("running %s against %s", ", ".join(self.components), endpoint.server)
             await Together(self.components).run()
 
-    async def _serve(self, stack: AsyncExitStack) -> None:
-        application = web.Application()
-        application.router.add_get("/healthz", _healthz)
-        application.router.add_get("/readyz", self._readyz)
-        application.router.add_get("/metrics", self._metrics)
-        runner = web.AppRunner(application, access_log=None)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        serving = self.settings.configuration.serving
-        await web.TCPSite(runner, serving.host, serving.port).start()
-        self.port = runner.addresses[0][1]
+    async def _serve(self, stack: AsyncExitStack, serving: Serving) -> None:
+        from trimtab.app import health
+
+        self.port = await stack.enter_async_context(health.served(serving, self.components, self.registry))
         log.info("health and metrics on http://%s:%d", serving.host, self.port)
-
-    async def _readyz(self, _: web.Request) -> web.Response:
-        waiting = [f"{name} has not seen the cluster yet" for name, each in self.components.items() if not each.synced]
-        problems = [f"{name}: {problem}" for name, each in self.components.items() for problem in each.problems]
-        missing = waiting + problems
-        return web.Response(status=503 if missing else 200, text="\n".join(missing or ["ok"]) + "\n")
-
-    async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(self.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-
-async def _healthz(_: web.Request) -> web.Response:
-    return web.Response(text="ok\n")

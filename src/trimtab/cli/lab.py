@@ -131,7 +131,7 @@ def status(state: Path, output: str) -> None:
     else:
         click.echo(f"a lab is running in {state} (process {found.pid}), on https://127.0.0.1:{found.port}")
         for name, alive in parts.items():
-            click.echo(f"  {name:10} {'running' if alive else 'starting again'}  process {found.parts[name]}")
+            click.echo(f"  {name:12} {'running' if alive else 'starting again'}  process {found.parts[name]}")
     if not running:
         raise SystemExit(3)
 
@@ -301,6 +301,7 @@ Trimtab's lab is up. In another terminal:
   kubectl get nodes -L topology.kubernetes.io/zone
   kubectl create deployment web --image=example.com/web:1 --replicas=9
   kubectl get pods -o wide
+  kubectl scale deployment web --replicas=4        # zones stay level; a warning says what stock would leave
 
 Logs are in {box.folder}/logs. Everything is kept in memory: Ctrl-C ends it, and nothing stays.
 """

@@ -1,0 +1,59 @@
+"""What a process tells of itself over HTTP.
+
+GET /healthz    the process lives
+GET /readyz     every component has seen the cluster; otherwise what is missing
+GET /metrics    for Prometheus
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from trimtab.api.configuration import Serving
+from trimtab.kube.components import Component
+
+
+@asynccontextmanager
+async def served(
+    settings: Serving, components: Mapping[str, Component], registry: CollectorRegistry
+) -> AsyncIterator[int]:
+    """Serve until the block ends; the port, which may have been any."""
+    pages = Pages(components, registry)
+    application = web.Application()
+    application.router.add_get("/healthz", pages.healthz)
+    application.router.add_get("/readyz", pages.readyz)
+    application.router.add_get("/metrics", pages.metrics)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, settings.host, settings.port).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+class Pages:
+    """What is answered."""
+
+    def __init__(self, components: Mapping[str, Component], registry: CollectorRegistry) -> None:
+        self._components = components
+        self._registry = registry
+
+    async def healthz(self, _: web.Request) -> web.Response:
+        """Whoever answers lives."""
+        return web.Response(text="ok\n")
+
+    async def readyz(self, _: web.Request) -> web.Response:
+        """A line for each thing that is missing."""
+        known = self._components.items()
+        waiting = [f"{name} has not seen the cluster yet" for name, each in known if not each.synced]
+        missing = waiting + [f"{name}: {problem}" for name, each in known for problem in each.problems]
+        return web.Response(status=503 if missing else 200, text="\n".join(missing or ["ok"]) + "\n")
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        """All metrics of the process."""
+        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
