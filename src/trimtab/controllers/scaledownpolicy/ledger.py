@@ -41,6 +41,8 @@ MARK = "trimtab.dev/scale-plan"
 
 WRITERS = 32
 """How many costs are written at a time."""
+_EACH = 4
+"""How many costs a connection is worth: to open one takes as long as a few writes."""
 _ATTEMPTS = 4
 """How often a pod that keeps changing is read again."""
 _HURRIED = RetryPolicy(attempts=3, backoff=Backoff(initial=0.02, cap=0.2, jitter=0.5), patience=0.5)
@@ -180,7 +182,7 @@ class Ledger:
 
     async def _write_all(self, waiting: Iterator[Entry], written: Written, count: int) -> None:
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(self._writers, count)):
+            for _ in range(min(self._writers, -(-count // _EACH))):
                 group.create_task(self._write_some(waiting, written))
 
     async def _write_some(self, waiting: Iterator[Entry], written: Written) -> None:
