@@ -81,6 +81,8 @@ class Clones:
     gone: list[str] = field(default_factory=list)
     """The names of pods that went, in that order."""
     controller: asyncio.Future[None] | None = None
+    manager: str = ""
+    """The name of the controller that looks after the CloneSets: the namespace's, unless it is Trimtab's own."""
 
     # What is there.
 
@@ -126,7 +128,9 @@ class Clones:
 
     async def create(self, replicas: int, name: str = "web", **spec: Any) -> None:
         """Make a CloneSet."""
-        await self.client.create(CLONESETS, manifest(replicas, name, by=self.name, **spec), namespace=self.name)
+        await self.client.create(
+            CLONESETS, manifest(replicas, name, by=self.manager or self.name, **spec), namespace=self.name
+        )
 
     async def scale(self, replicas: int, name: str = "web") -> None:
         """By `/scale`, as kubectl and autoscalers do."""
@@ -241,11 +245,15 @@ async def define(client: Client) -> None:
 
 
 @asynccontextmanager
-async def clones(client: Client, **settings: Any) -> AsyncIterator[Clones]:
-    """A namespace whose CloneSets are looked after, which goes away with the context."""
+async def clones(client: Client, *, manager: str = "", **settings: Any) -> AsyncIterator[Clones]:
+    """A namespace whose CloneSets are looked after, which goes away with the context.
+
+    Unless Trimtab itself is the manager, a controller is started here, and Trimtab leaves the namespace alone.
+    """
     name = f"clones-{uuid.uuid4().hex[:8]}"
     await define(client)
-    await client.create(Namespace, {"metadata": {"name": name, "labels": {OPT_OUT: OPTED_OUT}}})
+    labels = {} if manager else {OPT_OUT: OPTED_OUT}
+    await client.create(Namespace, {"metadata": {"name": name, "labels": labels}})
     with suppress(AlreadyExists):  # where no controller makes it, we do: pods are not admitted without
         accounts = untyped("v1", "ServiceAccount", "serviceaccounts")
         await client.create(accounts, {"metadata": {"name": "default"}}, namespace=name)
@@ -256,6 +264,7 @@ async def clones(client: Client, **settings: Any) -> AsyncIterator[Clones]:
         Informer(client, CloneSet, namespace=name),
         Informer(client, Event, namespace=name),
         Informer(client, ScaleDownPolicy, namespace=name),
+        manager=manager,
     )
     made.pods.subscribe(updated=lambda _, new: made.left(new) if new.terminating else None, deleted=made.left)
     informers: list[Informer[Any]] = [made.pods, made.clonesets, made.events, made.policies]
@@ -263,7 +272,8 @@ async def clones(client: Client, **settings: Any) -> AsyncIterator[Clones]:
     try:
         for informer in informers:
             await informer.wait_synced()
-        await made.start(**settings)
+        if not manager:
+            await made.start(**settings)
         yield made
     finally:
         await made.kill()

@@ -14,6 +14,8 @@ failed, requests of a dead process that arrived late, specs written) since it la
 from __future__ import annotations
 
 import asyncio
+import os
+import random
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -85,6 +87,7 @@ class CloneSets(RuleBasedStateMachine):
         """The pods that were available when the last plan was made: others may be deleted at any time."""
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(plans, "plan", self.planned)
+        self.patch.setattr(os, "urandom", random.Random(1).randbytes)  # names follow from UIDs
 
     def run(self, work: Awaitable[T]) -> T:
         """Do something in the world."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from tests.unit.lab.workloads.worlds import JSON, Wire, World
@@ -23,6 +24,7 @@ from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
 from trimtab.controllers.cloneset.controller import Controller
 from trimtab.controllers.cloneset.settings import Settings
 from trimtab.kube.client import Client
+from trimtab.kube.errors import Conflict, NotFound
 from trimtab.kube.resources import Resource
 from trimtab.lab.apiserver import bootstrap
 from trimtab.testing.builders import node
@@ -120,6 +122,16 @@ class CloneSetWorld(World):
         status = {"phase": "Running", "conditions": [condition]}
         await self.user.patch(Pod, name, {"status": status}, namespace="default", subresource="status")
 
+    async def run_pods(self, limit: int = 10_000) -> None:
+        """As everywhere; but a pod that has failed stays so."""
+        while limit > 0 and (waiting := [pod for pod in await self.all(Pod) if _waits(pod)]):
+            chosen = self.rng.sample(waiting, min(limit, len(waiting)))
+            limit -= len(chosen)
+            for pod in chosen:
+                with suppress(NotFound, Conflict):  # somebody was faster
+                    await (self.end(pod) if pod.terminating else self.run_pod(pod))
+            await self.settle()
+
     async def end_pods(self) -> None:
         """Let the containers of deleted pods end."""
         for pod in await self.all(Pod):
@@ -138,3 +150,7 @@ class CloneSetWorld(World):
         else:
             await self.user.create(raw, body, namespace="default")
         await self.settle()
+
+
+def _waits(pod: Pod) -> bool:
+    return pod.terminating or not (pod.ready or pod.finished)
