@@ -5,8 +5,8 @@ costs kept current all the time (`continuous`), how they are written and taken b
 strategies need from outside (`sources`), and what policies say of themselves (`controller`, `reports`).
 
 At the moment of a scale-down, what `intents` does is decided by pure modules: who shrinks to what (`shares`), the plan
-and its costs (`steps`, `deliveries`), what became of it (`verdicts`). `aftermath` sees every plan to its end; `settling`
-learns how long to wait; `turns` says whose turn it is. All of them look at one `view` of the cluster.
+and its costs (`steps`, `deliveries`), what became of it (`verdicts`). `aftermath` sees every plan to its end,
+`settling` learns how long to wait, `turns` says whose turn it is. All of them look at one `view` of the cluster.
 
 Does not belong here: who goes first (see `ranking`), and the admission edge that asks (see `webhooks`).
 
