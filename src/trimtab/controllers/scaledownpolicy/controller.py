@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,8 +22,9 @@ from trimtab.api.core import Namespace
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy, ScaleDownPolicyStatus
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy, ScaleDownPolicySpec, ScaleDownPolicyStatus
 from trimtab.controllers.scaledownpolicy import reports, shares
+from trimtab.controllers.scaledownpolicy.assessment import SAMPLED
 from trimtab.controllers.scaledownpolicy.carriers import OWN_ANNOTATIONS, POLICY_COST, own_cost
 from trimtab.controllers.scaledownpolicy.continuous import (
     ORPHANS,
@@ -42,7 +43,7 @@ from trimtab.controllers.scaledownpolicy.policies import NO_DEFAULTS, Defaults, 
 from trimtab.controllers.scaledownpolicy.sources import Sources, Target
 from trimtab.controllers.scaledownpolicy.view import View, Workload
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel, within
+from trimtab.kube.clocks import SECOND, Clock, cancel, within
 from trimtab.kube.errors import NotFound
 from trimtab.kube.informers import Informer
 from trimtab.kube.queues import WorkQueue
@@ -55,19 +56,47 @@ from trimtab.ranking.strategies import STRATEGIES, Factory, StrategyError
 
 GRACE = 2.0
 """Seconds that writes under way are given when the controller ends."""
+TARGETS_FOR = 3.0
+"""Seconds for which it is remembered who is to be sampled: less than anybody can ask to be."""
 
 
 def sampled(client: Client, view: View, defaults: Defaults = NO_DEFAULTS, **settings: Any) -> Sources:
     """Sources for whatever policies in a view need."""
-    groups = Groups(view, defaults)
-    return Sources(client, lambda: list(_targets(groups)), **settings)
+    return Sources(client, Targets(client.clock, view, Groups(view, defaults)), **settings)
 
 
-def _targets(groups: Groups) -> Iterable[Target]:
-    for a_key in groups.all_keys():
-        group = groups.get(a_key)
-        if group is not None and group.spec is not None and group.spec.strategies:
-            yield Target(group.spec.strategies, groups.pods(group))
+class Targets:
+    """Whom policies with sampled strategies speak for. Looked up every few seconds, and only where there are any."""
+
+    def __init__(self, clock: Clock, view: View, groups: Groups) -> None:
+        self._clock = clock
+        self._view = view
+        self._groups = groups
+        self._found: tuple[Target, ...] = ()
+        self._until = 0
+
+    def __call__(self) -> Sequence[Target]:
+        now = self._clock.monotonic()
+        if now >= self._until:
+            self._found = tuple(self._look())
+            self._until = now + round(TARGETS_FOR * SECOND)
+        return self._found
+
+    def _look(self) -> Iterable[Target]:
+        for a_key in self._keys():
+            group = self._groups.get(a_key)
+            if group is not None and group.spec is not None and _is_sampled(group.spec):
+                yield Target(group.spec.strategies, self._groups.pods(group))
+
+    def _keys(self) -> Iterable[GroupKey]:
+        if any(_is_sampled(each.spec) for each in self._groups.defaults.policies):
+            return self._groups.all_keys()
+        namespaces = {policy.metadata.namespace for policy in self._view.policies.store if _is_sampled(policy.spec)}
+        return [a_key for namespace in sorted(namespaces) for a_key in self._groups.keys_in(namespace)]
+
+
+def _is_sampled(spec: ScaleDownPolicySpec) -> bool:
+    return any(strategy.name in SAMPLED for strategy in spec.strategies)
 
 
 class ScaleDownPolicies:
@@ -189,9 +218,7 @@ class ScaleDownPolicies:
         view.namespaces.subscribe(updated=self._namespace_changed)
         view.policies.subscribe(added=self._policy, updated=self._policy_changed, deleted=self._policy)
         for kind in ("Deployment", *HOLDERS):
-            view.informer(kind).subscribe(
-                added=self._workload, updated=self._workload_changed, deleted=self._workload_gone
-            )
+            view.informer(kind).subscribe(added=self._workload, updated=self._workload_changed, deleted=self._workload)
         self.group_costs.subscribe(added=self._costs, updated=lambda _, new: self._costs(new), deleted=self._costs)
 
     def _pod(self, pod: Pod) -> None:
@@ -242,10 +269,6 @@ class ScaleDownPolicies:
             self._shrinks(new, before, after)
         if old.metadata.generation != new.metadata.generation or not _same_marks(old, new):
             self._workload(new)
-
-    def _workload_gone(self, workload: Workload) -> None:
-        self._workload(workload)
-        self.groups.forget(workload)
 
     def _costs(self, costs: PodGroupCost) -> None:
         owner = costs.spec.owner

@@ -7,7 +7,7 @@ speaks for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -72,6 +72,9 @@ class Groups:
         self.defaults = defaults
         self._view = view
         self._refs: dict[str, tuple[str, WorkloadRef]] = {}
+        self._contests: dict[str, Mapping[str, tuple[WorkloadRef, ...]]] = {}
+        for kind in TOPS:
+            view.informer(kind).subscribe(added=self._moved, updated=self._changed, deleted=self._gone)
 
     def looks_after(self, namespace: str) -> bool:
         """Whether a namespace is ours to write to: what another Trimtab looks after is its own."""
@@ -118,11 +121,19 @@ class Groups:
 
     def contending(self, workload: Workload) -> list[GroupKey]:
         """The groups of those who claim the same pods as a workload, which may be gone already."""
-        found = self.rivals(self._ref(workload)) if workload.metadata.controller is None else ()
-        return [a_key for ref in found for a_key in self.of_workload(ref)]
+        if workload.metadata.controller is not None:
+            return []
+        ref = policies.workload_ref(workload)
+        found = policies.rivals(ref, self._tops_in(ref.namespace))
+        return [a_key for rival in found for a_key in self.of_workload(rival)]
 
     def rivals(self, top: WorkloadRef) -> tuple[WorkloadRef, ...]:
-        """The workloads that claim the same pods."""
+        """The workloads that claim the same pods; worked out once for a namespace, until a workload changes."""
+        known = self._contests.get(top.namespace)
+        if known is None:
+            known = self._contests[top.namespace] = policies.contests(self._tops_in(top.namespace))
+        if top.uid in self._refs:
+            return known.get(top.uid, ())
         return policies.rivals(top, self._tops_in(top.namespace))
 
     def governing(self, ref: WorkloadRef) -> Governing | None:
@@ -177,8 +188,15 @@ class Groups:
         self._refs[metadata.uid] = (metadata.resource_version, ref)
         return ref
 
-    def forget(self, workload: Workload) -> None:
-        """A workload is gone."""
+    def _moved(self, workload: Workload) -> None:
+        self._contests.pop(workload.metadata.namespace, None)
+
+    def _changed(self, old: Workload, new: Workload) -> None:
+        if old.metadata.generation != new.metadata.generation:
+            self._moved(new)
+
+    def _gone(self, workload: Workload) -> None:
+        self._moved(workload)
         self._refs.pop(workload.metadata.uid, None)
 
     def _top(self, ref: WorkloadRef) -> WorkloadRef:

@@ -35,7 +35,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector, ObjectMeta
 from trimtab.api.model import Model
 from trimtab.api.scaledown import REFUSED, TARGETS, ScaleDownPolicy, ScaleDownPolicySpec
-from trimtab.api.selectors import EVERYTHING, NOTHING, Selector
+from trimtab.api.selectors import EVERYTHING, NOTHING, Operator, Selector
 from trimtab.ranking.faults import strategy_faults
 from trimtab.ranking.strategies import STRATEGIES, Factory
 
@@ -306,7 +306,7 @@ def rivals(workload: WorkloadRef, others: Iterable[WorkloadRef]) -> tuple[Worklo
 
     A Deployment and its ReplicaSets, and the ReplicaSets of one Deployment, are one owner.
     """
-    return tuple(other for other in others if _contends(workload, other))
+    return tuple(sorted((other for other in others if _contends(workload, other)), key=str))
 
 
 def _contends(workload: WorkloadRef, other: WorkloadRef) -> bool:
@@ -320,3 +320,30 @@ def _contends(workload: WorkloadRef, other: WorkloadRef) -> bool:
 
 def _claims(claimant: WorkloadRef, workload: WorkloadRef) -> bool:
     return bool(workload.pod_labels) and claimant.selector.matches(workload.pod_labels)
+
+
+def contests(workloads: Iterable[WorkloadRef]) -> dict[str, tuple[WorkloadRef, ...]]:
+    """The rivals of each workload of a namespace that has some, by UID: as `rivals`, for all of them at once.
+
+    Whoever selects by a label is looked for among those whose pods have that label, and not among all.
+    """
+    refs = list(workloads)
+    by_pair: dict[tuple[str, str] | None, list[WorkloadRef]] = {}
+    for ref in refs:
+        by_pair.setdefault(_pair(ref.selector), []).append(ref)
+    found: dict[str, dict[str, WorkloadRef]] = {}
+    for ref in refs:
+        for pair in (None, *ref.pod_labels.items()):
+            for other in by_pair.get(pair, ()):
+                if _contends(ref, other):
+                    found.setdefault(ref.uid, {})[other.uid] = other
+                    found.setdefault(other.uid, {})[ref.uid] = ref
+    return {uid: tuple(sorted(others.values(), key=str)) for uid, others in found.items()}
+
+
+def _pair(selector: Selector) -> tuple[str, str] | None:
+    """A label that everybody has whom the selector matches, if there is one that can be told."""
+    for each in selector.requirements:
+        if each.operator is Operator.EQUALS:
+            return each.key, each.values[0]
+    return None

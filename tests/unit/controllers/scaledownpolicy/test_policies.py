@@ -359,3 +359,27 @@ def test_who_speaks_does_not_depend_on_the_order_of_reading(found: list[ScaleDow
     assert policies.governing(workload(), found) == first
     meaning = {policies.key_of(each) for _, each in policies.claimants(workload(), found)}
     assert ({first.key, *first.yielding} if first else set()) == meaning
+
+
+some_labels = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["x", "y"]), max_size=2)
+some_workloads = st.lists(
+    st.builds(
+        lambda at, wanted, labels, owner: WorkloadRef(
+            "apps/v1", "ReplicaSet", "default", f"w{at}", f"u{at}", labels, from_labels(wanted), owner_uid=owner
+        ),
+        st.integers(0, 8),
+        some_labels,
+        some_labels,
+        st.sampled_from(["", "", "o1", "o2"]),
+    ),
+    max_size=8,
+    unique_by=lambda ref: ref.uid,
+)
+
+
+@settings(deadline=None, max_examples=100)
+@given(some_workloads)
+def test_the_contests_of_a_namespace_are_those_of_its_workloads(refs: list[WorkloadRef]) -> None:
+    """All at once says what one by one says."""
+    found = policies.contests(refs)
+    assert {ref.uid: policies.rivals(ref, refs) for ref in refs} == {ref.uid: found.get(ref.uid, ()) for ref in refs}
