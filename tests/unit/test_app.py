@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,32 @@ async def test_all_components_run_in_one_process(elected: bool, tmp_path: Path) 
         finally:
             await cancel(task)
         assert task.cancelled()
+
+
+async def test_replicas_of_the_webhooks_serve_with_one_certificate(tmp_path: Path) -> None:
+    """Whoever leads makes it, the others take it; all of them answer."""
+    async with Server(tmp_path) as server, Client(Session(discover(server.kubeconfig))) as client:
+        replicas = [app.App(app.Settings(whole(components=["webhooks"]), server.kubeconfig)) for _ in range(2)]
+        await lab.furnish(client, replicas[0].settings.configuration)
+        tasks = [asyncio.create_task(each.run()) for each in replicas]
+        try:
+            shown = [await asyncio.to_thread(ssl.get_server_certificate, await listening(each)) for each in replicas]
+        finally:
+            await cancel(*tasks)
+        assert shown[0] == shown[1]
+
+
+async def listening(running: app.App) -> tuple[str, int]:
+    """Where the webhooks of a process are served, once they are."""
+    while "webhooks" not in running.components:
+        await asyncio.sleep(0)
+    together = running.components["webhooks"]
+    assert isinstance(together, Together)
+    edge = together.parts["edge"]
+    assert isinstance(edge, Edge)
+    while not edge.synced:
+        await asyncio.sleep(0)
+    return "127.0.0.1", edge.port
 
 
 async def test_every_hook_is_asked_and_every_question_has_its_hook() -> None:

@@ -22,3 +22,9 @@ def read_yaml(path: Path) -> Mapping[str, Any]:
     if not isinstance(tree, dict):
         raise InvalidError(str(path), "must hold one object")
     return tree
+
+
+def with_scheduler(tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """A configuration with its scheduler's in place of the name of a file, which is looked for in that folder."""
+    named = tree.get("scheduler")
+    return {**tree, "scheduler": dict(read_yaml(folder / named))} if isinstance(named, str) else dict(tree)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import click
 import yaml
 
-from trimtab.cli.files import read_yaml
+from trimtab.cli.files import read_yaml, with_scheduler
 
 if TYPE_CHECKING:
     from trimtab.api.documents import JSON
@@ -82,7 +82,9 @@ def install(
     from trimtab.install import definitions, manifests
     from trimtab.install.options import Options
 
-    written: dict[str, Any] = {} if config_file is None else {"configuration": read_yaml(config_file)}
+    written: dict[str, Any] = {}
+    if config_file is not None:
+        written["configuration"] = with_scheduler(read_yaml(config_file), config_file.parent)
     written |= {} if image is None else {"image": image}
     written |= {"components": _components(components)} if components else {}
     options = Options(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trimtab.cli.files import read_yaml
+from trimtab.cli.files import read_yaml, with_scheduler
 
 if TYPE_CHECKING:
     from trimtab.api.configuration import TrimtabConfiguration
@@ -75,7 +75,7 @@ def configured(path: Path | None, flags: Mapping[str, object]) -> TrimtabConfigu
             _override(tree, _OVERRIDES[option], value)
             folder = Path() if option == "scheduler_config" else folder
     try:
-        read = configuration.read(_with_scheduler(tree, folder))
+        read = configuration.read(with_scheduler(tree, folder))
     except InvalidError as error:
         raise error if path is None else InvalidError(f"{path}: {error.path}".rstrip(": "), error.reason) from None
     return read
@@ -88,9 +88,3 @@ def _override(tree: dict[str, Any], at: tuple[str, ...], value: object) -> None:
         tree[name] = dict(inner) if isinstance(inner, dict) else {}
         tree = tree[name]
     tree[last] = list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
-
-
-def _with_scheduler(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The scheduler's configuration in place of the name of its file, which is looked for beside this one."""
-    named = tree.get("scheduler")
-    return {**tree, "scheduler": dict(read_yaml(folder / named))} if isinstance(named, str) else tree

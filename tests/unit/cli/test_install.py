@@ -37,6 +37,15 @@ def test_without_a_cluster_it_prints_what_is_surely_ours(tmp_path: Path) -> None
     assert "clonesets.apps.kruise.io" not in {each["metadata"]["name"] for each in objects}
 
 
+def test_a_schedulers_file_is_installed_with_the_configuration_that_names_it(tmp_path: Path) -> None:
+    """In a pod there would be no such file."""
+    (tmp_path / "scheduler.yaml").write_text("apiVersion: kubescheduler.config.k8s.io/v1\nparallelism: 7\n")
+    (tmp_path / "trimtab.yaml").write_text("scheduler: scheduler.yaml\n")
+    done = trimtab("install", "--config", "trimtab.yaml", folder=tmp_path)
+    (config,) = [each for each in yaml.safe_load_all(done.stdout) if each["kind"] == "ConfigMap"]
+    assert yaml.safe_load(config["data"]["trimtab.yaml"])["scheduler"]["parallelism"] == 7
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
