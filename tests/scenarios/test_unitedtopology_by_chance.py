@@ -39,6 +39,7 @@ class Chance:
         self.world = DividedWorld(seed=seed, processes=2)
         self.revision = 1
         self.size = 6
+        self.lagging: set[str] = set()
 
     async def begin(self) -> None:
         """A divided Deployment of six."""
@@ -100,10 +101,14 @@ class Chance:
 
     async def lag(self) -> None:
         """The controller's watches of some kind show nothing new."""
-        self.world.controller_wire.hold(self.rng.choice(KINDS))
+        kind = self.rng.choice(KINDS)
+        if kind not in self.lagging:
+            self.lagging.add(kind)
+            self.world.controller_wire.hold(kind)
 
     async def catch_up(self) -> None:
         """They go on."""
+        self.lagging.clear()
         self.world.controller_wire.go_on()
 
     async def kill_webhooks(self) -> None:
@@ -114,7 +119,7 @@ class Chance:
 
     async def kill_controller(self) -> None:
         """The controller dies, and another one starts."""
-        self.world.controller_wire.go_on()
+        await self.catch_up()
         await self.world.kill_controller()
         await self.world.start_controller()
 
@@ -149,7 +154,7 @@ class Chance:
 
     async def end(self) -> None:
         """Everything works again, and time enough passes for every entry to end."""
-        self.world.controller_wire.go_on()
+        await self.catch_up()
         await self._resize()
         for _ in range(4):
             await self.world.run_pods()
