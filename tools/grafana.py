@@ -136,6 +136,24 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 unit="ops",
             ),
             Panel(
+                "Places for pods, by what came of writing them",
+                [
+                    (_rate("trimtab_subset_status_writes_total", "outcome"), "{{outcome}}"),
+                    (_rate("trimtab_subset_reservations_withdrawn_total"), "withdrawn"),
+                ],
+                unit="ops",
+            ),
+            Panel(
+                "Pods that share a write",
+                [(_mean("trimtab_subset_round_pods"), "mean")],
+                description="Pods that come together are given their places in one write of the status.",
+            ),
+            Panel(
+                "Pods moved to another subset",
+                [(_rate("trimtab_unitedtopology_pods_moved_total"), "moved")],
+                unit="ops",
+            ),
+            Panel(
                 "Statuses of UnitedTopologies",
                 [
                     (_rate("trimtab_unitedtopology_status_writes_total"), "written"),

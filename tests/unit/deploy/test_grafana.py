@@ -12,6 +12,7 @@ from trimtab.controllers.scaledownpolicy.metrics import Metrics as ScaleDownMetr
 from trimtab.controllers.unitedtopology.metrics import Metrics as UnitedTopologyMetrics
 from trimtab.scheduler.metrics import Metrics as SchedulerMetrics
 from trimtab.webhooks.metrics import Metrics as WebhookMetrics
+from trimtab.webhooks.rounds import RoundMetrics
 
 NAME = re.compile(r"\b(?:trimtab|scheduler)_[a-z_]+\b")
 SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
@@ -20,7 +21,14 @@ SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_s
 def series() -> set[str]:
     """The names under which all our metrics are scraped."""
     registry = CollectorRegistry()
-    for metrics in (CloneSetMetrics, ScaleDownMetrics, UnitedTopologyMetrics, SchedulerMetrics, WebhookMetrics):
+    for metrics in (
+        CloneSetMetrics,
+        ScaleDownMetrics,
+        UnitedTopologyMetrics,
+        SchedulerMetrics,
+        WebhookMetrics,
+        RoundMetrics,
+    ):
         metrics(registry)
     return {f"{family.name}{suffix}" for family in registry.collect() for suffix in SUFFIXES[family.type]}
 
