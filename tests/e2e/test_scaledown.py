@@ -9,14 +9,18 @@ import asyncio
 import os
 import random
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
-from tests.lab.fleets import Fleet, fleet, skew
+from tests.lab.fleets import Fleet, fleet, is_ready, skew
 from tests.lab.holding import Holding, serving, unregister
+from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.api.core import ReplicationController
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import DELETION_COST
+from trimtab.controllers.scaledownpolicy import shares
 from trimtab.controllers.scaledownpolicy.ledger import MARK
 from trimtab.controllers.scaledownpolicy.metrics import Cause
 from trimtab.kube import config
@@ -144,6 +148,83 @@ async def _ended(holding: Holding) -> None:
     async with asyncio.timeout(30):
         while holding.view.plans:
             await asyncio.sleep(0.1)
+
+
+async def test_requests_in_quick_succession_end_as_level_as_one(client: Client) -> None:
+    """The controller is still busy with the first when the last one comes."""
+    async with fleet(client, TWO_ZONES) as made, serving(client, made.name):
+        await made.deploy("web", 20)
+        await made.reshape(THREE_ZONES)
+        await made.scale("web", 30)
+        await made.settled(30)
+        for size in (25, 20, 15):
+            await made.scale("web", size)
+        assert skew(await made.settled(15)) <= 1
+
+
+async def test_a_paused_deployment_shrinks_by_replicaset(client: Client) -> None:
+    """Each of its ReplicaSets goes to the size that was foreseen, and stays level."""
+    async with fleet(client, THREE_ZONES) as made, serving(client, made.name) as holding:
+        await made.deploy("web", 24)
+        template = {"metadata": {"labels": {"app": "web", "version": "2"}}}
+        await made.client.patch(Deployment, "web", {"spec": {"template": template}}, namespace=made.name)
+        await made.until(lambda store: sum("version" in pod.metadata.labels and is_ready(pod) for pod in store) >= 6)
+        await made.client.patch(Deployment, "web", {"spec": {"paused": True}}, namespace=made.name)
+        await _still(made)
+        sets = {each.metadata.uid: shares.wanted(each) for each in await _sets(made)}
+        if sum(size > 0 for size in sets.values()) < 2:
+            pytest.skip("the rollout was over before it could be paused")
+        await made.scale("web", 9)
+        await _ended(holding)
+        await _still(made)
+        foreseen = holding.intents.aftermath.ended[-1]
+        assert sum(foreseen.causes.values()) == 0
+        assert all(
+            shares.wanted(each) < sets[each.metadata.uid] for each in await _sets(made) if sets[each.metadata.uid]
+        )
+
+
+async def _sets(made: Fleet) -> Sequence[ReplicaSet]:
+    return (await made.client.list(ReplicaSet, namespace=made.name)).items
+
+
+async def _still(made: Fleet) -> None:
+    """Wait until every ReplicaSet has as many pods as it wants, and all are ready."""
+    async with asyncio.timeout(60):
+        while True:
+            sets = await _sets(made)
+            if all(each.status.ready_replicas == shares.wanted(each) == each.status.replicas for each in sets):
+                return
+            await asyncio.sleep(0.2)
+
+
+async def test_a_dry_run_changes_nothing(client: Client) -> None:
+    """Nothing is written, nobody waits, and nobody is warned."""
+    async with fleet(client, THREE_ZONES) as made, serving(client, made.name) as holding:
+        await made.deploy("web", 9)
+        await made.client.resize(Deployment, "web", 4, namespace=made.name, dry_run=True)
+        assert holding.sample("costs_written_total") == 0
+        assert made.warnings == []
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(ReplicaSet, id="ReplicaSet"), pytest.param(ReplicationController, id="ReplicationController")]
+)
+async def test_workloads_that_own_their_pods_stay_level_too(client: Client, kind: type[Any]) -> None:
+    """By their own `/scale`."""
+    async with fleet(client, TWO_ZONES) as made, serving(client, made.name):
+        body = made.deployment("web", 12)
+        if kind is ReplicationController:
+            body["spec"]["selector"] = {"app": "web"}
+        await client.create(kind, body, namespace=made.name)
+        await made.settled(12)
+        await made.reshape(THREE_ZONES)
+        await client.resize(kind, "web", 18, namespace=made.name)
+        await made.settled(18)
+        await client.resize(kind, "web", 12, namespace=made.name)
+        assert skew(await made.settled(12)) <= 1
+        await client.resize(kind, "web", 0, namespace=made.name)
+        await made.settled(0)
 
 
 async def test_with_trimtab_stopped_scaling_works_as_if_it_were_not_installed(client: Client) -> None:

@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from trimtab.api.apps import Deployment
-from trimtab.api.core import Namespace
+from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.api.core import Namespace, ReplicationController
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import ZONE, Node
 from trimtab.api.pods import Pod
@@ -163,7 +163,7 @@ async def fleet(client: Client, zones: Mapping[str, int]) -> AsyncIterator[Fleet
 
 async def _clean(client: Client, made: Fleet) -> None:
     """Everything goes in its order, so that nobody is cut off in the middle of writing about what is not there."""
-    for kind in (Resource.of(Deployment), PODS):
+    for kind in (Resource.of(Deployment), Resource.of(ReplicaSet), Resource.of(ReplicationController), PODS):
         await client.delete_all(kind, namespace=made.name, grace_period_seconds=0, propagation="Background")
     with suppress(TimeoutError):
         await within(client.clock, 20.0, made.pods.wait_for(lambda store: not len(store)))
