@@ -13,7 +13,8 @@ import pytest
 
 from tests.lab.dividing import Dividing, dividing
 from tests.lab.fleets import TAINT, Fleet, fleet
-from trimtab.api.apps import Deployment
+from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Namespace
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import ZONE, Node
@@ -33,6 +34,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ZONES = {"zone-a": 2, "zone-b": 2, "zone-c": 2}
 PATIENCE = 90.0
+VERSIONS = {"Deployment": "apps/v1", "ReplicaSet": "apps/v1", "CloneSet": "apps.kruise.io/v1alpha1"}
 
 _OWN = {"matchExpressions": [{"key": "type", "operator": "NotIn", "values": ["virtual-kubelet"]}]}
 _RENTED = {"matchExpressions": [{"key": "type", "operator": "In", "values": ["virtual-kubelet"]}]}
@@ -60,9 +62,9 @@ def own_and_rented(most: int | None = None) -> list[JSON]:
     return [ecs, {"name": "vk", "nodeSelectorTerm": _RENTED, "tolerations": tolerations}]
 
 
-async def divide(made: Fleet, *subsets: JSON, **spec: JSON) -> None:
-    """A UnitedTopology of the Deployment web, and wait until it is in effect."""
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+async def divide(made: Fleet, *subsets: JSON, kind: str = "Deployment", **spec: JSON) -> None:
+    """A UnitedTopology of the workload web, and wait until it is in effect."""
+    target = {"apiVersion": VERSIONS[kind], "kind": kind, "name": "web"}
     body = {
         "apiVersion": "apps.kruise.io/v1alpha1",
         "kind": "UnitedTopology",
@@ -71,12 +73,12 @@ async def divide(made: Fleet, *subsets: JSON, **spec: JSON) -> None:
     }
     await made.client.create(UnitedTopology, body, namespace=made.name)
 
-    await eventually(lambda: is_asked(made))
+    await eventually(lambda: is_asked(made, kind))
 
 
-async def is_asked(made: Fleet) -> bool:
+async def is_asked(made: Fleet, kind: str) -> bool:
     """Whether the API server has seen the namespace's label: it asks about pods then, dry runs included."""
-    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "none", "controller": True}
+    owner = {"apiVersion": VERSIONS[kind], "kind": kind, "name": "web", "uid": "none", "controller": True}
     tree = made.deployment("web", 1)["spec"]["template"]
     body = {**tree, "metadata": {**tree["metadata"], "name": "probe", "ownerReferences": [owner]}}
     answer = await made.client.create(Pod, body, namespace=made.name, dry_run=True)
@@ -247,6 +249,25 @@ async def test_one_step_down_keeps_the_shares(client: Client) -> None:
             assert await made.settled(3) == (1, 1, 1)
             await made.scale("web", 9)
             assert await made.settled(9) == (3, 3, 3)
+
+
+@pytest.mark.parametrize("kind", [pytest.param(ReplicaSet, id="ReplicaSet"), pytest.param(CloneSet, id="CloneSet")])
+async def test_other_workloads_keep_their_shares_too(client: Client, kind: type[ReplicaSet | CloneSet]) -> None:
+    """A workload without a Deployment: up, one step down, and up again."""
+    name = kind.__name__
+    async with fleet(client, ZONES) as made, dividing(client, made.name):
+        tree = made.deployment("web", 1)
+        body = {"apiVersion": VERSIONS[name], "kind": name, **tree}
+        subsets = [in_zone("one", "zone-a", 1), in_zone("half", "zone-b", "50%"), in_zone("rest", "zone-c")]
+        await divide(made, *subsets, kind=name)
+        await client.create(kind, body, namespace=made.name)
+        await made.settled(1)
+        for size, want in ((8, (1, 4, 3)), (4, (1, 2, 1)), (6, (1, 3, 2))):
+            await client.resize(kind, "web", size, namespace=made.name)
+            assert await made.settled(size) == want
+        await counted(made, one=1, half=3, rest=2)
+        await client.delete(kind, "web", namespace=made.name, propagation="Background")
+        await made.until(lambda store: not len(store))
 
 
 # What is there already

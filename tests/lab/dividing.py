@@ -17,6 +17,8 @@ from trimtab.api import crds
 from trimtab.api.documents import JSON
 from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.unitedtopology import NAMESPACE_LABEL, NAMESPACE_LABELLED, UnitedTopology
+from trimtab.controllers.cloneset.controller import Controller as CloneSets
+from trimtab.controllers.cloneset.settings import Settings as CloneSetSettings
 from trimtab.controllers.unitedtopology.controller import Controller, Settings
 from trimtab.controllers.unitedtopology.foresight import Foresight
 from trimtab.controllers.unitedtopology.levels import Levels
@@ -37,6 +39,9 @@ from trimtab.webhooks.validation import Validation
 
 MUTATING = "MutatingWebhookConfiguration"
 VALIDATING = "ValidatingWebhookConfiguration"
+SCALED = [
+    f"{plural}{subresource}" for plural in ("deployments", "replicasets", "clonesets") for subresource in ("", "/scale")
+]
 PRODUCT = "trimtab"
 """What the webhook configurations of an installation are called."""
 
@@ -56,13 +61,16 @@ class Dividing:
     namespace: str
     edges: list[tuple[Edge, list[asyncio.Future[Any]]]] = field(default_factory=list)
     controller: Controller | None = None
-    controlling: asyncio.Future[None] | None = None
+    controlling: asyncio.Future[Any] | None = None
 
     async def start_controller(self) -> None:
-        """Start the controller."""
-        self.controller = Controller(self.client, Settings(namespaces=frozenset({self.namespace})))
-        self.controlling = asyncio.ensure_future(self.controller.run())
-        await _until_synced(self.controller, self.controlling)
+        """Start the controller, and the one of CloneSets beside it."""
+        namespaces = frozenset({self.namespace})
+        self.controller = Controller(self.client, Settings(namespaces=namespaces))
+        clonesets = CloneSets(self.client, CloneSetSettings(namespaces=namespaces))
+        self.controlling = asyncio.gather(self.controller.run(), clonesets.run())
+        for each in (self.controller, clonesets):
+            await _until_synced(each, self.controlling)
 
     async def kill_controller(self) -> None:
         """End the controller in the middle of whatever it does."""
@@ -149,10 +157,12 @@ async def dividing(client: Client, namespace: str) -> AsyncIterator[Dividing]:
 
 
 async def define(client: Client) -> None:
-    """Have the API server serve our kinds; it may do so already."""
+    """Have the API server serve our kinds as they are today; it may do so already."""
     for manifest in crds.manifests():
-        with suppress(AlreadyExists):
+        try:
             await client.create(CustomResourceDefinition, manifest)
+        except AlreadyExists:
+            await client.patch(CustomResourceDefinition, manifest["metadata"]["name"], manifest)
     async with asyncio.timeout(30):
         for kind in crds.KINDS:
             while not await _is_served(client, kind.model):
@@ -193,7 +203,7 @@ def _hooks(url: str, namespace: str) -> dict[str, list[JSON]]:
         VALIDATING: [
             _hook("deletions", f"{url}/deletions", namespace, (*pods, ["pods"], ["DELETE"]), labelled),
             _hook("evictions", f"{url}/deletions", namespace, (*pods, ["pods/eviction"], ["CREATE"]), labelled),
-            _hook("scale", f"{url}/scale", namespace, ("apps", "v1", ["deployments", "deployments/scale"], ["UPDATE"])),
+            _hook("scale", f"{url}/scale", namespace, ("*", "*", SCALED, ["UPDATE"])),
             _hook(
                 "validation",
                 f"{url}/validate",
