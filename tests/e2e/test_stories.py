@@ -1,7 +1,7 @@
 """The stories that come with Trimtab, on a control plane with controllers of its own: they must end as on the lab.
 
 The cluster's own scheduler places the pods, or the one that TRIMTAB_E2E_SCHEDULER names. Stories that need a scheduler
-with a configuration of theirs get ours.
+with a configuration of theirs get ours, and CloneSets our controller.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.scenarios.labs import scheduling
+from tests.scenarios.labs import cloning, scheduling
 from trimtab.kube.client import Client
 from trimtab.kube.config import discover
 from trimtab.kube.sessions import Session
@@ -36,7 +36,7 @@ pytestmark = [
 async def outcomes() -> AsyncIterator[dict[str, Outcome]]:
     """What comes of each story, all played at once."""
     told = [stories.load(path) for path in stories.shipped().values()]
-    async with Client(Session(discover())) as client, AsyncExitStack() as schedulers:
+    async with Client(Session(discover())) as client, AsyncExitStack() as schedulers, cloning(client):
         for story in told:
             if story.scheduler is not None:
                 await schedulers.enter_async_context(scheduling(client, story.scheduler.tree()))

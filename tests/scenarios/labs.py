@@ -1,4 +1,4 @@
-"""A whole lab in one process, for stories to be played on: API server, controllers, a scheduler."""
+"""A whole lab in one process, for stories to be played on: API server, controllers, a scheduler, CloneSets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tests.lab.clones import define
+from trimtab.controllers.cloneset.controller import Controller as CloneSets
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.config import discover
@@ -52,13 +54,24 @@ async def scheduling(client: Client, config: dict[str, Any]) -> AsyncIterator[No
 
 
 @asynccontextmanager
+async def cloning(client: Client) -> AsyncIterator[None]:
+    """CloneSets, looked after for as long as the context."""
+    await define(client)
+    task = asyncio.create_task(CloneSets(client).run())
+    try:
+        yield
+    finally:
+        await cancel(task)
+
+
+@asynccontextmanager
 async def lab(folder: Path, stories: Iterable[Story]) -> AsyncIterator[Client]:
     """A lab that can play these stories, and a client for it."""
     async with Server(folder) as server, Client(Session(discover(server.kubeconfig))) as client:
         controllers = Nodes(client, client.clock, Shape(name="node-controllers"), 0, settings=_CONTROLLERS)
         tasks = [asyncio.create_task(each) for each in (Workloads(client).run(), controllers.run())]
         try:
-            async with scheduling(client, configuration(stories)):
+            async with scheduling(client, configuration(stories)), cloning(client):
                 yield client
         finally:
             await cancel(*tasks)

@@ -17,6 +17,7 @@ SAYS = {
     "04-a-cluster-in-a-box": "nodes runs",
     "05-a-story-of-your-own": "as expected",
     "06-long-work-is-spared": "spared: default/worker-1 (7 h), default/worker-2 (3 h), default/worker-5 (5 h)",
+    "07-a-cloneset-that-stays-level": "as expected",
     "08-subsets-for-a-workload": "as expected",
 }
 """A line, or a part of one, that an example must print."""

@@ -120,5 +120,5 @@ def batches(count: int) -> Iterator[int]:
 
 
 def is_namespace_terminating(error: ApiError) -> bool:
-    """Whether a pod could not be made because its namespace is going: nothing comes of trying again."""
-    return any(cause.reason == _NAMESPACE_TERMINATING for cause in error.causes)
+    """Whether a pod could not be made because its namespace is going, or gone: nothing comes of trying again."""
+    return isinstance(error, NotFound) or any(cause.reason == _NAMESPACE_TERMINATING for cause in error.causes)
