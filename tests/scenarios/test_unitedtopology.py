@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from tests.scenarios.topologies import DividedWorld
-from tests.unit.controllers.unitedtopology.worlds import subset, topology_tree
+from tests.unit.controllers.unitedtopology.worlds import subset, topology_tree, zone
 from tests.unit.lab.workloads.objects import deployment_tree, template
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
@@ -191,6 +191,19 @@ async def test_many_steps_up_and_down_end_where_one_would(world: DividedWorld) -
         await scale(world, size)
     assert await world.zones() == {"z1": 2, "z2": 2, "z3": 2}
     assert await world.entries() == []
+
+
+async def test_a_policy_decides_inside_of_a_subset(world: DividedWorld) -> None:
+    """Two zones make one subset without a limit: it is left before the other one, and kept level while it is."""
+    both = {"name": "both", "nodeSelectorTerm": zone("z2", "z3")}
+    await world.divide(subset("first", "z1", 2), both)
+    world.room = 3
+    await world.deploy(8)
+    assert await world.zones() == {"z1": 2, "z2": 3, "z3": 3}
+    await scale(world, 6)
+    assert await world.zones() == {"z1": 2, "z2": 2, "z3": 2}
+    await scale(world, 4)
+    assert await world.zones() == {"z1": 2, "z2": 1, "z3": 1}
 
 
 # Other workloads

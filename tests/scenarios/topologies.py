@@ -19,6 +19,10 @@ from trimtab.api import codec
 from trimtab.api.admission import AdmissionReview, answer
 from trimtab.api.unitedtopology import NAMESPACE_LABEL, NAMESPACE_LABELLED, UnitedTopologyStatus
 from trimtab.controllers.cloneset.controller import Controller as CloneSets
+from trimtab.controllers.scaledownpolicy import policies
+from trimtab.controllers.scaledownpolicy.intents import Intents
+from trimtab.controllers.scaledownpolicy.policies import Defaults
+from trimtab.controllers.scaledownpolicy.view import View as ScaleDownView
 from trimtab.controllers.unitedtopology.simulation import Simulation
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
@@ -26,7 +30,7 @@ from trimtab.kube.resources import untyped
 from trimtab.lab.apiserver.admission import CallError
 from trimtab.subsets import marks
 from trimtab.webhooks.edge import Edge
-from trimtab.webhooks.scale import Intent, ScaleReviews
+from trimtab.webhooks.scale import ScaleReviews
 from trimtab.webhooks.subsets import Subsets
 from trimtab.webhooks.validation import Validation
 
@@ -71,13 +75,6 @@ _RULES: dict[str, tuple[str, JSON]] = {
 _PATHS = {"evictions": "/deletions"}
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What a policy would say; there is none here."""
-
-    warnings: tuple[str, ...] = ()
-
-
 class NoCertificates:
     """Reviews are handed over without a socket here."""
 
@@ -107,7 +104,9 @@ class Process:
 
 
 class DividedWorld(TopologyWorld):
-    """A cluster in which pods are given places as they come."""
+    """A cluster in which pods are given places as they come, and all workloads are kept level as they shrink."""
+
+    policies: Defaults = policies.LEVEL_EVERYONE
 
     def __init__(self, *, seed: int = 1, processes: int = 1) -> None:
         super().__init__(seed=seed, call=self._call)
@@ -134,7 +133,9 @@ class DividedWorld(TopologyWorld):
         client = Client(wire, clock=self.clock, rng=random.Random(7))
         simulation = Simulation(client, rng=random.Random(8))
         subsets = Subsets(client, simulate=simulation, rng=random.Random(9))
-        scale = ScaleReviews(self._hold)
+        view = ScaleDownView(client)
+        intents = Intents(client, view, defaults=self.policies, prepare=self._prepare)
+        scale = ScaleReviews(intents.hold)
         hooks = [*subsets.hooks, *Validation(client).hooks, *scale.hooks]
         edge = Edge(
             hooks,
@@ -145,7 +146,7 @@ class DividedWorld(TopologyWorld):
             clock=self.clock,
         )
         process = Process(edge, subsets, simulation, wire)
-        process.tasks = [asyncio.ensure_future(each.run()) for each in (subsets, simulation)]
+        process.tasks = [asyncio.ensure_future(each.run()) for each in (subsets, simulation, view, intents)]
         self.processes.append(process)
         await self.settle()
         return process
@@ -205,9 +206,8 @@ class DividedWorld(TopologyWorld):
             raise CallError("connection reset by peer")
         return codec.encode(answer(response))
 
-    async def _hold(self, intent: Intent) -> Held:
-        await self.controller.foresight.prepare(intent.kind, intent.namespace, intent.name, intent.after)
-        return Held()
+    async def _prepare(self, kind: str, namespace: str, name: str, replicas: int) -> int:
+        return await self.controller.foresight.prepare(kind, namespace, name, replicas)
 
     def _let_go(self, subsets: Subsets, hook: Any, request: Any, reason: str) -> None:
         self.let_go.append(f"{hook.name}: {reason}")
