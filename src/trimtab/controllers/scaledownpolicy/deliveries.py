@@ -12,7 +12,8 @@ its band; ours moves inside the band, and is no more than a step away from it. W
 nobody has taken back yet may still stand on the other side: the new costs go beyond it.
 
 **Whether it works** is not argued but tried: the controller's own order, with these costs in place, must choose the
-victims. If neither side can bring that about, because others' costs stand in the way, there is nothing to deliver.
+victims. If it does so with what stands there already, as after an earlier plan, nothing is written. If neither side can
+bring it about, because others' costs stand in the way, there is nothing to deliver.
 """
 
 from __future__ import annotations
@@ -58,8 +59,10 @@ def deliver(
     """The costs that make the controller choose the plan's victims; None if no costs of ours can."""
     victims = made.keys
     survivors = _survivors(made, workload, snapshot, policy, now)
-    standings = {key: _standing(snapshot, key) for key in (*victims, *survivors)}
     smaller = smaller_side(victims, survivors).side
+    if _predicted(workload, snapshot, {}, len(victims), now) == set(victims):
+        return Delivery(smaller, ())
+    standings = {key: _standing(snapshot, key) for key in (*victims, *survivors)}
     sides = (smaller, Side.SURVIVORS if smaller is Side.VICTIMS else Side.VICTIMS)
     for side in sides:
         costs = _costs(side, victims, survivors, standings)

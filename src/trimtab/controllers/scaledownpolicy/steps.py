@@ -57,14 +57,19 @@ def step(
     defaults: Sequence[Constraint],
     now: int,
 ) -> Step | None:
-    """What a controller with these pods loses when it shrinks to its share; None if that is nothing."""
+    """What a controller with these pods loses when it shrinks to its share; None if that is nothing.
+
+    Where its own choice is as good nothing needs to be written, unless costs of a plan that came to nothing are there.
+    """
     assumed = going(pods, wanted(live))
     with snapshot.with_assumed(gone=[pod.key for pod in assumed]):
         workload = _shrinking(live, share, snapshot, constraints_for(live.spec.template, snapshot, defaults))
         if len(workload.rows) <= share.size:
             return None
         made = plan(workload, snapshot, policy, replicas=share.size, now=now)
-        delivery = deliveries.deliver(made, workload, snapshot, policy, now=now) if improves(made, policy) else None
+        if not improves(made, policy) and not workload.own_costs:
+            return Step(share, made)
+        delivery = deliveries.deliver(made, workload, snapshot, policy, now=now)
         if delivery is None:
             return Step(share, made)
         uids = {pod.key: pod.metadata.uid for pod in pods if pod.active}

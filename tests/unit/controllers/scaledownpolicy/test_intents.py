@@ -476,3 +476,21 @@ async def test_workloads_that_own_their_pods_are_held_too(kind: type[Any]) -> No
     await world.scale(2, kind=kind)
     assert await world.spread() == (1, 1)
     await world.close()
+
+
+async def test_costs_of_a_lost_request_do_not_mislead_the_next_one() -> None:
+    """A policy spared three pods of one node, and its request was lost; by itself, the controller would be level."""
+    world = ScaleWorld()
+    await world.start()
+    await world.zones(a=2)
+    world.place_on("a-0", "a-0", "a-0", "a-1")
+    await world.deploy(4)
+    await world.grow(7, "a-0")
+    await policy(world, strategies=[{"name": "Oldest"}])
+    await world.held(world.intents.hold(await world.intent(3)))
+    assert {mark.side for mark in await world.marks()} == {"survivors"}
+    await world.user.delete(POLICIES, "web", namespace="default")
+    await world.settle()
+    await world.scale(2)
+    assert {pod.spec.node_name for pod in await world.pods()} == {"a-0", "a-1"}
+    await world.close()
