@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import apiserver, decoding, events, placement, ranking, scaledown, scheduler
+from bench import apiserver, cloneset, decoding, events, placement, ranking, scaledown, scheduler
 from bench.figures import Figure
 
 BENCHMARKS: dict[str, Callable[[], Figure]] = {
@@ -27,6 +27,8 @@ BENCHMARKS: dict[str, Callable[[], Figure]] = {
     "scaledown-held-60": scaledown.held_60,
     "scaledown-held-1k": scaledown.held_1k,
     "scaledown-held-5k": scaledown.held_5k,
+    "cloneset-1k-to-300": cloneset.seconds_1k_to_300,
+    "cloneset-calls-a-pod": cloneset.calls_1k_to_300,
     "lab-creates": apiserver.creates,
     "lab-watches": apiserver.watches,
     "lab-list-5k": apiserver.lists,
