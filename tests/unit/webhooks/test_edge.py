@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.unit.kube.certificates import Authority
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
 from trimtab.kube.clocks import SystemClock, cancel
 from trimtab.testing.clocks import VirtualClock
@@ -181,13 +182,32 @@ def test_two_hooks_cannot_share_a_path() -> None:
         Edge([hook(yes), hook(no)], certificates=certificates, host="", port=0)
 
 
-async def test_without_the_right_client_certificate_nobody_is_answered(tmp_path: Path) -> None:
-    """Where the administrator names the authority of the API server's client certificate."""
-    authority = make_authority(NOW)
-    (tmp_path / "client-ca.crt").write_bytes(authority.certificate)
-    async with served(tmp_path, [hook(yes)], client_ca=tmp_path / "client-ca.crt") as (edge, session):
-        with pytest.raises(aiohttp.ClientError):
-            await post(edge, session, body())
+@pytest.mark.parametrize(
+    ("signer", "answered"),
+    [
+        pytest.param("ours", True, id="the API server's own"),
+        pytest.param("another", False, id="one that somebody else signed"),
+        pytest.param("", False, id="none"),
+    ],
+)
+async def test_client_certificates_are_asked_for_where_configured(tmp_path: Path, signer: str, answered: bool) -> None:
+    """The administrator names the authority that signs the API server's client certificate."""
+    signers = {"ours": Authority("ours"), "another": Authority("another")}
+    (tmp_path / "client-ca.crt").write_bytes(signers["ours"].certificate)
+    trust = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
+    if signer:
+        pair = signers[signer].client("kube-apiserver")
+        (tmp_path / "client.pem").write_bytes(pair.certificate + pair.key)
+        trust.load_cert_chain(tmp_path / "client.pem")
+    async with (
+        served(tmp_path, [hook(yes)], client_ca=tmp_path / "client-ca.crt") as (edge, _),
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as session,
+    ):
+        try:
+            status, _ = await post(edge, session, body())
+        except (aiohttp.ClientError, ssl.SSLError):
+            status = 0
+    assert (status == 200) is answered
 
 
 async def test_reviews_under_way_are_answered_when_the_server_ends(tmp_path: Path) -> None:
