@@ -12,6 +12,8 @@ from dataclasses import dataclass
 TOPOLOGY = "trimtab.dev/united-topology"
 SUBSET = "trimtab.dev/subset"
 RESERVATION = "trimtab.dev/reservation"
+COST = "trimtab.dev/subset-cost"
+"""Beside a deletion cost that was written because of a subset: what was written."""
 
 
 @dataclass(frozen=True, slots=True)

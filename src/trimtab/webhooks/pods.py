@@ -19,9 +19,11 @@ from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.model import Model
+from trimtab.api.scaledown import DELETION_COST
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.clocks import Clock
 from trimtab.kube.stores import Object, key_of
+from trimtab.ranking.costs import Band, Level
 from trimtab.subsets import allocation, marks, shaping, statuses
 from trimtab.subsets.allocation import Applicant
 from trimtab.subsets.marks import Mark
@@ -104,7 +106,7 @@ class PodReviews:
 
         def shaped(subset: int, by: UnitedTopology = topology) -> JSON:
             chosen = by.spec.subsets[subset]
-            return shaping.shape(tree, chosen, Mark(by.metadata.name, chosen.name, reservation))
+            return _priced(shaping.shape(tree, chosen, Mark(by.metadata.name, chosen.name, reservation)), by, subset)
 
         applicant = Applicant(reservation, revision_of(metadata), self._fits(topology, shaped, request.namespace))
         if request.dry_run:
@@ -157,6 +159,17 @@ class PodReviews:
 
     def _now(self) -> datetime:
         return times.from_ns(self._clock.now())
+
+
+def _priced(pod: JSON, topology: UnitedTopology, subset: int) -> JSON:
+    """With the deletion cost of its level, so that nobody has to write to the pod once more: who is given a place
+    within a maximum is Guaranteed. A cost that the template has is its author's."""
+    subsets = topology.spec.subsets
+    annotations = pod["metadata"]["annotations"]
+    if subsets[subset].max_replicas is not None and DELETION_COST not in annotations:
+        cost = str(Band(Level.GUARANTEED, subset, len(subsets)).centre)
+        annotations.update({DELETION_COST: cost, marks.COST: cost})
+    return pod
 
 
 def _changed(request: AdmissionRequest, before: JSON, after: JSON) -> AdmissionResponse:

@@ -15,6 +15,7 @@ from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, AdmissionReview
 from trimtab.api.documents import JSON
 from trimtab.api.patches import json_patch
+from trimtab.api.scaledown import DELETION_COST
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.subsets import marks
@@ -126,6 +127,30 @@ async def test_a_pod_is_given_a_place_and_marked(offices: Callable[..., Office])
     response = await office.ask(review("CREATE", newcomer()))
     assert subset_of(newcomer(), response) == "a"
     assert [key.startswith("web-1-") for key in office.row["creating"]] == [True]
+
+
+@pytest.mark.parametrize(
+    ("most", "annotations", "want"),
+    [
+        pytest.param((1, -1), {}, ("4000000", "4000000"), id="within a maximum it is Guaranteed"),
+        pytest.param((0, -1), {}, (None, None), id="without a maximum it is BestEffort"),
+        pytest.param((1, -1), {DELETION_COST: "7"}, ("7", None), id="a cost of the template is its author's"),
+    ],
+)
+async def test_a_pod_comes_with_the_cost_of_its_level(
+    most: tuple[int, ...],
+    annotations: dict[str, str],
+    want: tuple[str | None, str | None],
+    offices: Callable[..., Office],
+) -> None:
+    """Nobody has to write to it once more."""
+    office = offices()
+    await office.divide(topology(*most))
+    tree = newcomer(**annotations)
+    response = await office.ask(review("CREATE", tree))
+    assert response.patch is not None
+    found = json_patch(tree, codec.decode(response.patch, list[Any]))["metadata"]["annotations"]
+    assert (found.get(DELETION_COST), found.get(marks.COST)) == want
 
 
 async def test_a_repeated_review_reserves_no_second_place(offices: Callable[..., Office]) -> None:

@@ -26,7 +26,7 @@ from trimtab.ranking.costs import SPACING, Band
 from trimtab.subsets import marks
 from trimtab.subsets.marks import Mark
 
-OWN = "trimtab.dev/subset-cost"
+OWN = marks.COST
 """The cost that was written because of a subset."""
 SCALE_PLAN = "trimtab.dev/scale-plan"
 """Stands beside the costs of a scale-down that is under way."""
