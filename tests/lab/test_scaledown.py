@@ -20,6 +20,8 @@ from trimtab.controllers.scaledownpolicy.policies import OPT_OUT, OPTED_OUT
 pytestmark = pytest.mark.slow
 
 TWO = {"zone-a": 6, "zone-b": 6}
+PATIENT = 1.0
+"""Seconds to settle: the lab's controllers share this machine with every other test."""
 THREE = {**TWO, "zone-c": 6}
 
 
@@ -32,7 +34,7 @@ async def made(tmp_path: Path) -> AsyncIterator[Fleet]:
 
 async def test_two_zones_then_three_stay_level(made: Fleet) -> None:
     """By `/scale` and by updates, down to the smaller side and back; nothing stays on the pods."""
-    async with serving(made.client, made.name) as holding:
+    async with serving(made.client, made.name, settle=PATIENT) as holding:
         await made.deploy("web", 10)
         await made.reshape(THREE)
         for resize in (made.scale, made.update):
