@@ -103,6 +103,10 @@ class Webhooks(Model):
     service: Annotated[
         str, Meta(description="the name of the Service in Trimtab's namespace by which API servers reach it")
     ] = "trimtab-webhooks"
+    registered_as: Annotated[
+        str,
+        Meta(description="the name of the webhook configurations whose certificates are kept current", min_length=1),
+    ] = "trimtab"
     url: Annotated[
         str,
         Meta(description="https://HOST:PORT, where API servers reach it by address instead of by a Service"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -45,8 +44,6 @@ from trimtab.webhooks.subsets import Subsets
 from trimtab.webhooks.validation import Validation, checks
 
 LEASE = "trimtab-webhooks"
-CONFIGURATION = "trimtab"
-"""What the webhook configurations are called whose certificates are kept current."""
 
 log = logging.getLogger(__name__)
 
@@ -128,8 +125,7 @@ def _policy_of(
 ) -> Policy:
     """A policy's strategies, with what has been sampled of these pods."""
     stated = governing.spec.strategies
-    values = sources.values(stated, pods)
-    return replace(Policy.of(stated, strategies), usage=values.usage, stated=values.stated)
+    return sources.values(stated, pods).given_to(Policy.of(stated, strategies))
 
 
 def _edge(means: Means, hooks: Sequence[Hook], certificates: Certificates, told: Sequence[LetGo]) -> Edge:
@@ -167,6 +163,6 @@ def _certificates(means: Means, candidate: Candidate | None) -> Certificates:
         namespace=configuration.namespace,
         name=given.stored_in,
         names=names(configuration),
-        configurations=[(kind, CONFIGURATION) for kind in CONFIGURATIONS],
+        configurations=[(kind, configuration.webhooks.registered_as) for kind in CONFIGURATIONS],
         leads=always if candidate is None else lambda: candidate.leads,
     )

@@ -32,12 +32,20 @@ class Permission:
         return rule | ({"resourceNames": list(self.names)} if self.names else {})
 
 
+def _nothing(_: TrimtabConfiguration) -> Sequence[Permission]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a component may do in the whole cluster, and in Trimtab's own namespace."""
+    """What a component may do in the whole cluster, and in Trimtab's own namespace.
+
+    `named` are permissions in the cluster for single objects, which the configuration names.
+    """
 
     cluster: Sequence[Permission]
     own: Callable[[TrimtabConfiguration], Sequence[Permission]]
+    named: Callable[[TrimtabConfiguration], Sequence[Permission]] = _nothing
 
 
 def _leases(name: str) -> tuple[Permission, Permission]:
@@ -61,6 +69,14 @@ def _certificate(configuration: TrimtabConfiguration) -> Sequence[Permission]:
         Permission("", ("secrets",), ("create",)),
         Permission("", ("secrets",), ("get", "patch"), names=(given.stored_in,)),
     )
+
+
+def _registration(configuration: TrimtabConfiguration) -> Sequence[Permission]:
+    if configuration.webhooks.certificates.source == "Files":
+        return ()
+    kinds = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    name = configuration.webhooks.registered_as
+    return (Permission("admissionregistration.k8s.io", kinds, ("get", "patch"), names=(name,)),)
 
 
 _EVENTS = Permission("", ("events",), ("create", "patch"))
@@ -92,15 +108,10 @@ ACCESS: Mapping[str, Access] = {
             Permission("trimtab.dev", ("scaledownpolicies",), READ),
             _TOLD,
             _USAGE,
-            Permission(
-                "admissionregistration.k8s.io",
-                ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
-                ("get", "patch"),
-                names=(NAME,),
-            ),
             _EVENTS,
         ),
         own=lambda configuration: (*_leases("trimtab-webhooks"), *_certificate(configuration)),
+        named=_registration,
     ),
     "controllers": Access(
         cluster=(
@@ -131,7 +142,7 @@ def manifests(options: Options) -> Iterator[JSON]:
     for component in options.components:
         access = ACCESS[component]
         name = account(component)
-        yield _role("ClusterRole", {"name": name}, access.cluster, options)
+        yield _role("ClusterRole", {"name": name}, [*access.cluster, *access.named(configuration)], options)
         yield _binding("ClusterRoleBinding", {"name": name}, "ClusterRole", component, options)
         own = {"name": name, "namespace": options.namespace}
         yield _role("Role", own, access.own(configuration), options)

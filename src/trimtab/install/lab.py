@@ -21,15 +21,20 @@ from trimtab.kube.resources import Resource, untyped
 
 async def furnish(client: Client, configuration: TrimtabConfiguration) -> None:
     """Create what is not there yet; `configuration.webhooks.url` is where the webhooks will be."""
-    definitions = Resource.of(CustomResourceDefinition).raw
-    made = [_create(client, definitions, each) for each in crds.manifests()]
-    made += [
+    asked = reviews.configurations(
+        configuration, reviews.by_url(configuration.webhooks.url), labels=crds.OURS, conditions=False
+    )
+    made = [
         _create(client, untyped(each["apiVersion"], each["kind"], PLURALS[each["kind"]], namespaced=False), each)
-        for each in reviews.configurations(
-            configuration, reviews.by_url(configuration.webhooks.url), labels=crds.OURS, conditions=False
-        )
+        for each in asked
     ]
-    await asyncio.gather(*made)
+    await asyncio.gather(define(client), *made)
+
+
+async def define(client: Client) -> None:
+    """Create the definitions of our kinds that are not there yet."""
+    definitions = Resource.of(CustomResourceDefinition).raw
+    await asyncio.gather(*(_create(client, definitions, each) for each in crds.manifests()))
 
 
 async def _create(client: Client, resource: Resource[JSON], tree: JSON) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.documents import JSON
 from trimtab.api.unitedtopology import NAMESPACE_LABEL, NAMESPACE_LABELLED
-from trimtab.install.options import NAME, Options
+from trimtab.install.options import Options
 from trimtab.webhooks import deletions, pods, scale, validation
 
 MUTATING = "MutatingWebhookConfiguration"
@@ -154,7 +154,6 @@ def configurations(
     exempt: Sequence[str] = ("kube-system",),
     conditions: bool = True,
     clonesets: bool = True,
-    name: str = NAME,
 ) -> Iterator[JSON]:
     """A configuration for each kind of webhook; without `clonesets`, those of the cluster are somebody else's."""
     for kind in (MUTATING, VALIDATING):
@@ -167,7 +166,7 @@ def configurations(
             yield {
                 "apiVersion": "admissionregistration.k8s.io/v1",
                 "kind": kind,
-                "metadata": {"name": name, "labels": dict(labels)},
+                "metadata": {"name": configuration.webhooks.registered_as, "labels": dict(labels)},
                 "webhooks": webhooks,
             }
 
