@@ -7,7 +7,8 @@
 | Redundant  | beyond the maximum of their subset                | below 0       |
 
 Inside a level, pods of later subsets go before those of earlier ones. Each revision is measured by itself, for each has
-its own places: the old one of a rollout gives way from the last subset backwards, as the new one fills from the first.
+its own places. That the old one of a rollout gives way where the new one comes, from the first subset on, is a matter
+of costs (see `controllers.unitedtopology.levels`).
 
 Of a subset's pods, those that are ready are kept before those that are not, then the older ones. Whoever plans a
 scale-down measures with the size that is aimed at: 9 pods at 30 %, bound for 3, keep 1 and not 3.
