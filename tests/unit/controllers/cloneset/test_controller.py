@@ -624,3 +624,20 @@ async def test_a_cloneset_can_be_left_to_another_controller(world: CloneSetWorld
     assert await world.pods() == []
     await world.patch(CloneSet, "web", {"metadata": {"annotations": {MANAGED_BY: "trimtab"}}})
     assert len(await world.pods()) == 2
+
+
+async def test_what_is_done_is_counted(world: CloneSetWorld) -> None:
+    """For Prometheus: pods made, pods deleted by what for, failures, and whether CloneSets are looked after at all."""
+
+    def value(name: str, **labels: str) -> float | None:
+        return world.registry.get_sample_value(f"trimtab_cloneset_{name}", labels)
+
+    await world.create(CloneSet, manifest(3))
+    await world.run_pods()
+    await world.resize(1)
+    world.wire.refuse = refusing(lambda number: number == 1)
+    await world.resize(2)
+    assert value("pods_created_total") == 4
+    assert value("pods_deleted_total", step="shrink") == 2
+    assert value("failures_total") == 1
+    assert value("active") == 1

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
 from tests.unit.lab.workloads.worlds import JSON, Wire, World
 from trimtab.api import crds
 from trimtab.api.cloneset import CloneSet
@@ -22,6 +24,7 @@ from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
 from trimtab.controllers.cloneset.controller import Controller
+from trimtab.controllers.cloneset.metrics import Metrics
 from trimtab.controllers.cloneset.settings import Settings
 from trimtab.kube.client import Client
 from trimtab.kube.errors import Conflict, NotFound
@@ -80,9 +83,11 @@ class CloneSetWorld(World):
         if self.on_start is not None:
             self.on_start()
         client = Client(self.wire, clock=self.clock, rng=random.Random(1))
+        self.registry = CollectorRegistry()
         self.controller = Controller(
             client,
             self.settings,
+            metrics=Metrics(self.registry),
             policy_of=lambda cloneset: self.policies.get(cloneset.metadata.name),
             rng=random.Random(1),
         )
