@@ -98,7 +98,10 @@ def _pod(options: Options, component: str) -> JSON:
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "topologySpreadConstraints": [_spread(ZONE, component), _spread(HOSTNAME, component)],
         "containers": [_container(options, component)],
-        "volumes": [{"name": "configuration", "configMap": {"name": CONFIGURATION}}],
+        "volumes": [
+            {"name": "configuration", "configMap": {"name": CONFIGURATION}},
+            {"name": "scratch", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
+        ],
     }
 
 
@@ -130,5 +133,8 @@ def _container(options: Options, component: str) -> JSON:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": [{"name": "configuration", "mountPath": _FOLDER, "readOnly": True}],
+        "volumeMounts": [
+            {"name": "configuration", "mountPath": _FOLDER, "readOnly": True},
+            {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - all else is read-only; keys pass through it
+        ],
     }

@@ -63,6 +63,8 @@ def test_containers_ask_for_no_privilege() -> None:
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        (scratch,) = [each for each in pod["volumes"] if each["name"] == "scratch"]
+        assert scratch["emptyDir"]["medium"] == "Memory", "private keys pass through it, and must not reach a disk"
 
 
 def test_the_installed_configuration_is_one_that_can_be_run() -> None:
