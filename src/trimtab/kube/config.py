@@ -60,7 +60,7 @@ def _paths(path: str | Path | None, environ: Mapping[str, str]) -> list[Path]:
     named = [Path(name) for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
     if named:
         return named
-    home = Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config"
+    home = Path(environ.get("HOME") or "/") / ".kube" / "config"  # in a container nobody may have a home
     return [home] if home.is_file() else []
 
 
