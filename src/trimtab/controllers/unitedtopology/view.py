@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from trimtab.api.apps import Deployment, ReplicaSet
@@ -152,12 +152,11 @@ class View:
     # Pods.
 
     def pods_of(self, topology: UnitedTopology, target: Target | None) -> list[Pod]:
-        """The target's pods. One that is marked counts although its ReplicaSet has not been seen yet: it was counted
-        when it was admitted, and must not be lost because of a cache that lags behind another."""
-        if target is None:
-            return []
-        found = [pod for owner in sorted(target.owners) for pod in self.pods.store.by(BY_CONTROLLER, owner)]
-        early = [pod for pod in self._marked(key_of(topology)) if self._early(pod, topology, target)]
+        """The target's pods. One that is marked counts although its owner, or the target itself, has not been seen
+        yet: it was counted when it was admitted, and must not be lost because of a cache that lags behind another."""
+        owners = target.owners if target is not None else frozenset[str]()
+        found = [pod for owner in sorted(owners) for pod in self.pods.store.by(BY_CONTROLLER, owner)]
+        early = [pod for pod in self._marked(key_of(topology)) if self._early(pod, owners)]
         return found + early
 
     def strays(self, topology: UnitedTopology, target: Target | None) -> list[Pod]:
@@ -177,11 +176,12 @@ class View:
     def _marked(self, topology: Key) -> list[Pod]:
         return self.pods.store.by(BY_TOPOLOGY, topology)
 
-    def _early(self, pod: Pod, topology: UnitedTopology, target: Target) -> bool:
+    def _early(self, pod: Pod, owners: Collection[str]) -> bool:
+        """Whether nothing is known of a pod's owner."""
         owner = pod.metadata.controller
-        if topology.spec.target_ref.kind != "Deployment" or owner is None or owner.uid in target.owners:
+        if owner is None or owner.kind not in KINDS or owner.uid in owners:
             return False
-        known = self.sets.get(key(pod.metadata.namespace, owner.name))
+        known = self.workload(owner.kind, pod.metadata.namespace, owner.name)
         return known is None or known.metadata.uid != owner.uid
 
     def _informer(self, kind: type[T], indexes: Mapping[str, IndexFunction[T]]) -> Informer[T]:
