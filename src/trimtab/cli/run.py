@@ -55,8 +55,8 @@ def run(config_file: Path | None, kubeconfig: Path | None, context: str, only_ch
     from trimtab.cli.processes import set_up_logs, until_stopped
 
     configuration = configured(config_file, flags)
-    app.check(configuration)
     if only_check:
+        app.check(configuration)
         click.echo(f"the configuration is good; it runs {', '.join(configuration.components)}")
         return
     set_up_logs(configuration.logs.format, configuration.logs.level)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -153,6 +154,14 @@ def test_only_the_namespaces_that_are_named_are_asked_about() -> None:
     for webhook in webhooks(Options(configuration={"namespaces": ["shop"]})).values():
         wanted = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop"]}
         assert wanted in webhook["namespaceSelector"]["matchExpressions"]
+
+
+def test_the_page_lists_every_question_and_how_long_it_may_take() -> None:
+    """Whoever decides about an installation reads it first."""
+    page = (Path(__file__).parents[3] / "docs" / "install.md").read_text()
+    for name, webhook in webhooks().items():
+        (row,) = [line for line in page.splitlines() if line.startswith("| `") and f"`{name}`" in line]
+        assert f"{webhook['timeoutSeconds']} s" in row
 
 
 def test_a_lab_is_asked_by_address_and_without_conditions() -> None:
