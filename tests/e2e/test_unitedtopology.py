@@ -183,7 +183,9 @@ async def test_names_must_be_unique(client: Client) -> None:
 async def test_what_a_schema_cannot_say_is_refused_too(client: Client) -> None:
     """By the webhook: the message names the field and what to write."""
     async with fleet(client, {"zone-a": 1}) as made, dividing(client, made.name):
-        with pytest.raises(ApiError, match=r"spec\.subsets\[0\]\.maxReplicas: .* is not between 0% and 100%"):
+        with pytest.raises(ApiError, match=r"spec\.subsets\[0\]\.tolerations\[0\]\.operator: .* write Exists or Equal"):
+            await divide(made, {"name": "a", "tolerations": [{"key": "rented", "operator": "Has"}]})
+        with pytest.raises(ApiError, match=r"spec\.subsets\[0\]\.maxReplicas"):
             await divide(made, in_zone("a", "zone-a", "130%"))
 
 

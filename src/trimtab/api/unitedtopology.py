@@ -89,7 +89,8 @@ class Subset(Model):
     max_replicas: Annotated[
         int | str | None,
         Meta(
-            description="The most pods in this subset: a number, or a percentage of the workload. No limit if absent."
+            description="The most pods in this subset: a number, or a percentage of the workload. No limit if absent.",
+            extra_json_schema={"minimum": 0, "pattern": "^(100|[0-9]{1,2})%$"},
         ),
     ] = None
 

@@ -263,10 +263,11 @@ async def test_an_invalid_one_is_told_and_changes_nothing(world: TopologyWorld) 
     """It came while the webhook was away; its pods keep what they have until it is mended."""
     await world.deploy(2)
     await world.divide(subset("a", "z1", 5))
-    await world.patch(UnitedTopology, "web", {"spec": {"subsets": [subset("a", "z1", "300%")]}})
+    wrong = subset("a", "z1", 5, tolerations=[{"key": "rented", "operator": "Has"}])
+    await world.patch(UnitedTopology, "web", {"spec": {"subsets": [wrong]}})
     status, reason, message = await world.condition()
     assert (status, reason) == ("False", "Invalid")
-    assert message.startswith("spec.subsets[0].maxReplicas")
+    assert message.startswith("spec.subsets[0].tolerations[0].operator")
     assert await world.marked() == {"a": 2}
     await world.patch(UnitedTopology, "web", {"spec": {"subsets": [subset("a", "z1", "50%")]}})
     assert (await world.condition())[1] == "Counted"
