@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import apiserver, cloneset, decoding, events, placement, ranking, scaledown, scheduler
+from bench import apiserver, cloneset, decoding, events, placement, ranking, scaledown, scheduler, subsets
 from bench.figures import Figure
 
 BENCHMARKS: dict[str, Callable[[], Figure]] = {
@@ -29,6 +29,9 @@ BENCHMARKS: dict[str, Callable[[], Figure]] = {
     "scaledown-held-5k": scaledown.held_5k,
     "cloneset-1k-to-300": cloneset.seconds_1k_to_300,
     "cloneset-calls-a-pod": cloneset.calls_1k_to_300,
+    "subsets-admission-p99": subsets.admission_p99,
+    "subsets-status-writes": subsets.status_writes,
+    "subsets-let-go": subsets.let_go,
     "lab-creates": apiserver.creates,
     "lab-watches": apiserver.watches,
     "lab-list-5k": apiserver.lists,
