@@ -10,6 +10,7 @@ here as a value or a function, for the parts do not know one another.
 | `admission` | the webhooks, and what decides behind them |
 | `control` | the controllers, in one process at a time |
 | `means` | what all are made from: client, configuration, strategies |
+| `switch` | turns scale-downs off, and on again, while the process runs |
 | `process` | runs them beside one another |
 | `health` | what a process tells of itself: alive, ready, metrics |
 

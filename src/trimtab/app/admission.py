@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -67,6 +68,7 @@ def component(means: Means) -> Component:
         on_plan=reports.note,
         prepare=topologies.foresight.prepare if topologies else None,
     )
+    means.switch.tell("webhooks", partial(_switch, intents))
     candidate = Candidate(partial(means.elect, LEASE)) if configuration.leader_election.enabled else None
     parts: dict[str, Component] = {
         "view": view,
@@ -118,6 +120,10 @@ def _settings(configuration: TrimtabConfiguration) -> Settings:
         settle=stated.settle_milliseconds / 1000,
         constraints=constraints_of(default_constraints(configuration)),
     )
+
+
+def _switch(intents: Intents, on: bool) -> None:
+    intents.defaults = replace(intents.defaults, enabled=on)
 
 
 def _policy_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from trimtab.api.cloneset import CloneSet
@@ -38,11 +39,15 @@ def component(means: Means) -> Component:
 
 def _maker(means: Means) -> Callable[[Client], Component]:
     """Makes the controllers of one term. What is counted is counted over all terms of the process."""
-    stated = defaults(means.configuration, means.strategies)
+    written = defaults(means.configuration, means.strategies)
     cloneset_metrics = CloneSetMetrics(means.registry)
+
+    def now() -> Defaults:
+        return replace(written, enabled=means.switch.on)
 
     def make(client: Client) -> Component:
         view = View(client)
+        stated = now()
         sources = sampled(client, view, stated)
         topologies = UnitedTopologies(client, _topology_settings(means), metrics=means.topology_metrics)
         scale_downs = ScaleDownPolicies(
@@ -57,8 +62,9 @@ def _maker(means: Means) -> Callable[[Client], Component]:
             registry=means.strategies,
         )
         clonesets = CloneSets(
-            client, _cloneset_settings(means), metrics=cloneset_metrics, policy_of=_policy_of(view, stated)
+            client, _cloneset_settings(means), metrics=cloneset_metrics, policy_of=_policy_of(view, now)
         )
+        means.switch.tell("controllers", lambda _: scale_downs.configure(now()))
         return Together(
             {
                 "view": view,
@@ -85,13 +91,13 @@ def _topology_settings(means: Means) -> UnitedTopologySettings:
     return UnitedTopologySettings(pod_webhook=means.configuration.gate("PodWebhook"), namespaces=means.namespaces)
 
 
-def _policy_of(view: View, stated: Defaults) -> Callable[[CloneSet], ScaleDownPolicySpec | None]:
+def _policy_of(view: View, now: Callable[[], Defaults]) -> Callable[[CloneSet], ScaleDownPolicySpec | None]:
     """Which policy speaks for a CloneSet."""
 
     def policy_of(cloneset: CloneSet) -> ScaleDownPolicySpec | None:
         namespace = cloneset.metadata.namespace
         found = policies.governing(
-            policies.workload_ref(cloneset), view.policies_in(namespace), stated, view.namespace_labels(namespace)
+            policies.workload_ref(cloneset), view.policies_in(namespace), now(), view.namespace_labels(namespace)
         )
         return None if found is None else found.spec
 

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
+from trimtab.app.switch import Switch
 from trimtab.controllers.scaledownpolicy import policies
 from trimtab.controllers.scaledownpolicy.metrics import Metrics as ScaleDownMetrics
 from trimtab.controllers.scaledownpolicy.policies import Defaults
@@ -30,6 +31,11 @@ class Means:
     registry: CollectorRegistry
     strategies: Mapping[str, Factory] = field(default_factory=lambda: STRATEGIES)
     """Trimtab's own, and those of installed packages."""
+
+    @cached_property
+    def switch(self) -> Switch:
+        """Whether scale-downs are looked after at this moment."""
+        return Switch(on=self.configuration.scale_down.enabled)
 
     @property
     def namespaces(self) -> frozenset[str]:

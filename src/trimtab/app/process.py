@@ -15,10 +15,11 @@ from prometheus_client import CollectorRegistry
 
 from trimtab.api.configuration import Serving, TrimtabConfiguration
 from trimtab.app.means import Means, defaults
+from trimtab.app.switch import Watch
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SystemClock
-from trimtab.kube.components import Component, Together
+from trimtab.kube.components import Background, Component, Together
 from trimtab.kube.endpoints import Endpoint
 from trimtab.kube.sessions import Session
 from trimtab.kube.transport import Transport
@@ -34,6 +35,8 @@ class Settings:
     configuration: TrimtabConfiguration = field(default_factory=TrimtabConfiguration)
     kubeconfig: Path | None = None
     context: str = ""
+    read_again: Callable[[], TrimtabConfiguration] | None = None
+    """Reads the configuration as it is by now, where it may change."""
 
 
 def _scheduler(means: Means) -> Component:
@@ -96,7 +99,11 @@ class App:
             if configuration.serving.port >= 0:
                 await self._serve(stack, configuration.serving)
             log.info("running %s against %s", ", ".join(self.components), endpoint.server)
-            await Together(self.components).run()
+            await Together({**self.components, **self._watching(means)}).run()
+
+    def _watching(self, means: Means) -> dict[str, Component]:
+        read = self.settings.read_again
+        return {} if read is None else {"switch": Background(Watch(means.switch, read, means.client.clock).run)}
 
     async def _serve(self, stack: AsyncExitStack, serving: Serving) -> None:
         from trimtab.app import health

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,8 @@ def run(config_file: Path | None, kubeconfig: Path | None, context: str, only_ch
         click.echo(f"the configuration is good; it runs {', '.join(configuration.components)}")
         return
     set_up_logs(configuration.logs.format, configuration.logs.level)
-    asyncio.run(until_stopped(app.App(app.Settings(configuration, kubeconfig, context)).run))
+    again = None if config_file is None else partial(configured, config_file, flags)
+    asyncio.run(until_stopped(app.App(app.Settings(configuration, kubeconfig, context, again)).run))
 
 
 def configured(path: Path | None, flags: Mapping[str, object]) -> TrimtabConfiguration:

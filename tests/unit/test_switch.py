@@ -1,0 +1,79 @@
+"""The one switch: turned while the process runs, and felt by everyone who writes costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from tests.unit.kube.fakes import FakeServer
+from trimtab.api import configuration
+from trimtab.api.configuration import TrimtabConfiguration
+from trimtab.api.errors import InvalidError
+from trimtab.app import admission, control
+from trimtab.app.means import Means
+from trimtab.app.switch import LOOK_EVERY, Switch, Watch
+from trimtab.controllers.scaledownpolicy.controller import ScaleDownPolicies
+from trimtab.controllers.scaledownpolicy.intents import Intents
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
+from trimtab.kube.components import Together
+from trimtab.testing.clocks import VirtualClock
+
+
+def told(*, on: bool) -> TrimtabConfiguration:
+    """A configuration with the switch on or off."""
+    return configuration.read({"scaleDown": {"enabled": on}, "leaderElection": {"enabled": False}})
+
+
+def test_everyone_is_told_once() -> None:
+    """And who comes again takes the place of the first."""
+    switch = Switch(on=True)
+    heard: list[Any] = []
+    switch.tell("one", lambda on: heard.append(("old", on)))
+    switch.tell("one", lambda on: heard.append(("new", on)))
+    for on in (True, False, False, True):
+        switch.turn(on=on)
+    assert heard == [("new", False), ("new", True)]
+
+
+async def test_the_file_is_looked_at_while_the_process_runs(caplog: pytest.LogCaptureFixture) -> None:
+    """One that has become invalid changes nothing, and is complained of once."""
+    clock, switch = VirtualClock(), Switch(on=True)
+    written: list[TrimtabConfiguration | InvalidError] = [told(on=True)]
+
+    def read() -> TrimtabConfiguration:
+        if isinstance(written[0], InvalidError):
+            raise written[0]
+        return written[0]
+
+    import asyncio
+
+    task = asyncio.ensure_future(Watch(switch, read, clock).run())
+    seen = []
+    for state in (told(on=False), InvalidError("scaleDown.enabled", "is wrong"), told(on=True)):
+        written[0] = state
+        await clock.advance(3 * LOOK_EVERY)
+        seen.append(switch.on)
+    await cancel(task)
+    assert seen == [False, False, True]
+    assert len([line for line in caplog.messages if "is not taken" in line]) == 1
+
+
+async def test_whoever_writes_costs_goes_by_the_switch() -> None:
+    """Requests are not held any more, and the controllers take back what stands."""
+    clock = VirtualClock()
+    means = Means(Client(FakeServer(clock), clock=clock), told(on=True), CollectorRegistry())
+    webhooks, controllers = admission.component(means), control.component(means)
+    assert isinstance(webhooks, Together)
+    assert isinstance(controllers, Together)
+    intents, keeper = webhooks.parts["scale-downs"], controllers.parts["scaledownpolicies"]
+    assert isinstance(intents, Intents)
+    assert isinstance(keeper, ScaleDownPolicies)
+    before = intents.defaults
+    means.switch.turn(on=False)
+    assert intents.defaults == keeper.groups.defaults == replace(before, enabled=False)
+    means.switch.turn(on=True)
+    assert intents.defaults == keeper.groups.defaults == before
