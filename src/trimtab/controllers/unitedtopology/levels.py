@@ -19,6 +19,7 @@ would stay alone.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 
 from trimtab.api.apps import ReplicaSet
@@ -45,6 +46,7 @@ def bands(topology: UnitedTopology, members: Iterable[Member], *, replicas: int,
     return {name: _band(standing, len(subsets), old=name in old) for name, standing in found.items()}
 
 
+@functools.lru_cache(maxsize=4096)
 def _band(standing: Standing, subsets: int, *, old: bool) -> Band:
     level = Level(standing.level.value)
     if not old or level is Level.BEST_EFFORT:

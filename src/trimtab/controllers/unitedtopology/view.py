@@ -12,11 +12,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Namespace
+from trimtab.api.meta import Labels
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
@@ -52,6 +54,15 @@ def by_topology(pod: Pod) -> Iterable[str]:
     return (key(pod.metadata.namespace, mark.topology),) if mark is not None else ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a pod was found to be, and what was looked at: the spec's version, the node's labels."""
+
+    pod: Pod
+    seen: tuple[str, int, Labels | None]
+    member: Member
+
+
 class View:
     """The cluster as UnitedTopologies see it, while `run` runs."""
 
@@ -65,6 +76,8 @@ class View:
         self.pods = self._informer(Pod, {BY_CONTROLLER: by_controller, BY_TOPOLOGY: by_topology})
         self.nodes = self._informer(Node, {})
         self.namespaces = self._informer(Namespace, {})
+        self._members: dict[str, _Known] = {}
+        self.pods.subscribe(deleted=self._forget)
 
     @property
     def required(self) -> tuple[Informer[Any], ...]:
@@ -169,9 +182,18 @@ class View:
         return self._marked(topology)
 
     def member(self, pod: Pod, topology: UnitedTopology) -> Member:
-        """A pod as far as counting looks at it."""
+        """A pod as far as counting looks at it; worked out once for each version of the pod, the spec and its node."""
         node = self.nodes.get(Key(pod.spec.node_name)) if pod.spec.node_name else None
-        return member_of(pod, topology, node)
+        seen = (topology.metadata.uid, topology.metadata.generation, None if node is None else node.metadata.labels)
+        known = self._members.get(pod.metadata.uid)
+        if known is not None and known.pod is pod and known.seen == seen:
+            return known.member
+        found = member_of(pod, topology, node)
+        self._members[pod.metadata.uid] = _Known(pod, seen, found)
+        return found
+
+    def _forget(self, pod: Pod) -> None:
+        self._members.pop(pod.metadata.uid, None)
 
     def _marked(self, topology: Key) -> list[Pod]:
         return self.pods.store.by(BY_TOPOLOGY, topology)
