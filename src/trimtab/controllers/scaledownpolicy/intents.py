@@ -35,7 +35,7 @@ from trimtab.api.pods import Pod
 from trimtab.controllers.scaledownpolicy import ledger, policies, shares, steps
 from trimtab.controllers.scaledownpolicy.aftermath import ABANDONED, Aftermath, Open, Sizes
 from trimtab.controllers.scaledownpolicy.groups import Groups
-from trimtab.controllers.scaledownpolicy.ledger import WRITERS, Entry, Ledger, Mark, Written
+from trimtab.controllers.scaledownpolicy.ledger import LAST, WRITERS, Entry, Ledger, Mark, Written
 from trimtab.controllers.scaledownpolicy.metrics import Metrics, Outcome
 from trimtab.controllers.scaledownpolicy.policies import Defaults, Governing
 from trimtab.controllers.scaledownpolicy.settling import INITIAL, LONGEST, Settling
@@ -333,7 +333,7 @@ class Intents:
         whole = False
         self.aftermath.begin(key, opened)
         try:
-            until = started + round((self.settings.budget - settle - _RESERVE) * SECOND)
+            until = started + round((self.settings.budget - settle - LAST - _RESERVE) * SECOND)
             written = await self._ledger.write(entries, until=until)
             whole = await self._seen(written, started) and written.whole
             await self._clock.sleep(min(settle, self._left(started, budget=self.settings.budget - _RESERVE)))

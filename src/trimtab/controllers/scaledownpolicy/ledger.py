@@ -9,8 +9,9 @@ since, it is read again: if somebody has given it a cost meanwhile, or it is goi
 ours only while it is exactly what the mark says; whoever changes it afterwards has made it theirs, and then only the
 mark is removed.
 
-**In order, until a deadline.** Costs are written in the order given, several at a time. What is not written at the
-deadline is left out: the caller orders them such that every beginning is a good plan of its own.
+**In order, until a deadline.** Costs are written in the order given, several at a time. At the deadline no more are
+begun, and those under way have a moment to end. What is left out is left out: the caller orders costs such that every
+beginning is a good plan of its own.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ MARK = "trimtab.dev/scale-plan"
 
 WRITERS = 32
 """How many costs are written at a time."""
+LAST = 0.1
+"""Seconds that writes under way are given after the deadline."""
 _EACH = 4
 """How many costs a connection is worth: to open one takes as long as a few writes."""
 _ATTEMPTS = 4
@@ -168,11 +171,10 @@ class Ledger:
     async def write(self, entries: Sequence[Entry], *, until: int) -> Written:
         """Write these costs in order; `until` is the moment, on the monotonic clock, after which none is written."""
         written = Written()
-        waiting = iter(entries)
         left = (until - self._clock.monotonic()) / SECOND
         if left > 0:
             try:
-                await within(self._clock, left, self._write_all(waiting, written, len(entries)))
+                await within(self._clock, left + LAST, self._write_all(entries, written, until))
             except TimeoutError:
                 log.info("%d of %d costs were written in time", len(written.versions), len(entries))
         done = len(written.versions) + len(written.gone) + len(written.theirs) + len(written.failed)
@@ -180,13 +182,17 @@ class Ledger:
         self._metrics.costs_written(len(written.versions))
         return written
 
-    async def _write_all(self, waiting: Iterator[Entry], written: Written, count: int) -> None:
+    async def _write_all(self, entries: Sequence[Entry], written: Written, until: int) -> None:
+        waiting = iter(entries)
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(self._writers, -(-count // _EACH))):
-                group.create_task(self._write_some(waiting, written))
+            for _ in range(min(self._writers, -(-len(entries) // _EACH))):
+                group.create_task(self._write_some(waiting, written, until))
 
-    async def _write_some(self, waiting: Iterator[Entry], written: Written) -> None:
-        for entry in waiting:
+    async def _write_some(self, waiting: Iterator[Entry], written: Written, until: int) -> None:
+        while self._clock.monotonic() < until:
+            entry = next(waiting, None)
+            if entry is None:
+                return
             await self._write_one(entry, written)
 
     async def _write_one(self, entry: Entry, written: Written) -> None:
