@@ -20,8 +20,7 @@ from trimtab.api.pods import Pod
 from trimtab.app.means import Means, defaults
 from trimtab.app.scheduling import default_constraints
 from trimtab.controllers.scaledownpolicy.controller import sampled
-from trimtab.controllers.scaledownpolicy.intents import Intents, Settings
-from trimtab.controllers.scaledownpolicy.metrics import Metrics as ScaleDownMetrics
+from trimtab.controllers.scaledownpolicy.intents import Intents, Prepare, Settings
 from trimtab.controllers.scaledownpolicy.plans import PlanReports
 from trimtab.controllers.scaledownpolicy.policies import Governing
 from trimtab.controllers.scaledownpolicy.sources import Sources
@@ -52,39 +51,62 @@ log = logging.getLogger(__name__)
 def component(means: Means) -> Component:
     """The edge with all its hooks, and what these need to see."""
     client, configuration = means.client, means.configuration
-    metrics = means.scale_down_metrics
-    stated = defaults(configuration, means.strategies)
-    view = View(client)
-    sources = sampled(client, view, stated)
-    reports = PlanReports(client)
     topologies = _Topologies(means) if configuration.gate("PodWebhook") else None
-    intents = Intents(
-        client,
-        view,
-        defaults=stated,
-        settings=_settings(configuration),
-        metrics=metrics,
-        policy_of=partial(_policy_of, means.strategies, sources),
-        on_plan=reports.note,
-        prepare=topologies.foresight.prepare if topologies else None,
-    )
-    means.switch.tell("webhooks", partial(_switch, intents))
+    scale_downs = _ScaleDowns(means, prepare=topologies.foresight.prepare if topologies else None)
     candidate = Candidate(partial(means.elect, LEASE)) if configuration.leader_election.enabled else None
-    parts: dict[str, Component] = {
-        "view": view,
-        "scale-downs": intents,
-        "samples": Background(sources.run),
-        "reports": Background(reports.run),
-        **(topologies.parts if topologies else {}),
-        **({"election": candidate} if candidate else {}),
-    }
     hooks = [
-        *ScaleReviews(intents.hold, budget=configuration.scale_down.budget_seconds).hooks,
+        *ScaleReviews(scale_downs.intents.hold, budget=configuration.scale_down.budget_seconds).hooks,
         *Validation(client, checks(means.strategies)).hooks,
         *(topologies.subsets.hooks if topologies else ()),
     ]
-    told: list[LetGo] = [partial(_let_go, metrics), *([topologies.subsets.let_go] if topologies else [])]
+    told: list[LetGo] = [scale_downs.let_go, *([topologies.subsets.let_go] if topologies else [])]
+    parts: dict[str, Component] = {
+        **scale_downs.parts,
+        **(topologies.parts if topologies else {}),
+        **({"election": candidate} if candidate else {}),
+    }
     return Together({**parts, "edge": _edge(means, hooks, _certificates(means, candidate), told)})
+
+
+class _ScaleDowns:
+    """What requests to shrink need: whom policies speak for, what is sampled, and who tells of plans."""
+
+    def __init__(self, means: Means, *, prepare: Prepare | None) -> None:
+        stated = defaults(means.configuration, means.strategies)
+        self._metrics = means.scale_down_metrics
+        self._view = View(means.client)
+        self._sources = sampled(means.client, self._view, stated)
+        self._reports = PlanReports(means.client)
+        self.intents = Intents(
+            means.client,
+            self._view,
+            defaults=stated,
+            settings=_settings(means.configuration),
+            metrics=self._metrics,
+            policy_of=partial(_policy_of, means.strategies, self._sources),
+            on_plan=self._reports.note,
+            prepare=prepare,
+        )
+        means.switch.tell("webhooks", self._switch)
+
+    @property
+    def parts(self) -> dict[str, Component]:
+        """What has to run."""
+        return {
+            "view": self._view,
+            "scale-downs": self.intents,
+            "samples": Background(self._sources.run),
+            "reports": Background(self._reports.run),
+        }
+
+    def let_go(self, hook: Hook, request: AdmissionRequest, reason: str) -> None:
+        """The edge admitted a request without a decision."""
+        log.warning("%s %s/%s was let through: %s", hook.name, request.namespace, request.name, reason)
+        if hook.name == scale.NAME:
+            self._metrics.let_go()
+
+    def _switch(self, on: bool) -> None:
+        self.intents.defaults = replace(self.intents.defaults, enabled=on)
 
 
 class _Topologies:
@@ -122,10 +144,6 @@ def _settings(configuration: TrimtabConfiguration) -> Settings:
     )
 
 
-def _switch(intents: Intents, on: bool) -> None:
-    intents.defaults = replace(intents.defaults, enabled=on)
-
-
 def _policy_of(
     strategies: Mapping[str, Factory], sources: Sources, governing: Governing, pods: Sequence[Pod]
 ) -> Policy:
@@ -151,12 +169,6 @@ def _edge(means: Means, hooks: Sequence[Hook], certificates: Certificates, told:
         client_ca=Path(stated.client_ca_file) if stated.client_ca_file else None,
         clock=means.client.clock,
     )
-
-
-def _let_go(metrics: ScaleDownMetrics, hook: Hook, request: AdmissionRequest, reason: str) -> None:
-    log.warning("%s %s/%s was let through: %s", hook.name, request.namespace, request.name, reason)
-    if hook.name == scale.NAME:
-        metrics.let_go()
 
 
 def _certificates(means: Means, candidate: Candidate | None) -> Certificates:
