@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from trimtab.api.pods import Pod
 from trimtab.controllers.unitedtopology import costs
@@ -26,6 +26,7 @@ from trimtab.kube.clocks import SECOND, Clock
 from trimtab.kube.errors import ApiError, ConfigError
 from trimtab.kube.resources import Key
 from trimtab.kube.stores import key_of
+from trimtab.ranking.costs import Band
 
 SETTLE = 0.3
 """Seconds that other controllers are given to see what was written."""
@@ -51,7 +52,7 @@ class Foresight:
         Returns when they have been seen; whoever holds a request bounds how long that may take. What cannot be written
         is left as it is: nobody is kept from scaling.
         """
-        changes = list(self._changes(kind, namespace, name, replicas))
+        changes = _interleaved(self._changes(kind, namespace, name, replicas)) if replicas > 0 else []
         if not changes:
             return 0
         try:
@@ -64,12 +65,25 @@ class Foresight:
         await self._clock.sleep(self._settle)
         return len(written)
 
-    def _changes(self, kind: str, namespace: str, name: str, replicas: int) -> Iterator[tuple[Pod, Change]]:
+    def _changes(self, kind: str, namespace: str, name: str, replicas: int) -> Iterator[tuple[Band, Pod, Change]]:
         bands = self._levels(kind, namespace, name, replicas=replicas)
         until = self._clock.now() // SECOND + BELIEVED
-        # Who is to go comes first: if time runs out, what was written is as good as so many costs can be.
-        for key, band in sorted((bands or {}).items(), key=lambda entry: (entry[1].centre, entry[0])):
+        for key, band in (bands or {}).items():
             pod = self._view.pods.get(Key(key))
             change = {} if pod is None else costs.aimed_change(pod.metadata.annotations, band)
             if pod is not None and change:
-                yield pod, change | {costs.AIMED: costs.noted(replicas, until)}
+                yield band, pod, change | {costs.AIMED: costs.noted(replicas, until)}
+
+
+def _interleaved(changes: Iterable[tuple[Band, Pod, Change]]) -> list[tuple[Pod, Change]]:
+    """Those who go before those who stay, and of every subset the same share: if time runs out, what was written by
+    then is the plan on a smaller scale."""
+    groups: dict[Band, list[tuple[Pod, Change]]] = {}
+    for band, pod, change in changes:
+        groups.setdefault(band, []).append((pod, change))
+    placed = [
+        (band.centre >= 0, (at + 1) / len(group), band.centre, entry)
+        for band, group in groups.items()
+        for at, entry in enumerate(group)
+    ]
+    return [entry for *_, entry in sorted(placed, key=lambda each: each[:3])]
