@@ -304,8 +304,10 @@ class _Watch:
 
         async def watched(request: AdmissionRequest) -> AdmissionResponse:
             started = time.perf_counter()
-            response = await decide(request)
-            self.seconds.append(time.perf_counter() - started)
+            try:
+                response = await decide(request)
+            finally:
+                self.seconds.append(time.perf_counter() - started)
             self.outcomes.append("placed" if response.patch is not None else "unplaced")
             return response
 

@@ -43,9 +43,9 @@ from trimtab.webhooks.lookups import Lookups, size
 
 T = TypeVar("T")
 
-_WRITES_OF_OTHERS = 2.5
+_WRITES_OF_OTHERS = 4.0
 """How many writes are left to others between two of our own, where there are others."""
-_LONGEST_PAUSE = 0.2
+_LONGEST_PAUSE = 0.3
 """Seconds for which others are let write, at most."""
 _AFTER_FAILURE = 0.1
 """Seconds that are waited after a failure, times the failures in a row."""
