@@ -207,7 +207,7 @@ class DividedWorld(TopologyWorld):
         return codec.encode(answer(response))
 
     async def _prepare(self, kind: str, namespace: str, name: str, replicas: int) -> int:
-        return await self.controller.foresight.prepare(kind, namespace, name, replicas)
+        return await self.foresight.prepare(kind, namespace, name, replicas)
 
     def _let_go(self, subsets: Subsets, hook: Any, request: Any, reason: str) -> None:
         self.let_go.append(f"{hook.name}: {reason}")

@@ -32,7 +32,6 @@ from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
 from trimtab.controllers.unitedtopology import costs, levels, moves, verdicts
 from trimtab.controllers.unitedtopology.costs import Change
-from trimtab.controllers.unitedtopology.foresight import Foresight
 from trimtab.controllers.unitedtopology.metrics import Metrics
 from trimtab.controllers.unitedtopology.namespaces import Labeller
 from trimtab.controllers.unitedtopology.pods import Scribe
@@ -43,7 +42,6 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel, within
 from trimtab.kube.errors import Conflict, NotFound
 from trimtab.kube.events import NORMAL, WARNING, Recorder
-from trimtab.kube.leases import Elector
 from trimtab.kube.queues import WorkQueue
 from trimtab.kube.resources import Key, Resource, split
 from trimtab.kube.runners import Result, Runner
@@ -103,29 +101,22 @@ class Controller:
         settings: Settings = SETTINGS,
         *,
         metrics: Metrics | None = None,
-        view: View | None = None,
-        elector: Elector | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        """`view` is one that somebody else runs; without it, the controller has and runs its own. With an elector it
-        acts only while it leads."""
         self.settings = settings
         self.metrics = metrics or Metrics()
-        self.view = view or View(client, rng=rng)
-        self._own_view = view is None
-        self._elector = elector
-        self._client = client if elector is None else client.using(before_write=elector.check)
+        self.view = View(client, rng=rng)
+        self._client = client
         self._clock = client.clock
         self._verdict = verdicts.verdict(pod_webhook=settings.pod_webhook)
         self.levels = levels.Levels(self.view, verdict=self._verdict)
-        self._scribe = Scribe(self._client, self.metrics)
-        self.foresight = Foresight(self.view, self.levels, Scribe(client, self.metrics), client.clock)
-        self._recorder = Recorder(self._client, component=COMPONENT, rng=rng)
+        self._scribe = Scribe(client, self.metrics)
+        self._recorder = Recorder(client, component=COMPONENT, rng=rng)
         self.queue: WorkQueue[Key] = WorkQueue(client.clock)
         self.runner = Runner(
             "unitedtopologies", self.reconcile, self.queue, workers=settings.workers, after=self.view.required
         )
-        self._labeller = Labeller(self._client, self.view, pod_webhook=settings.pod_webhook)
+        self._labeller = Labeller(client, self.view, pod_webhook=settings.pod_webhook)
         self._lacking: dict[str, set[Key]] = {}
         self.metrics.watch_topologies(lambda: len(self.view.topologies.store))
         self._subscribe()
@@ -141,28 +132,16 @@ class Controller:
         return self.view.problems
 
     async def run(self) -> None:
-        """Keep UnitedTopologies until cancelled. Raises LeadershipLost if another process has taken over."""
-        background = [asyncio.ensure_future(self.view.run())] if self._own_view else []
-        lead = self._lead() if self._elector is None else self._elector.run(self._lead)
-        leading = asyncio.ensure_future(lead)
+        """Keep UnitedTopologies until cancelled."""
+        background = [asyncio.ensure_future(each.run()) for each in (self.view, self._recorder)]
+        working = [asyncio.ensure_future(each.run()) for each in (self.runner, self._labeller.runner)]
         try:
-            done, _ = await asyncio.wait((leading, *background), return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            await cancel(leading)
-            await cancel(*background)
-
-    async def _lead(self) -> None:
-        recording = asyncio.ensure_future(self._recorder.run())
-        working = [asyncio.ensure_future(runner.run()) for runner in (self.runner, self._labeller.runner)]
-        try:
-            done, _ = await asyncio.wait((recording, *working), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait((*background, *working), return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
             await self._end(working)
-            await cancel(recording)
+            await cancel(*background)
 
     async def _end(self, working: Sequence[asyncio.Future[None]]) -> None:
         """Let what is under way finish, and what was noted be written, both within the grace period."""

@@ -122,7 +122,7 @@ async def test_one_step_down_without_foresight_does_not(world: TopologyWorld) ->
 
 async def prepare(world: TopologyWorld, size: int) -> None:
     """Have the costs written for a size that is aimed at, as whoever holds a scale request does."""
-    preparing = asyncio.create_task(world.controller.foresight.prepare("Deployment", "default", "web", size))
+    preparing = asyncio.create_task(world.foresight.prepare("Deployment", "default", "web", size))
     while not preparing.done():
         await world.clock.advance(0.1)
     assert preparing.result() == 6

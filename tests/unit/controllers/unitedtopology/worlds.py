@@ -27,7 +27,9 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import DELETION_COST
 from trimtab.api.unitedtopology import SubsetStatus, UnitedTopology
 from trimtab.controllers.unitedtopology.controller import SETTINGS, Controller, Settings
+from trimtab.controllers.unitedtopology.foresight import Foresight
 from trimtab.controllers.unitedtopology.metrics import Metrics
+from trimtab.controllers.unitedtopology.pods import Scribe
 from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
 from trimtab.lab.apiserver import bootstrap
@@ -90,6 +92,8 @@ class TopologyWorld(World):
         client = Client(self.controller_wire, clock=self.clock, rng=random.Random(2))
         self.metrics = Metrics()
         self.controller = Controller(client, self.settings, metrics=self.metrics, rng=random.Random(3))
+        scribe = Scribe(client, self.metrics)
+        self.foresight = Foresight(self.controller.view, self.controller.levels, scribe, self.clock)
         self.controlling = asyncio.create_task(self.controller.run())
         await self.settle()
 
