@@ -116,6 +116,15 @@ def _spread(key: str, component: str) -> JSON:
     }
 
 
+_LEAVING: JSON = {"preStop": {"sleep": {"seconds": 5}}}
+"""API servers learn within seconds that a replica is going; until then it answers."""
+_READ_ONLY: JSON = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+
 def _container(options: Options, component: str) -> JSON:
     ports = [{"name": "serving", "containerPort": CONTAINER_PORTS["serving"]}]
     if component == "webhooks":
@@ -128,13 +137,10 @@ def _container(options: Options, component: str) -> JSON:
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "serving"}, "periodSeconds": 10, "timeoutSeconds": 5},
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "serving"}, "periodSeconds": 5, "timeoutSeconds": 5},
         "resources": {"requests": dict(_REQUESTS[component])},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": dict(_READ_ONLY),
         "volumeMounts": [
             {"name": "configuration", "mountPath": _FOLDER, "readOnly": True},
             {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - all else is read-only; keys pass through it
         ],
+        **({"lifecycle": _LEAVING} if component == "webhooks" else {}),
     }
