@@ -31,6 +31,8 @@ ABANDONED = 30.0
 """Seconds after which a plan of another process is anybody's."""
 _LOOK = 0.5
 """Seconds between looks at what is known, while a plan is open."""
+_SOON = 0.1
+"""Seconds after a marked pod has changed."""
 _WORKERS = 2
 
 log = logging.getLogger(__name__)
@@ -133,13 +135,13 @@ class Aftermath:
 
     async def reconcile(self, workload: str) -> Result:
         """Look at what became of the plans for a workload (`namespace/Kind/name`)."""
-        namespace, _, named = workload.partition("/")
-        pods = self._view.marked(namespace, named)
         opened = self._open.get(workload)
-        if not pods and opened is None:
-            return Result()
         if opened is not None and opened.answered is None:
             return Result(_LOOK)
+        namespace, _, named = workload.partition("/")
+        pods = self._view.marked(namespace, named)
+        if not pods and opened is None:
+            return Result()
         verdict, plan = self._judge(namespace, named, pods, opened)
         if verdict.keeps:
             return Result(_LOOK)
@@ -154,20 +156,18 @@ class Aftermath:
         return Result(_LOOK if len(staying) < len(pods) else None)
 
     def _judge(self, namespace: str, named: str, pods: Sequence[Pod], opened: Open | None) -> tuple[Verdict, _Subject]:
-        marks = [(pod, mark) for pod in pods if (mark := ledger.mark_of(pod)) is not None]
-        latest = max((mark for _, mark in marks), key=lambda mark: mark.at, default=None)
         kind, _, name = named.partition("/")
         found = self._view.workload(kind, namespace, name)
         if opened is not None:
             age = (self._clock.monotonic() - (opened.answered or 0)) / SECOND
             subject, sizes = _Subject(opened.uid, opened.to), dict(opened.sizes)
-        elif latest is not None:
+        else:
+            marks = [(pod, mark) for pod in pods if (mark := ledger.mark_of(pod)) is not None]
+            latest = max((mark for _, mark in marks), key=lambda mark: mark.at)
             age = self._clock.now() / SECOND - latest.at / 1000
             subject, sizes = _Subject(latest.uid, latest.to), _sizes(marks)
             if age < self._abandoned:
                 return Verdict.WAITING, subject
-        else:
-            return Verdict.NOTHING, _Subject("", 0)
         wanted = shares.wanted(found) if found is not None and found.metadata.uid == subject.uid else None
         controllers = [self._pods(uid, each, namespace) for uid, each in sizes.items()]
         patience = self._patience if opened is not None else 0.0
@@ -224,8 +224,9 @@ class Aftermath:
     # What wakes it.
 
     def _seen(self, pod: Pod) -> None:
+        """A thousand pods that go one after the other are worth a few looks, not a thousand."""
         for workload in ledger.by_plan(pod):
-            self.queue.add(workload)
+            self.queue.add_after(workload, _SOON)
 
     def _changed(self, old: Pod, new: Pod) -> None:
         self._seen(new)
