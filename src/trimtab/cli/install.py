@@ -17,7 +17,6 @@ from trimtab.cli.files import read_yaml, with_scheduler
 if TYPE_CHECKING:
     from trimtab.api.documents import JSON
     from trimtab.install.definitions import Choice
-    from trimtab.install.options import Options
     from trimtab.kube.client import Client
 
 _KUBECONFIG = click.option(
@@ -184,18 +183,16 @@ def uninstall(
     namespace: str, dry_run: bool, remove_crds: bool, yes: bool, kubeconfig: Path | None, context: str
 ) -> None:
     """Take Trimtab out of a cluster: what it runs, what it was asked about, and every cost that it has written."""
-    from trimtab.install.options import Options
-
-    options = Options(namespace=namespace)
-    asyncio.run(_uninstall(options, kubeconfig, context, dry_run=dry_run, remove_crds=remove_crds, sure=yes))
+    asyncio.run(_uninstall(namespace, kubeconfig, context, dry_run=dry_run, remove_crds=remove_crds, sure=yes))
 
 
 async def _uninstall(
-    options: Options, kubeconfig: Path | None, context: str, *, dry_run: bool, remove_crds: bool, sure: bool
+    namespace: str, kubeconfig: Path | None, context: str, *, dry_run: bool, remove_crds: bool, sure: bool
 ) -> None:
     from trimtab.install import removal
 
     async with _client(kubeconfig, context) as client:
+        options = await removal.installed(client, namespace)
         definitions = await removal.ours(client)
         if dry_run:
             for line in removal.intentions(options):

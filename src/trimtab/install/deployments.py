@@ -16,6 +16,7 @@ from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.install.options import CONTAINER_PORTS, NAME, Options, account, selecting
 
 CONFIGURATION = f"{NAME}-configuration"
+CONFIGURATION_FILE = "trimtab.yaml"
 _FOLDER = "/etc/trimtab"
 
 _REQUESTS: Mapping[str, Mapping[str, str]] = {
@@ -34,7 +35,7 @@ def namespace(options: Options) -> JSON:
 
 def manifests(options: Options) -> Iterator[JSON]:
     """Everything that runs, and what it runs with."""
-    yield _object("v1", "ConfigMap", CONFIGURATION, options, data={"trimtab.yaml": _configuration(options)})
+    yield _object("v1", "ConfigMap", CONFIGURATION, options, data={CONFIGURATION_FILE: _configuration(options)})
     if "webhooks" in options.components:
         yield _service(options)
     for component in options.components:
@@ -132,7 +133,7 @@ def _container(options: Options, component: str) -> JSON:
     return {
         "name": component,
         "image": options.image,
-        "args": ["run", "--config", f"{_FOLDER}/trimtab.yaml", "--component", component],
+        "args": ["run", "--config", f"{_FOLDER}/{CONFIGURATION_FILE}", "--component", component],
         "ports": ports,
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "serving"}, "periodSeconds": 10, "timeoutSeconds": 5},
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "serving"}, "periodSeconds": 5, "timeoutSeconds": 5},

@@ -11,7 +11,9 @@ Only what carries our label is removed, whatever its name; and it may all be don
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from trimtab.api import crds
 from trimtab.api.documents import JSON
@@ -19,6 +21,7 @@ from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.pods import Pod
 from trimtab.install import manifests
 from trimtab.install.definitions import is_ours
+from trimtab.install.deployments import CONFIGURATION, CONFIGURATION_FILE
 from trimtab.install.options import MANAGED_BY, NAME, Options
 from trimtab.install.sweeps import SWEEPS, Sweep
 from trimtab.kube.client import Client
@@ -51,6 +54,18 @@ PLURALS: Mapping[str, str] = {
 """What each kind that is installed is called on the wire."""
 
 _ASKING = frozenset(kind for kind in PLURALS if kind.startswith(("Mutating", "Validating")))
+
+
+async def installed(client: Client, namespace: str) -> Options:
+    """What an installation was told, as far as it can still be read; names follow from it."""
+    options = Options(namespace=namespace)
+    try:
+        found = await client.get(untyped("v1", "ConfigMap", "configmaps"), CONFIGURATION, namespace=namespace)
+        told = replace(options, configuration=json.loads(found["data"][CONFIGURATION_FILE]))
+        told.read()
+    except (NotFound, KeyError, ValueError):
+        return options
+    return told
 
 
 def intentions(options: Options) -> Iterator[str]:

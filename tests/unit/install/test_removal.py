@@ -92,6 +92,19 @@ async def test_what_was_installed_is_removed_and_may_be_removed_again(tmp_path: 
         assert [line for line in again if line.startswith("removed")] == []
 
 
+async def test_names_that_the_configuration_chose_are_found_again(tmp_path: Path) -> None:
+    """What was installed says how it is called; where it cannot be read any more, the usual names are taken."""
+    chosen = {"webhooks": {"registeredAs": "level", "service": "level-webhooks"}}
+    options = Options(namespace="level", configuration=chosen)
+    async with a_cluster(tmp_path) as client:
+        objects = manifests.everything(options)
+        await put(client, *objects)
+        assert (await removal.installed(client, "level")).read() == options.read()
+        await removal.remove(client, await removal.installed(client, "level"), lambda _: None, sweeps={})
+        assert await left(client, objects) == []
+        assert (await removal.installed(client, "elsewhere")).read() == Options(namespace="elsewhere").read()
+
+
 async def test_what_is_not_ours_stays(tmp_path: Path) -> None:
     """Whatever its name."""
     async with a_cluster(tmp_path) as client:
