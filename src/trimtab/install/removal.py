@@ -22,7 +22,7 @@ from trimtab.api.pods import Pod
 from trimtab.install import manifests
 from trimtab.install.definitions import is_ours
 from trimtab.install.deployments import CONFIGURATION, CONFIGURATION_FILE
-from trimtab.install.options import MANAGED_BY, NAME, Options
+from trimtab.install.options import MANAGED_BY, NAME, Options, account
 from trimtab.install.sweeps import SWEEPS, Sweep
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import within
@@ -39,19 +39,21 @@ PLURALS: Mapping[str, str] = {
     "ClusterRoleBinding": "clusterrolebindings",
     "ConfigMap": "configmaps",
     "Deployment": "deployments",
+    "Lease": "leases",
     "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
     "Namespace": "namespaces",
     "NetworkPolicy": "networkpolicies",
     "PodDisruptionBudget": "poddisruptionbudgets",
     "Role": "roles",
     "RoleBinding": "rolebindings",
+    "Secret": "secrets",
     "Service": "services",
     "ServiceAccount": "serviceaccounts",
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
     "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
 }
-"""What each kind that is installed is called on the wire."""
+"""What each kind that is installed, or made by what is installed, is called on the wire."""
 
 _ASKING = frozenset(kind for kind in PLURALS if kind.startswith(("Mutating", "Validating")))
 
@@ -70,7 +72,7 @@ async def installed(client: Client, namespace: str) -> Options:
 
 def intentions(options: Options) -> Iterator[str]:
     """What `remove` would do, a line each."""
-    for each in manifests.everything(options):
+    for each in (*manifests.everything(options), *_made_while_running(options)):
         yield f"would remove {_where(each)}"
     for what in SWEEPS:
         yield f"would take back {what}"
@@ -85,7 +87,16 @@ async def remove(client: Client, options: Options, say: Say, *, sweeps: Mapping[
     for what, sweep in sweeps.items():
         say(f"taken back: {await sweep(client)} {what}")
     rest = [each for each in objects if each["kind"] not in {*_ASKING, "Deployment"}]
-    await _delete(client, list(reversed(rest)), say)
+    await _delete(client, [*_made_while_running(options), *reversed(rest)], say)
+
+
+def _made_while_running(options: Options) -> Iterator[JSON]:
+    """What Trimtab itself put into its namespace; that may be one that stays."""
+    secret = options.read().webhooks.certificates.stored_in
+    yield {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": options.namespace, "name": secret}}
+    for component in options.components:
+        metadata = {"namespace": options.namespace, "name": account(component)}
+        yield {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
 
 
 async def remove_definitions(client: Client, say: Say) -> None:
@@ -142,8 +153,9 @@ def _where(an_object: JSON) -> str:
 
 
 def _is_labelled(found: JSON) -> bool:
+    """Leases carry no labels: whoever elects a leader makes them, and their names are ours alone."""
     labels = found["metadata"].get("labels") or {}
-    return bool(labels.get(MANAGED_BY) == NAME)
+    return bool(labels.get(MANAGED_BY) == NAME) or found["kind"] == "Lease"
 
 
 async def _ended(client: Client, options: Options, say: Say) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from trimtab.api.documents import JSON
 from trimtab.install import definitions, manifests, removal
-from trimtab.install.options import Options
+from trimtab.install.options import MANAGED_BY, NAME, Options
 from trimtab.kube.client import Client
 from trimtab.kube.config import discover
 from trimtab.kube.errors import NotFound
@@ -103,6 +103,21 @@ async def test_names_that_the_configuration_chose_are_found_again(tmp_path: Path
         await removal.remove(client, await removal.installed(client, "level"), lambda _: None, sweeps={})
         assert await left(client, objects) == []
         assert (await removal.installed(client, "elsewhere")).read() == Options(namespace="elsewhere").read()
+
+
+async def test_what_was_made_while_it_ran_goes_from_a_namespace_that_stays(tmp_path: Path) -> None:
+    """Certificates and leases; other people's secrets are not touched."""
+    metadata = {"namespace": "default"}
+    ours = [
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {**metadata, "name": "trimtab-webhook-certificates"}},
+        {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {**metadata, "name": "trimtab-webhooks"}},
+    ]
+    ours[0]["metadata"]["labels"] = {MANAGED_BY: NAME}  # type: ignore[index]
+    theirs = {"apiVersion": "v1", "kind": "Secret", "metadata": {**metadata, "name": "password"}}
+    async with a_cluster(tmp_path) as client:
+        await put(client, *ours, theirs)
+        await removal.remove(client, Options(namespace="default"), lambda _: None, sweeps={})
+        assert await left(client, [*ours, theirs]) == ["Secret password"]
 
 
 async def test_what_is_not_ours_stays(tmp_path: Path) -> None:
