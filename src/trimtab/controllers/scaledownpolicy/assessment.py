@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -30,7 +30,7 @@ from trimtab.ranking.plan import Policy
 from trimtab.ranking.strategies import STRATEGIES, Factory, StrategyError
 from trimtab.snapshot import Snapshot
 
-SAMPLED = frozenset({"Idle", "Probe"})
+SAMPLED = frozenset({"Idle", "Probe", "Scheduled"})
 """Strategies that look at what was measured: no two samples are the same, so that their ranks are rounded to wholes."""
 
 _MIDDLE = Band()
@@ -39,14 +39,8 @@ _MIDDLE = Band()
 class Values(Protocol):
     """What was found out about pods elsewhere."""
 
-    @property
-    def usage(self) -> Mapping[str, float]:
-        """How much they use."""
-        ...
-
-    @property
-    def stated(self) -> Mapping[str, float]:
-        """What they said that they cost."""
+    def given_to(self, policy: Policy) -> Policy:
+        """A policy that knows it."""
         ...
 
 
@@ -78,8 +72,7 @@ def assess(
     index = snapshot.pods.rows.index
     rows = np.array([index[pod.key] for pod in pods if pod.key in index], dtype=np.int64)
     try:
-        made = replace(Policy.of(strategies, registry), usage=values.usage, stated=values.stated)
-        combined = made.rank(snapshot, rows, now)
+        combined = values.given_to(Policy.of(strategies, registry)).rank(snapshot, rows, now)
     except (InvalidError, StrategyError) as error:
         return Assessment(fault=str(error))
     return _assessment(combined, rounded=any(each.name in SAMPLED for each in strategies))

@@ -41,6 +41,7 @@ from trimtab.controllers.scaledownpolicy.metrics import Metrics
 from trimtab.controllers.scaledownpolicy.plans import PlanReports
 from trimtab.controllers.scaledownpolicy.policies import NO_DEFAULTS, Defaults, Governing
 from trimtab.controllers.scaledownpolicy.sources import Sources, Target
+from trimtab.controllers.scaledownpolicy.sources.scores import ScoreSource
 from trimtab.controllers.scaledownpolicy.view import View, Workload
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, Clock, cancel, within
@@ -50,6 +51,7 @@ from trimtab.kube.queues import WorkQueue
 from trimtab.kube.resources import Key, split
 from trimtab.kube.runners import Result, Runner
 from trimtab.kube.stores import Object, key_of
+from trimtab.placement.profiles import Profile, default_profile
 from trimtab.ranking.plan import Plan, Policy, plan
 from trimtab.ranking.plan import Workload as Shrinking
 from trimtab.ranking.strategies import STRATEGIES, Factory, StrategyError
@@ -60,9 +62,14 @@ TARGETS_FOR = 3.0
 """Seconds for which it is remembered who is to be sampled: less than anybody can ask to be."""
 
 
-def sampled(client: Client, view: View, defaults: Defaults = NO_DEFAULTS, **settings: Any) -> Sources:
-    """Sources for whatever policies in a view need."""
-    return Sources(client, Targets(client.clock, view, Groups(view, defaults)), **settings)
+def sampled(
+    client: Client, view: View, defaults: Defaults = NO_DEFAULTS, *, profile: Profile | None = None, **settings: Any
+) -> Sources:
+    """Sources for whatever policies in a view need; `profile` is how pods are scheduled."""
+    scores = ScoreSource(client.clock, view.snapshot, profile or default_profile())
+    scores.follow((view.sets, view.replicators, view.namespaces))
+    targets = Targets(client.clock, view, Groups(view, defaults))
+    return Sources(client, targets, scores=scores, **settings)
 
 
 class Targets:
@@ -328,8 +335,7 @@ class ScaleDownPolicies:
         workload = replace(workload, kind="CloneSet" if group.key.kind == "CloneSet" else "ReplicaSet", own_costs=own)
         strategies = self.continuous.strategies(group, group.spec)
         try:
-            values = self._sources.values(strategies, pods)
-            policy = replace(Policy.of(strategies, self._registry), usage=values.usage, stated=values.stated)
+            policy = self._sources.values(strategies, pods).given_to(Policy.of(strategies, self._registry))
             return plan(workload, snapshot, policy, replicas=size, now=self._clock.now())
         except (InvalidError, StrategyError):
             return None

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import StrategySpec
 from trimtab.controllers.scaledownpolicy.sources.answers import AnswerSource, Fetch, HttpFetch, Network, Question
+from trimtab.controllers.scaledownpolicy.sources.scores import MAX_AGE, ScoreSource
 from trimtab.controllers.scaledownpolicy.sources.usage import PERIOD, UsageSource
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
+from trimtab.ranking.plan import Policy
 from trimtab.ranking.strategies.idle import Idle
 from trimtab.ranking.strategies.probe import Probe
+from trimtab.ranking.strategies.scheduled import Scheduled
 
-S = TypeVar("S", Idle, Probe)
+S = TypeVar("S", Idle, Probe, Scheduled)
 
 _TURN = 1.0
 """Seconds between looks for pods whose turn it is to be asked."""
@@ -40,6 +43,11 @@ class Values:
 
     usage: Mapping[str, float] = field(default_factory=dict)
     stated: Mapping[str, float] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+    def given_to(self, policy: Policy) -> Policy:
+        """A policy that knows all this."""
+        return replace(policy, usage=self.usage, stated=self.stated, scores=self.scores)
 
 
 class Sources:
@@ -52,10 +60,12 @@ class Sources:
         *,
         fetch: Fetch | None = None,
         networks: Sequence[Network] = (),
+        scores: ScoreSource | None = None,
     ) -> None:
         self.usage = UsageSource(client)
         self._http = HttpFetch()
         self.answers = AnswerSource(client.clock, fetch or self._http, networks=networks)
+        self.scores = scores
         self._clock = client.clock
         self._targets = targets
 
@@ -65,7 +75,9 @@ class Sources:
         idle, probe = _found(strategies, Idle), _found(strategies, Probe)
         usage = self.usage.samples.fresh(pods, now=now, max_age=idle.settings.max_age_seconds) if idle else {}
         stated = self.answers.samples.fresh(pods, now=now, max_age=probe.settings.max_age_seconds) if probe else {}
-        return Values(usage, stated)
+        scored = self.scores is not None and _found(strategies, Scheduled)
+        scores = self.scores.samples.fresh(pods, now=now, max_age=MAX_AGE) if self.scores and scored else {}
+        return Values(usage, stated, scores)
 
     def problem(self, strategies: Sequence[StrategySpec], pods: Iterable[Pod] = ()) -> str:
         """Why something that these strategies need cannot be had, as far as that is known."""
@@ -83,7 +95,8 @@ class Sources:
 
     async def run(self) -> None:
         """Sample until cancelled."""
-        tasks = [asyncio.ensure_future(self._measure()), asyncio.ensure_future(self._ask())]
+        every = ((self.measure, PERIOD), (self.ask, _TURN), (self.score, _TURN))
+        tasks = [asyncio.ensure_future(self._repeat(work, seconds)) for work, seconds in every]
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -102,15 +115,17 @@ class Sources:
         self.answers.keep(frozenset(question.pod.metadata.uid for question in questions))
         await self.answers.ask(questions)
 
-    async def _measure(self) -> None:
-        while True:
-            await _logged(self.measure)
-            await self._clock.sleep(PERIOD)
+    async def score(self) -> None:
+        """Score the pods whose turn it is."""
+        if self.scores is not None:
+            wanted = [pod for target in self._targets() if _found(target.strategies, Scheduled) for pod in target.pods]
+            self.scores.keep(frozenset(pod.metadata.uid for pod in wanted))
+            await self.scores.score(wanted)
 
-    async def _ask(self) -> None:
+    async def _repeat(self, work: Callable[[], Any], seconds: float) -> None:
         while True:
-            await _logged(self.ask)
-            await self._clock.sleep(_TURN)
+            await _logged(work)
+            await self._clock.sleep(seconds)
 
 
 async def _logged(work: Callable[[], Any]) -> None:
