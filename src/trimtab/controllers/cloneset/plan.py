@@ -104,7 +104,7 @@ def _surplus(around: Circumstances, group: Group, needed: Sizes) -> Plan | None:
         count, costs = min(count, verdict.allowance), victims.as_costs(verdict.ranks)
     order = victims.old_first(around.snapshot, group, around.rules, scale=around.settings.scale, costs=costs)
     fell_back = verdict.because if isinstance(verdict, Original) else ""
-    return _deletion(Step.SHRINK, group, victims.sparing(group, order[:count], needed.spare), fell_back)
+    return _deletion(Step.SHRINK, group, victims.sparing(group, order, needed.spare)[:count], fell_back)
 
 
 def _verdict(around: Circumstances, group: Group) -> Verdict:
@@ -120,7 +120,7 @@ def _outdated(around: Circumstances, group: Group, needed: Sizes) -> Plan | None
         return None
     old = ~group.updated & ~group.marked
     order = victims.in_order(around.snapshot, group, old, around.rules, scale=around.settings.scale)
-    return _deletion(Step.REPLACE, group, victims.sparing(group, order[: needed.replace], needed.spare))
+    return _deletion(Step.REPLACE, group, victims.sparing(group, order, needed.spare)[: needed.replace])
 
 
 def _deletion(step: Step, group: Group, places: Sequence[int], fell_back: str = "") -> Plan | None:

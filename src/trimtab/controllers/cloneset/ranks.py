@@ -52,6 +52,8 @@ class Terms:
     """Seconds to wait for missing ones."""
     recompute: bool = False
     """Whether a removal changes the ranks of the others."""
+    renewal: float = 0.0
+    """Seconds to wait until they are recomputed: those that wait for no missing rank still go one at a time."""
 
     @property
     def asked_for(self) -> bool:
@@ -106,10 +108,13 @@ def terms(policy: ScaleDownPolicySpec | None, registry: Mapping[str, Factory] = 
         return None
     combination = Combination.of(policy.strategies, registry)
     waits = policy.when_unranked
+    recompute = combination.recompute or combination.one_at_a_time
+    timeout = float(waits.timeout_seconds)
     return Terms(
         carrier=carrier,
-        patience=float(waits.timeout_seconds) if waits.action == "Wait" else 0.0,
-        recompute=combination.recompute or combination.one_at_a_time,
+        patience=timeout if waits.action == "Wait" else 0.0,
+        recompute=recompute,
+        renewal=timeout if recompute else 0.0,
     )
 
 
@@ -150,12 +155,13 @@ def judge(asked: Terms, there: Found | None, names: Sequence[str], waited: RankW
         allowance = 1 if asked.recompute else len(names)
         return ByRank(tuple(there.ranks[name] for name in names), allowance)
     because = _unranked(missing, len(names)) if missing else "the ranks have not been recomputed since the last removal"
-    if not asked.patience:
+    patience = asked.patience if missing else asked.renewal
+    if not patience:
         return Original(because)
     since = _since(waited, among, now)
-    left = asked.patience - (now - since) / SECOND
+    left = patience - (now - since) / SECOND
     if left <= 0:
-        return Original(f"{because} after {asked.patience:g} s")
+        return Original(f"{because} after {patience:g} s")
     return Wait(RankWait(since=times.from_ns(since), among=among), left, because)
 
 

@@ -2,7 +2,8 @@
 
 A revision is named after its CloneSet and the hash of its template, so that it cannot be made twice. It holds the
 template as a patch of the CloneSet, as StatefulSets and OpenKruise write it. A template that comes back gets the
-revision that it had, with a new number.
+revision that it had, with a new number: the newest revision has a higher one than all others, also than one that a
+process which was killed made late.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def newest(cloneset: CloneSet, known: Sequence[ControllerRevision], owner: JSON)
         birth = _birth(cloneset, last + 1, owner)
         return Newest(birth.name, birth=birth, number=last + 1)
     found = max(equal, key=lambda each: (each.revision, each.metadata.name))
-    behind = found.revision < last
+    behind = any(each.revision >= found.revision for each in known if each is not found)
     return Newest(found.metadata.name, renumbered=found if behind else None, number=last + behind)
 
 

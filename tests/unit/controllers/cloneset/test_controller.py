@@ -288,6 +288,18 @@ async def test_old_revisions_go_first(world: CloneSetWorld) -> None:
     assert not olds & await world.names()
 
 
+async def test_it_shrinks_in_the_middle_of_a_rollout_that_does_not_come_up(world: CloneSetWorld) -> None:
+    """Old pods come first in the order, but are all that is available; the broken ones behind them go instead."""
+    await world.create(CloneSet, manifest(10, updateStrategy={"maxUnavailable": 6}))
+    await world.run_pods()
+    await world.patch(CloneSet, "web", {"spec": {"template": template("app:broken")}})
+    await world.end_pods()
+    await world.patch(CloneSet, "web", {"spec": {"updateStrategy": {"maxUnavailable": 1}, "replicas": 5}})
+    await world.end_pods()
+    status = (await world.cloneset()).status
+    assert (status.replicas, status.available_replicas) == (5, 4)
+
+
 async def test_named_pods_go_and_are_replaced(world: CloneSetWorld) -> None:
     """podsToDelete without a smaller number: they are replaced, no more at once than may be unavailable."""
     await world.create(CloneSet, manifest(5, updateStrategy={"maxUnavailable": 1}))

@@ -4,7 +4,8 @@ Whatever happens, in whatever order:
 
 - never more than the surge: a pod is made only while there are fewer than replicas + maxSurge;
 - never less than the floor: an available pod is deleted only if replicas − maxUnavailable stay available;
-- never a wrong victim: those that go are the first of the order, worked out anew by the slow twin of `ranking`;
+- never a wrong victim: those that go are the first of the order, worked out anew by the slow twin of `ranking`; where
+  ranks are promised, by rank, or after the wait without them;
 - in the end everything is as wanted, and the status says so.
 
 What a controller cannot know yet counts in its favour. *News* are things that happened behind its back (pods that
@@ -25,18 +26,20 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
+from tests.unit.controllers.cloneset.judges import Judge
 from tests.unit.controllers.cloneset.test_controller import is_deletion
 from tests.unit.controllers.cloneset.worlds import CloneSetWorld, manifest, template
-from tests.unit.ranking.twins import CloneSetTwin, in_order, spread_ranks
 from trimtab.api import codec, times
 from trimtab.api.apps import ControllerRevision
 from trimtab.api.cloneset import SPECIFIED_DELETE, CloneSet, CloneSetSpec
 from trimtab.api.nodes import ZONE
 from trimtab.api.pods import Pod
+from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.controllers.cloneset import plan as plans
 from trimtab.controllers.cloneset import sizes
 from trimtab.controllers.cloneset.observation import Group
-from trimtab.controllers.cloneset.plan import Circumstances, Plan, Step
+from trimtab.controllers.cloneset.plan import Circumstances, Plan
+from trimtab.controllers.cloneset.settings import Settings
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import Unreachable
 from trimtab.kube.transport import Request
@@ -72,13 +75,16 @@ class News:
 class CloneSets(RuleBasedStateMachine):
     """One CloneSet, and everything that can happen to it."""
 
+    setup = Settings()
+
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.world = CloneSetWorld()
+        self.world = CloneSetWorld(self.setup)
         self.world.on_start = self.attach
         self.news = News()
         self.faults: list[str] = []
+        self.judge = Judge(NODES, ZONE)
         self.late: list[Request] = []
         self.dies_in: int | None = None
         self.held = False
@@ -103,33 +109,8 @@ class CloneSets(RuleBasedStateMachine):
         """Every plan is held against the order's own rule."""
         made = _plan(around, group)
         self.believed = {name for name, so in zip(group.names, group.available.tolist(), strict=True) if so}
-        if made.step is Step.SHRINK:
-            self.judge(around, group, made)
+        self.faults += self.judge.faults(around, group, made)
         return made
-
-    def judge(self, around: Circumstances, group: Group, made: Plan) -> None:
-        """Old revisions first, each in the order of the twin; available ones only as far as they can be spared."""
-        needed = sizes.sizes(sizes.bounds(around.cloneset.spec), sizes.count(group))
-        available = {pod.key for pod, is_so in zip(group.pods, group.available.tolist(), strict=True) if is_so}
-        order: list[Pod] = []
-        for updated in (False, True):
-            some = [
-                pod
-                for pod, new, marked in zip(group.pods, group.updated.tolist(), group.marked.tolist(), strict=True)
-                if new is updated and not marked
-            ]
-            ranks = spread_ranks(some, NODES, [(ZONE, ())])
-            order += in_order(some, CloneSetTwin(ranks, available).compare)
-        spare, want = needed.spare, []
-        for pod in order[: needed.shrink]:
-            if pod.key not in available:
-                want.append(pod.key)
-            elif spare > 0:
-                spare -= 1
-                want.append(pod.key)
-        got = [pod.key for pod in made.victims]
-        if got != want:
-            self.faults.append(f"{got} go, and {want} should")
 
     def refuse(self, request: Request) -> Exception | None:
         """Before a request is answered: let the process die if its time has come."""
@@ -384,6 +365,32 @@ class CloneSets(RuleBasedStateMachine):
         assert newest.metadata.name == status.update_revision
 
 
+class RankedCloneSets(CloneSets):
+    """The same where a policy promises ranks, which come, or do not, or are of other pods than those that are there."""
+
+    setup = Settings(pod_cost=True)
+
+    @initialize(strategy=st.sampled_from(["Balance", "AntiAffinity"]), seconds=st.sampled_from([0, 30]))
+    def promise(self, strategy: str, seconds: int) -> None:
+        """A policy: with AntiAffinity each removal changes the ranks of the others."""
+        waits = {"action": "Wait", "timeoutSeconds": seconds} if seconds else {"action": "Fallback"}
+        tree = {"carrier": "PodGroupCost", "strategies": [{"name": strategy}], "whenUnranked": waits}
+        self.world.policies["web"] = codec.convert(tree, ScaleDownPolicySpec)
+
+    @precondition(lambda self: bool(self.news.specs))
+    @rule(costs=st.lists(st.integers(0, 3), min_size=8, max_size=8), missing=st.sampled_from([0, 0, 0, 1]))
+    def rank(self, costs: list[int], missing: int) -> None:
+        """The pods that are there are ranked, all of them or all but one."""
+
+        async def work() -> None:
+            names = sorted(pod.metadata.name for pod in self.active())[missing:]
+            await self.world.cost({name: costs[number % 8] for number, name in enumerate(names)})
+            await self.settle()
+
+        self.run(work())
+        self.check()
+
+
 _plan = plans.plan
 
 
@@ -392,12 +399,15 @@ def _image(cloneset: CloneSet) -> str:
     return image
 
 
-def test_whatever_happens() -> None:
+@pytest.mark.parametrize(
+    "machine", [pytest.param(CloneSets, id="by the order alone"), pytest.param(RankedCloneSets, id="with ranks")]
+)
+def test_whatever_happens(machine: type[CloneSets]) -> None:
     """The bounds hold at every write, every victim is the right one, and in the end everything is as wanted."""
     run_state_machine_as_test(
-        CloneSets,
+        machine,
         settings=settings(
-            max_examples=10,
+            max_examples=8,
             stateful_step_count=20,
             deadline=None,
             derandomize=True,

@@ -20,7 +20,7 @@ NAMES = ("a", "b", "c")
 ALL = Found({"a": 1.0, "b": 2.0, "c": 3.0})
 SOME = Found({"a": 1.0, "b": 2.0})
 PATIENT = Terms(Carrier.ALPHA_ANNOTATION, patience=30.0)
-RECOMPUTING = Terms(Carrier.POD_GROUP_COST, patience=30.0, recompute=True)
+RECOMPUTING = Terms(Carrier.POD_GROUP_COST, patience=30.0, recompute=True, renewal=30.0)
 
 
 def policy(**fields: Any) -> ScaleDownPolicySpec:
@@ -53,8 +53,17 @@ def waited(seconds: float, among: str = "") -> RankWait:
         ),
         pytest.param(
             policy(carrier="PodGroupCost", strategies=[{"name": "AntiAffinity"}]),
-            Terms(Carrier.POD_GROUP_COST, 30.0, recompute=True),
+            Terms(Carrier.POD_GROUP_COST, 30.0, recompute=True, renewal=30.0),
             id="a strategy that needs recomputation",
+        ),
+        pytest.param(
+            policy(
+                carrier="PodGroupCost",
+                strategies=[{"name": "AntiAffinity"}],
+                whenUnranked={"action": "Fallback", "timeoutSeconds": 10},
+            ),
+            Terms(Carrier.POD_GROUP_COST, 0.0, recompute=True, renewal=10.0),
+            id="no wait for missing ranks, and one pod at a time",
         ),
     ],
 )
@@ -114,6 +123,13 @@ def test_one_unranked_waits_and_then_falls_back() -> None:
     assert isinstance(later, Wait)
     assert later.seconds == 10.0
     assert ranks.judge(PATIENT, SOME, NAMES, waited(30), START) == Original("1 of 3 pods have no rank: c after 30 s")
+
+
+def test_who_falls_back_at_once_still_waits_for_ranks_to_be_recomputed() -> None:
+    """Otherwise the first removal would let all the others go in the original order."""
+    hasty = Terms(Carrier.POD_GROUP_COST, recompute=True, renewal=10.0)
+    assert isinstance(ranks.judge(hasty, ALL, NAMES, None, START), Wait)
+    assert ranks.judge(hasty, SOME, NAMES, None, START) == Original("1 of 3 pods have no rank: c")
 
 
 def test_without_a_policy_nothing_is_waited_for() -> None:

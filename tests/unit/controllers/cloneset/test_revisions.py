@@ -59,6 +59,13 @@ def test_a_template_that_comes_back_is_renumbered() -> None:
     assert (newest.name, newest.renumbered, newest.number) == (known[0].metadata.name, known[0], 3)
 
 
+def test_a_revision_that_was_made_late_does_not_stay_the_newest() -> None:
+    """A process that was killed gave an older template the same number: the one that is wanted gets a higher one."""
+    known = [stored("app:1", 2), stored("app:2", 2)]
+    newest = revisions.newest(cloneset("app:2"), known, OWNER)
+    assert (newest.renumbered, newest.number) == (known[1], 3)
+
+
 def test_a_collision_changes_the_name() -> None:
     """Somebody else has the name: the next one is another."""
     first = revisions.newest(cloneset(), (), OWNER)
