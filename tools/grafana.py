@@ -97,6 +97,16 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 ],
                 unit="s",
             ),
+            Panel(
+                "Pods by rank",
+                [("max by (rank) (trimtab_scaledown_pods)", "{{rank}}")],
+                description="Of the pods that ScaleDownPolicies speak for: whether every strategy can say something.",
+            ),
+            Panel(
+                "Age of what ranks are made from",
+                [("max by (source) (trimtab_scaledown_oldest_sample_seconds)", "{{source}}")],
+                unit="s",
+            ),
         ),
     ),
     (

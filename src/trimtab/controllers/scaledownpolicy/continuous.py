@@ -146,6 +146,7 @@ class Continuous:
         self._bands = bands
         self._registry = registry
         self._done = done
+        self._metrics = metrics or Metrics()
         self._pods = PodCosts(client, limit, metrics=metrics)
         self._objects = GroupCosts(client, limit, metrics=metrics)
         self._unranked_since: dict[GroupKey, int] = {}
@@ -224,7 +225,10 @@ class Continuous:
             await self._take_back(group, [pod for pod in pods if _is_misplaced(pod, carrier)], carrier, report)
             return Result(min(patience.seconds, self._next_look(group.spec)))
         await self._take_back(group, pods, carrier, report, reason="unranked")
-        self.outcomes.setdefault(group.key, Outcome()).fallback = True
+        outcome = self.outcomes.setdefault(group.key, Outcome())
+        if not outcome.fallback:
+            outcome.fallback = True
+            self._metrics.fell_back()
         return Result(self._next_look(group.spec))
 
     async def _write(

@@ -150,6 +150,11 @@ class ScaleDownPolicies:
         self.runner = Runner(
             "scaledownpolicies", self.reconcile, self.queue, workers=2, after=(*view.required, view.policies)
         )
+        self._counts: dict[Key, tuple[int, int]] = {}
+        self._metrics.watch_pods("known", lambda: sum(ranked for ranked, _ in self._counts.values()))
+        self._metrics.watch_pods("missing", lambda: sum(unranked for _, unranked in self._counts.values()))
+        for source, age in sources.ages().items():
+            self._metrics.watch_samples(source, age)
         self._subscribe()
 
     @property
@@ -197,8 +202,10 @@ class ScaleDownPolicies:
         """Tell how a policy is doing."""
         policy = self._view.policies.get(a_key)
         if policy is None or policy.metadata.deletion_timestamp is not None:
+            self._counts.pop(a_key, None)
             return Result()
         new = reports.status(policy, self._finder.find(policy), self._clock.now())
+        self._counts[a_key] = (new.ranked_pods, new.unranked_pods)
         if not _same(policy.status, new):
             with contextlib.suppress(NotFound):
                 await self._report(policy, new)
@@ -254,6 +261,7 @@ class ScaleDownPolicies:
             self._wake_namespace(new.metadata.name)
 
     def _policy(self, policy: ScaleDownPolicy) -> None:
+        self._wake_policy(key_of(policy))
         self._wake_namespace(policy.metadata.namespace)
 
     def _policy_changed(self, old: ScaleDownPolicy, new: ScaleDownPolicy) -> None:

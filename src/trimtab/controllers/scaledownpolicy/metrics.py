@@ -94,6 +94,12 @@ class Metrics:
             "settle_seconds", "How long a request waits, after its costs were seen, for the controller to see them."
         )
         self._ages = self._gauge("oldest_cost_seconds", "The age of the oldest cost that a scale-down has written.")
+        self._pods = self._gauge("pods", "Pods that policies speak for, by whether they have a rank.", "rank")
+        self._samples = self._gauge(
+            "oldest_sample_seconds",
+            "The age of the oldest value that ranks are made from, by where it comes from.",
+            "source",
+        )
 
     # What is read when somebody looks.
 
@@ -104,6 +110,14 @@ class Metrics:
     def watch_ages(self, seconds: Callable[[], float]) -> None:
         """How old the oldest cost is that still stands."""
         self._ages.set_function(seconds)
+
+    def watch_pods(self, rank: str, count: Callable[[], float]) -> None:
+        """How many pods have a rank (`known`), or none (`missing`)."""
+        self._pods.labels(rank).set_function(count)
+
+    def watch_samples(self, source: str, seconds: Callable[[], float]) -> None:
+        """How old the oldest sample of a source is."""
+        self._samples.labels(source).set_function(seconds)
 
     # What is counted when it happens.
 
@@ -121,6 +135,10 @@ class Metrics:
     def let_go(self) -> None:
         """The edge admitted a request that was not decided in time."""
         self._fallbacks.labels("late").inc()
+
+    def fell_back(self) -> None:
+        """Costs that were kept current were taken back, because some pods had no rank."""
+        self._fallbacks.labels(Outcome.UNRANKED.value).inc()
 
     def levelled(self, topology_key: str, before: int, after: int, stock: int) -> None:
         """A plan's skews."""

@@ -257,9 +257,12 @@ async def test_while_it_waits_what_stands_stays(world: PolicyWorld) -> None:
     assert "was asked and gave no answer: nobody is there" in message
     assert "a scale-down waits for them, up to 100 s" in message
     assert len(await world.costs()) == 3
+    assert (world.sample("pods", rank="known"), world.sample("pods", rank="missing")) == (2, 1)
+    assert world.sample("oldest_sample_seconds", source="answers") > 60
     await world.advance(120)
     await world.look()
     assert await world.costs() == {}
+    assert world.sample("fallbacks_total", reason="unranked") == 1
     assert "chooses by itself" in (await ready(world))[2]
     world.answers["10.1.0.2"] = b"60"
     await world.advance(40)

@@ -28,6 +28,7 @@ from trimtab.api.scaledown import DELETION_COST, PodGroupCost, ScaleDownPolicy
 from trimtab.controllers.scaledownpolicy.continuous import Bands, Settings, no_bands
 from trimtab.controllers.scaledownpolicy.controller import ScaleDownPolicies, sampled
 from trimtab.controllers.scaledownpolicy.findings import BUILT_IN, Readers
+from trimtab.controllers.scaledownpolicy.metrics import Metrics
 from trimtab.controllers.scaledownpolicy.policies import NO_DEFAULTS, Defaults
 from trimtab.controllers.scaledownpolicy.sources.answers import Unanswered
 from trimtab.controllers.scaledownpolicy.view import View
@@ -89,6 +90,7 @@ class PolicyWorld(World):
         self.product = Wire(self.cluster)
         client = Client(self.product, clock=self.clock, rng=random.Random(1))
         self.view = View(client, rng=random.Random(1))
+        self.metrics = Metrics()
         self.sources = sampled(client, self.view, self.defaults, fetch=self._fetch)
         self.controller = ScaleDownPolicies(
             client,
@@ -98,6 +100,7 @@ class PolicyWorld(World):
             settings=self.settings,
             readers=self.readers,
             bands=self.bands,
+            metrics=self.metrics,
             rng=random.Random(1),
         )
         parts = (self.view.run(), self.sources.run(), self.controller.run())
@@ -196,6 +199,10 @@ class PolicyWorld(World):
         for pod in await self.pods():
             counts[by_node[pod.spec.node_name]] += 1
         return counts
+
+    def sample(self, name: str, **labels: str) -> float:
+        """The value of a metric; 0 where there is none yet."""
+        return self.metrics.registry.get_sample_value(f"trimtab_scaledown_{name}", labels) or 0.0
 
     def writes(self, plural: str = "pods") -> list[Request]:
         """What the policies' controllers wrote to objects of a kind."""

@@ -41,6 +41,10 @@ class Samples:
             if sample is not None and sample.uid == pod.metadata.uid and sample.at >= oldest
         }
 
+    def oldest(self, now: int) -> float:
+        """How many seconds ago the oldest was taken; 0 where there are none."""
+        return max(((now - sample.at) / SECOND for sample in self._by_key.values()), default=0.0)
+
     def keep(self, uids: frozenset[str]) -> None:
         """Forget all others."""
         self._by_key = {key: sample for key, sample in self._by_key.items() if sample.uid in uids}

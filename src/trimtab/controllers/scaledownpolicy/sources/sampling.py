@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import StrategySpec
 from trimtab.controllers.scaledownpolicy.sources.answers import AnswerSource, Fetch, HttpFetch, Network, Question
+from trimtab.controllers.scaledownpolicy.sources.samples import Samples
 from trimtab.controllers.scaledownpolicy.sources.scores import MAX_AGE, ScoreSource
 from trimtab.controllers.scaledownpolicy.sources.usage import PERIOD, UsageSource
 from trimtab.kube.client import Client
@@ -92,6 +94,15 @@ class Sources:
                 if pod.key in self.answers.refusals:
                     return f"{pod.key} was asked and gave no answer: {self.answers.refusals[pod.key]}"
         return ""
+
+    def ages(self) -> Mapping[str, Callable[[], float]]:
+        """How old the oldest sample of each source is, in seconds, whenever it is asked."""
+        known = {"usage": self.usage.samples, "answers": self.answers.samples}
+        known |= {"scores": self.scores.samples} if self.scores is not None else {}
+        return {name: partial(self._oldest, samples) for name, samples in known.items()}
+
+    def _oldest(self, samples: Samples) -> float:
+        return samples.oldest(self._clock.monotonic())
 
     async def run(self) -> None:
         """Sample until cancelled."""
