@@ -1,8 +1,9 @@
 """Which UnitedTopology a pod belongs to, by its owner: what the webhooks of pods know of a cluster.
 
-A pod of a Deployment is owned by a ReplicaSet, and that by the Deployment. A ReplicaSet that is younger than this cache
-is read live, for its first pods come within milliseconds. Of two UnitedTopologies for one workload the older one
-stands, and one that cannot be followed, or is being deleted, does not count.
+A pod of a Deployment is owned by a ReplicaSet, and that by the Deployment, which then is what can be divided. A
+ReplicaSet that is younger than this cache is read live, for its first pods come within milliseconds. Of two
+UnitedTopologies for one workload the older one stands, and one that cannot be followed, or is being deleted, does not
+count.
 """
 
 from __future__ import annotations
@@ -75,11 +76,9 @@ class Topologies:
         owner = metadata.controller
         if owner is None or not self.any_in(namespace):
             return None
-        direct = self._of(owner.api_version, owner.kind, namespace, owner.name)
-        if direct is not None or owner.kind != "ReplicaSet":
-            return direct
-        above = await self._above(owner, namespace)
-        return None if above is None else self._of(above.api_version, above.kind, namespace, above.name)
+        above = await self._above(owner, namespace) if owner.kind == "ReplicaSet" else None
+        whose = above or owner
+        return self._of(whose.api_version, whose.kind, namespace, whose.name)
 
     def known(self, metadata: ObjectMeta, namespace: str) -> UnitedTopology | None:
         """The UnitedTopology of a pod, as far as that is known without asking."""
@@ -88,10 +87,8 @@ class Topologies:
             return None
         found = self._sets.get(key(namespace, owner.name)) if owner.kind == "ReplicaSet" else None
         above = found.metadata.controller if found is not None else None
-        owners = [each for each in (owner, above) if each is not None]
-        return next(
-            filter(None, (self._of(each.api_version, each.kind, namespace, each.name) for each in owners)), None
-        )
+        whose = above or owner
+        return self._of(whose.api_version, whose.kind, namespace, whose.name)
 
     @property
     def _informers(self) -> tuple[Informer[Any], ...]:

@@ -21,6 +21,7 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -43,6 +44,8 @@ from trimtab.subsets import marks
 
 PATIENCE = 30.0
 """Seconds for which a pod is assumed on the node that was found for it."""
+_CATCH_UP = 20
+"""How many pods that others admitted are assumed when somebody asks; who asks has no time for hundreds of them."""
 _NOT_FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 T = TypeVar("T", bound=Object)
@@ -129,8 +132,8 @@ class Simulation:
         now = self._clock.monotonic()
         for reservation in [name for name, promise in self._promises.items() if promise.until <= now]:
             self._forget(reservation)
-        waiting, self._waiting = self._waiting, {}
-        for reservation, pod in waiting.items():
+        for reservation in list(islice(self._waiting, _CATCH_UP)):
+            pod = self._waiting.pop(reservation)
             if reservation not in self._promises:
                 self._find(pod, reservation)
 

@@ -30,6 +30,8 @@ class Target:
     replicas: int
     revision: str = ""
     owners: frozenset[str] = field(default_factory=frozenset)
+    above: str = ""
+    """`Deployment web`, for a ReplicaSet that belongs to one."""
 
 
 def target_of(workload: Workload, sets: Iterable[ReplicaSet] = ()) -> Target:
@@ -41,7 +43,9 @@ def target_of(workload: Workload, sets: Iterable[ReplicaSet] = ()) -> Target:
             owners = frozenset(each.metadata.uid for each in own)
             return Target(uid, _size(workload.spec.replicas), own[-1].metadata.uid if own else "", owners)
         case ReplicaSet():
-            return Target(uid, _size(workload.spec.replicas), uid, frozenset((uid,)))
+            owner = workload.metadata.controller
+            above = f"{owner.kind} {owner.name}" if owner is not None else ""
+            return Target(uid, _size(workload.spec.replicas), uid, frozenset((uid,)), above)
         case CloneSet():
             return Target(uid, workload.spec.replicas, _label(workload.status.update_revision), frozenset((uid,)))
 

@@ -4,7 +4,8 @@
 |--------------------|----------------------------------------------------------------|-----------------------------|
 | PodWebhookDisabled | the feature gate PodWebhook is off                             | marks and costs taken back  |
 | Invalid            | the spec cannot be followed (the webhook was away)             | left as they are            |
-| TargetTaken        | an older UnitedTopology divides the same workload              | marks and costs taken back  |
+| TargetTaken        | an older UnitedTopology divides the same workload, or the      | marks and costs taken back  |
+|                    | ReplicaSet is a Deployment's, which is what can be divided     |                             |
 | TargetMissing      | there is no such workload                                      | there are none              |
 | Counted            | all is well                                                    | counted, marked, ranked     |
 """
@@ -86,8 +87,12 @@ def verdict(*, pod_webhook: bool) -> Verdict:
         target = topology.spec.target_ref
         if first.metadata.uid != topology.metadata.uid:
             return Judgement(Reason.TAKEN, f"{first.metadata.name} divides {target.kind} {target.name} already")
-        if cluster.target(topology) is None:
+        found = cluster.target(topology)
+        if found is None:
             return Judgement(Reason.MISSING, f"there is no {target.kind} {target.name}")
+        if found.above:
+            told = f"ReplicaSet {target.name} belongs to {found.above}; make that the target"
+            return Judgement(Reason.TAKEN, told)
         return Judgement(Reason.COUNTED, f"the pods of {target.kind} {target.name} are divided")
 
     return judge

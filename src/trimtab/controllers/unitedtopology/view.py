@@ -33,6 +33,7 @@ from trimtab.subsets import marks
 from trimtab.subsets.members import Member, member_of
 
 BY_CONTROLLER = "controller"
+BY_ENDED = "ended"
 BY_NAMESPACE = "namespace"
 BY_TARGET = "target"
 BY_TOPOLOGY = "topology"
@@ -54,6 +55,12 @@ def by_topology(pod: Pod) -> Iterable[str]:
     return (key(pod.metadata.namespace, mark.topology),) if mark is not None else ()
 
 
+def by_ended(pod: Pod) -> Iterable[str]:
+    """An index: of the pods that carry a UnitedTopology's mark, those that finished or were released by their owner,
+    which nobody is asked about."""
+    return by_topology(pod) if pod.finished or pod.metadata.controller is None else ()
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     """What a pod was found to be, and what was looked at: the spec's version, the node's labels."""
@@ -73,7 +80,7 @@ class View:
         self.deployments = self._informer(Deployment, {})
         self.sets = self._informer(ReplicaSet, {BY_CONTROLLER: by_controller})
         self.clonesets = self._informer(CloneSet, {})
-        self.pods = self._informer(Pod, {BY_CONTROLLER: by_controller, BY_TOPOLOGY: by_topology})
+        self.pods = self._informer(Pod, {BY_CONTROLLER: by_controller, BY_ENDED: by_ended, BY_TOPOLOGY: by_topology})
         self.nodes = self._informer(Node, {})
         self.namespaces = self._informer(Namespace, {})
         self._members: dict[str, _Known] = {}
@@ -180,6 +187,11 @@ class View:
     def marked(self, topology: Key) -> list[Pod]:
         """All pods with the mark of a UnitedTopology."""
         return self._marked(topology)
+
+    def ended(self, topology: Key) -> dict[str, str]:
+        """The pods with the mark of a UnitedTopology that finished or were released: their versions by name."""
+        ended = self.pods.store.by(BY_ENDED, topology)
+        return {pod.metadata.name: pod.metadata.resource_version for pod in ended}
 
     def member(self, pod: Pod, topology: UnitedTopology) -> Member:
         """A pod as far as counting looks at it; worked out once for each version of the pod, the spec and its node."""

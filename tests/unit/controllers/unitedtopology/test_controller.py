@@ -310,6 +310,18 @@ async def test_a_replicaset_of_its_own_can_be_divided(world: TopologyWorld) -> N
     assert await world.missing() == {"a": 0, "b": -1}
 
 
+async def test_a_replicaset_of_a_deployment_is_divided_with_it(world: TopologyWorld) -> None:
+    """Not by itself: two would write to the same pods without end."""
+    await world.deploy(2)
+    await world.divide(subset("a", "z1", 5))
+    (replicaset,) = await world.all(ReplicaSet)
+    name = replicaset.metadata.name
+    await world.divide(subset("x", "z1", 5), name="revision", kind="ReplicaSet", target=name)
+    told = f"ReplicaSet {name} belongs to Deployment web; make that the target"
+    assert await world.condition("revision") == ("False", "TargetTaken", told)
+    assert await world.marked() == {"a": 2}
+
+
 async def test_each_revision_is_counted_by_itself(world: TopologyWorld) -> None:
     """In the middle of a rollout the old pods take no places of the new ones, and give way from the first subset on."""
     await deploy_everywhere(world, 2)
