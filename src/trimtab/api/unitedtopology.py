@@ -42,6 +42,8 @@ NAMESPACE_LABEL = "trimtab.dev/united-topology"
 NAMESPACE_LABELLED = "enabled"
 """The label, and its value, of namespaces that have a UnitedTopology: webhooks for pods are asked in those alone."""
 
+_MOST = 2**31 - 1
+"""The largest number of pods that a workload's size can be written as."""
 _EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 _PATCHABLE = frozenset({"labels", "annotations", "finalizers"})
 _POD: JSON = {
@@ -90,7 +92,7 @@ class Subset(Model):
         int | str | None,
         Meta(
             description="The most pods in this subset: a number, or a percentage of the workload. No limit if absent.",
-            extra_json_schema={"minimum": 0, "pattern": "^(100|[0-9]{1,2})%$"},
+            extra_json_schema={"minimum": 0, "maximum": _MOST, "pattern": "^(100|[0-9]{1,2})%$"},
         ),
     ] = None
 
@@ -324,6 +326,8 @@ def _limit_problems(limit: int | str | None) -> Iterator[InvalidError]:
     if isinstance(limit, int):
         if limit < 0:
             yield InvalidError(path, f"{limit} is negative; write 0 or more, or leave it out for no limit")
+        elif limit > _MOST:
+            yield InvalidError(path, f"{limit} does not fit into 32 bits; write {_MOST} at most, or leave it out")
         return
     try:
         share = percent.scaled(limit, 100, round_up=False)

@@ -222,7 +222,7 @@ KEYWORDS: dict[str, set[str]] = {
     "string": {"format", "enum", "minLength", "maxLength", "pattern"},
     "integer": {"format", "minimum", "maximum"},
     "boolean": set(),
-    INT_OR_STRING: {INT_OR_STRING, "minimum", "pattern"},
+    INT_OR_STRING: {INT_OR_STRING, "minimum", "maximum", "pattern"},
     OPEN: {OPEN},
 }
 

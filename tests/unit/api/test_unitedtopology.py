@@ -93,6 +93,11 @@ def test_what_works_is_accepted(made: UnitedTopology) -> None:
             id="a negative limit",
         ),
         pytest.param(
+            topology({"name": "a", "maxReplicas": 3_000_000_000}),
+            "spec.subsets[0].maxReplicas: 3000000000 does not fit into 32 bits; write 2147483647 at most, or leave it out",
+            id="a limit larger than any workload",
+        ),
+        pytest.param(
             topology({"name": "a", "maxReplicas": "130%"}),
             'spec.subsets[0].maxReplicas: "130%" is not between 0% and 100%; write for example "30%"',
             id="more than all",
