@@ -20,6 +20,9 @@ A number is its own limit, and a subset without a maximum has none.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from heapq import heapify, heapreplace
 
 from trimtab.api import percent
 from trimtab.api.unitedtopology import Subset
@@ -35,8 +38,12 @@ def limits(subsets: Sequence[Subset], replicas: int) -> tuple[int | None, ...]:
 
 def apportion(percentages: Sequence[int], replicas: int) -> tuple[int, ...]:
     """The places of each percentage, by the rules above."""
-    if not percentages:
-        return ()
+    return _apportioned(tuple(percentages), replicas) if percentages else ()
+
+
+@lru_cache(maxsize=256)
+def _apportioned(percentages: tuple[int, ...], replicas: int) -> tuple[int, ...]:
+    """Asked several times for each decision, and the same as long as neither spec nor size changes."""
     together = sum(percentages)
     parts = [*percentages, max(100 - together, 0)]
     places = -(-replicas * max(together, 100) // 100)
@@ -54,15 +61,24 @@ def webster(parts: Sequence[int], places: int) -> list[int]:
         return [0] * len(parts)
     start = 2 * places - len(parts)
     given = [max(0, (part * start + whole) // (2 * whole)) for part in parts]
+    claims = [_Claim(part, 2 * count + 1, index) for index, (part, count) in enumerate(zip(parts, given, strict=True))]
+    heapify(claims)
     for _ in range(places - sum(given)):
-        given[_next(parts, given)] += 1
+        first = claims[0]
+        given[first.index] += 1
+        heapreplace(claims, _Claim(first.part, first.divisor + 2, first.index))
     return given
 
 
-def _next(parts: Sequence[int], given: Sequence[int]) -> int:
-    """The part whose turn it is: shares are compared as fractions, without rounding."""
-    best = 0
-    for index in range(1, len(parts)):
-        if parts[index] * (2 * given[best] + 1) > parts[best] * (2 * given[index] + 1):
-            best = index
-    return best
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A part's claim to its next place: its share, divided by the next odd number."""
+
+    part: int
+    divisor: int
+    index: int
+
+    def __lt__(self, other: _Claim) -> bool:
+        """Whose turn comes first. Shares are compared as fractions, without rounding."""
+        ours, theirs = self.part * other.divisor, other.part * self.divisor
+        return ours > theirs or (ours == theirs and self.index < other.index)

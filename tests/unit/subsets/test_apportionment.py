@@ -60,6 +60,22 @@ def test_the_short_cut_gives_what_turns_give(parts: list[int], places: int) -> N
     assert webster(parts, places) == in_turn(parts, places)
 
 
+@settings(deadline=None, max_examples=5)
+@given(part=st.integers(1, 100), replicas=st.integers(0, 3_000))
+def test_a_thousand_equal_parts_are_served_in_turn(part: int, replicas: int) -> None:
+    """As many as a UnitedTopology can have: nobody has two more than another, and the earlier come first."""
+    given_out = webster([part] * 1_000, replicas)
+    assert sum(given_out) == replicas
+    assert max(given_out) - min(given_out) <= 1
+    assert given_out == sorted(given_out, reverse=True)
+
+
+def test_the_same_question_is_answered_once() -> None:
+    """A decision asks several times; with a thousand percentages, working it out takes a while."""
+    percentages = list(range(1, 101)) * 10
+    assert apportion(percentages, 1_234) is apportion(list(percentages), 1_234)
+
+
 @given(percentages=PERCENTAGES, replicas=SIZES)
 def test_no_part_shrinks_when_the_whole_grows(percentages: list[int], replicas: int) -> None:
     """One pod more never takes a place from a subset."""
