@@ -81,8 +81,8 @@ class Dividing:
         """Start a webhook process, or what of it matters, and have the API server ask it."""
         client = self.client
         simulation = Simulation(client)
-        subsets = Subsets(client, simulate=simulation)
         view = View(client)
+        subsets = Subsets(client, simulate=simulation, ended=view.ended)
         levels = Levels(view, verdict=verdict(pod_webhook=True))
         foresight = Foresight(view, levels, Scribe(client, Metrics()), client.clock)
 

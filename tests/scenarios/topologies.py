@@ -24,6 +24,7 @@ from trimtab.controllers.scaledownpolicy.intents import Intents
 from trimtab.controllers.scaledownpolicy.policies import Defaults
 from trimtab.controllers.scaledownpolicy.view import View as ScaleDownView
 from trimtab.controllers.unitedtopology.simulation import Simulation
+from trimtab.controllers.unitedtopology.view import View as TopologyView
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import untyped
@@ -132,7 +133,8 @@ class DividedWorld(TopologyWorld):
         wire = Wire(self.cluster)
         client = Client(wire, clock=self.clock, rng=random.Random(7))
         simulation = Simulation(client, rng=random.Random(8))
-        subsets = Subsets(client, simulate=simulation, rng=random.Random(9))
+        topologies = TopologyView(client, rng=random.Random(10))
+        subsets = Subsets(client, simulate=simulation, ended=topologies.ended, rng=random.Random(9))
         view = ScaleDownView(client)
         intents = Intents(client, view, defaults=self.policies, prepare=self._prepare)
         scale = ScaleReviews(intents.hold)
@@ -146,7 +148,7 @@ class DividedWorld(TopologyWorld):
             clock=self.clock,
         )
         process = Process(edge, subsets, simulation, wire)
-        process.tasks = [asyncio.ensure_future(each.run()) for each in (subsets, simulation, view, intents)]
+        process.tasks = [asyncio.ensure_future(each.run()) for each in (subsets, simulation, topologies, view, intents)]
         self.processes.append(process)
         await self.settle()
         return process

@@ -115,8 +115,8 @@ class _Topologies:
     def __init__(self, means: Means) -> None:
         client = means.client
         self.simulation = Simulation(client)
-        self.subsets = Subsets(client, simulate=self.simulation, registry=means.registry)
         self.view = TopologyView(client)
+        self.subsets = Subsets(client, simulate=self.simulation, ended=self.view.ended, registry=means.registry)
         levels = Levels(self.view, verdict=verdict(pod_webhook=True))
         scribe = Scribe(client, means.topology_metrics)
         settle = means.configuration.scale_down.settle_milliseconds / 1000

@@ -134,8 +134,10 @@ class Table:
 
 
 def counted(topology: UnitedTopology) -> bool:
-    """Whether anybody has ever counted the pods: before that, nobody knows what is missing."""
-    return topology.status.observed_generation > 0 and bool(topology.status.subset_statuses)
+    """Whether the pods have been counted for the spec as it is. Before that, nobody knows what is missing: a subset
+    that was renamed, or a target that was changed, has pods that the status says nothing of."""
+    status = topology.status
+    return bool(status.subset_statuses) and status.observed_generation == topology.metadata.generation
 
 
 def patch(topology: UnitedTopology, status: UnitedTopologyStatus) -> JSON | None:

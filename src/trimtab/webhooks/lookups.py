@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 
 from trimtab.api import selectors
 from trimtab.api.apps import Deployment, ReplicaSet
@@ -22,6 +23,7 @@ from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
 from trimtab.kube.resources import Key, key
+from trimtab.subsets.marks import read
 from trimtab.subsets.members import member_of
 from trimtab.subsets.recount import Observed
 
@@ -29,6 +31,9 @@ Workload = Deployment | ReplicaSet | CloneSet
 
 KINDS: Mapping[str, type[Workload]] = {"Deployment": Deployment, "ReplicaSet": ReplicaSet, "CloneSet": CloneSet}
 """What can have subsets, by kind."""
+
+_Entry = tuple[Key, datetime]
+"""A deletion that was announced: of which pod, and when."""
 
 _REMEMBERED = 4096
 """How many pods that are going are kept in mind: they will never be anything else."""
@@ -39,7 +44,7 @@ class Lookups:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._going: OrderedDict[Key, None] = OrderedDict()
+        self._going: OrderedDict[_Entry, None] = OrderedDict()
 
     async def pod(self, name: str, *, namespace: str) -> Pod | None:
         """A pod as it is."""
@@ -54,15 +59,27 @@ class Lookups:
         found = await asyncio.gather(*(self.pod(name, namespace=namespace) for name in wanted))
         return {name: pod for name, pod in zip(wanted, found, strict=True) if pod is not None}
 
-    async def going(self, names: Iterable[str], *, namespace: str) -> frozenset[str]:
-        """Which of these pods are terminating, finished or gone."""
-        wanted = list(names)
-        unknown = [name for name in wanted if key(namespace, name) not in self._going]
+    def known_going(self, entries: Mapping[str, datetime], *, namespace: str) -> frozenset[str]:
+        """Which of these pods were found to be going before."""
+        return frozenset(name for name, since in entries.items() if (key(namespace, name), since) in self._going)
+
+    async def going(self, entries: Mapping[str, datetime], *, namespace: str) -> frozenset[str]:
+        """Which of these pods are terminating, finished or gone. They are given as `deleting` has them: with the time
+        by which a deletion is told from one of a later pod of the same name."""
+        known = self.known_going(entries, namespace=namespace)
+        unknown = [name for name in entries if name not in known]
         alive = {name for name, pod in (await self.pods(unknown, namespace=namespace)).items() if pod.active}
-        for name in unknown:
-            if name not in alive:
-                self._remember(key(namespace, name))
-        return frozenset(name for name in wanted if name not in alive)
+        found = frozenset(unknown) - alive
+        for name in found:
+            self._remember((key(namespace, name), entries[name]))
+        return known | found
+
+    async def size(self, topology: UnitedTopology) -> int | None:
+        """How many pods the target wants; None where it is gone, and its last pods are told by what was counted."""
+        try:
+            return size(await self.workload(topology))
+        except NotFound:
+            return None
 
     async def workload(self, topology: UnitedTopology) -> Workload:
         """The target as it is. Raises NotFound."""
@@ -77,12 +94,14 @@ class Lookups:
         selector = _selector(workload)
         listed = await self._client.list(Pod, namespace=namespace, label_selector=selector)
         pods = [pod for pod in listed.items if pod.metadata.controller and pod.metadata.controller.uid in owners]
-        nodes = await self._nodes(pod.spec.node_name for pod in pods)
+        subsets = frozenset(subset.name for subset in topology.spec.subsets)
+        unmarked = (pod for pod in pods if not _is_marked(pod, topology.metadata.name, subsets))
+        nodes = await self._nodes(pod.spec.node_name for pod in unmarked)
         members = [member_of(pod, topology, nodes.get(pod.spec.node_name)) for pod in pods]
         return Observed(members, size(workload), revision, listed.resource_version)
 
-    def _remember(self, a_key: Key) -> None:
-        self._going[a_key] = None
+    def _remember(self, entry: _Entry) -> None:
+        self._going[entry] = None
         if len(self._going) > _REMEMBERED:
             self._going.popitem(last=False)
 
@@ -112,6 +131,12 @@ class Lookups:
 def size(workload: Workload) -> int:
     """How many pods a workload wants; an API server says 1 where nobody says."""
     return 1 if workload.spec.replicas is None else workload.spec.replicas
+
+
+def _is_marked(pod: Pod, topology: str, subsets: Collection[str]) -> bool:
+    """Whether a pod says itself where it is counted, so that nobody has to look at its node."""
+    mark = read(pod.metadata.annotations)
+    return mark is not None and mark.topology == topology and mark.subset in subsets
 
 
 def _selector(workload: Workload) -> str:

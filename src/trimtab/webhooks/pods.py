@@ -29,7 +29,7 @@ from trimtab.subsets.allocation import Applicant
 from trimtab.subsets.marks import Mark
 from trimtab.subsets.members import revision_of
 from trimtab.webhooks.edge import Hook, admitted
-from trimtab.webhooks.rounds import Placed, Rounds
+from trimtab.webhooks.rounds import Patience, Placed, Rounds
 from trimtab.webhooks.topologies import Topologies
 
 NAME = "pods"
@@ -108,7 +108,8 @@ class PodReviews:
             chosen = by.spec.subsets[subset]
             return _priced(shaping.shape(tree, chosen, Mark(by.metadata.name, chosen.name, reservation)), by, subset)
 
-        applicant = Applicant(reservation, revision_of(metadata), self._fits(topology, shaped, request.namespace))
+        fits = self._fits(topology, shaped, request.namespace)
+        applicant = Applicant(reservation, revision_of(metadata), fits, swayed=_is_swayed(tree))
         if request.dry_run:
             placed: Placed | None = self._foretold(topology, applicant)
         else:
@@ -131,13 +132,22 @@ class PodReviews:
         return row is not None and mark.reservation in row.creating
 
     def _fits(self, topology: UnitedTopology, shaped: Shaping, namespace: str) -> Callable[[int], bool]:
+        """Whether the pod finds a node in a subset; each is tried once, however often the round is repeated. Of one
+        that was added to the spec meanwhile nothing is known: yes in doubt."""
         strategy = topology.spec.schedule_strategy
         disabled = strategy.adaptive is not None and strategy.adaptive.disable_simulation_schedule
         simulate = self._simulate
         if simulate is None or strategy.type != "Adaptive" or disabled:
             return allocation.anywhere
 
+        verdicts: dict[int, bool] = {}
+
         def fits(subset: int) -> bool:
+            if subset not in verdicts:
+                verdicts[subset] = subset >= len(topology.spec.subsets) or tried(subset)
+            return verdicts[subset]
+
+        def tried(subset: int) -> bool:
             try:
                 return simulate(shaped(subset), namespace)
             except InvalidError:
@@ -149,7 +159,8 @@ class PodReviews:
         current = self._rounds.current(key_of(topology)) or topology
         if not statuses.counted(current):
             return None
-        made = allocation.allocate(current, [applicant], now=self._now())
+        with Patience(self._clock) as patience:
+            made = allocation.allocate(current, [applicant], now=self._now(), hurry=patience.is_over)
         return Placed(current, made.choices[applicant.reservation])
 
     def _complain(self, topology: UnitedTopology, metadata: ObjectMeta, error: InvalidError) -> None:
@@ -170,6 +181,13 @@ def _priced(pod: JSON, topology: UnitedTopology, subset: int) -> JSON:
         cost = str(Band(Level.GUARANTEED, subset, len(subsets)).centre)
         annotations.update({DELETION_COST: cost, marks.COST: cost})
     return pod
+
+
+def _is_swayed(pod: JSON) -> bool:
+    """Whether pods of its kind, by being placed, can make room for it elsewhere: to keep level, or to be near."""
+    spec = pod.get("spec") or {}
+    affinity = spec.get("affinity") or {}
+    return bool(spec.get("topologySpreadConstraints") or affinity.get("podAffinity"))
 
 
 def _changed(request: AdmissionRequest, before: JSON, after: JSON) -> AdmissionResponse:

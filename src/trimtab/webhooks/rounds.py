@@ -10,6 +10,10 @@ what is read live, together with whoever has come meanwhile. What is decided, an
 **Who has given up.** An admission that is out of time is cancelled, and its pod goes on without a place. If its place
 was reserved by then, or might have been (a write without an answer), the reservation is withdrawn with the next round:
 no pod will ever come for it. If this process dies, the controller lets it go when it is overdue.
+
+**Who has ended unasked.** A pod that finished, or was released by its workload, is replaced at once, and no webhook was
+asked about it. Where a subset is full, this process's own view of the pods is asked whether it has seen any such that
+was not counted out yet. That decides nothing: it only makes the pods be counted live, as for a first count.
 """
 
 from __future__ import annotations
@@ -17,8 +21,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -30,16 +35,17 @@ from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
 from trimtab.kube import versions
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import SECOND, cancel
+from trimtab.kube.clocks import SECOND, Clock, cancel
 from trimtab.kube.errors import ApiError, Conflict, NotFound
 from trimtab.kube.resources import Key, split
 from trimtab.kube.retries import NO_RETRIES
+from trimtab.kube.stores import key_of
 from trimtab.subsets import allocation, statuses
 from trimtab.subsets.allocation import Applicant, Leaving
 from trimtab.subsets.marks import read
 from trimtab.subsets.members import revision_of
 from trimtab.subsets.recount import Recount, recount
-from trimtab.webhooks.lookups import Lookups, size
+from trimtab.webhooks.lookups import Lookups
 
 T = TypeVar("T")
 
@@ -52,10 +58,42 @@ _AFTER_FAILURE = 0.1
 _MOST_FAILURES = 20
 """After so many failures in a row, what is left to withdraw is left to the controller."""
 _MOST_DOUBTFUL = 200
-"""How many pods are looked at in one round."""
+"""How many pods are looked at at once."""
+_LONGEST_LOOK = 0.3
+"""Seconds that a round may look for nodes; nobody else is answered meanwhile."""
 _ROUND_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 
+Ended = Callable[[Key], Mapping[str, str]]
+"""The pods with the mark of a UnitedTopology that were seen to have finished or to belong to nobody, as last seen:
+their versions by name."""
+
 log = logging.getLogger(__name__)
+
+
+def nobody_ended(topology: Key) -> Mapping[str, str]:
+    """No view of the pods: those that end unasked are noticed when the controller counts."""
+    del topology
+    return {}
+
+
+class Patience:
+    """How much time is left to look for nodes, in all the decisions of a round together."""
+
+    def __init__(self, clock: Clock, seconds: float = _LONGEST_LOOK) -> None:
+        self._clock = clock
+        self._left = round(seconds * SECOND)
+        self._until = 0
+
+    def __enter__(self) -> Patience:
+        self._until = self._clock.monotonic() + self._left
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._left = max(0, self._until - self._clock.monotonic())
+
+    def is_over(self) -> bool:
+        """Whether what is not known by now is answered in doubt."""
+        return self._clock.monotonic() >= self._until
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +148,8 @@ class _Decided:
     """With the new status."""
     choices: dict[str, int | None]
     announced: frozenset[str]
+    looked: str = ""
+    """How far the pods were seen, if they were counted live."""
 
 
 class _UnsureError(Exception):
@@ -158,6 +198,7 @@ class Rounds:
         client: Client,
         cached: Callable[[Key], UnitedTopology | None],
         *,
+        ended: Ended = nobody_ended,
         metrics: RoundMetrics | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -165,11 +206,13 @@ class Rounds:
         self._client = client.using(retry=NO_RETRIES, urgent=True)
         self._clock = client.clock
         self._cached = cached
+        self._ended = ended
         self._lookups = Lookups(self._client)
         self.metrics = metrics or RoundMetrics()
         self._rng = rng or random.Random()  # noqa: S311 - spreads retries, guards nothing
         self._wishes: dict[Key, _Wishes] = {}
         self._written: dict[Key, UnitedTopology] = {}
+        self._looked: dict[Key, str] = {}
 
     @property
     def busy(self) -> bool:
@@ -222,6 +265,7 @@ class Rounds:
         seen, written = self._cached(a_key), self._written.get(a_key)
         if seen is None or written is None or seen.metadata.uid != written.metadata.uid:
             self._written.pop(a_key, None)
+            self._looked.pop(a_key, None)
             return seen
         newer = versions.reached(written.metadata.resource_version, seen.metadata.resource_version)
         return written if newer else seen
@@ -247,14 +291,12 @@ class Rounds:
             try:
                 await self._round(a_key, wishes)
                 failures = 0
-            except ApiError as error:
-                log.warning("%s: %s", a_key, error)
+            except Exception as error:
+                log.warning("%s: %s", a_key, error, exc_info=not isinstance(error, ApiError))
                 failures += 1
                 if failures > _MOST_FAILURES:
                     wishes.withdrawn.clear()
                 await self._clock.sleep(_AFTER_FAILURE * failures)
-            except Exception:
-                log.exception("%s: a round failed", a_key)
         del self._wishes[a_key]
 
     async def _round(self, a_key: Key, wishes: _Wishes) -> None:
@@ -292,6 +334,7 @@ class Rounds:
         if patch is None:
             if known is not None and (taken.arrivals or taken.departures or taken.withdrawn):
                 raise _UnsureError
+            self._note(a_key, decided)
             return decided
         try:
             written = await self._client.patch(UnitedTopology, name, patch, namespace=namespace, subresource="status")
@@ -303,7 +346,13 @@ class Rounds:
         others = last is not None and last.metadata.resource_version != topology.metadata.resource_version
         self._of(a_key).contended |= others
         self._written[a_key] = written
+        self._note(a_key, decided)
         return decided
+
+    def _note(self, a_key: Key, decided: _Decided) -> None:
+        """Up to where the pods were counted live, now that it is stored."""
+        if decided.looked:
+            self._looked[a_key] = decided.looked
 
     async def _step_aside(self, wishes: _Wishes, seconds: float) -> None:
         """Where many come, let other processes write: for as long as a write takes, or a few, if there are others.
@@ -332,23 +381,48 @@ class Rounds:
 
     async def _decide(self, topology: UnitedTopology, taken: _Wishes) -> _Decided:
         arrivals = [applicant for applicant, _ in taken.arrivals.values()]
-        if not statuses.counted(topology):
-            if not arrivals:
-                return _Decided(topology, {}, frozenset())
-            topology = await self._first_count(topology, arrivals[0].revision)
+        if arrivals and not statuses.counted(topology):
+            topology = (await self._count(topology, arrivals[0].revision)).topology
+        elif not topology.status.subset_statuses:
+            return _Decided(topology, {}, frozenset())
         topology = _with(topology, allocation.withdraw(topology, taken.withdrawn))
         topology = await self._returned(topology, taken.returns)
         leaving = await self._leaving(topology, taken)
         topology = _with(topology, allocation.announce(topology, leaving, now=self._now()))
         announced = frozenset(each.name for each in leaving)
-        made = await self._allocate(topology, arrivals)
-        return _Decided(_with(topology, made.status), dict(made.choices), announced)
+        return replace(await self._place(topology, arrivals), announced=announced)
 
-    async def _first_count(self, topology: UnitedTopology, revision: str) -> UnitedTopology:
-        """Nobody has counted yet, and the first pods are coming already."""
+    async def _place(self, topology: UnitedTopology, arrivals: Sequence[Applicant]) -> _Decided:
+        """Places for those who come; where some subset is full that might not be, after a count."""
+        sized = bool(arrivals) and allocation.has_percentages(topology)
+        replicas = await self._lookups.size(topology) if sized else None
+        patience = Patience(self._clock)
+        made = await self._allocate(topology, arrivals, replicas, patience)
+        looked = ""
+        if made.doubts.full and self._has_ended(topology):
+            with suppress(NotFound):  # the workload is gone, and its last pods go by what was counted
+                counted = await self._count(topology, topology.status.revision)
+                topology, looked = counted.topology, counted.looked
+                made = await self._allocate(topology, arrivals, replicas, patience)
+        return _Decided(_with(topology, made.status), dict(made.choices), frozenset(), looked)
+
+    def _has_ended(self, topology: UnitedTopology) -> bool:
+        """Whether a pod was seen to have ended, unasked, since the pods were counted."""
+        a_key = key_of(topology)
+        counted = (topology.status.counted_version, self._looked.get(a_key, ""))
+        fresh = {
+            name
+            for name, version in self._ended(a_key).items()
+            if not any(versions.reached(each, version) for each in counted)
+        }
+        return bool(fresh - allocation.announced(topology).keys()) if fresh else False
+
+    async def _count(self, topology: UnitedTopology, revision: str) -> _Decided:
+        """The pods as they are: nobody has counted them for this spec yet, or some have ended since."""
         observed = await self._lookups.observed(topology, revision)
         found = recount(topology, observed, now=self._now())
-        return _with(topology, found.status) if isinstance(found, Recount) else topology
+        counted = _with(topology, found.status) if isinstance(found, Recount) else topology
+        return _Decided(counted, {}, frozenset(), observed.version)
 
     async def _returned(self, topology: UnitedTopology, names: set[str]) -> UnitedTopology:
         announced = {name for _, row in statuses.Table(topology).all() for name in row.deleting}
@@ -366,15 +440,29 @@ class Rounds:
         found = (leaving_of(pods.get(name), topology, uid) for name, (uid, _) in taken.departures.items())
         return [each for each in found if each is not None]
 
-    async def _allocate(self, topology: UnitedTopology, arrivals: Sequence[Applicant]) -> allocation.Allocation:
+    async def _allocate(
+        self, topology: UnitedTopology, arrivals: Sequence[Applicant], replicas: int | None, patience: Patience
+    ) -> allocation.Allocation:
         """Decide; where that was not certain, read what is in doubt and decide again."""
-        made = allocation.allocate(topology, arrivals, now=self._now())
-        if not made.doubts:
-            return made
-        doubtful = list(made.doubts.leaving)[:_MOST_DOUBTFUL]
-        confirmed = await self._lookups.going(doubtful, namespace=topology.metadata.namespace)
-        replicas = size(await self._lookups.workload(topology)) if made.doubts.size else None
-        return allocation.allocate(topology, arrivals, now=self._now(), confirmed=confirmed, replicas=replicas)
+        namespace = topology.metadata.namespace
+        confirmed = self._lookups.known_going(allocation.announced(topology), namespace=namespace)
+        looked: set[str] = set()
+        while True:
+            with patience:
+                made = allocation.allocate(
+                    topology,
+                    arrivals,
+                    now=self._now(),
+                    confirmed=confirmed,
+                    replicas=replicas,
+                    hurry=patience.is_over,
+                )
+            unsure = [entry for entry in made.doubts.leaving.items() if entry[0] not in looked]
+            if not unsure:
+                return made
+            doubtful = dict(unsure[:_MOST_DOUBTFUL])
+            looked.update(doubtful)
+            confirmed |= await self._lookups.going(doubtful, namespace=namespace)
 
     def _now(self) -> datetime:
         return times.from_ns(self._clock.now())

@@ -1,6 +1,6 @@
 """The hooks of UnitedTopologies together: what they share, and what keeps them up to date.
 
-subsets = Subsets(client, simulate=simulation, registry=registry)
+subsets = Subsets(client, simulate=simulation, ended=view.ended, registry=registry)
 Edge([*subsets.hooks], …, let_go=subsets.let_go)     and beside it     subsets.run()
 """
 
@@ -21,7 +21,7 @@ from trimtab.webhooks import pods
 from trimtab.webhooks.deletions import DeletionReviews
 from trimtab.webhooks.edge import Hook
 from trimtab.webhooks.pods import PodReviews, Simulate
-from trimtab.webhooks.rounds import RoundMetrics, Rounds
+from trimtab.webhooks.rounds import Ended, RoundMetrics, Rounds, nobody_ended
 from trimtab.webhooks.topologies import Topologies
 
 COMPONENT = "trimtab-pods"
@@ -35,12 +35,13 @@ class Subsets:
         client: Client,
         *,
         simulate: Simulate | None = None,
+        ended: Ended = nobody_ended,
         registry: CollectorRegistry | None = None,
         budget: float = pods.BUDGET,
         rng: random.Random | None = None,
     ) -> None:
         self.topologies = Topologies(client, rng=rng)
-        self.rounds = Rounds(client, self.topologies.get, metrics=RoundMetrics(registry), rng=rng)
+        self.rounds = Rounds(client, self.topologies.get, ended=ended, metrics=RoundMetrics(registry), rng=rng)
         self._recorder = Recorder(client, component=COMPONENT, rng=rng)
         self._pods = PodReviews(
             self.topologies, self.rounds, client.clock, simulate=simulate, tell=self._told, budget=budget

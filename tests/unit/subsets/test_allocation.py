@@ -8,8 +8,17 @@ import msgspec
 import pytest
 
 from tests.unit.subsets.topologies import NOON, REVISION, at, counted, member, subset, topology, with_status
-from trimtab.api.unitedtopology import Shortage, SubsetStatus, UnitedTopology, UnitedTopologyStatus
-from trimtab.subsets.allocation import Applicant, Leaving, allocate, announce, take_back, withdraw
+from trimtab.api.unitedtopology import RevisionStatus, Shortage, SubsetStatus, UnitedTopology, UnitedTopologyStatus
+from trimtab.subsets.allocation import (
+    Applicant,
+    Leaving,
+    allocate,
+    announce,
+    announced,
+    has_percentages,
+    take_back,
+    withdraw,
+)
 from trimtab.subsets.statuses import Table, patch
 from trimtab.subsets.statuses import counted as is_counted
 
@@ -75,19 +84,43 @@ def test_room_is_missing_less_creating_plus_deleting(row: SubsetStatus, want: li
 
 
 def test_doubts_say_what_to_read() -> None:
-    """A subset was passed over for a deletion that may be real, and for a percentage that may have grown."""
+    """A subset was passed over for a deletion that may be real, and for pods that may have ended."""
     rows = (SubsetStatus(name="a", replicas=1, deleting={"p": NOON}), SubsetStatus(name="b", replicas=5))
     of = written(*rows, of=topology(subset("a", 1), subset("b", "50%")))
     doubts = allocate(of, applicants(1), now=NOON).doubts
-    assert list(doubts.leaving) == ["p"]
-    assert doubts.size
-    assert not allocate(of, applicants(1), now=NOON, confirmed={"p"}, replicas=10).doubts
+    assert (doubts.leaving, doubts.full) == ({"p": NOON}, True)
+    assert not allocate(of, applicants(1), now=NOON, confirmed={"p"}).doubts.leaving
 
 
 def test_certainty_reads_nothing() -> None:
     """Where the first subset has room, nothing else is looked at."""
     of = counted(topology(subset("a", 3), subset("b", "50%")))
-    assert not allocate(of, applicants(3), now=NOON).doubts
+    doubts = allocate(of, applicants(3), now=NOON).doubts
+    assert not doubts.leaving
+    assert not doubts.full
+
+
+def test_of_two_deletions_of_one_name_the_later_is_told() -> None:
+    """The name was used again by another revision: what is known of the first pod says nothing of the second."""
+    a = SubsetStatus(name="a", replicas=1, deleting={"p": at(2)})
+    of = written(a, of=topology(subset("a", 1)))
+    old = RevisionStatus(revision="r0", subset_statuses=(SubsetStatus(name="a", replicas=1, deleting={"p": at(1)}),))
+    of = with_status(of, msgspec.structs.replace(of.status, other_revisions=(old,)))
+    assert announced(of) == {"p": at(2)}
+    both = [Applicant("of-x", REVISION), Applicant("of-y", "r0")]
+    assert allocate(of, both, now=at(3)).doubts.leaving == {"p": at(2)}
+
+
+@pytest.mark.parametrize(
+    ("limits", "want"),
+    [
+        pytest.param((1, None), False, id="numbers"),
+        pytest.param((1, "0%"), True, id="a percentage"),
+    ],
+)
+def test_percentages_need_the_size(limits: tuple[int | str | None, ...], want: bool) -> None:
+    """It is read only where it matters."""
+    assert has_percentages(topology(*(subset(f"s{place}", most) for place, most in enumerate(limits)))) is want
 
 
 def test_a_larger_workload_has_larger_percentages() -> None:
@@ -172,6 +205,63 @@ def test_adaptive(fits: Callable[[int], bool], shortage: str, want: int) -> None
     assert made.choices == {"of-p": want}
 
 
+class Search:
+    """Looks for nodes, of which only some subsets have any, and notes who asked."""
+
+    def __init__(self, *subsets: int, after: int = 1_000) -> None:
+        self.subsets = subsets
+        self.after = after
+        self.asked: list[tuple[int, int]] = []
+
+    def applicants(self, count: int, *, swayed: bool = False) -> list[Applicant]:
+        """So many pods of one revision that ask here."""
+        return [Applicant(f"of-{who}", REVISION, self._fits(who), swayed) for who in range(count)]
+
+    def hurry(self) -> bool:
+        """Time is up after so many answers."""
+        return len(self.asked) >= self.after
+
+    def _fits(self, who: int) -> Callable[[int], bool]:
+        def fits(subset: int) -> bool:
+            self.asked.append((who, subset))
+            return subset in self.subsets
+
+        return fits
+
+
+def test_where_one_pod_found_no_node_its_like_do_not_look() -> None:
+    """Every yes takes room on some node and is looked for, but a no stays a no."""
+    of = counted(topology(subset("a"), subset("b"), adaptive=True))
+    search = Search(1)
+    assert list(allocate(of, search.applicants(3), now=NOON).choices.values()) == [1, 1, 1]
+    assert search.asked == [(0, 0), (0, 1), (1, 1), (2, 1)]
+
+
+def test_pods_that_are_swayed_by_others_look_for_themselves() -> None:
+    """Those who were placed meanwhile may have made room: to keep level, or to be near."""
+    of = counted(topology(subset("a"), subset("b"), adaptive=True))
+    search = Search(1)
+    allocate(of, search.applicants(2, swayed=True), now=NOON)
+    assert search.asked == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("after", "want"),
+    [
+        pytest.param(0, [0, 0, 0], id="nobody knows: yes in doubt"),
+        pytest.param(1, [1, 1, 1], id="the first said no of its subset, and that stands"),
+        pytest.param(2, [1, 1, 1], id="so it does after a yes elsewhere"),
+    ],
+)
+def test_out_of_time_nobody_looks_any_more(after: int, want: list[int]) -> None:
+    """A round must not keep everybody else waiting."""
+    of = counted(topology(subset("a"), subset("b"), adaptive=True))
+    search = Search(1, after=after)
+    made = allocate(of, search.applicants(3, swayed=True), now=NOON, hurry=search.hurry)
+    assert list(made.choices.values()) == want
+    assert len(search.asked) == after
+
+
 def test_a_subset_that_was_found_full_is_used_when_all_are() -> None:
     """A pod that waits in a subset is better off than one that is let go."""
     of = counted(topology(subset("a"), adaptive=True))
@@ -214,3 +304,9 @@ def test_what_nobody_has_counted_is_told_apart() -> None:
     assert not is_counted(of)
     assert is_counted(counted(of))
     assert Table(of).row(REVISION, "a") is None
+
+
+def test_a_count_for_another_spec_is_no_count() -> None:
+    """A subset that was renamed has pods of which the status says nothing yet."""
+    of = counted(topology(subset("a", 1)), member("p", "a"))
+    assert not is_counted(with_status(topology(subset("renamed", 1), generation=2), of.status))

@@ -17,7 +17,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.unit.subsets.topologies import at, subset, topology, with_status
 from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
-from trimtab.subsets.allocation import Applicant, Leaving, allocate, announce, take_back, withdraw
+from trimtab.subsets.allocation import (
+    Allocation,
+    Applicant,
+    Leaving,
+    allocate,
+    announce,
+    has_percentages,
+    take_back,
+    withdraw,
+)
 from trimtab.subsets.apportionment import limits
 from trimtab.subsets.members import Member
 from trimtab.subsets.recount import Observed, Recount, recount
@@ -42,7 +51,8 @@ class Request:
     version: int = -1
     """The version of the status that was read."""
     facts: frozenset[str] | None = None
-    size: int = 0
+    size: int | None = None
+    """The workload's size as it was read, where there are percentages."""
     answered_at: float | None = None
     choice: str | None = None
 
@@ -136,7 +146,8 @@ class History(RuleBasedStateMachine):
         if request.read is None:
             self.requests[index] = replace(request, read=self.topology, version=self.version)
         elif request.facts is None:
-            self.requests[index] = replace(request, facts=self._look(request), size=self.size)
+            size = self.size if has_percentages(self.topology) else None
+            self.requests[index] = replace(request, facts=self._look(request), size=size)
         elif request.answered_at is None:
             self.requests[index] = self._write(request)
         else:
@@ -190,16 +201,29 @@ class History(RuleBasedStateMachine):
 
     def _reserve(self, request: Request) -> Request:
         applicant = Applicant(f"of-{request.pod}", request.revision)
-        assert request.facts is not None
-        made = allocate(self.topology, [applicant], now=self._now(), confirmed=request.facts, replicas=request.size)
+        made = self._allocate(request, applicant)
         index = made.choices[applicant.reservation]
         chosen = None if index is None else self.subsets[index].name
         if index is not None:
-            limit = limits(self.subsets, made.status.replicas)[index]
+            limit = limits(self.subsets, self._size(request))[index]
             held = self._held(request.revision, self.subsets[index].name)
             assert limit is None or held < limit, f"{chosen} has {held} of {limit}"
         self._put(made.status)
         return replace(request, answered_at=self.seconds, choice=chosen)
+
+    def _allocate(self, request: Request, applicant: Applicant) -> Allocation:
+        """As a round does it: with the size that was read, where that matters; and then, where a deletion was in doubt,
+        with what a live read said of it."""
+        assert request.facts is not None
+        made = allocate(self.topology, [applicant], now=self._now(), replicas=request.size)
+        if not made.doubts.leaving:
+            return made
+        confirmed = request.facts & made.doubts.leaving.keys()
+        return allocate(self.topology, [applicant], now=self._now(), confirmed=confirmed, replicas=request.size)
+
+    def _size(self, request: Request) -> int:
+        """What percentages are of: the workload's size when it was looked at, whatever was counted."""
+        return self.topology.status.replicas if request.size is None else request.size
 
     def _held(self, revision: str, name: str) -> int:
         """Pods that were given a place and have it still, and those that are about to come."""

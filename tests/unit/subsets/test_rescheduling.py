@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.subsets.topologies import NOON, at, counted, member, subset, topology
+from tests.unit.subsets.topologies import NOON, at, counted, member, subset, topology, with_status
+from trimtab.subsets.allocation import Applicant, allocate
 from trimtab.subsets.rescheduling import FIRST_WHILE, LONGEST_WHILE, found_full, moved, unschedulable_since
 from trimtab.testing.builders import PodBuilder, pod
 
@@ -64,6 +65,18 @@ def test_a_pod_with_nowhere_to_go_stays() -> None:
     alone = topology(subset("a"), adaptive=True)
     assert moved(counted(alone, member("p", "a")), member("p", "a"), now=NOON) is None
     assert moved(counted(OF), member("p", "gone"), now=NOON) is None
+
+
+def test_a_subset_found_full_is_remembered_across_revisions() -> None:
+    """A rollout does not try it again before its time; after that it does."""
+    of = counted(OF, member("p", "a"))
+    status = moved(of, member("p", "a"), now=NOON)
+    assert status is not None
+    rolled_out = counted(with_status(of, status), member("q", "c", revision="r2"), revision="r2", now=at(1))
+    assert [(each.name, each.times) for each in rolled_out.status.shortages] == [("a", 1)]
+    fresh = [Applicant("of-x", "r3")]
+    assert allocate(rolled_out, fresh, now=at(2)).choices == {"of-x": 1}
+    assert allocate(rolled_out, fresh, now=NOON + FIRST_WHILE).choices == {"of-x": 0}
 
 
 def test_a_subset_found_full_again_is_left_alone_for_longer() -> None:

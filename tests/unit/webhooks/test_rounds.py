@@ -12,8 +12,10 @@ import pytest
 from tests.unit.kube.fakes import FakeServer
 from trimtab.api import codec
 from trimtab.api.documents import JSON
+from trimtab.api.errors import InvalidError
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.client import Client
+from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import Unreachable
 from trimtab.kube.resources import Key
 from trimtab.kube.transport import Request, Response
@@ -62,14 +64,24 @@ def pod(name: str, subset: str = "a", **metadata: Any) -> JSON:
     }
 
 
+class BusyClock(VirtualClock):
+    """A clock that also goes on while something is worked out, and nobody waits."""
+
+    def work(self, seconds: float) -> None:
+        """So much time has passed meanwhile."""
+        self._now += round(seconds * SECOND)
+
+
 class Counter:
     """One webhook process and the server behind it; its cache is what the test says."""
 
     def __init__(self) -> None:
-        self.clock = VirtualClock()
+        self.clock = BusyClock()
         self.server = FakeServer(self.clock)
         self.cached: JSON = {}
-        self.rounds = Rounds(Client(self.server, clock=self.clock), self._cached, rng=random.Random(1))
+        self.ended: dict[str, str] = {}
+        client = Client(self.server, clock=self.clock)
+        self.rounds = Rounds(client, self._cached, ended=lambda _: self.ended, rng=random.Random(1))
 
     def _cached(self, key: Key) -> UnitedTopology | None:
         del key
@@ -264,6 +276,178 @@ async def test_a_workload_that_has_grown_is_noticed(desk: Counter) -> None:
     desk.put(half)
     desk.server.put(*DEPLOYMENTS, {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"replicas": 6}})
     assert await desk.reserve("1", "2", "3") == ["a", "a", "b"]
+
+
+async def test_a_workload_that_has_shrunk_is_noticed(desk: Counter) -> None:
+    """Half of ten were counted, and now it is half of four: there is no room beyond that, and one read says so."""
+    half = topology(5, -1)
+    half["spec"]["subsets"][0]["maxReplicas"] = "50%"
+    desk.put(half)
+    desk.server.put(*DEPLOYMENTS, deployment(4))
+    assert await desk.reserve("1", "2", "3") == ["a", "a", "b"]
+    assert sum(request.path.endswith("/deployments/web") for request in desk.server.requests) == 1
+
+
+async def test_a_workload_that_is_gone_has_the_size_that_was_counted(desk: Counter) -> None:
+    """Its ReplicaSet may outlive it, and go on making pods."""
+    half = topology(5, -1)
+    half["spec"]["subsets"][0]["maxReplicas"] = "50%"
+    desk.put(half)
+    assert await desk.reserve("1") == ["a"]
+
+
+async def test_numbers_are_not_sized(desk: Counter) -> None:
+    """Without a percentage, nobody asks for the workload."""
+    desk.put(topology(1, -1))
+    assert await desk.reserve("1") == ["a"]
+    assert {request.method for request in desk.server.requests} == {"PATCH"}
+
+
+def deployment(replicas: int) -> JSON:
+    """The workload."""
+    selector = {"matchLabels": {"app": "web"}}
+    return {
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"replicas": replicas, "selector": selector},
+    }
+
+
+def populate(desk: Counter, *pods: JSON, replicas: int = 10) -> None:
+    """The workload, its ReplicaSet, and these pods of it."""
+    uid = desk.server.put(*DEPLOYMENTS, deployment(replicas))["metadata"]["uid"]
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": uid, "controller": True}
+    metadata = {"name": "web-1", "namespace": "shop", "labels": {"app": "web"}, "ownerReferences": [owner]}
+    made = desk.server.put("/apis/apps/v1", "replicasets", {"metadata": metadata, "spec": {}})
+    made["metadata"]["uid"] = "r1"
+    for each in pods:
+        each["metadata"]["labels"] = {"app": "web"}
+        stored = desk.server.put(*PODS, each)
+        if each.get("status", {}).get("phase") == "Failed":
+            desk.ended[each["metadata"]["name"]] = stored["metadata"]["resourceVersion"]
+
+
+async def test_a_renamed_subset_is_counted_before_it_is_filled(desk: Counter) -> None:
+    """Until then the status has no row of its name, and it would be taken for empty. It is counted once."""
+    renamed = topology(1, -1)
+    renamed["metadata"]["generation"] = 2
+    renamed["spec"]["subsets"][0]["name"] = "zone-a"
+    desk.put(renamed)
+    populate(desk, pod("p", "zone-a"))
+    assert await desk.reserve("1") == ["b"]
+    assert desk.rows["zone-a"]["replicas"] == 1
+    assert await desk.reserve("2") == ["b"]
+    assert sum(request.path.endswith("/pods") for request in desk.server.requests) == 1
+
+
+async def test_a_deletion_is_announced_although_the_spec_is_new(desk: Counter) -> None:
+    """The pod is counted still, whatever else is to be counted anew."""
+    desk.put(topology(2, -1))
+    await desk.reserve("p")
+    (stored,) = desk.server.objects("unitedtopologies")
+    desk.put({**stored, "metadata": {**stored["metadata"], "generation": 2}})
+    desk.server.put(*PODS, pod("p"))
+    assert await desk.settled(asyncio.ensure_future(desk.rounds.leave(KEY, "p", ""))) is True
+
+
+def full_of(*names: str, deleting: int = 0) -> JSON:
+    """A subset that holds these pods and may hold no more, and one without a limit."""
+    full = topology(len(names), -1)
+    since = "2026-01-01T00:00:00Z"
+    row = {"name": "a", "replicas": len(names), "deleting": dict.fromkeys(names[:deleting], since)}
+    full["status"]["subsetStatuses"][0] = row
+    full["status"]["countedVersion"] = "1"
+    return full
+
+
+async def test_any_number_of_places_that_become_free_is_found(desk: Counter) -> None:
+    """They are looked at some hundred at a time, and nobody overflows before all have been."""
+    names = [f"gone-{number}" for number in range(450)]
+    desk.put(full_of(*names, deleting=450))
+    assert set(await desk.reserve(*(f"p{number}" for number in range(450)))) == {"a"}
+    assert await desk.reserve("one more") == ["b"]
+    looks = [request.path for request in desk.server.requests if "/pods/" in request.path]
+    assert len(looks) == len(set(looks)) == 450
+
+
+async def test_the_second_deletion_of_a_name_is_not_taken_for_the_first(desk: Counter) -> None:
+    """A pod was seen to be gone; another of its name lives on after an eviction that was refused."""
+    desk.put(full_of("p", deleting=1))
+    assert await desk.reserve("1") == ["a"]
+    again = full_of("p", deleting=1)
+    again["status"]["subsetStatuses"][0]["deleting"]["p"] = "2026-01-01T00:01:00Z"
+    desk.put(again)
+    desk.server.put(*PODS, pod("p"))
+    assert await desk.reserve("2") == ["b"]
+
+
+async def test_the_place_of_a_pod_that_failed_is_given(desk: Counter) -> None:
+    """Nobody was asked about it; but it was seen, and that makes the pods be counted live."""
+    desk.put(full_of("p", "q"))
+    populate(desk, pod("p"), {**pod("q"), "status": {"phase": "Failed"}})
+    assert await desk.reserve("1", "2") == ["a", "b"]
+
+
+async def test_a_pod_that_was_seen_to_fail_and_counted_out_makes_no_second_room(desk: Counter) -> None:
+    """Its successor is counted in its place; what was seen may be as old as it likes."""
+    desk.put(full_of("p", "r"))
+    populate(desk, pod("p"), {**pod("q"), "status": {"phase": "Failed"}}, pod("r"))
+    assert await desk.reserve("1") == ["b"]
+    assert await desk.reserve("2") == ["b"]
+    lists = [request for request in desk.server.requests if request.path.endswith("/pods")]
+    assert 1 <= len(lists) <= 2, "it is counted for that once, if need be once more by the stored status"
+
+
+async def test_where_there_is_room_nobody_asks_who_has_ended(desk: Counter) -> None:
+    """One write, and no read."""
+    desk.put(topology(1, -1))
+    desk.ended = {"q": "999999"}
+    assert await desk.reserve("1") == ["a"]
+    assert {request.method for request in desk.server.requests} == {"PATCH"}
+
+
+class BrokenError(Exception):
+    """Something that is no answer of a server."""
+
+
+async def test_whatever_fails_is_tried_again_later_and_not_at_once(desk: Counter) -> None:
+    """A fault of any kind: those who wait are told, and what is to be withdrawn is at last left to the controller."""
+    desk.put(topology(1))
+    desk.server.intercept = lambda _: BrokenError("no token")
+    with pytest.raises(BrokenError):
+        await desk.reserve("1")
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert len(desk.server.requests) == 1
+    await desk.clock.advance(60)
+    await desk.idle()
+    assert 2 < len(desk.server.requests) < 100
+
+
+async def test_a_spec_that_cannot_be_followed_ends_as_well(desk: Counter) -> None:
+    """It was stored while nobody validated: nothing is decided by it, and nothing hangs."""
+    desk.put(topology(1))
+    desk.cached["spec"]["subsets"][0]["maxReplicas"] = 3_000_000_000
+    with pytest.raises(InvalidError):
+        await desk.reserve("1")
+    await desk.clock.advance(60)
+    await desk.idle()
+
+
+async def test_looking_for_nodes_ends_in_time(desk: Counter) -> None:
+    """Each pod would take a tenth of a second; after three tenths they take the first subset with room."""
+    adaptive = topology(-1, -1)
+    adaptive["spec"]["scheduleStrategy"] = {"type": "Adaptive"}
+    desk.put(adaptive)
+    asked: list[int] = []
+
+    def fits(subset: int) -> bool:
+        asked.append(subset)
+        desk.clock.work(0.1)
+        return True
+
+    everyone = [desk.rounds.reserve(KEY, Applicant(f"of-{number}", "r1", fits)) for number in range(10)]
+    await desk.settled(asyncio.gather(*everyone))
+    assert asked == [0, 0, 0]
 
 
 async def test_a_server_that_is_away_is_not_asked_without_pause(desk: Counter) -> None:
