@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.controllers.scaledownpolicy.worlds import PolicyWorld
+from tests.unit.controllers.scaledownpolicy.worlds import PolicyWorld, target, template
 from tests.unit.lab.workloads.worlds import JSON
 from trimtab.api.apps import Deployment, ReplicaSet
-from trimtab.api.core import Namespace
+from trimtab.api.core import Namespace, ReplicationController
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import DELETION_COST, ScaleDownPolicySpec
@@ -436,3 +436,47 @@ async def test_a_cost_that_its_subset_has_moved_is_taken_over(world: PolicyWorld
     assert found.metadata.annotations[DELETION_COST] != "2000000"
     assert mark_of(found) is not None
     assert len(world.writes()) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version", "selector"),
+    [
+        pytest.param(ReplicaSet, "apps/v1", {"matchLabels": {"app": "own"}}, id="a ReplicaSet of its own"),
+        pytest.param(ReplicationController, "v1", {"app": "own"}, id="a ReplicationController"),
+    ],
+)
+async def test_other_workloads_are_ranked_too(
+    world: PolicyWorld, kind: type[Any], api_version: str, selector: JSON
+) -> None:
+    """Whatever owns pods and chooses by cost, down to two zones with one pod each."""
+    spec = {"replicas": 4, "selector": selector, "template": template(app="own")}
+    await world.create(kind, {"metadata": {"name": "own"}, "spec": spec})
+    await world.run_pods()
+    await world.policy(targetRef=target("own", kind.__name__, api_version), delivery="Continuous")
+    assert len(await world.costs()) == 4
+    await world.user.resize(kind, "own", 2, namespace="default")
+    await world.settle()
+    await world.run_pods()
+    assert await world.zones() == {"a": 1, "b": 1}
+
+
+async def test_a_rollout_moves_costs_to_the_new_pods(world: PolicyWorld) -> None:
+    """Each ReplicaSet is a group of its own; in the end the old one has nothing, and the new one everything."""
+    await balanced(world, 4)
+    image = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "app:2"}]}}}}
+    await world.patch(Deployment, "web", image)
+    for _ in range(4):
+        await world.run_pods()
+        await world.look()
+    assert len({pod.metadata.labels["pod-template-hash"] for pod in await world.pods()}) == 1
+    assert max((await world.costs()).values()) == -1
+    assert len(await world.costs()) == 4
+    assert (await world.status()).status.ranked_pods == 4
+
+
+async def test_one_policy_speaks_for_a_whole_namespace(world: PolicyWorld) -> None:
+    """And each workload is ranked by itself."""
+    await world.deploy(3)
+    await world.deploy(3, name="api", labels={"app": "api"})
+    await world.policy(selector={}, strategies=[{"name": "Youngest"}], delivery="Continuous")
+    assert sorted((await world.costs()).values()) == [-3, -3, -2, -2, -1, -1]
