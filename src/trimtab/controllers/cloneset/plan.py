@@ -104,7 +104,8 @@ def _surplus(around: Circumstances, group: Group, needed: Sizes) -> Plan | None:
         count, costs = min(count, verdict.allowance), victims.as_costs(verdict.ranks)
     order = victims.old_first(around.snapshot, group, around.rules, scale=around.settings.scale, costs=costs)
     fell_back = verdict.because if isinstance(verdict, Original) else ""
-    return _deletion(Step.SHRINK, group, victims.sparing(group, order, needed.spare)[:count], fell_back)
+    going = victims.sparing(group, order, needed.spare, needed.shrink_new)
+    return _deletion(Step.SHRINK, group, going[:count], fell_back)
 
 
 def _verdict(around: Circumstances, group: Group) -> Verdict:

@@ -16,6 +16,9 @@ Of the things that can be done the first one is done, and the rest is looked at 
 | delete surplus pods | n > E without the marked ones | what is beyond E, old revisions first, as far as `spare` goes |
 | replace old pods | some are old, updates are not paused | as many as the newest revision lacks, see `replaceable` |
 
+Of the newest revision only what is beyond R, or beyond R + S with all others, is surplus. The rest of a surge that has
+not come up yet would be made again.
+
 For scaleStrategy.maxUnavailable the pods of the newest revision count alone. If those of an older one did, a revision
 that never comes up would keep the one that mends it from being made.
 
@@ -65,6 +68,8 @@ class Sizes:
     create: int = 0
     marked: int = 0
     shrink: int = 0
+    shrink_new: int = 0
+    """How many of these may be of the newest revision."""
     replace: int = 0
     spare: int = 0
     """How many available pods may be deleted."""
@@ -112,14 +117,21 @@ def sizes(limits: Bounds, counts: Counts) -> Sizes:
     missing = max(wanted - counts.total, 0)
     room = missing if limits.scale_unavailable is None else limits.scale_unavailable - counts.new_unavailable
     create = min(missing, max(room, 0))
+    shrink = max(counts.total - counts.marked - wanted, 0)
     return Sizes(
         create=create,
         held_back=missing - create,
         marked=counts.marked,
-        shrink=max(counts.total - counts.marked - wanted, 0),
+        shrink=shrink,
+        shrink_new=min(shrink, _dispensable(limits, counts)),
         replace=replaceable(limits, counts),
         spare=max(limits.unavailable + counts.total - limits.replicas - counts.unavailable, 0),
     )
+
+
+def _dispensable(limits: Bounds, counts: Counts) -> int:
+    """How many new pods are too many whatever becomes of the old ones: more than are wanted, or than there may be."""
+    return max(counts.new - limits.replicas, counts.total - counts.marked - limits.replicas - limits.surge, 0)
 
 
 def replaceable(limits: Bounds, counts: Counts) -> int:

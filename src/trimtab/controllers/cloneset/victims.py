@@ -60,15 +60,17 @@ def old_first(
     ]
 
 
-def sparing(group: Group, places: Sequence[int], spare: int) -> list[int]:
-    """Those of these that may go: any that is not available, and so many of the others as can be spared."""
+def sparing(group: Group, places: Sequence[int], spare: int, new: int | None = None) -> list[int]:
+    """Those of these that may go: any that is not available, and so many of the others as can be spared; of the
+    newest revision no more than `new`, where that is given."""
     chosen = []
     for place in places:
-        if not group.available[place]:
-            chosen.append(place)
-        elif spare > 0:
-            spare -= 1
-            chosen.append(place)
+        available, updated = bool(group.available[place]), bool(group.updated[place])
+        if (available and spare <= 0) or (updated and new is not None and new <= 0):
+            continue
+        spare -= available
+        new = new - updated if new is not None else None
+        chosen.append(place)
     return chosen
 
 

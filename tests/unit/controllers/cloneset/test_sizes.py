@@ -52,9 +52,17 @@ SURGE = Bounds(10, 3, 0)
     [
         pytest.param(TEN, Counts(), {"create": 10}, id="none there: all are made"),
         pytest.param(TEN, Counts(10, new=10), {"spare": 2}, id="as wanted: nothing to do"),
-        pytest.param(TEN, Counts(13, new=13), {"shrink": 3, "spare": 5}, id="three too many go, five could be spared"),
         pytest.param(
-            TEN, Counts(13, new=13, unavailable=6, new_unavailable=6), {"shrink": 3}, id="none of those that serve"
+            TEN,
+            Counts(13, new=13),
+            {"shrink": 3, "shrink_new": 3, "spare": 5},
+            id="three too many go, five could be spared",
+        ),
+        pytest.param(
+            TEN,
+            Counts(13, new=13, unavailable=6, new_unavailable=6),
+            {"shrink": 3, "shrink_new": 3},
+            id="none of those that serve",
         ),
         pytest.param(
             Bounds(10, 0, 2, scale_unavailable=4),
@@ -80,7 +88,7 @@ SURGE = Bounds(10, 3, 0)
         pytest.param(
             TEN,
             Counts(13, new=11, marked=2),
-            {"marked": 2, "shrink": 1, "spare": 5},
+            {"marked": 2, "shrink": 1, "shrink_new": 1, "spare": 5},
             id="and one more than those",
         ),
         pytest.param(TEN, Counts(10, old=10), {"replace": 2, "spare": 2}, id="an update takes two at a time"),
@@ -109,6 +117,18 @@ SURGE = Bounds(10, 3, 0)
         pytest.param(SURGE, Counts(13, old=10, new=3), {"replace": 3, "spare": 3}, id="old ones give way to as many"),
         pytest.param(
             SURGE, Counts(12, old=2, new=10), {"shrink": 2, "spare": 2}, id="at the end old ones are too many"
+        ),
+        pytest.param(
+            TEN,
+            Counts(14, old=9, new=5, unavailable=5, new_unavailable=5),
+            {"shrink": 4, "shrink_new": 4, "replace": 1, "spare": 1},
+            id="too many in the middle of an update: new ones may be among those that go",
+        ),
+        pytest.param(
+            SURGE,
+            Counts(14, old=4, new=10, unavailable=2, new_unavailable=2),
+            {"shrink": 4, "shrink_new": 1, "spare": 2},
+            id="of a surge only what is above the ceiling",
         ),
         pytest.param(
             SURGE, Counts(10, new=8, marked=2), {"create": 2, "marked": 2}, id="a marked pod is replaced first"
