@@ -59,6 +59,8 @@ _GATHER = 0.2
 """Seconds for which events of pods are gathered."""
 _STALE = 0.5
 """Seconds after which a view that was too old is looked at again, if nothing happens before."""
+_NOWHERE = 30.0
+"""Seconds after which a pod that waits, and has nowhere else to go, is looked at again: no subset is full for ever."""
 _ATTEMPTS = 6
 """How often a status that others keep writing is read anew before the reconcile starts over."""
 
@@ -316,12 +318,13 @@ class Controller:
         members = {member.uid: member for member in counted.members}
         topology, leaving, again = counted.topology, [], waiting.next_in
         for pod in waiting.due:
-            promised = await self._promised(pod)
-            if promised is not None and promised > now:
-                again = _soonest(again, (promised - now).total_seconds())
-                continue
             moved = rescheduling.moved(topology, members[pod.metadata.uid], now=now)
-            if moved is not None:
+            promised = await self._promised(pod) if moved is not None else None
+            if moved is None:
+                again = _soonest(again, _NOWHERE)
+            elif promised is not None and promised > now:
+                again = _soonest(again, (promised - now).total_seconds())
+            else:
                 topology = msgspec.structs.replace(topology, status=moved)
                 leaving.append(pod)
         if leaving:

@@ -500,6 +500,22 @@ async def test_nothing_is_moved_where_there_is_nowhere_else(world: TopologyWorld
     assert [pod.metadata.uid for pod in await world.pods()] == [stuck.metadata.uid]
 
 
+async def test_who_has_nowhere_to_go_is_moved_once_there_is_room(world: TopologyWorld) -> None:
+    """The other subset was found full, and is tried again when that is over."""
+    strategy = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30}}
+    await world.divide(subset("a", "z9"), subset("b", "z2"), scheduleStrategy=strategy)
+    await world.create(Deployment, pinned(1, "z9"))
+    until = times.format_time(world.clock.now() + 120_000_000_000)
+    full = {"status": {"shortages": [{"name": "b", "until": until, "times": 1}]}}
+    await world.user.patch(UnitedTopology, "web", full, namespace="default", subresource="status")
+    await world.run_pods()
+    (stuck,) = await world.pods()
+    await world.advance(100)
+    assert [pod.metadata.uid for pod in await world.pods()] == [stuck.metadata.uid]
+    await world.advance(60)
+    assert stuck.metadata.uid not in {pod.metadata.uid for pod in await world.pods()}
+
+
 async def test_a_pod_on_a_node_that_is_not_known_yet_is_matched_when_it_is(world: TopologyWorld) -> None:
     """Two informers need not agree on when something happened."""
     await world.deploy(1)
