@@ -43,14 +43,15 @@ class Judge:
         match made.step:
             case Step.SHRINK:
                 count = needed.shrink if not costs or not _recomputes(around) else 1
-                order = [*self._order(group, old, costs), *self._order(group, new, costs)][:count]
+                queue = [*self._order(group, old, costs), *self._order(group, new, costs)]
             case Step.REPLACE:
-                order = self._order(group, old, {})[: needed.replace]
+                count, queue = needed.replace, self._order(group, old, {})
             case Step.MARKED:
-                order = self._order(group, marked, {})
+                count, queue = len(marked), self._order(group, marked, {})
             case _:
                 return None
-        return list(_spared(order, _available(group), needed.spare))
+        kept_new = {pod.metadata.name for pod in new} if made.step is Step.SHRINK else set()
+        return list(_spared(queue, _available(group), needed.spare, kept_new, needed.shrink_new))[:count]
 
     def _order(self, group: Group, pods: Sequence[Pod], costs: Mapping[str, int]) -> list[Pod]:
         """In the order of the twin; costs, of which the higher goes first, take the place of deletion costs."""
@@ -77,7 +78,7 @@ class Judge:
             yield "ranks were ignored, although there was one for every pod"
         if not holds and terms.asked_for:
             waited = 0 if around.waited is None else around.now - times.to_ns(around.waited.since)
-            if waited < terms.patience * SECOND:
+            if waited < (terms.renewal if names <= costs else terms.patience) * SECOND:
                 yield f"pods go after {waited / SECOND:g} s without their ranks"
 
 
@@ -94,13 +95,14 @@ def _available(group: Group) -> set[str]:
     return {name for name, so in zip(group.names, group.available.tolist(), strict=True) if so}
 
 
-def _spared(order: Sequence[Pod], available: set[str], spare: int) -> Iterator[str]:
-    for pod in order:
+def _spared(queue: Sequence[Pod], available: set[str], spare: int, new: set[str], few: int) -> Iterator[str]:
+    """Available pods as far as they can be spared, and of the new ones a few: whoever may not go is passed over."""
+    for pod in queue:
         name = pod.metadata.name
-        if name in available:
-            if spare <= 0:
-                continue
-            spare -= 1
+        if (name in available and spare == 0) or (name in new and few == 0):
+            continue
+        spare -= name in available
+        few -= name in new
         yield name
 
 
