@@ -118,7 +118,7 @@ class Controller:
         self.runner = Runner(
             "unitedtopologies", self.reconcile, self.queue, workers=settings.workers, after=self.view.required
         )
-        self._labeller = Labeller(client, self.view, pod_webhook=settings.pod_webhook)
+        self._labeller = Labeller(client, self.view, pod_webhook=settings.pod_webhook, namespaces=settings.namespaces)
         self._lacking: dict[str, set[Key]] = {}
         self.metrics.watch_topologies(lambda: len(self.view.topologies.store))
         self._subscribe()
@@ -165,7 +165,9 @@ class Controller:
         topology = self.view.topologies.get(a_key)
         if not self._is_mine(a_key):
             return Result()
-        if topology is None or topology.metadata.deletion_timestamp is not None:
+        if topology is None:
+            return await self._leave(a_key)
+        if topology.metadata.deletion_timestamp is not None:  # somebody else's finalizer holds it
             return await self._sweep(self.view.marked(a_key))
         judgement = self._verdict(topology, self.view)
         if not judgement.divides:
@@ -180,6 +182,19 @@ class Controller:
 
     def _is_mine(self, a_key: Key) -> bool:
         return not self.settings.namespaces or split(a_key)[0] in self.settings.namespaces
+
+    async def _leave(self, a_key: Key) -> Result:
+        """Take back what is left of a UnitedTopology that is gone. Pods may be seen before the one that they are marked
+        with; so it is looked for in the cluster itself."""
+        pods = self.view.marked(a_key)
+        if not pods:
+            return Result()
+        namespace, name = split(a_key)
+        try:
+            await self._client.get(UnitedTopology, name, namespace=namespace)
+        except NotFound:
+            return await self._sweep(pods)
+        return Result(_STALE)
 
     async def _stand_back(self, topology: UnitedTopology, judgement: Judgement) -> Result:
         """Say why nothing is done; take back what was done, unless it may be wanted again when the spec is mended."""

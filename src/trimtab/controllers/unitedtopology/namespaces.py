@@ -21,10 +21,14 @@ from trimtab.kube.stores import Object
 class Labeller:
     """Keeps the label of every namespace."""
 
-    def __init__(self, client: Client, view: View, *, pod_webhook: bool) -> None:
+    def __init__(
+        self, client: Client, view: View, *, pod_webhook: bool, namespaces: frozenset[str] = frozenset()
+    ) -> None:
+        """Where `namespaces` are given, all others are somebody else's."""
         self._client = client
         self._view = view
         self._pod_webhook = pod_webhook
+        self._confined = namespaces
         self.queue: WorkQueue[Key] = WorkQueue(client.clock)
         self.runner = Runner("namespaces", self.reconcile, self.queue, after=(view.topologies, view.namespaces))
         view.topologies.subscribe(added=self._wake, deleted=self._wake)
@@ -34,6 +38,8 @@ class Labeller:
         """Set or remove the label of one namespace."""
         namespace = self._view.namespaces.get(name)
         if namespace is None or namespace.metadata.deletion_timestamp is not None:
+            return Result()
+        if self._confined and name not in self._confined:
             return Result()
         wanted = (
             NAMESPACE_LABELLED if self._pod_webhook and self._view.topologies.store.by(BY_NAMESPACE, name) else None

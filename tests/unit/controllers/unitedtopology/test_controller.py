@@ -20,6 +20,7 @@ from trimtab.controllers.unitedtopology import costs
 from trimtab.controllers.unitedtopology.controller import SETTINGS
 from trimtab.kube.transport import Request
 from trimtab.subsets import marks
+from trimtab.subsets.marks import Mark
 
 JSON = dict[str, Any]
 
@@ -191,6 +192,17 @@ async def test_deletion_leaves_pods_and_removes_what_was_written(world: Topology
     assert NAMESPACE_LABEL not in (await world.user.get(Namespace, "default")).metadata.labels
 
 
+async def test_one_that_others_hold_takes_back_what_it_wrote_at_once(world: TopologyWorld) -> None:
+    """A finalizer of somebody else keeps it for a while; it divides nothing any more."""
+    await world.deploy(2)
+    await world.divide(subset("a", "z1", 5))
+    held = {"metadata": {"finalizers": ["example.com/archive"]}}
+    await world.patch(UnitedTopology, "web", held)
+    await world.user.delete(UnitedTopology, "web", namespace="default")
+    await world.settle()
+    assert await world.marked() == {"": 2}
+
+
 async def test_what_was_deleted_while_the_controller_was_away_is_taken_back(world: TopologyWorld) -> None:
     """The marks themselves say whose they were."""
     await deploy_everywhere(world, 1)
@@ -201,6 +213,23 @@ async def test_what_was_deleted_while_the_controller_was_away_is_taken_back(worl
     await world.settle()
     assert await world.marked() == {"": 3}
     assert await world.levels() == {("z1", "BestEffort"): 1, ("z2", "BestEffort"): 1, ("z3", "BestEffort"): 1}
+
+
+async def test_marks_of_one_that_has_not_been_seen_yet_are_left_alone(world: TopologyWorld) -> None:
+    """Watches of two kinds need not agree: pods of a UnitedTopology may be seen before it is."""
+    await world.deploy(2)
+    world.controller_wire.hold("unitedtopologies")
+    await world.divide(subset("a", "z1", 5))
+    pod = (await world.pods())[0]
+    mark = marks.written(Mark("web", "a", "given-by-a-webhook"))
+    await world.patch(Pod, pod.metadata.name, {"metadata": {"annotations": mark}})
+    await world.advance(5)
+    assert await world.marked() == {"a": 1, "": 1}
+    world.controller_wire.go_on()
+    await world.settle()
+    assert await world.marked() == {"a": 2}
+    found = marks.read((await world.get(Pod, pod.metadata.name)).metadata.annotations)
+    assert found == Mark("web", "a", "given-by-a-webhook")
 
 
 async def test_the_namespace_keeps_its_label_while_one_is_left(world: TopologyWorld) -> None:

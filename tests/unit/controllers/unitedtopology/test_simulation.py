@@ -107,6 +107,16 @@ async def test_pods_that_others_admitted_count_once_they_are_seen(stage: Stage) 
     assert not stage.ask(big(), "three")
 
 
+async def test_hundreds_that_others_admitted_are_caught_up_with_by_and_by(stage: Stage) -> None:
+    """Who asks has no time to place them all: some each time, and those who come later see more."""
+    for number in range(25):
+        tree = marked(pod(f"p{number}").requests(cpu="100m"), f"r{number}").tree()
+        tree["metadata"].pop("uid", None)
+        await stage.world.user.create(Pod, tree, namespace="default")
+    await stage.world.settle()
+    assert [stage.ask(big()), stage.ask(big())] == [True, False]
+
+
 async def test_a_pod_that_runs_counts_where_it_runs(stage: Stage) -> None:
     """It is not counted twice, and its room is free again when it is gone."""
     assert stage.ask(big(), "one")
