@@ -18,6 +18,8 @@ from trimtab.api.patches import json_patch
 from trimtab.api.scaledown import DELETION_COST
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
+from trimtab.kube.errors import Conflict
+from trimtab.kube.transport import Request, Response
 from trimtab.subsets import marks
 from trimtab.testing.clocks import VirtualClock
 from trimtab.webhooks.deletions import SECOND_LOOK, is_dry_run
@@ -42,7 +44,7 @@ def newcomer(**annotations: str) -> JSON:
     """A pod that its ReplicaSet is creating."""
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "r1", "controller": True}
     metadata = {"generateName": "web-1-", "ownerReferences": [owner], "annotations": annotations}
-    return {"metadata": metadata, "spec": {"containers": [{"name": "main"}]}}
+    return {"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "app:1"}]}}
 
 
 class Office:
@@ -195,6 +197,80 @@ async def test_simulation(strategy: JSON, want: str, offices: Callable[..., Offi
     divided["spec"]["scheduleStrategy"] = strategy
     await office.divide(divided)
     assert subset_of(newcomer(), await office.ask(review("CREATE", newcomer()))) == want
+
+
+def only_b(tried: list[str]) -> Simulate:
+    """The second subset alone has nodes; which ones are tried is noted."""
+
+    def simulate(tree: JSON, namespace: str) -> bool:
+        del namespace
+        mark = marks.read(tree["metadata"]["annotations"])
+        assert mark is not None
+        tried.append(mark.subset)
+        return mark.subset == "b"
+
+    return simulate
+
+
+def conflicting(office: Office, stored: JSON | None = None) -> None:
+    """Let the first write lose against another process, which has stored this."""
+    lost: list[Request] = []
+
+    def lose(request: Request) -> Response | Exception | None:
+        if request.method != "PATCH" or lost:
+            return None
+        lost.append(request)
+        if stored is not None:
+            office.server.put(*TOPOLOGIES, stored)
+        return Conflict("changed meanwhile")
+
+    office.server.intercept = lose
+
+
+async def test_a_subset_is_tried_once_for_each_pod(offices: Callable[..., Office]) -> None:
+    """A round that is repeated remembers the answers: looking for a node takes time."""
+    tried: list[str] = []
+    office = offices(only_b(tried))
+    await office.divide({**topology(-1, -1), "spec": adaptive(2)})
+    conflicting(office)
+    assert subset_of(newcomer(), await office.ask(review("CREATE", newcomer()))) == "b"
+    assert tried == ["a", "b"]
+
+
+async def test_a_subset_that_was_added_meanwhile_is_taken_in_doubt(offices: Callable[..., Office]) -> None:
+    """The review began with a spec of two subsets, neither of which has a node; the write found three."""
+    office = offices(lambda _tree, _namespace: False)
+    await office.divide({**topology(-1, -1), "spec": adaptive(2)})
+    conflicting(office, {**topology(-1, -1, -1), "spec": adaptive(3)})
+    assert subset_of(newcomer(), await office.ask(review("CREATE", newcomer()))) == "c"
+
+
+def adaptive(count: int) -> JSON:
+    """A spec with so many subsets without a limit."""
+    return {**topology(*[-1] * count)["spec"], "scheduleStrategy": {"type": "Adaptive"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        pytest.param({}, ["a"], id="where one found no node, its like do not look"),
+        pytest.param({"topologySpreadConstraints": [{}]}, ["a", "a"], id="unless they are to be spread"),
+        pytest.param({"affinity": {"podAffinity": {}}}, ["a"], id="an empty affinity is none"),
+        pytest.param({"affinity": {"podAffinity": {"x": []}}}, ["a", "a"], id="or to be near others"),
+    ],
+)
+async def test_pods_that_come_together_share_what_they_find(
+    spec: JSON, want: list[str], offices: Callable[..., Office]
+) -> None:
+    """Only a no: every yes takes room."""
+    tried: list[str] = []
+    office = offices(only_b(tried))
+    await office.divide({**topology(-1, -1), "spec": adaptive(2)})
+    tree = newcomer()
+    tree["spec"] |= spec
+    answers = asyncio.gather(*(office.ask(review("CREATE", tree, uid=f"0-{number}")) for number in range(2)))
+    assert [subset_of(tree, answer) for answer in await answers] == ["b", "b"]
+    assert [name for name in tried if name == "a"] == want
 
 
 async def test_a_patch_that_does_not_apply_gives_the_place_back(offices: Callable[..., Office]) -> None:
