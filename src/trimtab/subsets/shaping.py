@@ -76,9 +76,36 @@ def patched(pod: JSON, subset: Subset) -> JSON:
     patch = subset.patch.tree() if subset.patch is not None else {}
     try:
         merged: JSON = strategic_merge(pod, patch, schema_for("v1", "Pod"))
+        _check(pod, merged)
     except InvalidError as error:
         raise error.under("patch") from None
     return merged
+
+
+def _check(pod: JSON, merged: JSON) -> None:
+    """Refuse what no API server would store, and what the pod's owner would not know again.
+
+    A pod that loses a label is released by its owner, which makes another one, and so on for ever. A container without
+    an image is refused with its pod: most likely its name was misspelt.
+    """
+    labels = _labels(merged)
+    for key, value in _labels(pod).items():
+        if labels.get(key) != value:
+            reason = (
+                f"is {value!r} in the pod's template; a subset cannot change it, for owners know their pods by labels"
+            )
+            raise InvalidError(f'metadata.labels["{key}"]', reason)
+    for field in ("containers", "initContainers"):
+        for index, container in enumerate((merged.get("spec") or {}).get(field) or []):
+            if isinstance(container, dict) and not container.get("image"):
+                name = container.get("name")
+                reason = f"the pod has no container {name!r}; write the name of one of its containers, or an image"
+                raise InvalidError(f"spec.{field}[{index}]", reason)
+
+
+def _labels(pod: JSON) -> JSON:
+    labels: JSON = (pod.get("metadata") or {}).get("labels") or {}
+    return labels
 
 
 def _require(spec: JSON, added: JSON) -> None:

@@ -95,6 +95,34 @@ def test_a_patch_that_does_not_apply_names_the_place() -> None:
         shape(pod("p").tree(), subset("a", patch={"spec": {"containers": [{"image": "x"}]}}), MARK)
 
 
+@pytest.mark.parametrize(
+    ("patch", "message"),
+    [
+        pytest.param(
+            {"metadata": {"labels": {"app": "other"}}}, r'^patch\.metadata\.labels\["app"\]: is', id="changed"
+        ),
+        pytest.param({"metadata": {"labels": {"app": None}}}, r'^patch\.metadata\.labels\["app"\]: is', id="removed"),
+        pytest.param(
+            {"spec": {"containers": [{"name": "nobody", "env": []}]}},
+            r"^patch\.spec\.containers\[\d\]: the pod has no container 'nobody'",
+            id="a container that the pod lacks",
+        ),
+    ],
+)
+def test_a_patch_that_would_cost_the_workload_its_pod_is_refused(patch: JSON, message: str) -> None:
+    """An owner makes pods without end if they lose the labels it knows them by; half a container is never stored."""
+    with pytest.raises(InvalidError, match=message):
+        shape(pod("p").labels({"app": "web"}).tree(), subset("a", patch=patch), MARK)
+
+
+def test_a_patch_may_add_labels_and_containers() -> None:
+    """What was there stays."""
+    patch = {"metadata": {"labels": {"pool": "a"}}, "spec": {"containers": [{"name": "proxy", "image": "proxy:1"}]}}
+    shaped = shape(pod("p").labels({"app": "web"}).tree(), subset("a", patch=patch), MARK)
+    assert shaped["metadata"]["labels"] == {"app": "web", "pool": "a"}
+    assert "proxy" in [container["name"] for container in shaped["spec"]["containers"]]
+
+
 def test_the_pod_is_marked_and_the_original_left_alone() -> None:
     """Three annotations, in a new document; a mark that came with the template is replaced."""
     tree = pod("p").annotations({SUBSET: "old", "keep": "me"}).tree()

@@ -303,6 +303,15 @@ async def test_an_invalid_one_is_told_and_changes_nothing(world: TopologyWorld) 
     assert await world.levels() == {("z1", "Guaranteed"): 1, ("z1", "Redundant"): 1}
 
 
+async def test_one_that_is_confined_leaves_other_namespaces_alone(world: TopologyWorld) -> None:
+    """Their label too: another Trimtab may look after them."""
+    await world.stop_controller()
+    world.settings = replace(SETTINGS, namespaces=frozenset({"elsewhere"}))
+    await world.start_controller()
+    await world.divide(subset("a", "z1", 5))
+    assert NAMESPACE_LABEL not in (await world.user.get(Namespace, "default")).metadata.labels
+
+
 async def test_without_the_pod_webhook_it_is_off_and_says_so(world: TopologyWorld) -> None:
     """The feature gate is false: the condition tells, and nothing is written to pods or namespaces."""
     await world.stop_controller()
