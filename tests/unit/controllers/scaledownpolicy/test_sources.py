@@ -118,11 +118,27 @@ async def test_why_usage_is_not_known_is_said(refusal: Any, words: str) -> None:
     clock, pods = VirtualClock(), [running("p")]
     sources = measuring(clock, metrics(measured("p", "1")), refusal, metrics(measured("p", "2")), pods=pods)
     await sources.measure()
+    await clock.advance(30)
     await sources.measure()
     assert words in sources.problem(IDLE)
     assert sources.values(IDLE, pods).usage == {"default/p": 1.0}
+    await clock.advance(30)
     await sources.measure()
     assert sources.problem(IDLE) == ""
+
+
+async def test_new_pods_are_measured_before_the_others_are_again() -> None:
+    """After five seconds, where somebody has not been measured at all."""
+    clock, pods = VirtualClock(), [running("p")]
+    sources = measuring(clock, *[metrics(measured("p", "1"), measured("q", "1"))] * 2, pods=pods)
+    await sources.measure()
+    await clock.advance(4)
+    pods.append(running("q"))
+    await sources.measure()
+    assert set(sources.values(IDLE, pods).usage) == {"default/p"}
+    await clock.advance(1)
+    await sources.measure()
+    assert set(sources.values(IDLE, pods).usage) == {"default/p", "default/q"}
 
 
 @pytest.mark.parametrize("cpu", ["-1", "x", ""])

@@ -15,9 +15,9 @@ from trimtab.api.scaledown import StrategySpec
 from trimtab.controllers.scaledownpolicy.sources.answers import AnswerSource, Fetch, HttpFetch, Network, Question
 from trimtab.controllers.scaledownpolicy.sources.samples import Samples
 from trimtab.controllers.scaledownpolicy.sources.scores import MAX_AGE, ScoreSource
-from trimtab.controllers.scaledownpolicy.sources.usage import PERIOD, UsageSource
+from trimtab.controllers.scaledownpolicy.sources.usage import EAGER, PERIOD, UsageSource
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
+from trimtab.kube.clocks import SECOND, cancel
 from trimtab.ranking.plan import Policy
 from trimtab.ranking.strategies.idle import Idle
 from trimtab.ranking.strategies.probe import Probe
@@ -26,7 +26,7 @@ from trimtab.ranking.strategies.scheduled import Scheduled
 S = TypeVar("S", Idle, Probe, Scheduled)
 
 _TURN = 1.0
-"""Seconds between looks for pods whose turn it is to be asked."""
+"""Seconds between looks for pods whose turn it is."""
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +70,8 @@ class Sources:
         self.scores = scores
         self._clock = client.clock
         self._targets = targets
+        self._measured: frozenset[str] = frozenset()
+        self._measured_at = self._clock.monotonic() - round(PERIOD * SECOND)
 
     def values(self, strategies: Sequence[StrategySpec], pods: Sequence[Pod]) -> Values:
         """What is known and fresh of what these strategies look at. Answers at once."""
@@ -106,8 +108,8 @@ class Sources:
 
     async def run(self) -> None:
         """Sample until cancelled."""
-        every = ((self.measure, PERIOD), (self.ask, _TURN), (self.score, _TURN))
-        tasks = [asyncio.ensure_future(self._repeat(work, seconds)) for work, seconds in every]
+        works = (self.measure, self.ask, self.score)
+        tasks = [asyncio.ensure_future(self._repeat(work)) for work in works]
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -115,10 +117,16 @@ class Sources:
             await self._http.close()
 
     async def measure(self) -> None:
-        """Take one sample of usage."""
+        """Take a sample of usage, if it is time; a little earlier, if there are pods of which none was ever taken."""
         wanted = [pod for target in self._targets() if _found(target.strategies, Idle) for pod in target.pods]
-        self.usage.samples.keep(frozenset(pod.metadata.uid for pod in wanted))
+        uids = frozenset(pod.metadata.uid for pod in wanted)
+        elapsed = (self._clock.monotonic() - self._measured_at) / SECOND
+        if not wanted or elapsed < (EAGER if uids - self._measured else PERIOD):
+            return
+        self._measured_at = self._clock.monotonic()
+        self.usage.samples.keep(uids)
         await self.usage.sample(wanted)
+        self._measured = frozenset() if self.usage.problem else uids
 
     async def ask(self) -> None:
         """Ask the pods whose turn it is."""
@@ -133,10 +141,10 @@ class Sources:
             self.scores.keep(frozenset(pod.metadata.uid for pod in wanted))
             await self.scores.score(wanted)
 
-    async def _repeat(self, work: Callable[[], Any], seconds: float) -> None:
+    async def _repeat(self, work: Callable[[], Any]) -> None:
         while True:
             await _logged(work)
-            await self._clock.sleep(seconds)
+            await self._clock.sleep(_TURN)
 
 
 async def _logged(work: Callable[[], Any]) -> None:

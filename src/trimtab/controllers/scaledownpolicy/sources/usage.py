@@ -23,6 +23,8 @@ from trimtab.snapshot.requests import CPU, RequestsBook
 
 PERIOD = 30.0
 """Seconds between samples; metrics servers measure every 15 to 60."""
+EAGER = 5.0
+"""Seconds between samples while there are pods of which none was taken."""
 _CORE = 1000
 """A core in the unit that is counted in."""
 _ABSENT = "metrics.k8s.io is not served by this cluster; install a metrics server, or leave the strategy Idle out"
