@@ -203,7 +203,9 @@ class Controller:
             await self._sweep(self.view.marked(key_of(topology)))
             known = UnitedTopologyStatus(conditions=known.conditions, counted_version=known.counted_version)
         status = msgspec.structs.replace(
-            known, observed_generation=topology.metadata.generation, conditions=self._told(topology, judgement)
+            statuses.without_entries(known),
+            observed_generation=topology.metadata.generation,
+            conditions=self._told(topology, judgement),
         )
         await self._write(topology, status)
         return Result()

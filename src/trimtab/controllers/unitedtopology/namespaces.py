@@ -28,6 +28,7 @@ class Labeller:
         self._client = client
         self._view = view
         self._pod_webhook = pod_webhook
+        self._namespaces = namespaces
         self._confined = namespaces
         self.queue: WorkQueue[Key] = WorkQueue(client.clock)
         self.runner = Runner("namespaces", self.reconcile, self.queue, after=(view.topologies, view.namespaces))
@@ -37,7 +38,7 @@ class Labeller:
     async def reconcile(self, name: Key) -> Result:
         """Set or remove the label of one namespace."""
         namespace = self._view.namespaces.get(name)
-        if namespace is None or namespace.metadata.deletion_timestamp is not None:
+        if namespace is None or namespace.metadata.deletion_timestamp is not None or not self._is_mine(name):
             return Result()
         if self._confined and name not in self._confined:
             return Result()
@@ -53,6 +54,9 @@ class Labeller:
             await self._client.patch(Namespace, name, patch)
         except NotFound:
             return
+
+    def _is_mine(self, name: str) -> bool:
+        return not self._namespaces or name in self._namespaces
 
     def _seen(self, namespace: Namespace) -> None:
         """Those that are labelled, and those that should be: others are no concern of ours."""

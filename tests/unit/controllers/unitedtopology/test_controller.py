@@ -298,6 +298,10 @@ async def test_an_invalid_one_is_told_and_changes_nothing(world: TopologyWorld) 
     assert (status, reason) == ("False", "Invalid")
     assert message.startswith("spec.subsets[0].tolerations[0].operator")
     assert await world.marked() == {"a": 2}
+    now = times.from_ns(world.clock.now())
+    entry = {"name": "a", "replicas": 2, "missingReplicas": 3, "deleting": {"gone": times.to_rfc3339(now)}}
+    await world.patch(UnitedTopology, "web", {"status": {"subsetStatuses": [entry]}}, subresource="status")
+    assert not (await world.topology()).status.subset_statuses[0].deleting, "nobody would ever look for it"
     await world.patch(UnitedTopology, "web", {"spec": {"subsets": [subset("a", "z1", "50%")]}})
     assert (await world.condition())[1] == "Counted"
     assert await world.levels() == {("z1", "Guaranteed"): 1, ("z1", "Redundant"): 1}
@@ -321,6 +325,18 @@ async def test_without_the_pod_webhook_it_is_off_and_says_so(world: TopologyWorl
     await world.divide(subset("a", "z1", 5))
     told = "the feature gate PodWebhook is false, and UnitedTopology needs it"
     assert await world.condition() == ("False", "PodWebhookDisabled", told)
+    assert await world.marked() == {"": 2}
+    assert NAMESPACE_LABEL not in (await world.user.get(Namespace, "default")).metadata.labels
+
+
+async def test_it_keeps_to_the_namespaces_that_it_is_confined_to(world: TopologyWorld) -> None:
+    """Another Trimtab looks after the others."""
+    await world.stop_controller()
+    await world.deploy(2)
+    world.settings = replace(SETTINGS, namespaces=frozenset({"elsewhere"}))
+    await world.start_controller()
+    await world.divide(subset("a", "z1", 5))
+    assert (await world.topology()).status.conditions == ()
     assert await world.marked() == {"": 2}
     assert NAMESPACE_LABEL not in (await world.user.get(Namespace, "default")).metadata.labels
 
