@@ -140,6 +140,22 @@ def counted(topology: UnitedTopology) -> bool:
     return bool(status.subset_statuses) and status.observed_generation == topology.metadata.generation
 
 
+def without_entries(status: UnitedTopologyStatus) -> UnitedTopologyStatus:
+    """The status of a UnitedTopology that nobody gives places by: what was on its way is counted anew later."""
+
+    def settled(each: SubsetStatus) -> SubsetStatus:
+        return msgspec.structs.replace(each, creating={}, deleting={})
+
+    return msgspec.structs.replace(
+        status,
+        subset_statuses=tuple(map(settled, status.subset_statuses)),
+        other_revisions=tuple(
+            msgspec.structs.replace(other, subset_statuses=tuple(map(settled, other.subset_statuses)))
+            for other in status.other_revisions
+        ),
+    )
+
+
 def patch(topology: UnitedTopology, status: UnitedTopologyStatus) -> JSON | None:
     """What to send as a merge patch to the status; refused as a conflict if the object is not the one that was read.
 

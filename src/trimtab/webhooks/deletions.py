@@ -75,6 +75,8 @@ class DeletionReviews:
         topology = self._topologies.get(key(namespace, mark.topology)) if mark is not None else None
         if topology is None or topology.metadata.deletion_timestamp is not None:
             return
+        if not self._topologies.is_usable(topology):
+            return  # nobody counts for it
         a_key = key(namespace, topology.metadata.name)
         if await self._rounds.leave(a_key, pod.metadata.name, pod.metadata.uid):
             look = asyncio.get_running_loop().create_task(self._look_again(a_key, pod.metadata.name))

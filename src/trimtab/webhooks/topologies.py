@@ -109,9 +109,9 @@ class Topologies:
             return None
         known = self._topologies.store.by(_BY_TARGET, f"{kind}/{namespace}/{name}")
         first = min(known, key=_seniority, default=None)
-        return first if first is not None and self._is_usable(first) else None
+        return first if first is not None and self.is_usable(first) else None
 
-    def _is_usable(self, topology: UnitedTopology) -> bool:
+    def is_usable(self, topology: UnitedTopology) -> bool:
         """Whether it can be followed; judged once for each generation."""
         if topology.metadata.deletion_timestamp is not None:
             return False

@@ -294,13 +294,19 @@ async def test_an_invalid_one_is_told_and_changes_nothing(world: TopologyWorld) 
     await world.divide(subset("a", "z1", 5))
     wrong = subset("a", "z1", 5, tolerations=[{"key": "rented", "operator": "Has"}])
     await world.patch(UnitedTopology, "web", {"spec": {"subsets": [wrong]}})
-    status, reason, message = await world.condition()
-    assert (status, reason) == ("False", "Invalid")
+    told, reason, message = await world.condition()
+    assert (told, reason) == ("False", "Invalid")
     assert message.startswith("spec.subsets[0].tolerations[0].operator")
     assert await world.marked() == {"a": 2}
-    now = times.from_ns(world.clock.now())
-    entry = {"name": "a", "replicas": 2, "missingReplicas": 3, "deleting": {"gone": times.to_rfc3339(now)}}
-    await world.patch(UnitedTopology, "web", {"status": {"subsetStatuses": [entry]}}, subresource="status")
+    left = {
+        "name": "a",
+        "replicas": 2,
+        "missingReplicas": 3,
+        "deleting": {"gone": times.format_time(world.clock.now())},
+    }
+    status = {"status": {"subsetStatuses": [left]}}
+    await world.user.patch(UnitedTopology, "web", status, namespace="default", subresource="status")
+    await world.settle()
     assert not (await world.topology()).status.subset_statuses[0].deleting, "nobody would ever look for it"
     await world.patch(UnitedTopology, "web", {"spec": {"subsets": [subset("a", "z1", "50%")]}})
     assert (await world.condition())[1] == "Counted"
