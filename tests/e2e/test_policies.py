@@ -10,7 +10,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from tests.lab.fleets import Fleet, fleet, skew
-from tests.lab.policing import DEPLOYMENT, STORIES, Police, costed, define, policing, policy_json, settle
+from tests.lab.policing import (
+    DEPLOYMENT,
+    STORIES,
+    Police,
+    bad_policies_are_refused,
+    costed,
+    define,
+    policing,
+    policy_json,
+    settle,
+)
 from trimtab.api.scaledown import DELETION_COST, ScaleDownPolicy
 from trimtab.controllers.scaledownpolicy.carriers import POLICY_COST
 from trimtab.kube import config
@@ -79,6 +89,12 @@ async def test_a_weight_that_cannot_be_is_refused(client: Client, weight: int) -
     spec = {"targetRef": DEPLOYMENT, "strategies": [{"name": "Balance", "weight": weight}]}
     with pytest.raises(ApiError, match="weight"):
         await client.create(Resource.of(ScaleDownPolicy).raw, {**body, "spec": spec}, namespace="default")
+
+
+async def test_bad_policies_are_refused(client: Client) -> None:
+    """By the hook, when they are written."""
+    async with fleet(client, {"zone-a": 1}) as made:
+        await bad_policies_are_refused(client, made.name)
 
 
 async def test_a_policy_for_nobody_says_what_to_do(client: Client) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from ipaddress import ip_network
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from tests.lab.fleets import Fleet
@@ -25,13 +27,17 @@ from trimtab.controllers.scaledownpolicy.settling import INITIAL
 from trimtab.controllers.scaledownpolicy.view import View
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel, within
-from trimtab.kube.errors import AlreadyExists
+from trimtab.kube.errors import AlreadyExists, ApiError, NotFound, ServerError
 from trimtab.kube.resources import Resource
 from trimtab.kube.stores import Store
+from trimtab.webhooks.certificates import CONFIGURATIONS, MadeCertificates
+from trimtab.webhooks.edge import Edge
+from trimtab.webhooks.validation import PATH, Validation
 
 DEFINITIONS = Resource.of(CustomResourceDefinition)
 POLICIES = Resource.of(ScaleDownPolicy)
 LOOPBACK = [ip_network("127.0.0.0/8")]
+VALIDATING = "ValidatingWebhookConfiguration"
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 
 
@@ -115,6 +121,96 @@ async def policing(client: Client, namespace: str, **settings: Any) -> AsyncIter
         await client.delete_all(Resource.of(PodGroupCost), namespace=namespace)
         for task in reversed(tasks):  # the view last: the others look at it while they end
             await cancel(task)
+
+
+# The hook that refuses bad policies.
+
+
+@asynccontextmanager
+async def validating(client: Client, namespace: str) -> AsyncIterator[None]:
+    """Policies of one namespace reviewed when they are written, for as long as the context."""
+    name = f"trimtab-policies-{namespace}"
+    certificates = MadeCertificates(
+        client, namespace=namespace, name=name, names=["127.0.0.1"], configurations=[(VALIDATING, name)]
+    )
+    edge = Edge(Validation(client).hooks, certificates=certificates, host="127.0.0.1", port=0)
+    task = asyncio.ensure_future(edge.run())
+    try:
+        while not edge.synced:
+            await client.clock.sleep(0.01)
+        body = _reviews(name, namespace, f"https://127.0.0.1:{edge.port}{PATH}")
+        await client.create(CONFIGURATIONS[VALIDATING], body)
+        await certificates.look()
+        yield
+    finally:
+        with suppress(NotFound):
+            await client.delete(CONFIGURATIONS[VALIDATING], name)
+        await cancel(task)
+
+
+def _reviews(name: str, namespace: str, url: str) -> JSON:
+    rule = {
+        "apiGroups": ["trimtab.dev"],
+        "apiVersions": ["*"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["scaledownpolicies"],
+    }
+    hook = {
+        "name": "policies.trimtab.dev",
+        "clientConfig": {"url": url},
+        "rules": [rule],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "failurePolicy": "Fail",  # so that nothing passes that was not looked at
+        "sideEffects": "None",
+        "timeoutSeconds": 5,
+        "admissionReviewVersions": ["v1"],
+    }
+    return {"metadata": {"name": name}, "webhooks": [hook]}
+
+
+BAD_POLICIES: dict[str, tuple[JSON, str]] = {
+    "no target": ({}, "spec: names no pods; write a targetRef or a selector"),
+    "an unknown strategy": (
+        {"targetRef": DEPLOYMENT, "strategies": [{"name": "Balanse"}]},
+        'spec.strategies[0].name: "Balanse" is not a strategy; known are',
+    ),
+    "several strategies without thresholds": (
+        {"targetRef": DEPLOYMENT, "strategies": [{"name": "Balance"}, {"name": "Taints"}]},
+        "spec.strategies[1].threshold: is required where there are several strategies",
+    ),
+    "a StatefulSet": (
+        {"targetRef": {**DEPLOYMENT, "kind": "StatefulSet"}},
+        "spec.targetRef.kind: StatefulSet is not supported: a StatefulSet removes its highest ordinal first",
+    ),
+    "a Job": (
+        {"targetRef": {"apiVersion": "batch/v1", "kind": "Job", "name": "web"}},
+        "spec.targetRef.kind: Job is not supported: a Job does not choose its victims by cost",
+    ),
+}
+"""Policies that cannot work, and what is said of them."""
+
+
+async def bad_policies_are_refused(client: Client, namespace: str) -> None:
+    """Each with the field and what to write; and a good one is taken."""
+    await define(client)
+    kind = {"apiVersion": POLICIES.api_version, "kind": "ScaleDownPolicy", "metadata": {"name": "web"}}
+    good: JSON = {**kind, "spec": {"targetRef": DEPLOYMENT}}
+    async with validating(client, namespace):
+        await within(client.clock, 30.0, _taken(client, namespace, good))
+        for spec, words in BAD_POLICIES.values():
+            with pytest.raises(ApiError, match=re.escape(words)):
+                await client.create(POLICIES.raw, {**kind, "spec": spec}, namespace=namespace)
+        await client.create(POLICIES.raw, good, namespace=namespace)
+        await client.delete(POLICIES, "web", namespace=namespace)
+
+
+async def _taken(client: Client, namespace: str, good: JSON) -> None:
+    """Wait until a good policy would be taken: an API server takes a moment to know whom to trust."""
+    while True:
+        with suppress(ServerError):
+            await client.create(POLICIES.raw, good, namespace=namespace, dry_run=True)
+            return
+        await client.clock.sleep(0.1)
 
 
 # Costs as the fleet's own informer shows them.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.fleets import Fleet, fleet
-from tests.lab.policing import STORIES, Police, costed, policing, settle
+from tests.lab.policing import STORIES, Police, bad_policies_are_refused, costed, policing, settle
 from tests.scenarios.labs import lab
 from trimtab.api import times
 from trimtab.api.extensions import CustomResourceDefinition
@@ -34,6 +34,11 @@ async def test_a_story_of_the_proposal(client: Client, story: Callable[[Fleet, P
     """As its teller would have it."""
     async with fleet(client, TWO_ZONES) as made, policing(client, made.name) as police:
         await story(made, police)
+
+
+async def test_bad_policies_are_refused(client: Client) -> None:
+    """By the hook, when they are written."""
+    await bad_policies_are_refused(client, "default")
 
 
 METRICS = untyped("metrics.k8s.io/v1beta1", "PodMetrics", "pods")
