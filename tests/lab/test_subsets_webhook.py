@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.lab.edges import pod_webhooks
+from tests.lab.test_kubectl import FOUND, Kubectl
 from trimtab.api import codec, crds
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
@@ -18,6 +19,7 @@ from trimtab.api.core import Event, Namespace
 from trimtab.api.documents import JSON
 from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.meta import ObjectMeta
+from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.policy import PodDisruptionBudget
 from trimtab.api.unitedtopology import SubsetStatus, UnitedTopology
@@ -313,6 +315,33 @@ async def test_dry_runs_of_deletions_leave_no_trace(shop: Shop, hooks: Subsets, 
     assert not (await shop.status())["a"].deleting
 
 
+@pytest.mark.skipif(not FOUND, reason="kubectl is not installed: put it in $PATH, or its path in $KUBECTLS")
+@pytest.mark.parametrize("path", FOUND or [""])
+async def test_a_drain_that_is_tried_out_leaves_no_trace(
+    path: str, shop: Shop, hooks: Subsets, server: Server, tmp_path: Path
+) -> None:
+    """`kubectl drain --dry-run=server` says only in the eviction's body that it is none; a real drain is announced."""
+    await shop.divide(zone("a", 1), zone("b"))
+    await seen(hooks)
+    owner = await shop.revision("web-1", await shop.deployment(2))
+    name = (await shop.pod(owner))["metadata"]["name"]
+    await shop.client.create(Node, {"metadata": {"name": "node-1"}})
+    await shop.client.bind(name, namespace=NAMESPACE, node="node-1")
+    before = await shop.client.get(UnitedTopology, "spread", namespace=NAMESPACE)
+    kubectl = Kubectl(path, server.kubeconfig, tmp_path)
+    told = await kubectl("drain", "node-1", "--dry-run=server", "--timeout=30s")
+    assert name in told
+    assert await shop.client.get(UnitedTopology, "spread", namespace=NAMESPACE) == before
+    drain = await kubectl.start("drain", "node-1", "--timeout=30s")
+
+    async def announced() -> bool:
+        return name in (await shop.status())["a"].deleting
+
+    await asyncio.wait_for(eventually(announced), 20)
+    await shop.client.delete(Pod, name, namespace=NAMESPACE, grace_period_seconds=0)
+    assert await asyncio.wait_for(drain.wait(), 60) == 0
+
+
 async def test_a_refused_eviction_gives_nothing_away_and_is_taken_back(
     shop: Shop, hooks: Subsets, client: Client
 ) -> None:
@@ -356,5 +385,8 @@ async def test_out_of_time_a_pod_goes_on_and_its_place_is_given_back(client: Cli
             events = (await client.list(Event, namespace=NAMESPACE)).items
             return any(event.reason == "PodLetGo" for event in events)
 
+        async def given_back() -> bool:
+            return not any(row.creating for row in (await shop.status()).values())
+
         await asyncio.wait_for(eventually(told), 10)
-    assert not any(row.creating for row in (await shop.status()).values())
+        await asyncio.wait_for(eventually(given_back), 10)

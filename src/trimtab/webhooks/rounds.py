@@ -49,10 +49,14 @@ from trimtab.webhooks.lookups import Lookups
 
 T = TypeVar("T")
 
-_WRITES_OF_OTHERS = 4.0
+_OTHERS = 2
 """How many writes are left to others between two of our own, where there are others."""
-_LONGEST_PAUSE = 0.3
+_WRITES_OF_OTHERS = 6.0
+"""For how many writes' time others are let write, at most, if they do not."""
+_LONGEST_PAUSE = 0.5
 """Seconds for which others are let write, at most."""
+_GLANCE = 0.01
+"""Seconds between two looks at whether others have written."""
 _AFTER_FAILURE = 0.1
 """Seconds that are waited after a failure, times the failures in a row."""
 _MOST_FAILURES = 20
@@ -114,6 +118,8 @@ class _Wishes:
     returns: set[str] = field(default_factory=set)
     """Pods whose deletion came to nothing, if that is so."""
     withdrawn: set[str] = field(default_factory=set)
+    tried: str = ""
+    """The version that was decided by last."""
     contended: bool = False
     """Whether others have written since this process did."""
     task: asyncio.Task[None] | None = None
@@ -314,7 +320,7 @@ class Rounds:
             except Conflict:
                 wishes.put_back(taken)
                 wishes.contended = True
-                topology = self._newer(a_key, topology)
+                topology = self._newer(a_key, wishes.tried)
                 continue
             except NotFound:
                 _give_up(taken, None)
@@ -322,14 +328,19 @@ class Rounds:
                 wishes.withdrawn.update(taken.withdrawn, taken.arrivals)
                 _give_up(taken, error)
                 raise
-            await self._step_aside(wishes, (self._clock.monotonic() - started) / SECOND)
+            await self._step_aside(a_key, wishes, (self._clock.monotonic() - started) / SECOND)
             topology = self.current(a_key)
 
     async def _commit(self, a_key: Key, known: UnitedTopology | None, taken: _Wishes) -> _Decided:
         """Decide by what is known, or else by what is read now. Raises Conflict if that is not what is stored."""
         namespace, name = split(a_key)
+        # The size first: the shorter the time between what is decided by and the write, the fewer conflicts.
+        replicas = await self._size(known or self.current(a_key), taken)
+        if known is not None:
+            known = self.current(a_key) or known
         topology = known if known is not None else await self._client.get(UnitedTopology, name, namespace=namespace)
-        decided = await self._decide(topology, taken)
+        self._of(a_key).tried = topology.metadata.resource_version
+        decided = await self._decide(topology, taken, replicas)
         patch = statuses.patch(topology, decided.topology.status)
         if patch is None:
             if known is not None and (taken.arrivals or taken.departures or taken.withdrawn):
@@ -354,22 +365,34 @@ class Rounds:
         if decided.looked:
             self._looked[a_key] = decided.looked
 
-    async def _step_aside(self, wishes: _Wishes, seconds: float) -> None:
-        """Where many come, let other processes write: for as long as a write takes, or a few, if there are others.
+    async def _step_aside(self, a_key: Key, wishes: _Wishes, seconds: float) -> None:
+        """Where many come, let other processes write: for as long as a write takes; or, if there are others, until two
+        of them have written, but not for longer than a few writes take.
 
         Who has just written holds the newest version, and would win the next race as well, and the one after that.
         """
-        if wishes:
-            writes = _WRITES_OF_OTHERS if wishes.contended else 1.0
-            await self._clock.sleep(min(seconds * writes, _LONGEST_PAUSE) * self._rng.uniform(0.7, 1.3))
-        wishes.contended = False
+        contended, wishes.contended = wishes.contended, False
+        if not wishes:
+            return
+        if not contended:
+            await self._clock.sleep(min(seconds, _LONGEST_PAUSE) * self._rng.uniform(0.7, 1.3))
+            return
+        pause = min(seconds * _WRITES_OF_OTHERS, _LONGEST_PAUSE) * self._rng.uniform(0.7, 1.3)
+        until = self._clock.monotonic() + round(pause * SECOND)
+        version, changes = self._version(a_key), 0
+        while changes < _OTHERS and self._clock.monotonic() < until:
+            await self._clock.sleep(_GLANCE)
+            before, version = version, self._version(a_key)
+            changes += version != before
 
-    def _newer(self, a_key: Key, known: UnitedTopology | None) -> UnitedTopology | None:
+    def _version(self, a_key: Key) -> str:
+        current = self.current(a_key)
+        return current.metadata.resource_version if current is not None else ""
+
+    def _newer(self, a_key: Key, tried: str) -> UnitedTopology | None:
         """What the watch has brought since, which is as good as reading it; None where it has brought nothing."""
         seen = self.current(a_key)
-        if seen is None or known is None:
-            return None
-        return None if seen.metadata.resource_version == known.metadata.resource_version else seen
+        return None if seen is None or versions.reached(tried, seen.metadata.resource_version) else seen
 
     def _answer(self, taken: _Wishes, decided: _Decided) -> None:
         for reservation, (_, arrival) in taken.arrivals.items():
@@ -379,7 +402,13 @@ class Rounds:
 
     # Decisions.
 
-    async def _decide(self, topology: UnitedTopology, taken: _Wishes) -> _Decided:
+    async def _size(self, topology: UnitedTopology | None, taken: _Wishes) -> int | None:
+        """The workload's size, where those who come depend on it; read after they came, for it is why they came."""
+        if topology is None or not taken.arrivals or not allocation.has_percentages(topology):
+            return None
+        return await self._lookups.size(topology)
+
+    async def _decide(self, topology: UnitedTopology, taken: _Wishes, replicas: int | None) -> _Decided:
         arrivals = [applicant for applicant, _ in taken.arrivals.values()]
         if arrivals and not statuses.counted(topology):
             topology = (await self._count(topology, arrivals[0].revision)).topology
@@ -390,12 +419,12 @@ class Rounds:
         leaving = await self._leaving(topology, taken)
         topology = _with(topology, allocation.announce(topology, leaving, now=self._now()))
         announced = frozenset(each.name for each in leaving)
-        return replace(await self._place(topology, arrivals), announced=announced)
+        if replicas is None:
+            replicas = await self._size(topology, taken)
+        return replace(await self._place(topology, arrivals, replicas), announced=announced)
 
-    async def _place(self, topology: UnitedTopology, arrivals: Sequence[Applicant]) -> _Decided:
+    async def _place(self, topology: UnitedTopology, arrivals: Sequence[Applicant], replicas: int | None) -> _Decided:
         """Places for those who come; where some subset is full that might not be, after a count."""
-        sized = bool(arrivals) and allocation.has_percentages(topology)
-        replicas = await self._lookups.size(topology) if sized else None
         patience = Patience(self._clock)
         made = await self._allocate(topology, arrivals, replicas, patience)
         looked = ""
