@@ -12,6 +12,7 @@ instances     the names of new pods, the same after a crash                     
 revisions     templates as ControllerRevisions: which one is meant, which are forgotten         (pure)
 rivals        CloneSets whose selectors overlap                                                 (pure)
 reports       the status                                                                        (pure)
+view          what is seen of the cluster
 pods          pods made and deleted
 history       ControllerRevisions made, renumbered and deleted
 reconciler    observe, decide, act, report
