@@ -35,51 +35,19 @@ likes; the tests explore every interleaving of them:
 | `levels`        | Guaranteed, BestEffort, Redundant                                                                 |
 | `rescheduling`  | Adaptive: pods that wait too long, subsets that were found full                                   |
 
-**What the controller and the webhooks call**
+**Who calls what**
 
-    apportionment.limits(subsets: Sequence[Subset], replicas: int) -> tuple[int | None, ...]
+| who                                | what                                                                         |
+|------------------------------------|------------------------------------------------------------------------------|
+| a pod is created (`webhooks.pods`) | `allocation.allocate`, then `shaping.shape` as the chosen subset wants it      |
+| a pod is to go (`…deletions`)      | `allocation.announce`, and `take_back` if it lives on                         |
+| the controller counts              | `members.member_of` for each pod, `recount.recount`; `Stale` means: come back |
+| … and ranks                        | `levels.standings`; with the size that is aimed at, to plan a scale-down       |
+| … and moves (Adaptive)             | `rescheduling.unschedulable_since`, `moved`; written before the pod is deleted |
+| whoever writes                     | `statuses.patch`: conditional on the version that was read                    |
 
-    marks.TOPOLOGY, marks.SUBSET, marks.RESERVATION: annotation keys
-    marks.Mark(topology: str, subset: str, reservation: str = "")
-    marks.read(annotations: Mapping[str, str]) -> Mark | None
-    marks.written(mark: Mark) -> dict[str, str];  marks.erased() -> dict[str, None]    # for a merge patch
-
-    members.revision_of(metadata: ObjectMeta) -> str    # the owning ReplicaSet's UID, or the CloneSet's revision hash
-    members.Member(name, uid, revision, subset, reservation, active, ready, created, version, mark, matched)
-    members.member_of(pod: Pod, topology: UnitedTopology, node: Node | None) -> Member
-        # `subset` is the mark's if that subset exists, else the one matched, else ""; `matched` says that it was
-        matched, so that # the controller marks the pod (after the status that counts it is written, never before: rule
-        2)
-
-    matching.match(pod: Pod, node: Node | None, subsets: Sequence[Subset]) -> int | None shaping.shape(pod: JSON,
-    subset: Subset, mark: Mark) -> JSON          # raises InvalidError where the patch does not apply
-
-    recount.Observed(members: Sequence[Member], replicas: int, revision: str, version: str, absent: Collection[str] =
-    ())
-        # replicas: the workload's size; revision: the one whose pods it creates now; version: how far the pods'
-        informer # has seen (`Informer.version`); absent: reservations that a live read, made after the status was read,
-        did not find
-    recount.recount(topology: UnitedTopology, observed: Observed, *, now: datetime) -> Recount | Stale
-    recount.Recount(status: UnitedTopologyStatus, expired: tuple[Entry, ...], taken_back: tuple[Entry, ...],
-                    overdue: tuple[str, ...], recheck: float | None)
-        # overdue: reservations to look for live and to hand in as `absent` next time (the read must come after the
-        # status was read); expired, taken_back: for events; recheck: seconds until time alone changes the answer
-    recount.Stale(version: str)      # the cache must first see that version: write nothing, come back
-
-    levels.Standing(level: Level, subset: int)    # Level values are the names of ranking.costs.Level
-    levels.standings(subsets: Sequence[Subset], members: Iterable[Member], replicas: int) -> dict[str, Standing]
-        # by pod name, each revision for itself; give the size that is aimed at as `replicas` to plan a scale-down;
-        # members without a subset have no standing
-        # as a cost: Band(costs.Level(standing.level.value), standing.subset, len(subsets)).centre
-
-    rescheduling.unschedulable_since(pod: Pod) -> datetime | None
-    rescheduling.moved(topology: UnitedTopology, member: Member, *, now: datetime) -> UnitedTopologyStatus | None
-        # enters the pod in `deleting`, counts missingReschedule on the next subset with room, and remembers the subset
-        # as full (`shortages`) for a while that doubles; None if there is nowhere else to go. Write it, then delete the
-        # pod by UID
-
-    statuses.patch(topology: UnitedTopology, status: UnitedTopologyStatus) -> JSON | None
-        # merge patch for the `status` subresource, conditional on topology's resourceVersion; None if nothing changes
+What `recount` calls overdue is looked for live, after the status was read, and handed in as `absent` the next time. A
+pod that was matched is marked after the status that counts it was written, never before (rule 2).
 
 `creating` is keyed by the identity stamped on the pod (`trimtab.dev/reservation`), and by its name once its deletion
 was announced before it was counted; `deleting` by the pod's name. `status.subsetStatuses` is about the revision that

@@ -1,7 +1,7 @@
 """The hooks of UnitedTopologies together: what they share, and what keeps them up to date.
 
-subsets = Subsets(client, simulate=simulation, ended=view.ended, registry=registry)
-Edge([*subsets.hooks], …, let_go=subsets.let_go)     and beside it     subsets.run()
+    subsets = Subsets(client, simulate=simulation, ended=view.ended, registry=registry)
+    Edge([*subsets.hooks], …, let_go=subsets.let_go)     and beside it     subsets.run()
 """
 
 from __future__ import annotations
