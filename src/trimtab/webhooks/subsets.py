@@ -2,6 +2,8 @@
 
     subsets = Subsets(client, simulate=simulation, ended=view.ended, registry=registry)
     Edge([*subsets.hooks], …, let_go=subsets.let_go)     and beside it     subsets.run()
+
+Every process that answers has its own; they meet in the status of the UnitedTopology alone.
 """
 
 from __future__ import annotations
