@@ -328,18 +328,22 @@ class GroupCosts:
         if known is not None and not is_ours(known):
             report.theirs.append(holder.group_name)
             return
-        if known is None:
-            await self._limit.wait()
-            try:
-                await self._client.create(_GROUPS, group_object(holder, policy, costs), namespace=holder.namespace)
-            except AlreadyExists as error:
-                raise Conflict(f"{holder.group_name} was made by somebody else just now") from error
-        else:
-            patch = group_patch(known, holder, policy, costs)
+        patch = None if known is None else group_patch(known, holder, policy, costs)
+        if known is not None and patch is None:
+            return
+        await self._limit.wait()
+        try:
             if patch is None:
-                return
-            await self._limit.wait()
-            await self._client.patch(_GROUPS, holder.group_name, patch, namespace=holder.namespace)
+                await self._client.create(_GROUPS, group_object(holder, policy, costs), namespace=holder.namespace)
+            else:
+                await self._client.patch(_GROUPS, holder.group_name, patch, namespace=holder.namespace)
+        except Conflict:
+            raise
+        except AlreadyExists as error:
+            raise Conflict(f"{holder.group_name} was made by somebody else just now") from error
+        except (ApiError, ConfigError) as error:
+            report.failed[holder.group_name] = str(error)
+            return
         report.written += 1
         self._metrics.costs_written(1)
 
@@ -352,6 +356,9 @@ class GroupCosts:
         try:
             await self._client.delete(_GROUPS, metadata.name, namespace=metadata.namespace, uid=metadata.uid)
         except NotFound:
+            return
+        except (ApiError, ConfigError) as error:
+            report.failed[metadata.name] = str(error)
             return
         report.taken_back += 1
         self._metrics.costs_taken_back(1, reason)
@@ -376,5 +383,5 @@ async def sweep(client: Client, *, namespace: str = "") -> int:
             await groups.take_back(known, report, reason="sweep")
     if report.failed:
         key, reason = next(iter(report.failed.items()))
-        raise ApiError(f"{len(report.failed)} pods still have costs of ours, {key} among them: {reason}")
+        raise ApiError(f"{len(report.failed)} objects still have costs of ours, {key} among them: {reason}")
     return report.taken_back

@@ -33,6 +33,7 @@ from trimtab.controllers.scaledownpolicy.carriers import (
     number_of,
 )
 from trimtab.kube.resources import Resource
+from trimtab.lab.apiserver.statuses import refusal
 from trimtab.ranking.costs import LIMIT, Band, Carrier, Level
 from trimtab.testing.builders import pod
 
@@ -196,6 +197,21 @@ async def test_an_object_of_somebody_else_is_left_alone(clones: PolicyWorld) -> 
     made = await group_cost(clones)
     assert made is not None
     assert made["spec"]["costs"] == {"web-0": 9}
+
+
+async def test_an_object_that_cannot_be_written_is_told(clones: PolicyWorld) -> None:
+    """In the status, until it can."""
+    clones.product.refuse = lambda request: (
+        refusal(403, "not allowed to create podgroupcosts") if request.method == "POST" else None
+    )
+    await clones.policy(targetRef=CLONESET, strategies=BALANCE, delivery="Continuous", carrier="PodGroupCost")
+    found = (await clones.status()).status
+    assert "not allowed to create podgroupcosts" in found.last_error
+    clones.product.refuse = None
+    await clones.advance(60)
+    await clones.look()
+    assert await group_cost(clones) is not None
+    assert (await clones.status()).status.last_error == ""
 
 
 async def test_a_change_made_by_somebody_else_is_undone(clones: PolicyWorld) -> None:
