@@ -152,11 +152,12 @@ class Groups:
                 yield self._inherited(self._ref(each))
 
     def of_workload(self, ref: WorkloadRef) -> list[GroupKey]:
-        """The groups of a workload: its own, or those of a Deployment's ReplicaSets."""
+        """The groups of a workload: its own, or those of a Deployment's ReplicaSets that have pods, or will."""
         if ref.kind != "Deployment":
             return [GroupKey(ref.kind, ref.namespace, ref.name)]
         found = self._view.sets.store.by(BY_CONTROLLER, ref.uid)
-        return [GroupKey("ReplicaSet", ref.namespace, each.metadata.name) for each in found]
+        alive = [each for each in found if shares.wanted(each) or self._view.pods_of(each.metadata.uid)]
+        return [GroupKey("ReplicaSet", ref.namespace, each.metadata.name) for each in alive]
 
     def _group(self, a_key: GroupKey, found: Workload) -> Group:
         ref = self._inherited(self._ref(found))
