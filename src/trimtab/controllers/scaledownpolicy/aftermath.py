@@ -2,10 +2,13 @@
 
 The marks on pods say everything that is needed (see `ledger`), so this is a controller like any other: a key is a
 workload that some pod's mark names, and it is looked at again until no mark is left. Whatever a process that died has
-left behind is found by the next one when its informers list the pods, and by every other one that is running. A plan of
-another process is left to it for a while; after that it counts as abandoned.
+left behind is found by the next one when its informers list the pods, and by every other one that is running.
 
-What a process planned itself it also remembers, to count which pods went as planned.
+**Whose plan.** What a process planned itself it remembers: it sees to those marks, and counts which pods went as
+planned. A plan that is overtaken by the next one of the same process is part of that from then on. The plans of another
+process are left to it for a while, whatever becomes of one's own: a request of theirs may be held right now. After that
+they count as abandoned, and are anybody's. How long that has been is told by one's own clock, from when a plan was
+first seen: clocks of two machines differ.
 """
 
 from __future__ import annotations
@@ -57,12 +60,20 @@ class Open:
     victims: Mapping[str, str]
     """The UIDs of the pods that were to go, and what decided that."""
     survivors: frozenset[str]
+    stands_for: frozenset[str] = frozenset()
+    """Earlier plans of this process that it has overtaken."""
     whole: bool = False
     """Whether all costs were written and seen."""
     answered: int | None = None
     """When the request was answered, on the monotonic clock."""
     ready: dict[str, bool] = field(default_factory=dict)
     """Pods that have gone, and whether they were ready."""
+    sent_away: set[str] = field(default_factory=set)
+    """Those of them that somebody else sent away: a drain, or a plan of another process."""
+
+    def covers(self, mark: Mark | None) -> bool:
+        """Whether it sees to a mark."""
+        return mark is not None and (mark.plan == self.plan or mark.plan in self.stands_for)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +111,8 @@ class Aftermath:
         self._abandoned = abandoned
         self._open: dict[str, Open] = {}
         self._owners: dict[str, Open] = {}
+        self._first_seen: dict[str, dict[str, int]] = {}
+        """When each plan that marks name was first seen, by workload, on the monotonic clock."""
         self.ended: list[Ended] = []
         """The last plans that came to an end."""
         self.queue: WorkQueue[str] = WorkQueue(client.clock)
@@ -120,6 +133,9 @@ class Aftermath:
             earlier = {uid: why for uid, why in before.victims.items() if uid not in opened.survivors}
             opened.victims = {**earlier, **opened.victims}
             opened.ready |= before.ready
+            opened.sent_away |= before.sent_away
+            opened.sizes = {**before.sizes, **opened.sizes}
+            opened.stands_for |= before.stands_for | {before.plan}
             self._close(workload)
         self._open[workload] = opened
         self._owners |= dict.fromkeys(opened.sizes, opened)
@@ -131,47 +147,80 @@ class Aftermath:
         opened.answered = self._clock.monotonic()
         self.queue.add(workload)
 
+    def renew(self, workload: str, mark: Mark) -> bool:
+        """The request of an open plan was made again, and is being answered: whether there is such a plan."""
+        opened = self._open.get(workload)
+        if opened is None or opened.to != mark.to or not opened.covers(mark):
+            return False
+        self.answer(workload, opened, whole=opened.whole)
+        return True
+
+    def sees_to(self, workload: str, mark: Mark | None) -> bool:
+        """Whether a mark is of a plan of this process that has not come to an end."""
+        opened = self._open.get(workload)
+        return opened is not None and opened.covers(mark)
+
     # The loop.
 
     async def reconcile(self, workload: str) -> Result:
         """Look at what became of the plans for a workload (`namespace/Kind/name`)."""
+        namespace, _, named = workload.partition("/")
+        marked = self._marked(workload)
         opened = self._open.get(workload)
+        if not marked and opened is None:
+            return Result()
         if opened is not None and opened.answered is None:
             return Result(_LOOK)
-        namespace, _, named = workload.partition("/")
-        pods = self._view.marked(namespace, named)
-        if not pods and opened is None:
-            return Result()
-        verdict, plan = self._judge(namespace, named, pods, opened)
+        subject, seen_to = self._subject(workload, marked, opened)
+        if subject is None:
+            return Result(_LOOK)
+        verdict = self._judge(namespace, named, subject)
         if verdict.keeps:
             return Result(_LOOK)
-        if verdict is Verdict.NOTHING and await self._took_effect(namespace, named, plan):
+        if verdict is Verdict.NOTHING and await self._took_effect(namespace, named, subject):
             return Result(_LOOK)  # the informer is behind
-        staying = [pod for pod in pods if not pod.terminating]
-        count = await self._ledger.take_back(staying, reason=verdict.value)
+        count = await self._ledger.take_back(seen_to, reason=verdict.value)
         if count:
-            log.info("%s: took back %d costs: the plan for %d is %s", workload, count, plan.to, verdict.value)
+            log.info("%s: took back %d costs: the plan for %d is %s", workload, count, subject.to, verdict.value)
         if opened is not None and self._open.get(workload) is opened:
             self._end(workload, opened, verdict)
-        return Result(_LOOK if len(staying) < len(pods) else None)
+        return Result(_LOOK if len(seen_to) < len(marked) else None)
 
-    def _judge(self, namespace: str, named: str, pods: Sequence[Pod], opened: Open | None) -> tuple[Verdict, _Subject]:
+    def _marked(self, workload: str) -> list[tuple[Pod, Mark]]:
+        """The pods that bear marks for a workload, and are there to stay: whoever is going takes its cost along."""
+        namespace, _, named = workload.partition("/")
+        found = ((pod, ledger.mark_of(pod)) for pod in self._view.marked(namespace, named) if not pod.terminating)
+        marked = [(pod, mark) for pod, mark in found if mark is not None]
+        now, known = self._clock.monotonic(), self._first_seen.pop(workload, {})
+        if marked:
+            self._first_seen[workload] = {mark.plan: known.get(mark.plan, now) for _, mark in marked}
+        return marked
+
+    def _subject(
+        self, workload: str, marked: Sequence[tuple[Pod, Mark]], opened: Open | None
+    ) -> tuple[_Subject | None, list[Pod]]:
+        """What is to be judged, and the pods whose costs depend on that: one's own plan, or else the last of those that
+        others have abandoned; nothing, while all of them are to be left alone."""
+        seen = self._first_seen.get(workload, {})
+        now, patience = self._clock.monotonic(), round(self._abandoned * SECOND)
+        anybodys = [(pod, mark) for pod, mark in marked if now - seen[mark.plan] >= patience]
+        if opened is not None:
+            own = {pod.key: pod for pod, mark in marked if opened.covers(mark)}
+            age = (now - (opened.answered or now)) / SECOND
+            subject = _Subject(opened.uid, opened.to, opened.sizes, age, self._patience)
+            return subject, list((own | {pod.key: pod for pod, _ in anybodys}).values())
+        if not anybodys:
+            return None, []
+        latest = max((mark for _, mark in anybodys), key=lambda mark: (seen[mark.plan], mark.at))
+        age = (now - seen[latest.plan]) / SECOND
+        return _Subject(latest.uid, latest.to, sizes_of(anybodys), age, 0.0), [pod for pod, _ in anybodys]
+
+    def _judge(self, namespace: str, named: str, subject: _Subject) -> Verdict:
         kind, _, name = named.partition("/")
         found = self._view.workload(kind, namespace, name)
-        if opened is not None:
-            age = (self._clock.monotonic() - (opened.answered or 0)) / SECOND
-            subject, sizes = _Subject(opened.uid, opened.to), dict(opened.sizes)
-        else:
-            marks = [(pod, mark) for pod in pods if (mark := ledger.mark_of(pod)) is not None]
-            latest = max((mark for _, mark in marks), key=lambda mark: mark.at)
-            age = self._clock.now() / SECOND - latest.at / 1000
-            subject, sizes = _Subject(latest.uid, latest.to), _sizes(marks)
-            if age < self._abandoned:
-                return Verdict.WAITING, subject
         wanted = shares.wanted(found) if found is not None and found.metadata.uid == subject.uid else None
-        controllers = [self._pods(uid, each, namespace) for uid, each in sizes.items()]
-        patience = self._patience if opened is not None else 0.0
-        return judge(to=subject.to, wanted=wanted, controllers=controllers, age=age, patience=patience), subject
+        controllers = [self._pods(uid, each, namespace) for uid, each in subject.sizes.items()]
+        return judge(to=subject.to, wanted=wanted, controllers=controllers, age=subject.age, patience=subject.patience)
 
     def _pods(self, uid: str, sizes: Sizes, namespace: str) -> Pods:
         active = sum(pod.active for pod in self._view.pods_of(uid))
@@ -199,7 +248,14 @@ class Aftermath:
             self._note(Ended(workload, opened.plan, verdict, 0, {}))
             return
         active = {pod.metadata.uid for uid in opened.sizes for pod in self._view.pods_of(uid) if pod.active}
-        causes = misses(opened.victims.keys(), opened.survivors, active, opened.ready, whole=opened.whole)
+        causes = misses(
+            opened.victims.keys(),
+            opened.survivors,
+            active,
+            opened.ready,
+            whole=opened.whole,
+            sent_away=opened.sent_away,
+        )
         went = [uid for uid in opened.victims if uid not in active]
         for uid in went:
             self._metrics.deleted(opened.victims[uid])
@@ -231,19 +287,23 @@ class Aftermath:
     def _changed(self, old: Pod, new: Pod) -> None:
         self._seen(new)
         if new.terminating and not old.terminating:
-            self._leaves(old)
+            self._leaves(old, new)
 
     def _gone(self, pod: Pod) -> None:
         self._seen(pod)
-        self._leaves(pod)
+        self._leaves(pod, pod)
 
-    def _leaves(self, pod: Pod) -> None:
-        """A pod is going: whether it was ready tells, afterwards, why it was chosen."""
+    def _leaves(self, pod: Pod, going: Pod) -> None:
+        """A pod is going: whether it was ready tells, afterwards, why it was chosen, unless it says so itself."""
         owner = pod.metadata.controller
         opened = self._owners.get(owner.uid) if owner is not None else None
         if opened is not None:
             ready = pod.status.condition("Ready")
             opened.ready.setdefault(pod.metadata.uid, ready is not None and ready.status == "True")
+            disrupted = going.status.condition("DisruptionTarget")
+            mark = ledger.mark_of(pod)
+            if (disrupted is not None and disrupted.status == "True") or (mark and not opened.covers(mark)):
+                opened.sent_away.add(pod.metadata.uid)
 
     def _oldest(self) -> float:
         now = self._clock.now() / SECOND
@@ -257,9 +317,13 @@ class _Subject:
 
     uid: str
     to: int
+    sizes: Mapping[str, Sizes]
+    age: float
+    """Seconds since it was answered, or since it was first seen."""
+    patience: float
 
 
-def _sizes(marks: Sequence[tuple[Pod, Mark]]) -> dict[str, Sizes]:
+def sizes_of(marks: Sequence[tuple[Pod, Mark]]) -> dict[str, Sizes]:
     """The sizes of each controller of marked pods, by the latest mark."""
     latest: dict[str, Mark] = {}
     for pod, mark in marks:

@@ -18,7 +18,7 @@ bring it about, because others' costs stand in the way, there is nothing to deli
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,6 +76,13 @@ def changes(delivery: Delivery, snapshot: Snapshot) -> tuple[tuple[Pod, int], ..
     """The costs that do not stand there yet, each with its pod."""
     pods = ((snapshot.pod(key), cost) for key, cost in delivery.costs)
     return tuple((pod, cost) for pod, cost in pods if pod is not None and ledger.own_cost(pod) != cost)
+
+
+def standing(delivery: Delivery, pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    """The pods whose cost of an earlier plan brings this one about: it must not be taken back with that plan."""
+    costs = dict(delivery.costs)
+    own = ((pod, ledger.own_cost(pod)) for pod in pods if pod.active)
+    return tuple(pod for pod, cost in own if cost is not None and (not costs or costs.get(pod.key) == cost))
 
 
 def _survivors(made: Plan, workload: Workload, snapshot: Snapshot, policy: Policy | None, now: int) -> tuple[str, ...]:

@@ -16,6 +16,10 @@
 workload's generation is the one that was planned for, nothing that was decided upon has changed: the marks on its pods
 tell, in whichever process, and the answer is given at once. One that comes while the first is held waits for that.
 
+**Costs that stand already**, for the same size or of an earlier plan, are relied on instead of being written again.
+They must then not be taken back with the plan that wrote them. A plan of this process is overtaken by the new one; what
+another process wrote gets a new mark beside the same cost, and is this process's matter from then on.
+
 **One at a time.** Requests for one workload are held one after the other; the budget of each runs from its arrival.
 """
 
@@ -33,7 +37,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.pods import Pod
 from trimtab.controllers.scaledownpolicy import ledger, policies, shares, steps
-from trimtab.controllers.scaledownpolicy.aftermath import ABANDONED, Aftermath, Open, Sizes
+from trimtab.controllers.scaledownpolicy.aftermath import ABANDONED, Aftermath, Open, Sizes, sizes_of
 from trimtab.controllers.scaledownpolicy.groups import Groups
 from trimtab.controllers.scaledownpolicy.ledger import LAST, WRITERS, Entry, Ledger, Mark, Written
 from trimtab.controllers.scaledownpolicy.metrics import Metrics, Outcome
@@ -48,6 +52,7 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, within
 from trimtab.kube.errors import ApiError, ConfigError
 from trimtab.kube.retries import NO_RETRIES
+from trimtab.ranking.costs import Side
 from trimtab.ranking.plan import Plan, Policy
 from trimtab.ranking.plan import Workload as Shrinking
 from trimtab.ranking.rankers import Constraint
@@ -257,14 +262,17 @@ class Intents:
     async def _serve(self, intent: Intent, live: Workload, governing: Governing, started: int) -> Held:
         said = (live.metadata.uid, live.metadata.generation, intent.after)
         if self._is_repeat(intent, live):
+            await self._renew(intent, live, started)
             known = self._said.get(said, Held(Outcome.REPEATED))
             return Held(Outcome.REPEATED, known.warnings)
         policy = await self._ranked(governing, live, intent.after, started)
         if policy is None:
             return Held(Outcome.UNRANKED)
         planned = self._steps(live, intent.after, policy)
-        wanted = [step for step in planned if step.changes]
-        if not wanted:
+        wanted = [step for step in planned if step.delivery is not None]
+        if not any(step.changes for step in wanted):
+            if wanted:
+                await self._rely(intent, live, wanted, started)
             return Held(steps.nothing(planned, policy))
         held = await self._deliver(intent, live, wanted, started)
         self._remember(said, held)
@@ -285,11 +293,14 @@ class Intents:
 
     def _is_repeat(self, intent: Intent, live: Workload) -> bool:
         """Whether costs for this very size stand already, and nothing about the workload has changed since."""
+        return bool(self._standing(intent, live))
+
+    def _standing(self, intent: Intent, live: Workload) -> list[tuple[Pod, Mark]]:
         metadata = live.metadata
         pods = self._view.marked(intent.namespace, f"{intent.kind}/{intent.name}")
-        standing = (ledger.mark_of(pod) for pod in pods if pod.active and ledger.own_cost(pod) is not None)
+        found = ((pod, ledger.mark_of(pod)) for pod in pods if pod.active and ledger.own_cost(pod) is not None)
         asked = (metadata.uid, metadata.generation, intent.after)
-        return any(mark is not None and (mark.uid, mark.generation, mark.to) == asked for mark in standing)
+        return [(pod, mark) for pod, mark in found if mark and (mark.uid, mark.generation, mark.to) == asked]
 
     async def _ranked(self, governing: Governing, live: Workload, size: int, started: int) -> Policy | None:
         """The policy, once it ranks every pod; None if it does not, and the controller is to choose by itself."""
@@ -327,14 +338,13 @@ class Intents:
     # Act.
 
     async def _deliver(self, intent: Intent, live: Workload, planned: Sequence[Step], started: int) -> Held:
-        key, settle = _key(intent), self.settling.seconds
-        entries = list(self._entries(intent, live, planned))
-        opened = _opened(entries[0].mark.plan, live, intent, planned)
+        key, settle, mark = _key(intent), self.settling.seconds, self._mark(intent, live)
+        entries = [*_written(mark, planned), *self._kept(key, mark, planned)]
+        opened = _opened(mark.plan, live, intent, planned)
         whole = False
         self.aftermath.begin(key, opened)
         try:
-            until = started + round((self.settings.budget - settle - LAST - _RESERVE) * SECOND)
-            written = await self._ledger.write(entries, until=until)
+            written = await self._ledger.write(entries, until=self._writes_until(started))
             whole = await self._seen(written, started) and written.whole
             await self._clock.sleep(min(settle, self._left(started, budget=self.settings.budget - _RESERVE)))
         finally:
@@ -346,8 +356,37 @@ class Intents:
         log.info("%s: %d → %d: %s", key, intent.before, intent.after, "; ".join(warnings))
         return Held(Outcome.PLANNED if whole else Outcome.PARTIAL, warnings)
 
-    def _entries(self, intent: Intent, live: Workload, planned: Sequence[Step]) -> Iterable[Entry]:
-        mark = Mark(
+    async def _rely(self, intent: Intent, live: Workload, planned: Sequence[Step], started: int) -> None:
+        """Costs that stand already bring a plan about: see to it that they stay."""
+        key, mark = _key(intent), self._mark(intent, live)
+        opened = _opened(mark.plan, live, intent, planned)
+        await self._take_over(key, opened, list(self._kept(key, mark, planned)), started)
+
+    async def _renew(self, intent: Intent, live: Workload, started: int) -> None:
+        """A request was made again: its costs have as long to be of use as they had at first.
+
+        Those that another process wrote are taken over. Which pods go as planned is counted there.
+        """
+        key, mark = _key(intent), self._mark(intent, live)
+        found = self._standing(intent, live)
+        if any(self.aftermath.renew(key, known) for _, known in found):
+            return
+        opened = Open(mark.plan, live.metadata.uid, intent.after, sizes_of(found), {}, frozenset())
+        fields = ("share", "was", "side", "cost")
+        entries = [Entry(pod, mark.on(pod, **{name: getattr(known, name) for name in fields})) for pod, known in found]
+        await self._take_over(key, opened, entries, started)
+
+    async def _take_over(self, key: str, opened: Open, entries: Sequence[Entry], started: int) -> None:
+        whole = False
+        self.aftermath.begin(key, opened)
+        try:
+            written = await self._ledger.write(entries, until=self._writes_until(started))
+            whole = written.whole and bool(opened.victims)
+        finally:
+            self.aftermath.answer(key, opened, whole=whole)
+
+    def _mark(self, intent: Intent, live: Workload) -> Mark:
+        return Mark(
             plan=uuid.uuid4().hex[:12],
             workload=f"{intent.kind}/{intent.name}",
             uid=live.metadata.uid,
@@ -355,10 +394,17 @@ class Intents:
             to=intent.after,
             at=self._clock.now() // 1_000_000,
         )
+
+    def _kept(self, key: str, mark: Mark, planned: Sequence[Step]) -> Iterable[Entry]:
+        """New marks for the costs of other processes that a plan relies on."""
         for step in planned:
-            side = "" if step.delivery is None else step.delivery.side.value
-            for pod, cost in step.changes:
-                yield Entry(pod, mark.on(pod, share=step.share.size, was=step.share.before, side=side, cost=cost))
+            foreign = [pod for pod in step.standing if not self.aftermath.sees_to(key, ledger.mark_of(pod))]
+            for pod in foreign:
+                side = Side.VICTIMS if pod.metadata.uid in step.victims else Side.SURVIVORS
+                yield _entry(mark, step, pod, ledger.own_cost(pod) or 0, side)
+
+    def _writes_until(self, started: int) -> int:
+        return started + round((self.settings.budget - self.settling.seconds - LAST - _RESERVE) * SECOND)
 
     async def _seen(self, written: Written, started: int) -> bool:
         """Whether the own watch has shown every write in time."""
@@ -405,6 +451,18 @@ def _is_so(intent: Intent, live: Workload) -> bool:
 def _is_managed(live: Workload) -> bool:
     owner = live.metadata.controller
     return owner is not None and owner.kind == "Deployment"
+
+
+def _written(mark: Mark, planned: Sequence[Step]) -> Iterable[Entry]:
+    """The costs of a plan that do not stand yet."""
+    for step in planned:
+        for pod, cost in step.changes:
+            yield _entry(mark, step, pod, cost, None if step.delivery is None else step.delivery.side)
+
+
+def _entry(mark: Mark, step: Step, pod: Pod, cost: int, side: Side | None) -> Entry:
+    share, text = step.share, "" if side is None else side.value
+    return Entry(pod, mark.on(pod, share=share.size, was=share.before, side=text, cost=cost))
 
 
 def _opened(plan: str, live: Workload, intent: Intent, planned: Sequence[Step]) -> Open:

@@ -45,6 +45,8 @@ class Step:
     victims: Mapping[str, str] = field(default_factory=dict)
     """The UIDs of the pods that go, and what decided that; those of earlier requests that are still there included."""
     survivors: frozenset[str] = frozenset()
+    standing: tuple[Pod, ...] = ()
+    """Pods whose costs of earlier plans it relies on, those included that these plans are still sending away."""
 
 
 def step(
@@ -76,7 +78,21 @@ def step(
         victims = {uids[victim.key]: _decision(victim) for victim in made.victims}
         earlier = dict.fromkeys((pod.metadata.uid for pod in assumed), "earlier")
         staying = frozenset(uids.values()) - victims.keys() - earlier.keys()
-        return Step(share, made, delivery, deliveries.changes(delivery, snapshot), {**earlier, **victims}, staying)
+        return Step(
+            share,
+            made,
+            delivery,
+            deliveries.changes(delivery, snapshot),
+            {**earlier, **victims},
+            staying,
+            standing=_relied_on(delivery, pods, assumed),
+        )
+
+
+def _relied_on(delivery: Delivery, pods: Sequence[Pod], assumed: Sequence[Pod]) -> tuple[Pod, ...]:
+    leaving = [pod for pod in assumed if ledger.own_cost(pod) is not None]
+    found = {pod.key: pod for pod in (*deliveries.standing(delivery, pods), *leaving)}
+    return tuple(found.values())
 
 
 def _shrinking(live: Workload, share: Share, snapshot: Snapshot, constraints: tuple[Constraint, ...]) -> Shrinking:

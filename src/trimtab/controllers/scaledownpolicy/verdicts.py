@@ -76,15 +76,26 @@ def _shrinks(pods: Pods, age: float) -> bool:
 
 
 def misses(
-    victims: Set[str], survivors: Set[str], active: Set[str], ready: Mapping[str, bool], *, whole: bool
+    victims: Set[str],
+    survivors: Set[str],
+    active: Set[str],
+    ready: Mapping[str, bool],
+    *,
+    whole: bool,
+    sent_away: Set[str] = frozenset(),
 ) -> Mapping[Cause, int]:
     """Why pods went that were to stay: how many for each cause. All pods are named by their UIDs.
 
-    `ready` says of pods that went whether they were ready when they did; `whole` whether all costs were in place.
+    `ready` says of pods that went whether they were ready when they did; `whole` whether all costs were in place;
+    `sent_away` are pods that say themselves that it was not their controller who chose them. For each of these one
+    victim fewer was needed.
     """
-    spared = len(victims & active)
+    gone = survivors - active
+    elsewhere = len(gone & sent_away)
+    spared = max(0, len(victims & active) - elsewhere)
     causes = dict.fromkeys(Cause, 0)
-    for uid in survivors - active:
+    causes[Cause.DELETED] = elsewhere
+    for uid in gone - sent_away:
         if spared == 0:
             causes[Cause.DELETED] += 1
             continue

@@ -10,11 +10,12 @@ await world.scale(4)                         # asks, waits as long as it is held
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import random
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Any, TypeVar
 
 from tests.lab.holding import VALIDATING, configuration
@@ -31,14 +32,14 @@ from trimtab.controllers.scaledownpolicy.intents import Intents, PolicyOf, Setti
 from trimtab.controllers.scaledownpolicy.policies import Defaults
 from trimtab.controllers.scaledownpolicy.view import View
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import cancel
+from trimtab.kube.clocks import SECOND, Clock, cancel
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
 from trimtab.lab.apiserver import bootstrap
 from trimtab.lab.apiserver.admission import CallError
 from trimtab.testing.builders import node
 from trimtab.webhooks.certificates import CONFIGURATIONS
-from trimtab.webhooks.edge import Edge
+from trimtab.webhooks.edge import Edge, admitted
 from trimtab.webhooks.scale import Intent, ScaleReviews
 
 T = TypeVar("T")
@@ -63,6 +64,26 @@ class NoCertificates:
         """There is nothing to keep."""
 
 
+class Ahead:
+    """A clock whose time of day is so many seconds ahead of another's."""
+
+    def __init__(self, clock: Clock, seconds: int) -> None:
+        self._clock = clock
+        self._seconds = seconds
+
+    def now(self) -> int:
+        """The time of day."""
+        return self._clock.now() + self._seconds * SECOND
+
+    def monotonic(self) -> int:
+        """The same for everybody here."""
+        return self._clock.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """As the other clock does."""
+        await self._clock.sleep(seconds)
+
+
 class ScaleWorld(World):
     """A cluster whose API server asks Trimtab before a workload shrinks."""
 
@@ -82,6 +103,8 @@ class ScaleWorld(World):
         self.asked = 0
         self.answers: list[tuple[str, ...]] = []
         """The warnings of every answer."""
+        self.unasked = False
+        """Whether requests are admitted without anybody being asked."""
         self._places: Iterator[str] = itertools.cycle(["node-0"])
         self._tasks: list[asyncio.Future[None]] = []
 
@@ -117,6 +140,19 @@ class ScaleWorld(World):
         self._tasks = [asyncio.ensure_future(part) for part in (self.view.run(), self.intents.run())]
         await self.settle()
 
+    @contextlib.asynccontextmanager
+    async def replica(self, *, ahead: int = 0) -> AsyncIterator[Intents]:
+        """Another process of Trimtab, whose clock is so many seconds ahead."""
+        client = Client(Wire(self.cluster), clock=Ahead(self.clock, ahead), rng=random.Random(2))
+        view = View(client, rng=random.Random(2))
+        intents = Intents(client, view, defaults=self.defaults, settings=self.settings, policy_of=self.policy_of)
+        tasks = [asyncio.ensure_future(part) for part in (view.run(), intents.run())]
+        await self.settle()
+        try:
+            yield intents
+        finally:
+            await cancel(*tasks)
+
     async def resume(self) -> None:
         """Start the workload controllers again, and let them do what they have to do."""
         await super().start()
@@ -139,6 +175,8 @@ class ScaleWorld(World):
             raise CallError("connection refused")
         request = codec.decode(body, AdmissionReview).request
         assert request is not None
+        if self.unasked:
+            return codec.encode(answer(admitted(request)))
         self.asked += 1
         response = await self.edge.decide(self.edge.hooks["/scale"], request, patience=timeout)
         self.answers.append(tuple(response.warnings))

@@ -147,3 +147,46 @@ async def test_a_workload_that_is_deleted_leaves_nothing_open() -> None:
     await world.advance(15)
     assert await world.costs() == []
     await world.close()
+
+
+async def test_a_clock_that_is_ahead_does_not_end_the_plans_of_others() -> None:
+    """How old a plan is, is told by one's own clock from when it was first seen."""
+    world = await story()
+    async with world.replica(ahead=45):
+        await world.scale(9)
+    assert await world.spread() == (3, 3, 3)
+    await world.close()
+
+
+async def test_pods_that_hang_in_termination_are_not_asked_about_again_and_again() -> None:
+    """They take their costs along, however long that takes."""
+    world = await story()
+    for pod in await world.pods():
+        await world.patch(Pod, pod.metadata.name, {"metadata": {"finalizers": ["example.com/slow"]}})
+    await world.held(world.user.resize(Deployment, "web", 9, namespace="default"))
+    await world.advance(40)
+    await world.held(world.user.resize(Deployment, "web", 12, namespace="default"))
+    await world.advance(60)
+    asked = len(world.product.requests)
+    await world.advance(60)
+    assert world.product.requests[asked:] == []
+    await world.close()
+
+
+async def test_a_survivor_that_is_drained_is_no_miss() -> None:
+    """It says itself that it was not chosen by its controller, which needed one victim fewer."""
+    world = await story()
+    await world.stop()
+    await world.held(world.user.resize(Deployment, "web", 9, namespace="default"))
+    survivor = next(pod for pod in await world.pods() if MARK not in pod.metadata.annotations)
+    disrupted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    conditions = [{"type": "Ready", "status": "True"}, disrupted]
+    name = survivor.metadata.name
+    await world.user.patch(Pod, name, {"status": {"conditions": conditions}}, namespace="default", subresource="status")
+    await world.user.delete(Pod, name, namespace="default", grace_period_seconds=0)
+    await world.resume()
+    await world.advance(5)
+    (ended,) = world.intents.aftermath.ended
+    assert {cause.value: count for cause, count in ended.causes.items() if count} == {"deleted": 1}
+    assert world.intents.settling.seconds == 0.3
+    await world.close()

@@ -82,11 +82,11 @@ async def test_nothing_is_written_when_everything_goes(world: ScaleWorld) -> Non
 
 
 async def test_nothing_is_written_where_stock_is_as_level() -> None:
-    """One node after the other in one zone: the controller's own order takes from the fullest node."""
+    """Two pods on one node and one on another of one zone: the controller's own order takes from the fuller node."""
     world = ScaleWorld()
     await world.start()
     await world.zones(a=2)
-    await world.deploy(4)
+    await world.deploy(3)
     assert await world.scale(2) < 0.1
     assert world.writes() == []
     assert outcomes(world) == {"as-stock": 1}
@@ -153,15 +153,67 @@ async def test_a_repeat_that_comes_while_the_first_is_held_waits_for_it(world: S
 
 
 async def test_another_process_knows_a_repeat_by_the_marks(world: ScaleWorld) -> None:
-    """The second call may go to another replica."""
+    """The second call may go to another replica: the costs stay as they are, and are its own from then on."""
     asked = await world.intent(9)
     await world.held(world.intents.hold(asked))
-    await world.stop_product()
-    await world.start_product()
-    again, moment = await world.held(world.intents.hold(asked))
+    before = {mark.plan for mark in await world.marks()}
+    async with world.replica() as other:
+        await world.advance(9)
+        again, moment = await world.held(other.hold(asked))
+        assert again.outcome is Outcome.REPEATED
+        assert moment < 0.05
+        assert await world.costs() == [-3, -2, -1]
+        assert before.isdisjoint(mark.plan for mark in await world.marks())
+        await world.advance(5)
+        assert await world.costs() == [-3, -2, -1], "the plan of the first replica came to nothing, this one did not"
+        await world.advance(10)
+        assert await world.costs() == []
+
+
+async def test_a_repeat_renews_the_patience(world: ScaleWorld) -> None:
+    """An autoscaler that tries again after a while needs the costs from then on."""
+    asked = await world.intent(9)
+    await world.held(world.intents.hold(asked))
+    await world.advance(9.5)
+    again, _ = await world.held(world.intents.hold(asked))
+    await world.advance(5)
     assert again.outcome is Outcome.REPEATED
-    assert moment < 0.05
-    assert world.writes() == []
+    assert await world.costs() == [-3, -2, -1]
+    await world.advance(10)
+    assert await world.costs() == []
+
+
+@pytest.mark.parametrize("elsewhere", [pytest.param(False, id="one process"), pytest.param(True, id="two processes")])
+async def test_costs_of_an_earlier_plan_that_the_next_relies_on_stay(world: ScaleWorld, elsewhere: bool) -> None:
+    """The survivors of six are ranked: three of them go before the others without another cost."""
+    await world.stop()
+    await world.held(world.user.resize(Deployment, "web", 5, namespace="default"))
+    async with world.replica() as other:
+        asked = await world.intent(3)
+        held, moment = await world.held((other if elsewhere else world.intents).hold(asked))
+        assert (held.outcome, moment < 0.05) == (Outcome.REPEATED, True)
+        await world.resume()
+        await world.advance(5)
+        assert await world.costs() == [1, 2, 3, 4, 5], "the first plan is done; the second is still waited for"
+        world.unasked = True
+        await world.scale(3)
+    assert await world.spread() == (1, 1, 1)
+
+
+async def test_the_plan_of_another_process_outlives_the_end_of_ones_own(world: ScaleWorld) -> None:
+    """A second request is held elsewhere while the controller carries out the first."""
+    await world.stop()
+    await world.held(world.user.resize(Deployment, "web", 10, namespace="default"))
+    async with world.replica() as other:
+        second = asyncio.ensure_future(other.hold(await world.intent(6)))
+        await world.clock.advance(0.1)
+        await world.resume()
+        held, _ = await world.held(second)
+        assert held.outcome is Outcome.PLANNED
+        world.unasked = True
+        await world.scale(6)
+        assert await world.spread() == (2, 2, 2)
+        assert world.intents.settling.seconds == 0.3, "whom the other one sent away is no miss"
 
 
 async def test_requests_in_quick_succession_count_earlier_victims_as_gone(world: ScaleWorld) -> None:

@@ -36,16 +36,20 @@ def test_a_plan_is_judged_by_what_the_cluster_shows(
 
 
 @pytest.mark.parametrize(
-    ("active", "ready", "whole", "want"),
+    ("active", "ready", "whole", "drained", "want"),
     [
-        pytest.param("cd", {}, True, {}, id="as planned"),
-        pytest.param("ad", {}, True, {Cause.LAG: 1}, id="the controller had not seen the costs"),
-        pytest.param("ad", {"c": False}, True, {Cause.STANDING: 1}, id="a survivor had become unready"),
-        pytest.param("ad", {}, False, {Cause.UNWRITTEN: 1}, id="not all costs were in place"),
-        pytest.param("d", {}, True, {Cause.DELETED: 1}, id="somebody else deleted a survivor"),
+        pytest.param("cd", {}, True, "", {}, id="as planned"),
+        pytest.param("ad", {}, True, "", {Cause.LAG: 1}, id="the controller had not seen the costs"),
+        pytest.param("ad", {"c": False}, True, "", {Cause.STANDING: 1}, id="a survivor had become unready"),
+        pytest.param("ad", {}, False, "", {Cause.UNWRITTEN: 1}, id="not all costs were in place"),
+        pytest.param("d", {}, True, "", {Cause.DELETED: 1}, id="somebody else deleted a survivor"),
+        pytest.param("ad", {}, True, "c", {Cause.DELETED: 1}, id="a survivor was drained, and a victim spared for it"),
+        pytest.param("ab", {}, True, "c", {Cause.DELETED: 1, Cause.LAG: 1}, id="one drained, the other chosen"),
     ],
 )
-def test_a_miss_has_a_cause(active: str, ready: dict[str, bool], whole: bool, want: dict[Cause, int]) -> None:
+def test_a_miss_has_a_cause(
+    active: str, ready: dict[str, bool], whole: bool, drained: str, want: dict[Cause, int]
+) -> None:
     """Pods a and b were to go, c and d to stay."""
-    found = misses({"a", "b"}, {"c", "d"}, set(active), ready, whole=whole)
+    found = misses({"a", "b"}, {"c", "d"}, set(active), ready, whole=whole, sent_away=set(drained))
     assert {cause: count for cause, count in found.items() if count} == want
