@@ -47,7 +47,8 @@ async def create(cluster: Cluster, request: Request) -> Answer:
         raise bad_request("name in URL does not match name in Eviction object")
     options = options_of(eviction.get("deleteOptions") or {})
     options = replace(options, dry_run=options.dry_run or written.dry_run)
-    await _review(cluster, request, eviction, dry_run=options.dry_run)
+    # As with a real server, webhooks are told of a dry run by the query alone; the body they see for themselves.
+    await _review(cluster, request, eviction, dry_run=written.dry_run)
     pod = _pod(cluster, request)
     if not _unprotected(pod.tree()):
         _ask_budget(cluster, pod, dry_run=options.dry_run)
