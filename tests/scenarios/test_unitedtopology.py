@@ -313,18 +313,56 @@ async def test_an_eviction_that_a_budget_refuses_leaves_no_trace(world: DividedW
 
 
 async def test_a_pod_that_failed_is_replaced_in_its_subset(world: DividedWorld) -> None:
-    """A finished pod holds no place."""
-    await world.divide(subset("a", "z1", 2), subset("b", "z2"))
-    await world.deploy(3)
-    failed = next(pod for pod in await world.pods() if pod.spec.node_name.startswith("z1"))
-    patch = {"status": {"phase": "Failed"}}
-    await world.user.patch(Pod, failed.metadata.name, patch, namespace="default", subresource="status")
-    await world.settle()
+    """A finished pod holds no place, although no webhook was asked about it; and again, and again."""
+    await world.divide(subset("a", "z1", 3), subset("b", "z2"))
+    await world.deploy(6)
+    for _ in range(3):
+        failed = next(pod for pod in await world.pods() if pod.active and pod.spec.node_name.startswith("z1"))
+        patch = {"status": {"phase": "Failed"}}
+        await world.user.patch(Pod, failed.metadata.name, patch, namespace="default", subresource="status")
+        await world.run_pods()
+        await world.settle()
+        assert {name: row.replicas for name, row in (await world.rows()).items()} == {"a": 3, "b": 3}
+    assert await world.entries() == []
+
+
+async def test_a_pod_that_was_released_is_replaced_in_its_subset(world: DividedWorld) -> None:
+    """Somebody takes it out of service by its labels, to look at it: it belongs to nobody then."""
+    await world.divide(subset("a", "z1", 3), subset("b", "z2"))
+    await world.deploy(6)
+    taken = next(pod for pod in await world.pods() if pod.spec.node_name.startswith("z1"))
+    await world.user.patch(Pod, taken.metadata.name, {"metadata": {"labels": {"app": "x"}}}, namespace="default")
     await world.run_pods()
     await world.settle()
-    assert (await world.rows())["a"].replicas + (await world.rows())["b"].replicas == 3
-    await scale(world, 5)
-    assert (await world.rows())["a"].replicas == 2
+    assert {name: row.replicas for name, row in (await world.rows()).items()} == {"a": 3, "b": 3}
+
+
+async def test_a_renamed_subset_is_as_full_as_before(world: DividedWorld) -> None:
+    """Its pods are found by where they are, before the first new one comes and with no controller there."""
+    await world.divide(subset("a", "z1", 3), subset("b", "z2"))
+    await world.deploy(6)
+    await world.kill_controller()
+    renamed = {"spec": {"subsets": [subset("zone-a", "z1", 3), subset("b", "z2")]}}
+    await world.user.patch(UnitedTopology, "web", renamed, namespace="default")
+    await world.clock.advance(1)
+    await scale(world, 9)
+    await world.start_controller()
+    await world.run_pods()
+    assert await world.zones() == {"z1": 3, "z2": 6}
+
+
+async def test_a_share_of_what_was_once_larger_is_not_exceeded(world: DividedWorld) -> None:
+    """Half of ten is five, and half of four is two, also where no controller has counted since."""
+    await world.divide(subset("a", "z1", "50%"), subset("b", "z2"))
+    await world.deploy(10)
+    await world.kill_controller()
+    await scale(world, 4)
+    await world.patch(Deployment, "web", {"spec": {"template": template("app:2", app="web")}})
+    await world.run_pods()
+    assert await world.shares() == {"a": 2, "b": 2}
+    await world.start_controller()
+    await world.run_pods()
+    assert await world.shares() == {"a": 2, "b": 2}
 
 
 async def test_a_dry_run_leaves_no_trace(world: DividedWorld) -> None:

@@ -397,6 +397,17 @@ async def test_a_pod_that_was_seen_to_fail_and_counted_out_makes_no_second_room(
     assert 1 <= len(lists) <= 2, "it is counted for that once, if need be once more by the stored status"
 
 
+async def test_a_pod_that_was_released_is_counted_for_once(desk: Counter) -> None:
+    """It is none of the workload's pods any more, so no count tells how far it was seen; the process remembers."""
+    desk.put(full_of("p"))
+    populate(desk, pod("p"))
+    desk.ended["q"] = desk.server.put(*PODS, pod("q", ownerReferences=[]))["metadata"]["resourceVersion"]
+    assert await desk.reserve("1") == ["b"]
+    counts = [request for request in desk.server.requests if request.path.endswith("/pods")]
+    assert await desk.reserve("2") == ["b"]
+    assert [request for request in desk.server.requests if request.path.endswith("/pods")] == counts != []
+
+
 async def test_where_there_is_room_nobody_asks_who_has_ended(desk: Counter) -> None:
     """One write, and no read."""
     desk.put(topology(1, -1))
