@@ -48,10 +48,17 @@ class Switch:
 class Watch:
     """Looks at a configuration that may change."""
 
-    def __init__(self, switch: Switch, read: Callable[[], TrimtabConfiguration], clock: Clock) -> None:
+    def __init__(
+        self,
+        switch: Switch,
+        read: Callable[[], TrimtabConfiguration],
+        clock: Clock,
+        complain: Callable[[str], None] = log.warning,
+    ) -> None:
         self._switch = switch
         self._read = read
         self._clock = clock
+        self._complain = complain
         self._problem = ""
 
     async def run(self) -> None:
@@ -66,7 +73,7 @@ class Watch:
             configuration = self._read()
         except InvalidError as error:
             if str(error) != self._problem:
-                log.warning("the configuration has changed and is not taken: %s", error)
+                self._complain(f"the configuration has changed and is not taken: {error}")
             self._problem = str(error)
         else:
             self._problem = ""
