@@ -22,13 +22,14 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import DELETION_COST
 from trimtab.controllers.scaledownpolicy import shares
 from trimtab.controllers.scaledownpolicy.ledger import MARK
-from trimtab.controllers.scaledownpolicy.metrics import Cause
+from trimtab.controllers.scaledownpolicy.metrics import Cause, Outcome
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import within
 from trimtab.kube.errors import MethodNotAllowed, NotFound
 from trimtab.kube.resources import untyped
 from trimtab.kube.sessions import Session
+from trimtab.webhooks import metrics as webhooks
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -118,21 +119,38 @@ async def test_growing_and_shrinking_by_chance_ends_as_planned(client: Client) -
     rng = random.Random(7)
     async with fleet(client, {"zone-a": 12, "zone-b": 6, "zone-c": 3}) as made, serving(client, made.name) as holding:
         await made.deploy("web", 30)
-        size, planned, level = 30, 0, 0
+        size, level, unlevel = 30, 0, list[str]()
         for _ in range(ROUNDS):
             size = rng.choice([each for each in range(6, 61) if each != size])
-            before = made.spread()
+            before, told = made.spread(), _told(holding)
             await made.scale("web", size)
             after = await made.settled(size)
-            if sum(before) > size:
-                planned += 1
-                level += skew(after) <= max(1, skew(_levelled(before, size)))
-        await _ended(holding)
-        report = {cause.value: holding.sample("misses_total", cause=cause.value) for cause in Cause}
-        print(f"{level} of {planned} scale-downs as level as can be; misses {report}")  # noqa: T201 - the figures
-        missed = sum(any(ended.causes.values()) for ended in holding.intents.aftermath.ended)
-        assert level + missed >= planned, "every miss has a cause"
-        assert level >= planned * 0.8
+            if sum(before) <= size:
+                continue
+            await _ended(holding)
+            if skew(after) <= max(1, skew(_levelled(before, size))):
+                level += 1
+            else:
+                news = {what: count - told[what] for what, count in _told(holding).items() if count > told[what]}
+                unlevel.append(f"{before} to {size}: {after}, {news or 'nobody asked us'}")
+        print(f"{level} of {level + len(unlevel)} scale-downs as level as can be; {unlevel}")  # noqa: T201 - the figures
+        assert all("planned" not in each or "miss" in each for each in unlevel), "every miss has a cause"
+        assert level >= len(unlevel) * 4
+
+
+def _told(holding: Holding) -> dict[str, float]:
+    """What is counted: outcomes of requests, misses by their causes, and requests that were let go."""
+    outcomes = {each.value: holding.sample("plans_total", outcome=each.value) for each in Outcome}
+    misses = {f"miss: {each.value}": holding.sample("misses_total", cause=each.value) for each in Cause}
+    registry = holding.edge.metrics.registry
+    late = {
+        f"edge: {each}": registry.get_sample_value(
+            "trimtab_webhook_reviews_total", {"hook": "scale", "outcome": each.value}
+        )
+        or 0.0
+        for each in (webhooks.Outcome.LATE, webhooks.Outcome.FAILED, webhooks.Outcome.BUSY)
+    }
+    return {**outcomes, **misses, **late}
 
 
 def _levelled(counts: tuple[int, ...], size: int) -> tuple[int, ...]:
@@ -177,8 +195,8 @@ async def test_a_paused_deployment_shrinks_by_replicaset(client: Client) -> None
         await made.scale("web", 9)
         await _ended(holding)
         await _still(made)
-        foreseen = holding.intents.aftermath.ended[-1]
-        assert sum(foreseen.causes.values()) == 0
+        assert holding.intents.aftermath.ended, _told(holding)
+        assert sum(holding.intents.aftermath.ended[-1].causes.values()) == 0
         assert all(
             shares.wanted(each) < sets[each.metadata.uid] for each in await _sets(made) if sets[each.metadata.uid]
         )
