@@ -19,6 +19,9 @@ likes; the tests explore every interleaving of them:
 4. The entry goes in the write that stops counting the pod, or is taken back if the pod lives on.
 5. A recount is not written from a cache that is older than the one the last count was made from (`countedVersion`).
 
+A cache may make somebody look, and never decides: a webhook that has seen a pod fail, or be released, counts all pods
+live in its next round, as it does where the status was counted for another spec.
+
 **The map**
 
 | module          | what                                                                                             |
