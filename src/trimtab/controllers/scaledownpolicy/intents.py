@@ -6,8 +6,9 @@
    the API server, and must be of that UID and size. What is asked for too often is passed. Whoever else has to get
    ready for the new size (`prepare`: the bands of subsets) does so now, in half of the budget at most.
 2. *Who speaks for it?* The policy is looked up for the workload that was read: a review of `/scale` has no labels.
-3. *Plan.* For each controller whose pods shrink (see `shares`), with the victims of earlier requests that are still
-   being carried out assumed gone. Nothing is written if everything goes, or the controller's own choice is as good.
+3. *Plan*, once the own watch has shown as many pods as the workload counts. For each controller whose pods shrink (see
+   `shares`), with the victims of earlier requests that are still being carried out assumed gone. Nothing is written if
+   everything goes, or the controller's own choice is as good.
 4. *Write*, until there is only the settle time left of the budget (see `deliveries` for the order, `ledger` for how).
 5. *Seen and settled.* The controller reads the same stream of events as we do: what we have seen it will see soon.
 6. *Answer*, always yes. What becomes of the plan is `aftermath`'s.
@@ -61,6 +62,8 @@ from trimtab.ranking.strategies import StrategyError
 BUDGET = 2.0
 _RESERVE = 0.1
 """Seconds of the budget that are left for answering."""
+_CATCH_UP = 0.3
+"""Seconds that the own watch is given to show pods that the workload counts already."""
 _RANK_AGAIN = 0.05
 """Seconds between looks at ranks that are not there yet."""
 _REMEMBERED = 1024
@@ -265,6 +268,7 @@ class Intents:
             await self._renew(intent, live, started)
             known = self._said.get(said, Held(Outcome.REPEATED))
             return Held(Outcome.REPEATED, known.warnings)
+        await self._caught_up(intent, live)
         policy = await self._ranked(governing, live, intent.after, started)
         if policy is None:
             return Held(Outcome.UNRANKED)
@@ -301,6 +305,23 @@ class Intents:
         found = ((pod, ledger.mark_of(pod)) for pod in pods if pod.active and ledger.own_cost(pod) is not None)
         asked = (metadata.uid, metadata.generation, intent.after)
         return [(pod, mark) for pod, mark in found if mark and (mark.uid, mark.generation, mark.to) == asked]
+
+    async def _caught_up(self, intent: Intent, live: Workload) -> None:
+        """Wait, for a moment at most, until the own watch has shown as many pods as the workload says it has.
+
+        While an earlier request is being carried out, that number is on its way down, and there is nothing to wait for.
+        """
+        if self._view.marked(intent.namespace, f"{intent.kind}/{intent.name}"):
+            return
+        owners = [live.metadata.uid]
+        if isinstance(live, Deployment):
+            owners = [each.metadata.uid for each in self._view.sets_of(live)]
+
+        def shown() -> bool:
+            return sum(pod.active for uid in owners for pod in self._view.pods_of(uid)) >= live.status.replicas
+
+        with contextlib.suppress(TimeoutError):
+            await within(self._clock, _CATCH_UP, self._view.pods.wait_for(lambda _: shown()))
 
     async def _ranked(self, governing: Governing, live: Workload, size: int, started: int) -> Policy | None:
         """The policy, once it ranks every pod; None if it does not, and the controller is to choose by itself."""

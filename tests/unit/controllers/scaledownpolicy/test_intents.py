@@ -546,3 +546,27 @@ async def test_costs_of_a_lost_request_do_not_mislead_the_next_one() -> None:
     await world.scale(2)
     assert {pod.spec.node_name for pod in await world.pods()} == {"a-0", "a-1"}
     await world.close()
+
+
+async def test_pods_that_the_own_watch_has_not_shown_yet_are_waited_for(world: ScaleWorld) -> None:
+    """The workload counts fifteen; a plan among the twelve that are known would keep the wrong ones."""
+    world.product.hold("pods")
+    await world.grow(15, "c-0", "c-1", "c-2")
+    holding = asyncio.ensure_future(world.intents.hold(await world.intent(6)))
+    await world.clock.advance(0.1)
+    assert await world.costs() == []
+    world.product.go_on()
+    held, _ = await world.held(holding)
+    assert held.outcome is Outcome.PLANNED
+    assert len(await world.costs()) == 6
+    assert {mark.side for mark in await world.marks()} == {"survivors"}
+
+
+async def test_pods_that_never_show_are_waited_for_no_longer_than_a_moment(world: ScaleWorld) -> None:
+    """The budget is for more important things."""
+    world.product.hold("pods")
+    await world.grow(15, "c-0", "c-1", "c-2")
+    await world.clock.advance(1)
+    held, took = await world.held(world.intents.hold(await world.intent(6)))
+    assert held.outcome is Outcome.PARTIAL
+    assert took <= 2.0
