@@ -30,7 +30,7 @@ from trimtab.api.pods import Pod
 from trimtab.kube import versions
 from trimtab.kube.client import PAGE, Client, Kind
 from trimtab.kube.clocks import SECOND
-from trimtab.kube.errors import ApiError, ConfigError, Gone, Malformed
+from trimtab.kube.errors import ApiError, ConfigError, Gone, Malformed, NotFound
 from trimtab.kube.resources import Key, Resource
 from trimtab.kube.retries import Backoff
 from trimtab.kube.stores import IndexFunction, Object, Store, key_of
@@ -75,6 +75,8 @@ class Informer(Generic[T]):
         self.store: Store[T] = Store(indexes)
         self.problem = ""
         """What keeps it from being up to date, or empty: for health pages."""
+        self.absent = False
+        """Whether the API server said, when it last said anything of the kind, that it does not know it."""
         self._client = client
         self._clock = client.clock
         self._scope = {"namespace": namespace, "label_selector": label_selector, "field_selector": field_selector}
@@ -153,6 +155,7 @@ class Informer(Generic[T]):
                 await self._pause("")
             except (ApiError, ConfigError) as error:
                 self._stale = self._stale or isinstance(error, Malformed)
+                self.absent = self.absent or isinstance(error, NotFound)
                 await self._pause(str(error))
 
     async def _pause(self, problem: str) -> None:
@@ -179,6 +182,7 @@ class Informer(Generic[T]):
         self._arrive(version, versions.number(version))
         self._synced.set()
         self._wake()
+        self.absent = False
         self.problem = ""
 
     def _take_page(self, part: Page[T], present: set[Key]) -> None:

@@ -45,7 +45,7 @@ from trimtab.controllers.scaledownpolicy.carriers import (
 from trimtab.controllers.scaledownpolicy.groups import Group, GroupKey, Groups, strategies_for
 from trimtab.controllers.scaledownpolicy.metrics import Metrics
 from trimtab.controllers.scaledownpolicy.steps import constraints_for
-from trimtab.controllers.scaledownpolicy.view import BY_NAMESPACE, View
+from trimtab.controllers.scaledownpolicy.view import BY_NAMESPACE, View, is_known
 from trimtab.kube.client import Client
 from trimtab.kube.informers import Informer
 from trimtab.kube.limits import TokenBucket
@@ -159,7 +159,12 @@ class Continuous:
             self.queue.add_after(a_key, self._settings.batch)
 
     async def reconcile(self, a_key: GroupKey) -> Result:
-        """Have a group's pods cost what its policy says."""
+        """Have a group's pods cost what its policy says.
+
+        While it is not known which policies there are, nothing is known to be wanted, or not to be.
+        """
+        if not is_known(self._view.policies):
+            return Result(self._settings.batch)
         report = Report()
         group = self._groups.get(a_key)
         if group is None:

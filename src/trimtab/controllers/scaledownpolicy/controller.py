@@ -42,7 +42,7 @@ from trimtab.controllers.scaledownpolicy.plans import PlanReports
 from trimtab.controllers.scaledownpolicy.policies import NO_DEFAULTS, Defaults, Governing
 from trimtab.controllers.scaledownpolicy.sources import Sources, Target
 from trimtab.controllers.scaledownpolicy.sources.scores import ScoreSource
-from trimtab.controllers.scaledownpolicy.view import View, Workload
+from trimtab.controllers.scaledownpolicy.view import View, Workload, is_known
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, Clock, cancel, within
 from trimtab.kube.errors import NotFound
@@ -160,7 +160,7 @@ class ScaleDownPolicies:
     @property
     def synced(self) -> bool:
         """Whether the cluster has been seen."""
-        return self._view.synced and (self.group_costs.synced or bool(self.group_costs.problem))
+        return self._view.synced and (is_known(self.group_costs))
 
     @property
     def problems(self) -> list[str]:

@@ -3,8 +3,8 @@
 One set of informers serves the requests that are held, the costs that are kept current, and the reports: pods are the
 bulk of a cluster's memory, and are kept once.
 
-CloneSets and policies are kinds that a cluster may not know. Where their informers cannot read them, nothing is known
-of them, and everything else works.
+CloneSets and policies are kinds that a cluster may not know. Where the API server says so, there are none, and
+everything else works. As long as it says nothing, or cannot, there may be some, and nobody acts as if there were none.
 """
 
 from __future__ import annotations
@@ -80,12 +80,13 @@ class View:
     @property
     def synced(self) -> bool:
         """Whether everything that can be seen has been seen at least once."""
-        return all(each.synced for each in self.required) and all(each.synced or each.problem for each in self.optional)
+        return all(each.synced for each in self.required) and all(map(is_known, self.optional))
 
     @property
     def problems(self) -> list[str]:
         """What keeps it from seeing the cluster as it is, for health pages."""
-        return [f"{each.resource.plural}: {each.problem}" for each in self.required if each.problem]
+        watched = (*self.required, *(each for each in self.optional if not each.absent))
+        return [f"{each.resource.plural}: {each.problem}" for each in watched if each.problem]
 
     async def wait_synced(self) -> None:
         """Wait until everything that every cluster has, has been seen."""
@@ -159,6 +160,11 @@ class View:
 
     def _informer(self, kind: type[T], indexes: Mapping[str, IndexFunction[T]]) -> Informer[T]:
         return Informer(self._client, kind, indexes=indexes, rng=self._rng)
+
+
+def is_known(informer: Informer[Any]) -> bool:
+    """Whether all objects of a kind have been seen, or the cluster does not know the kind."""
+    return informer.synced or informer.absent
 
 
 async def read_live(client: Client, kind: str, namespace: str, name: str) -> Workload | None:

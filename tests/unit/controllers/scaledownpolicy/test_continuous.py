@@ -43,6 +43,41 @@ async def test_costs_follow_the_policy(world: PolicyWorld) -> None:
     assert sorted((await world.costs()).values()) == [-4, -3, -2, -2, -1, -1]
 
 
+async def test_costs_stay_while_it_is_not_known_which_policies_there_are(world: PolicyWorld) -> None:
+    """A new leader whose list of policies is late takes nothing back, and writes nothing."""
+    await balanced(world)
+    before = await world.costs()
+    await world.stop_policies()
+
+    def refuse(request: Request) -> Exception | None:
+        return refusal(500, "etcd is away") if "/scaledownpolicies" in request.path else None
+
+    await world.start_policies(refuse=refuse)
+    await world.look()
+    assert not world.view.synced
+    assert [problem for problem in world.view.problems if "etcd is away" in problem]
+    assert world.writes() == []
+    world.product.refuse = None
+    await world.advance(60)
+    await world.look()
+    assert world.view.problems == []
+    assert world.writes() == []
+    assert await world.costs() == before
+
+
+async def test_without_the_kind_there_are_no_policies(world: PolicyWorld) -> None:
+    """The API server says so: what costs still stand are taken back."""
+    await balanced(world)
+    await world.stop_policies()
+    await world.start_policies(
+        refuse=lambda request: refusal(404, "not found") if "/scaledownpolicies" in request.path else None
+    )
+    await world.look()
+    assert world.view.synced
+    assert world.view.problems == []
+    assert await world.costs() == {}
+
+
 async def test_a_scale_down_leaves_the_zones_level(world: PolicyWorld) -> None:
     """By what the ReplicaSet controller makes of the costs, one at a time and several at once."""
     await balanced(world, 9)

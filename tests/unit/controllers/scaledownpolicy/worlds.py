@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.unit.lab.workloads.worlds import JSON, Wire, World
@@ -85,9 +85,10 @@ class PolicyWorld(World):
         await super().start()
         await self.start_policies()
 
-    async def start_policies(self) -> None:
-        """Start the controllers of the policies, with nothing remembered."""
+    async def start_policies(self, *, refuse: Callable[[Request], Exception | None] | None = None) -> None:
+        """Start the controllers of the policies, with nothing remembered; some of what they ask may be refused."""
         self.product = Wire(self.cluster)
+        self.product.refuse = refuse
         client = Client(self.product, clock=self.clock, rng=random.Random(1))
         self.view = View(client, rng=random.Random(1))
         self.metrics = Metrics()
