@@ -269,9 +269,10 @@ class Rounds:
     def current(self, a_key: Key) -> UnitedTopology | None:
         """The newest UnitedTopology that this process knows of."""
         seen, written = self._cached(a_key), self._written.get(a_key)
+        if seen is None or (written is not None and seen.metadata.uid != written.metadata.uid):
+            self._looked.pop(a_key, None)
         if seen is None or written is None or seen.metadata.uid != written.metadata.uid:
             self._written.pop(a_key, None)
-            self._looked.pop(a_key, None)
             return seen
         newer = versions.reached(written.metadata.resource_version, seen.metadata.resource_version)
         return written if newer else seen
@@ -302,7 +303,7 @@ class Rounds:
                 failures += 1
                 if failures > _MOST_FAILURES:
                     wishes.withdrawn.clear()
-                await self._clock.sleep(_AFTER_FAILURE * failures)
+                await self._clock.sleep(_AFTER_FAILURE * min(failures, _MOST_FAILURES))
         del self._wishes[a_key]
 
     async def _round(self, a_key: Key, wishes: _Wishes) -> None:

@@ -408,6 +408,22 @@ async def test_a_pod_that_was_released_is_counted_for_once(desk: Counter) -> Non
     assert [request for request in desk.server.requests if request.path.endswith("/pods")] == counts != []
 
 
+async def test_it_is_counted_for_once_although_there_was_nothing_to_write(desk: Counter) -> None:
+    """Every subset is full and stays so: no pod gets a place, and nobody counts for each of them."""
+    full = full_of("p")
+    del full["spec"]["subsets"][1], full["status"]["subsetStatuses"][1]
+    populate(desk, pod("p"))
+    (counted,) = desk.server.objects("pods")
+    full["status"]["countedVersion"] = counted["metadata"]["resourceVersion"]
+    desk.put(full)
+    desk.ended["q"] = desk.server.put(*PODS, pod("q", ownerReferences=[]))["metadata"]["resourceVersion"]
+    assert await desk.reserve("1") == [None]
+    counts = [request for request in desk.server.requests if request.path.endswith("/pods")]
+    assert await desk.reserve("2") == [None]
+    assert [request for request in desk.server.requests if request.path.endswith("/pods")] == counts != []
+    assert desk.writes == 0
+
+
 async def test_where_there_is_room_nobody_asks_who_has_ended(desk: Counter) -> None:
     """One write, and no read."""
     desk.put(topology(1, -1))
@@ -432,6 +448,21 @@ async def test_whatever_fails_is_tried_again_later_and_not_at_once(desk: Counter
     await desk.clock.advance(60)
     await desk.idle()
     assert 2 < len(desk.server.requests) < 100
+
+
+async def test_after_any_number_of_failures_it_is_back_soon(desk: Counter) -> None:
+    """Pods kept coming while nothing worked; the pause between two attempts does not grow for ever."""
+    desk.put(topology(1))
+    desk.server.intercept = lambda _: BrokenError("no token")
+    for number in range(60):
+        work = asyncio.gather(desk.rounds.reserve(KEY, Applicant(f"of-{number}", "r1")), return_exceptions=True)
+        while not work.done():
+            await desk.clock.advance(0.5)
+    desk.server.intercept = None
+    last = asyncio.ensure_future(desk.rounds.reserve(KEY, Applicant("of-last", "r1")))
+    await desk.clock.advance(2.5)
+    assert last.done()
+    assert _name(last.result()) == "a"
 
 
 async def test_a_spec_that_cannot_be_followed_ends_as_well(desk: Counter) -> None:
