@@ -8,8 +8,9 @@ Admitted at once, without anybody being told:
 
 1. what is not a decrease, and a dry run;
 2. a change of the template along with the size: that is a rollout, which replaces all pods anyway;
-3. a ReplicaSet that its Deployment's controller resizes: the request to the Deployment was held before;
-4. an object that is being deleted.
+3. a CloneSet with newly named pods along with the size: who goes has been decided;
+4. a ReplicaSet that its Deployment's controller resizes: the request to the Deployment was held before;
+5. an object that is being deleted.
 
 Everything else is an `Intent`, and `hold` decides how long the request waits, and what its user is told. It is always
 admitted: nobody is kept from scaling.
@@ -70,9 +71,14 @@ class Held(Protocol):
 Hold = Callable[[Intent], Awaitable[Held]]
 
 
+class _ScaleStrategy(Model):
+    pods_to_delete: tuple[str, ...] = ()
+
+
 class _Spec(Model):
     replicas: int | None = None
     template: Document | None = None
+    scale_strategy: _ScaleStrategy = _ScaleStrategy()
 
 
 class _Workload(Model):
@@ -125,6 +131,8 @@ def _is_left_alone(kind: str, old: _Workload, new: _Workload) -> bool:
     if old.metadata.deletion_timestamp is not None:
         return True
     if kind == "ReplicaSet" and owner is not None and owner.kind == "Deployment":
+        return True
+    if kind == "CloneSet" and set(new.spec.scale_strategy.pods_to_delete) - set(old.spec.scale_strategy.pods_to_delete):
         return True
     return kind in ROLLED_OUT and not _same(old.spec.template, new.spec.template)
 

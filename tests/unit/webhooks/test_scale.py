@@ -13,9 +13,10 @@ from trimtab.webhooks.scale import Intent, ScaleReviews, intent_of
 JSON = dict[str, Any]
 
 
-def workload(replicas: int | None, *, template: JSON | None = None, **metadata: Any) -> JSON:
-    """A workload as a review shows it."""
+def workload(replicas: int | None, *, template: JSON | None = None, named: Any = (), **metadata: Any) -> JSON:
+    """A workload as a review shows it; `named` are pods that a CloneSet is to delete."""
     spec = {"replicas": replicas, "template": template or {"spec": {"containers": []}}}
+    spec |= {"scaleStrategy": {"podsToDelete": list(named)}} if named else {}
     return {"metadata": {"name": "web", "namespace": "shop", "uid": "u1", **metadata}, "spec": spec}
 
 
@@ -114,6 +115,21 @@ OTHER = {"spec": {"containers": [{"name": "new"}]}}
             review(scale(5), scale(3), sub="scale", resource="clonesets", group="apps.kruise.io"),
             Intent("CloneSet", "shop", "web", "u1", 5, 3, "jane"),
             id="a CloneSet",
+        ),
+        pytest.param(
+            review(workload(5), workload(3, named=["web-x"]), resource="clonesets", group="apps.kruise.io"),
+            None,
+            id="a CloneSet whose user says who goes",
+        ),
+        pytest.param(
+            review(
+                workload(5, named=["web-x"]),
+                workload(3, named=["web-x"]),
+                resource="clonesets",
+                group="apps.kruise.io",
+            ),
+            Intent("CloneSet", "shop", "web", "u1", 5, 3, "jane"),
+            id="a CloneSet whose user has said before who goes",
         ),
     ],
 )

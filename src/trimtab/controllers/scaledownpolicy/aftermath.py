@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from trimtab.api.pods import Pod
-from trimtab.controllers.scaledownpolicy import ledger, shares
+from trimtab.controllers.scaledownpolicy import clonesets, ledger, shares
 from trimtab.controllers.scaledownpolicy.ledger import Ledger, Mark
 from trimtab.controllers.scaledownpolicy.metrics import Cause, Metrics
 from trimtab.controllers.scaledownpolicy.settling import Settling
@@ -69,7 +69,9 @@ class Open:
     ready: dict[str, bool] = field(default_factory=dict)
     """Pods that have gone, and whether they were ready."""
     sent_away: set[str] = field(default_factory=set)
-    """Those of them that somebody else sent away: a drain, or a plan of another process."""
+    """Those of them that somebody else sent away: a drain, a person who named them, or a plan of another process."""
+    revisions: set[str] = field(default_factory=set)
+    """The revisions of pods that a CloneSet let go."""
 
     def covers(self, mark: Mark | None) -> bool:
         """Whether it sees to a mark."""
@@ -134,6 +136,7 @@ class Aftermath:
             opened.victims = {**earlier, **opened.victims}
             opened.ready |= before.ready
             opened.sent_away |= before.sent_away
+            opened.revisions |= before.revisions
             opened.sizes = {**before.sizes, **opened.sizes}
             opened.stands_for |= before.stands_for | {before.plan}
             self._close(workload)
@@ -247,7 +250,8 @@ class Aftermath:
         if verdict is not Verdict.DONE:
             self._note(Ended(workload, opened.plan, verdict, 0, {}))
             return
-        active = {pod.metadata.uid for uid in opened.sizes for pod in self._view.pods_of(uid) if pod.active}
+        staying = [pod for uid in opened.sizes for pod in self._view.pods_of(uid) if pod.active]
+        active = {pod.metadata.uid for pod in staying}
         causes = misses(
             opened.victims.keys(),
             opened.survivors,
@@ -255,6 +259,7 @@ class Aftermath:
             opened.ready,
             whole=opened.whole,
             sent_away=opened.sent_away,
+            rolled=bool(opened.revisions) and len(opened.revisions.union(map(clonesets.revision, staying))) > 1,
         )
         went = [uid for uid in opened.victims if uid not in active]
         for uid in went:
@@ -300,10 +305,19 @@ class Aftermath:
         if opened is not None:
             ready = pod.status.condition("Ready")
             opened.ready.setdefault(pod.metadata.uid, ready is not None and ready.status == "True")
-            disrupted = going.status.condition("DisruptionTarget")
-            mark = ledger.mark_of(pod)
-            if (disrupted is not None and disrupted.status == "True") or (mark and not opened.covers(mark)):
+            if self._is_sent_away(going, opened):
                 opened.sent_away.add(pod.metadata.uid)
+            if owner is not None and owner.kind == "CloneSet":
+                opened.revisions.add(clonesets.revision(pod))
+
+    def _is_sent_away(self, pod: Pod, opened: Open) -> bool:
+        """Whether it was not its controller who chose a pod by itself."""
+        owner, mark = pod.metadata.controller, ledger.mark_of(pod)
+        disrupted = pod.status.condition("DisruptionTarget")
+        if (disrupted is not None and disrupted.status == "True") or (mark is not None and not opened.covers(mark)):
+            return True
+        found = None if owner is None else self._view.workload(owner.kind, pod.metadata.namespace, owner.name)
+        return clonesets.is_named(found, pod)
 
     def _oldest(self) -> float:
         now = self._clock.now() / SECOND

@@ -37,7 +37,7 @@ from trimtab.api.apps import Deployment
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.pods import Pod
-from trimtab.controllers.scaledownpolicy import ledger, policies, shares, steps
+from trimtab.controllers.scaledownpolicy import clonesets, ledger, policies, shares, steps
 from trimtab.controllers.scaledownpolicy.aftermath import ABANDONED, Aftermath, Open, Sizes, sizes_of
 from trimtab.controllers.scaledownpolicy.groups import Groups
 from trimtab.controllers.scaledownpolicy.ledger import LAST, WRITERS, Entry, Ledger, Mark, Written
@@ -269,6 +269,8 @@ class Intents:
             known = self._said.get(said, Held(Outcome.REPEATED))
             return Held(Outcome.REPEATED, known.warnings)
         await self._caught_up(intent, live)
+        if clonesets.is_rolling(live, self._view.pods_of(live.metadata.uid)):
+            return Held(Outcome.ROLLOUT)
         policy = await self._ranked(governing, live, intent.after, started)
         if policy is None:
             return Held(Outcome.UNRANKED)

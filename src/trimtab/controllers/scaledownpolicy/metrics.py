@@ -34,6 +34,8 @@ class Outcome(StrEnum):
     """What the review says is not so, or not any more."""
     ELSEWHERE = "elsewhere"
     """The policy's costs are delivered another way: kept current all the time, or by another carrier."""
+    ROLLOUT = "rollout"
+    """The pods of a CloneSet are of several revisions: the older ones go first, whatever they cost."""
     FOREIGN = "foreign"
     """Costs that others have set leave no choice."""
     UNRANKED = "unranked"
@@ -58,7 +60,8 @@ class Cause(StrEnum):
     LAG = "lag"
     """The controller had not seen the costs yet."""
     STANDING = "standing"
-    """A pod that was to stay had become unready, or had never been ready: those go first, whatever they cost."""
+    """A pod that was to stay had become unready, or had never been ready, or was of an older revision of its CloneSet:
+    those go first, whatever they cost."""
     DELETED = "deleted"
     """A pod that was to stay was deleted by somebody else, and its controller needed one victim fewer."""
     UNWRITTEN = "unwritten"

@@ -15,7 +15,7 @@ from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.model import Model
 from trimtab.api.pods import Pod, TopologySpreadConstraint
-from trimtab.controllers.scaledownpolicy import deliveries, ledger
+from trimtab.controllers.scaledownpolicy import clonesets, deliveries, ledger
 from trimtab.controllers.scaledownpolicy.deliveries import Delivery
 from trimtab.controllers.scaledownpolicy.metrics import Outcome
 from trimtab.controllers.scaledownpolicy.shares import Share, wanted
@@ -63,7 +63,8 @@ def step(
 
     Where its own choice is as good nothing needs to be written, unless costs of a plan that came to nothing are there.
     """
-    assumed = going(pods, wanted(live))
+    named = [pod for pod in pods if pod.active and clonesets.is_named(live, pod)]
+    assumed = list({pod.key: pod for pod in (*going(pods, wanted(live)), *named)}.values())
     with snapshot.with_assumed(gone=[pod.key for pod in assumed]):
         workload = _shrinking(live, share, snapshot, constraints_for(live.spec.template, snapshot, defaults))
         if len(workload.rows) <= share.size:

@@ -83,12 +83,13 @@ def misses(
     *,
     whole: bool,
     sent_away: Set[str] = frozenset(),
+    rolled: bool = False,
 ) -> Mapping[Cause, int]:
     """Why pods went that were to stay: how many for each cause. All pods are named by their UIDs.
 
     `ready` says of pods that went whether they were ready when they did; `whole` whether all costs were in place;
     `sent_away` are pods that say themselves that it was not their controller who chose them. For each of these one
-    victim fewer was needed.
+    victim fewer was needed. `rolled` says that pods were of several revisions, of which the older go first.
     """
     gone = survivors - active
     elsewhere = len(gone & sent_away)
@@ -100,7 +101,7 @@ def misses(
             causes[Cause.DELETED] += 1
             continue
         spared -= 1
-        if not ready.get(uid, True):
+        if rolled or not ready.get(uid, True):
             causes[Cause.STANDING] += 1
         else:
             causes[Cause.LAG if whole else Cause.UNWRITTEN] += 1

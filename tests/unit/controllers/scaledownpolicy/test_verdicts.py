@@ -53,3 +53,9 @@ def test_a_miss_has_a_cause(
     """Pods a and b were to go, c and d to stay."""
     found = misses({"a", "b"}, {"c", "d"}, set(active), ready, whole=whole, sent_away=set(drained))
     assert {cause: count for cause, count in found.items() if count} == want
+
+
+def test_pods_of_an_older_revision_go_before_costs_are_looked_at() -> None:
+    """That is no lag, and no reason to wait longer."""
+    found = misses({"a"}, {"b"}, {"a"}, {}, whole=True, rolled=True)
+    assert {cause: count for cause, count in found.items() if count} == {Cause.STANDING: 1}
