@@ -122,9 +122,6 @@ def problems(cloneset: CloneSet) -> Iterator[InvalidError]:
     yield from _selection(spec)
     yield from _template(spec.template)
     yield from _amounts(spec)
-    if spec.scale_strategy.max_unavailable in (0, "0%"):
-        reason = "0 would never let a pod be made; write 1 or more, or leave it out for any number"
-        yield InvalidError("spec.scaleStrategy.maxUnavailable", reason)
     twice = [name for name, count in Counter(spec.scale_strategy.pods_to_delete).items() if count > 1]
     if twice:
         yield InvalidError("spec.scaleStrategy.podsToDelete", f'"{twice[0]}" is listed twice; list each pod once')

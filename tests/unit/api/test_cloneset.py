@@ -102,9 +102,6 @@ def pods(**spec: Any) -> dict[str, Any]:
             id="no room in per cent either",
         ),
         pytest.param(
-            {"scaleStrategy": {"maxUnavailable": 0}}, "spec.scaleStrategy.maxUnavailable", "never let", id="no growth"
-        ),
-        pytest.param(
             {"scaleStrategy": {"podsToDelete": ["a", "b", "a"]}},
             "spec.scaleStrategy.podsToDelete",
             '"a" is listed twice',
