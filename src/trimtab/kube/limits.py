@@ -25,6 +25,17 @@ class TokenBucket:
         self._tokens -= 1
         return True
 
+    @property
+    def left(self) -> int:
+        """How many tokens there are."""
+        self._fill()
+        return max(0, int(self._tokens))
+
+    def spend(self, count: int) -> None:
+        """Take so many tokens, even if they have yet to come."""
+        self._fill()
+        self._tokens -= count
+
     async def wait(self) -> None:
         """Take the next token, even if it has yet to come: whoever comes later waits longer."""
         self._fill()

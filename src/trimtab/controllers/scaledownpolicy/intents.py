@@ -3,8 +3,9 @@
     is it so?  →  who speaks for it?  →  plan  →  write  →  seen by the own watch?  →  settle  →  answer
 
 1. *Is it so?* Anyone who reaches the webhook can send it a review. So nothing is believed: the workload is read from
-   the API server, and must be of that UID and size. What is asked for too often is passed. Whoever else has to get
-   ready for the new size (`prepare`: the bands of subsets) does so now, in half of the budget at most.
+   the API server, and must be of that UID and size; its namespace must be one that is looked after. What is asked for
+   too often, or writes too much, is passed. Whoever else has to get ready for the new size (`prepare`: the bands of
+   subsets, which need no policy) does so now, in half of the budget at most.
 2. *Who speaks for it?* The policy is looked up for the workload that was read: a review of `/scale` has no labels.
 3. *Plan*, once the own watch has shown as many pods as the workload counts. For each controller whose pods shrink (see
    `shares`), with the victims of earlier requests that are still being carried out assumed gone. Nothing is written if
@@ -92,7 +93,7 @@ class Intent(Protocol):
 
     @property
     def uid(self) -> str:
-        """The workload's; empty where it was not told."""
+        """The workload's; reviews of `/scale` have it too."""
         ...
 
     @property
@@ -156,8 +157,8 @@ Raises InvalidError where they cannot work.
 """
 
 
-Prepare = Callable[[str, str, str, int], Coroutine[Any, Any, object]]
-"""Gets ready for a workload, by kind, namespace and name, that is about to have this size."""
+Prepare = Callable[[str, str, str, int], Coroutine[Any, Any, int]]
+"""Gets ready for a workload, by kind, namespace and name, that is about to have this size; how many writes that took."""
 
 
 def strategies_of(governing: Governing, _: Sequence[Pod]) -> Policy:
@@ -246,6 +247,8 @@ class Intents:
                 return Held(Outcome.STALE)
             if _is_managed(live):
                 return Held(Outcome.MANAGED)
+            if not self.defaults.looks_after(intent.namespace):
+                return Held(Outcome.UNGOVERNED)
             await self._make_ready(intent)
             governing = self._governing(live)
             if governing is None:
@@ -257,10 +260,10 @@ class Intents:
             return await self._serve(intent, live, governing, started)
 
     async def _make_ready(self, intent: Intent) -> None:
-        if self._prepare is not None and self.defaults.enabled:
+        if self._prepare is not None:
             with contextlib.suppress(TimeoutError):
                 readying = self._prepare(intent.kind, intent.namespace, intent.name, intent.after)
-                await within(self._clock, self.settings.budget / 2, readying)
+                self._limits.writes.spend(await within(self._clock, self.settings.budget / 2, readying))
 
     async def _serve(self, intent: Intent, live: Workload, governing: Governing, started: int) -> Held:
         said = (live.metadata.uid, live.metadata.generation, intent.after)
@@ -367,7 +370,7 @@ class Intents:
         whole = False
         self.aftermath.begin(key, opened)
         try:
-            written = await self._ledger.write(entries, until=self._writes_until(started))
+            written = await self._write(entries, started)
             whole = await self._seen(written, started) and written.whole
             await self._clock.sleep(min(settle, self._left(started, budget=self.settings.budget - _RESERVE)))
         finally:
@@ -403,7 +406,7 @@ class Intents:
         whole = False
         self.aftermath.begin(key, opened)
         try:
-            written = await self._ledger.write(entries, until=self._writes_until(started))
+            written = await self._write(entries, started)
             whole = written.whole and bool(opened.victims)
         finally:
             self.aftermath.answer(key, opened, whole=whole)
@@ -426,8 +429,14 @@ class Intents:
                 side = Side.VICTIMS if pod.metadata.uid in step.victims else Side.SURVIVORS
                 yield _entry(mark, step, pod, ledger.own_cost(pod) or 0, side)
 
-    def _writes_until(self, started: int) -> int:
-        return started + round((self.settings.budget - self.settling.seconds - LAST - _RESERVE) * SECOND)
+    async def _write(self, entries: Sequence[Entry], started: int) -> Written:
+        """Write while there is time, and as many as all requests together may: every beginning is a plan of its own."""
+        until = started + round((self.settings.budget - self.settling.seconds - LAST - _RESERVE) * SECOND)
+        allowed = entries[: self._limits.writes.left]
+        self._limits.writes.spend(len(allowed))
+        written = await self._ledger.write(allowed, until=until)
+        written.late += len(entries) - len(allowed)
+        return written
 
     async def _seen(self, written: Written, started: int) -> bool:
         """Whether the own watch has shown every write in time."""
@@ -467,7 +476,7 @@ def _key(intent: Intent) -> str:
 def _is_so(intent: Intent, live: Workload) -> bool:
     """Whether a review speaks of the workload as it is. One that does not is out of date, and comes again."""
     metadata = live.metadata
-    same = not intent.uid or intent.uid == metadata.uid
+    same = bool(intent.uid) and intent.uid == metadata.uid
     return same and metadata.deletion_timestamp is None and shares.wanted(live) == intent.before > intent.after >= 0
 
 

@@ -152,6 +152,10 @@ class Defaults:
     only: frozenset[str] = frozenset()
     """The namespaces that are looked after; all of them, where none are named."""
 
+    def looks_after(self, namespace: str) -> bool:
+        """Whether anything may be written for a scale-down in a namespace."""
+        return self.enabled and (not self.only or namespace in self.only) and namespace not in self.exempt
+
 
 NO_DEFAULTS = Defaults()
 LEVEL_EVERYONE = Defaults(policies=(DefaultPolicy("everyone"),))

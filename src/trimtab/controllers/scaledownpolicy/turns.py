@@ -1,4 +1,8 @@
-"""Whose turn it is, and how often it comes: requests for one workload one after the other, and not too many."""
+"""Whose turn it is, and how often it comes: requests for one workload one after the other, and not too many.
+
+What a request costs an API server are the costs that are written for it, so these are counted too: a few requests for
+the largest workloads write as much as thousands for small ones.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +47,9 @@ class Rates:
     each_burst: int = 10
     all: float = 50.0
     all_burst: int = 200
+    writes: float = 500.0
+    """How many costs a second all requests together may write."""
+    writes_burst: int = 10_000
 
 
 RATES = Rates()
@@ -55,6 +62,7 @@ class Limits:
         self._rates = rates
         self._clock = clock
         self._all = TokenBucket(rates.all, rates.all_burst, clock)
+        self.writes = TokenBucket(rates.writes, rates.writes_burst, clock)
         self._each: dict[str, TokenBucket] = {}
 
     def allow(self, workload: str) -> bool:
@@ -65,4 +73,4 @@ class Limits:
         self._each[workload] = bucket
         while len(self._each) > _REMEMBERED:
             del self._each[next(iter(self._each))]
-        return bucket.take() and self._all.take()
+        return self.writes.left > 0 and bucket.take() and self._all.take()

@@ -363,13 +363,15 @@ class Wanted:
     namespace: str = "default"
     name: str = "web"
     uid: str = ""
+    """The workload's."""
 
 
 async def held(world: PolicyWorld) -> Outcome:
     """What comes of a request to shrink from 3 to 2, where everybody is to be kept level."""
     client = Client(world.product, clock=world.clock)
     holding = intents.Intents(client, world.view, defaults=policies.LEVEL_EVERYONE)
-    request = asyncio.ensure_future(holding.hold(Wanted(3, 2)))
+    uid = (await world.get(Deployment, "web")).metadata.uid
+    request = asyncio.ensure_future(holding.hold(Wanted(3, 2, uid=uid)))
     while not request.done():
         await world.clock.advance(0.1)
     return request.result().outcome

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,10 +18,12 @@ from trimtab.api.core import ReplicationController
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import DELETION_COST
 from trimtab.controllers.scaledownpolicy import policies
+from trimtab.controllers.scaledownpolicy.intents import Intents
 from trimtab.controllers.scaledownpolicy.ledger import MARK
 from trimtab.controllers.scaledownpolicy.metrics import Cause, Outcome
-from trimtab.controllers.scaledownpolicy.policies import OPT_OUT, OPTED_OUT
+from trimtab.controllers.scaledownpolicy.policies import OPT_OUT, OPTED_OUT, Defaults
 from trimtab.controllers.scaledownpolicy.turns import Rates
+from trimtab.kube.client import Client
 
 
 @pytest_asyncio.fixture
@@ -295,6 +298,7 @@ async def test_a_dry_run_never_acts(world: ScaleWorld) -> None:
     "changes",
     [
         pytest.param({"uid": "another"}, id="another object of that name"),
+        pytest.param({"uid": ""}, id="no UID at all"),
         pytest.param({"before": 99}, id="a size that it does not have"),
         pytest.param({"name": "nobody"}, id="a workload that is not there"),
         pytest.param({"kind": "StatefulSet"}, id="a kind that nobody plans"),
@@ -308,6 +312,46 @@ async def test_what_a_review_says_is_checked_against_the_live_object(world: Scal
     held, _ = await world.held(world.intents.hold(type(asked)(**{**fields, **changes})))
     assert held.outcome is Outcome.STALE
     assert world.writes() == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"enabled": False}, id="the switch is off"),
+        pytest.param({"exempt": frozenset({"default"})}, id="an exempt namespace"),
+        pytest.param({"only": frozenset({"shop"})}, id="a namespace of another Trimtab"),
+    ],
+)
+async def test_nobody_gets_ready_where_nothing_is_looked_after(world: ScaleWorld, changes: Any) -> None:
+    """Neither costs nor bands are written, whoever asks."""
+    prepared: list[str] = []
+
+    async def prepare(kind: str, namespace: str, name: str, replicas: int) -> int:
+        prepared.append(f"{namespace}/{kind}/{name}: {replicas}")
+        return 0
+
+    client = Client(world.product, clock=world.clock)
+    for defaults, want in ((Defaults(), 1), (replace(Defaults(), **changes), 0)):
+        prepared.clear()
+        intents = Intents(client, world.view, defaults=defaults, prepare=prepare)
+        held, _ = await world.held(intents.hold(await world.intent(6)))
+        assert (held.outcome, len(prepared)) == (Outcome.UNGOVERNED, want)
+
+
+async def test_requests_that_write_too_much_are_passed() -> None:
+    """A few requests for a large workload are worth many for small ones: what is left is the best beginning."""
+    world = ScaleWorld(rates=Rates(writes=0.1, writes_burst=2))
+    await world.start()
+    await world.zones(a=4, b=4)
+    await world.deploy(8)
+    await world.zones(c=4)
+    await world.grow(12, "c-0", "c-1", "c-2", "c-3")
+    held, _ = await world.held(world.intents.hold(await world.intent(9)))
+    assert held.outcome is Outcome.PARTIAL
+    assert await world.costs() == [-3, -2]
+    held, _ = await world.held(world.intents.hold(await world.intent(6)))
+    assert held.outcome is Outcome.LIMITED
+    await world.close()
 
 
 async def test_too_many_requests_for_one_workload_are_passed(world: ScaleWorld) -> None:
