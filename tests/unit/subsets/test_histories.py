@@ -53,6 +53,10 @@ class Request:
     facts: frozenset[str] | None = None
     size: int | None = None
     """The workload's size as it was read, where there are percentages."""
+    hinted: bool = False
+    """Whether the webhook has seen some pod end, and so counts live if a subset is full."""
+    live: tuple[int, int] = (0, 0)
+    """What it would see if it did: the view of the pods, and the workload's size."""
     answered_at: float | None = None
     choice: str | None = None
 
@@ -76,10 +80,10 @@ class History(RuleBasedStateMachine):
 
     # What people and other controllers do.
 
-    @rule(steps=STEPS)
-    def create(self, steps: int) -> None:
+    @rule(steps=STEPS, hinted=st.booleans())
+    def create(self, steps: int, hinted: bool) -> None:
         self.names += 1
-        self._begin(Request("create", f"p{self.names}", str(self.revision)), steps)
+        self._begin(Request("create", f"p{self.names}", str(self.revision), hinted=hinted), steps)
 
     @rule(which=PICK, verb=st.sampled_from(["delete", "evict"]), steps=STEPS)
     def ask_to_go(self, which: int, verb: str, steps: int) -> None:
@@ -147,7 +151,8 @@ class History(RuleBasedStateMachine):
             self.requests[index] = replace(request, read=self.topology, version=self.version)
         elif request.facts is None:
             size = self.size if has_percentages(self.topology) else None
-            self.requests[index] = replace(request, facts=self._look(request), size=size)
+            live = (len(self.views) - 1, self.size)
+            self.requests[index] = replace(request, facts=self._look(request), size=size, live=live)
         elif request.answered_at is None:
             self.requests[index] = self._write(request)
         else:
@@ -212,14 +217,24 @@ class History(RuleBasedStateMachine):
         return replace(request, answered_at=self.seconds, choice=chosen)
 
     def _allocate(self, request: Request, applicant: Applicant) -> Allocation:
-        """As a round does it: with the size that was read, where that matters; and then, where a deletion was in doubt,
-        with what a live read said of it."""
+        """As a round does it: with the size that was read, where that matters; then, where a deletion was in doubt, by
+        what a live read said of it; then, where a subset is full and some pod was seen to end, after a live count."""
         assert request.facts is not None
-        made = allocate(self.topology, [applicant], now=self._now(), replicas=request.size)
-        if not made.doubts.leaving:
-            return made
+        of, now, size = self.topology, self._now(), request.size
+        made = allocate(of, [applicant], now=now, replicas=size)
         confirmed = request.facts & made.doubts.leaving.keys()
-        return allocate(self.topology, [applicant], now=self._now(), confirmed=confirmed, replicas=request.size)
+        if confirmed:
+            made = allocate(of, [applicant], now=now, confirmed=confirmed, replicas=size)
+        if request.hinted and made.doubts.full:
+            made = allocate(self._counted_live(request), [applicant], now=now, confirmed=request.facts, replicas=size)
+        return made
+
+    def _counted_live(self, request: Request) -> UnitedTopology:
+        view, size = request.live
+        observed = Observed(list(self.views[view].values()), size, self.topology.status.revision, str(view))
+        made = recount(self.topology, observed, now=self._now())
+        assert isinstance(made, Recount), "what is read live is never too old"
+        return with_status(self.topology, made.status)
 
     def _size(self, request: Request) -> int:
         """What percentages are of: the workload's size when it was looked at, whatever was counted."""
