@@ -33,6 +33,9 @@ FEATURE_GATES: Mapping[str, bool] = {
 }
 """Which gates there are, and how they stand unless the configuration says otherwise."""
 
+RESERVED = 200
+"""Milliseconds of the budget of a scale request that are needed for answering."""
+
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DEFAULT_NAME = "default"
 
@@ -233,10 +236,11 @@ def _name_problems(configuration: TrimtabConfiguration) -> Iterator[InvalidError
 
 
 def _scale_down_problems(settings: ScaleDown) -> Iterator[InvalidError]:
-    if settings.settle_milliseconds >= settings.budget_seconds * 1000:
+    if settings.settle_milliseconds + RESERVED >= settings.budget_seconds * 1000:
         yield InvalidError(
             "scaleDown.settleMilliseconds",
-            f"{settings.settle_milliseconds} leaves nothing of the budget; write less than budgetSeconds · 1000",
+            f"{settings.settle_milliseconds} leaves nothing of the budget for writing costs; "
+            f"write less than budgetSeconds · 1000 - {RESERVED}",
         )
     for index, policy in enumerate(settings.default_policies):
         at = f"scaleDown.defaultPolicies[{index}]"

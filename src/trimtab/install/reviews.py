@@ -66,7 +66,7 @@ class Review:
 
 _SHRINKS = "object.spec.?replicas.orValue(0) < oldObject.spec.?replicas.orValue(0)"
 _NOT_BY_ITS_DEPLOYMENT = (
-    "request.resource.resource != 'replicasets' || request.subResource == 'scale' || "
+    "request.resource.resource != 'replicasets' || request.?subResource.orValue('') == 'scale' || "
     "!oldObject.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'Deployment' && o.?controller.orValue(false))"
 )
 

@@ -73,6 +73,12 @@ def test_what_is_written_is_read() -> None:
             id="a settle time that is all of the budget",
         ),
         pytest.param(
+            {"scaleDown": {"settleMilliseconds": 800, "budgetSeconds": 1}},
+            "scaleDown.settleMilliseconds",
+            "write less than budgetSeconds · 1000 - 200",
+            id="a settle time that leaves nothing but the answer",
+        ),
+        pytest.param(
             policies({"strategies": [{"name": "Balance", "wieght": 1}]}),
             "scaleDown.defaultPolicies[0].strategies[0].wieght",
             'did you mean "weight"',

@@ -164,6 +164,13 @@ def test_the_page_lists_every_question_and_how_long_it_may_take() -> None:
         assert f"{webhook['timeoutSeconds']} s" in row
 
 
+def test_a_condition_reads_what_a_request_may_lack_as_optional() -> None:
+    """A request for a whole object has no subresource: an API server counts an error where one is read as if it had."""
+    conditions = [each["expression"] for webhook in webhooks().values() for each in webhook.get("matchConditions", ())]
+    assert any("request.?subResource" in text for text in conditions)
+    assert not any("request.subResource" in text for text in conditions)
+
+
 def test_a_lab_is_asked_by_address_and_without_conditions() -> None:
     """Its API server knows neither services nor CEL."""
     made = list(

@@ -63,6 +63,8 @@ from trimtab.ranking.strategies import StrategyError
 BUDGET = 2.0
 _RESERVE = 0.1
 """Seconds of the budget that are left for answering."""
+RESERVE = LAST + _RESERVE
+"""Seconds of the budget in which neither a cost is written nor a controller waited for."""
 _CATCH_UP = 0.3
 """Seconds that the own watch is given to show pods that the workload counts already."""
 _RANK_AGAIN = 0.05
@@ -114,6 +116,7 @@ class Settings:
     budget: float = BUDGET
     settle: float = INITIAL
     longest_settle: float = LONGEST
+    """No more of the budget is ever learned to wait than is left for writing."""
     patience: float = PATIENCE
     """How long an answered request may take to show before its costs are taken back."""
     abandoned: float = ABANDONED
@@ -158,7 +161,7 @@ Raises InvalidError where they cannot work.
 
 
 Prepare = Callable[[str, str, str, int], Coroutine[Any, Any, int]]
-"""Gets ready for a workload, by kind, namespace and name, that is about to have this size; how many writes that took."""
+"""Gets ready for a workload, by kind, namespace and name, that is about to have this size; how many writes it took."""
 
 
 def strategies_of(governing: Governing, _: Sequence[Pod]) -> Policy:
@@ -184,7 +187,7 @@ class Intents:
         self.settings = settings
         self.defaults = defaults
         self.metrics = metrics or Metrics()
-        self.settling = Settling(settings.settle, settings.longest_settle)
+        self.settling = Settling(settings.settle, min(settings.longest_settle, (settings.budget - RESERVE) / 2))
         self._client = client.using(retry=NO_RETRIES, timeout=settings.budget, urgent=True)
         self._clock = client.clock
         self._view = view
@@ -431,7 +434,7 @@ class Intents:
 
     async def _write(self, entries: Sequence[Entry], started: int) -> Written:
         """Write while there is time, and as many as all requests together may: every beginning is a plan of its own."""
-        until = started + round((self.settings.budget - self.settling.seconds - LAST - _RESERVE) * SECOND)
+        until = started + round((self.settings.budget - self.settling.seconds - RESERVE) * SECOND)
         allowed = entries[: self._limits.writes.left]
         self._limits.writes.spend(len(allowed))
         written = await self._ledger.write(allowed, until=until)

@@ -14,11 +14,12 @@ import pytest_asyncio
 from tests.unit.controllers.scaledownpolicy.scaling import ScaleWorld
 from tests.unit.controllers.scaledownpolicy.worlds import POLICIES, template
 from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.api.configuration import RESERVED
 from trimtab.api.core import ReplicationController
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import DELETION_COST
 from trimtab.controllers.scaledownpolicy import policies
-from trimtab.controllers.scaledownpolicy.intents import Intents
+from trimtab.controllers.scaledownpolicy.intents import RESERVE, Intents
 from trimtab.controllers.scaledownpolicy.ledger import MARK
 from trimtab.controllers.scaledownpolicy.metrics import Cause, Outcome
 from trimtab.controllers.scaledownpolicy.policies import OPT_OUT, OPTED_OUT, Defaults
@@ -382,6 +383,23 @@ async def test_misses_make_the_settle_time_longer(world: ScaleWorld) -> None:
     assert world.count("misses_total", cause="lag") > 0
     assert world.intents.settling.seconds == pytest.approx(0.45)
     assert world.count("settle_seconds") == pytest.approx(0.45)
+
+
+async def test_whatever_is_learned_leaves_time_to_write() -> None:
+    """A controller that is always late makes requests wait longer, and never for nothing."""
+    assert round(RESERVE * 1000) == RESERVED, "what the configuration refuses is what cannot work"
+    world = ScaleWorld(budget=1.0)
+    await world.start()
+    await world.zones(a=4, b=4)
+    await world.deploy(8)
+    await world.zones(c=4)
+    await world.grow(12, "c-0", "c-1", "c-2", "c-3")
+    for _ in range(9):
+        world.intents.settling.missed()
+    assert world.intents.settling.seconds == pytest.approx(0.4)
+    assert await world.scale(9) < 1
+    assert await world.spread() == (3, 3, 3)
+    await world.close()
 
 
 async def test_a_persons_cost_is_never_overwritten(world: ScaleWorld) -> None:
