@@ -46,7 +46,7 @@ NODES = 60
 AT_ONCE = 32
 ROUNDS = {60: 40, 1_000: 12, 5_000: 6}
 _NODES, _PODS = Resource.of(Node).raw, Resource.of(Pod).raw
-_UNLIMITED = Rates(each=1e6, each_burst=10**6, all=1e6, all_burst=10**6)
+_UNLIMITED = Rates(each=1e6, each_burst=10**6, all=1e6, all_burst=10**6, writes=1e6, writes_burst=10**6)
 _ZONES = ("a", "a", "a", "b", "b", "c")
 """Half of the pods in one zone, a third in another: there is something to level."""
 
