@@ -11,6 +11,10 @@ what is read live, together with whoever has come meanwhile. What is decided, an
 was reserved by then, or might have been (a write without an answer), the reservation is withdrawn with the next round:
 no pod will ever come for it. If this process dies, the controller lets it go when it is overdue.
 
+**The size.** Percentages are of the workload's size, which is often why pods come. It is read after they have come,
+while the status is written with the size that was found last. If it is another, nobody has been answered yet: all is
+withdrawn and decided anew.
+
 **Who has ended unasked.** A pod that finished, or was released by its workload, is replaced at once, and no webhook was
 asked about it. Where a subset is full, this process's own view of the pods is asked whether it has seen any such that
 was not counted out yet. That decides nothing: it only makes the pods be counted live, as for a first count.
@@ -162,6 +166,10 @@ class _UnsureError(Exception):
     """What was decided by may be old, and there was nothing to write by which that would have been noticed."""
 
 
+class _ResizedError(Exception):
+    """The workload is of another size than was assumed; what was reserved is withdrawn and decided anew."""
+
+
 class RoundMetrics:
     """What operators graph of reservations."""
 
@@ -219,6 +227,7 @@ class Rounds:
         self._wishes: dict[Key, _Wishes] = {}
         self._written: dict[Key, UnitedTopology] = {}
         self._looked: dict[Key, str] = {}
+        self._sizes: dict[Key, int] = {}
 
     @property
     def busy(self) -> bool:
@@ -271,6 +280,7 @@ class Rounds:
         seen, written = self._cached(a_key), self._written.get(a_key)
         if seen is None or (written is not None and seen.metadata.uid != written.metadata.uid):
             self._looked.pop(a_key, None)
+            self._sizes.pop(a_key, None)
         if seen is None or written is None or seen.metadata.uid != written.metadata.uid:
             self._written.pop(a_key, None)
             return seen
@@ -318,6 +328,11 @@ class Rounds:
                 wishes.put_back(taken)
                 topology = None
                 continue
+            except _ResizedError:
+                wishes.withdrawn.update(taken.arrivals)
+                wishes.put_back(taken)
+                topology = self.current(a_key)
+                continue
             except Conflict:
                 wishes.put_back(taken)
                 wishes.contended = True
@@ -333,10 +348,27 @@ class Rounds:
             topology = self.current(a_key)
 
     async def _commit(self, a_key: Key, known: UnitedTopology | None, taken: _Wishes) -> _Decided:
-        """Decide by what is known, or else by what is read now. Raises Conflict if that is not what is stored."""
+        """Decide and write, while the workload's size is read. Raises Conflict if what was decided by is not what is
+        stored, and _ResizedError if the size is another: nobody has been answered by then."""
+        hint = known or self.current(a_key)
+        if hint is None or not taken.arrivals or not allocation.has_percentages(hint):
+            return await self._write(a_key, known, taken, None)
+        reading = asyncio.ensure_future(self._lookups.size(hint))
+        try:
+            assumed = self._sizes[a_key] if a_key in self._sizes else await reading
+            decided = await self._write(a_key, known, taken, assumed)
+            actual = await reading
+        finally:
+            await cancel(reading)
+        if actual is not None:
+            self._sizes[a_key] = actual
+            if actual != assumed:
+                raise _ResizedError
+        return decided
+
+    async def _write(self, a_key: Key, known: UnitedTopology | None, taken: _Wishes, replicas: int | None) -> _Decided:
+        """Decide by what is known, or else by what is read now, and write it if there is anything to write."""
         namespace, name = split(a_key)
-        # The size first: the shorter the time between what is decided by and the write, the fewer conflicts.
-        replicas = await self._size(known or self.current(a_key), taken)
         if known is not None:
             known = self.current(a_key) or known
         topology = known if known is not None else await self._client.get(UnitedTopology, name, namespace=namespace)
@@ -403,12 +435,6 @@ class Rounds:
 
     # Decisions.
 
-    async def _size(self, topology: UnitedTopology | None, taken: _Wishes) -> int | None:
-        """The workload's size, where those who come depend on it; read after they came, for it is why they came."""
-        if topology is None or not taken.arrivals or not allocation.has_percentages(topology):
-            return None
-        return await self._lookups.size(topology)
-
     async def _decide(self, topology: UnitedTopology, taken: _Wishes, replicas: int | None) -> _Decided:
         arrivals = [applicant for applicant, _ in taken.arrivals.values()]
         if arrivals and not statuses.counted(topology):
@@ -420,8 +446,8 @@ class Rounds:
         leaving = await self._leaving(topology, taken)
         topology = _with(topology, allocation.announce(topology, leaving, now=self._now()))
         announced = frozenset(each.name for each in leaving)
-        if replicas is None:
-            replicas = await self._size(topology, taken)
+        if replicas is None and arrivals and allocation.has_percentages(topology):
+            replicas = await self._lookups.size(topology)
         return replace(await self._place(topology, arrivals, replicas), announced=announced)
 
     async def _place(self, topology: UnitedTopology, arrivals: Sequence[Applicant], replicas: int | None) -> _Decided:

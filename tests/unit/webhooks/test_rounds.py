@@ -267,6 +267,24 @@ async def test_a_place_of_a_pod_that_is_going_is_given(desk: Counter) -> None:
     assert sum(request.path.endswith("/pods/p") for request in desk.server.requests) == 1
 
 
+@pytest.mark.parametrize(("replicas", "want"), [(6, ["a", "a", "b"]), (2, ["b", "b", "b"])], ids=["grown", "shrunk"])
+async def test_a_size_that_has_changed_since_it_was_read_last_decides_anew(
+    replicas: int, want: list[str], desk: Counter
+) -> None:
+    """The write goes out with the size of before; nobody is answered by it, and no reservation of it is left."""
+    half = topology(2, -1)
+    half["spec"]["subsets"][0]["maxReplicas"] = "50%"
+    half["status"] |= {"replicas": 4}
+    half["status"]["subsetStatuses"][0] |= {"missingReplicas": 2}
+    desk.put(half)
+    web: JSON = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"replicas": 4}}
+    desk.server.put(*DEPLOYMENTS, web)
+    assert await desk.reserve("0") == ["a"]
+    desk.server.put(*DEPLOYMENTS, {**web, "spec": {"replicas": replicas}})
+    assert await desk.reserve("1", "2", "3") == want
+    assert len(desk.rows["a"]["creating"]) == 1 + want.count("a")
+
+
 async def test_a_workload_that_has_grown_is_noticed(desk: Counter) -> None:
     """A percentage is passed over only after the size was read."""
     half = topology(1, -1)
