@@ -26,7 +26,7 @@ from pathlib import Path
 from trimtab.api.documents import JSON
 from trimtab.kube.client import Client, PatchKind
 from trimtab.kube.clocks import SECOND, Clock
-from trimtab.kube.errors import AlreadyExists, ApiError, ConfigError, Conflict, KubeError, NotFound
+from trimtab.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from trimtab.kube.resources import Resource, untyped
 from trimtab.webhooks.authorities import Keyring, Pair, renewed
 
@@ -187,7 +187,7 @@ class MadeCertificates:
                 self._problem = ""
             except (AlreadyExists, Conflict):
                 pass  # somebody else was faster: the next look sees what they wrote
-            except (ApiError, ConfigError, KubeError) as error:
+            except (KubeError, OSError, ValueError) as error:  # ssl.SSLError is an OSError
                 log.warning("webhook certificates: %s", error)
                 self._problem = str(error)
             await self._clock.sleep(self._look_every if self.synced else min(self._look_every, _WITHOUT_ONE))

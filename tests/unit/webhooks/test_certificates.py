@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ from cryptography.x509 import verification
 
 from tests.lab.holding import VALIDATING, configuration
 from tests.unit.lab.workloads.worlds import World
+from trimtab.kube.clocks import cancel
 from trimtab.testing.clocks import VirtualClock
 from trimtab.webhooks import authorities, certificates
 from trimtab.webhooks.authorities import OVERLAP, Keyring, Pair, make_authority, names_of, renewed, sign
@@ -173,6 +175,26 @@ async def test_what_is_due_is_renewed_in_place(world: World) -> None:
     assert second["data"]["tls.crt"] != first["data"]["tls.crt"]
     assert second["data"]["ca.crt"] == first["data"]["ca.crt"]
     assert leader.problems == []
+
+
+async def test_a_certificate_that_cannot_be_shown_yet_is_told_and_tried_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full for a while ends nothing."""
+    leader = made(world, leads=True)
+    show = leader._shown.show  # noqa: SLF001 - what new connections are shown
+
+    def refuse(_: Pair) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(type(leader._shown), "show", lambda _, pair: refuse(pair))  # noqa: SLF001
+    running = asyncio.ensure_future(leader.run())
+    await world.settle()
+    assert leader.problems == ["no space left on device"]
+    monkeypatch.setattr(type(leader._shown), "show", lambda _, pair: show(pair))  # noqa: SLF001
+    await world.advance(2)
+    assert (leader.synced, leader.problems, running.done()) == (True, [], False)
+    await cancel(running)
 
 
 async def test_a_certificate_that_nobody_renews_is_told(world: World) -> None:

@@ -227,15 +227,16 @@ class Intents:
     async def hold(self, intent: Intent) -> Held:
         """Put costs in place for a request, and return when it may go on. Nothing is raised that could stop it."""
         started = self._clock.monotonic()
+        held = Held(Outcome.LATE)
         self.metrics.holding(1)
         try:
             held = await self._hold(intent, started)
         except (ApiError, ConfigError, InvalidError, StrategyError) as error:
             log.warning("%s %s/%s is left to its controller: %s", intent.kind, intent.namespace, intent.name, error)
             held = Held(Outcome.FAILED)
-        finally:
+        finally:  # those who do not wait any longer are counted too: they were held the longest
             self.metrics.holding(-1)
-        self.metrics.planned(held.outcome, (self._clock.monotonic() - started) / SECOND)
+            self.metrics.planned(held.outcome, (self._clock.monotonic() - started) / SECOND)
         return held
 
     async def _hold(self, intent: Intent, started: int) -> Held:

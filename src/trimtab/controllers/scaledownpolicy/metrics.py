@@ -46,12 +46,17 @@ class Outcome(StrEnum):
     """The cluster has not been seen yet."""
     FAILED = "failed"
     """Something went wrong."""
+    LATE = "late"
+    """Whoever asked did not wait any longer: the edge let the request go on."""
 
 
 FALLBACKS = frozenset(
     {Outcome.PARTIAL, Outcome.FOREIGN, Outcome.UNRANKED, Outcome.LIMITED, Outcome.UNREADY, Outcome.FAILED}
 )
-"""Outcomes after which the controller's own choice decides, wholly or in part, although a policy speaks."""
+"""Outcomes after which the controller's own choice decides, wholly or in part, although a policy speaks.
+
+What is late is counted when the edge says so: see `let_go`.
+"""
 
 
 class Cause(StrEnum):

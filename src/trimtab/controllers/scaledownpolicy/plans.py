@@ -10,7 +10,7 @@ from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.controllers.scaledownpolicy import reports
 from trimtab.controllers.scaledownpolicy.policies import Governing
 from trimtab.kube.client import Client
-from trimtab.kube.errors import NotFound
+from trimtab.kube.errors import Conflict, Invalid, NotFound
 from trimtab.kube.queues import WorkQueue
 from trimtab.kube.resources import Key, split
 from trimtab.kube.runners import Result, Runner
@@ -74,7 +74,7 @@ class PlanReports:
         plan = reports.plan_status(made.plans, made.before, made.after, made.at)
         namespace, name = split(key)
         patch = {"metadata": {"uid": made.governing.uid}, "status": {"lastPlan": reports.plan_tree(plan)}}
-        with contextlib.suppress(NotFound):
+        with contextlib.suppress(NotFound, Conflict, Invalid):  # the policy is gone, or another has its name
             await self._client.patch(ScaleDownPolicy, name, patch, namespace=namespace, subresource="status")
         if self._last.get(key) is made:
             del self._last[key]

@@ -15,6 +15,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.controllers.scaledownpolicy.findings import WITH_POD_COST
 from trimtab.kube.resources import Resource
+from trimtab.kube.transport import Request
 from trimtab.lab.apiserver.statuses import refusal
 
 BALANCE = [{"name": "Balance"}]
@@ -207,6 +208,32 @@ async def test_the_last_plan_is_told(world: PolicyWorld) -> None:
     assert set(plan.victims) == before - {pod.metadata.name for pod in await world.pods()}
     zone = next(each for each in plan.skews if each.topology_key == "topology.kubernetes.io/zone")
     assert (zone.before, zone.after) == (3, 0)
+
+
+async def test_the_plan_of_a_policy_that_was_made_anew_is_dropped(world: PolicyWorld) -> None:
+    """It is not its successor's, and is not offered to it for ever."""
+    told: list[Request] = []
+
+    def refuse(request: Request) -> Exception | None:
+        if request.method != "PATCH" or b"lastPlan" not in (request.body or b""):
+            return None
+        told.append(request)
+        return refusal(503, "come back later") if away else None
+
+    away = True
+    await world.deploy(9)
+    await world.policy(strategies=BALANCE, delivery="Continuous")
+    world.product.refuse = refuse
+    await world.scale(4)
+    await world.drop_policy()
+    await world.policy(strategies=BALANCE, delivery="Continuous")
+    assert told
+    away = False
+    await world.advance(60)
+    told.clear()
+    await world.advance(600)
+    assert told == []
+    assert (await world.status()).status.last_plan is None
 
 
 # Ranks that are missing.

@@ -25,6 +25,7 @@ from trimtab.controllers.scaledownpolicy.metrics import Cause, Outcome
 from trimtab.controllers.scaledownpolicy.policies import OPT_OUT, OPTED_OUT, Defaults
 from trimtab.controllers.scaledownpolicy.turns import Rates
 from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
 
 
 @pytest_asyncio.fixture
@@ -485,6 +486,18 @@ async def test_a_server_that_does_not_let_us_write_changes_nothing_for_the_user(
     world.product.refuse = refuse
     await world.scale(6)
     assert sum(await world.spread()) == 6
+
+
+async def test_a_request_that_is_cut_off_is_counted_with_the_time_it_was_held(world: ScaleWorld) -> None:
+    """It was held the longest."""
+    world.product.hold("pods")
+    holding = asyncio.ensure_future(world.intents.hold(await world.intent(9)))
+    await world.clock.advance(0.5)
+    await cancel(holding)
+    world.product.go_on()
+    assert outcomes(world) == {"late": 1}
+    assert world.count("held_seconds_sum", outcome="late") >= 0.5
+    assert world.count("requests_under_way") == 0
 
 
 async def test_with_trimtab_stopped_scaling_works(world: ScaleWorld) -> None:

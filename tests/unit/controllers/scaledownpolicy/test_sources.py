@@ -203,6 +203,17 @@ async def test_pods_are_asked_what_they_cost() -> None:
     assert "it answered 500" in sources.problem(PROBE, pods[3:])
 
 
+async def test_why_a_pod_gave_no_answer_is_forgotten_with_it() -> None:
+    """Pods come and go; what is known of them does not pile up."""
+    clock = VirtualClock()
+    sources, pods = asking(clock, Workers(clock, mute=Unanswered("it answered 500")))
+    await sources.ask()
+    assert sources.answers.refusals == {pods[0].metadata.uid: "it answered 500"}
+    pods.clear()
+    await sources.ask()
+    assert sources.answers.refusals == {}
+
+
 async def test_answers_grow_old() -> None:
     """A pod that stops answering is unranked after a while, not at once."""
     clock = VirtualClock()

@@ -67,7 +67,7 @@ class AnswerSource:
     def __init__(self, clock: Clock, fetch: Fetch, *, networks: Sequence[Network] = (), at_once: int = AT_ONCE) -> None:
         self.samples = Samples()
         self.refusals: dict[str, str] = {}
-        """Why pods have given no answer, by `namespace/name`."""
+        """Why pods have given no answer, by their UIDs."""
         self._clock = clock
         self._fetch = fetch
         self._networks = networks
@@ -84,6 +84,7 @@ class AnswerSource:
         """Forget what is known of all other pods."""
         self.samples.keep(uids)
         self._due = {uid: due for uid, due in self._due.items() if uid in uids}
+        self.refusals = {uid: reason for uid, reason in self.refusals.items() if uid in uids}
 
     def _is_due(self, question: Question, now: int) -> bool:
         """Whether it is a pod's turn; the next turn is set at once."""
@@ -104,11 +105,11 @@ class AnswerSource:
                 body = await within(self._clock, settings.timeout_seconds, asking)
             value = read_answer(body)
         except TimeoutError:
-            self.refusals[pod.key] = f"no answer within {settings.timeout_seconds} s"
+            self.refusals[pod.metadata.uid] = f"no answer within {settings.timeout_seconds} s"
         except Unanswered as error:
-            self.refusals[pod.key] = str(error)
+            self.refusals[pod.metadata.uid] = str(error)
         else:
-            self.refusals.pop(pod.key, None)
+            self.refusals.pop(pod.metadata.uid, None)
             self.samples.put(pod, value, self._clock.monotonic())
 
 

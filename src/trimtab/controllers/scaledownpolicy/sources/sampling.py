@@ -93,8 +93,9 @@ class Sources:
                 return self.usage.problem or f"metrics.k8s.io says nothing of {silent}, or nothing new"
         if _found(strategies, Probe):
             for pod in pods:
-                if pod.key in self.answers.refusals:
-                    return f"{pod.key} was asked and gave no answer: {self.answers.refusals[pod.key]}"
+                refusal = self.answers.refusals.get(pod.metadata.uid)
+                if refusal is not None:
+                    return f"{pod.key} was asked and gave no answer: {refusal}"
         return ""
 
     def ages(self) -> Mapping[str, Callable[[], float]]:
