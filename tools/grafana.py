@@ -104,7 +104,10 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
             ),
             Panel(
                 "Age of what ranks are made from",
-                [("max by (source) (trimtab_scaledown_oldest_sample_seconds)", "{{source}}")],
+                [
+                    ("max by (source) (trimtab_scaledown_oldest_sample_seconds)", "{{source}}"),
+                    ("max(trimtab_scaledown_oldest_ranks_seconds)", "costs kept current"),
+                ],
                 unit="s",
             ),
         ),

@@ -47,6 +47,7 @@ from trimtab.controllers.scaledownpolicy.metrics import Metrics
 from trimtab.controllers.scaledownpolicy.steps import constraints_for
 from trimtab.controllers.scaledownpolicy.view import BY_NAMESPACE, View, is_known
 from trimtab.kube.client import Client
+from trimtab.kube.clocks import SECOND
 from trimtab.kube.informers import Informer
 from trimtab.kube.limits import TokenBucket
 from trimtab.kube.queues import WorkQueue
@@ -150,6 +151,9 @@ class Continuous:
         self._pods = PodCosts(client, limit, metrics=metrics)
         self._objects = GroupCosts(client, limit, metrics=metrics)
         self._unranked_since: dict[GroupKey, int] = {}
+        self._worked_out: dict[GroupKey, int] = {}
+        """When the costs that are kept at present were last worked out, by the monotonic clock."""
+        self._metrics.watch_ranks(self._oldest)
         self.queue: WorkQueue[GroupKey] = WorkQueue(client.clock)
         self.runner = Runner("policy costs", self.reconcile, self.queue, workers=settings.workers, after=view.required)
 
@@ -212,6 +216,7 @@ class Continuous:
         if not found.whole and not waits_itself:
             return await self._lack(group, pods, found, carrier, report)
         self._unranked_since.pop(group.key, None)
+        self._worked_out[group.key] = self._clock.monotonic()
         await self._take_back(group, [pod for pod in pods if pod.key not in found.ranks], carrier, report)
         await self._take_back(group, [pod for pod in pods if _is_misplaced(pod, carrier)], carrier, report)
         await self._write(group, pods, found, carrier, report)
@@ -264,7 +269,7 @@ class Continuous:
     async def _sweep(self, a_key: GroupKey, report: Report) -> None:
         """The group is gone: whoever it has let go of is put back as it was. Its PodGroupCost goes with its owner."""
         self.outcomes.pop(a_key, None)
-        self.kept.discard(a_key)
+        self._let_go_of(a_key)
         self._unranked_since.pop(a_key, None)
         marked = [pod for pod in self._view.pods.store.by(BY_NAMESPACE, a_key.namespace) if erasure(pod) is not None]
         strays = [pod for pod in marked if self._groups.is_stray(pod) and not pod.terminating]
@@ -276,11 +281,19 @@ class Continuous:
         outcome = self.outcomes.pop(a_key, Outcome())
         failed = next((f"{pod}: {reason}" for pod, reason in report.failed.items()), "")
         self.outcomes[a_key] = Outcome(report.theirs, failed, outcome.fallback and a_key in self._unranked_since)
-        self.kept.add(a_key) if kept else self.kept.discard(a_key)
+        self.kept.add(a_key) if kept else self._let_go_of(a_key)
         if self._done is not None:
             self._done(a_key)
         if failed:
             raise RuntimeError(f"{len(report.failed)} costs could not be written; {failed}")
+
+    def _let_go_of(self, a_key: GroupKey) -> None:
+        self.kept.discard(a_key)
+        self._worked_out.pop(a_key, None)
+
+    def _oldest(self) -> float:
+        now = self._clock.monotonic()
+        return max(((now - at) / SECOND for at in self._worked_out.values()), default=0.0)
 
     def _group_cost(self, group: Group) -> PodGroupCost | None:
         if self._known is None:

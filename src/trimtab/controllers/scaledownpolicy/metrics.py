@@ -109,6 +109,11 @@ class Metrics:
             "source",
         )
 
+        self._ranks = self._gauge(
+            "oldest_ranks_seconds",
+            "How long ago the costs of a group that are kept current were worked out, where that is longest.",
+        )
+
     # What is read when somebody looks.
 
     def watch_settle(self, seconds: Callable[[], float]) -> None:
@@ -126,6 +131,10 @@ class Metrics:
     def watch_samples(self, source: str, seconds: Callable[[], float]) -> None:
         """How old the oldest sample of a source is."""
         self._samples.labels(source).set_function(seconds)
+
+    def watch_ranks(self, seconds: Callable[[], float]) -> None:
+        """How old the oldest ranks are that costs are kept by."""
+        self._ranks.set_function(seconds)
 
     # What is counted when it happens.
 

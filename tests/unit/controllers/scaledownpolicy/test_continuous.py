@@ -78,6 +78,17 @@ async def test_without_the_kind_there_are_no_policies(world: PolicyWorld) -> Non
     assert await world.costs() == {}
 
 
+async def test_how_long_ago_costs_were_worked_out_is_told(world: PolicyWorld) -> None:
+    """At most as long as the next look is away; nothing, where none are kept."""
+    await balanced(world)
+    await world.advance(250)
+    assert 200 < world.sample("oldest_ranks_seconds") < 300
+    await world.advance(100)
+    assert world.sample("oldest_ranks_seconds") < 100
+    await world.drop_policy()
+    assert world.sample("oldest_ranks_seconds") == 0
+
+
 async def test_a_scale_down_leaves_the_zones_level(world: PolicyWorld) -> None:
     """By what the ReplicaSet controller makes of the costs, one at a time and several at once."""
     await balanced(world, 9)
