@@ -34,6 +34,8 @@ from trimtab.testing.builders import node
 
 DEFINITIONS = Resource.of(CustomResourceDefinition).raw
 CLONESETS = Resource.of(CloneSet).raw
+_ENDLESS = 2_000
+"""More requests than any test needs before everybody has done what they had to do."""
 
 
 def manifest(replicas: int = 3, name: str = "web", **spec: Any) -> JSON:
@@ -69,6 +71,7 @@ class CloneSetWorld(World):
         self.settings = settings or Settings()
         self.policies: dict[str, ScaleDownPolicySpec] = {}
         """Which policy speaks for a CloneSet, by its name."""
+        self._most = _ENDLESS
         self.on_start: Callable[[], None] | None = None
         """Called before a controller that has a wire starts to use it."""
         self.definitions = [crds.manifest(kind) for kind in crds.KINDS if kind.model in (CloneSet, PodGroupCost)]
@@ -93,6 +96,15 @@ class CloneSetWorld(World):
         )
         self.task = asyncio.create_task(self.controller.run())
         await self.settle()
+
+    async def settle(self) -> None:
+        """As everywhere; but a controller that never comes to an end is a failure, not a test that hangs."""
+        self._most = len(self.wire.requests) + _ENDLESS
+        await super().settle()
+
+    def _activity(self) -> tuple[int, int]:
+        assert len(self.wire.requests) <= self._most, "the controller goes on and on"
+        return super()._activity()
 
     # The users.
 
