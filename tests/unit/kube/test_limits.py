@@ -27,6 +27,17 @@ async def test_a_burst_goes_at_once_and_the_rest_at_the_rate() -> None:
     assert went == [(0, 0.0), (1, 0.0), (2, 0.0), (3, 0.5), (4, 1.0), (5, 1.5)]
 
 
+async def test_what_is_spent_ahead_has_to_come_first() -> None:
+    """Several tokens at once, more than there are: nobody gets one until they have come."""
+    clock = VirtualClock()
+    bucket = TokenBucket(2.0, 5, clock)
+    assert bucket.left == 5
+    bucket.spend(7)
+    assert (bucket.left, bucket.take()) == (0, False)
+    await clock.advance(2)
+    assert (bucket.left, bucket.take()) == (2, True)
+
+
 async def test_an_idle_bucket_fills_to_its_brim_and_no_further() -> None:
     """Time saves up a burst, not more."""
     clock = VirtualClock()

@@ -170,6 +170,7 @@ async def test_pods_that_hang_in_termination_are_not_asked_about_again_and_again
     asked = len(world.product.requests)
     await world.advance(60)
     assert world.product.requests[asked:] == []
+    assert len(world.writes()) == 3, "the costs of the victims, which nobody has taken back"
     await world.close()
 
 
