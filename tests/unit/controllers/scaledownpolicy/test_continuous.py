@@ -12,6 +12,7 @@ import pytest
 from tests.unit.controllers.scaledownpolicy.worlds import PolicyWorld, target, template
 from tests.unit.lab.workloads.worlds import JSON
 from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Namespace, ReplicationController
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
@@ -61,6 +62,30 @@ async def test_costs_stay_while_it_is_not_known_which_policies_there_are(world: 
     await world.advance(60)
     await world.look()
     assert world.view.problems == []
+    assert world.writes() == []
+    assert await world.costs() == before
+
+
+async def test_costs_of_clonesets_stay_while_it_is_not_known_which_there_are(world: PolicyWorld) -> None:
+    """Pods whose owner has not been seen yet are not taken for strays."""
+    spec = {"replicas": 2, "selector": {"matchLabels": {"app": "own"}}, "template": template(app="own")}
+    kind = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet"}
+    await world.create(CloneSet, {**kind, "metadata": {"name": "own"}, "spec": spec})
+    uid = (await world.get(CloneSet, "own")).metadata.uid
+    owner = {**kind, "name": "own", "uid": uid, "controller": True}
+    for name in ("own-1", "own-2"):
+        metadata = {"name": name, "labels": {"app": "own"}, "ownerReferences": [owner]}
+        body = {"metadata": metadata, "spec": template()["spec"]}
+        await world.user.create(Resource.of(Pod).raw, body, namespace="default")
+    await world.run_pods()
+    await world.policy(targetRef=target("own", "CloneSet", "apps.kruise.io/v1alpha1"), delivery="Continuous")
+    before = await world.costs()
+    assert len(before) == 2
+    await world.stop_policies()
+    await world.start_policies(
+        refuse=lambda request: refusal(500, "etcd is away") if "/clonesets" in request.path else None
+    )
+    await world.look()
     assert world.writes() == []
     assert await world.costs() == before
 
