@@ -57,8 +57,12 @@ _OTHERS = 2
 """How many writes are left to others between two of our own, where there are others."""
 _WRITES_OF_OTHERS = 6.0
 """For how many writes' time others are let write, at most, if they do not."""
-_LONGEST_PAUSE = 0.5
+_LONGEST_PAUSE = 0.3
 """Seconds for which others are let write, at most."""
+_LOTS = 2.0
+"""Over how many writes' time those who lost a race are spread."""
+_LONGEST_LOT = 0.15
+"""Seconds for which one who lost waits, at most."""
 _GLANCE = 0.01
 """Seconds between two looks at whether others have written."""
 _AFTER_FAILURE = 0.1
@@ -319,6 +323,7 @@ class Rounds:
     async def _round(self, a_key: Key, wishes: _Wishes) -> None:
         """Decide and write for everybody who waits, again after each conflict."""
         topology = self.current(a_key)
+        losses = 0
         while wishes:
             taken = wishes.take()
             started = self._clock.monotonic()
@@ -336,6 +341,8 @@ class Rounds:
             except Conflict:
                 wishes.put_back(taken)
                 wishes.contended = True
+                losses += 1
+                await self._draw_lots((self._clock.monotonic() - started) / SECOND, losses)
                 topology = self._newer(a_key, wishes.tried)
                 continue
             except NotFound:
@@ -344,6 +351,7 @@ class Rounds:
                 wishes.withdrawn.update(taken.withdrawn, taken.arrivals)
                 _give_up(taken, error)
                 raise
+            losses = 0
             await self._step_aside(a_key, wishes, (self._clock.monotonic() - started) / SECOND)
             topology = self.current(a_key)
 
@@ -417,6 +425,12 @@ class Rounds:
             await self._clock.sleep(_GLANCE)
             before, version = version, self._version(a_key)
             changes += version != before
+
+    async def _draw_lots(self, seconds: float, losses: int) -> None:
+        """After a conflict, wait for chance: all who lost to one writer would otherwise come again together, and all
+        but one would lose again. Who has lost more often waits less. Meanwhile others join the round, and the watch
+        brings what was written."""
+        await self._clock.sleep(min(seconds * _LOTS, _LONGEST_LOT) * self._rng.random() / losses**2)
 
     def _version(self, a_key: Key) -> str:
         current = self.current(a_key)

@@ -94,7 +94,8 @@ def test_what_works_is_accepted(made: UnitedTopology) -> None:
         ),
         pytest.param(
             topology({"name": "a", "maxReplicas": 3_000_000_000}),
-            "spec.subsets[0].maxReplicas: 3000000000 does not fit into 32 bits; write 2147483647 at most, or leave it out",
+            "spec.subsets[0].maxReplicas: 3000000000 does not fit into 32 bits; "
+            "write 2147483647 at most, or leave it out",
             id="a limit larger than any workload",
         ),
         pytest.param(

@@ -5,7 +5,7 @@ has written it since it was read. Webhooks write it too, many times a second whe
 anew and counts again. A count that would change nothing but how far it has seen is not written: a status is written
 when something has changed, and not with every event about a pod.
 
-**Events of pods are gathered** for a fifth of a second before they are counted. Until then every place is held as well
+**Events of pods are gathered** for half a second or so before they are counted. Until then every place is held as well
 by its reservation, and there are far fewer writes that webhooks could collide with.
 
 **No finalizers.** A UnitedTopology that is deleted is gone at once. What it wrote to pods is found by its mark, at any
@@ -55,7 +55,7 @@ from trimtab.subsets.recount import Observed, Recount, Stale, recount
 COMPONENT = "trimtab-unitedtopology"
 GRACE = 2.0
 """Seconds that writes under way are given when the controller ends."""
-_GATHER = 0.2
+_GATHER = 0.6
 """Seconds for which events of pods are gathered."""
 _STALE = 0.5
 """Seconds after which a view that was too old is looked at again, if nothing happens before."""
