@@ -40,8 +40,8 @@ format: install ## Let ruff write what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-test: install ## All tests
-	@$(BIN)/python -m pytest $(ARGS)
+test: install ## All tests but the end-to-end suite, two files at a time: most of the slow ones wait
+	@$(BIN)/python -m pytest -m "not e2e" -n 2 --dist loadfile $(ARGS)
 
 e2e: install ## The end-to-end suite: against the control plane that KUBECONFIG names, or the lab's own
 	@$(BIN)/python -m pytest -m e2e tests/e2e $(ARGS)

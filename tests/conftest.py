@@ -12,8 +12,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Close with one plain line that is read the same whatever runs the tests."""
+    """What tests have to tell (`record_property("told", …)`), and one plain line that is read the same whatever runs
+    the tests."""
     stats = terminalreporter.stats
+    for report in stats.get("passed", []):
+        for name, text in getattr(report, "user_properties", ()):
+            if name == "told":
+                terminalreporter.write_line(f"{report.nodeid}: {text}")
     failed = len(stats.get("failed", [])) + len(stats.get("error", []))
     skipped = f", {len(stats['skipped'])} skipped" if stats.get("skipped") else ""
     terminalreporter.write_line(f"{len(stats.get('passed', []))} passed, {failed} failed{skipped}")
