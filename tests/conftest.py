@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+
 import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`pytest tests/scenarios --rewrite-golden` writes what stories lead to now; read the diff before you commit it."""
     parser.addoption("--rewrite-golden", action="store_true", help="write the golden results of stories anew")
+
+
+@pytest.fixture(autouse=True)
+def levels_of_logs() -> Iterator[None]:
+    """What a test makes of the levels of logs ends with it: the next one may look at what is logged."""
+    loggers = [logging.getLogger(name) for name in ("", "trimtab")]
+    before = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, before, strict=True):
+        logger.setLevel(level)
 
 
 @pytest.hookimpl(trylast=True)

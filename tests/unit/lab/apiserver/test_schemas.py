@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from trimtab.lab.apiserver.schemas import Schema, formats, patterns, structure
@@ -84,6 +84,8 @@ SCHEMAS = st.recursive(TEXTS | COUNTS | OTHERS, _composed, max_leaves=6)
 
 @settings(deadline=None, max_examples=300)
 @given(SCHEMAS, VALUES)
+@example({"type": "string", "format": "date-time"}, [])
+@example({"allOf": [{"type": "string", "format": "date-time"}]}, [])
 def test_the_compiled_validator_and_the_walk_agree(given_schema: Tree, value: Any) -> None:
     """The one says whether, the other says what: never the one without the other."""
     assert Validator(given_schema).accepts(value) is (faults(value, given_schema, "x") == [])

@@ -63,7 +63,7 @@ def _plain(schema: Tree) -> Tree:
     """The schema in JSON Schema's terms."""
     plain = {name: schema[name] for name in (*_COPIED, "multipleOf") if name in schema}
     if types(schema):
-        plain["type"] = types(schema)
+        plain["type"] = _accepted_types(schema)
     plain |= _bounds(schema)
     if schema.get("pattern"):
         bounds = plain.setdefault("allOf", [])
@@ -80,6 +80,14 @@ def _plain(schema: Tree) -> Tree:
         if schema.get(key):
             plain[key] = [*plain.get(key, ()), *(_plain(inner) for inner in schema[key])]
     return _with_null(schema, plain)
+
+
+def _accepted_types(schema: Tree) -> list[str]:
+    """Of what has a format and is no number, Kubernetes accepts texts and lists, whatever its type."""
+    wanted = list(types(schema))
+    if not formats.supported(schema.get("format", ""), schema.get("type", "")) or {"number", "integer"} & set(wanted):
+        return wanted
+    return list(dict.fromkeys([*wanted, "string", "array"]))
 
 
 def _with_null(schema: Tree, plain: Tree) -> Tree:
