@@ -14,13 +14,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(autouse=True)
-def levels_of_logs() -> Iterator[None]:
-    """What a test makes of the levels of logs ends with it: the next one may look at what is logged."""
+def logs_as_they_are() -> Iterator[None]:
+    """What a test, or a library that it calls, does to loggers ends with it: the next may look at what is logged."""
     loggers = [logging.getLogger(name) for name in ("", "trimtab")]
     before = [logger.level for logger in loggers]
     yield
     for logger, level in zip(loggers, before, strict=True):
         logger.setLevel(level)
+    for name, each in logging.root.manager.loggerDict.items():
+        if isinstance(each, logging.Logger) and name.startswith("trimtab"):
+            each.disabled = False
 
 
 @pytest.hookimpl(trylast=True)
