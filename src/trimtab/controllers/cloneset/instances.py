@@ -6,8 +6,8 @@ one (a process that was killed while its requests were under way, and the one th
 and the API server lets only one of each come about.
 
 A number is free if it has not been used up and no pod has its name. The status says up to where numbers are used up:
-`settled` moves on when pods have been seen. Names therefore do not come back when pods go, and a cost or a name in
-podsToDelete that was meant for one pod does not hit another.
+`settled` moves on when pods have been seen, and that is written before any pod is deleted. Names therefore do not come
+back when pods go, and a cost or a name in podsToDelete that was meant for one pod does not hit another.
 
 Two numbers may have the same id, by chance; then the later one is passed over while the earlier one is there.
 """

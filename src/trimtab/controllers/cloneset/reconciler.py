@@ -163,6 +163,8 @@ class Reconciler:
         around = self._circumstances(cloneset, now)
         plan = plans.plan(around, group)
         settled = instances.settled(metadata, status.next_instance, around.taken)
+        if plan.victims and settled != status.next_instance:  # first it is written that their names are used up
+            return _Decision(group, Plan(wait=status.rank_wait), settled, caught_up=False)
         self._expect(a_key, plan)
         return _Decision(group, plan, settled, caught_up=True)
 

@@ -473,6 +473,19 @@ async def test_nothing_is_made_twice_while_the_watch_is_behind(world: CloneSetWo
     assert len(await world.pods()) == 5
 
 
+async def test_a_pod_that_is_named_as_soon_as_it_is_made_goes_once(world: CloneSetWorld) -> None:
+    """Its name is used up before it goes: a successor of that name would be named as well, and so on without end."""
+    world.wire.hold("pods")
+    await world.create(CloneSet, manifest(1))
+    await world.settle()
+    (early,) = await world.names()
+    await world.patch(CloneSet, "web", {"spec": {"scaleStrategy": {"podsToDelete": [early]}}})
+    world.wire.go_on()
+    await world.settle()
+    assert len(await world.names() - {early}) == 1
+    assert len([request for request in world.wire.requests if is_deletion(request)]) == 1
+
+
 async def test_a_lost_answer_makes_no_second_pod(world: CloneSetWorld) -> None:
     """The server made the pod, the answer was lost: the next attempt finds it by its name."""
     lost = 0
