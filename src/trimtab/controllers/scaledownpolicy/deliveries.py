@@ -7,6 +7,10 @@ stays as it is.
 for a larger one. So victims are written first one first, and survivors last one first: wherever writing stops,
 what was written is as good as so many costs can be.
 
+**Which numbers.** Victims count up from minus the number of all pods. A further plan, which is made among those who stay,
+so begins above the last victim of the one before it: where both are being carried out at once, the earlier victims go
+first, and every step on the way is as level as the end.
+
 **Whose costs.** What others have set is never written to, and decides before ours do. A pod of a subset has the cost of
 its band; ours moves inside the band, and is no more than a step away from it. What an earlier plan of ours wrote and
 nobody has taken back yet may still stand on the other side: the new costs go beyond it.
@@ -123,7 +127,7 @@ def _costs(
     written = [key for key in (victims if side is Side.VICTIMS else survivors) if standings[key].writable]
     if side is Side.VICTIMS:
         beyond = min((0, *(standings[key].moved for key in survivors)))
-        steps = {key: beyond + at - len(written) for at, key in enumerate(written)}
+        steps = {key: beyond + at - len(standings) for at, key in enumerate(written)}
     else:
         beyond = max((0, *(standings[key].moved for key in victims)))
         steps = {key: beyond + at + 1 for at, key in enumerate(written)}

@@ -55,7 +55,7 @@ def test_victims_are_written_first_one_first() -> None:
     found = delivered(snapshot, 4)
     assert found is not None
     assert found.side is Side.VICTIMS
-    assert [cost for _, cost in found.costs] == [-2, -1]
+    assert [cost for _, cost in found.costs] == [-6, -5], "up from minus the number of pods"
 
 
 def test_survivors_are_written_last_one_first() -> None:

@@ -102,7 +102,7 @@ async def test_few_victims_are_written_below_zero(world: ScaleWorld) -> None:
     """Three of twelve: three writes, and every victim goes before the next."""
     await world.stop()
     await world.held(world.user.resize(Deployment, "web", 9, namespace="default"))
-    assert await world.costs() == [-3, -2, -1]
+    assert await world.costs() == [-12, -11, -10]
     assert len(world.writes()) == 3
     assert {mark.side for mark in await world.marks()} == {"victims"}
     await world.resume()
@@ -167,10 +167,10 @@ async def test_another_process_knows_a_repeat_by_the_marks(world: ScaleWorld) ->
         again, moment = await world.held(other.hold(asked))
         assert again.outcome is Outcome.REPEATED
         assert moment < 0.05
-        assert await world.costs() == [-3, -2, -1]
+        assert await world.costs() == [-12, -11, -10]
         assert before.isdisjoint(mark.plan for mark in await world.marks())
         await world.advance(5)
-        assert await world.costs() == [-3, -2, -1], "the plan of the first replica came to nothing, this one did not"
+        assert await world.costs() == [-12, -11, -10], "the plan of the first replica came to nothing, this one did not"
         await world.advance(10)
         assert await world.costs() == []
 
@@ -183,7 +183,7 @@ async def test_a_repeat_renews_the_patience(world: ScaleWorld) -> None:
     again, _ = await world.held(world.intents.hold(asked))
     await world.advance(5)
     assert again.outcome is Outcome.REPEATED
-    assert await world.costs() == [-3, -2, -1]
+    assert await world.costs() == [-12, -11, -10]
     await world.advance(10)
     assert await world.costs() == []
 
@@ -222,12 +222,15 @@ async def test_the_plan_of_another_process_outlives_the_end_of_ones_own(world: S
 
 
 async def test_requests_in_quick_succession_count_earlier_victims_as_gone(world: ScaleWorld) -> None:
-    """The controller has done nothing of the first yet; both together are as level as one."""
+    """The controller has done nothing of the first yet; both together are as level as one, and the first ones go
+    first."""
     await world.stop()
     await world.held(world.user.resize(Deployment, "web", 9, namespace="default"))
+    first = await world.costs()
     await world.held(world.user.resize(Deployment, "web", 6, namespace="default"))
     assert outcomes(world) == {"planned": 2}
-    assert sorted(await world.costs()) == [-3, -3, -2, -2, -1, -1]
+    assert sorted(first) == [-12, -11, -10]
+    assert sorted(await world.costs()) == [-12, -11, -10, -9, -8, -7]
     await world.resume()
     assert await world.spread() == (2, 2, 2)
 
@@ -350,7 +353,7 @@ async def test_requests_that_write_too_much_are_passed() -> None:
     await world.grow(12, "c-0", "c-1", "c-2", "c-3")
     held, _ = await world.held(world.intents.hold(await world.intent(9)))
     assert held.outcome is Outcome.PARTIAL
-    assert await world.costs() == [-3, -2]
+    assert await world.costs() == [-12, -11]
     held, _ = await world.held(world.intents.hold(await world.intent(6)))
     assert held.outcome is Outcome.LIMITED
     await world.close()
@@ -472,7 +475,7 @@ async def test_running_out_of_budget_leaves_the_best_partial_result(world: Scale
     await world.stop()
     _, took = await world.held(world.user.resize(Deployment, "web", 6, namespace="default"))
     assert took <= 2.0
-    assert await world.costs() == [-6, -5, -4]
+    assert await world.costs() == [-12, -11, -10]
     assert outcomes(world) == {"partial": 1}
     assert any("3 of 6 costs were written (3 not in time)" in text for text in world.answers[-1])
 
