@@ -7,8 +7,8 @@ stays as it is.
 for a larger one. So victims are written first one first, and survivors last one first: wherever writing stops,
 what was written is as good as so many costs can be.
 
-**Which numbers.** Victims count up from minus the number of all pods. A further plan, which is made among those who stay,
-so begins above the last victim of the one before it: where both are being carried out at once, the earlier victims go
+**Which numbers.** Victims count up from minus the number of all pods. A further plan, made among those who stay, so
+begins above the last victim of the one before it: where both are being carried out at once, the earlier victims go
 first, and every step on the way is as level as the end.
 
 **Whose costs.** What others have set is never written to, and decides before ours do. A pod of a subset has the cost of
