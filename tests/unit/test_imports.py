@@ -22,7 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "controllers": {"aiohttp", "msgspec", "numpy", "prometheus_client"},
     "webhooks": {"aiohttp", "cryptography", "msgspec", "prometheus_client"},
     "app": {"aiohttp", "prometheus_client"},
-    "install": set(),
+    "install": {"yaml"},
     "lab": {"aiohttp", "cryptography", "jsonpatch", "jsonschema_rs", "msgspec", "numpy", "prometheus_client", "yaml"},
     "cli": {"click", "rich", "yaml"},
     "testing": {"msgspec", "numpy"},

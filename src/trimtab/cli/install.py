@@ -94,10 +94,11 @@ def install(
         authority=b"" if ca_file is None else ca_file.read_bytes(),
         **written,
     )
-    present = _present(kubeconfig, context)
+    present, shared = _present(kubeconfig, context, namespace)
     chosen = definitions.choose(options, cast("Choice", crds), present)
-    options = replace(options, clonesets=definitions.has_clonesets(chosen, present))
-    for note in chosen.notes:
+    options = replace(options, clonesets=definitions.has_clonesets(chosen, present), shared=shared)
+    kept = [f"namespace {namespace} is left as it is: {shared}"] if shared else []
+    for note in (*chosen.notes, *kept):
         click.echo(f"trimtab: {note}", err=True)
     _print(manifests.everything(options, chosen.manifests), output)
 
@@ -121,19 +122,20 @@ def _ranges(written: Sequence[str]) -> tuple[str, ...]:
         raise click.BadParameter(f"{error}; write it as 10.0.0.0/28", param_hint="--api-server-cidr") from error
 
 
-def _present(kubeconfig: Path | None, context: str) -> list[JSON] | None:
-    """The definitions that a cluster has; None where none can be asked."""
+def _present(kubeconfig: Path | None, context: str, namespace: str) -> tuple[list[JSON] | None, str]:
+    """The definitions that a cluster has (None where none can be asked), and why the namespace is not ours."""
+    from trimtab.install import namespaces
     from trimtab.kube.errors import KubeError
 
-    async def ask() -> list[JSON]:
+    async def ask() -> tuple[list[JSON], str]:
         async with _client(kubeconfig, context) as client:
-            return await _definitions(client)
+            return await _definitions(client), await namespaces.maker(client, namespace)
 
     try:
         return asyncio.run(ask())
     except KubeError as error:
         click.echo(f"trimtab: no cluster was asked: {error}", err=True)
-        return None
+        return None, namespaces.told_of_none(namespace)
 
 
 async def _definitions(client: Client) -> list[JSON]:

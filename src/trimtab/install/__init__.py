@@ -1,7 +1,7 @@
 """What a cluster needs for Trimtab to run in it: the objects, as values, and the way back.
 
 Belongs here: manifests (definitions, access, webhook configurations, deployments, protection of costs), what an
-installation was told (`options`), and taking it all away again (`removal`).
+installation was told (`options`), where it lives (`namespaces`), and taking it all away again (`removal`).
 
 Does not belong here: printing and asking, which are the command line's (`cli.install`).
 

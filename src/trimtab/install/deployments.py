@@ -62,7 +62,8 @@ def _service(options: Options) -> JSON:
 
 
 def _budget(options: Options, component: str) -> JSON:
-    spec: JSON = {"minAvailable": 1, "selector": {"matchLabels": selecting(component)}}
+    """One at a time: of two replicas one stays, and a single one still lets its node be drained."""
+    spec: JSON = {"maxUnavailable": 1, "selector": {"matchLabels": selecting(component)}}
     return _object("policy/v1", "PodDisruptionBudget", account(component), options, component, spec=spec)
 
 

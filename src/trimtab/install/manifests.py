@@ -16,7 +16,7 @@ def everything(options: Options, definitions: Sequence[JSON] = ()) -> list[JSON]
     """
     options.read()
     return [
-        deployments.namespace(options),
+        *([] if options.shared else [deployments.namespace(options)]),
         *definitions,
         *access.manifests(options),
         *deployments.manifests(options),

@@ -43,6 +43,8 @@ class Options:
     """Where API servers call from (CIDR); anywhere, if nothing is said."""
     clonesets: bool = True
     """Whether the cluster's CloneSets are Trimtab's; what others bring is not judged by our rules."""
+    shared: str = ""
+    """Why the namespace is not Trimtab's alone, and so neither changed nor removed (see `namespaces`)."""
     authority: bytes = b""
     """Whom API servers are to trust, in PEM, where an administrator keeps the webhooks' certificates."""
 

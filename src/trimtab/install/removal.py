@@ -6,20 +6,22 @@
 4. Everything else goes, the namespace last.
 
 Definitions of our kinds stay unless they are asked for by name of a flag: deleting one deletes every object of it.
-Only what carries our label is removed, whatever its name; and it may all be done again, any number of times.
+Only what carries our label is removed, whatever its name, and of the namespace only one that holds nothing of anybody
+else's. It may all be done again, any number of times.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+
+import yaml
 
 from trimtab.api import crds
 from trimtab.api.documents import JSON
 from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.pods import Pod
-from trimtab.install import manifests
+from trimtab.install import manifests, namespaces
 from trimtab.install.definitions import is_ours
 from trimtab.install.deployments import CONFIGURATION, CONFIGURATION_FILE
 from trimtab.install.options import MANAGED_BY, NAME, Options, account
@@ -60,12 +62,12 @@ _ASKING = frozenset(kind for kind in PLURALS if kind.startswith(("Mutating", "Va
 
 async def installed(client: Client, namespace: str) -> Options:
     """What an installation was told, as far as it can still be read; names follow from it."""
-    options = Options(namespace=namespace)
+    options = Options(namespace=namespace, shared=await namespaces.tenant(client, namespace))
     try:
         found = await client.get(untyped("v1", "ConfigMap", "configmaps"), CONFIGURATION, namespace=namespace)
-        told = replace(options, configuration=json.loads(found["data"][CONFIGURATION_FILE]))
+        told = replace(options, configuration=dict(yaml.safe_load(found["data"][CONFIGURATION_FILE])))
         told.read()
-    except (NotFound, KeyError, ValueError):
+    except (NotFound, KeyError, ValueError, TypeError, yaml.YAMLError):  # InvalidError is a ValueError
         return options
     return told
 
@@ -74,6 +76,8 @@ def intentions(options: Options) -> Iterator[str]:
     """What `remove` would do, a line each."""
     for each in (*manifests.everything(options), *_made_while_running(options)):
         yield f"would remove {_where(each)}"
+    if options.shared:
+        yield f"would leave alone: Namespace {options.namespace}: {options.shared}"
     for what in SWEEPS:
         yield f"would take back {what}"
 
@@ -88,6 +92,8 @@ async def remove(client: Client, options: Options, say: Say, *, sweeps: Mapping[
         say(f"taken back: {await sweep(client)} {what}")
     rest = [each for each in objects if each["kind"] not in {*_ASKING, "Deployment"}]
     await _delete(client, [*_made_while_running(options), *reversed(rest)], say)
+    if options.shared:
+        say(f"left alone: Namespace {options.namespace}: {options.shared}")
 
 
 def _made_while_running(options: Options) -> Iterator[JSON]:
@@ -154,8 +160,7 @@ def _where(an_object: JSON) -> str:
 
 def _is_labelled(found: JSON) -> bool:
     """Leases carry no labels: whoever elects a leader makes them, and their names are ours alone."""
-    labels = found["metadata"].get("labels") or {}
-    return bool(labels.get(MANAGED_BY) == NAME) or found["kind"] == "Lease"
+    return namespaces.is_ours(found) or found["kind"] == "Lease"
 
 
 async def _ended(client: Client, options: Options, say: Say) -> None:

@@ -55,6 +55,14 @@ def test_every_component_has_two_replicas_spread_over_zones() -> None:
     }
 
 
+def test_a_drain_takes_one_replica_at_a_time_and_never_waits_for_ever() -> None:
+    """Of a single replica, none could be spared: its node could not be drained."""
+    for replicas in (1, 2, 3):
+        for each in of_kind("PodDisruptionBudget", Options(replicas=replicas)):
+            assert each["spec"]["maxUnavailable"] == 1
+            assert "minAvailable" not in each["spec"]
+
+
 def test_containers_ask_for_no_privilege() -> None:
     """What the strictest of the pod security standards demands."""
     for each in of_kind("Deployment"):

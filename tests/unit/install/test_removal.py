@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from trimtab.api.documents import JSON
-from trimtab.install import definitions, manifests, removal
+from trimtab.install import definitions, manifests, namespaces, removal
+from trimtab.install.deployments import CONFIGURATION, CONFIGURATION_FILE
 from trimtab.install.options import MANAGED_BY, NAME, Options
 from trimtab.kube.client import Client
 from trimtab.kube.config import discover
@@ -153,3 +154,55 @@ async def test_definitions_go_only_if_they_are_ours(tmp_path: Path) -> None:
 def test_every_kind_that_is_installed_can_be_removed(kind: str) -> None:
     """A new kind must be entered in the table."""
     assert kind in removal.PLURALS
+
+
+def a_namespace(name: str) -> JSON:
+    """One that somebody made."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+async def test_a_namespace_that_somebody_else_made_is_not_changed_and_stays(tmp_path: Path) -> None:
+    """Neither is it labelled as ours on the way in, nor does it go, with all that is in it, on the way out."""
+    async with a_cluster(tmp_path) as client:
+        await put(client, a_namespace("monitoring"))
+        reason = await namespaces.maker(client, "monitoring")
+        assert "does not carry the label" in reason
+        assert "Namespace" not in {each["kind"] for each in manifests.everything(Options(shared=reason))}
+        assert await namespaces.maker(client, "not-there-yet") == ""
+        options = await removal.installed(client, "monitoring")
+        said: list[str] = []
+        await removal.remove(client, options, said.append, sweeps={})
+        assert said[-1].startswith("left alone: Namespace monitoring: it is there already")
+        assert await left(client, [a_namespace("monitoring")]) == ["Namespace monitoring"]
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system"])
+async def test_a_namespace_that_every_cluster_has_is_nobodys(name: str, tmp_path: Path) -> None:
+    """Whether or not a cluster can be asked."""
+    async with a_cluster(tmp_path) as client:
+        assert await namespaces.maker(client, name) == namespaces.told_of_none(name) == "every cluster has it"
+    assert namespaces.told_of_none("level") == ""
+
+
+async def test_a_namespace_with_something_of_somebody_elses_in_it_stays(tmp_path: Path) -> None:
+    """Even where ours was applied over it; what runs for us, and what every namespace has, does not count."""
+    theirs = {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "level", "name": "password"}}
+    async with a_cluster(tmp_path) as client:
+        await put(client, *manifests.everything(OPTIONS))
+        assert (await removal.installed(client, "level")).shared == ""
+        await put(client, theirs)
+        options = await removal.installed(client, "level")
+        assert options.shared == "Secret password in it is not Trimtab's"
+        assert "would leave alone: Namespace level" in "\n".join(removal.intentions(options))
+        assert "would remove Namespace level" not in removal.intentions(options)
+        await removal.remove(client, options, lambda _: None, sweeps={})
+        assert await left(client, [theirs, a_namespace("level")]) == ["Secret password", "Namespace level"]
+
+
+async def test_a_configuration_that_was_edited_by_hand_is_read(tmp_path: Path) -> None:
+    """It is YAML to whoever runs by it, and people write YAML."""
+    async with a_cluster(tmp_path) as client:
+        await put(client, *manifests.everything(OPTIONS))
+        edited = {"data": {CONFIGURATION_FILE: "scaleDown:\n  enabled: false\nwebhooks: {registeredAs: level}\n"}}
+        await client.patch(untyped("v1", "ConfigMap", "configmaps"), CONFIGURATION, edited, namespace="level")
+        assert (await removal.installed(client, "level")).read().webhooks.registered_as == "level"
