@@ -169,13 +169,16 @@ class Controller:
             return await self._leave(a_key)
         if topology.metadata.deletion_timestamp is not None:  # somebody else's finalizer holds it
             return await self._sweep(self.view.marked(a_key))
+        if not self.view.is_known(topology.spec.target_ref.kind):
+            return Result(_STALE)
         judgement = self._verdict(topology, self.view)
         if not judgement.divides:
             return await self._stand_back(topology, judgement)
         counted = await self._count(topology, judgement)
         if counted is None:
             return Result(_STALE)
-        await self._inscribe(counted)
+        if counted.target is not None:  # of an unknown size nothing can be said of who is beyond a share of it
+            await self._inscribe(counted)
         waits = await self._move(counted)
         await self._sweep(self.view.strays(counted.topology, counted.target))
         return Result(_soonest(counted.recheck, waits, self._aims_end(counted)))
@@ -225,9 +228,8 @@ class Controller:
             target = self.view.target(current)
             pods = self.view.pods_of(current, target)
             members = [self.view.member(pod, current) for pod in pods]
-            observed = Observed(
-                members, levels.size_of(target), target.revision if target else "", self.view.pods.version
-            )
+            revision = (target.revision if target else "") or current.status.revision
+            observed = Observed(members, levels.size_of(target), revision, self.view.pods.version)
             found = await self._recount(current, observed)
             if isinstance(found, Stale):
                 return None

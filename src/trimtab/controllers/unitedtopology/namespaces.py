@@ -29,7 +29,6 @@ class Labeller:
         self._view = view
         self._pod_webhook = pod_webhook
         self._namespaces = namespaces
-        self._confined = namespaces
         self.queue: WorkQueue[Key] = WorkQueue(client.clock)
         self.runner = Runner("namespaces", self.reconcile, self.queue, after=(view.topologies, view.namespaces))
         view.topologies.subscribe(added=self._wake, deleted=self._wake)
@@ -39,8 +38,6 @@ class Labeller:
         """Set or remove the label of one namespace."""
         namespace = self._view.namespaces.get(name)
         if namespace is None or namespace.metadata.deletion_timestamp is not None or not self._is_mine(name):
-            return Result()
-        if self._confined and name not in self._confined:
             return Result()
         wanted = (
             NAMESPACE_LABELLED if self._pod_webhook and self._view.topologies.store.by(BY_NAMESPACE, name) else None

@@ -1,7 +1,7 @@
 """What the controller sees: UnitedTopologies, the workloads they divide, those workloads' pods, nodes, namespaces.
 
 Everything is found through indexes, so that an event costs as much as what it touches. CloneSets are a kind that a
-cluster may not know: where they cannot be read nothing is known of them, and everything else works.
+cluster may not know: there nothing is known of them, and everything else works.
 
 Who asks how pods stand (see `levels`) asks in every process that holds scale requests, not only in the one that leads;
 so the view runs by itself.
@@ -21,7 +21,7 @@ from trimtab.api.core import Namespace
 from trimtab.api.meta import Labels
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
-from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.api.unitedtopology import TargetReference, UnitedTopology
 from trimtab.controllers.unitedtopology import targets
 from trimtab.controllers.unitedtopology.targets import Target, Workload, target_of
 from trimtab.kube.client import Client
@@ -94,13 +94,13 @@ class View:
     @property
     def synced(self) -> bool:
         """Whether everything that can be seen has been seen at least once."""
-        clonesets = self.clonesets
-        return all(each.synced for each in self.required) and (clonesets.synced or bool(clonesets.problem))
+        return all(each.synced for each in self.required) and self.is_known("CloneSet")
 
     @property
     def problems(self) -> list[str]:
         """What keeps it from seeing the cluster as it is, for health pages."""
-        return [f"{each.resource.plural}: {each.problem}" for each in self.required if each.problem]
+        watched = (*self.required, *(() if self.clonesets.absent else (self.clonesets,)))
+        return [f"{each.resource.plural}: {each.problem}" for each in watched if each.problem]
 
     async def run(self) -> None:
         """Keep up with the cluster until cancelled."""
@@ -117,6 +117,10 @@ class View:
         return self._client.clock.now()
 
     # Workloads.
+
+    def is_known(self, kind: str) -> bool:
+        """Whether all workloads of a kind have been seen, or the cluster does not know the kind."""
+        return kind != "CloneSet" or self.clonesets.synced or self.clonesets.absent
 
     def workload(self, kind: str, namespace: str, name: str) -> Workload | None:
         """A workload as last seen."""
@@ -176,7 +180,7 @@ class View:
         yet: it was counted when it was admitted, and must not be lost because of a cache that lags behind another."""
         owners = target.owners if target is not None else frozenset[str]()
         found = [pod for owner in sorted(owners) for pod in self.pods.store.by(BY_CONTROLLER, owner)]
-        early = [pod for pod in self._marked(key_of(topology)) if self._early(pod, owners)]
+        early = [pod for pod in self._marked(key_of(topology)) if self._early(pod, owners, topology.spec.target_ref)]
         return found + early
 
     def strays(self, topology: UnitedTopology, target: Target | None) -> list[Pod]:
@@ -210,13 +214,16 @@ class View:
     def _marked(self, topology: Key) -> list[Pod]:
         return self.pods.store.by(BY_TOPOLOGY, topology)
 
-    def _early(self, pod: Pod, owners: Collection[str]) -> bool:
-        """Whether nothing is known of a pod's owner."""
+    def _early(self, pod: Pod, owners: Collection[str], target: TargetReference) -> bool:
+        """Whether nothing is known of a pod's owner, or of the target that the owner says it belongs to."""
         owner = pod.metadata.controller
         if owner is None or owner.kind not in KINDS or owner.uid in owners:
             return False
         known = self.workload(owner.kind, pod.metadata.namespace, owner.name)
-        return known is None or known.metadata.uid != owner.uid
+        if known is None or known.metadata.uid != owner.uid:
+            return True
+        above = known.metadata.controller
+        return above is not None and (above.kind, above.name) == (target.kind, target.name)
 
     def _informer(self, kind: type[T], indexes: Mapping[str, IndexFunction[T]]) -> Informer[T]:
         return Informer(self._client, kind, indexes=indexes, rng=self._rng)

@@ -18,6 +18,7 @@ from trimtab.api.scaledown import DELETION_COST
 from trimtab.api.unitedtopology import NAMESPACE_LABEL, UnitedTopology
 from trimtab.controllers.unitedtopology import costs
 from trimtab.controllers.unitedtopology.controller import SETTINGS
+from trimtab.kube.resources import key
 from trimtab.kube.transport import Request
 from trimtab.subsets import marks
 from trimtab.subsets.marks import Mark
@@ -261,6 +262,26 @@ async def test_a_target_that_is_replaced_is_counted_anew(world: TopologyWorld) -
     assert (await world.condition())[1] == "TargetMissing"
     await world.deploy(1)
     assert await world.missing() == {"a": 4}
+
+
+async def test_a_target_that_was_not_seen_yet_has_its_places_all_the_same(world: TopologyWorld) -> None:
+    """The watch of Deployments may lag behind that of pods: nothing is given away, nor taken back, nor ranked by it."""
+    await world.divide(subset("a", "z1", 5), subset("b", "z2", "50%"))
+    world.room = 2
+    await world.deploy(4)
+    before = await world.levels()
+    world.controller.view.deployments.store.remove(key("default", "web"))
+    await world.controller.reconcile(key("default", "web"))
+    assert {name: row.replicas for name, row in (await world.rows()).items()} == {"a": 2, "b": 2}
+    assert await world.marked() == {"a": 2, "b": 2}
+    assert await world.levels() == before
+
+
+async def test_a_kind_that_cannot_be_read_is_waited_for(world: TopologyWorld) -> None:
+    """Nobody says that a CloneSet is missing who was not let see CloneSets."""
+    world.controller.view.is_known = lambda kind: kind != "CloneSet"  # type: ignore[method-assign]
+    await world.divide(subset("a"), kind="CloneSet")
+    assert (await world.topology()).status.conditions == ()
 
 
 async def test_pods_that_leave_the_target_lose_their_marks(world: TopologyWorld) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.kube.fakes import ScriptedTransport
 from trimtab.api import codec
+from trimtab.api.apps import ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
@@ -53,6 +54,34 @@ def test_a_marked_pod_counts_although_its_workload_is_unknown(
     assert view.target(of) is None
     assert view.pods_of(of, None) == [seen]
     assert view.strays(of, None) == []
+
+
+def replica_set(deployment: str) -> ReplicaSet:
+    """The ReplicaSet `web-1` of a Deployment."""
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment, "uid": "d", "controller": True}
+    metadata = {"name": "web-1", "uid": uid_for("ReplicaSet/web-1"), "namespace": "default", "ownerReferences": [owner]}
+    return codec.convert({"metadata": metadata, "spec": {"selector": {}, "template": {}}}, ReplicaSet)
+
+
+@pytest.mark.parametrize(
+    ("deployment", "early"),
+    [
+        pytest.param("web", True, id="of the target, which is not seen yet"),
+        pytest.param("other", False, id="of somebody else"),
+    ],
+)
+def test_a_marked_pod_counts_although_only_its_replicaset_is_known(deployment: str, early: bool) -> None:
+    """A cache of ReplicaSets may be ahead of the one of Deployments; the pods have their places all the same."""
+    view = View(Client(ScriptedTransport()))
+    of, seen, above = (
+        topology("Deployment", "apps/v1"),
+        marked("ReplicaSet", "apps/v1", "web-1"),
+        replica_set(deployment),
+    )
+    view.pods.store.put(key_of(seen), seen)
+    view.sets.store.put(key_of(above), above)
+    assert view.pods_of(of, view.target(of)) == ([seen] if early else [])
+    assert view.strays(of, view.target(of)) == ([] if early else [seen])
 
 
 def test_a_marked_pod_of_another_owner_is_a_stray() -> None:

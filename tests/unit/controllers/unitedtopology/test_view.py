@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trimtab.controllers.unitedtopology.view import by_ended
+from tests.unit.kube.fakes import ScriptedTransport
+from trimtab.controllers.unitedtopology.view import View, by_ended
+from trimtab.kube.client import Client
 from trimtab.subsets import marks
 from trimtab.subsets.marks import Mark
 from trimtab.testing.builders import PodBuilder, pod
@@ -34,3 +36,20 @@ def owned() -> PodBuilder:
 def test_who_has_ended_unasked(subject: PodBuilder, want: tuple[str, ...]) -> None:
     """Pods that make room although no webhook heard of it."""
     assert tuple(by_ended(subject.build())) == want
+
+
+@pytest.mark.parametrize(
+    ("absent", "problem", "known", "told"),
+    [
+        pytest.param(True, "no such kind", True, [], id="a cluster without CloneSets lacks nothing"),
+        pytest.param(
+            False, "forbidden", False, ["clonesets: forbidden"], id="CloneSets that cannot be read are lacking"
+        ),
+        pytest.param(False, "", False, [], id="CloneSets that are being read are lacking"),
+    ],
+)
+def test_clonesets_are_known_or_known_to_be_absent(absent: bool, problem: str, known: bool, told: list[str]) -> None:
+    """Whatever else keeps them from being read is a problem, and no answer."""
+    view = View(Client(ScriptedTransport()))
+    view.clonesets.absent, view.clonesets.problem = absent, problem
+    assert (view.is_known("CloneSet"), view.is_known("Deployment"), view.problems) == (known, True, told)
