@@ -14,6 +14,7 @@ A namespace and a CustomResourceDefinition hold other objects; they are marked f
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from trimtab.api import times
@@ -114,17 +115,17 @@ async def delete_collection(cluster: Cluster, request: Request) -> Answer:
     return cluster.answer_list(kind, form, entries, metadata)
 
 
-async def remove(cluster: Cluster, request: Request, options: DeleteOptions) -> Removed:
-    """Delete an object, whoever asked for it."""
+async def remove(cluster: Cluster, request: Request, options: DeleteOptions, *, reviewed: bool = True) -> Removed:
+    """Delete an object, whoever asked for it. Webhooks are asked unless they were about what led to it."""
     for _ in range(ATTEMPTS):
         try:
-            return await _remove(cluster, request, options)
+            return await _remove(cluster, request, options, reviewed=reviewed)
         except Changed:
             continue
     raise conflict(request.kind, request.name)
 
 
-async def _remove(cluster: Cluster, request: Request, options: DeleteOptions) -> Removed:
+async def _remove(cluster: Cluster, request: Request, options: DeleteOptions, *, reviewed: bool) -> Removed:
     kind = request.kind
     seen = cluster.store.shelf(kind.shelf).entries.get(key_of(request.namespace, request.name))
     if seen is None:
@@ -132,61 +133,89 @@ async def _remove(cluster: Cluster, request: Request, options: DeleteOptions) ->
     check_preconditions(kind, seen, options)
     if kind.shelf == "/namespaces" and seen.name in IMMORTAL:
         raise forbidden(kind, seen.name, "this namespace may not be deleted")
-    if cluster.admissions.watch(kind, "DELETE"):
-        review = Review(
-            "DELETE",
-            kind,
-            request.user,
-            request.namespace,
-            request.name,
-            None,
-            converted(kind, seen),
-            dry_run=options.dry_run,
-            options={"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", **(options.tree or {})},
-        )
-        await cluster.admissions.mutate(review, request.warnings)
-        await cluster.admissions.validate(review, request.warnings)
-    return _Removal(cluster, kind, seen, options).run()
+
+    async def review(entry: Entry, grace: int | None) -> None:
+        if reviewed and cluster.admissions.watch(kind, "DELETE"):
+            await _review(cluster, request, options, entry, grace)
+
+    return await _Removal(cluster, kind, seen, options, review).run()
+
+
+async def _review(cluster: Cluster, request: Request, options: DeleteOptions, entry: Entry, grace: int | None) -> None:
+    """Have webhooks see what is deleted, and how; `grace` is what a pod's comes to."""
+    known = {**(options.tree or {}), "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+    review = Review(
+        "DELETE",
+        request.kind,
+        request.user,
+        request.namespace,
+        request.name,
+        None,
+        converted(request.kind, entry),
+        dry_run=options.dry_run,
+        options=known if grace is None else {**known, "gracePeriodSeconds": grace},
+    )
+    await cluster.admissions.mutate(review, request.warnings)
+    await cluster.admissions.validate(review, request.warnings)
 
 
 class _Removal:
-    """One delete that was admitted; nothing waits from here on."""
+    """One delete. Between two reviews, and after the last, nothing waits."""
 
-    def __init__(self, cluster: Cluster, kind: Kind, seen: Entry, options: DeleteOptions) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        kind: Kind,
+        seen: Entry,
+        options: DeleteOptions,
+        review: Callable[[Entry, int | None], Awaitable[None]],
+    ) -> None:
         self._cluster = cluster
         self._kind = kind
         self._seen = seen
         self._options = options
+        self._review = review
         self._tree = seen.tree()
         self._metadata: Tree = self._tree["metadata"]
 
-    def run(self) -> Removed:
+    async def run(self) -> Removed:
         if self._kind.shelf == "/pods":
-            return self._pod()
+            return await self._pod()
+        await self._review(self._seen, None)
         self._set_finalizers()
         if self._holds_others() or self._metadata.get("finalizers"):
             self._mark()
             return Removed(self._replace(), gone=False)
         return self._gone()
 
-    def _pod(self) -> Removed:
-        """A pod's grace is what was asked for, or its own; none is needed where nothing runs."""
-        marked = self._metadata.get("deletionTimestamp")
-        if marked is not None and self._metadata.get("deletionGracePeriodSeconds"):
-            if not self._shorten(marked):
-                return Removed(self._seen, gone=False)
-        elif marked is None:
+    async def _pod(self) -> Removed:
+        """A pod's grace is what was asked for, or its own; none is needed where nothing runs.
+
+        One that goes at once is marked first, and webhooks are asked about both: as Kubernetes does it.
+        """
+        if "deletionTimestamp" not in self._metadata:
             self._start_grace()
-        self._set_finalizers()
-        if (
-            marked is not None
-            and not self._metadata.get("deletionGracePeriodSeconds")
-            and self._metadata.get("finalizers")
-        ):
-            self._mark()
-        self._seen = self._replace()
-        if self._metadata.get("finalizers") or self._metadata["deletionGracePeriodSeconds"]:
+        elif not self._metadata.get("deletionGracePeriodSeconds"):
+            return await self._marked_pod()
+        elif not self._shorten(self._metadata["deletionTimestamp"]):
             return Removed(self._seen, gone=False)
+        grace = self._metadata["deletionGracePeriodSeconds"]
+        await self._review(self._seen, grace)
+        self._set_finalizers()
+        self._seen = self._replace()
+        if self._metadata.get("finalizers") or grace:
+            return Removed(self._seen, gone=False)
+        if not self._options.dry_run:
+            await self._review(self._seen, grace)
+        return self._gone()
+
+    async def _marked_pod(self) -> Removed:
+        """One whose grace is over goes as soon as nobody's finalizer keeps it."""
+        await self._review(self._seen, None)
+        self._set_finalizers()
+        if self._metadata.get("finalizers"):
+            self._mark()
+            return Removed(self._replace(), gone=False)
         return self._gone()
 
     def _start_grace(self) -> None:

@@ -170,7 +170,7 @@ def _refused(message: str, retry: int = 0) -> Refusal:
 
 
 async def _evict(cluster: Cluster, request: Request, options: DeleteOptions) -> None:
-    """Mark the pod as disrupted, then delete it."""
+    """Mark the pod as disrupted, then delete it. Webhooks have been asked about the eviction, and are not again."""
     if not options.dry_run:
         seen = _pod(cluster, request)
         check_preconditions(request.kind, seen, options)
@@ -180,4 +180,4 @@ async def _evict(cluster: Cluster, request: Request, options: DeleteOptions) -> 
         if options.version is not None and options.version == str(seen.version):
             options = replace(options, version=str(marked.version))
     pod = replace(request, target=replace(request.target, subresource=""))
-    await remove(cluster, pod, options)
+    await remove(cluster, pod, options, reviewed=False)
