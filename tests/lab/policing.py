@@ -72,7 +72,7 @@ class Police:
         self.client = client
         self.namespace = namespace
         self.view = View(client)
-        self.sources = sampled(client, self.view, defaults, networks=LOOPBACK)
+        self.sources = sampled(client, self.view, lambda: defaults, networks=LOOPBACK)
         made = Settings(**{"batch": 0.1, "sampled_every": 1.0, **settings})
         self.controller = ScaleDownPolicies(client, self.view, self.sources, defaults=defaults, settings=made)
 

@@ -75,7 +75,7 @@ class _ScaleDowns:
         stated = defaults(means.configuration, means.strategies)
         self._metrics = means.scale_down_metrics
         self._view = View(means.client)
-        self._sources = sampled(means.client, self._view, stated)
+        self._sources = sampled(means.client, self._view, lambda: replace(stated, enabled=means.switch.on))
         self._reports = PlanReports(means.client)
         self.intents = Intents(
             means.client,
@@ -106,7 +106,7 @@ class _ScaleDowns:
             self._metrics.let_go()
 
     def _switch(self, on: bool) -> None:
-        self.intents.defaults = replace(self.intents.defaults, enabled=on)
+        self.intents.configure(replace(self.intents.defaults, enabled=on))
 
 
 class _Topologies:

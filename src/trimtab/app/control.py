@@ -48,7 +48,7 @@ def _maker(means: Means) -> Callable[[Client], Component]:
     def make(client: Client) -> Component:
         view = View(client)
         stated = now()
-        sources = sampled(client, view, stated)
+        sources = sampled(client, view, now)
         topologies = UnitedTopologies(client, _topology_settings(means), metrics=means.topology_metrics)
         scale_downs = ScaleDownPolicies(
             client,

@@ -9,12 +9,15 @@ planned. A plan that is overtaken by the next one of the same process is part of
 process are left to it for a while, whatever becomes of one's own: a request of theirs may be held right now. After that
 they count as abandoned, and are anybody's. How long that has been is told by one's own clock, from when a plan was
 first seen: clocks of two machines differ.
+
+**Not ours to see to** are the plans of namespaces that another Trimtab looks after. Where the switch is off, nobody's
+plan is waited for: what was written is taken back, as soon as no request is held for it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,6 +25,7 @@ from trimtab.api.pods import Pod
 from trimtab.controllers.scaledownpolicy import clonesets, ledger, shares
 from trimtab.controllers.scaledownpolicy.ledger import Ledger, Mark
 from trimtab.controllers.scaledownpolicy.metrics import Cause, Metrics
+from trimtab.controllers.scaledownpolicy.policies import NO_DEFAULTS, Defaults
 from trimtab.controllers.scaledownpolicy.settling import Settling
 from trimtab.controllers.scaledownpolicy.verdicts import PATIENCE, Pods, Verdict, judge, misses
 from trimtab.controllers.scaledownpolicy.view import KINDS, View, read_live
@@ -102,6 +106,7 @@ class Aftermath:
         settling: Settling,
         patience: float = PATIENCE,
         abandoned: float = ABANDONED,
+        defaults: Callable[[], Defaults] = lambda: NO_DEFAULTS,
     ) -> None:
         self._client = client
         self._clock = client.clock
@@ -111,6 +116,7 @@ class Aftermath:
         self._settling = settling
         self._patience = patience
         self._abandoned = abandoned
+        self._defaults = defaults
         self._open: dict[str, Open] = {}
         self._owners: dict[str, Open] = {}
         self._first_seen: dict[str, dict[str, int]] = {}
@@ -125,6 +131,11 @@ class Aftermath:
     async def run(self) -> None:
         """Work until cancelled."""
         await self.runner.run()
+
+    def look(self) -> None:
+        """Look at all plans again: the configuration has changed."""
+        for workload in (*self._view.plans, *self._open):
+            self.queue.add(workload)
 
     # What a request tells.
 
@@ -170,10 +181,13 @@ class Aftermath:
         namespace, _, named = workload.partition("/")
         marked = self._marked(workload)
         opened = self._open.get(workload)
-        if not marked and opened is None:
+        if (not marked and opened is None) or not self._defaults().covers(namespace):
             return Result()
         if opened is not None and opened.answered is None:
             return Result(_LOOK)
+        if not self._defaults().enabled:
+            await self._take_back(workload, opened, [pod for pod, _ in marked], "switched off")
+            return Result()
         subject, seen_to = self._subject(workload, marked, opened)
         if subject is None:
             return Result(_LOOK)
@@ -182,12 +196,23 @@ class Aftermath:
             return Result(_LOOK)
         if verdict is Verdict.NOTHING and await self._took_effect(namespace, named, subject):
             return Result(_LOOK)  # the informer is behind
-        count = await self._ledger.take_back(seen_to, reason=verdict.value)
+        await self._take_back(workload, opened, seen_to, verdict.value, verdict)
+        return Result(_LOOK if len(seen_to) < len(marked) else None)
+
+    async def _take_back(
+        self,
+        workload: str,
+        opened: Open | None,
+        pods: Sequence[Pod],
+        reason: str,
+        verdict: Verdict = Verdict.NOTHING,
+    ) -> None:
+        """Take costs back, and with that come to the end of the plan of this process, if there is one."""
+        count = await self._ledger.take_back(pods, reason=reason)
         if count:
-            log.info("%s: took back %d costs: the plan for %d is %s", workload, count, subject.to, verdict.value)
+            log.info("%s: took back %d costs (%s)", workload, count, reason)
         if opened is not None and self._open.get(workload) is opened:
             self._end(workload, opened, verdict)
-        return Result(_LOOK if len(seen_to) < len(marked) else None)
 
     def _marked(self, workload: str) -> list[tuple[Pod, Mark]]:
         """The pods that bear marks for a workload, and are there to stay: whoever is going takes its cost along."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -63,22 +63,26 @@ TARGETS_FOR = 3.0
 
 
 def sampled(
-    client: Client, view: View, defaults: Defaults = NO_DEFAULTS, *, profile: Profile | None = None, **settings: Any
+    client: Client, view: View, defaults: Callable[[], Defaults], *, profile: Profile | None = None, **settings: Any
 ) -> Sources:
-    """Sources for whatever policies in a view need; `profile` is how pods are scheduled."""
+    """Sources for whatever policies in a view need; `profile` is how pods are scheduled.
+
+    `defaults` are asked for again and again: nobody is sampled whom no policy speaks for any more.
+    """
     scores = ScoreSource(client.clock, view.snapshot, profile or default_profile())
     scores.follow((view.sets, view.replicators, view.namespaces))
-    targets = Targets(client.clock, view, Groups(view, defaults))
+    targets = Targets(client.clock, view, defaults)
     return Sources(client, targets, scores=scores, **settings)
 
 
 class Targets:
     """Whom policies with sampled strategies speak for. Looked up every few seconds, and only where there are any."""
 
-    def __init__(self, clock: Clock, view: View, groups: Groups) -> None:
+    def __init__(self, clock: Clock, view: View, defaults: Callable[[], Defaults]) -> None:
         self._clock = clock
         self._view = view
-        self._groups = groups
+        self._defaults = defaults
+        self._groups = Groups(view, defaults())
         self._found: tuple[Target, ...] = ()
         self._until = 0
 
@@ -90,6 +94,7 @@ class Targets:
         return self._found
 
     def _look(self) -> Iterable[Target]:
+        self._groups.defaults = self._defaults()
         for a_key in self._keys():
             group = self._groups.get(a_key)
             if group is not None and group.spec is not None and _is_sampled(group.spec):

@@ -78,7 +78,7 @@ class Groups:
 
     def looks_after(self, namespace: str) -> bool:
         """Whether a namespace is ours to write to: what another Trimtab looks after is its own."""
-        return not self.defaults.only or namespace in self.defaults.only
+        return self.defaults.covers(namespace)
 
     def get(self, a_key: GroupKey) -> Group | None:
         """A group; None where its controller is gone."""

@@ -207,6 +207,7 @@ class Intents:
             settling=self.settling,
             patience=settings.patience,
             abandoned=settings.abandoned,
+            defaults=lambda: self.defaults,
         )
         self.metrics.watch_settle(lambda: self.settling.seconds)
 
@@ -219,6 +220,11 @@ class Intents:
     def problems(self) -> list[str]:
         """What keeps it from seeing the cluster as it is."""
         return self._view.problems
+
+    def configure(self, defaults: Defaults) -> None:
+        """Go by another configuration from now on: with the switch off, the costs of all plans are taken back."""
+        self.defaults = self._groups.defaults = defaults
+        self.aftermath.look()
 
     async def run(self) -> None:
         """See plans to their end until cancelled. The view is run by whoever made it."""

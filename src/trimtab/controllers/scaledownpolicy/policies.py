@@ -152,9 +152,13 @@ class Defaults:
     only: frozenset[str] = frozenset()
     """The namespaces that are looked after; all of them, where none are named."""
 
+    def covers(self, namespace: str) -> bool:
+        """Whether a namespace is ours to write to: what another Trimtab looks after is its own."""
+        return not self.only or namespace in self.only
+
     def looks_after(self, namespace: str) -> bool:
         """Whether anything may be written for a scale-down in a namespace."""
-        return self.enabled and (not self.only or namespace in self.only) and namespace not in self.exempt
+        return self.enabled and self.covers(namespace) and namespace not in self.exempt
 
 
 NO_DEFAULTS = Defaults()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -190,4 +192,51 @@ async def test_a_survivor_that_is_drained_is_no_miss() -> None:
     (ended,) = world.intents.aftermath.ended
     assert {cause.value: count for cause, count in ended.causes.items() if count} == {"deleted": 1}
     assert world.intents.settling.seconds == 0.3
+    await world.close()
+
+
+async def test_with_the_switch_off_nothing_that_was_written_stays() -> None:
+    """Not even the costs of a scale-down that is under way, nor those that another process wrote."""
+    world = await story()
+    await world.stop()
+    async with world.replica() as other:
+        await world.held(world.user.resize(Deployment, "web", 6, namespace="default"))
+        assert len(await world.costs()) == 6
+        world.intents.configure(replace(world.defaults, enabled=False))
+        await world.advance(1)
+        assert await world.costs() == []
+        assert await world.marks() == []
+        world.intents.configure(world.defaults)
+        await world.held(world.intents.hold(await world.intent(3)))
+        assert len(await world.costs()) > 0
+        other.configure(replace(world.defaults, enabled=False))
+        await world.advance(1)
+        assert await world.costs() == []
+    assert world.count("costs_taken_back_total", reason="switched off") == 6
+    await world.close()
+
+
+async def test_a_request_that_is_held_when_the_switch_is_turned_leaves_nothing_behind() -> None:
+    """Its costs are taken back as soon as it is answered."""
+    world = await story()
+    asking = asyncio.ensure_future(world.intents.hold(await world.intent(6)))
+    while not await world.costs():
+        await world.clock.advance(0.01)
+    world.intents.configure(replace(world.defaults, enabled=False))
+    await world.held(asking)
+    await world.advance(1)
+    assert await world.costs() == []
+    await world.close()
+
+
+async def test_plans_of_namespaces_that_another_trimtab_looks_after_are_its_own() -> None:
+    """However long they have stood there."""
+    world = await story()
+    await world.held(world.intents.hold(await world.intent(9)))
+    await world.stop_product(killed=True)
+    world.defaults = replace(world.defaults, only=frozenset({"elsewhere"}))
+    await world.start_product()
+    await world.advance(120)
+    assert len(await world.costs()) == 3
+    assert world.writes() == []
     await world.close()

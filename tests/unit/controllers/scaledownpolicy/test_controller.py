@@ -14,6 +14,7 @@ from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.controllers.scaledownpolicy.findings import WITH_POD_COST
+from trimtab.controllers.scaledownpolicy.policies import Defaults
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
 from trimtab.lab.apiserver.statuses import refusal
@@ -270,6 +271,18 @@ async def test_costs_follow_what_pods_answer(world: PolicyWorld) -> None:
     await world.advance(40)
     assert (await world.costs())[pods[0].metadata.name] == 999
     assert len(world.writes()) == 1
+
+
+async def test_nobody_is_asked_while_the_switch_is_off(world: PolicyWorld) -> None:
+    """What a policy would want to know is of no use to anybody then."""
+    await probed(world)
+    world.defaults = Defaults(enabled=False)
+    world.controller.configure(world.defaults)
+    await world.advance(10)
+    assert await world.costs() == {}
+    world.answers.clear()  # nobody is there any more, which whoever asks would notice
+    await world.advance(120)
+    assert world.sources.answers.refusals == {}
 
 
 async def test_while_it_waits_what_stands_stays(world: PolicyWorld) -> None:

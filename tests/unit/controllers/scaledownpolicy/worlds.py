@@ -92,7 +92,7 @@ class PolicyWorld(World):
         client = Client(self.product, clock=self.clock, rng=random.Random(1))
         self.view = View(client, rng=random.Random(1))
         self.metrics = Metrics()
-        self.sources = sampled(client, self.view, self.defaults, fetch=self._fetch)
+        self.sources = sampled(client, self.view, lambda: self.defaults, fetch=self._fetch)
         self.controller = ScaleDownPolicies(
             client,
             self.view,
