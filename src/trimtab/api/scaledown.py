@@ -105,6 +105,7 @@ class PlanStatus(Model):
     to: Annotated[int, Meta(description="The size asked for.")] = 0
     victims: Annotated[tuple[str, ...], Meta(description="The pods that were to go, first one first.")] = ()
     skews: Annotated[tuple[SkewStatus, ...], Meta(description="The skew of each topology key.")] = ()
+    error: Annotated[str, Meta(description="Why not all of its costs could be written; empty where they were.")] = ""
 
 
 class ScaleDownPolicyStatus(Model):

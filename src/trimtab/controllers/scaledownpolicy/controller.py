@@ -273,7 +273,7 @@ class ScaleDownPolicies:
         going = new.metadata.deletion_timestamp != old.metadata.deletion_timestamp
         if old.spec != new.spec or going:
             self._policy(new)
-        elif old.metadata.generation != new.metadata.generation:
+        elif old.metadata.generation != new.metadata.generation or old.status.last_plan != new.status.last_plan:
             self._wake_policy(key_of(new))
 
     def _workload(self, workload: Workload) -> None:

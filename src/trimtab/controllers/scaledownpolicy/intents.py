@@ -143,6 +143,8 @@ class Made:
     plans: tuple[Plan, ...]
     at: int
     """The time of day, in nanoseconds."""
+    error: str = ""
+    """Why not all of its costs could be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,8 @@ class Held:
 
     outcome: Outcome
     warnings: tuple[str, ...] = ()
+    error: str = ""
+    """For the policy's status; what its user is told is shorter."""
 
 
 PolicyOf = Callable[[Governing, Sequence[Pod]], Policy]
@@ -298,7 +302,7 @@ class Intents:
         if self._on_plan is not None:
             plans = tuple(step.plan for step in wanted)
             identity = (intent.kind, intent.namespace, intent.name, intent.before, intent.after)
-            self._on_plan(Made(governing, *identity, plans, self._clock.now()))
+            self._on_plan(Made(governing, *identity, plans, self._clock.now(), held.error))
         return held
 
     # Decide.
@@ -386,11 +390,12 @@ class Intents:
         finally:
             self.aftermath.answer(key, opened, whole=whole)
         self._observe(planned)
-        warnings = steps.warnings(planned)
+        warnings, error = steps.warnings(planned), ""
         if not written.whole:
+            error = _told(written, len(entries))
             warnings = (*warnings, _shortfall(written, len(entries)))
         log.info("%s: %d → %d: %s", key, intent.before, intent.after, "; ".join(warnings))
-        return Held(Outcome.PLANNED if whole else Outcome.PARTIAL, warnings)
+        return Held(Outcome.PLANNED if whole else Outcome.PARTIAL, warnings, error)
 
     async def _rely(self, intent: Intent, live: Workload, planned: Sequence[Step], started: int) -> None:
         """Costs that stand already bring a plan about: see to it that they stay."""
@@ -525,3 +530,8 @@ def _shortfall(written: Written, count: int) -> str:
     }
     told = ", ".join(f"{number} {reason}" for reason, number in reasons.items() if number)
     return f"{len(written.versions)} of {count} costs were written ({told}); for the rest the controller chooses"
+
+
+def _told(written: Written, count: int) -> str:
+    """The same, and why it was not possible in the words of the API server."""
+    return "; ".join([_shortfall(written, count), *(f"{key}: {why}" for key, why in list(written.failed.items())[:1])])

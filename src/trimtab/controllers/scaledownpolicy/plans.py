@@ -45,6 +45,11 @@ class Made(Protocol):
         """The time of day."""
         ...
 
+    @property
+    def error(self) -> str:
+        """Why not all of its costs could be written, if so."""
+        ...
+
 
 class PlanReports:
     """Writes plans into the statuses of their policies, the last one of each; nobody waits for that."""
@@ -71,7 +76,7 @@ class PlanReports:
         made = self._last.get(key)
         if made is None:
             return Result()
-        plan = reports.plan_status(made.plans, made.before, made.after, made.at)
+        plan = reports.plan_status(made.plans, made.before, made.after, made.at, made.error)
         namespace, name = split(key)
         patch = {"metadata": {"uid": made.governing.uid}, "status": {"lastPlan": reports.plan_tree(plan)}}
         with contextlib.suppress(NotFound, Conflict, Invalid):  # the policy is gone, or another has its name

@@ -90,8 +90,14 @@ def status(policy: ScaleDownPolicy, found: Findings, now: int) -> ScaleDownPolic
         ranked_pods=found.ranked,
         unranked_pods=len(found.unranked),
         last_plan=policy.status.last_plan,
-        last_error=found.error or found.strategy_fault or found.problem,
+        last_error=found.error or found.strategy_fault or found.problem or _planned_in_vain(policy),
     )
+
+
+def _planned_in_vain(policy: ScaleDownPolicy) -> str:
+    """What kept the last plan from being carried out."""
+    last = policy.status.last_plan
+    return last.error if last is not None else ""
 
 
 def tree(new: ScaleDownPolicyStatus) -> JSON:
@@ -237,8 +243,8 @@ def _shortened(names: Sequence[str]) -> list[str]:
 # The last plan.
 
 
-def plan_status(plans: Sequence[Plan], before: int, after: int, now: int) -> PlanStatus:
-    """A scale-down that was planned: one plan, or one for each ReplicaSet of a Deployment."""
+def plan_status(plans: Sequence[Plan], before: int, after: int, now: int, error: str = "") -> PlanStatus:
+    """A scale-down that was planned: one plan, or one for each ReplicaSet of a Deployment; what went wrong with it."""
     victims = tuple(key.partition("/")[2] for plan in plans for key in plan.keys)
     skews: dict[str, SkewStatus] = {}
     for leveling in (each for plan in plans for each in plan.levelings):
@@ -255,6 +261,7 @@ def plan_status(plans: Sequence[Plan], before: int, after: int, now: int) -> Pla
         to=after,
         victims=victims[:MOST_VICTIMS],
         skews=tuple(skews.values()),
+        error=error,
     )
 
 
@@ -269,4 +276,5 @@ def plan_tree(plan: PlanStatus) -> JSON:
             {"topologyKey": each.topology_key, "before": each.before, "after": each.after, "stock": each.stock}
             for each in plan.skews
         ],
+        "error": plan.error,
     }

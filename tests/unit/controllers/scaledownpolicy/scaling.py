@@ -28,7 +28,7 @@ from trimtab.api.nodes import ZONE, Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import DELETION_COST
 from trimtab.controllers.scaledownpolicy import ledger, policies
-from trimtab.controllers.scaledownpolicy.intents import Intents, PolicyOf, Settings, strategies_of
+from trimtab.controllers.scaledownpolicy.intents import Intents, Made, PolicyOf, Settings, strategies_of
 from trimtab.controllers.scaledownpolicy.policies import Defaults
 from trimtab.controllers.scaledownpolicy.view import View
 from trimtab.kube.client import Client
@@ -127,8 +127,14 @@ class ScaleWorld(World):
         self.product = Wire(self.cluster)
         client = Client(self.product, clock=self.clock, rng=random.Random(1))
         self.view = View(client, rng=random.Random(1))
+        self.made: list[Made] = []
         self.intents = Intents(
-            client, self.view, defaults=self.defaults, settings=self.settings, policy_of=self.policy_of
+            client,
+            self.view,
+            defaults=self.defaults,
+            settings=self.settings,
+            policy_of=self.policy_of,
+            on_plan=self.made.append,
         )
         self.edge = Edge(
             ScaleReviews(self.intents.hold).hooks,

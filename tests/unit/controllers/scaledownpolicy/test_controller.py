@@ -211,6 +211,17 @@ async def test_the_last_plan_is_told(world: PolicyWorld) -> None:
     assert (zone.before, zone.after) == (3, 0)
 
 
+async def test_a_plan_that_could_not_be_carried_out_is_the_last_error(world: PolicyWorld) -> None:
+    """Until there is one that could."""
+    await world.deploy(9)
+    await world.policy()
+    for error in ("0 of 3 costs were written", ""):
+        plan = {"status": {"lastPlan": {"from": 9, "to": 6, "error": error}}}
+        await world.user.patch(ScaleDownPolicy, "web", plan, namespace="default", subresource="status")
+        await world.look()
+        assert (await world.status()).status.last_error == error
+
+
 async def test_the_plan_of_a_policy_that_was_made_anew_is_dropped(world: PolicyWorld) -> None:
     """It is not its successor's, and is not offered to it for ever."""
     told: list[Request] = []

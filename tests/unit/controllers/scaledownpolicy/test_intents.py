@@ -26,6 +26,7 @@ from trimtab.controllers.scaledownpolicy.policies import OPT_OUT, OPTED_OUT, Def
 from trimtab.controllers.scaledownpolicy.turns import Rates
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
+from trimtab.kube.errors import Forbidden
 
 
 @pytest_asyncio.fixture
@@ -489,6 +490,18 @@ async def test_a_server_that_does_not_let_us_write_changes_nothing_for_the_user(
     world.product.refuse = refuse
     await world.scale(6)
     assert sum(await world.spread()) == 6
+
+
+async def test_a_plan_whose_costs_may_not_be_written_says_why(world: ScaleWorld) -> None:
+    """In the words of the API server, for the status of its policy; the user is told how many there were."""
+    world.product.refuse = lambda request: Forbidden("you may not") if request.method == "PATCH" else None
+    await world.held(world.intents.hold(await world.intent(9)))
+    (made,) = world.made
+    assert made.error.startswith("0 of 3 costs were written (3 not possible); for the rest the controller chooses; ")
+    assert made.error.endswith("you may not")
+    world.product.refuse = None
+    await world.held(world.intents.hold(await world.intent(9)))
+    assert [each.error for each in world.made[1:]] == [""]
 
 
 async def test_a_request_that_is_cut_off_is_counted_with_the_time_it_was_held(world: ScaleWorld) -> None:
