@@ -39,7 +39,7 @@ from trimtab.controllers.scaledownpolicy.groups import HOLDERS, Group, GroupKey,
 from trimtab.controllers.scaledownpolicy.intents import Made
 from trimtab.controllers.scaledownpolicy.metrics import Metrics
 from trimtab.controllers.scaledownpolicy.plans import PlanReports
-from trimtab.controllers.scaledownpolicy.policies import NO_DEFAULTS, Defaults, Governing
+from trimtab.controllers.scaledownpolicy.policies import NO_DEFAULTS, Defaults, Governing, is_part
 from trimtab.controllers.scaledownpolicy.sources import Sources, Target
 from trimtab.controllers.scaledownpolicy.sources.scores import ScoreSource
 from trimtab.controllers.scaledownpolicy.view import View, Workload, is_known
@@ -280,12 +280,12 @@ class ScaleDownPolicies:
         metadata = workload.metadata
         for a_key in (*self._groups_of(workload), *self.groups.contending(workload)):
             self.continuous.wake(a_key)
-        if metadata.controller is None:
+        if not is_part(workload):
             self._wake_policies(metadata.namespace)
 
     def _workload_changed(self, old: Workload, new: Workload) -> None:
         before, after = shares.wanted(old), shares.wanted(new)
-        if after < before and new.metadata.controller is None:
+        if after < before and not is_part(new):
             self._shrinks(new, before, after)
         if old.metadata.generation != new.metadata.generation or not _same_marks(old, new):
             self._workload(new)

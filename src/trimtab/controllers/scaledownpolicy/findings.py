@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trimtab.api import selectors
-from trimtab.api.scaledown import REFUSED, ScaleDownPolicy
+from trimtab.api.scaledown import REFUSED, ScaleDownPolicy, ScaleDownPolicySpec
 from trimtab.controllers.scaledownpolicy import policies
 from trimtab.controllers.scaledownpolicy.continuous import Continuous
 from trimtab.controllers.scaledownpolicy.groups import Group, Groups
@@ -78,6 +78,11 @@ class Finder:
             yields_to={name: str(found) for name, (_, found) in spoken.items() if name not in speaks},
             rivals={name: others for name, others in rivals.items() if others},
             unread=tuple(name for name, ref in speaks.items() if carrier not in self._readers.get(ref.kind, ())),
+            unasked={
+                name: ref.owner[2]
+                for name, ref in speaks.items()
+                if ref.owner is not None and ref.is_part and is_held(policy.spec)
+            },
         )
         return self._with_ranks(gathered, own_key, speaks.values())
 
@@ -85,8 +90,13 @@ class Finder:
         """The workloads that a policy means. A Deployment stands for its ReplicaSets, unless one is meant itself."""
         for ref in self._groups.refs_in(policy.metadata.namespace):
             claims = policies.claimants(ref, [policy])
-            if claims and (ref.owner is None or claims[0][0] is Specificity.TARGET):
+            if claims and (not ref.is_part or claims[0][0] is Specificity.TARGET or self._is_named(ref)):
                 yield ref
+
+    def _is_named(self, ref: WorkloadRef) -> bool:
+        """Whether a policy of its own speaks for a workload."""
+        found = self._groups.governing(ref)
+        return found is not None and found.specificity is Specificity.TARGET
 
     def _refused(self, policy: ScaleDownPolicy) -> Iterable[str]:
         """Owners of pods that a selector matches, and that do not choose by cost."""
@@ -133,6 +143,11 @@ class Finder:
             tally.theirs += outcome.theirs
             tally.fallback = tally.fallback or outcome.fallback
             tally.error = tally.error or outcome.error
+
+
+def is_held(spec: ScaleDownPolicySpec) -> bool:
+    """Whether costs are written while a request to shrink is held, and at no other time."""
+    return spec.delivery == "OnScaleIntent" and spec.carrier == "Annotation"
 
 
 def name_of(ref: WorkloadRef) -> str:

@@ -121,7 +121,7 @@ class Groups:
 
     def contending(self, workload: Workload) -> list[GroupKey]:
         """The groups of those who claim the same pods as a workload, which may be gone already."""
-        if workload.metadata.controller is not None:
+        if policies.is_part(workload):
             return []
         ref = policies.workload_ref(workload)
         found = policies.rivals(ref, self._tops_in(ref.namespace))
@@ -201,7 +201,7 @@ class Groups:
         self._refs.pop(workload.metadata.uid, None)
 
     def _top(self, ref: WorkloadRef) -> WorkloadRef:
-        if ref.owner is None or ref.owner[1] != "Deployment":
+        if ref.owner is None or not ref.is_part:
             return ref
         found = self._view.deployments.get(key(ref.namespace, ref.owner[2]))
         return self._ref(found) if found is not None and found.metadata.uid == ref.owner_uid else ref
@@ -209,7 +209,7 @@ class Groups:
     def _tops_in(self, namespace: str) -> Iterator[WorkloadRef]:
         for kind in TOPS:
             for each in self._view.informer(kind).store.by(BY_NAMESPACE, namespace):
-                if each.metadata.controller is None:
+                if not policies.is_part(each):
                     yield self._ref(each)
 
 

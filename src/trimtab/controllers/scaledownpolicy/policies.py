@@ -73,6 +73,11 @@ class WorkloadRef:
         """As a `targetRef` names it."""
         return (self.api_version, self.kind, self.name)
 
+    @property
+    def is_part(self) -> bool:
+        """Whether it is a Deployment's ReplicaSet, and not what people call a workload."""
+        return self.owner is not None and self.owner[1] == "Deployment"
+
 
 _KINDS: Mapping[type[Any], tuple[str, str]] = {
     Deployment: ("apps/v1", "Deployment"),
@@ -104,6 +109,12 @@ def workload_ref(workload: Workload) -> WorkloadRef:
         owner=None if owner is None else (owner.api_version, owner.kind, owner.name),
         owner_uid="" if owner is None else owner.uid,
     )
+
+
+def is_part(workload: Workload) -> bool:
+    """Whether a workload is a Deployment's ReplicaSet. Whoever else owns one, as operators do, is nobody to us."""
+    owner = workload.metadata.controller
+    return owner is not None and owner.kind == "Deployment"
 
 
 def opts_out(marks: Mapping[str, str]) -> bool:

@@ -17,6 +17,7 @@ Reasons of `Ready`, the first that holds:
 | `SwitchedOff` | nobody speaks for it: the switch, an exempt namespace, an opt-out |
 | `GivesWay` | other policies speak for all that it means |
 | `TwoOwners` | as the condition, and for all workloads that it speaks for |
+| `OfDeployment` | it is the Deployment of the ReplicaSet that is asked to shrink, and its policy that is heard then |
 | `StrategyFailed` | a strategy does not work |
 | `CarrierNotConsumed` | as the condition, and for all workloads that it speaks for |
 | `Unranked` | some pods have no rank: whose, by which strategy, and what happens meanwhile |
@@ -65,6 +66,8 @@ class Findings:
     """Who else claims the pods of workloads that it speaks for, by workload."""
     unread: Sequence[str] = ()
     """Workloads for which nothing reads the carrier."""
+    unasked: Mapping[str, str] = field(default_factory=dict)
+    """ReplicaSets that are resized by their Deployments, whose scale-downs are not held; and the Deployments' names."""
     ranked: int = 0
     unranked: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Pods without a rank, and the strategies that say nothing of them."""
@@ -159,6 +162,7 @@ def obstacles(spec: ScaleDownPolicySpec, found: Findings) -> Iterable[tuple[str,
     yield "SwitchedOff", "; ".join(found.silent) if not (found.speaks_for or found.yields_to) else ""
     yield "GivesWay", _told_yielding(found) if not found.speaks_for else ""
     yield "TwoOwners", _told_rivals(found) if set(found.speaks_for) <= set(found.rivals) else ""
+    yield "OfDeployment", _told_unasked(found) if set(found.speaks_for) <= set(found.unasked) else ""
     yield "StrategyFailed", found.strategy_fault
     yield "CarrierNotConsumed", _told_unread(spec, found) if set(found.speaks_for) <= set(found.unread) else ""
     yield "Unranked", _told_unranked(spec, found)
@@ -172,6 +176,12 @@ def _missing(spec: ScaleDownPolicySpec) -> str:
     return (
         "the selector matches the pods of no workload in this namespace; compare it with the labels in their templates"
     )
+
+
+def _told_unasked(found: Findings) -> str:
+    told = [f"{name} is resized by its Deployment {owner}" for name, owner in found.unasked.items()]
+    advice = "name the Deployment in spec.targetRef, or write delivery: Continuous"
+    return f"{'; '.join(_shortened(told))}, and a scale-down is asked of that; {advice}" if told else ""
 
 
 def _told_unranked(spec: ScaleDownPolicySpec, found: Findings) -> str:

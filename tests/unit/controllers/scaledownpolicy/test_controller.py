@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.controllers.scaledownpolicy.worlds import PolicyWorld, target, template
+from tests.unit.controllers.scaledownpolicy.worlds import PolicyWorld, deployment, target, template
 from tests.unit.lab.workloads.worlds import JSON
-from trimtab.api.apps import Deployment, StatefulSet
+from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
@@ -140,6 +140,48 @@ async def test_overlapping_policies_both_say_so(world: PolicyWorld) -> None:
     await world.drop_policy("by-name")
     assert await world.condition("Overlapping", "by-label") is None
     assert (await ready(world, "by-label"))[0] == "True"
+
+
+async def test_a_policy_for_a_deployments_replicaset_says_what_it_can_do(world: PolicyWorld) -> None:
+    """Costs can be kept on its pods, and then both policies say so; but a scale-down is asked of the Deployment."""
+    await world.deploy(6)
+    (found,) = (await world.user.list(ReplicaSet, namespace="default")).items
+    name = found.metadata.name
+    await world.policy("part", targetRef=target(name, "ReplicaSet"))
+    await world.policy()
+    status, reason, message = await ready(world, "part")
+    assert (status, reason) == ("False", "OfDeployment")
+    assert message == (
+        f"ReplicaSet {name} is resized by its Deployment web, and a scale-down is asked of that; "
+        "name the Deployment in spec.targetRef, or write delivery: Continuous"
+    )
+    overlaps = {each: await world.condition("Overlapping", each) for each in ("part", "web")}
+    assert {each: known and known.message for each, known in overlaps.items()} == {
+        "part": f"speaks for ReplicaSet {name} before default/web",
+        "web": f"gives way to ScaleDownPolicy default/part for ReplicaSet {name}",
+    }
+    await world.user.patch(POLICIES, "part", {"spec": {"delivery": "Continuous"}}, namespace="default")
+    await world.look()
+    assert (await ready(world, "part"))[0] == "True"
+    assert len(await world.costs()) == 6
+
+
+async def test_a_workload_that_an_operator_owns_is_a_workload_like_any_other(world: PolicyWorld) -> None:
+    """A selector finds it, its scale-downs are told, and whoever claims the same pods is found."""
+    owner = {"apiVersion": "example.com/v1", "kind": "Shop", "name": "shop", "uid": "1-2-3", "controller": True}
+    await world.deploy(6, ownerReferences=[owner])
+    await world.policy(selector={"matchLabels": {"app": "web"}}, strategies=BALANCE, delivery="Continuous")
+    status, _, message = await ready(world)
+    assert status == "True"
+    assert message.startswith("speaks for Deployment web: 6 pods are ranked")
+    await world.scale(4)
+    await world.look()
+    plan = (await world.status()).status.last_plan
+    assert plan is not None
+    assert (plan.from_, plan.to) == (6, 4)
+    await world.create(Deployment, deployment("other", 1, labels={"app": "web"}))
+    await world.look()
+    assert (await ready(world))[:2] == ("False", "TwoOwners")
 
 
 async def test_a_policy_may_speak_for_some_and_give_way_for_others(world: PolicyWorld) -> None:
