@@ -53,8 +53,9 @@ async def test_kubectl_scales_and_shows(client: Client, server: Server, tmp_path
         await made.until(5)
         await made.reported(lambda cloneset: cloneset.status.replicas == 5)
         header, row = (await kubectl("get", "clone", "-n", made.name)).splitlines()
-        assert header.split()[:6] == ["NAME", "DESIRED", "UPDATED", "UPDATED_READY", "READY", "TOTAL"]
-        assert row.split()[:6] == ["web", "5", "5", "0", "0", "5"]
+        columns = ["NAME", "DESIRED", "UPDATED", "UPDATED_READY", "UPDATED_AVAILABLE", "READY", "TOTAL", "AGE"]
+        assert header.split() == columns
+        assert row.split()[:-1] == ["web", "5", "5", "0", "0", "0", "5"]
         said = await kubectl("explain", "cloneset.spec.scaleStrategy.podsToDelete")
         assert "replaced unless the CloneSet shrinks" in " ".join(said.split())
 

@@ -262,6 +262,7 @@ async def test_our_kinds_are_installed_and_used(kubectl: Kubectl, wire: Wire) ->
         "DESIRED",
         "UPDATED",
         "UPDATED_READY",
+        "UPDATED_AVAILABLE",
         "READY",
         "TOTAL",
         "AGE",

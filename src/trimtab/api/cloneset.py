@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Annotated
 
@@ -14,6 +14,7 @@ from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import Condition, LabelSelector, ObjectMeta
 from trimtab.api.model import Model
+from trimtab.api.templates import HASH_LABEL
 
 API_VERSION = "apps.kruise.io/v1alpha1"
 KIND = "CloneSet"
@@ -24,10 +25,13 @@ INSTANCE_ID = "apps.kruise.io/cloneset-instance-id"
 """The label that tells the pods of a CloneSet apart."""
 REVISION_HASH = "controller-revision-hash"
 """The label that says which revision of the template a pod was made from."""
+WRITTEN = (REVISION_HASH, HASH_LABEL, INSTANCE_ID)
+"""The labels that a pod gets when it is made, whatever its template says of them."""
 MANAGED_BY = "trimtab.dev/managed-by"
 """An annotation: the name of the controller that looks after a CloneSet, where several run. Others leave it alone."""
 DEFAULT_MAX_UNAVAILABLE = "20%"
 RECREATE = "ReCreate"
+_ORDERED = "is not supported: which pods are updated first follows from the order in which they go; leave it out"
 
 
 class ScaleStrategy(Model):
@@ -58,6 +62,8 @@ class UpdateStrategy(Model):
     ] = None
     paused: Annotated[bool, Meta(description="Whether updates are paused.")] = False
     in_place_update_strategy: Annotated[Document | None, Meta(description="Not supported: leave it out.")] = None
+    priority_strategy: Annotated[Document | None, Meta(description="Not supported: leave it out.")] = None
+    scatter_strategy: Annotated[tuple[Document, ...], Meta(description="Not supported: leave it out.")] = ()
 
 
 class CloneSetSpec(Model, kw_only=True):
@@ -150,6 +156,10 @@ def _unsupported(spec: CloneSetSpec) -> Iterator[InvalidError]:
             "spec.updateStrategy.partition",
             "is not supported: an update always comes to an end; leave it out, or write 0, and use paused to hold it",
         )
+    if update.priority_strategy is not None:
+        yield InvalidError("spec.updateStrategy.priorityStrategy", _ORDERED)
+    if update.scatter_strategy:
+        yield InvalidError("spec.updateStrategy.scatterStrategy", _ORDERED)
     if spec.volume_claim_templates:
         yield InvalidError(
             "spec.volumeClaimTemplates", "is not supported: claims are not made for pods; use a StatefulSet for that"
@@ -170,6 +180,22 @@ def _selection(spec: CloneSetSpec) -> Iterator[InvalidError]:
         yield InvalidError("spec.selector", "is empty, which would select every pod; write the labels of the template")
     elif not selector.matches(labels):
         yield InvalidError("spec.template.metadata.labels", f'do not match the selector "{selector}"')
+    yield from _endless(spec.selector, labels)
+
+
+def _endless(selector: LabelSelector, labels: Mapping[str, str]) -> Iterator[InvalidError]:
+    """What would have pods made without end: each would be let go, or deleted, as soon as it is there."""
+    asked = {*selector.match_labels, *(each.key for each in selector.match_expressions)}
+    for name in WRITTEN:
+        if name in asked:
+            yield InvalidError(
+                "spec.selector", f'asks for the label "{name}", which every pod is given when it is made; leave it out'
+            )
+    if SPECIFIED_DELETE in labels:
+        yield InvalidError(
+            "spec.template.metadata.labels",
+            f'have "{SPECIFIED_DELETE}", with which every pod would be deleted and made again; leave it out',
+        )
 
 
 def _template(template: Document) -> Iterator[InvalidError]:

@@ -97,6 +97,7 @@ KINDS: tuple[CustomKind, ...] = (
             _column("Desired", ".spec.replicas", "integer"),
             _column("Updated", ".status.updatedReplicas", "integer"),
             _column("Updated_Ready", ".status.updatedReadyReplicas", "integer"),
+            _column("Updated_Available", ".status.updatedAvailableReplicas", "integer"),
             _column("Ready", ".status.readyReplicas", "integer"),
             _column("Total", ".status.replicas", "integer"),
             _AGE,

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from trimtab.api import cloneset, codec
-from trimtab.api.cloneset import CloneSet
+from trimtab.api.cloneset import REVISION_HASH, SPECIFIED_DELETE, CloneSet
+from trimtab.api.templates import HASH_LABEL
 
 LABELS = {"app": "web"}
 TEMPLATE: dict[str, Any] = {
@@ -25,6 +26,11 @@ def made(**spec: Any) -> CloneSet:
 def pods(**spec: Any) -> dict[str, Any]:
     """The template with these fields in its spec."""
     return {**TEMPLATE, "spec": {**TEMPLATE["spec"], **spec}}
+
+
+def labelled(name: str) -> dict[str, Any]:
+    """The template with this label, too."""
+    return {**TEMPLATE, "metadata": {"labels": {**LABELS, name: "abc"}}}
 
 
 @pytest.mark.parametrize(
@@ -55,6 +61,36 @@ def pods(**spec: Any) -> dict[str, Any]:
             id="volume claims",
         ),
         pytest.param({"lifecycle": {"preDelete": {}}}, "spec.lifecycle", "hooks", id="lifecycle hooks"),
+        pytest.param(
+            {"updateStrategy": {"priorityStrategy": {"weightPriority": []}}},
+            "spec.updateStrategy.priorityStrategy",
+            "the order in which they go",
+            id="an order of updates",
+        ),
+        pytest.param(
+            {"updateStrategy": {"scatterStrategy": [{"key": "app", "value": "web"}]}},
+            "spec.updateStrategy.scatterStrategy",
+            "the order in which they go",
+            id="scattered updates",
+        ),
+        pytest.param(
+            {"selector": {"matchLabels": {**LABELS, HASH_LABEL: "abc"}}, "template": labelled(HASH_LABEL)},
+            "spec.selector",
+            "every pod is given",
+            id="a selector that was copied from a ReplicaSet",
+        ),
+        pytest.param(
+            {"selector": {"matchExpressions": [{"key": REVISION_HASH, "operator": "DoesNotExist"}]}},
+            "spec.selector",
+            "every pod is given",
+            id="a selector of pods without a revision",
+        ),
+        pytest.param(
+            {"template": labelled(SPECIFIED_DELETE)},
+            "spec.template.metadata.labels",
+            "deleted and made again",
+            id="a template that marks its pods for deletion",
+        ),
         pytest.param({"selector": {}}, "spec.selector", "every pod", id="a selector of everything"),
         pytest.param(
             {"selector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}},
@@ -122,6 +158,7 @@ def test_what_is_refused(spec: dict[str, Any], path: str, words: str) -> None:
         pytest.param({}, id="the least"),
         pytest.param({"updateStrategy": {"type": "ReCreate", "partition": 0}}, id="defaults written out"),
         pytest.param({"updateStrategy": {"maxUnavailable": 0, "maxSurge": 1}}, id="a surge instead"),
+        pytest.param({"template": labelled(HASH_LABEL)}, id="a label in the template that is written over"),
         pytest.param({"scaleStrategy": {"podsToDelete": ["a"], "maxUnavailable": "10%"}}, id="a careful scale-up"),
     ],
 )

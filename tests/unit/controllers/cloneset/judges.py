@@ -77,7 +77,8 @@ class Judge:
         if holds and made.fell_back:
             yield "ranks were ignored, although there was one for every pod"
         if not holds and terms.asked_for:
-            waited = 0 if around.waited is None else around.now - times.to_ns(around.waited.since)
+            since = around.now if around.waited is None else times.to_ns(around.waited.since)
+            waited = max(around.now - since, 0)  # a wait begins with the next whole second
             if waited < (terms.renewal if names <= costs else terms.patience) * SECOND:
                 yield f"pods go after {waited / SECOND:g} s without their ranks"
 

@@ -576,6 +576,11 @@ async def test_killed_at_any_request_it_goes_on(dies_at: int) -> None:
         pytest.param({"updateStrategy": {"partition": 1}}, "spec.updateStrategy.partition", id="partition"),
         pytest.param({"volumeClaimTemplates": [{}]}, "spec.volumeClaimTemplates", id="volume claims"),
         pytest.param({"lifecycle": {"preDelete": {}}}, "spec.lifecycle", id="lifecycle"),
+        pytest.param(
+            {"updateStrategy": {"scatterStrategy": [{"key": "app", "value": "web"}]}},
+            "spec.updateStrategy.scatterStrategy",
+            id="scattered updates",
+        ),
     ],
 )
 async def test_what_is_not_supported_is_refused(world: CloneSetWorld, spec: dict[str, Any], field: str) -> None:
