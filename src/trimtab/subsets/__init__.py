@@ -52,7 +52,8 @@ live in its next round, as it does where the status was counted for another spec
 What `recount` calls overdue is looked for live, after the status was read, and handed in as `absent` the next time. A
 pod that was matched is marked after the status that counts it was written, never before (rule 2).
 
-`creating` is keyed by the identity stamped on the pod (`trimtab.dev/reservation`), and by its name once its deletion
-was announced before it was counted; `deleting` by the pod's name. `status.subsetStatuses` is about the revision that
-the workload creates pods of now (`status.revision`), `status.otherRevisions` has the rest.
+`creating` is keyed by the identity stamped on the pod (`trimtab.dev/reservation`), with its name before that once its
+deletion was announced before it was counted (`name@reservation`); `deleting` by the pod's name.
+`status.subsetStatuses` is about the revision that the workload creates pods of now (`status.revision`),
+`status.otherRevisions` has the rest.
 """

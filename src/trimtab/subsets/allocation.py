@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
-from trimtab.subsets.statuses import Row, Table
+from trimtab.subsets.statuses import Row, Table, announced_key
 
 
 def anywhere(subset: int) -> bool:
@@ -119,14 +119,17 @@ def announced(topology: UnitedTopology) -> dict[str, datetime]:
 def announce(topology: UnitedTopology, leaving: Iterable[Leaving], *, now: datetime) -> UnitedTopologyStatus:
     """Enter pods in `deleting`. One that is there already stays as it is, so nothing is counted twice.
 
-    A pod that is only reserved so far is held by its name from then on, so that the recount can tell the two entries
-    belong together.
+    A pod that is only reserved so far is held by its name too from then on, so that the recount can tell that the two
+    entries belong together. If an earlier pod of that name was announced and is counted still, it is gone by now;
+    whoever knows that would take the place of this one. So both keep their places until they are counted.
     """
     table = Table(topology)
     for pod in leaving:
         row = table.row(pod.revision, pod.subset)
         if row is not None and pod.name not in row.deleting:
             _leave(row, pod, now)
+        elif row is not None and pod.reservation in row.creating:
+            del row.deleting[pod.name]
     return table.frozen()
 
 
@@ -151,7 +154,7 @@ def withdraw(topology: UnitedTopology, reservations: Collection[str]) -> UnitedT
 def _leave(row: Row, pod: Leaving, now: datetime) -> None:
     since = row.creating.pop(pod.reservation, None) if pod.reservation else None
     if since is not None:
-        row.creating[pod.name] = since
+        row.creating[announced_key(pod.name, pod.reservation)] = since
     row.deleting[pod.name] = now
 
 

@@ -8,7 +8,8 @@ and each of them goes by the table in `reservations`:
   any creation can (`CREATION_LIMIT`), it is `overdue`: the caller looks for the pod live and hands in what is not there
   as `absent`.
 - A deletion is kept while its pod is counted. It goes with the pod, or is taken back if the pod lives on after
-  `DELETION_LIMIT`: whoever asked was refused.
+  `DELETION_LIMIT`: whoever asked was refused. A later pod of the same name, which a CloneSet may make, has a
+  reservation of its own, and counts in place of the one that was announced.
 - A deletion of a pod that is only reserved is kept with the reservation; as the pod did exist, it may be looked for at
   once.
 
@@ -27,7 +28,7 @@ from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
 from trimtab.subsets import rescheduling
 from trimtab.subsets.members import Member
 from trimtab.subsets.reservations import Event, State, after
-from trimtab.subsets.statuses import Row, Table
+from trimtab.subsets.statuses import Row, Table, pod_and_reservation
 
 CREATION_LIMIT = timedelta(seconds=75)
 """An API server ends every request after 60 seconds, admission included; the rest is for clocks that differ."""
@@ -70,7 +71,7 @@ class Recount:
     taken_back: tuple[Entry, ...] = ()
     """Deletions of pods that live on."""
     overdue: tuple[str, ...] = ()
-    """Keys of `creating` to look for live: the pods with that reservation, or that name."""
+    """Keys of `creating` to look for live."""
     recheck: float | None = None
     """Seconds until time alone changes the answer."""
 
@@ -112,6 +113,8 @@ class _Census:
     recheck: float | None = None
     _by_name: dict[str, Member] = field(init=False)
     _by_reservation: dict[str, Member] = field(init=False)
+    _unannounced: set[str] = field(init=False)
+    """Reservations of pods whose deletion was not announced."""
 
     def __post_init__(self) -> None:
         self.table = Table(self.topology, replicas=self.observed.replicas)
@@ -121,6 +124,8 @@ class _Census:
     def settle(self) -> None:
         """Count, then let every entry go where the table of states says."""
         self._count()
+        keys = (pod_and_reservation(key) for _, row in self.table.all() for key in row.creating)
+        self._unannounced = {reservation for name, reservation in keys if not name}
         for revision, row in self.table.all():
             row.creating = {
                 key: since for key, since in row.creating.items() if self._reserved(revision, row, key, since)
@@ -142,8 +147,9 @@ class _Census:
 
     def _reserved(self, revision: str, row: Row, key: str, since: datetime) -> bool:
         """Whether a reservation still holds its place."""
-        announced = row.deleting.get(key)
-        event = self._found(self._by_reservation.get(key) or self._by_name.get(key))
+        name, reservation = pod_and_reservation(key)
+        announced = row.deleting.get(name)
+        event = self._found(self._by_reservation.get(reservation))
         if event is Event.UNSEEN and self._due(
             key, announced or since, DELETION_LIMIT if announced else CREATION_LIMIT
         ):
@@ -155,8 +161,9 @@ class _Census:
     def _deleting(self, revision: str, row: Row, name: str, since: datetime) -> bool:
         """Whether the announcement of a deletion still stands."""
         member = self._by_name.get(name)
-        event = self._found(member) if member is not None or name in row.creating else Event.ENDED
-        if event is Event.ACTIVE and not self._counted(member, revision, row):
+        reserved = any(name == pod_and_reservation(key)[0] for key in row.creating)
+        event = self._found(member) if member is not None or reserved else Event.ENDED
+        if event is Event.ACTIVE and not self._meant(member, revision, row):
             event = Event.ENDED
         if event is Event.ACTIVE and self._over(since, DELETION_LIMIT):
             event = Event.LIVES_ON
@@ -168,8 +175,11 @@ class _Census:
             return Event.UNSEEN
         return Event.ACTIVE if member.active else Event.ENDED
 
-    def _counted(self, member: Member | None, revision: str, row: Row) -> bool:
-        return member is not None and (member.revision, member.subset) == (revision, row.name)
+    def _meant(self, member: Member | None, revision: str, row: Row) -> bool:
+        """Whether an announcement is of this pod: it is counted there, and is not a later one of the same name."""
+        if member is None or member.reservation in self._unannounced:
+            return False
+        return (member.revision, member.subset) == (revision, row.name)
 
     def _due(self, key: str, since: datetime, limit: timedelta) -> bool:
         """Whether the time for a pod to appear is over, and it is certain that there is none."""

@@ -58,6 +58,17 @@ class Row:
         )
 
 
+def announced_key(name: str, reservation: str) -> str:
+    """What a reservation is kept under once the deletion of its pod, of that name, was announced."""
+    return f"{name}@{reservation}"
+
+
+def pod_and_reservation(key: str) -> tuple[str, str]:
+    """A key of `creating`: the name of its pod, where its deletion was announced, and the reservation."""
+    name, announced, reservation = key.partition("@")
+    return (name, reservation) if announced else ("", key)
+
+
 class Table:
     """The rows of all revisions, to be changed and frozen again."""
 

@@ -154,17 +154,26 @@ def test_each_revision_is_counted_by_itself() -> None:
     assert [other.revision for other in made.status.other_revisions] == ["r2"]
 
 
-def test_who_leaves_before_being_counted_is_held_by_name() -> None:
+def test_who_leaves_before_being_counted_is_held_by_name_too() -> None:
     """Both entries belong together then, and nothing is counted twice however often it is announced."""
     of = counted(topology(subset("a", 1), subset("b")))
     of = with_status(of, allocate(of, [Applicant("of-p", REVISION)], now=NOON).status)
     leaving = Leaving("p", REVISION, "a", "of-p")
     of = with_status(of, announce(of, [leaving, leaving], now=at(1)))
     row = of.status.subset_statuses[0]
-    assert (row.creating, row.deleting) == ({"p": NOON}, {"p": at(1)})
+    assert (row.creating, row.deleting) == ({"p@of-p": NOON}, {"p": at(1)})
     assert announce(of, [leaving], now=at(9)) == of.status
     assert chosen(of, 2, confirmed={"p"}) == ["a", "b"]
     assert take_back(of, ["p"]).subset_statuses[0].deleting == {}
+
+
+def test_a_later_pod_of_a_name_is_not_taken_for_the_one_that_was_announced() -> None:
+    """Whoever knows that the first one is going would take the second one's place."""
+    of = counted(topology(subset("a", 2), subset("b")), member("p", "a"), member("q", "a"))
+    of = with_status(of, announce(of, [Leaving("p", REVISION, "a", "of-p")], now=NOON))
+    of = with_status(of, allocate(of, [Applicant("again", REVISION)], now=NOON, confirmed={"p"}).status)
+    row = announce(of, [Leaving("p", REVISION, "a", "again")], now=at(1)).subset_statuses[0]
+    assert (row.replicas, row.creating, row.deleting) == (2, {"again": NOON}, {})
 
 
 def test_pods_of_unknown_subsets_announce_nothing() -> None:

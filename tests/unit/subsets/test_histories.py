@@ -2,18 +2,26 @@
 
 Where `test_interleavings` visits every state of small cases, this goes far in large ones: several subsets with numbers
 and percentages, revisions, sizes that change, pods that fail, replicas that die between a reservation and its pod, pods
-that were let go, views that lag, jump (lost events) and repeat themselves (doubled ones), and time that passes.
+that were let go, views that lag, jump (lost events) and repeat themselves (doubled ones), names that are used again,
+and time that passes.
+
+`TestHistories` lets hypothesis choose, and makes what it finds small. `walk` chooses by weights, so that requests meet
+one another all the time, and goes through far more of them: each rule of `trimtab.subsets` that is broken is noticed.
 """
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec import structs
 
 from tests.unit.subsets.topologies import at, subset, topology, with_status
 from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
@@ -23,14 +31,15 @@ from trimtab.subsets.allocation import (
     Leaving,
     allocate,
     announce,
+    announced,
     has_percentages,
     take_back,
     withdraw,
 )
 from trimtab.subsets.apportionment import limits
 from trimtab.subsets.members import Member
-from trimtab.subsets.recount import Observed, Recount, recount
-from trimtab.subsets.statuses import Table
+from trimtab.subsets.recount import DELETION_LIMIT, Observed, Recount, Stale, recount
+from trimtab.subsets.statuses import Table, pod_and_reservation
 
 PATIENCE = 60.0
 """Seconds after which an API server ends a request."""
@@ -47,6 +56,7 @@ class Request:
     verb: str
     pod: str
     revision: str
+    reservation: str = ""
     read: UnitedTopology | None = None
     version: int = -1
     """The version of the status that was read."""
@@ -75,6 +85,10 @@ class History(RuleBasedStateMachine):
         self.revision = 1
         self.requests: list[Request] = []
         self.names = 0
+        self.gone: list[str] = []
+        """Names that pods have had."""
+        self.going: set[tuple[str, datetime]] = set()
+        """Announcements of which some webhook knows that they came true."""
         self.seconds = 0.0
         self.count(PICK_LATEST, 0)
 
@@ -82,8 +96,17 @@ class History(RuleBasedStateMachine):
 
     @rule(steps=STEPS, hinted=st.booleans())
     def create(self, steps: int, hinted: bool) -> None:
+        self._create(f"p{self.names + 1}", steps, hinted)
+
+    @rule(which=PICK, steps=STEPS)
+    def create_again(self, which: int, steps: int) -> None:
+        """A CloneSet may give a new pod the name of one that is gone."""
+        if self.gone:
+            self._create(self.gone[which % len(self.gone)], steps, hinted=False)
+
+    def _create(self, name: str, steps: int, hinted: bool) -> None:
         self.names += 1
-        self._begin(Request("create", f"p{self.names}", str(self.revision), hinted=hinted), steps)
+        self._begin(Request("create", name, str(self.revision), f"r{self.names}", hinted=hinted), steps)
 
     @rule(which=PICK, verb=st.sampled_from(["delete", "evict"]), steps=STEPS)
     def ask_to_go(self, which: int, verb: str, steps: int) -> None:
@@ -108,6 +131,7 @@ class History(RuleBasedStateMachine):
         ended = [pod for pod in self.pods.values() if not pod.active]
         if ended:
             gone = ended[which % len(ended)]
+            self.gone.append(gone.name)
             self.pods = {name: pod for name, pod in self.pods.items() if name != gone.name}
             self.views.append(self.pods)
 
@@ -170,17 +194,17 @@ class History(RuleBasedStateMachine):
     def run_out_of_time(self, which: int) -> None:
         """A pod whose admission took too long goes on without a place, which is withdrawn."""
         request = self.requests[which % len(self.requests)]
-        if request.verb == "create":
+        if request.verb == "create" and request.pod not in self.pods:
             self.requests.remove(request)
-            self._put(withdraw(self.topology, [f"of-{request.pod}"]))
+            self._put(withdraw(self.topology, [request.reservation]))
             self._store(Member(request.pod, revision=request.revision, subset=self.subsets[0].name, matched=True))
 
     @rule(which=PICK)
     def look_again(self, which: int) -> None:
         """A webhook's second look at a pod whose deletion was announced."""
-        announced = [name for _, row in Table(self.topology).all() for name in row.deleting]
-        if announced:
-            name = announced[which % len(announced)]
+        names = list(announced(self.topology))
+        if names:
+            name = names[which % len(names)]
             pod = self.pods.get(name)
             if pod is not None and pod.active:
                 self._put(take_back(self.topology, [name]))
@@ -189,8 +213,12 @@ class History(RuleBasedStateMachine):
         if request.verb != "create":
             return frozenset(pod.name for pod in [self.pods.get(request.pod)] if pod is not None and pod.active)
         assert request.read is not None
-        announced = {name for _, row in Table(request.read).all() for name in row.deleting}
-        return frozenset(name for name in announced if name not in self.pods or not self.pods[name].active)
+        entries = announced(request.read)
+        self.going |= {entry for entry in entries.items() if self._is_going(entry[0])}
+        return frozenset(name for name, since in entries.items() if (name, since) in self.going)
+
+    def _is_going(self, name: str) -> bool:
+        return name not in self.pods or not self.pods[name].active
 
     def _write(self, request: Request) -> Request:
         if request.version != self.version:
@@ -205,7 +233,7 @@ class History(RuleBasedStateMachine):
         return replace(request, answered_at=self.seconds)
 
     def _reserve(self, request: Request) -> Request:
-        applicant = Applicant(f"of-{request.pod}", request.revision)
+        applicant = Applicant(request.reservation, request.revision)
         made = self._allocate(request, applicant)
         index = made.choices[applicant.reservation]
         chosen = None if index is None else self.subsets[index].name
@@ -250,8 +278,9 @@ class History(RuleBasedStateMachine):
         pod = self.pods.get(request.pod)
         if request.verb == "create":
             chosen = request.choice or ""
-            reservation = f"of-{request.pod}" if chosen else ""
-            self._store(Member(request.pod, revision=request.revision, subset=chosen, reservation=reservation))
+            reservation = request.reservation if chosen else ""
+            if pod is None:
+                self._store(Member(request.pod, revision=request.revision, subset=chosen, reservation=reservation))
         elif pod is not None and not (request.verb == "evict" and refused):
             self._store(replace(pod, active=False))
 
@@ -267,15 +296,24 @@ class History(RuleBasedStateMachine):
             if isinstance(made, Recount):
                 self._put(made.status)
 
-    def _recount(self, view: int, size: int) -> object:
+    def _recount(self, view: int, size: int) -> Recount | Stale:
         members = list(self.views[view].values())
         observed = Observed(members, size, str(self.revision), str(view))
-        made = recount(self.topology, observed, now=self._now())
+        before = self._counted_before()
+        made = recount(before, observed, now=self._now())
         if isinstance(made, Recount) and made.overdue:
-            present = {key for pod in self.pods.values() for key in (pod.name, pod.reservation)}
-            absent = frozenset(made.overdue) - present
-            made = recount(self.topology, replace(observed, absent=absent), now=self._now())
+            absent = self._absent(frozenset(made.overdue))
+            made = recount(before, replace(observed, absent=absent), now=self._now())
         return made
+
+    def _counted_before(self) -> UnitedTopology:
+        """What a count starts from."""
+        return self.topology
+
+    def _absent(self, overdue: frozenset[str]) -> frozenset[str]:
+        """Whom a live read does not find."""
+        present = {pod.reservation for pod in self.pods.values()}
+        return frozenset(key for key in overdue if pod_and_reservation(key)[1] not in present)
 
     # The store.
 
@@ -287,6 +325,7 @@ class History(RuleBasedStateMachine):
         if status != self.topology.status:
             self.topology = with_status(self.topology, status)
             self.version += 1
+            self.seconds += 0.001  # no two entries are of one moment
 
     def _some_pod(self, which: int) -> Member | None:
         active = [pod for pod in self.pods.values() if pod.active]
@@ -331,3 +370,156 @@ PICK_LATEST = 0
 
 TestHistories = History.TestCase
 TestHistories.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+
+
+WALKS, LENGTH = 300, 60
+_FEW: list[int | str | None] = [1, 1, 2, 2, 3, "34%", "50%", None]
+_STEPS = [0, 1, 2, 3, 4, 4]
+
+
+def some(history: History, name: str, rng: random.Random) -> None:
+    """Something that happens to one of many."""
+    getattr(history, name)(rng.randrange(1_000))
+
+
+def requests_proceed(history: History, rng: random.Random) -> None:
+    """A request goes on, for a while."""
+    which = rng.randrange(1_000)
+    for _ in range(rng.choice([1, 3])):
+        if history.requests:
+            history.proceed(which, refused=rng.random() < 0.5)
+
+
+def pods_come(history: History, rng: random.Random) -> None:
+    """A pod, or two at once."""
+    steps = rng.choice(_STEPS)
+    for _ in range(rng.choice([1, 2])):
+        history.create(steps, hinted=rng.random() < 0.3)
+
+
+def pod_goes(history: History, rng: random.Random) -> None:
+    """Two ask for it, and the second of them may be slow."""
+    which, verb, steps = rng.randrange(1_000), rng.choice(["delete", "evict"]), rng.choice(_STEPS)
+    history.ask_to_go(which, verb, steps)
+    history.ask_to_go(which, verb, rng.choice([0, steps]))
+
+
+def request_ends(history: History, name: str, rng: random.Random) -> None:
+    """Nothing comes of a request, if there is one."""
+    if history.requests:
+        some(history, name, rng)
+
+
+MOVES: Mapping[Callable[[History, random.Random], None], int] = {
+    requests_proceed: 32,
+    pods_come: 16,
+    lambda history, rng: history.count(rng.choice([0, 0, 1, 1, 2, 3]), rng.choice([0, 0, 1])): 16,
+    pod_goes: 12,
+    lambda history, rng: history.create_again(rng.randrange(1_000), rng.choice(_STEPS)): 10,
+    lambda history, rng: some(history, "vanish", rng): 10,
+    lambda history, rng: history.wait(rng.choice([0.1, 1.0, 2.0, 80.0])): 8,
+    lambda history, rng: some(history, "look_again", rng): 2,
+    lambda history, rng: some(history, "fail", rng): 2,
+    lambda history, rng: some(history, "let_go", rng): 1,
+    lambda history, rng: request_ends(history, "die", rng): 1,
+    lambda history, rng: request_ends(history, "run_out_of_time", rng): 1,
+    lambda history, rng: history.scale(rng.randint(0, 6)): 1,
+    lambda history, _: history.roll_out(): 1,
+}
+"""What happens in a walk, and how often."""
+
+
+def walks(kind: type[History]) -> None:
+    """Many histories; the number of one that fails is told."""
+    for seed in range(WALKS):
+        try:
+            walk(kind(), random.Random(seed))
+        except AssertionError as error:
+            error.add_note(f"in walk {seed}")
+            raise
+
+
+def walk(history: History, rng: random.Random) -> None:
+    """A history by chance: few places, which many ask for at once."""
+    history.begin(most=rng.choices(_FEW, k=rng.choice([1, 1, 2])), size=rng.randint(1, 6))
+    for happens in rng.choices(list(MOVES), list(MOVES.values()), k=LENGTH):
+        happens(history, rng)
+    history.teardown()
+
+
+def test_no_walk_gives_a_place_away_twice() -> None:
+    """Whatever happens by chance, no subset has more pods than it may, and all ends in a plain count."""
+    walks(History)
+
+
+class Trusting(History):
+    """A controller that lets overdue reservations go without looking for their pods."""
+
+    def _absent(self, overdue: frozenset[str]) -> frozenset[str]:
+        return overdue
+
+
+class Forgetful(History):
+    """A controller that lets reservations go whose pods it has not seen."""
+
+    def _recount(self, view: int, size: int) -> Recount | Stale:
+        made = super()._recount(view, size)
+        if isinstance(made, Stale):
+            return made
+        counted = with_status(self.topology, made.status)
+        return replace(made, status=withdraw(counted, [key for _, row in Table(counted).all() for key in row.creating]))
+
+
+class Hasty(History):
+    """A deletion webhook that believes the review and does not read the pod again."""
+
+    def _look(self, request: Request) -> frozenset[str]:
+        return super()._look(request) if request.verb == "create" else frozenset([request.pod])
+
+
+class Careless(History):
+    """A creation webhook that takes every announced deletion for a free place."""
+
+    def _is_going(self, name: str) -> bool:
+        del name
+        return True
+
+
+class Slow(History):
+    """A controller that forgets a deletion later than it stops counting the pod."""
+
+    def _recount(self, view: int, size: int) -> Recount | Stale:
+        made = super()._recount(view, size)
+        if isinstance(made, Stale):
+            return made
+        old = [
+            Leaving(name, revision, row.name)
+            for revision, row in Table(self.topology).all()
+            for name, since in row.deleting.items()
+            if self._now() < since + DELETION_LIMIT
+        ]
+        return replace(made, status=announce(with_status(self.topology, made.status), old, now=self._now()))
+
+
+class Backward(History):
+    """A controller that counts from a cache older than the one before it had."""
+
+    def _counted_before(self) -> UnitedTopology:
+        return with_status(self.topology, structs.replace(self.topology.status, counted_version=""))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(Trusting, id="rule 1: reservations let go without a live read"),
+        pytest.param(Forgetful, id="rule 1: reservations let go unseen"),
+        pytest.param(Hasty, id="rule 2: deletions of pods that are not counted"),
+        pytest.param(Careless, id="rule 3: unconfirmed deletions"),
+        pytest.param(Slow, id="rule 4: deletions that outlive the count"),
+        pytest.param(Backward, id="rule 5: caches that go back"),
+    ],
+)
+def test_walks_notice_each_rule_that_is_broken(kind: type[History]) -> None:
+    """Without it some walk finds a subset with too many pods."""
+    with pytest.raises(AssertionError, match=r"s\d has \d of \d"):
+        walks(kind)

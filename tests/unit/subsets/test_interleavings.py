@@ -31,6 +31,7 @@ from trimtab.api.unitedtopology import Subset, UnitedTopologyStatus
 from trimtab.subsets.allocation import Applicant, Leaving, allocate, announce, take_back
 from trimtab.subsets.members import Member
 from trimtab.subsets.recount import Observed, Stale, recount
+from trimtab.subsets.statuses import pod_and_reservation
 
 SOON, AFTER_DELETION, AFTER_CREATION = at(0), at(2), at(100)
 
@@ -237,9 +238,9 @@ class World:
 
     def absent(self, state: State) -> frozenset[str]:
         """What a live read does not find."""
-        present = {key for pod in state.pods if pod.life is not Life.GONE for key in (pod.name, f"of-{pod.name}")}
+        present = {f"of-{pod.name}" for pod in state.pods if pod.life is not Life.GONE}
         entries = {key for row in self.status(state).subset_statuses for key in row.creating}
-        return frozenset(entries - present)
+        return frozenset(key for key in entries if pod_and_reservation(key)[1] not in present)
 
     # The store.
 

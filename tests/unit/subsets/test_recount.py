@@ -124,13 +124,27 @@ def test_a_pod_that_is_reserved_and_leaving_is_looked_for_at_once() -> None:
     """It did exist: if it is not there any more, both entries go."""
     before = leaving(reserved(counted(OF), "p"), "p", "of-p")
     unseen = made(before, now=2)
-    assert unseen.overdue == ("p",)
+    assert unseen.overdue == ("p@of-p",)
     assert rows(unseen)["a"].creating
     assert rows(unseen)["a"].deleting
-    gone = rows(made(before, now=2, absent={"p"}))["a"]
+    gone = rows(made(before, now=2, absent={"p@of-p"}))["a"]
     assert (gone.creating, gone.deleting) == ({}, {})
     counted_now = rows(made(before, member("p", "a"), now=1))["a"]
     assert (counted_now.replicas, counted_now.creating, list(counted_now.deleting)) == (1, {}, ["p"])
+
+
+def test_a_later_pod_of_a_name_is_not_the_one_that_was_announced() -> None:
+    """A CloneSet may use a name again: the announcement goes when the pod that it was of is not counted any more."""
+    before = reserved(leaving(counted(OF, member("p", "a")), "p"), "again")
+    after = rows(made(before, member("p", "a", reservation="of-again")))["a"]
+    assert (after.replicas, after.creating, after.deleting) == (1, {}, {})
+
+
+def test_an_earlier_pod_of_a_name_does_not_end_the_reservation_of_a_later_one() -> None:
+    """A view that lags shows the one that has ended; the one that is leaving now is not there yet."""
+    before = leaving(reserved(counted(OF), "p"), "p", "of-p")
+    earlier = member("p", "a", active=False, reservation="of-earlier")
+    assert list(rows(made(before, earlier))["a"].creating) == ["p@of-p"]
 
 
 def test_a_deletion_announced_in_another_subset_is_dropped() -> None:

@@ -19,7 +19,7 @@ def state_of(of: UnitedTopology, name: str) -> State:
     (row,) = of.status.subset_statuses
     if name in row.deleting:
         return State.DELETING
-    if f"of-{name}" in row.creating or name in row.creating:
+    if f"of-{name}" in row.creating or f"{name}@of-{name}" in row.creating:
         return State.RESERVED
     return State.SEEN if row.replicas else State.GONE
 
@@ -54,7 +54,7 @@ def happens(of: UnitedTopology, event: Event) -> UnitedTopology:
         case Event.UNSEEN:
             return counted(of)
         case Event.ABSENT:
-            return counted(of, now=at(100), absent={"of-p", "p"})
+            return counted(of, now=at(100), absent={"of-p", "p@of-p"})
         case Event.LIVES_ON:
             return counted(with_status(of, take_back(of, ["p"])), member("p", "a"))
 
@@ -94,4 +94,4 @@ def test_the_diagram_has_every_change_of_state() -> None:
 def test_a_row_of_a_status_is_as_the_proposal_writes_it() -> None:
     """`missingReplicas`, `creating` and `deleting` are what a reservation is read from."""
     row = given_state(State.DELETING).status.subset_statuses[0]
-    assert row == SubsetStatus(name="a", missing_replicas=1, creating={"p": NOON}, deleting={"p": NOON})
+    assert row == SubsetStatus(name="a", missing_replicas=1, creating={"p@of-p": NOON}, deleting={"p": NOON})

@@ -215,7 +215,7 @@ async def test_a_deletion_is_announced_once(desk: Counter) -> None:
     both = asyncio.gather(*(desk.rounds.leave(KEY, "p", "") for _ in range(2)))
     assert await desk.settled(both) == [True, True]
     assert list(desk.rows["a"]["deleting"]) == ["p"]
-    assert list(desk.rows["a"]["creating"]) == ["p"]
+    assert list(desk.rows["a"]["creating"]) == ["p@of-p"]
 
 
 @pytest.mark.parametrize(

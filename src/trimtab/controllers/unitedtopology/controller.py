@@ -256,13 +256,12 @@ class Controller:
         return recount(topology, replace(observed, absent=absent), now=self._now())
 
     async def _absent(self, namespace: str, wanted: Collection[str]) -> frozenset[str]:
-        """Which of these keys (reservations, or names) no pod has."""
+        """Of which of these keys of `creating` there is no pod."""
         present: set[str] = set()
         async for page in self._client.pages(Pod, namespace=namespace):
-            for pod in page.items:
-                mark = marks.read(pod.metadata.annotations)
-                present |= {pod.metadata.name, mark.reservation if mark is not None else ""}
-        return frozenset(key for key in wanted if key not in present)
+            found = (marks.read(pod.metadata.annotations) for pod in page.items)
+            present |= {mark.reservation for mark in found if mark is not None}
+        return frozenset(key for key in wanted if statuses.pod_and_reservation(key)[1] not in present)
 
     async def _write(self, topology: UnitedTopology, status: UnitedTopologyStatus) -> UnitedTopology:
         """Write a status if it says anything new; the object as it is then. Raises Conflict if somebody was faster."""
