@@ -97,12 +97,17 @@ class Settings:
     """Writes a second, over time, for all groups together."""
     burst: int = 100
     sampled_every: float = 15.0
-    """Seconds between looks at groups whose strategies look at samples."""
+    """Seconds between looks at groups and policies whose strategies look at samples."""
     looked_at_every: float = 300.0
     """Seconds between looks at all others: time alone may change ranks."""
     workers: int = 4
     constraints: tuple[Constraint, ...] = (Constraint(ZONE), Constraint(HOSTNAME))
     """What workloads that state no spread constraints are kept level on."""
+
+    def next_look(self, spec: ScaleDownPolicySpec) -> float:
+        """Seconds until a policy, or a group that it speaks for, is looked at again if nothing happens."""
+        sampled = any(each.name in assessment.SAMPLED for each in spec.strategies)
+        return self.sampled_every if sampled else self.looked_at_every
 
 
 SETTINGS = Settings()
@@ -220,7 +225,7 @@ class Continuous:
         await self._take_back(group, [pod for pod in pods if pod.key not in found.ranks], carrier, report)
         await self._take_back(group, [pod for pod in pods if _is_misplaced(pod, carrier)], carrier, report)
         await self._write(group, pods, found, carrier, report)
-        return Result(self._next_look(group.spec))
+        return Result(self._settings.next_look(group.spec))
 
     async def _lack(
         self, group: Group, pods: Sequence[Pod], found: Assessment, carrier: Carrier, report: Report
@@ -233,13 +238,13 @@ class Continuous:
         patience = assessment.patience(group.spec.when_unranked, since, now)
         if patience.waits and not found.fault:
             await self._take_back(group, [pod for pod in pods if _is_misplaced(pod, carrier)], carrier, report)
-            return Result(min(patience.seconds, self._next_look(group.spec)))
+            return Result(min(patience.seconds, self._settings.next_look(group.spec)))
         await self._take_back(group, pods, carrier, report, reason="unranked")
         outcome = self.outcomes.setdefault(group.key, Outcome())
         if not outcome.fallback:
             outcome.fallback = True
             self._metrics.fell_back()
-        return Result(self._next_look(group.spec))
+        return Result(self._settings.next_look(group.spec))
 
     async def _write(
         self, group: Group, pods: Sequence[Pod], found: Assessment, carrier: Carrier, report: Report
@@ -299,10 +304,6 @@ class Continuous:
         if self._known is None:
             return None
         return self._known.get(key(group.key.namespace, group.holder.group_name))
-
-    def _next_look(self, spec: ScaleDownPolicySpec) -> float:
-        sampled = any(each.name in assessment.SAMPLED for each in spec.strategies)
-        return self._settings.sampled_every if sampled else self._settings.looked_at_every
 
 
 def carrier_for(group: Group, active: int) -> Carrier | None:

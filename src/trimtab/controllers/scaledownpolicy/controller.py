@@ -214,7 +214,7 @@ class ScaleDownPolicies:
         if not _same(policy.status, new):
             with contextlib.suppress(NotFound):
                 await self._report(policy, new)
-        return Result(self._settings.looked_at_every)
+        return Result(self._settings.next_look(policy.spec))
 
     async def _report(self, policy: ScaleDownPolicy, new: ScaleDownPolicyStatus) -> None:
         metadata = policy.metadata

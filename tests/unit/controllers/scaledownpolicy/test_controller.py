@@ -326,6 +326,20 @@ async def test_costs_follow_what_pods_answer(world: PolicyWorld) -> None:
     assert len(world.writes()) == 1
 
 
+async def test_a_status_follows_what_is_sampled_whatever_the_delivery(world: PolicyWorld) -> None:
+    """It is first told before anybody has been asked; who has a rank since, or none any more, is told soon."""
+    await probed(world, delivery="OnScaleIntent")
+    assert await ready(world) == (
+        "True",
+        "OnScaleIntent",
+        "speaks for Deployment web: 3 pods are ranked, costs are written when a scale-down is asked for",
+    )
+    world.answers.clear()
+    await world.advance(90)
+    assert (await ready(world))[1] == "Unranked"
+    assert (await world.status()).status.unranked_pods == 3
+
+
 async def test_nobody_is_asked_while_the_switch_is_off(world: PolicyWorld) -> None:
     """What a policy would want to know is of no use to anybody then."""
     await probed(world)
