@@ -170,10 +170,16 @@ class Service:
         self._metrics = metrics
         self.view = View(client, with_costs=with_costs, rng=rng)
         self.recorder = Recorder(client, component=COMPONENT, rng=rng)
-        self.reconciler = Reconciler(
-            client, self.view, recorder=self.recorder, metrics=metrics, settings=settings, policy_of=policy_of
-        )
         self.queue: WorkQueue[Key] = WorkQueue(client.clock)
+        self.reconciler = Reconciler(
+            client,
+            self.view,
+            recorder=self.recorder,
+            metrics=metrics,
+            settings=settings,
+            policy_of=policy_of,
+            later=self.queue.add_after,
+        )
         self.runner = Runner(
             "clonesets",
             self.reconciler.reconcile,

@@ -60,6 +60,8 @@ class Circumstances:
     """On what terms ranks are honoured; not at all, where None."""
     costs: PodGroupCost | None = None
     waited: RankWait | None = field(default=None)
+    can_make: bool = True
+    """Whether pods can be made: where they have just been refused, what else there is to do is done."""
 
     @property
     def rules(self) -> tuple[Constraint, ...]:
@@ -79,7 +81,7 @@ def plan(around: Circumstances, group: Group) -> Plan:
 
 def _births(around: Circumstances, _: Group, needed: Sizes) -> Plan | None:
     count = min(needed.create, around.settings.burst)
-    if not count:
+    if not count or not around.can_make:
         return None
     metadata, used_up = around.cloneset.metadata, around.cloneset.status.next_instance
     made = instances.free(metadata, used_up, around.taken, count)

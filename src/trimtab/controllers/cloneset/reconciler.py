@@ -75,7 +75,9 @@ class Reconciler:
         metrics: Metrics,
         settings: Settings,
         policy_of: PolicyOf,
+        later: Callable[[Key, float], None],
     ) -> None:
+        """`later` has a CloneSet looked at in so many seconds, also where this time fails."""
         self._client = client
         self._clock = client.clock
         self._view = view
@@ -83,6 +85,7 @@ class Reconciler:
         self._metrics = metrics
         self._settings = settings
         self._policy_of = policy_of
+        self._later = later
         self._adopter = Adopter(client, CLONESETS, Resource.of(Pod))
         self._history = History(client)
         self._keeper = PodKeeper(client, recorder, at_once=settings.at_once)
@@ -121,13 +124,31 @@ class Reconciler:
             return await self._note_collision(cloneset)
         decision = self._decide(a_key, cloneset, selector, revision, adopted)
         self._tell(cloneset, decision.plan, rivals)
-        failure = await self._act(a_key, cloneset, revision, decision.plan)
+        failure, step = await self._act(a_key, cloneset, revision, decision.plan), decision.plan.step
+        if failure is not None and step is Step.CREATE and not is_namespace_terminating(failure):
+            decision = await self._do_without(a_key, cloneset, selector, revision, adopted)
         if failure is not None or not _soon_outdated(cloneset, decision):
-            await self._report(cloneset, self._status(cloneset, selector, revision, decision, rivals, failure))
+            failed = None if failure is None else reports.failure(step, failure.message)
+            await self._report(cloneset, self._status(cloneset, selector, revision, decision, rivals, failed))
         if failure is not None and not is_namespace_terminating(failure):
+            self._look_again(a_key, decision)
             raise failure
         await self._forget_revisions(cloneset, revision)
         return Result(_recheck(decision))
+
+    async def _do_without(
+        self, a_key: Key, cloneset: CloneSet, selector: Selector, revision: str, adopted: Sequence[str]
+    ) -> _Decision:
+        """Pods are refused, by a quota say: what can be deleted within the bounds is, and may make room for them."""
+        decision = self._decide(a_key, cloneset, selector, revision, adopted, can_make=False)
+        await self._act(a_key, cloneset, revision, decision.plan)
+        return decision
+
+    def _look_again(self, a_key: Key, decision: _Decision) -> None:
+        """Who fails is tried less and less often; what time alone brings about is not to wait for that."""
+        seconds = _recheck(decision)
+        if seconds is not None:
+            self._later(a_key, seconds)
 
     # Observe.
 
@@ -152,7 +173,14 @@ class Reconciler:
     # Decide. Rows hold until the next event: nobody waits in here.
 
     def _decide(
-        self, a_key: Key, cloneset: CloneSet, selector: Selector, revision: str, adopted: Sequence[str]
+        self,
+        a_key: Key,
+        cloneset: CloneSet,
+        selector: Selector,
+        revision: str,
+        adopted: Sequence[str],
+        *,
+        can_make: bool = True,
     ) -> _Decision:
         metadata, status, now = cloneset.metadata, cloneset.status, self._clock.now()
         table = self._view.snapshot.pods
@@ -160,7 +188,7 @@ class Reconciler:
         group = observation.observe(table, rows, cloneset.spec, revision, now)
         if metadata.deletion_timestamp is not None or not self.expectations.satisfied(a_key):
             return _Decision(group, Plan(wait=status.rank_wait), status.next_instance, caught_up=False)
-        around = self._circumstances(cloneset, now)
+        around = self._circumstances(cloneset, now, can_make)
         plan = plans.plan(around, group)
         settled = instances.settled(metadata, status.next_instance, around.taken)
         if plan.victims and settled != status.next_instance:  # first it is written that their names are used up
@@ -168,7 +196,7 @@ class Reconciler:
         self._expect(a_key, plan)
         return _Decision(group, plan, settled, caught_up=True)
 
-    def _circumstances(self, cloneset: CloneSet, now: int) -> Circumstances:
+    def _circumstances(self, cloneset: CloneSet, now: int, can_make: bool) -> Circumstances:
         namespace = cloneset.metadata.namespace
         return Circumstances(
             cloneset=cloneset,
@@ -179,6 +207,7 @@ class Reconciler:
             terms=self._terms(cloneset),
             costs=self._view.costs_of(cloneset.metadata),
             waited=cloneset.status.rank_wait,
+            can_make=can_make,
         )
 
     def _terms(self, cloneset: CloneSet) -> Terms | None:
@@ -250,13 +279,12 @@ class Reconciler:
         revision: str,
         decision: _Decision,
         rivals: Sequence[CloneSet],
-        failure: ApiError | None,
+        failed: Finding | None,
     ) -> CloneSetStatus:
         plan = decision.plan
         made = reports.status(cloneset, decision.group, selector, revision, decision.next_instance, plan.wait)
-        kind = reports.FAILED_UPDATE if plan.step is Step.REPLACE else reports.FAILED_SCALE
-        found = reports.findings(plan, rivals, None if failure is None else (kind, failure.message))
-        if not decision.caught_up and failure is None:
+        found = reports.findings(plan, rivals, failed)
+        if not decision.caught_up and failed is None:
             found += _standing(cloneset, found)
         return reports.with_findings(made, found, self._clock.now())
 

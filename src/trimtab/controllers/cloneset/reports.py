@@ -14,7 +14,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.meta import Condition
 from trimtab.api.selectors import Selector
 from trimtab.controllers.cloneset.observation import Group
-from trimtab.controllers.cloneset.plan import Plan
+from trimtab.controllers.cloneset.plan import Plan, Step
 from trimtab.kube import conditions
 
 FAILED_SCALE, FAILED_UPDATE = "FailedScale", "FailedUpdate"
@@ -62,11 +62,14 @@ def status(
     )
 
 
-def findings(plan: Plan, rivals: Sequence[CloneSet], failure: tuple[str, str] | None) -> list[Finding]:
-    """What stands in the way of a CloneSet that can be understood; a failure is a condition's type and a message."""
-    found = []
-    if failure is not None:
-        found.append(Finding(failure[0], "Error", failure[1]))
+def failure(step: Step, message: str) -> Finding:
+    """A step that could not be done, for the sake of the number or of an update."""
+    return Finding(FAILED_UPDATE if step is Step.REPLACE else FAILED_SCALE, "Error", message)
+
+
+def findings(plan: Plan, rivals: Sequence[CloneSet], failed: Finding | None) -> list[Finding]:
+    """What stands in the way of a CloneSet that can be understood."""
+    found = [] if failed is None else [failed]
     if rivals:
         found.append(Finding(SELECTOR_OVERLAP, "Overlap", overlap(rivals)))
     if plan.wait is not None:

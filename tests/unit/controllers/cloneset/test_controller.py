@@ -51,6 +51,16 @@ def refusing(when: Callable[[int], bool]) -> Callable[[Request], Refusal | None]
     return refuse
 
 
+def quota(world: CloneSetWorld, most: int) -> Callable[[Request], Refusal | None]:
+    """Lets there be so many pods, those included that are on their way out."""
+
+    def refuse(request: Request) -> Refusal | None:
+        full = len(world.cluster.store.shelf("/pods").entries) >= most
+        return refusal(403, "exceeded quota") if full and is_creation(request) else None
+
+    return refuse
+
+
 async def condition(world: CloneSetWorld, kind: str, name: str = "web") -> Condition | None:
     """A condition of the CloneSet."""
     status = (await world.cloneset(name)).status
@@ -384,6 +394,44 @@ async def test_a_surge_makes_new_pods_first(world: CloneSetWorld) -> None:
     while (await world.cloneset()).status.updated_available_replicas < 5 or len(await world.pods()) > 5:
         await world.run_pods(limit=1)
     assert most == 7
+
+
+async def test_an_update_goes_on_where_a_quota_leaves_no_room_for_its_surge(world: CloneSetWorld) -> None:
+    """What may be unavailable makes room."""
+    world.wire.refuse = quota(world, 3)
+    await world.create(CloneSet, manifest(3, updateStrategy={"maxUnavailable": 1, "maxSurge": 1}))
+    await world.run_pods()
+    await world.patch(CloneSet, "web", {"spec": {"template": template("app:2")}})
+    failed = await condition(world, "FailedScale")
+    assert failed is not None
+    assert "exceeded quota" in failed.message
+    await world.run_pods()
+    status = (await world.cloneset()).status
+    assert (status.replicas, status.updated_available_replicas, status.conditions) == (3, 3, ())
+
+
+async def test_pods_become_available_in_time_while_others_are_refused(world: CloneSetWorld) -> None:
+    """What fails is tried less and less often; what time brings about does not wait for that."""
+    world.wire.refuse = quota(world, 2)
+    await world.create(CloneSet, manifest(3, minReadySeconds=30))
+    await world.advance(3600)
+    await world.run_pods()
+    assert (await world.cloneset()).status.available_replicas == 0
+    await world.advance(31)
+    assert (await world.cloneset()).status.available_replicas == 2
+
+
+async def test_a_marked_pod_goes_while_pods_are_refused(world: CloneSetWorld) -> None:
+    """One that does not serve anybody: what there is room for is made when it is gone."""
+    world.wire.refuse = quota(world, 2)
+    await world.create(CloneSet, manifest(3))
+    await world.run_pods()
+    broken, _ = sorted(await world.names())
+    await world.run_pod(await world.get(Pod, broken), ready=False)
+    await world.patch(Pod, broken, {"metadata": {"labels": {SPECIFIED_DELETE: "true"}}})
+    await world.run_pods()
+    assert broken not in await world.names()
+    assert len(await world.pods()) == 2
 
 
 async def test_a_revision_that_does_not_come_up_stops_and_can_be_taken_back(world: CloneSetWorld) -> None:

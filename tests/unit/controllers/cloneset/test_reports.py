@@ -10,7 +10,7 @@ from trimtab.api.cloneset import CloneSetStatus, RankWait
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import Condition
 from trimtab.controllers.cloneset import reports
-from trimtab.controllers.cloneset.plan import Plan
+from trimtab.controllers.cloneset.plan import Plan, Step
 from trimtab.controllers.cloneset.reports import Finding
 from trimtab.kube.clocks import SECOND
 from trimtab.testing.clocks import START
@@ -45,7 +45,7 @@ def test_conditions_keep_their_time_while_they_hold() -> None:
 def test_findings_tell_what_stands_in_the_way() -> None:
     """A failure in the server's words, rivals by name, and what is waited for."""
     plan = Plan(wait=RankWait(since=times.from_ns(START)), waits_for="p1 has no rank")
-    found = reports.findings(plan, (cloneset(name="copy"),), (reports.FAILED_SCALE, "quota"))
+    found = reports.findings(plan, (cloneset(name="copy"),), reports.failure(Step.CREATE, "quota"))
     assert [(each.type, each.message) for each in found] == [
         (reports.FAILED_SCALE, "quota"),
         (reports.SELECTOR_OVERLAP, "CloneSet copy selects the same pods; give each CloneSet labels of its own"),
