@@ -15,13 +15,14 @@ from collections.abc import Iterator
 
 from trimtab.api.documents import JSON
 from trimtab.api.scaledown import ALPHA_COST, DELETION_COST
+from trimtab.controllers.scaledownpolicy.carriers import RANKED_AMONG
 from trimtab.controllers.unitedtopology.costs import AIMED, OWN, POLICY_COST, SCALE_PLAN
 from trimtab.install.options import NAME, Options, account
 
 LABEL = "trimtab.dev/protect-costs"
 POLICY = f"{NAME}-costs"
 
-_PROTECTED = (DELETION_COST, ALPHA_COST, SCALE_PLAN, POLICY_COST, OWN, AIMED)
+_PROTECTED = (DELETION_COST, ALPHA_COST, SCALE_PLAN, POLICY_COST, RANKED_AMONG, OWN, AIMED)
 """The costs, and what stands beside them to say whose they are."""
 _WRITERS = ("webhooks", "controllers")
 

@@ -10,6 +10,8 @@ import pytest
 from trimtab.api import configuration, crds
 from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
+from trimtab.controllers.scaledownpolicy import carriers, ledger
+from trimtab.controllers.unitedtopology import costs
 from trimtab.install import definitions, deployments, manifests, protection, reviews
 from trimtab.install.options import MANAGED_BY, NAME, Options
 
@@ -266,3 +268,11 @@ def test_costs_are_protected_by_a_warning_unless_denial_is_asked_for() -> None:
         assert binding["spec"]["matchResources"]["namespaceSelector"] == {"matchLabels": {protection.LABEL: "true"}}
         (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
         assert (rule["operations"], rule["resources"]) == (["UPDATE"], ["pods", "pods/status"])
+
+
+def test_what_says_whose_a_cost_is_and_what_it_is_worth_is_protected_with_it() -> None:
+    """Whoever changes a mark has a cost taken for their own, or keeps a CloneSet waiting for ranks."""
+    policy, _ = protection.manifests(OPTIONS)
+    compared = " ".join(each["expression"] for each in policy["spec"]["validations"])
+    for name in (carriers.OWN_ANNOTATIONS, {ledger.MARK, carriers.SUBSET_COST, costs.AIMED}):
+        assert all(f"'{each}'" in compared for each in name)

@@ -39,7 +39,7 @@ class Outcome(StrEnum):
     FOREIGN = "foreign"
     """Costs that others have set leave no choice."""
     UNRANKED = "unranked"
-    """A strategy could not rank every pod; levels decided alone."""
+    """A strategy could not rank every pod in time: the controller chooses by itself."""
     LIMITED = "limited"
     """Too many requests in too short a time."""
     UNREADY = "unready"

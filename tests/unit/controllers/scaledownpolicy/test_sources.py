@@ -264,6 +264,8 @@ async def test_no_more_pods_are_asked_at_once_than_allowed() -> None:
         pytest.param("127.0.0.1", False, "no pod's address", id="ourselves"),
         pytest.param("::1", False, "no pod's address", id="ourselves, the new way"),
         pytest.param("169.254.169.254", False, "no pod's address", id="a cloud's metadata service"),
+        pytest.param("::ffff:127.0.0.1", False, "no pod's address", id="ourselves, in disguise"),
+        pytest.param("::ffff:169.254.169.254", False, "no pod's address", id="a metadata service in disguise"),
         pytest.param("fe80::1", False, "no pod's address", id="a neighbour"),
         pytest.param("224.0.0.1", False, "no pod's address", id="everybody"),
         pytest.param("0.0.0.0", False, "no pod's address", id="nobody"),  # noqa: S104 - it is not bound

@@ -20,7 +20,7 @@ import math
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Protocol
 
 import aiohttp
@@ -121,7 +121,7 @@ def address_of(pod: Pod, networks: Sequence[Network] = ()) -> str:
     if pod.spec.host_network:
         raise Unanswered("it is on its host's network, whose address is its node's")
     try:
-        address = ip_address(text)
+        address = _plain(ip_address(text))
     except ValueError:
         raise Unanswered(f'"{text}" is not an address') from None
     if networks:
@@ -130,6 +130,12 @@ def address_of(pod: Pod, networks: Sequence[Network] = ()) -> str:
     elif address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
         raise Unanswered(f"{address} is no pod's address")
     return f"[{address}]" if address.version == 6 else str(address)
+
+
+def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """The address of the old kind that one of the new kind stands for, if it does: it leads to the same place."""
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return address if mapped is None else mapped
 
 
 def read_answer(body: bytes) -> float:
