@@ -114,9 +114,9 @@ class _Topologies:
 
     def __init__(self, means: Means) -> None:
         client = means.client
-        self.simulation = Simulation(client)
         self.view = TopologyView(client)
-        self.subsets = Subsets(client, simulate=self.simulation, ended=self.view.ended, registry=means.registry)
+        simulation = Simulation(client, view=self.view)
+        self.subsets = Subsets(client, simulate=simulation, ended=self.view.ended, registry=means.registry)
         levels = Levels(self.view, verdict=verdict(pod_webhook=True))
         scribe = Scribe(client, means.topology_metrics)
         settle = means.configuration.scale_down.settle_milliseconds / 1000
@@ -125,7 +125,7 @@ class _Topologies:
     @property
     def parts(self) -> dict[str, Component]:
         """What has to run."""
-        return {"simulation": self.simulation, "subsets": self.subsets, "topologies": self.view}
+        return {"subsets": self.subsets, "topologies": self.view}
 
 
 def names(configuration: TrimtabConfiguration) -> list[str]:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeVar
@@ -32,6 +31,7 @@ from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
+from trimtab.controllers.unitedtopology.view import View
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.informers import Informer
@@ -65,7 +65,16 @@ class _Promise:
 class Simulation:
     """Answers whether a pod would find a node; a component of its own, for webhooks run in every process."""
 
-    def __init__(self, client: Client, *, profile: Profile | None = None, rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        view: View | None = None,
+        profile: Profile | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """With a `view` it sees what that sees, and need not be run: a process has no memory for two copies of all
+        pods. Without one it looks at the cluster itself."""
         self._client = client
         self._clock = client.clock
         self._rng = rng or random.Random()  # noqa: S311 - breaks ties, guards nothing
@@ -74,11 +83,15 @@ class Simulation:
         self.snapshot = Snapshot()
         self._promises: dict[str, _Promise] = {}
         self._waiting: dict[str, Pod] = {}
-        self.informers: list[Informer[Any]] = [
-            self._informer(Node, self.snapshot.put, lambda node: self.snapshot.drop(Node, "", node.metadata.name)),
-            self._informer(Namespace, self.snapshot.put, self._namespace_gone),
-            self._informer(Pod, self.pod_seen, self.pod_gone, field_selector=_NOT_FINISHED),
-        ]
+        nodes = view.nodes if view is not None else self._informer(Node)
+        namespaces = view.namespaces if view is not None else self._informer(Namespace)
+        pods = view.pods if view is not None else self._informer(Pod, field_selector=_NOT_FINISHED)
+        self.informers: list[Informer[Any]] = [nodes, namespaces, pods]
+        nodes.subscribe(added=self.snapshot.put, updated=lambda _, new: self.snapshot.put(new), deleted=self._node_gone)
+        namespaces.subscribe(
+            added=self.snapshot.put, updated=lambda _, new: self.snapshot.put(new), deleted=self._namespace_gone
+        )
+        pods.subscribe(added=self.pod_seen, updated=lambda _, new: self.pod_seen(new), deleted=self.pod_gone)
 
     @property
     def synced(self) -> bool:
@@ -148,7 +161,7 @@ class Simulation:
         """A pod was added or changed."""
         mark = marks.read(pod.metadata.annotations)
         reservation = mark.reservation if mark is not None else ""
-        if pod.terminating:
+        if not pod.active:
             self.pod_gone(pod)
         elif pod.spec.node_name:
             self._settle(reservation)
@@ -170,15 +183,14 @@ class Simulation:
         self._waiting.pop(reservation, None)
         self._forget(reservation)
 
+    def _node_gone(self, node: Node) -> None:
+        self.snapshot.drop(Node, "", node.metadata.name)
+
     def _namespace_gone(self, namespace: Namespace) -> None:
         self.snapshot.drop(Namespace, "", namespace.metadata.name)
 
-    def _informer(
-        self, kind: type[T], seen: Callable[[Any], None], gone: Callable[[Any], None], *, field_selector: str = ""
-    ) -> Informer[T]:
-        informer: Informer[T] = Informer(self._client, kind, field_selector=field_selector, rng=self._rng)
-        informer.subscribe(added=seen, updated=lambda _, new: seen(new), deleted=gone)
-        return informer
+    def _informer(self, kind: type[T], *, field_selector: str = "") -> Informer[T]:
+        return Informer(self._client, kind, field_selector=field_selector, rng=self._rng)
 
 
 def _named(pod: Pod, namespace: str) -> Pod:

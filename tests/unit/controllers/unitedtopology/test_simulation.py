@@ -14,6 +14,7 @@ from tests.unit.lab.workloads.worlds import Wire
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.controllers.unitedtopology.simulation import PATIENCE, Simulation
+from trimtab.controllers.unitedtopology.view import View
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.subsets import marks
@@ -26,9 +27,11 @@ JSON = dict[str, Any]
 class Stage:
     """A cluster with one node of four cores, and a simulation of it."""
 
-    def __init__(self, world: TopologyWorld) -> None:
+    def __init__(self, world: TopologyWorld, *, shared: bool) -> None:
         self.world = world
-        self.simulation = Simulation(Client(Wire(world.cluster), clock=world.clock))
+        client = Client(Wire(world.cluster), clock=world.clock)
+        self.view = View(client) if shared else None
+        self.simulation = Simulation(client, view=self.view)
 
     async def start(self) -> None:
         """Look at the cluster. No controller takes the marks of these pods back, although they are of no topology."""
@@ -40,7 +43,7 @@ class Stage:
         await self.world.user.patch(Node, "n1", {"spec": {"taints": None}})
         status = {"status": {"capacity": resources, "allocatable": resources}}
         await self.world.user.patch(Node, "n1", status, subresource="status")
-        self.task = asyncio.create_task(self.simulation.run())
+        self.task = asyncio.create_task((self.view or self.simulation).run())
         await self.world.settle()
 
     def ask(self, built: PodBuilder, reservation: str = "") -> bool:
@@ -58,10 +61,10 @@ def big() -> PodBuilder:
     return pod("").requests(cpu="2")
 
 
-@pytest_asyncio.fixture
-async def stage(world: TopologyWorld) -> AsyncIterator[Stage]:
+@pytest_asyncio.fixture(params=[pytest.param(False, id="by itself"), pytest.param(True, id="over a view")])
+async def stage(world: TopologyWorld, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
     """A simulation that has seen the cluster."""
-    made = Stage(world)
+    made = Stage(world, shared=request.param)
     await made.start()
     yield made
     await cancel(made.task)
@@ -139,6 +142,17 @@ async def test_a_pod_on_its_way_out_is_taken_for_gone(stage: Stage) -> None:
     await stage.world.user.delete(Pod, "p1", namespace="default")
     await stage.world.settle()
     assert stage.ask(big())
+
+
+async def test_a_pod_that_has_finished_takes_no_room(stage: Stage) -> None:
+    """It stays on its node in name only."""
+    for name in ("p1", "p2"):
+        await create(stage, name, name)
+        await stage.world.user.bind(name, namespace="default", node="n1")
+    done = {"status": {"phase": "Succeeded"}}
+    await stage.world.user.patch(Pod, "p1", done, namespace="default", subresource="status")
+    await stage.world.settle()
+    assert [stage.ask(big(), "three"), stage.ask(big(), "four")] == [True, False]
 
 
 async def test_a_pod_that_waits_for_good_takes_no_room(stage: Stage) -> None:
