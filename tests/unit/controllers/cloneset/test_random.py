@@ -1,4 +1,5 @@
-"""Random scenarios in virtual time: scaling, failing, rolling out, the controller killed and restarted, stale caches.
+"""Random scenarios in virtual time: scaling, failing, rolling out, the controller killed and restarted, stale caches,
+quotas, refused writes of the status, pods that come and go by other hands.
 
 Whatever happens, in whatever order:
 
@@ -18,6 +19,7 @@ import asyncio
 import os
 import random
 from collections.abc import Awaitable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -27,7 +29,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from tests.unit.controllers.cloneset.judges import Judge
-from tests.unit.controllers.cloneset.test_controller import is_deletion
+from tests.unit.controllers.cloneset.test_controller import is_creation, is_deletion
 from tests.unit.controllers.cloneset.worlds import CloneSetWorld, manifest, template
 from trimtab.api import codec, times
 from trimtab.api.apps import ControllerRevision
@@ -35,14 +37,17 @@ from trimtab.api.cloneset import SPECIFIED_DELETE, CloneSet, CloneSetSpec
 from trimtab.api.nodes import ZONE
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicySpec
+from trimtab.controllers.cloneset import instances, sizes
 from trimtab.controllers.cloneset import plan as plans
-from trimtab.controllers.cloneset import sizes
 from trimtab.controllers.cloneset.observation import Group
 from trimtab.controllers.cloneset.plan import Circumstances, Plan
 from trimtab.controllers.cloneset.settings import Settings
 from trimtab.kube.clocks import SECOND
-from trimtab.kube.errors import Unreachable
+from trimtab.kube.errors import AlreadyExists, Unreachable
+from trimtab.kube.queues import RETRY_BACKOFF
+from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
+from trimtab.lab.apiserver.statuses import refusal
 
 T = TypeVar("T")
 NODES = {f"node-{number}": {ZONE: "y" if number == 2 else "x"} for number in range(3)}
@@ -89,6 +94,10 @@ class CloneSets(RuleBasedStateMachine):
         self.dies_in: int | None = None
         self.held = False
         self.image = 1
+        self.quota: int | None = None
+        """How many pods there may be, as far as the server is concerned."""
+        self.mute = 0
+        """How many writes of the status will be refused."""
         self.believed: set[str] = set()
         """The pods that were available when the last plan was made: others may be deleted at any time."""
         self.patch = pytest.MonkeyPatch()
@@ -113,7 +122,7 @@ class CloneSets(RuleBasedStateMachine):
         return made
 
     def refuse(self, request: Request) -> Exception | None:
-        """Before a request is answered: let the process die if its time has come."""
+        """Before a request is answered: let the process die if its time has come, and refuse what is to be refused."""
         if request.method == "GET" or "/events" in request.path:
             return None
         if self.dies_in is not None:
@@ -122,11 +131,16 @@ class CloneSets(RuleBasedStateMachine):
                 self.world.wire.dead = True
                 self.late.append(request)
                 return Unreachable("on its way")
+        if is_creation(request) and self.quota is not None and len(self.active()) >= self.quota:
+            return refusal(403, "exceeded quota")
+        if request.path.endswith("/status") and self.mute:
+            self.mute -= 1
+            return refusal(500, "no status today")
         return None
 
     def after(self, request: Request) -> None:
         """After a request was answered: are the bounds kept?"""
-        if request.method == "POST" and request.path.endswith("/pods"):
+        if is_creation(request):
             there = len(self.active())
             if there > self.news.ceiling:
                 self.faults.append(f"{there} pods, and {self.news.ceiling} are the most")
@@ -136,8 +150,8 @@ class CloneSets(RuleBasedStateMachine):
                 self.faults.append(f"{left} available pods are left, and {self.news.floor} are the fewest")
 
     def active(self) -> list[Pod]:
-        """The pods that are there to stay, as the server has them."""
-        return [pod for pod in self.stored() if pod.active]
+        """The pods that are there to stay and that it selects, as the server has them."""
+        return [pod for pod in self.stored() if pod.active and pod.metadata.labels.get("app") == "web"]
 
     def stored(self) -> list[Pod]:
         """All pods, as the server has them."""
@@ -224,7 +238,10 @@ class CloneSets(RuleBasedStateMachine):
         self.run(self.write({"updateStrategy": {"paused": paused}}))
         self.check()
 
-    @rule(which=st.integers(0, 99), how=st.sampled_from(["marked", "named", "not ready", "failed", "deleted"]))
+    @rule(
+        which=st.integers(0, 99),
+        how=st.sampled_from(["marked", "named", "not ready", "failed", "deleted", "evicted", "let go"]),
+    )
     def befall(self, which: int, how: str) -> None:
         """Something happens to a pod."""
 
@@ -233,7 +250,7 @@ class CloneSets(RuleBasedStateMachine):
             if not pods:
                 return
             name = sorted(pod.metadata.name for pod in pods)[which % len(pods)]
-            self.news.losses += how in ("not ready", "failed", "deleted")
+            self.news.losses += how not in ("marked", "named")
             await self.harm(name, how)
             await self.settle()
 
@@ -250,10 +267,57 @@ class CloneSets(RuleBasedStateMachine):
             await self.write({"scaleStrategy": {"podsToDelete": [name]}})
         elif how == "not ready":
             await self.world.run_pod(await self.world.get(Pod, name), ready=False)
+        elif how == "evicted":
+            await user.delete(Pod, name, namespace="default")
+        elif how == "let go":
+            await user.patch(Pod, name, {"metadata": {"labels": {"app": "other"}}}, namespace="default")
         elif how == "failed":
             await user.patch(Pod, name, {"status": {"phase": "Failed"}}, namespace="default", subresource="status")
         else:
             await user.delete(Pod, name, namespace="default", grace_period_seconds=0)
+
+    @rule(ahead=st.integers(0, 3), app=st.sampled_from(["web", "other"]), ours=st.booleans())
+    def squat(self, ahead: int, app: str, ours: bool) -> None:
+        """Somebody makes a pod by hand, perhaps under a name that would be ours to use, perhaps one to be adopted."""
+
+        async def work() -> None:
+            metadata, status = (cloneset := await self.world.cloneset()).metadata, cloneset.status
+            name = instances.instance(metadata, status.next_instance + ahead).name if ours else f"by-hand-{ahead}"
+            self.news.late += app == "web"
+            body = {"metadata": {"name": name, "labels": {"app": app}}, "spec": template()["spec"]}
+            with suppress(AlreadyExists):
+                await self.world.user.create(Resource.of(Pod).raw, body, namespace="default")
+            await self.settle()
+
+        self.run(work())
+        self.check()
+
+    @rule(which=st.integers(0, 99))
+    def come_back(self, which: int) -> None:
+        """A pod that was let go, or was never its own, gets the labels that it selects."""
+
+        async def work() -> None:
+            others = [pod for pod in self.stored() if pod.active and pod.metadata.labels.get("app") != "web"]
+            if not others:
+                return
+            self.news.late += 1
+            name = sorted(pod.metadata.name for pod in others)[which % len(others)]
+            patch = {"metadata": {"labels": {"app": "web"}}}
+            await self.world.user.patch(Pod, name, patch, namespace="default")
+            await self.settle()
+
+        self.run(work())
+        self.check()
+
+    @rule(pods=st.none() | st.integers(0, 8))
+    def limit(self, pods: int | None) -> None:
+        """A quota, or none any more."""
+        self.quota = pods
+
+    @rule(writes=st.integers(1, 8))
+    def silence(self, writes: int) -> None:
+        """So many writes of the status will be refused."""
+        self.mute = writes
 
     @rule(limit=st.integers(1, 6))
     def kubelets(self, limit: int) -> None:
@@ -337,7 +401,7 @@ class CloneSets(RuleBasedStateMachine):
 
     async def converge(self) -> None:
         """A living controller, watches that show everything, pods that come up: in the end all is as wanted."""
-        self.dies_in = None
+        self.dies_in, self.quota, self.mute = None, None, 0
         if self.held:
             self.held = False
             self.world.wire.go_on()
@@ -345,6 +409,7 @@ class CloneSets(RuleBasedStateMachine):
             await self.world.kill()
             await self.world.start()
         await self.write({"updateStrategy": {"paused": False}})
+        await self.world.advance(RETRY_BACKOFF.cap)  # what was refused is tried again by then
         for _ in range(40):
             await self.world.run_pods()
             await self.world.advance(15)
@@ -407,7 +472,7 @@ def test_whatever_happens(machine: type[CloneSets]) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=8,
+            max_examples=12,
             stateful_step_count=20,
             deadline=None,
             derandomize=True,
