@@ -260,6 +260,18 @@ def rules(component: str) -> tuple[list[JSON], list[JSON]]:
     return found["ClusterRole"], found["Role"]
 
 
+def rules_within(component: str) -> tuple[list[JSON], list[JSON]]:
+    """What a component may do in the cluster, and in the one namespace that it looks after."""
+    made = list(access.manifests(Options(configuration={"namespaces": [NAMESPACE]})))
+    roles = {each["metadata"]["name"]: each["rules"] for each in made if each["kind"] == "ClusterRole"}
+    bound: dict[str, list[JSON]] = {"": [], NAMESPACE: []}
+    for each in made:
+        where = each["metadata"].get("namespace", "")
+        if "subjects" in each and where in bound and each["subjects"][0]["name"] == account(component):
+            bound[where] += roles[each["roleRef"]["name"]]
+    return bound[""], bound[NAMESPACE]
+
+
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_a_component_asks_for_nothing_that_it_is_not_let(component: str, heard: dict[str, set[Call]]) -> None:
     """Every call is covered by its roles: those of the cluster, or, in Trimtab's own namespace, those of that."""
@@ -270,6 +282,25 @@ def test_a_component_asks_for_nothing_that_it_is_not_let(component: str, heard: 
         if not call.is_allowed(cluster) and not (call.namespace == "trimtab-system" and call.is_allowed(own))
     ]
     assert refused == []
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_a_component_that_looks_after_some_namespaces_may_write_in_those_alone(
+    component: str, heard: dict[str, set[Call]]
+) -> None:
+    """What it asks is still covered, and outside of them, and of Trimtab's own, it may only read."""
+    cluster, there = rules_within(component)
+    _, own = rules(component)
+    refused = [
+        str(call)
+        for call in sorted(heard[component])
+        if not call.is_allowed(cluster)
+        and not (call.namespace == NAMESPACE and call.is_allowed(there))
+        and not (call.namespace == "trimtab-system" and call.is_allowed(own))
+    ]
+    assert refused == []
+    writing = [rule for rule in cluster if set(rule["verbs"]) - {"get", "list", "watch"}]
+    assert {name for rule in writing for name in rule.get("resourceNames", ["*"])} <= {NAMESPACE, "trimtab"}
 
 
 @pytest.mark.parametrize("component", COMPONENTS)

@@ -3,18 +3,22 @@
 `ACCESS` is the table; a test runs the components, records every call, and holds the table to the record both ways: no
 call that it does not allow, no permission that nothing needs. What concerns Trimtab's own objects (leases, the
 certificate) is granted in its own namespace alone, and where RBAC can name single objects, by name.
+
+Where the configuration names the namespaces to look after, nothing is written in any other, and may not be: the whole
+cluster is then read only. Reading it is needed: whoever is on a node takes room there, whosever pod it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.documents import JSON
 from trimtab.install.options import NAME, Options, account
 
 READ = ("list", "watch")
+_READING = frozenset({"get", *READ})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,12 @@ class Permission:
         """As RBAC writes it."""
         rule: JSON = {"apiGroups": [self.group], "resources": list(self.resources), "verbs": list(self.verbs)}
         return rule | ({"resourceNames": list(self.names)} if self.names else {})
+
+    def narrowed(self, *, reading: bool) -> Iterator[Permission]:
+        """What of it is reading, or what is not; nothing, where there is no such thing."""
+        verbs = tuple(verb for verb in self.verbs if (verb in _READING) == reading)
+        if verbs:
+            yield replace(self, verbs=verbs)
 
 
 def _nothing(_: TrimtabConfiguration) -> Sequence[Permission]:
@@ -142,12 +152,34 @@ def manifests(options: Options) -> Iterator[JSON]:
     for component in options.components:
         access = ACCESS[component]
         name = account(component)
-        yield _role("ClusterRole", {"name": name}, [*access.cluster, *access.named(configuration)], options)
+        cluster, within = _shared_out(access.cluster, configuration.namespaces)
+        yield _role("ClusterRole", {"name": name}, [*cluster, *access.named(configuration)], options)
         yield _binding("ClusterRoleBinding", {"name": name}, "ClusterRole", component, options)
+        if within:
+            writing = f"{name}-writing"
+            yield _role("ClusterRole", {"name": writing}, within, options)
+            for namespace in dict.fromkeys(configuration.namespaces):
+                there = {"name": writing, "namespace": namespace}
+                yield _binding("RoleBinding", there, "ClusterRole", component, options, role_name=writing)
         own = {"name": name, "namespace": options.namespace}
         yield _role("Role", own, access.own(configuration), options)
         yield _binding("RoleBinding", own, "Role", component, options)
     yield from _for_people(options)
+
+
+def _shared_out(
+    permissions: Sequence[Permission], namespaces: Sequence[str]
+) -> tuple[Sequence[Permission], Sequence[Permission]]:
+    """What is granted in the whole cluster, and what in the namespaces that are looked after alone, if there are such.
+
+    Namespaces are objects of the cluster; those that may be written to are named one by one.
+    """
+    if not namespaces:
+        return permissions, ()
+    cluster = [part for each in permissions for part in each.narrowed(reading=True)]
+    writing = [part for each in permissions for part in each.narrowed(reading=False)]
+    themselves = [replace(each, names=tuple(namespaces)) for each in writing if each.resources == ("namespaces",)]
+    return [*cluster, *themselves], [each for each in writing if each.resources != ("namespaces",)]
 
 
 def _role(kind: str, metadata: JSON, permissions: Sequence[Permission], options: Options) -> JSON:
@@ -159,13 +191,13 @@ def _role(kind: str, metadata: JSON, permissions: Sequence[Permission], options:
     }
 
 
-def _binding(kind: str, metadata: JSON, role: str, component: str, options: Options) -> JSON:
+def _binding(kind: str, metadata: JSON, role: str, component: str, options: Options, *, role_name: str = "") -> JSON:
     subject = {"kind": "ServiceAccount", "name": account(component), "namespace": options.namespace}
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": kind,
         "metadata": metadata | {"labels": options.labels(component)},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": account(component)},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": role_name or account(component)},
         "subjects": [subject],
     }
 
