@@ -194,6 +194,8 @@ def _told(made: Plan) -> str:
     for each in made.levelings:
         if sorted(each.after) == sorted(each.stock):
             continue
+        if each.skew_after > each.skew_stock:  # then it was not levels that decided
+            break
         if len(each.domains) <= _NAMED:
             kept, stock = ("/".join(map(str, counts)) for counts in (each.after, each.stock))
             return f"kept {kept}; stock would leave {stock}"

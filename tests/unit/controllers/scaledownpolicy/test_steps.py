@@ -10,13 +10,19 @@ from trimtab.api import codec
 from trimtab.api.documents import Document
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST
+from trimtab.api.scaledown import DELETION_COST, StrategySpec
 from trimtab.controllers.scaledownpolicy.ledger import MARK, Mark
-from trimtab.controllers.scaledownpolicy.steps import constraints_for, going
+from trimtab.controllers.scaledownpolicy.shares import Share
+from trimtab.controllers.scaledownpolicy.steps import Step, constraints_for, going, warnings
+from trimtab.ranking import plan
+from trimtab.ranking.plan import Policy, Workload
 from trimtab.ranking.rankers import Constraint
+from trimtab.ranking.strategies.stated import STATED_COST
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import cluster, pod
 
+NOW = 1_767_229_200 * 10**9
+HOUR = "2026-01-01T00:00:00Z"
 DEFAULTS = (Constraint(ZONE), Constraint(HOSTNAME))
 
 
@@ -81,3 +87,18 @@ def web(name: str, side: str = "", *, to: int = 2, at: int = 1, share: int = 2, 
 def test_earlier_victims_count_as_gone(pods: list[Pod], size: int, want: str) -> None:
     """As far as the workload wants no more than those requests asked for."""
     assert "".join(each.metadata.name for each in going(pods, size)) == want
+
+
+def test_a_user_is_not_told_that_pods_were_kept_where_strategies_came_first() -> None:
+    """They may leave zones less even than stock would: that is what somebody wanted, and is said as it is."""
+    said = {"a": "1", "b": "2", "x": "9", "y": "9"}
+    pods = [
+        pod(name).on(name).phase("Running").ready(HOUR).created(HOUR).annotations({STATED_COST: cost})
+        for name, cost in said.items()
+    ]
+    snapshot = cluster("z1: a b", "z2: x y").with_pods(*pods).snapshot()
+    workload = Workload.of_all(snapshot, constraints=[Constraint(ZONE)])
+    made = plan(workload, snapshot, Policy.of((StrategySpec(name="Stated"),)), replicas=2, now=NOW)
+    assert sorted(made.keys) == ["default/a", "default/b"]
+    (told,) = warnings([Step(Share("u", "web", 4, 2), made)])
+    assert told == "the policy's strategies chose 1 of 2 pods that stock would have kept"
