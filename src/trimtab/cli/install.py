@@ -38,7 +38,7 @@ Examples:
 )
 @_NAMESPACE
 @click.option("--image", help="The image to run.  [default: trimtab with this version as its tag]")
-@click.option("--component", "components", multiple=True, help="What to run; repeat.  [default: everything]")
+@click.option("--component", "components", multiple=True, help="What to run; repeat.  [default: as configured]")
 @click.option("--replicas", type=click.IntRange(min=1), default=2, show_default=True, help="Of each component.")
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="A TrimtabConfiguration to install.")
 @click.option(
@@ -78,6 +78,7 @@ def install(
     context: str,
 ) -> None:
     """Print everything that Trimtab needs in a cluster, for `kubectl apply -f -`. Nothing is written."""
+    from trimtab import app
     from trimtab.install import definitions, manifests
     from trimtab.install.options import Options
 
@@ -85,7 +86,8 @@ def install(
     if config_file is not None:
         written["configuration"] = with_scheduler(read_yaml(config_file), config_file.parent)
     written |= {} if image is None else {"image": image}
-    written |= {"components": _components(components)} if components else {}
+    stated = components or tuple(written.get("configuration", {}).get("components") or ())
+    written |= {"components": _components(stated)} if stated else {}
     options = Options(
         namespace=namespace,
         replicas=replicas,
@@ -94,6 +96,7 @@ def install(
         authority=b"" if ca_file is None else ca_file.read_bytes(),
         **written,
     )
+    app.check(options.read())
     present, shared = _present(kubeconfig, context, namespace)
     chosen = definitions.choose(options, cast("Choice", crds), present)
     options = replace(options, clonesets=definitions.has_clonesets(chosen, present), shared=shared)

@@ -47,6 +47,41 @@ def test_a_schedulers_file_is_installed_with_the_configuration_that_names_it(tmp
 
 
 @pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        pytest.param((), {"webhooks", "controllers"}, id="as configured"),
+        pytest.param(("--component", "scheduler"), {"scheduler"}, id="as asked for"),
+    ],
+)
+def test_what_runs_is_what_the_configuration_says(arguments: tuple[str, ...], want: set[str], tmp_path: Path) -> None:
+    """Unless the command line says otherwise."""
+    (tmp_path / "trimtab.yaml").write_text("components: [webhooks, controllers]\n")
+    done = trimtab("install", "--config", "trimtab.yaml", *arguments, folder=tmp_path)
+    found = [each["metadata"] for each in yaml.safe_load_all(done.stdout) if each["kind"] == "Deployment"]
+    assert {each["labels"]["app.kubernetes.io/component"] for each in found} == want
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        pytest.param(
+            "scaleDown: {defaultPolicies: [{strategies: [{name: Nonsense}]}]}",
+            '"Nonsense" is not a strategy',
+            id="a strategy that there is not",
+        ),
+        pytest.param("scheduler: {profiles: []}", "scheduler.apiVersion: null is not supported", id="no version"),
+    ],
+)
+def test_what_could_not_run_is_not_installed(written: str, message: str, tmp_path: Path) -> None:
+    """Pods that end as soon as they begin are found out here."""
+    (tmp_path / "trimtab.yaml").write_text(written)
+    done = trimtab("install", "--config", "trimtab.yaml", folder=tmp_path)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         pytest.param(("--component", "shop"), '"shop" is none of scheduler, webhooks', id="no component"),
