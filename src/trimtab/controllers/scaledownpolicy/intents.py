@@ -43,7 +43,7 @@ from trimtab.controllers.scaledownpolicy.aftermath import ABANDONED, Aftermath, 
 from trimtab.controllers.scaledownpolicy.groups import Groups
 from trimtab.controllers.scaledownpolicy.ledger import LAST, WRITERS, Entry, Ledger, Mark, Written
 from trimtab.controllers.scaledownpolicy.metrics import Metrics, Outcome
-from trimtab.controllers.scaledownpolicy.policies import Defaults, Governing
+from trimtab.controllers.scaledownpolicy.policies import Defaults, Governing, WorkloadRef
 from trimtab.controllers.scaledownpolicy.settling import INITIAL, LONGEST, Settling
 from trimtab.controllers.scaledownpolicy.shares import Share
 from trimtab.controllers.scaledownpolicy.steps import Step
@@ -69,6 +69,8 @@ _CATCH_UP = 0.3
 """Seconds that the own watch is given to show pods that the workload counts already."""
 _RANK_AGAIN = 0.05
 """Seconds between looks at ranks that are not there yet."""
+_RIVALS = 3
+"""How many who claim the same pods are named."""
 _REMEMBERED = 1024
 """How many last words are remembered."""
 
@@ -267,6 +269,9 @@ class Intents:
             governing = self._governing(live)
             if governing is None:
                 return Held(Outcome.UNGOVERNED)
+            rivals = self._groups.rivals(policies.workload_ref(live))
+            if rivals:
+                return Held(Outcome.CONTESTED, (_contest(live, rivals),))
             if governing.spec.delivery != "OnScaleIntent" or governing.spec.carrier != "Annotation":
                 return Held(Outcome.ELSEWHERE)
             if intent.after == 0:
@@ -308,11 +313,10 @@ class Intents:
     # Decide.
 
     def _governing(self, live: Workload) -> Governing | None:
-        """Who speaks for a workload; nobody, where another one claims the same pods."""
-        namespace, ref = live.metadata.namespace, policies.workload_ref(live)
-        labels = self._view.namespace_labels(namespace)
-        found = policies.governing(ref, self._view.policies_in(namespace), self.defaults, labels)
-        return None if found is not None and self._groups.rivals(ref) else found
+        """Who speaks for a workload."""
+        namespace, labels = live.metadata.namespace, self._view.namespace_labels(live.metadata.namespace)
+        found = self._view.policies_in(namespace)
+        return policies.governing(policies.workload_ref(live), found, self.defaults, labels)
 
     def _is_repeat(self, intent: Intent, live: Workload) -> bool:
         """Whether costs for this very size stand already, and nothing about the workload has changed since."""
@@ -493,6 +497,12 @@ def _is_so(intent: Intent, live: Workload) -> bool:
     metadata = live.metadata
     same = bool(intent.uid) and intent.uid == metadata.uid
     return same and metadata.deletion_timestamp is None and shares.wanted(live) == intent.before > intent.after >= 0
+
+
+def _contest(live: Workload, rivals: Sequence[WorkloadRef]) -> str:
+    """What the user is told where two owners claim one group of pods."""
+    others = ", ".join(f"{other.kind} {other.name}" for other in rivals[:_RIVALS])
+    return f"{type(live).__name__} {live.metadata.name} and {others} claim the same pods, which are left alone"
 
 
 def _is_managed(live: Workload) -> bool:

@@ -28,6 +28,8 @@ class Outcome(StrEnum):
     """The costs stand already."""
     UNGOVERNED = "ungoverned"
     """No policy speaks for the workload."""
+    CONTESTED = "contested"
+    """Another workload claims the same pods: whoever chose for one would choose against the other."""
     MANAGED = "managed"
     """A ReplicaSet that its Deployment resizes."""
     STALE = "stale"

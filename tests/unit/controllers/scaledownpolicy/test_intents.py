@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from tests.unit.controllers.scaledownpolicy.scaling import ScaleWorld
-from tests.unit.controllers.scaledownpolicy.worlds import POLICIES, template
+from tests.unit.controllers.scaledownpolicy.worlds import POLICIES, deployment, template
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.configuration import RESERVED
 from trimtab.api.core import ReplicationController
@@ -587,6 +587,16 @@ async def test_strategies_choose_who_goes(world: ScaleWorld) -> None:
     victims = {pod.metadata.name for pod in await world.pods() if MARK in pod.metadata.annotations}
     young = sorted(await world.pods(), key=lambda pod: str(pod.metadata.creation_timestamp))[-4:]
     assert victims.isdisjoint({pod.metadata.name for pod in young})
+
+
+async def test_pods_that_two_workloads_claim_are_left_alone_and_whoever_scales_is_told(world: ScaleWorld) -> None:
+    """Also where a default speaks, which has no status to say so in."""
+    await world.create(Deployment, deployment("other", 0, labels={"app": "web"}))
+    await world.scale(6)
+    assert outcomes(world) == {"contested": 1}
+    told = [warning for answer in world.answers for warning in answer]
+    assert told == ["Deployment web and Deployment other claim the same pods, which are left alone"]
+    assert world.writes() == []
 
 
 async def test_without_a_policy_nobody_is_touched() -> None:
