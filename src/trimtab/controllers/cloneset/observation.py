@@ -17,7 +17,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.selectors import Selector
 from trimtab.kube.clocks import SECOND
 from trimtab.snapshot.columns import IntColumn, Mask
-from trimtab.snapshot.pods import NOWHERE, PHASES, PodTable
+from trimtab.snapshot.pods import NEVER, NOWHERE, PHASES, PodTable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,8 +79,10 @@ def observe(table: PodTable, rows: Iterable[int], spec: CloneSetSpec, revision: 
     chosen = np.array(list(rows), dtype=np.int64)
     pods = tuple(pod for pod in (table.objects[row] for row in chosen.tolist()) if pod is not None)
     ready = table.ready[chosen] & (table.column("phase")[chosen] == PHASES["Running"])
-    due = table.column("ready_since")[chosen] + spec.min_ready_seconds * SECOND
-    waiting = due[ready & (due > now)] if spec.min_ready_seconds else due[:0]
+    since = table.column("ready_since")[chosen]
+    due = since + spec.min_ready_seconds * SECOND
+    dated = ready & (since != NEVER)  # nobody knows for how long the others have been
+    waiting = due[dated & (due > now)] if spec.min_ready_seconds else due[:0]
     named = frozenset(spec.scale_strategy.pods_to_delete)
     return Group(
         pods=pods,
@@ -88,7 +90,7 @@ def observe(table: PodTable, rows: Iterable[int], spec: CloneSetSpec, revision: 
         updated=_mask(is_of(pod, revision) for pod in pods),
         marked=_mask(is_marked(pod, named) for pod in pods),
         ready=ready,
-        available=ready & (due <= now) if spec.min_ready_seconds else ready,
+        available=dated & (due <= now) if spec.min_ready_seconds else ready,
         next_available=(int(waiting.min()) - now) / SECOND if len(waiting) else None,
     )
 

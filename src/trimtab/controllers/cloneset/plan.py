@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from trimtab.api.cloneset import CloneSet, RankWait
@@ -60,8 +60,8 @@ class Circumstances:
     """On what terms ranks are honoured; not at all, where None."""
     costs: PodGroupCost | None = None
     waited: RankWait | None = field(default=None)
-    can_make: bool = True
-    """Whether pods can be made: where they have just been refused, what else there is to do is done."""
+    refused: frozenset[Step] = frozenset()
+    """What has just been tried in vain: what else there is to do is done."""
 
     @property
     def rules(self) -> tuple[Constraint, ...]:
@@ -72,16 +72,23 @@ class Circumstances:
 def plan(around: Circumstances, group: Group) -> Plan:
     """The first thing that there is to do."""
     needed = sizes.sizes(sizes.bounds(around.cloneset.spec), sizes.count(group))
-    for work in (_births, _marked, _surplus, _outdated):
-        made = work(around, group, needed)
+    made = _first(around, group, needed) or Plan(held_back=needed.held_back)
+    if Step.SHRINK in around.refused:  # what it waited for is not to be waited for again
+        made = replace(made, wait=around.waited)
+    return made
+
+
+def _first(around: Circumstances, group: Group, needed: Sizes) -> Plan | None:
+    for step, work in _WORK.items():
+        made = None if step in around.refused else work(around, group, needed)
         if made is not None:
             return made
-    return Plan(held_back=needed.held_back)
+    return None
 
 
 def _births(around: Circumstances, _: Group, needed: Sizes) -> Plan | None:
     count = min(needed.create, around.settings.burst)
-    if not count or not around.can_make:
+    if not count:
         return None
     metadata, used_up = around.cloneset.metadata, around.cloneset.status.next_instance
     made = instances.free(metadata, used_up, around.taken, count)
@@ -92,7 +99,8 @@ def _marked(around: Circumstances, group: Group, needed: Sizes) -> Plan | None:
     if not needed.marked:
         return None
     order = victims.in_order(around.snapshot, group, group.marked, around.rules, scale=around.settings.scale)
-    return _deletion(Step.MARKED, group, victims.sparing(group, order, needed.spare))
+    waited = around.waited if needed.shrink else None  # it goes on meanwhile
+    return _deletion(Step.MARKED, group, victims.sparing(group, order, needed.spare), waited)
 
 
 def _surplus(around: Circumstances, group: Group, needed: Sizes) -> Plan | None:
@@ -106,8 +114,9 @@ def _surplus(around: Circumstances, group: Group, needed: Sizes) -> Plan | None:
         count, costs = min(count, verdict.allowance), victims.as_costs(verdict.ranks)
     order = victims.old_first(around.snapshot, group, around.rules, scale=around.settings.scale, costs=costs)
     fell_back = verdict.because if isinstance(verdict, Original) else ""
+    waited = around.waited if fell_back else None  # it is over until all have gone
     going = victims.sparing(group, order, needed.spare, needed.shrink_new)
-    return _deletion(Step.SHRINK, group, going[:count], fell_back)
+    return _deletion(Step.SHRINK, group, going[:count], waited, fell_back)
 
 
 def _verdict(around: Circumstances, group: Group) -> Verdict:
@@ -126,7 +135,18 @@ def _outdated(around: Circumstances, group: Group, needed: Sizes) -> Plan | None
     return _deletion(Step.REPLACE, group, victims.sparing(group, order, needed.spare)[: needed.replace])
 
 
-def _deletion(step: Step, group: Group, places: Sequence[int], fell_back: str = "") -> Plan | None:
+def _deletion(
+    step: Step, group: Group, places: Sequence[int], waited: RankWait | None = None, fell_back: str = ""
+) -> Plan | None:
     if not places:
         return None
-    return Plan(step, victims=tuple(group.pods[place] for place in places), fell_back=fell_back)
+    return Plan(step, victims=tuple(group.pods[place] for place in places), wait=waited, fell_back=fell_back)
+
+
+_WORK: Mapping[Step, Callable[[Circumstances, Group, Sizes], Plan | None]] = {
+    Step.CREATE: _births,
+    Step.MARKED: _marked,
+    Step.SHRINK: _surplus,
+    Step.REPLACE: _outdated,
+}
+"""What can be done, the first thing first."""

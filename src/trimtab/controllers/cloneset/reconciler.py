@@ -35,7 +35,7 @@ from trimtab.controllers.cloneset.view import CLONESETS, View
 from trimtab.kube import ownership
 from trimtab.kube.adoption import Adopter
 from trimtab.kube.client import Client
-from trimtab.kube.errors import ApiError, NotFound
+from trimtab.kube.errors import ApiError, NotFound, ServiceUnavailable, Timeout, TooManyRequests, Unreachable
 from trimtab.kube.events import NORMAL, WARNING, Recorder
 from trimtab.kube.expectations import Expectations
 from trimtab.kube.resources import Key, Resource
@@ -49,6 +49,10 @@ _UNSEEN = 30.0
 """Seconds after which to look again at what has not been seen: expectations end by themselves."""
 _POLICY = 5.0
 """Seconds after which a scale-down that waits for ranks is looked at again: its policy may have changed."""
+_UNDECIDED = frozenset({reports.FAILED_SCALE, reports.FAILED_UPDATE, reports.RANKS_AWAITED})
+"""Failures and waits: they stand while nothing new is decided."""
+_LATER = (Unreachable, TooManyRequests, ServiceUnavailable, Timeout)
+"""Failures after which nothing else is tried at once: it would fare no better."""
 
 log = logging.getLogger(__name__)
 
@@ -125,8 +129,8 @@ class Reconciler:
         decision = self._decide(a_key, cloneset, selector, revision, adopted)
         self._tell(cloneset, decision.plan, rivals)
         failure, step = await self._act(a_key, cloneset, revision, decision.plan), decision.plan.step
-        if failure is not None and step is Step.CREATE and not is_namespace_terminating(failure):
-            decision = await self._do_without(a_key, cloneset, selector, revision, adopted)
+        if failure is not None and not is_namespace_terminating(failure) and not isinstance(failure, _LATER):
+            decision = await self._do_otherwise(a_key, cloneset, selector, revision, adopted, step)
         if failure is not None or not _soon_outdated(cloneset, decision):
             failed = None if failure is None else reports.failure(step, failure.message)
             await self._report(cloneset, self._status(cloneset, selector, revision, decision, rivals, failed))
@@ -136,13 +140,18 @@ class Reconciler:
         await self._forget_revisions(cloneset, revision)
         return Result(_recheck(decision))
 
-    async def _do_without(
-        self, a_key: Key, cloneset: CloneSet, selector: Selector, revision: str, adopted: Sequence[str]
+    async def _do_otherwise(
+        self, a_key: Key, cloneset: CloneSet, selector: Selector, revision: str, adopted: Sequence[str], step: Step
     ) -> _Decision:
-        """Pods are refused, by a quota say: what can be deleted within the bounds is, and may make room for them."""
-        decision = self._decide(a_key, cloneset, selector, revision, adopted, can_make=False)
-        await self._act(a_key, cloneset, revision, decision.plan)
-        return decision
+        """Something is refused, new pods by a quota say: what else is allowed is done, and may make room for it."""
+        refused = frozenset({step})
+        while True:
+            decision = self._decide(a_key, cloneset, selector, revision, adopted, refused)
+            plan = decision.plan
+            self._tell(cloneset, plan, ())
+            if await self._act(a_key, cloneset, revision, plan) is None:
+                return decision
+            refused |= {plan.step}
 
     def _look_again(self, a_key: Key, decision: _Decision) -> None:
         """Who fails is tried less and less often; what time alone brings about is not to wait for that."""
@@ -179,8 +188,7 @@ class Reconciler:
         selector: Selector,
         revision: str,
         adopted: Sequence[str],
-        *,
-        can_make: bool = True,
+        refused: frozenset[Step] = frozenset(),
     ) -> _Decision:
         metadata, status, now = cloneset.metadata, cloneset.status, self._clock.now()
         table = self._view.snapshot.pods
@@ -188,7 +196,7 @@ class Reconciler:
         group = observation.observe(table, rows, cloneset.spec, revision, now)
         if metadata.deletion_timestamp is not None or not self.expectations.satisfied(a_key):
             return _Decision(group, Plan(wait=status.rank_wait), status.next_instance, caught_up=False)
-        around = self._circumstances(cloneset, now, can_make)
+        around = self._circumstances(cloneset, now, refused)
         plan = plans.plan(around, group)
         settled = instances.settled(metadata, status.next_instance, around.taken)
         if plan.victims and settled != status.next_instance:  # first it is written that their names are used up
@@ -196,7 +204,7 @@ class Reconciler:
         self._expect(a_key, plan)
         return _Decision(group, plan, settled, caught_up=True)
 
-    def _circumstances(self, cloneset: CloneSet, now: int, can_make: bool) -> Circumstances:
+    def _circumstances(self, cloneset: CloneSet, now: int, refused: frozenset[Step]) -> Circumstances:
         namespace = cloneset.metadata.namespace
         return Circumstances(
             cloneset=cloneset,
@@ -207,7 +215,7 @@ class Reconciler:
             terms=self._terms(cloneset),
             costs=self._view.costs_of(cloneset.metadata),
             waited=cloneset.status.rank_wait,
-            can_make=can_make,
+            refused=refused,
         )
 
     def _terms(self, cloneset: CloneSet) -> Terms | None:
@@ -285,7 +293,9 @@ class Reconciler:
         made = reports.status(cloneset, decision.group, selector, revision, decision.next_instance, plan.wait)
         found = reports.findings(plan, rivals, failed)
         if not decision.caught_up and failed is None:
-            found += _standing(cloneset, found)
+            found += _standing(cloneset, found, _UNDECIDED)
+        elif plan.step is Step.MARKED and plan.wait is not None:
+            found += _standing(cloneset, found, frozenset({reports.RANKS_AWAITED}))
         return reports.with_findings(made, found, self._clock.now())
 
     async def _report(self, cloneset: CloneSet, status: CloneSetStatus) -> None:
@@ -343,11 +353,10 @@ def _soon_outdated(cloneset: CloneSet, decision: _Decision) -> bool:
     return acted and status.observed_generation == cloneset.metadata.generation and status.rank_wait == plan.wait
 
 
-def _standing(cloneset: CloneSet, found: Sequence[Finding]) -> list[Finding]:
-    """Failures and waits that were reported before, while nothing new is decided."""
-    fresh = {finding.type for finding in found}
-    kinds = {reports.FAILED_SCALE, reports.FAILED_UPDATE, reports.RANKS_AWAITED} - fresh
-    return [Finding(each.type, each.reason, each.message) for each in cloneset.status.conditions if each.type in kinds]
+def _standing(cloneset: CloneSet, found: Sequence[Finding], kinds: frozenset[str]) -> list[Finding]:
+    """What was reported before and still holds, as nothing new has been decided about it."""
+    left = kinds - {finding.type for finding in found}
+    return [Finding(each.type, each.reason, each.message) for each in cloneset.status.conditions if each.type in left]
 
 
 def _recheck(decision: _Decision) -> float | None:

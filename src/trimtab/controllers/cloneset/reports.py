@@ -72,7 +72,7 @@ def findings(plan: Plan, rivals: Sequence[CloneSet], failed: Finding | None) -> 
     found = [] if failed is None else [failed]
     if rivals:
         found.append(Finding(SELECTOR_OVERLAP, "Overlap", overlap(rivals)))
-    if plan.wait is not None:
+    if plan.wait is not None and plan.waits_for:
         found.append(Finding(RANKS_AWAITED, "Unranked", f"the scale-down waits: {plan.waits_for}"))
     return found
 

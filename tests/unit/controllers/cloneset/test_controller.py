@@ -32,9 +32,9 @@ def is_creation(request: Request) -> bool:
     return request.method == "POST" and request.path.endswith("/pods")
 
 
-def is_deletion(request: Request) -> bool:
-    """Whether a request deletes a pod."""
-    return request.method == "DELETE" and "/pods/" in request.path
+def is_deletion(request: Request, name: str = "") -> bool:
+    """Whether a request deletes a pod, or the one of that name."""
+    return request.method == "DELETE" and "/pods/" in request.path and request.path.endswith(name)
 
 
 def refusing(when: Callable[[int], bool]) -> Callable[[Request], Refusal | None]:
@@ -432,6 +432,35 @@ async def test_a_marked_pod_goes_while_pods_are_refused(world: CloneSetWorld) ->
     await world.run_pods()
     assert broken not in await world.names()
     assert len(await world.pods()) == 2
+
+
+async def test_a_pod_that_cannot_be_deleted_holds_up_nothing_else(world: CloneSetWorld) -> None:
+    """Somebody protects a pod that somebody else has marked: that is reported, and the update goes on."""
+    await world.create(CloneSet, manifest(3))
+    await world.run_pods()
+    kept, *others = sorted(await world.names())
+    world.wire.refuse = lambda request: refusal(403, "protected") if is_deletion(request, kept) else None
+    await world.patch(Pod, kept, {"metadata": {"labels": {SPECIFIED_DELETE: "true"}}})
+    await world.patch(CloneSet, "web", {"spec": {"template": template("app:2")}})
+    await world.run_pods()
+    assert await world.names() & {kept, *others} == {kept}
+    failed = await condition(world, "FailedScale")
+    assert failed is not None
+    assert failed.message == "protected"
+    world.wire.refuse = None
+    await world.advance(1000)
+    await world.run_pods()
+    assert kept not in await world.names()
+    assert (await world.cloneset()).status.conditions == ()
+
+
+async def test_a_server_that_is_busy_is_asked_no_more(world: CloneSetWorld) -> None:
+    """What else there would be to do is not tried either."""
+    await world.create(CloneSet, manifest(3, updateStrategy={"maxUnavailable": 1, "maxSurge": 1}))
+    await world.run_pods()
+    world.wire.refuse = lambda request: refusal(503, "later") if is_creation(request) else None
+    await world.patch(CloneSet, "web", {"spec": {"template": template("app:2")}})
+    assert not any(map(is_deletion, world.wire.requests))
 
 
 async def test_a_revision_that_does_not_come_up_stops_and_can_be_taken_back(world: CloneSetWorld) -> None:

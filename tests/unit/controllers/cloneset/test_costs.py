@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.unit.controllers.cloneset.test_controller import condition
+from tests.unit.controllers.cloneset.test_controller import condition, is_deletion
 from tests.unit.controllers.cloneset.worlds import CloneSetWorld, manifest
 from trimtab.api import codec
 from trimtab.api.cloneset import CloneSet
@@ -19,6 +19,8 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ALPHA_COST, ScaleDownPolicySpec
 from trimtab.controllers.cloneset.ranks import RANKED_AMONG, fingerprint
 from trimtab.controllers.cloneset.settings import Settings
+from trimtab.kube.transport import Request
+from trimtab.lab.apiserver.statuses import Refusal, refusal
 
 ZONES = {"AZ1": ("a1", "a2"), "AZ2": ("b1", "b2"), "AZ3": ("c1", "c2")}
 PODS = tuple(f"p{number}" for number in range(1, 13))
@@ -152,6 +154,39 @@ async def test_a_wait_survives_a_crash(world: CloneSetWorld) -> None:
     assert len(await world.pods()) == 12
     await world.advance(3)
     assert len(await world.pods()) == 9
+
+
+async def test_a_wait_goes_on_while_marked_pods_go(world: CloneSetWorld) -> None:
+    """They ask for no rank; the surplus that does goes when its own time is up. What is waited for is still said."""
+    world.policies["web"] = policy(timeoutSeconds=20)
+    await world.resize(8)
+    await world.advance(15)
+    said = await condition(world, "RanksAwaited")
+    world.wire.hold("pods")
+    await world.patch(CloneSet, "web", {"spec": {"scaleStrategy": {"podsToDelete": ["p1"]}}})
+    assert await world.names() == set(PODS) - {"p1"}
+    assert await condition(world, "RanksAwaited") == said
+    world.wire.go_on()
+    await world.advance(6)
+    assert len(await world.pods()) == 8
+
+
+async def test_a_wait_that_is_over_does_not_begin_anew(world: CloneSetWorld) -> None:
+    """One of those that go in the original order is refused: the next attempt does not wait for ranks again."""
+    world.policies["web"] = policy(timeoutSeconds=20)
+    attempts: list[Request] = []
+
+    def once(request: Request) -> Refusal | None:
+        if not is_deletion(request):
+            return None
+        attempts.append(request)
+        return refusal(403, "not now") if len(attempts) == 1 else None
+
+    world.wire.refuse = once
+    await world.resize(9)
+    await world.advance(22)
+    assert len(await world.pods()) == 9
+    assert (await world.cloneset()).status.rank_wait is None
 
 
 async def test_falling_back_at_once(world: CloneSetWorld) -> None:

@@ -88,6 +88,14 @@ def test_nobody_is_ready_who_does_not_run() -> None:
     assert group.available.tolist() == [False, True]
 
 
+def test_who_is_ready_since_nobody_knows_when_is_not_available() -> None:
+    """As in Kubernetes, where minReadySeconds asks for some time."""
+    view = cluster("z: a").with_pods(owned("p").on("a").condition("Ready", "True")).snapshot()
+    group = observation.observe(view.pods, [0], spec(minReadySeconds=5), "web-1", START)
+    assert (group.ready.tolist(), group.available.tolist(), group.next_available) == ([True], [False], None)
+    assert observation.observe(view.pods, [0], spec(), "web-1", START).available.tolist() == [True]
+
+
 def test_a_group_of_nobody() -> None:
     """Has no pods, and nothing to wait for."""
     group = observation.observe(SNAPSHOT.pods, [], spec(minReadySeconds=5), "web-1", START)

@@ -98,6 +98,8 @@ class CloneSets(RuleBasedStateMachine):
         """How many pods there may be, as far as the server is concerned."""
         self.mute = 0
         """How many writes of the status will be refused."""
+        self.protected: str | None = None
+        """The name of a pod that nobody may delete."""
         self.believed: set[str] = set()
         """The pods that were available when the last plan was made: others may be deleted at any time."""
         self.patch = pytest.MonkeyPatch()
@@ -133,6 +135,8 @@ class CloneSets(RuleBasedStateMachine):
                 return Unreachable("on its way")
         if is_creation(request) and self.quota is not None and len(self.active()) >= self.quota:
             return refusal(403, "exceeded quota")
+        if self.protected is not None and is_deletion(request, self.protected):
+            return refusal(403, "protected")
         if request.path.endswith("/status") and self.mute:
             self.mute -= 1
             return refusal(500, "no status today")
@@ -314,6 +318,12 @@ class CloneSets(RuleBasedStateMachine):
         """A quota, or none any more."""
         self.quota = pods
 
+    @rule(which=st.none() | st.integers(0, 99))
+    def protect(self, which: int | None) -> None:
+        """A pod that the controller may not delete, or none any more."""
+        names = sorted(pod.metadata.name for pod in self.active())
+        self.protected = None if which is None or not names else names[which % len(names)]
+
     @rule(writes=st.integers(1, 8))
     def silence(self, writes: int) -> None:
         """So many writes of the status will be refused."""
@@ -401,7 +411,7 @@ class CloneSets(RuleBasedStateMachine):
 
     async def converge(self) -> None:
         """A living controller, watches that show everything, pods that come up: in the end all is as wanted."""
-        self.dies_in, self.quota, self.mute = None, None, 0
+        self.dies_in, self.quota, self.protected, self.mute = None, None, None, 0
         if self.held:
             self.held = False
             self.world.wire.go_on()
