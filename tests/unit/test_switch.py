@@ -61,6 +61,16 @@ async def test_the_file_is_looked_at_while_the_process_runs() -> None:
     assert complaints == ["the configuration has changed and is not taken: scaleDown.enabled: is wrong"]
 
 
+def test_every_process_that_plans_tells_how_old_its_samples_are() -> None:
+    """Each samples for itself, the webhooks too."""
+    clock = VirtualClock()
+    means = Means(Client(FakeServer(clock), clock=clock), told(on=True), CollectorRegistry())
+    admission.component(means)
+    for source in ("usage", "answers", "scores"):
+        found = means.registry.get_sample_value("trimtab_scaledown_oldest_sample_seconds", {"source": source})
+        assert found == 0.0
+
+
 async def test_whoever_writes_costs_goes_by_the_switch() -> None:
     """Requests are not held any more, and the controllers take back what stands."""
     clock = VirtualClock()

@@ -87,6 +87,8 @@ class _ScaleDowns:
             on_plan=self._reports.note,
             prepare=prepare,
         )
+        for source, age in self._sources.ages().items():
+            self._metrics.watch_samples(source, age)
         means.switch.tell("webhooks", self._switch)
 
     @property

@@ -292,6 +292,11 @@ class Continuous:
         if failed:
             raise RuntimeError(f"{len(report.failed)} costs could not be written; {failed}")
 
+    def forget(self) -> None:
+        """Nobody is looked after here any more."""
+        self.kept.clear()
+        self._worked_out.clear()
+
     def _let_go_of(self, a_key: GroupKey) -> None:
         self.kept.discard(a_key)
         self._worked_out.pop(a_key, None)

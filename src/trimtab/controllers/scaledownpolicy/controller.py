@@ -183,6 +183,8 @@ class ScaleDownPolicies:
         finally:
             await self._end()
             await cancel(*tasks)
+            self._counts.clear()  # what another process leads from now on is not for this one's metrics to tell
+            self.continuous.forget()
 
     async def _end(self) -> None:
         """Let writes that are under way finish, within a grace period. What is cut off is found by the next process."""

@@ -432,7 +432,7 @@ async def test_two_owners_are_left_alone(world: PolicyWorld) -> None:
     assert owners is not None
     assert (ready.status, ready.reason) == ("False", "TwoOwners")
     assert "Deployment web and ReplicaSet rival claim the same pods" in owners.message
-    assert await held(world) is Outcome.UNGOVERNED
+    assert await held(world) is Outcome.CONTESTED
     await world.user.delete(ReplicaSet, "rival", namespace="default")
     await world.look()
     assert len(await world.costs()) == 3

@@ -340,6 +340,23 @@ async def test_a_status_follows_what_is_sampled_whatever_the_delivery(world: Pol
     assert (await world.status()).status.unranked_pods == 3
 
 
+async def test_a_process_that_leads_no_more_tells_of_nothing(world: PolicyWorld) -> None:
+    """Ages would grow without end, and pods be counted twice, although another process looks after them."""
+    await probed(world)
+    names = ("pods", "oldest_ranks_seconds", "oldest_sample_seconds")
+    labels: dict[str, dict[str, str]] = {"pods": {"rank": "known"}, "oldest_sample_seconds": {"source": "answers"}}
+
+    def told() -> list[float | None]:
+        found = world.metrics.registry.get_sample_value
+        return [found(f"trimtab_scaledown_{name}", labels.get(name, {})) for name in names]
+
+    await world.advance(1)
+    assert all(told())
+    await world.stop_policies()
+    await world.advance(1000)
+    assert told() == [0.0, 0.0, 0.0]
+
+
 async def test_nobody_is_asked_while_the_switch_is_off(world: PolicyWorld) -> None:
     """What a policy would want to know is of no use to anybody then."""
     await probed(world)

@@ -96,6 +96,18 @@ async def test_a_measurement_grows_old_from_when_it_was_made() -> None:
     assert sources.values(IDLE, pods).usage == {}
 
 
+async def test_measurements_that_nobody_looks_at_any_more_do_not_grow_old() -> None:
+    """The policy has gone, and its pods with it: there is no oldest sample then."""
+    clock, pods = VirtualClock(), [running("p")]
+    sources = measuring(clock, metrics(measured("p", "1")), pods=pods)
+    await sources.measure()
+    await clock.advance(10)
+    assert sources.ages()["usage"]() == 10
+    pods.clear()
+    await sources.measure()
+    assert sources.ages()["usage"]() == 0
+
+
 async def test_a_measurement_from_the_future_is_of_now() -> None:
     """Clocks differ, and none of them may keep a value for ever."""
     clock, pods = VirtualClock(), [running("p")]

@@ -116,16 +116,24 @@ class Sources:
         finally:
             await cancel(*tasks)
             await self._http.close()
+            self._forget()
+
+    def _forget(self) -> None:
+        """Samples that nobody takes any more would only grow old."""
+        self.usage.samples.keep(frozenset())
+        self.answers.keep(frozenset())
+        if self.scores is not None:
+            self.scores.keep(frozenset())
 
     async def measure(self) -> None:
         """Take a sample of usage, if it is time; a little earlier, if there are pods of which none was ever taken."""
         wanted = [pod for target in self._targets() if _found(target.strategies, Idle) for pod in target.pods]
         uids = frozenset(pod.metadata.uid for pod in wanted)
+        self.usage.samples.keep(uids)
         elapsed = (self._clock.monotonic() - self._measured_at) / SECOND
         if not wanted or elapsed < (EAGER if uids - self._measured else PERIOD):
             return
         self._measured_at = self._clock.monotonic()
-        self.usage.samples.keep(uids)
         await self.usage.sample(wanted)
         self._measured = frozenset() if self.usage.problem else uids
 
