@@ -255,10 +255,23 @@ class Reconciler:
             missing = count
             self.expectations.created(a_key, count)
 
+        if not await self._is_to_stay(cloneset):
+            self.expectations.forget(a_key)
+            return None
         owner = ownership.controller_reference(CLONESETS, cloneset.metadata)
         failure = await self._keeper.create(cloneset, revision, plan.births, owner, failed)
         self._metrics.created.inc(len(plan.births) - missing)
         return failure
+
+    async def _is_to_stay(self, cloneset: CloneSet) -> bool:
+        """Whether the server has it still. Who has not seen yet that it is going sees its pods go, and would make them
+        anew, for the garbage collector to delete them, and so on."""
+        metadata = cloneset.metadata
+        try:
+            live = await self._client.get(CLONESETS, metadata.name, namespace=metadata.namespace)
+        except NotFound:
+            return False
+        return live.metadata.uid == metadata.uid and live.metadata.deletion_timestamp is None
 
     async def _delete(self, a_key: Key, cloneset: CloneSet, plan: Plan) -> ApiError | None:
         def failed(pod: Pod) -> None:

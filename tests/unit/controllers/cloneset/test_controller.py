@@ -209,6 +209,28 @@ async def test_a_cloneset_that_is_going_makes_nothing(world: CloneSetWorld) -> N
     assert await world.all(ControllerRevision) == []
 
 
+@pytest.mark.parametrize(
+    ("propagation", "left"),
+    [
+        pytest.param("Background", 0, id="with its pods"),
+        pytest.param("Orphan", 3, id="without its pods"),
+    ],
+)
+async def test_a_cloneset_that_has_gone_unseen_makes_nothing(world: CloneSetWorld, propagation: str, left: int) -> None:
+    """Its pods go, or are let go, before the watch says so: others in their place would be collected without end."""
+    await world.create(CloneSet, manifest(3))
+    await world.run_pods()
+    world.wire.hold("clonesets")
+    await world.user.delete(CloneSet, "web", namespace="default", propagation=propagation)
+    await world.settle()
+    await world.end_pods()
+    assert len(await world.pods()) == left
+    world.wire.go_on()
+    await world.advance(60)
+    assert len(await world.all(Pod)) == left
+    assert sum(map(is_creation, world.wire.requests)) == 3
+
+
 async def test_overlapping_clonesets_are_told_and_do_not_fight(world: CloneSetWorld) -> None:
     """Both say who the other is; each keeps its own number; the pods of nobody are the older one's. Nothing loops."""
     await world.create(CloneSet, manifest(2))
