@@ -27,13 +27,14 @@ from trimtab.install.deployments import CONFIGURATION, CONFIGURATION_FILE
 from trimtab.install.options import MANAGED_BY, NAME, Options, account
 from trimtab.install.sweeps import SWEEPS, Sweep
 from trimtab.kube.client import Client
-from trimtab.kube.clocks import within
-from trimtab.kube.errors import NotFound
+from trimtab.kube.clocks import SECOND, within
+from trimtab.kube.errors import ApiError, NotFound
 from trimtab.kube.resources import Resource, untyped
 
 Say = Callable[[str], None]
 
 _ENDED_WITHIN = 60.0
+_FORGOTTEN_WITHIN = 30.0
 _LOOK_EVERY = 0.5
 
 PLURALS: Mapping[str, str] = {
@@ -89,11 +90,29 @@ async def remove(client: Client, options: Options, say: Say, *, sweeps: Mapping[
     await _delete(client, [each for each in objects if each["kind"] == "Deployment"], say)
     await _ended(client, options, say)
     for what, sweep in sweeps.items():
-        say(f"taken back: {await sweep(client)} {what}")
+        say(f"taken back: {await _swept(client, sweep)}{what}")
     rest = [each for each in objects if each["kind"] not in {*_ASKING, "Deployment"}]
     await _delete(client, [*_made_while_running(options), *reversed(rest)], say)
     if options.shared:
         say(f"left alone: Namespace {options.namespace}: {options.shared}")
+
+
+async def _swept(client: Client, sweep: Sweep) -> str:
+    """Take something back; how many there were, where that is known, which it is if nothing came in between.
+
+    An API server goes by a policy that refuses it for some seconds after that was removed.
+    """
+    told, until = "", client.clock.monotonic() + round(_FORGOTTEN_WITHIN * SECOND)
+    while True:
+        try:
+            count = await sweep(client)
+        except ApiError:
+            told = "all "
+            if client.clock.monotonic() >= until:
+                raise
+            await client.clock.sleep(_LOOK_EVERY)
+        else:
+            return told or f"{count} "
 
 
 def _made_while_running(options: Options) -> Iterator[JSON]:

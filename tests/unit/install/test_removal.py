@@ -14,7 +14,7 @@ from trimtab.install.deployments import CONFIGURATION, CONFIGURATION_FILE
 from trimtab.install.options import MANAGED_BY, NAME, Options
 from trimtab.kube.client import Client
 from trimtab.kube.config import discover
-from trimtab.kube.errors import NotFound
+from trimtab.kube.errors import ApiError, Forbidden, NotFound
 from trimtab.kube.resources import Resource, untyped
 from trimtab.kube.sessions import Session
 from trimtab.lab.apiserver.server import Server
@@ -91,6 +91,30 @@ async def test_what_was_installed_is_removed_and_may_be_removed_again(tmp_path: 
         again: list[str] = []
         await removal.remove(client, OPTIONS, again.append, sweeps={})
         assert [line for line in again if line.startswith("removed")] == []
+
+
+async def test_a_policy_that_is_not_forgotten_yet_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours may have refused everybody else who changes costs; without end nobody is waited for."""
+    monkeypatch.setattr(removal, "_LOOK_EVERY", 0.0)
+    refusals = iter([Forbidden("not you"), ApiError("2 objects still have costs of ours")])
+
+    async def sweep(_: Client) -> int:
+        for refusal in refusals:
+            raise refusal
+        return 12
+
+    async def refused(_: Client) -> int:
+        raise Forbidden("never")
+
+    async with a_cluster(tmp_path) as client:
+        said: list[str] = []
+        await removal.remove(client, OPTIONS, said.append, sweeps={"costs": sweep})
+        assert "taken back: all costs" in said
+        monkeypatch.setattr(removal, "_FORGOTTEN_WITHIN", 0.0)
+        with pytest.raises(Forbidden, match="never"):
+            await removal.remove(client, OPTIONS, said.append, sweeps={"costs": refused})
 
 
 async def test_names_that_the_configuration_chose_are_found_again(tmp_path: Path) -> None:
