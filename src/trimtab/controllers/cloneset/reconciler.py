@@ -35,7 +35,16 @@ from trimtab.controllers.cloneset.view import CLONESETS, View
 from trimtab.kube import ownership
 from trimtab.kube.adoption import Adopter
 from trimtab.kube.client import Client
-from trimtab.kube.errors import ApiError, NotFound, ServiceUnavailable, Timeout, TooManyRequests, Unreachable
+from trimtab.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    NotFound,
+    ServiceUnavailable,
+    Timeout,
+    TooManyRequests,
+    Unreachable,
+)
 from trimtab.kube.events import NORMAL, WARNING, Recorder
 from trimtab.kube.expectations import Expectations
 from trimtab.kube.resources import Key, Resource
@@ -121,11 +130,14 @@ class Reconciler:
 
     async def _keep(self, a_key: Key, cloneset: CloneSet, selector: Selector) -> Result:
         rivals = rivalry.rivals(cloneset, self._view.neighbours(cloneset.metadata.namespace))
-        adopted = await self._claim(cloneset, selector, rivals)
         try:
+            adopted = await self._claim(cloneset, selector, rivals)
             revision = await self._revision(cloneset)
         except Collision:
             return await self._note_collision(cloneset)
+        except ApiError as error:
+            await self._complain(cloneset, error)
+            raise
         decision = self._decide(a_key, cloneset, selector, revision, adopted)
         self._tell(cloneset, decision.plan, rivals)
         failure, step = await self._act(a_key, cloneset, revision, decision.plan), decision.plan.step
@@ -255,8 +267,13 @@ class Reconciler:
             missing = count
             self.expectations.created(a_key, count)
 
-        if not await self._is_to_stay(cloneset):
-            self.expectations.forget(a_key)
+        try:
+            to_stay = await self._is_to_stay(cloneset)
+        except ApiError as error:
+            failed(len(plan.births))
+            return error
+        if not to_stay:
+            failed(len(plan.births))
             return None
         owner = ownership.controller_reference(CLONESETS, cloneset.metadata)
         failure = await self._keeper.create(cloneset, revision, plan.births, owner, failed)
@@ -330,6 +347,15 @@ class Reconciler:
         seen = msgspec.structs.replace(cloneset.status, observed_generation=cloneset.metadata.generation)
         await self._report(cloneset, reports.with_findings(seen, [finding], self._clock.now()))
         return Result()
+
+    async def _complain(self, cloneset: CloneSet, error: ApiError) -> None:
+        """Say what is refused before anything is decided; a race that was lost, or a busy server, is not worth it."""
+        if isinstance(error, (*_LATER, AlreadyExists, Conflict)) or is_namespace_terminating(error):
+            return
+        failed = reports.failure(Step.NOTHING, error.message)
+        self._warn_once(cloneset, failed)
+        found = [failed, *_standing(cloneset, [failed], _UNDECIDED | {reports.SELECTOR_OVERLAP})]
+        await self._report(cloneset, reports.with_findings(cloneset.status, found, self._clock.now()))
 
     async def _note_collision(self, cloneset: CloneSet) -> Result:
         """The next hash will be another."""

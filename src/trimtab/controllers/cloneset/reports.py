@@ -18,7 +18,8 @@ from trimtab.controllers.cloneset.plan import Plan, Step
 from trimtab.kube import conditions
 
 FAILED_SCALE, FAILED_UPDATE = "FailedScale", "FailedUpdate"
-"""Making or deleting pods failed, for the sake of the number or of an update."""
+"""Making or deleting pods failed, for the sake of the number or of an update, or what comes before it: adopting them,
+letting them go, writing down the template."""
 REFUSED = "Refused"
 """The spec asks for something that is not supported."""
 SELECTOR_OVERLAP = "SelectorOverlap"

@@ -141,6 +141,32 @@ async def test_what_always_fails_is_tried_once_at_a_time(world: CloneSetWorld) -
     assert await condition(world, "FailedScale") is None
 
 
+@pytest.mark.parametrize(
+    ("method", "ending"),
+    [
+        pytest.param("PATCH", "/pods/foundling", id="a pod that cannot be adopted"),
+        pytest.param("POST", "/controllerrevisions", id="a revision that cannot be written"),
+        pytest.param("GET", "/clonesets/web", id="a CloneSet that cannot be read"),
+    ],
+)
+async def test_what_is_refused_before_anything_is_made_is_reported(
+    world: CloneSetWorld, method: str, ending: str
+) -> None:
+    """In the server's words; when it is allowed, all goes on, and nothing is said any more."""
+    await world.place("foundling", "node-0", since="2025-12-31T23:00:00Z")
+    world.wire.refuse = lambda request: (
+        refusal(403, "you may not") if request.method == method and request.path.endswith(ending) else None
+    )
+    await world.create(CloneSet, manifest(2))
+    failed = await condition(world, "FailedScale")
+    assert failed is not None
+    assert failed.message == "you may not"
+    world.wire.refuse = None
+    await world.advance(60)
+    assert len(await world.pods()) == 2
+    assert await condition(world, "FailedScale") is None
+
+
 async def test_batches_double_until_one_fails(world: CloneSetWorld) -> None:
     """1, 2, 4 succeed, of the next 8 one fails: no more is tried then, and the rest is made up for afterwards."""
     world.wire.refuse = refusing(lambda number: number == 9)
