@@ -2,7 +2,7 @@
 
 A pod has one controller, so CloneSets cannot take pods from one another. But two that select the same pods would both
 reach for one that belongs to nobody, and each shrinks and grows without knowing what the other has. So both say so, and
-pods of nobody are left to the older one.
+pods of nobody are left to the oldest of those that take any in.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from trimtab.api import codec, selectors, times
-from trimtab.api.cloneset import CloneSet
+from trimtab.api.cloneset import CloneSet, problems
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import PodTemplateSpec
 from trimtab.api.selectors import NOTHING, Selector
@@ -23,8 +23,13 @@ def rivals(cloneset: CloneSet, others: Iterable[CloneSet]) -> tuple[CloneSet, ..
 
 
 def yields(cloneset: CloneSet, found: Sequence[CloneSet]) -> bool:
-    """Whether it leaves pods of nobody to somebody else."""
-    return any(_age(rival) < _age(cloneset) for rival in found)
+    """Whether it leaves pods of nobody to somebody else: to one who takes them in."""
+    return any(_age(rival) < _age(cloneset) and _adopts(rival) for rival in found)
+
+
+def _adopts(cloneset: CloneSet) -> bool:
+    """One that is going, or cannot be kept, touches nothing."""
+    return cloneset.metadata.deletion_timestamp is None and not any(problems(cloneset))
 
 
 def selector_of(cloneset: CloneSet) -> Selector:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from tests.unit.controllers.cloneset.worlds import manifest, template
 from trimtab.api import codec
 from trimtab.api.cloneset import CloneSet
@@ -41,3 +43,12 @@ def test_pods_of_nobody_are_left_to_the_older_one() -> None:
     """So that two do not reach for one pod."""
     assert not rivals.yields(OLD, (YOUNG,))
     assert rivals.yields(YOUNG, (OLD,))
+
+
+def test_nothing_is_left_to_one_who_takes_nothing_in() -> None:
+    """An older one that is refused, or is going, would leave them to nobody."""
+    strategy = msgspec.structs.replace(OLD.spec.update_strategy, partition=1)
+    spec = msgspec.structs.replace(OLD.spec, update_strategy=strategy)
+    assert not rivals.yields(YOUNG, (msgspec.structs.replace(OLD, spec=spec),))
+    going = msgspec.structs.replace(OLD.metadata, deletion_timestamp=OLD.metadata.creation_timestamp)
+    assert not rivals.yields(YOUNG, (msgspec.structs.replace(OLD, metadata=going),))
