@@ -10,7 +10,7 @@ from trimtab.api.scaledown import REFUSED, ScaleDownPolicy, ScaleDownPolicySpec
 from trimtab.controllers.scaledownpolicy import policies
 from trimtab.controllers.scaledownpolicy.continuous import Continuous
 from trimtab.controllers.scaledownpolicy.groups import Group, Groups
-from trimtab.controllers.scaledownpolicy.policies import Specificity, WorkloadRef
+from trimtab.controllers.scaledownpolicy.policies import WorkloadRef
 from trimtab.controllers.scaledownpolicy.reports import Findings
 from trimtab.controllers.scaledownpolicy.view import View
 from trimtab.ranking.costs import Carrier
@@ -88,15 +88,17 @@ class Finder:
 
     def _meant(self, policy: ScaleDownPolicy) -> Iterable[WorkloadRef]:
         """The workloads that a policy means. A Deployment stands for its ReplicaSets, unless one is meant itself."""
+        named = set(self._named_in(policy.metadata.namespace))
         for ref in self._groups.refs_in(policy.metadata.namespace):
-            claims = policies.claimants(ref, [policy])
-            if claims and (not ref.is_part or claims[0][0] is Specificity.TARGET or self._is_named(ref)):
+            if (not ref.is_part or ref.identity in named) and policies.claimants(ref, [policy]):
                 yield ref
 
-    def _is_named(self, ref: WorkloadRef) -> bool:
-        """Whether a policy of its own speaks for a workload."""
-        found = self._groups.governing(ref)
-        return found is not None and found.specificity is Specificity.TARGET
+    def _named_in(self, namespace: str) -> Iterable[tuple[str, str, str]]:
+        """The workloads that policies of a namespace name."""
+        for each in self._view.policies_in(namespace):
+            target = each.spec.target_ref
+            if target is not None and each.metadata.deletion_timestamp is None:
+                yield (target.api_version, target.kind, target.name)
 
     def _refused(self, policy: ScaleDownPolicy) -> Iterable[str]:
         """Owners of pods that a selector matches, and that do not choose by cost."""
