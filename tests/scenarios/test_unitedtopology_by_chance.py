@@ -28,7 +28,7 @@ from trimtab.subsets.members import revision_of
 
 MOST = {"a": 3, "b": 2}
 EVENTS = 24
-KINDS = ("pods", "unitedtopologies", "replicasets")
+KINDS = ("pods", "unitedtopologies", "replicasets", "deployments", "nodes")
 
 
 class Chance:

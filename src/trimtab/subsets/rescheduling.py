@@ -3,7 +3,8 @@
 The pod is given up, and its successor is expected in the next subset (`missingReschedule`). The subset that had no node
 for it is remembered as full, for all revisions, and passed over for a while: `FIRST_WHILE`, twice as long each time
 that it is found full again, at most `LONGEST_WHILE`. If nobody finds it full for as long again after that, it is
-forgotten.
+forgotten; but not before a pod has had the time to wait in each of the subsets once more. Otherwise a pod that finds a
+node nowhere would be sent about for ever, where it waits longer than subsets are remembered.
 """
 
 from __future__ import annotations
@@ -62,8 +63,13 @@ def found_full(shortages: Sequence[Shortage], subset: str, now: datetime) -> tup
 
 def remembered(shortages: Sequence[Shortage], spec: UnitedTopologySpec, now: datetime) -> tuple[Shortage, ...]:
     """What is still to be kept in mind."""
-    names = {subset.name for subset in spec.subsets} if spec.schedule_strategy.type == "Adaptive" else set()
-    return tuple(each for each in shortages if each.name in names and now < each.until + _while(each.times))
+    strategy = spec.schedule_strategy
+    names = {subset.name for subset in spec.subsets} if strategy.type == "Adaptive" else set()
+    seconds = strategy.adaptive.reschedule_critical_seconds if strategy.adaptive is not None else None
+    round_trip = timedelta(seconds=seconds or 0) * len(spec.subsets)
+    return tuple(
+        each for each in shortages if each.name in names and now < each.until + _while(each.times) + round_trip
+    )
 
 
 def _while(times: int) -> timedelta:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.unit.subsets.topologies import NOON, at, counted, member, subset, topology, with_status
+from trimtab.api.unitedtopology import AdaptiveStrategy, ScheduleStrategy, UnitedTopology
 from trimtab.subsets.allocation import Applicant, allocate
 from trimtab.subsets.rescheduling import FIRST_WHILE, LONGEST_WHILE, found_full, moved, unschedulable_since
 from trimtab.testing.builders import PodBuilder, pod
@@ -90,3 +92,34 @@ def test_a_subset_found_full_again_is_left_alone_for_longer() -> None:
         before = shortages[0].until
         shortages = found_full(shortages, "a", before)
     assert shortages[0].until - before == LONGEST_WHILE
+
+
+def patient(seconds: int) -> UnitedTopology:
+    """Two subsets without limits, between which pods are moved after so many seconds."""
+    of = topology(subset("a"), subset("b"))
+    strategy = ScheduleStrategy(type="Adaptive", adaptive=AdaptiveStrategy(reschedule_critical_seconds=seconds))
+    return UnitedTopology(metadata=of.metadata, spec=msgspec.structs.replace(of.spec, schedule_strategy=strategy))
+
+
+@pytest.mark.parametrize("seconds", [10, 30, 60, 120, 300, 1800])
+def test_a_pod_that_finds_a_node_nowhere_is_moved_ever_more_rarely(seconds: int) -> None:
+    """It would be deleted every few minutes for ever, were a subset forgotten before the pod has been back there."""
+    of, at_subset, since = patient(seconds), "a", 0
+    moves = []
+    for now in range(0, 86_400, 10):
+        here = member("p", at_subset)
+        of = counted(of, here, now=at(now), replicas=1)
+        status = moved(of, here, now=at(now)) if now - since >= seconds else None
+        if status is not None:
+            of, at_subset, since = with_status(of, status), "b" if at_subset == "a" else "a", now
+            moves.append(now)
+    assert len([now for now in moves if now >= 43_200]) <= 2 * 12
+
+
+def test_a_subset_that_nobody_finds_full_is_forgotten() -> None:
+    """After as long again as it was passed over, and the time that a pod takes to wait in each subset."""
+    of = patient(30)
+    of = with_status(of, msgspec.structs.replace(of.status, shortages=found_full((), "a", NOON)))
+    end = 2 * FIRST_WHILE.total_seconds() + 2 * 30
+    assert counted(of, now=at(end - 1)).status.shortages
+    assert not counted(of, now=at(end)).status.shortages

@@ -198,11 +198,13 @@ class TopologyWorld(World):
         await super().run_pod(pod, ready=ready)
 
     async def run_pods(self, limit: int = 10_000) -> None:
-        """As before, but pods that find no node are left waiting."""
+        """As before, but pods that find no node are left waiting, and those that have failed stay so."""
         await self.settle()
         for _ in range(200):
             pods = await self.all(Pod)
-            waiting = [pod for pod in pods if pod.terminating or not (pod.ready or _refused(pod))][:limit]
+            waiting = [pod for pod in pods if pod.terminating or not (pod.finished or pod.ready or _refused(pod))][
+                :limit
+            ]
             if not waiting:
                 return
             for pod in waiting:
