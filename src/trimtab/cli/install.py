@@ -15,6 +15,7 @@ import yaml
 from trimtab.cli.files import read_yaml, with_scheduler
 
 if TYPE_CHECKING:
+    from trimtab.api.configuration import TrimtabConfiguration
     from trimtab.api.documents import JSON
     from trimtab.install.definitions import Choice
     from trimtab.kube.client import Client
@@ -78,7 +79,6 @@ def install(
     context: str,
 ) -> None:
     """Print everything that Trimtab needs in a cluster, for `kubectl apply -f -`. Nothing is written."""
-    from trimtab import app
     from trimtab.install import definitions, manifests
     from trimtab.install.options import Options
 
@@ -96,7 +96,7 @@ def install(
         authority=b"" if ca_file is None else ca_file.read_bytes(),
         **written,
     )
-    app.check(options.read())
+    _check(options.read())
     present, shared = _present(kubeconfig, context, namespace)
     chosen = definitions.choose(options, cast("Choice", crds), present)
     options = replace(options, clonesets=definitions.has_clonesets(chosen, present), shared=shared)
@@ -104,6 +104,17 @@ def install(
     for note in (*chosen.notes, *kept):
         click.echo(f"trimtab: {note}", err=True)
     _print(manifests.everything(options, chosen.manifests), output)
+
+
+def _check(configuration: TrimtabConfiguration) -> None:
+    """Raises InvalidError for what could not run, or not beside another process of the same installation."""
+    from trimtab import app
+    from trimtab.api.errors import InvalidError
+
+    app.check(configuration)
+    if not configuration.leader_election.enabled:
+        reason = "processes of an installation run beside one another, if only while one replaces another; write true"
+        raise InvalidError("leaderElection.enabled", reason)
 
 
 def _components(names: Sequence[str]) -> tuple[str, ...]:

@@ -69,6 +69,11 @@ def test_what_runs_is_what_the_configuration_says(arguments: tuple[str, ...], wa
             '"Nonsense" is not a strategy',
             id="a strategy that there is not",
         ),
+        pytest.param(
+            "leaderElection: {enabled: false}",
+            "leaderElection.enabled: processes of an installation run beside one another",
+            id="nobody leads",
+        ),
         pytest.param("scheduler: {profiles: []}", "scheduler.apiVersion: null is not supported", id="no version"),
     ],
 )
