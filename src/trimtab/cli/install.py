@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trimtab.api.configuration import TrimtabConfiguration
     from trimtab.api.documents import JSON
     from trimtab.install.definitions import Choice
+    from trimtab.install.options import Options
     from trimtab.kube.client import Client
 
 _KUBECONFIG = click.option(
@@ -101,7 +102,7 @@ def install(
     chosen = definitions.choose(options, cast("Choice", crds), present)
     options = replace(options, clonesets=definitions.has_clonesets(chosen, present), shared=shared)
     kept = [f"namespace {namespace} is left as it is: {shared}"] if shared else []
-    for note in (*chosen.notes, *kept):
+    for note in (*chosen.notes, *kept, *_left_to_do(options)):
         click.echo(f"trimtab: {note}", err=True)
     _print(manifests.everything(options, chosen.manifests), output)
 
@@ -115,6 +116,16 @@ def _check(configuration: TrimtabConfiguration) -> None:
     if not configuration.leader_election.enabled:
         reason = "processes of an installation run beside one another, if only while one replaces another; write true"
         raise InvalidError("leaderElection.enabled", reason)
+
+
+def _left_to_do(options: Options) -> Iterator[str]:
+    """What an administrator who keeps the certificates has to do besides."""
+    given = options.read().webhooks.certificates
+    if given.source != "Files" or "webhooks" not in options.components:
+        return
+    yield f"the Deployment trimtab-webhooks is not ready until {given.certificate_file} and {given.key_file} are mounted"
+    if not options.authority:
+        yield "without --ca-file, API servers ask only if they trust whoever signed that certificate anyway"
 
 
 def _components(names: Sequence[str]) -> tuple[str, ...]:

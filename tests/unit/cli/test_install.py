@@ -61,6 +61,15 @@ def test_what_runs_is_what_the_configuration_says(arguments: tuple[str, ...], wa
     assert {each["labels"]["app.kubernetes.io/component"] for each in found} == want
 
 
+def test_what_is_left_to_who_keeps_the_certificates_is_said(tmp_path: Path) -> None:
+    """Webhooks that nobody trusts, or that never begin to serve, would be passed over in silence."""
+    files = "{source: Files, certificateFile: /tls/tls.crt, keyFile: /tls/tls.key}"
+    (tmp_path / "trimtab.yaml").write_text(f"webhooks: {{certificates: {files}}}")
+    done = trimtab("install", "--config", "trimtab.yaml", folder=tmp_path)
+    assert "is not ready until /tls/tls.crt and /tls/tls.key are mounted" in done.stderr
+    assert "without --ca-file" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("written", "message"),
     [
