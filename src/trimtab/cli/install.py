@@ -123,7 +123,8 @@ def _left_to_do(options: Options) -> Iterator[str]:
     given = options.read().webhooks.certificates
     if given.source != "Files" or "webhooks" not in options.components:
         return
-    yield f"the Deployment trimtab-webhooks is not ready until {given.certificate_file} and {given.key_file} are mounted"
+    files = f"{given.certificate_file} and {given.key_file}"
+    yield f"the Deployment trimtab-webhooks is not ready until {files} are mounted"
     if not options.authority:
         yield "without --ca-file, API servers ask only if they trust whoever signed that certificate anyway"
 
