@@ -98,9 +98,12 @@ class PodKeeper:
         metadata = pod.metadata
         try:
             await self._client.delete(Pod, metadata.name, namespace=metadata.namespace, uid=metadata.uid)
-        except (NotFound, Conflict):
+        except NotFound:
             failed(pod)
             return None
+        except Conflict as error:  # another pod of that name, which has not been seen yet, or a race that was lost
+            failed(pod)
+            return error
         except ApiError as error:
             failed(pod)
             message = f"Error deleting pod {metadata.name}: {error.message}"

@@ -402,6 +402,25 @@ async def test_a_pod_is_deleted_by_its_uid(world: CloneSetWorld) -> None:
     assert all(b'"preconditions":{"uid":' in (request.body or b"") for request in deletions)
 
 
+async def test_a_deletion_that_lost_a_race_is_tried_again(world: CloneSetWorld) -> None:
+    """A conflict does not mean that the pod is gone, and nothing else would remind anybody of it."""
+    await world.create(CloneSet, manifest(3))
+    await world.run_pods()
+    lost: list[Request] = []
+
+    def once(request: Request) -> Refusal | None:
+        if not is_deletion(request) or lost:
+            return None
+        lost.append(request)
+        return refusal(409, "the object has been modified")
+
+    world.wire.refuse = once
+    await world.resize(2)
+    assert len(await world.pods()) == 2
+    assert await world.told("FailedDelete") == []
+    assert (await world.cloneset()).status.conditions == ()
+
+
 # Updating.
 
 
