@@ -408,13 +408,13 @@ async def test_a_deletion_that_lost_a_race_is_tried_again(world: CloneSetWorld) 
     await world.run_pods()
     lost: list[Request] = []
 
-    def once(request: Request) -> Refusal | None:
-        if not is_deletion(request) or lost:
+    def some(request: Request) -> Refusal | None:
+        if not is_deletion(request) or len(lost) == 3:
             return None
         lost.append(request)
         return refusal(409, "the object has been modified")
 
-    world.wire.refuse = once
+    world.wire.refuse = some
     await world.resize(2)
     assert len(await world.pods()) == 2
     assert await world.told("FailedDelete") == []
