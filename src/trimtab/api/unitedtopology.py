@@ -21,13 +21,14 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from trimtab.api import codec, nodeselectors, percent, times
+from trimtab.api import codec, nodeselectors, percent, selectors, times
 from trimtab.api.documents import JSON, Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import Condition, ObjectMeta
 from trimtab.api.model import Model
 from trimtab.api.patches import schema_for, strategic_merge
-from trimtab.api.pods import NodeSelector, NodeSelectorTerm, Pod, Toleration
+from trimtab.api.pods import Container, NodeSelector, NodeSelectorTerm, Pod, Toleration
+from trimtab.api.quantities import parse
 
 API_VERSION = "apps.kruise.io/v1alpha1"
 KIND = "UnitedTopology"
@@ -292,6 +293,10 @@ def _term_problems(term: NodeSelectorTerm) -> Iterator[InvalidError]:
 
 def _toleration_problems(toleration: Toleration) -> Iterator[InvalidError]:
     """What an API server would refuse the pods for."""
+    if toleration.key and not selectors.is_key(toleration.key):
+        yield InvalidError("key", f'"{toleration.key}" is not a taint key; write a name such as app or example.com/app')
+    if toleration.operator != "Exists" and not selectors.is_value(toleration.value):
+        yield InvalidError("value", f'"{toleration.value}" is not a taint value; write letters, digits, -, _ and .')
     if toleration.operator not in ("", "Equal", "Exists"):
         yield InvalidError("operator", f'"{toleration.operator}" is not supported; write Exists or Equal')
     if toleration.operator == "Exists" and toleration.value:
@@ -309,14 +314,46 @@ def _patch_problems(patch: Document) -> Iterator[InvalidError]:
     tree = patch.tree()
     for name in sorted(tree.keys() - {"metadata", "spec"}):
         yield InvalidError(f"patch.{name}", "cannot be patched; write metadata and spec only")
+    for name in sorted(name for name, value in tree.items() if value is None):
+        yield InvalidError(f"patch.{name}", "cannot be removed; write what is to be changed in it, or leave it out")
     metadata = tree.get("metadata")
     for name in sorted((metadata if isinstance(metadata, dict) else {}).keys() - _PATCHABLE):
         yield InvalidError(f"patch.metadata.{name}", "cannot be patched; write labels, annotations or finalizers only")
     try:
-        patched = strategic_merge(_POD, tree, schema_for("v1", "Pod"))
-        codec.convert(patched, Pod)
+        pod = codec.convert(strategic_merge(_POD, tree, schema_for("v1", "Pod")), Pod)
     except InvalidError as error:
         yield error.under("patch")
+    else:
+        for problem in _pod_problems(pod):
+            yield problem.under("patch")
+
+
+def _pod_problems(pod: Pod) -> Iterator[InvalidError]:
+    """What a patch can easily get wrong, and an API server would refuse every pod of the subset for."""
+    for key, value in pod.metadata.labels.items():
+        if not selectors.is_key(key):
+            yield InvalidError("metadata.labels", f'"{key}" is not a label key; write a name such as example.com/app')
+        if not selectors.is_value(value):
+            yield InvalidError(
+                f"metadata.labels[{key}]", f'"{value}" is not a label value; write letters, digits, -, _'
+            )
+    for index, toleration in enumerate(pod.spec.tolerations):
+        for problem in _toleration_problems(toleration):
+            yield problem.under(f"spec.tolerations[{index}]")
+    if not pod.spec.containers:
+        yield InvalidError("spec.containers", "none is left; write those that are to be changed, or leave it out")
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        yield from _quantity_problems(container)
+
+
+def _quantity_problems(container: Container) -> Iterator[InvalidError]:
+    stated = {"requests": container.resources.requests, "limits": container.resources.limits}
+    for part, quantities in stated.items():
+        for name, text in quantities.items():
+            try:
+                parse(text)
+            except InvalidError as error:
+                yield error.under(f"spec.containers[{container.name}].resources.{part}.{name}")
 
 
 def _limit_problems(limit: int | str | None) -> Iterator[InvalidError]:

@@ -86,7 +86,7 @@ def _check(pod: JSON, merged: JSON) -> None:
     """Refuse what no API server would store, and what the pod's owner would not know again.
 
     A pod that loses a label is released by its owner, which makes another one, and so on for ever. A container without
-    an image is refused with its pod: most likely its name was misspelt.
+    an image is refused with its pod, most likely because its name was misspelt, and so is a pod without containers.
     """
     labels = _labels(merged)
     for key, value in _labels(pod).items():
@@ -95,6 +95,8 @@ def _check(pod: JSON, merged: JSON) -> None:
                 f"is {value!r} in the pod's template; a subset cannot change it, for owners know their pods by labels"
             )
             raise InvalidError(f'metadata.labels["{key}"]', reason)
+    if not (merged.get("spec") or {}).get("containers"):
+        raise InvalidError("spec.containers", "none is left; a pod needs at least one")
     for field in ("containers", "initContainers"):
         for index, container in enumerate((merged.get("spec") or {}).get(field) or []):
             if isinstance(container, dict) and not container.get("image"):

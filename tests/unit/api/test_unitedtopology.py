@@ -167,6 +167,42 @@ def test_what_works_is_accepted(made: UnitedTopology) -> None:
             id="a patch that makes no pod",
         ),
         pytest.param(
+            topology({"name": "a", "tolerations": [{"key": "no key", "operator": "Exists"}]}),
+            'spec.subsets[0].tolerations[0].key: "no key" is not a taint key; '
+            "write a name such as app or example.com/app",
+            id="a taint that cannot be",
+        ),
+        pytest.param(
+            topology({"name": "a", "tolerations": [{"key": "rented", "value": "no value"}]}),
+            'spec.subsets[0].tolerations[0].value: "no value" is not a taint value; write letters, digits, -, _ and .',
+            id="a taint's value that cannot be",
+        ),
+        pytest.param(
+            topology({"name": "a", "patch": {"spec": None}}),
+            "spec.subsets[0].patch.spec: cannot be removed; write what is to be changed in it, or leave it out",
+            id="a patch that leaves nothing",
+        ),
+        pytest.param(
+            topology({"name": "a", "patch": {"spec": {"containers": None}}}),
+            "spec.subsets[0].patch.spec.containers: none is left; write those that are to be changed, or leave it out",
+            id="a patch that leaves no container",
+        ),
+        pytest.param(
+            topology({"name": "a", "patch": {"metadata": {"labels": {"no key": "x"}}}}),
+            'spec.subsets[0].patch.metadata.labels: "no key" is not a label key; write a name such as example.com/app',
+            id="a label that cannot be",
+        ),
+        pytest.param(
+            topology({"name": "a", "patch": {"metadata": {"labels": {"a": "no value"}}}}),
+            'spec.subsets[0].patch.metadata.labels[a]: "no value" is not a label value; write letters, digits, -, _',
+            id="a label's value that cannot be",
+        ),
+        pytest.param(
+            topology({"name": "a", "patch": {"spec": {"tolerations": [{"key": "rented", "operator": "Has"}]}}}),
+            'spec.subsets[0].patch.spec.tolerations[0].operator: "Has" is not supported; write Exists or Equal',
+            id="a toleration in a patch",
+        ),
+        pytest.param(
             topology(strategy={"type": "Fixed", "adaptive": {"rescheduleCriticalSeconds": 30}}),
             "spec.scheduleStrategy.adaptive: is for type Adaptive; leave it out, or write that type",
             id="settings of another strategy",
@@ -230,3 +266,11 @@ def test_status_is_written_whole() -> None:
         "conditions": [{"type": "Ready", "status": "True"}],
     }
     assert codec.convert(tree, UnitedTopologyStatus) == status
+
+
+def test_quantities_of_a_patch_are_read() -> None:
+    """An API server would refuse every pod of the subset."""
+    resources = {"requests": {"cpu": "lots", "memory": "1Gi"}}
+    patch = {"spec": {"containers": [{"name": "web", "resources": resources}]}}
+    (problem,) = unitedtopology.problems(topology({"name": "a", "patch": patch}))
+    assert problem.path == "spec.subsets[0].patch.spec.containers[web].resources.requests.cpu"

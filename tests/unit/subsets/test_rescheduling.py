@@ -101,7 +101,7 @@ def patient(seconds: int) -> UnitedTopology:
     return UnitedTopology(metadata=of.metadata, spec=msgspec.structs.replace(of.spec, schedule_strategy=strategy))
 
 
-@pytest.mark.parametrize("seconds", [10, 30, 60, 120, 300, 1800])
+@pytest.mark.parametrize("seconds", [30, 300, 1800])
 def test_a_pod_that_finds_a_node_nowhere_is_moved_ever_more_rarely(seconds: int) -> None:
     """It would be deleted every few minutes for ever, were a subset forgotten before the pod has been back there."""
     of, at_subset, since = patient(seconds), "a", 0

@@ -107,6 +107,7 @@ def test_a_patch_that_does_not_apply_names_the_place() -> None:
             r"^patch\.spec\.containers\[\d\]: the pod has no container 'nobody'",
             id="a container that the pod lacks",
         ),
+        pytest.param({"spec": None}, r"^patch\.spec\.containers: none is left", id="no containers"),
     ],
 )
 def test_a_patch_that_would_cost_the_workload_its_pod_is_refused(patch: JSON, message: str) -> None:
