@@ -314,8 +314,9 @@ def _patch_problems(patch: Document) -> Iterator[InvalidError]:
     tree = patch.tree()
     for name in sorted(tree.keys() - {"metadata", "spec"}):
         yield InvalidError(f"patch.{name}", "cannot be patched; write metadata and spec only")
-    for name in sorted(name for name, value in tree.items() if value is None):
+    for name in [each for each in ("metadata", "spec") if each in tree and tree[each] is None]:
         yield InvalidError(f"patch.{name}", "cannot be removed; write what is to be changed in it, or leave it out")
+        del tree[name]
     metadata = tree.get("metadata")
     for name in sorted((metadata if isinstance(metadata, dict) else {}).keys() - _PATCHABLE):
         yield InvalidError(f"patch.metadata.{name}", "cannot be patched; write labels, annotations or finalizers only")
