@@ -35,6 +35,7 @@ from trimtab.controllers.unitedtopology.costs import Change
 from trimtab.controllers.unitedtopology.metrics import Metrics
 from trimtab.controllers.unitedtopology.namespaces import Labeller
 from trimtab.controllers.unitedtopology.pods import Scribe
+from trimtab.controllers.unitedtopology.reservations import REQUEST_LIMIT, Reservations, is_announced
 from trimtab.controllers.unitedtopology.targets import Target, Workload
 from trimtab.controllers.unitedtopology.verdicts import Judgement
 from trimtab.controllers.unitedtopology.view import KINDS, View
@@ -113,6 +114,7 @@ class Controller:
         self._verdict = verdicts.verdict(pod_webhook=settings.pod_webhook)
         self.levels = levels.Levels(self.view, verdict=self._verdict)
         self._scribe = Scribe(client, self.metrics)
+        self._reservations = Reservations(client.clock)
         self._recorder = Recorder(client, component=COMPONENT, rng=rng)
         self.queue: WorkQueue[Key] = WorkQueue(client.clock)
         self.runner = Runner(
@@ -190,6 +192,7 @@ class Controller:
         """Take back what is left of a UnitedTopology that is gone. Pods may be seen before the one that they are marked
         with; so it is looked for in the cluster itself."""
         pods = self.view.marked(a_key)
+        self._reservations.forget(a_key)
         if not pods:
             return Result()
         namespace, name = split(a_key)
@@ -250,10 +253,15 @@ class Controller:
     async def _recount(self, topology: UnitedTopology, observed: Observed) -> Recount | Stale:
         """Count; reservations that nobody came for are looked for in the cluster itself before they are let go."""
         found = recount(topology, observed, now=self._now())
+        known_for = self._reservations.known_for(topology)
         if isinstance(found, Stale) or not found.overdue:
             return found
-        absent = await self._absent(topology.metadata.namespace, found.overdue)
-        return recount(topology, replace(observed, absent=absent), now=self._now())
+        over = [key for key in found.overdue if known_for[key] >= REQUEST_LIMIT or is_announced(key)]
+        waits = min((REQUEST_LIMIT - known_for[key] for key in found.overdue if key not in over), default=None)
+        if over:
+            absent = await self._absent(topology.metadata.namespace, over)
+            found = recount(topology, replace(observed, absent=absent), now=self._now())
+        return replace(found, recheck=_soonest(found.recheck, waits)) if isinstance(found, Recount) else found
 
     async def _absent(self, namespace: str, wanted: Collection[str]) -> frozenset[str]:
         """Of which of these keys of `creating` there is no pod."""

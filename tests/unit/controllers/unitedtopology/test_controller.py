@@ -18,6 +18,7 @@ from trimtab.api.scaledown import DELETION_COST
 from trimtab.api.unitedtopology import NAMESPACE_LABEL, UnitedTopology
 from trimtab.controllers.unitedtopology import costs
 from trimtab.controllers.unitedtopology.controller import SETTINGS
+from trimtab.kube.clocks import SECOND
 from trimtab.kube.resources import key
 from trimtab.kube.transport import Request
 from trimtab.subsets import marks
@@ -470,6 +471,19 @@ async def test_a_reservation_that_nobody_comes_for_ends_with_an_event(world: Top
     assert not (await world.rows())["a"].creating
     (message,) = await world.told("ReservationExpired")
     assert "in a " in message
+
+
+async def test_a_reservation_by_a_clock_that_is_behind_is_not_let_go_at_once(world: TopologyWorld) -> None:
+    """Its pod may be on its way still: it must have been seen for as long as any request takes, by our own clock."""
+    await world.deploy(2)
+    await world.divide(subset("a", "z1", 5))
+    behind = times.format_time(world.clock.now() - 200 * SECOND)
+    reserved = {"status": {"subsetStatuses": [{"name": "a", "missingReplicas": 3, "creating": {"x": behind}}]}}
+    await world.user.patch(UnitedTopology, "web", reserved, namespace="default", subresource="status")
+    await world.advance(55)
+    assert list((await world.rows())["a"].creating) == ["x"]
+    await world.advance(10)
+    assert not (await world.rows())["a"].creating
 
 
 async def test_a_deletion_that_did_not_happen_leaves_no_trace_after_two_seconds(world: TopologyWorld) -> None:
