@@ -98,6 +98,8 @@ class CloneSets(RuleBasedStateMachine):
         """How many pods there may be, as far as the server is concerned."""
         self.mute = 0
         """How many writes of the status will be refused."""
+        self.trouble: list[int] = []
+        """The codes that the next writes will be answered with, whatever they are."""
         self.protected: str | None = None
         """The name of a pod that nobody may delete."""
         self.believed: set[str] = set()
@@ -133,6 +135,8 @@ class CloneSets(RuleBasedStateMachine):
                 self.world.wire.dead = True
                 self.late.append(request)
                 return Unreachable("on its way")
+        if self.trouble:
+            return refusal(self.trouble.pop(), "not now")
         if is_creation(request) and self.quota is not None and len(self.active()) >= self.quota:
             return refusal(403, "exceeded quota")
         if self.protected is not None and is_deletion(request, self.protected):
@@ -318,6 +322,11 @@ class CloneSets(RuleBasedStateMachine):
         """A quota, or none any more."""
         self.quota = pods
 
+    @rule(codes=st.lists(st.sampled_from([403, 404, 409, 422, 429, 500]), min_size=1, max_size=6))
+    def stumble(self, codes: list[int]) -> None:
+        """The next writes of the controller fail, each in its way."""
+        self.trouble = codes
+
     @rule(which=st.none() | st.integers(0, 99))
     def protect(self, which: int | None) -> None:
         """A pod that the controller may not delete, or none any more."""
@@ -411,7 +420,7 @@ class CloneSets(RuleBasedStateMachine):
 
     async def converge(self) -> None:
         """A living controller, watches that show everything, pods that come up: in the end all is as wanted."""
-        self.dies_in, self.quota, self.protected, self.mute = None, None, None, 0
+        self.dies_in, self.quota, self.protected, self.mute, self.trouble = None, None, None, 0, []
         if self.held:
             self.held = False
             self.world.wire.go_on()
