@@ -8,6 +8,9 @@ no certificate yet waits for one: it is not ready, and nobody asks it.
 them. The configurations' `caBundle` is then the administrator's matter too.
 
 A certificate is put into the context in use: connections that are open go on, new ones get the new certificate.
+
+While a certificate is good that is all that counts for health: API servers do not ask a replica that is not ready, and
+nobody would be helped by that. What is wrong with the next one, or that nobody renews it, is said in the log.
 """
 
 from __future__ import annotations
@@ -39,7 +42,6 @@ LOOK_EVERY = 10.0
 """Seconds between looks at what may have changed."""
 _WITHOUT_ONE = 1.0
 """The same while there is no certificate, for nobody is served until then."""
-_HOUR = 3600.0
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +60,7 @@ class _Context:
         self.context.set_alpn_protocols(["http/1.1"])
         self.pair: Pair | None = None
         self._loaded = asyncio.Event()
+        self._ending: Pair | None = None
 
     @property
     def loaded(self) -> bool:
@@ -80,6 +83,20 @@ class _Context:
             )  # an encrypted key fails at once, and asks nobody
         self.pair = pair
         self._loaded.set()
+
+    def problems(self, problem: str, now: datetime) -> list[str]:
+        """What keeps API servers from trusting us right now; `problem` is what is wrong with the next certificate."""
+        if self.pair is not None and now < self.pair.ends:
+            return []
+        ended = "" if self.pair is None else "the webhook certificate has ended"
+        return [each for each in (ended, problem) if each]
+
+    def watch_its_end(self, now: datetime) -> None:
+        """Say once of a certificate that nobody has renewed it, when a tenth of its life is left."""
+        pair = self.pair
+        if pair is not None and pair is not self._ending and now >= pair.ends - (pair.ends - pair.made) / 10:
+            self._ending = pair
+            log.warning("the webhook certificate ends at %s, and has not been renewed", pair.ends.isoformat())
 
 
 class GivenCertificates:
@@ -104,8 +121,8 @@ class GivenCertificates:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong with the files, or will be."""
-        return [problem for problem in (self._problem, _ending(self._shown.pair, self._clock)) if problem]
+        """What is wrong with the files."""
+        return self._shown.problems(self._problem, _now(self._clock))
 
     async def ready(self) -> None:
         """Wait until there is a certificate."""
@@ -115,6 +132,7 @@ class GivenCertificates:
         """Read the files whenever they change, until cancelled."""
         while True:
             self.look()
+            self._shown.watch_its_end(_now(self._clock))
             await self._clock.sleep(self._look_every)
 
     def look(self) -> None:
@@ -173,7 +191,7 @@ class MadeCertificates:
     @property
     def problems(self) -> list[str]:
         """What keeps the certificate from being current."""
-        return [problem for problem in (self._problem, _ending(self._shown.pair, self._clock)) if problem]
+        return self._shown.problems(self._problem, _now(self._clock))
 
     async def ready(self) -> None:
         """Wait until there is a certificate."""
@@ -190,6 +208,7 @@ class MadeCertificates:
             except (KubeError, OSError, ValueError) as error:  # ssl.SSLError is an OSError
                 log.warning("webhook certificates: %s", error)
                 self._problem = str(error)
+            self._shown.watch_its_end(_now(self._clock))
             await self._clock.sleep(self._look_every if self.synced else min(self._look_every, _WITHOUT_ONE))
 
     async def look(self) -> None:
@@ -283,11 +302,3 @@ def _bundle_patch(configuration: JSON, text: str) -> list[JSON]:
 
 def _now(clock: Clock) -> datetime:
     return datetime.fromtimestamp(clock.now() / SECOND, UTC)
-
-
-def _ending(pair: Pair | None, clock: Clock) -> str:
-    """What to say of a certificate that nobody renews."""
-    if pair is None:
-        return ""
-    left = (pair.ends - _now(clock)).total_seconds()
-    return f"the webhook certificate ends in {left / _HOUR:.0f} hours" if left < 24 * _HOUR else ""

@@ -15,13 +15,16 @@ from cryptography import x509
 from cryptography.x509 import verification
 
 from tests.lab.holding import VALIDATING, configuration
-from tests.unit.lab.workloads.worlds import World
+from tests.unit.lab.workloads.worlds import Wire, World
+from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
+from trimtab.kube.errors import Forbidden
 from trimtab.testing.clocks import VirtualClock
 from trimtab.webhooks import authorities, certificates
 from trimtab.webhooks.authorities import OVERLAP, Keyring, Pair, make_authority, names_of, renewed, sign
 from trimtab.webhooks.certificates import CONFIGURATIONS, SECRETS, GivenCertificates, MadeCertificates
 
+DAY = 86_400.0
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ("trimtab-webhooks.trimtab-system.svc", "127.0.0.1")
 
@@ -126,15 +129,16 @@ async def world() -> AsyncIterator[World]:
     await made.close()
 
 
-def made(world: World, *, leads: bool) -> MadeCertificates:
+def made(world: World, *, leads: bool, client: Client | None = None) -> MadeCertificates:
     """The certificates of one replica."""
     return MadeCertificates(
-        world.user,
+        client or world.user,
         namespace="default",
         name="keys",
         names=NAMES,
         configurations=[(VALIDATING, "trimtab-default")],
         leads=lambda: leads,
+        look_every=DAY,
     )
 
 
@@ -197,13 +201,34 @@ async def test_a_certificate_that_cannot_be_shown_yet_is_told_and_tried_again(
     await cancel(running)
 
 
-async def test_a_certificate_that_nobody_renews_is_told(world: World) -> None:
-    """On health pages, a day before it ends."""
+async def test_a_certificate_that_nobody_renews_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """In the log, in good time and once; on health pages, which API servers go by, not before it has ended."""
     leader, other = made(world, leads=True), made(world, leads=False)
     await leader.look()
-    await other.look()
+    running = asyncio.ensure_future(other.run())
+    await world.settle()
     await world.clock.advance(authorities.SERVING_LIFE.total_seconds() - 7200)
-    assert other.problems == ["the webhook certificate ends in 2 hours"]
+    assert [text for text in caplog.messages if "has not been renewed" in text] == [
+        "the webhook certificate ends at 2027-01-01T00:00:00+00:00, and has not been renewed"
+    ]
+    assert other.problems == []
+    await world.clock.advance(7200)
+    assert other.problems == ["the webhook certificate has ended"]
+    await cancel(running)
+
+
+async def test_a_good_certificate_serves_although_the_next_one_cannot_be_had(world: World) -> None:
+    """An API server that does not let us read, or write, the Secret for a while takes nobody out of service."""
+    wire = Wire(world.cluster)
+    leader = made(world, leads=True, client=Client(wire, clock=world.clock))
+    running = asyncio.ensure_future(leader.run())
+    await world.settle()
+    wire.refuse = lambda _: Forbidden("not any more")
+    await world.clock.advance(2 * DAY)
+    assert (leader.synced, leader.problems) == (True, [])
+    await world.clock.advance(authorities.SERVING_LIFE.total_seconds())
+    assert leader.problems == ["the webhook certificate has ended", "not any more"]
+    await cancel(running)
 
 
 def test_given_files_are_read_again_when_they_change(tmp_path: Path) -> None:
@@ -223,7 +248,7 @@ def test_given_files_are_read_again_when_they_change(tmp_path: Path) -> None:
     certificate.write_bytes(second.certificate)
     given.look()
     assert given._shown.pair == first  # noqa: SLF001 - what new connections are shown
-    assert given.problems
+    assert given.problems == [], "what is shown is as good as before"
     key.write_bytes(second.key)
     given.look()
     assert given._shown.pair == second  # noqa: SLF001 - as above
