@@ -115,6 +115,8 @@ class _Census:
     _by_reservation: dict[str, Member] = field(init=False)
     _unannounced: set[str] = field(init=False)
     """Reservations of pods whose deletion was not announced."""
+    _held: set[str] = field(init=False)
+    """The pods of one row whose deletion was announced, and whose reservation still stands."""
 
     def __post_init__(self) -> None:
         self.table = Table(self.topology, replicas=self.observed.replicas)
@@ -130,6 +132,7 @@ class _Census:
             row.creating = {
                 key: since for key, since in row.creating.items() if self._reserved(revision, row, key, since)
             }
+            self._held = {pod_and_reservation(key)[0] for key in row.creating}
             row.deleting = {
                 name: since for name, since in row.deleting.items() if self._deleting(revision, row, name, since)
             }
@@ -161,8 +164,7 @@ class _Census:
     def _deleting(self, revision: str, row: Row, name: str, since: datetime) -> bool:
         """Whether the announcement of a deletion still stands."""
         member = self._by_name.get(name)
-        reserved = any(name == pod_and_reservation(key)[0] for key in row.creating)
-        event = self._found(member) if member is not None or reserved else Event.ENDED
+        event = self._found(member) if member is not None or name in self._held else Event.ENDED
         if event is Event.ACTIVE and not self._meant(member, revision, row):
             event = Event.ENDED
         if event is Event.ACTIVE and self._over(since, DELETION_LIMIT):
