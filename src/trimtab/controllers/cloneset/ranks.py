@@ -166,10 +166,12 @@ def judge(asked: Terms, there: Found | None, names: Sequence[str], waited: RankW
 
 
 def _since(waited: RankWait | None, among: str, now: int) -> int:
-    """When the wait began: times are kept in whole seconds, and a wait must not begin before it does."""
+    """When the wait began: times are kept in whole seconds, and a wait must not begin before it does. One that has not
+    begun yet was written by a faster clock, and begins now."""
+    begins = -(-now // SECOND) * SECOND
     if waited is not None and waited.among == among:
-        return times.to_ns(waited.since)
-    return -(-now // SECOND) * SECOND
+        return min(times.to_ns(waited.since), begins)
+    return begins
 
 
 def _unranked(missing: Sequence[str], total: int) -> str:

@@ -145,6 +145,11 @@ def test_a_wait_never_begins_before_it_does() -> None:
     assert found.seconds > 30.0
 
 
+def test_a_wait_that_a_faster_clock_has_begun_is_no_longer_than_others() -> None:
+    """It begins when it is first seen, and that is written down."""
+    assert ranks.judge(PATIENT, SOME, NAMES, waited(-3600), START) == ranks.judge(PATIENT, SOME, NAMES, None, START)
+
+
 def test_recomputed_ranks_let_one_go() -> None:
     """Ranks that name exactly the pods that are there hold for one of them."""
     exact = Found(ALL.ranks, fingerprint(NAMES))
