@@ -80,8 +80,8 @@ class Dividing:
     async def start_webhooks(self) -> None:
         """Start a webhook process, or what of it matters, and have the API server ask it."""
         client = self.client
-        simulation = Simulation(client)
         view = View(client)
+        simulation = Simulation(client, view=view)
         subsets = Subsets(client, simulate=simulation, ended=view.ended)
         levels = Levels(view, verdict=verdict(pod_webhook=True))
         foresight = Foresight(view, levels, Scribe(client, Metrics()), client.clock)
@@ -100,11 +100,9 @@ class Dividing:
         )
         hooks = [*subsets.hooks, *scale.hooks, *Validation(client).hooks]
         edge = Edge(hooks, certificates=certificates, host="127.0.0.1", port=0, let_go=subsets.let_go)
-        tasks: list[asyncio.Future[Any]] = [
-            asyncio.ensure_future(each.run()) for each in (simulation, subsets, view, edge)
-        ]
+        tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(each.run()) for each in (subsets, view, edge)]
         self.edges.append((edge, tasks))
-        for each in (simulation, subsets, view, edge):
+        for each in (subsets, view, edge):
             await _until_synced(each, *tasks)
         await self._register(edge)
         await certificates.look()

@@ -132,8 +132,8 @@ class DividedWorld(TopologyWorld):
         """Start one more webhook process."""
         wire = Wire(self.cluster)
         client = Client(wire, clock=self.clock, rng=random.Random(7))
-        simulation = Simulation(client, rng=random.Random(8))
         topologies = TopologyView(client, rng=random.Random(10))
+        simulation = Simulation(client, view=topologies, rng=random.Random(8))
         subsets = Subsets(client, simulate=simulation, ended=topologies.ended, rng=random.Random(9))
         view = ScaleDownView(client)
         intents = Intents(client, view, defaults=self.policies, prepare=self._prepare)
@@ -148,7 +148,7 @@ class DividedWorld(TopologyWorld):
             clock=self.clock,
         )
         process = Process(edge, subsets, simulation, wire)
-        process.tasks = [asyncio.ensure_future(each.run()) for each in (subsets, simulation, topologies, view, intents)]
+        process.tasks = [asyncio.ensure_future(each.run()) for each in (subsets, topologies, view, intents)]
         self.processes.append(process)
         await self.settle()
         return process
