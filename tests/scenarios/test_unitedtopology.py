@@ -502,6 +502,20 @@ async def test_a_watch_that_lags_does_not_give_a_place_away_twice(world: Divided
     assert await world.entries() == []
 
 
+async def test_a_watch_of_deployments_that_lags_does_not_give_a_place_away_twice(world: DividedWorld) -> None:
+    """The controller sees pods and ReplicaSets, and for minutes nothing of the Deployment above them."""
+    await world.divide(subset("a", "z1", 5), subset("b", "z2"))
+    world.controller_wire.hold("deployments")
+    await world.deploy(4)
+    await world.advance(100)
+    assert await world.shares() == {"a": 4}
+    await scale(world, 9)
+    assert await world.zones() == {"z1": 5, "z2": 4}
+    world.controller_wire.go_on()
+    await world.settle()
+    assert await world.missing() == {"a": 0, "b": -1}
+
+
 async def test_the_costs_of_others_are_kept_through_it_all(world: DividedWorld) -> None:
     """A pod that somebody wants to keep is kept, whatever its subset says."""
     await world.divide(subset("a", "z1", 1), subset("b", "z2"))
