@@ -22,6 +22,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from trimtab.api import codec, nodeselectors, percent, selectors, times
+from trimtab.api.cloneset import SPECIFIED_DELETE
 from trimtab.api.documents import JSON, Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import Condition, ObjectMeta
@@ -338,6 +339,9 @@ def _pod_problems(pod: Pod) -> Iterator[InvalidError]:
             yield InvalidError(
                 f"metadata.labels[{key}]", f'"{value}" is not a label value; write letters, digits, -, _'
             )
+        if key == SPECIFIED_DELETE:
+            reason = "marks pods for deletion: a CloneSet would delete them and make others without end; leave it out"
+            yield InvalidError(f"metadata.labels[{key}]", reason)
     for index, toleration in enumerate(pod.spec.tolerations):
         for problem in _toleration_problems(toleration):
             yield problem.under(f"spec.tolerations[{index}]")

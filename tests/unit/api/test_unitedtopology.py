@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from trimtab.api import codec, unitedtopology
+from trimtab.api.cloneset import SPECIFIED_DELETE
 from trimtab.api.documents import JSON
 from trimtab.api.meta import Condition
 from trimtab.api.unitedtopology import (
@@ -196,6 +197,12 @@ def test_what_works_is_accepted(made: UnitedTopology) -> None:
             topology({"name": "a", "patch": {"metadata": {"labels": {"a": "no value"}}}}),
             'spec.subsets[0].patch.metadata.labels[a]: "no value" is not a label value; write letters, digits, -, _',
             id="a label's value that cannot be",
+        ),
+        pytest.param(
+            topology({"name": "a", "patch": {"metadata": {"labels": {SPECIFIED_DELETE: "true"}}}}),
+            "spec.subsets[0].patch.metadata.labels[apps.kruise.io/specified-delete]: marks pods for deletion: "
+            "a CloneSet would delete them and make others without end; leave it out",
+            id="a label that marks pods for deletion",
         ),
         pytest.param(
             topology({"name": "a", "patch": {"spec": {"tolerations": [{"key": "rented", "operator": "Has"}]}}}),
