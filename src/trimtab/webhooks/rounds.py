@@ -239,6 +239,16 @@ class Rounds:
         return bool(self._wishes)
 
     @property
+    def remembered(self) -> set[Key]:
+        """The UnitedTopologies of which something is kept in mind."""
+        return {*self._written, *self._looked, *self._sizes}
+
+    def forget(self, a_key: Key) -> None:
+        """A UnitedTopology is gone."""
+        for kept in (self._written, self._looked, self._sizes):
+            kept.pop(a_key, None)
+
+    @property
     def lookups(self) -> Lookups:
         """The live reads, for those who look before a round."""
         return self._lookups

@@ -44,6 +44,7 @@ class Subsets:
     ) -> None:
         self.topologies = Topologies(client, rng=rng)
         self.rounds = Rounds(client, self.topologies.get, ended=ended, metrics=RoundMetrics(registry), rng=rng)
+        self.topologies.tell_gone(self.rounds.forget)
         self._recorder = Recorder(client, component=COMPONENT, rng=rng)
         self._pods = PodReviews(
             self.topologies, self.rounds, client.clock, simulate=simulate, tell=self._told, budget=budget

@@ -2,15 +2,15 @@
 
 A pod of a Deployment is owned by a ReplicaSet, and that by the Deployment, which then is what can be divided. A
 ReplicaSet that is younger than this cache is read live, for its first pods come within milliseconds. Of two
-UnitedTopologies for one workload the older one stands, and one that cannot be followed, or is being deleted, does not
-count.
+UnitedTopologies for one workload the older one stands; while that cannot be followed, or is being deleted, pods go on as
+they are.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,7 +24,7 @@ from trimtab.kube.errors import NotFound
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Key, key
 from trimtab.kube.retries import NO_RETRIES
-from trimtab.kube.stores import by_namespace
+from trimtab.kube.stores import by_namespace, key_of
 
 _FIRST = datetime.min.replace(tzinfo=UTC)
 _BY_NAMESPACE = "namespace"
@@ -62,6 +62,10 @@ class Topologies:
                 task.result()
         finally:
             await cancel(*tasks)
+
+    def tell_gone(self, tell: Callable[[Key], None]) -> None:
+        """Have somebody told of every UnitedTopology that is deleted."""
+        self._topologies.subscribe(deleted=lambda topology: tell(key_of(topology)))
 
     def get(self, a_key: Key) -> UnitedTopology | None:
         """A UnitedTopology as last seen."""

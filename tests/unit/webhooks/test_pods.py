@@ -122,6 +122,17 @@ def subset_of(tree: JSON, response: AdmissionResponse) -> str | None:
     return mark.subset if mark is not None else None
 
 
+async def test_nothing_is_kept_of_a_united_topology_that_is_gone(offices: Callable[..., Office]) -> None:
+    """Namespaces come and go for months, and a process stays."""
+    office = offices()
+    await office.divide(topology(1, -1))
+    await office.ask(review("CREATE", newcomer()))
+    assert len(office.subsets.rounds.remembered) == 1
+    (gone,) = office.subsets.rounds.remembered
+    office.server.drop(*TOPOLOGIES, gone)
+    await office.until(lambda: not office.subsets.rounds.remembered)
+
+
 async def test_a_pod_is_given_a_place_and_marked(offices: Callable[..., Office]) -> None:
     """By the UnitedTopology of its Deployment; the reservation begins with the pod's prefix."""
     office = offices()
