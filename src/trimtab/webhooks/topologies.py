@@ -2,8 +2,8 @@
 
 A pod of a Deployment is owned by a ReplicaSet, and that by the Deployment, which then is what can be divided. A
 ReplicaSet that is younger than this cache is read live, for its first pods come within milliseconds. Of two
-UnitedTopologies for one workload the older one stands; while that cannot be followed, or is being deleted, pods go on as
-they are.
+UnitedTopologies for one workload the older one stands; while that cannot be followed, or is being deleted, pods go on
+as they are.
 """
 
 from __future__ import annotations
