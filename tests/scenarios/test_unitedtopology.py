@@ -502,6 +502,33 @@ async def test_a_watch_that_lags_does_not_give_a_place_away_twice(world: Divided
     assert await world.entries() == []
 
 
+async def test_a_subset_renamed_while_a_watch_lags_is_as_full_as_before(world: DividedWorld) -> None:
+    """For a spec that was not counted for yet the controller does not believe its cache either."""
+    await world.divide(subset("a", "z1", 5), subset("b", "z2"))
+    await world.deploy(2)
+    world.controller_wire.hold("pods")
+    await scale(world, 5)
+    renamed = {"spec": {"subsets": [subset("first", "z1", 5), subset("b", "z2")]}}
+    await world.patch(UnitedTopology, "web", renamed)
+    await scale(world, 8)
+    assert await world.zones() == {"z1": 5, "z2": 3}
+    world.controller_wire.go_on()
+    await world.settle()
+    assert await world.missing() == {"first": 0, "b": -1}
+
+
+async def test_one_made_anew_while_a_watch_lags_is_as_full_as_before(world: DividedWorld) -> None:
+    """Nothing of the first one's status is left, and the pods are not in the controller's cache."""
+    await world.divide(subset("a", "z1", 5), subset("b", "z2"))
+    await world.deploy(2)
+    world.controller_wire.hold("pods")
+    await scale(world, 5)
+    await world.user.delete(UnitedTopology, "web", namespace="default")
+    await world.divide(subset("a", "z1", 5), subset("b", "z2"))
+    await scale(world, 8)
+    assert await world.zones() == {"z1": 5, "z2": 3}
+
+
 async def test_a_watch_of_deployments_that_lags_does_not_give_a_place_away_twice(world: DividedWorld) -> None:
     """The controller sees pods and ReplicaSets, and for minutes nothing of the Deployment above them."""
     await world.divide(subset("a", "z1", 5), subset("b", "z2"))

@@ -20,7 +20,9 @@ likes; the tests explore every interleaving of them:
 5. A recount is not written from a cache that is older than the one the last count was made from (`countedVersion`).
 
 A cache may make somebody look, and never decides: a webhook that has seen a pod fail, or be released, counts all pods
-live in its next round, as it does where the status was counted for another spec.
+live in its next round. Where the status was counted for another spec, or not at all, whoever counts first reads live,
+webhook or controller: what was reserved in a subset that is gone is held by nothing but its pods, and there is no last
+count that a cache could be older than.
 
 **The map**
 

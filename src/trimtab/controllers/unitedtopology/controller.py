@@ -229,10 +229,10 @@ class Controller:
         current = topology
         for _ in range(_ATTEMPTS):
             target = self.view.target(current)
-            pods = self.view.pods_of(current, target)
+            pods, version = await self._pods_of(current, target)
             members = [self.view.member(pod, current) for pod in pods]
             revision = (target.revision if target else "") or current.status.revision
-            observed = Observed(members, levels.size_of(target), revision, self.view.pods.version)
+            observed = Observed(members, levels.size_of(target), revision, version)
             found = await self._recount(current, observed)
             if isinstance(found, Stale):
                 return None
@@ -249,6 +249,14 @@ class Controller:
             self._note_unknown_nodes(key_of(current), members, pods)
             return _Counted(written, members, pods, target, found.recheck)
         raise Conflict(f"{key_of(topology)} is written by others faster than it can be counted")
+
+    async def _pods_of(self, topology: UnitedTopology, target: Target | None) -> tuple[list[Pod], str]:
+        """The target's pods, and how far they were seen. For a spec that they were not counted for yet they are read
+        live: what was reserved in a subset that is not there any more is held by nothing but the pods themselves."""
+        if statuses.counted(topology):
+            return self.view.pods_of(topology, target), self.view.pods.version
+        listed = await self._client.list(Pod, namespace=topology.metadata.namespace)
+        return self.view.chosen(listed.items, topology, target), listed.resource_version
 
     async def _recount(self, topology: UnitedTopology, observed: Observed) -> Recount | Stale:
         """Count; reservations that nobody came for are looked for in the cluster itself before they are let go."""

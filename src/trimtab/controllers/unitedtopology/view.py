@@ -183,6 +183,17 @@ class View:
         early = [pod for pod in self._marked(key_of(topology)) if self._early(pod, owners, topology.spec.target_ref)]
         return found + early
 
+    def chosen(self, pods: Iterable[Pod], topology: UnitedTopology, target: Target | None) -> list[Pod]:
+        """The target's pods among these, which somebody has read, by the same rules."""
+        owners = target.owners if target is not None else frozenset[str]()
+        reference, a_key = topology.spec.target_ref, key_of(topology)
+        return [
+            pod
+            for pod in pods
+            if (pod.metadata.controller is not None and pod.metadata.controller.uid in owners)
+            or (a_key in by_topology(pod) and self._early(pod, owners, reference))
+        ]
+
     def strays(self, topology: UnitedTopology, target: Target | None) -> list[Pod]:
         """Pods with the mark of a UnitedTopology whose they are not, or not any more."""
         own = {pod.metadata.uid for pod in self.pods_of(topology, target)}
