@@ -1,7 +1,8 @@
 """Whatever happens to a divided workload, in any order: no limit is exceeded, nothing drifts, nothing stays behind.
 
 Random events on a whole cluster in virtual time: sizes, rollouts, deletions, evictions, failures, watches that lag,
-processes that die at any moment, also between a reservation and its pod. After each of them and at the end:
+subsets renamed, the UnitedTopology made anew, processes that die at any moment, also between a reservation and its pod.
+After each of them and at the end:
 
 1. no revision has more pods with a place in a subset than that subset's maximum;
 2. no pod creation was refused;
@@ -18,10 +19,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.scenarios.topologies import DividedWorld
-from tests.unit.controllers.unitedtopology.worlds import subset
+from tests.unit.controllers.unitedtopology.worlds import subset, topology_tree
 from tests.unit.lab.workloads.objects import template
 from trimtab.api.apps import Deployment
+from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
+from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.errors import ApiError
 from trimtab.subsets import marks
 from trimtab.subsets.members import revision_of
@@ -40,12 +43,18 @@ class Chance:
         self.revision = 1
         self.size = 6
         self.lagging: set[str] = set()
+        self.suffix = ""
+        """What the names of the subsets with a maximum end with now."""
 
     async def begin(self) -> None:
         """A divided Deployment of six."""
         await self.world.start()
-        await self.world.divide(subset("a", "z1", MOST["a"]), subset("b", "z2", MOST["b"]), subset("c", "z3"))
+        await self.world.divide(*self._subsets())
         await self.world.deploy(self.size)
+
+    def _subsets(self) -> list[JSON]:
+        limited = [subset(f"{name}{self.suffix}", at, MOST[name]) for name, at in (("a", "z1"), ("b", "z2"))]
+        return [*limited, subset("c", "z3")]
 
     async def step(self) -> str:
         """Let one thing happen; what it was."""
@@ -60,7 +69,20 @@ class Chance:
     def _events(self) -> list[Callable[[], Awaitable[None]]]:
         often = [self.scale, self.scale, self.delete, self.evict, self.fail, self.wait]
         rarely = [self.roll_out, self.lag, self.catch_up, self.kill_webhooks, self.kill_controller, self.die_in_between]
-        return [*often, *rarely]
+        return [*often, *rarely, self.rename, self.make_anew]
+
+    async def rename(self) -> None:
+        """The subsets get other names, when no pod is on its way."""
+        await self.world.settle()
+        self.suffix = "" if self.suffix else "-2"
+        changed = {"spec": {"subsets": self._subsets()}}
+        await self.world.user.patch(UnitedTopology, "web", changed, namespace="default")
+
+    async def make_anew(self) -> None:
+        """The UnitedTopology is deleted, and made again at once, when no pod is on its way."""
+        await self.world.settle()
+        await self.world.user.delete(UnitedTopology, "web", namespace="default")
+        await self.world.user.create(UnitedTopology, topology_tree(*self._subsets()), namespace="default")
 
     async def scale(self) -> None:
         """The workload is resized, without anybody being asked first."""
@@ -149,7 +171,7 @@ class Chance:
         for pod in await self.world.pods():
             mark = marks.read(pod.metadata.annotations)
             if mark is not None and mark.reservation:
-                found[revision_of(pod.metadata), mark.subset] += 1
+                found[revision_of(pod.metadata), mark.subset.partition("-")[0]] += 1
         return {at: count for at, count in found.items() if count > MOST.get(at[1], 1000)}
 
     async def end(self) -> None:
@@ -180,7 +202,8 @@ async def test_whatever_happens(seed: int) -> None:
     counts = Counter(mark.subset for pod in pods if (mark := marks.read(pod.metadata.annotations)) is not None)
     rows = await world.rows()
     assert {name: row.replicas for name, row in rows.items()} == {name: counts[name] for name in rows}, history
-    limited = {name: max(0, most - counts[name]) for name, most in MOST.items()}
+    renamed = {f"{name}{life.suffix}": most for name, most in MOST.items()}
+    limited = {name: max(0, most - counts[name]) for name, most in renamed.items()}
     assert await world.missing() == {**limited, "c": -1}
     assert await world.told("FailedCreate") == []
     await world.close()
