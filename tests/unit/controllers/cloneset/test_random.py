@@ -143,7 +143,7 @@ class CloneSets(RuleBasedStateMachine):
                 self.world.wire.dead = True
                 self.late.append(request)
                 return Unreachable("on its way")
-        if self.trouble:
+        if self.trouble and not (request.method == "PATCH" and "/pods/" in request.path):
             return refusal(self.trouble.pop(), "not now")
         if is_creation(request) and self.quota is not None and len(self.active()) >= self.quota:
             return refusal(403, "exceeded quota")
@@ -335,7 +335,8 @@ class CloneSets(RuleBasedStateMachine):
     @rule(codes=st.lists(st.sampled_from([403, 404, 409, 422, 500]), min_size=1, max_size=6))
     def stumble(self, codes: list[int]) -> None:
         """The next writes of the controller fail, each in its way; none in one that a client waits out by itself, with
-        a decision in its hands that other news may overtake."""
+        a decision in its hands that other news may overtake. Adoption does not: some codes mean that a pod is not to
+        be had."""
         self.trouble = codes
 
     @rule(which=st.none() | st.integers(0, 99))
