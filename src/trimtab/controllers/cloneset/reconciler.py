@@ -138,6 +138,8 @@ class Reconciler:
         except ApiError as error:
             await self._complain(cloneset, error)
             raise
+        if self._is_overtaken(a_key, cloneset):
+            return Result()  # whoever has changed it has had it looked at again
         decision = self._decide(a_key, cloneset, selector, revision, adopted)
         self._tell(cloneset, decision.plan, rivals)
         failure, step = await self._act(a_key, cloneset, revision, decision.plan), decision.plan.step
@@ -151,6 +153,14 @@ class Reconciler:
             raise failure
         await self._forget_revisions(cloneset, revision)
         return Result(_recheck(decision))
+
+    def _is_overtaken(self, a_key: Key, cloneset: CloneSet) -> bool:
+        """Whether it has been changed, or has gone, while something was waited for."""
+        seen = self._view.clonesets.get(a_key)
+        return seen is None or (seen.metadata.uid, seen.metadata.generation) != (
+            cloneset.metadata.uid,
+            cloneset.metadata.generation,
+        )
 
     async def _do_otherwise(
         self, a_key: Key, cloneset: CloneSet, selector: Selector, revision: str, adopted: Sequence[str], step: Step

@@ -19,7 +19,7 @@ from trimtab.controllers.cloneset.presence import Presence
 from trimtab.controllers.cloneset.settings import Settings
 from trimtab.kube.errors import Unreachable
 from trimtab.kube.resources import Resource
-from trimtab.kube.transport import Request
+from trimtab.kube.transport import Request, Response
 from trimtab.lab.apiserver.statuses import Refusal, refusal
 
 PODS = Resource.of(Pod).raw
@@ -604,6 +604,22 @@ async def test_an_orphaned_revision_of_the_same_template_is_taken_over(world: Cl
 
 
 # Crashes, and what was not seen yet.
+
+
+async def test_a_change_that_comes_while_something_is_written_is_heeded(world: CloneSetWorld) -> None:
+    """The size is lowered while the first revision is on its way, for a second: no more are made than wanted."""
+    answer = world.wire.send
+
+    async def slowly(request: Request) -> Response:
+        if request.method == "POST" and request.path.endswith("/controllerrevisions"):
+            await world.clock.sleep(1)
+        return await answer(request)
+
+    world.wire.send = slowly  # type: ignore[method-assign]  # one that takes its time
+    await world.create(CloneSet, manifest(5))
+    await world.resize(2)
+    await world.advance(2)
+    assert sum(map(is_creation, world.wire.requests)) == 2
 
 
 async def test_nothing_is_made_twice_while_the_watch_is_behind(world: CloneSetWorld) -> None:
