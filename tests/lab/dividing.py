@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.lab.edges import UNHURRIED
 from trimtab.api import crds
 from trimtab.api.documents import JSON
 from trimtab.api.extensions import CustomResourceDefinition
@@ -82,7 +83,7 @@ class Dividing:
         client = self.client
         view = View(client)
         simulation = Simulation(client, view=view)
-        subsets = Subsets(client, simulate=simulation, ended=view.ended)
+        subsets = Subsets(client, simulate=simulation, ended=view.ended, budget=UNHURRIED)
         levels = Levels(view, verdict=verdict(pod_webhook=True))
         foresight = Foresight(view, levels, Scribe(client, Metrics()), client.clock)
 
@@ -227,6 +228,6 @@ def _hook(
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace, **(labelled or {})}},
         "failurePolicy": "Ignore",
         "sideEffects": "NoneOnDryRun",
-        "timeoutSeconds": 3,
+        "timeoutSeconds": 10,
         "admissionReviewVersions": ["v1"],
     }

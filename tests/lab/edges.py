@@ -30,6 +30,8 @@ VALIDATING = untyped(
     "validatingwebhookconfigurations",
     namespaced=False,
 )
+UNHURRIED = 8.0
+"""A budget, in seconds, for tests of what is decided: a busy machine lets no pod go."""
 
 
 @asynccontextmanager
@@ -103,7 +105,7 @@ def _hook(name: str, url: str, resources: list[str], operations: list[str], **mo
         "rules": [rule],
         "failurePolicy": "Ignore",
         "sideEffects": "NoneOnDryRun",
-        "timeoutSeconds": 3,
+        "timeoutSeconds": 10,
         "admissionReviewVersions": ["v1"],
         **more,
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.edges import pod_webhooks
+from tests.lab.edges import UNHURRIED, pod_webhooks
 from tests.lab.test_kubectl import FOUND, Kubectl
 from trimtab.api import codec, crds
 from trimtab.api.apps import Deployment, ReplicaSet
@@ -133,7 +133,7 @@ async def client(server: Server) -> AsyncIterator[Client]:
 @pytest.fixture
 async def hooks(client: Client, tmp_path: Path) -> AsyncIterator[Subsets]:
     """One webhook process."""
-    subsets = Subsets(client)
+    subsets = Subsets(client, budget=UNHURRIED)
     async with pod_webhooks(client, tmp_path, [subsets], namespace=NAMESPACE):
         yield subsets
 
@@ -267,7 +267,7 @@ async def test_a_united_topology_that_cannot_be_followed_leaves_pods_alone(shop:
 
 async def test_many_at_once_through_two_processes_share_few_writes(client: Client, tmp_path: Path) -> None:
     """Every limit is exact, nobody is refused or let go, and there are fewer writes than pods."""
-    both = [Subsets(client), Subsets(client)]
+    both = [Subsets(client, budget=UNHURRIED), Subsets(client, budget=UNHURRIED)]
     shop = Shop(client)
     async with pod_webhooks(client, tmp_path, both, namespace=NAMESPACE):
         await shop.divide(zone("a", 7), zone("b", "40%"), zone("c"))
