@@ -154,6 +154,53 @@ async def test_an_old_cache_costs_a_conflict_and_nothing_else(desk: Counter) -> 
     assert desk.writes == 2
 
 
+@pytest.fixture
+async def contended(desk: Counter) -> Counter:
+    """A process that has just written, after another one had: nobody waits, and a write takes a while."""
+
+    def slowly(request: Request) -> Response | Exception | None:
+        desk.clock.work(0.05 if request.method == "PATCH" else 0.0)
+        return None
+
+    desk.put(topology(-1))
+    desk.server.put(*TOPOLOGIES, topology(-1))
+    desk.server.intercept = slowly
+    await desk.reserve("1")
+    return desk
+
+
+async def test_where_others_write_who_comes_next_waits_for_its_turn(contended: Counter) -> None:
+    """At once, it would be out of turn: somebody loses that race, and it would be a write for one."""
+    before = contended.writes
+    both = []
+    for name in "23":
+        both.append(asyncio.ensure_future(contended.rounds.reserve(KEY, Applicant(f"of-{name}", "r1"))))
+        await contended.clock.advance(0.02)
+    await contended.settled(asyncio.gather(*both))
+    assert contended.writes == before + 1
+
+
+@pytest.mark.parametrize(
+    ("counted", "waits"),
+    [
+        pytest.param("7", False, id="two webhooks have"),
+        pytest.param("", True, id="the controller has, and takes no turns"),
+    ],
+)
+async def test_a_turn_comes_when_two_others_have_written(counted: str, waits: bool, contended: Counter) -> None:
+    """Which is sooner than it would come by itself."""
+    waiting = asyncio.ensure_future(contended.reserve("2"))
+    started = contended.clock.monotonic()
+    for number in range(4):
+        (stored,) = contended.server.objects("unitedtopologies")
+        status = {**stored["status"], "countedVersion": counted or str(number), "replicas": number}
+        contended.put({**stored, "status": status})
+        for _ in range(30):
+            await contended.clock.advance(0.001)
+    await contended.settled(waiting)
+    assert (contended.clock.monotonic() - started > 0.28 * SECOND) is waits
+
+
 async def test_nobody_is_let_go_by_an_old_cache(desk: Counter) -> None:
     """The cache says full, and there is nothing to write by which that would be noticed: it is read first."""
     full = topology(1)
