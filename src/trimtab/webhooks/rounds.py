@@ -63,6 +63,8 @@ _LOTS = 2.0
 """Over how many writes' time those who lost a race are spread."""
 _LONGEST_LOT = 0.15
 """Seconds for which one who lost waits, at most."""
+_FRESH = 0.3
+"""How much the latest write says about how long writes take."""
 _GLANCE = 0.01
 """Seconds between two looks at whether others have written."""
 _AFTER_FAILURE = 0.1
@@ -232,6 +234,7 @@ class Rounds:
         self._written: dict[Key, UnitedTopology] = {}
         self._looked: dict[Key, str] = {}
         self._sizes: dict[Key, int] = {}
+        self._paces: dict[Key, float] = {}
 
     @property
     def busy(self) -> bool:
@@ -241,11 +244,11 @@ class Rounds:
     @property
     def remembered(self) -> set[Key]:
         """The UnitedTopologies of which something is kept in mind."""
-        return {*self._written, *self._looked, *self._sizes}
+        return {*self._written, *self._looked, *self._sizes, *self._paces}
 
     def forget(self, a_key: Key) -> None:
         """A UnitedTopology is gone."""
-        for kept in (self._written, self._looked, self._sizes):
+        for kept in (self._written, self._looked, self._sizes, self._paces):
             kept.pop(a_key, None)
 
     @property
@@ -352,7 +355,7 @@ class Rounds:
                 wishes.put_back(taken)
                 wishes.contended = True
                 losses += 1
-                await self._draw_lots((self._clock.monotonic() - started) / SECOND, losses)
+                await self._draw_lots(self._paced(a_key, started), losses)
                 topology = self._newer(a_key, wishes.tried)
                 continue
             except NotFound:
@@ -362,8 +365,16 @@ class Rounds:
                 _give_up(taken, error)
                 raise
             losses = 0
-            await self._step_aside(a_key, wishes, (self._clock.monotonic() - started) / SECOND)
+            await self._step_aside(a_key, wishes, self._paced(a_key, started))
             topology = self.current(a_key)
+
+    def _paced(self, a_key: Key, started: int) -> float:
+        """The seconds that a write takes just now, of which the one that has just ended is the latest example: on a
+        busy server one may take ten times as long as the next."""
+        took = (self._clock.monotonic() - started) / SECOND
+        pace = self._paces.get(a_key, took)
+        self._paces[a_key] = pace + _FRESH * (took - pace)
+        return self._paces[a_key]
 
     async def _commit(self, a_key: Key, known: UnitedTopology | None, taken: _Wishes) -> _Decided:
         """Decide and write, while the workload's size is read. Raises Conflict if what was decided by is not what is
