@@ -6,7 +6,6 @@ deleted: what was decided from is out of date. Reports go on.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,7 +54,8 @@ PolicyOf = Callable[[CloneSet], ScaleDownPolicySpec | None]
 """The policy that speaks for a CloneSet, if one does."""
 
 _UNSEEN = 30.0
-"""Seconds after which to look again at what has not been seen: expectations end by themselves."""
+"""Seconds after which to look again at what has not been seen: expectations end by themselves, and what is said to be
+gone may be there."""
 _POLICY = 5.0
 """Seconds after which a scale-down that waits for ranks is looked at again: its policy may have changed."""
 _UNDECIDED = frozenset({reports.FAILED_SCALE, reports.FAILED_UPDATE, reports.RANKS_AWAITED})
@@ -284,6 +284,7 @@ class Reconciler:
             return error
         if not to_stay:
             failed(len(plan.births))
+            self._later(a_key, _UNSEEN)
             return None
         owner = ownership.controller_reference(CLONESETS, cloneset.metadata)
         failure = await self._keeper.create(cloneset, revision, plan.births, owner, failed)
@@ -339,15 +340,18 @@ class Reconciler:
         return reports.with_findings(made, found, self._clock.now())
 
     async def _report(self, cloneset: CloneSet, status: CloneSetStatus) -> None:
-        """What is gone needs no report."""
+        """What is gone needs no report; whether it is, the watch will tell."""
         if status == cloneset.status:
             return
         metadata = cloneset.metadata
         patch = {"metadata": {"resourceVersion": metadata.resource_version}, "status": reports.tree(status)}
-        with contextlib.suppress(NotFound):
+        try:
             written = await self._client.patch(
                 CLONESETS, metadata.name, patch, namespace=metadata.namespace, subresource="status"
             )
+        except NotFound:
+            self._later(key_of(cloneset), _UNSEEN)
+        else:
             self._reported[key_of(cloneset)] = written.metadata.resource_version
 
     async def _refuse(self, cloneset: CloneSet, problems: Sequence[InvalidError]) -> Result:

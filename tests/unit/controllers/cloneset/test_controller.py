@@ -646,6 +646,25 @@ async def test_a_pod_that_is_named_as_soon_as_it_is_made_goes_once(world: CloneS
     assert len([request for request in world.wire.requests if is_deletion(request)]) == 1
 
 
+async def test_a_status_that_is_said_to_be_of_nothing_is_written_later(world: CloneSetWorld) -> None:
+    """An API server whose definitions are being put in place says so of objects that are there."""
+    told: list[Request] = []
+
+    def deny(request: Request) -> Refusal | None:
+        if request.method != "PATCH" or not request.path.endswith("/status") or told:
+            return None
+        told.append(request)
+        return refusal(404, "there is none")
+
+    world.wire.refuse = deny
+    await world.create(CloneSet, manifest(0))
+    await world.settle()
+    assert told
+    await world.advance(31)
+    cloneset = await world.cloneset()
+    assert cloneset.status.observed_generation == cloneset.metadata.generation
+
+
 async def test_a_lost_answer_makes_no_second_pod(world: CloneSetWorld) -> None:
     """The server made the pod, the answer was lost: the next attempt finds it by its name."""
     lost = 0
