@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trimtab.api import selectors
-from trimtab.api.scaledown import REFUSED, ScaleDownPolicy, ScaleDownPolicySpec
+from trimtab.api.scaledown import REFUSED, ScaleDownPolicy
 from trimtab.controllers.scaledownpolicy import policies
 from trimtab.controllers.scaledownpolicy.continuous import Continuous
 from trimtab.controllers.scaledownpolicy.groups import Group, Groups
@@ -81,7 +81,7 @@ class Finder:
             unasked={
                 name: ref.owner[2]
                 for name, ref in speaks.items()
-                if ref.owner is not None and ref.is_part and is_held(policy.spec)
+                if ref.owner is not None and ref.is_part and policies.is_held(policy.spec)
             },
         )
         return self._with_ranks(gathered, own_key, speaks.values())
@@ -145,11 +145,6 @@ class Finder:
             tally.theirs += outcome.theirs
             tally.fallback = tally.fallback or outcome.fallback
             tally.error = tally.error or outcome.error
-
-
-def is_held(spec: ScaleDownPolicySpec) -> bool:
-    """Whether costs are written while a request to shrink is held, and at no other time."""
-    return spec.delivery == "OnScaleIntent" and spec.carrier == "Annotation"
 
 
 def name_of(ref: WorkloadRef) -> str:

@@ -261,7 +261,7 @@ class Intents:
             live = await read_live(self._client, intent.kind, intent.namespace, intent.name)
             if live is None or not _is_so(intent, live):
                 return Held(Outcome.STALE)
-            if _is_managed(live):
+            if policies.is_part(live):
                 return Held(Outcome.MANAGED)
             if not self.defaults.looks_after(intent.namespace):
                 return Held(Outcome.UNGOVERNED)
@@ -272,7 +272,7 @@ class Intents:
             rivals = self._groups.rivals(policies.workload_ref(live))
             if rivals:
                 return Held(Outcome.CONTESTED, (_contest(live, rivals),))
-            if governing.spec.delivery != "OnScaleIntent" or governing.spec.carrier != "Annotation":
+            if not policies.is_held(governing.spec):
                 return Held(Outcome.ELSEWHERE)
             if intent.after == 0:
                 return Held(Outcome.AS_STOCK)
@@ -503,11 +503,6 @@ def _contest(live: Workload, rivals: Sequence[WorkloadRef]) -> str:
     """What the user is told where two owners claim one group of pods."""
     others = ", ".join(f"{other.kind} {other.name}" for other in rivals[:_RIVALS])
     return f"{type(live).__name__} {live.metadata.name} and {others} claim the same pods, which are left alone"
-
-
-def _is_managed(live: Workload) -> bool:
-    owner = live.metadata.controller
-    return owner is not None and owner.kind == "Deployment"
 
 
 def _written(mark: Mark, planned: Sequence[Step]) -> Iterable[Entry]:

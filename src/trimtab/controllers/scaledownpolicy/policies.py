@@ -117,6 +117,11 @@ def is_part(workload: Workload) -> bool:
     return owner is not None and owner.kind == "Deployment"
 
 
+def is_held(spec: ScaleDownPolicySpec) -> bool:
+    """Whether costs are written while a request to shrink is held, and at no other time."""
+    return spec.delivery == "OnScaleIntent" and spec.carrier == "Annotation"
+
+
 def opts_out(marks: Mapping[str, str]) -> bool:
     """Whether these labels or annotations ask to be left alone."""
     return marks.get(OPT_OUT, "").lower() == OPTED_OUT
