@@ -82,7 +82,7 @@ class Dividing:
         """Start a webhook process, or what of it matters, and have the API server ask it."""
         client = self.client
         view = View(client)
-        simulation = Simulation(client, view=view)
+        simulation = Simulation(view, client.clock)
         subsets = Subsets(client, simulate=simulation, ended=view.ended, budget=UNHURRIED)
         levels = Levels(view, verdict=verdict(pod_webhook=True))
         foresight = Foresight(view, levels, Scribe(client, Metrics()), client.clock)

@@ -133,7 +133,7 @@ class DividedWorld(TopologyWorld):
         wire = Wire(self.cluster)
         client = Client(wire, clock=self.clock, rng=random.Random(7))
         topologies = TopologyView(client, rng=random.Random(10))
-        simulation = Simulation(client, view=topologies, rng=random.Random(8))
+        simulation = Simulation(topologies, client.clock, rng=random.Random(8))
         subsets = Subsets(client, simulate=simulation, ended=topologies.ended, rng=random.Random(9))
         view = ScaleDownView(client)
         intents = Intents(client, view, defaults=self.policies, prepare=self._prepare)

@@ -117,7 +117,7 @@ class _Topologies:
     def __init__(self, means: Means) -> None:
         client = means.client
         self.view = TopologyView(client)
-        simulation = Simulation(client, view=self.view)
+        simulation = Simulation(self.view, client.clock)
         self.subsets = Subsets(client, simulate=simulation, ended=self.view.ended, registry=means.registry)
         levels = Levels(self.view, verdict=verdict(pod_webhook=True))
         scribe = Scribe(client, means.topology_metrics)

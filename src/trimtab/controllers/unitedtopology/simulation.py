@@ -16,12 +16,11 @@ Preemption is no part of the answer: a subset has room if nobody has to leave fo
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -32,10 +31,8 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.controllers.unitedtopology.view import View
-from trimtab.kube.client import Client
-from trimtab.kube.clocks import SECOND, cancel
+from trimtab.kube.clocks import SECOND, Clock
 from trimtab.kube.informers import Informer
-from trimtab.kube.stores import Object
 from trimtab.placement.decisions import Outcome
 from trimtab.placement.engine import place
 from trimtab.placement.profiles import Profile, default_profile
@@ -46,9 +43,6 @@ PATIENCE = 30.0
 """Seconds for which a pod is assumed on the node that was found for it."""
 _CATCH_UP = 20
 """How many pods that others admitted are assumed when somebody asks; who asks has no time for hundreds of them."""
-_NOT_FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-
-T = TypeVar("T", bound=Object)
 
 log = logging.getLogger(__name__)
 
@@ -63,30 +57,21 @@ class _Promise:
 
 
 class Simulation:
-    """Answers whether a pod would find a node; a component of its own, for webhooks run in every process."""
+    """Answers whether a pod would find a node; for webhooks, which run in every process."""
 
     def __init__(
-        self,
-        client: Client,
-        *,
-        view: View | None = None,
-        profile: Profile | None = None,
-        rng: random.Random | None = None,
+        self, view: View, clock: Clock, *, profile: Profile | None = None, rng: random.Random | None = None
     ) -> None:
-        """With a `view` it sees what that sees, and need not be run: a process has no memory for two copies of all
-        pods. Without one it looks at the cluster itself."""
-        self._client = client
-        self._clock = client.clock
+        """It sees what the view sees: a process has no memory for two copies of all pods."""
+        self._clock = clock
         self._rng = rng or random.Random()  # noqa: S311 - breaks ties, guards nothing
         # Which node is best does not matter here, only whether there is one.
         self._profile = replace(profile or default_profile(), scores=())
         self.snapshot = Snapshot()
         self._promises: dict[str, _Promise] = {}
         self._waiting: dict[str, Pod] = {}
-        nodes = view.nodes if view is not None else self._informer(Node)
-        namespaces = view.namespaces if view is not None else self._informer(Namespace)
-        pods = view.pods if view is not None else self._informer(Pod, field_selector=_NOT_FINISHED)
-        self.informers: list[Informer[Any]] = [nodes, namespaces, pods]
+        nodes, namespaces, pods = view.nodes, view.namespaces, view.pods
+        self._seen: tuple[Informer[Any], ...] = (nodes, namespaces, pods)
         nodes.subscribe(added=self.snapshot.put, updated=lambda _, new: self.snapshot.put(new), deleted=self._node_gone)
         namespaces.subscribe(
             added=self.snapshot.put, updated=lambda _, new: self.snapshot.put(new), deleted=self._namespace_gone
@@ -96,22 +81,7 @@ class Simulation:
     @property
     def synced(self) -> bool:
         """Whether everything has been seen at least once."""
-        return all(informer.synced for informer in self.informers)
-
-    @property
-    def problems(self) -> list[str]:
-        """What keeps it from seeing the cluster as it is."""
-        return [f"{informer.resource.plural}: {informer.problem}" for informer in self.informers if informer.problem]
-
-    async def run(self) -> None:
-        """Keep up with the cluster until cancelled."""
-        tasks = [asyncio.ensure_future(informer.run()) for informer in self.informers]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-            for task in done:
-                task.result()
-        finally:
-            await cancel(*tasks)
+        return all(informer.synced for informer in self._seen)
 
     def __call__(self, pod: JSON, namespace: str) -> bool:
         """Whether there is a node for this pod, as its subset would shape it; then it is assumed there for a while."""
@@ -188,9 +158,6 @@ class Simulation:
 
     def _namespace_gone(self, namespace: Namespace) -> None:
         self.snapshot.drop(Namespace, "", namespace.metadata.name)
-
-    def _informer(self, kind: type[T], *, field_selector: str = "") -> Informer[T]:
-        return Informer(self._client, kind, field_selector=field_selector, rng=self._rng)
 
 
 def _named(pod: Pod, namespace: str) -> Pod:

@@ -27,11 +27,11 @@ JSON = dict[str, Any]
 class Stage:
     """A cluster with one node of four cores, and a simulation of it."""
 
-    def __init__(self, world: TopologyWorld, *, shared: bool) -> None:
+    def __init__(self, world: TopologyWorld) -> None:
         self.world = world
         client = Client(Wire(world.cluster), clock=world.clock)
-        self.view = View(client) if shared else None
-        self.simulation = Simulation(client, view=self.view)
+        self.view = View(client)
+        self.simulation = Simulation(self.view, world.clock)
 
     async def start(self) -> None:
         """Look at the cluster. No controller takes the marks of these pods back, although they are of no topology."""
@@ -43,7 +43,7 @@ class Stage:
         await self.world.user.patch(Node, "n1", {"spec": {"taints": None}})
         status = {"status": {"capacity": resources, "allocatable": resources}}
         await self.world.user.patch(Node, "n1", status, subresource="status")
-        self.task = asyncio.create_task((self.view or self.simulation).run())
+        self.task = asyncio.create_task(self.view.run())
         await self.world.settle()
 
     def ask(self, built: PodBuilder, reservation: str = "") -> bool:
@@ -61,10 +61,10 @@ def big() -> PodBuilder:
     return pod("").requests(cpu="2")
 
 
-@pytest_asyncio.fixture(params=[pytest.param(False, id="by itself"), pytest.param(True, id="over a view")])
-async def stage(world: TopologyWorld, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
+@pytest_asyncio.fixture
+async def stage(world: TopologyWorld) -> AsyncIterator[Stage]:
     """A simulation that has seen the cluster."""
-    made = Stage(world, shared=request.param)
+    made = Stage(world)
     await made.start()
     yield made
     await cancel(made.task)
@@ -184,4 +184,4 @@ async def test_what_is_not_judged_takes_the_subset(stage: Stage, tree: JSON) -> 
 
 async def test_before_the_cluster_is_seen_every_subset_will_do(world: TopologyWorld) -> None:
     """Nobody is kept waiting."""
-    assert Simulation(Client(Wire(world.cluster), clock=world.clock))(big().tree(), "default")
+    assert Stage(world).ask(big())
