@@ -14,21 +14,21 @@ help: ## Show this list
 
 install: $(STAMP) ## Make .venv with everything that development needs
 
-$(STAMP): pyproject.toml requirements.lock
+$(STAMP): pyproject.toml src/trimtab_lab/pyproject.toml requirements.lock
 ifneq ($(UV),)
 	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
 	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
-	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable . --editable src/trimtab_lab
 else
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . --editable src/trimtab_lab
 endif
 	@touch $@
 
 lock: ## Resolve the dependencies anew into requirements.lock (needs uv)
 	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --group dev \
-	  --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
+	  --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml src/trimtab_lab/pyproject.toml
 
 lint: install ## ruff, mypy --strict, import directions
 	@$(BIN)/ruff check .

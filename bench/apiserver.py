@@ -28,8 +28,8 @@ from aiohttp import web
 
 from bench.decoding import pod_tree
 from bench.figures import Figure, best
-from trimtab.lab.apiserver.authentication import User
-from trimtab.lab.apiserver.server import Server
+from trimtab_lab.apiserver.wire.authentication import User
+from trimtab_lab.apiserver.wire.server import Server
 
 T = TypeVar("T")
 

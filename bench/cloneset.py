@@ -25,7 +25,7 @@ from trimtab.api.documents import JSON
 from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.nodes import ZONE, Node
 from trimtab.api.pods import Pod
-from trimtab.controllers.cloneset.controller import Controller
+from trimtab.cloneset.controller import Controller
 from trimtab.kube import config
 from trimtab.kube.client import Client, Observation
 from trimtab.kube.clocks import cancel

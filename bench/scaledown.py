@@ -20,23 +20,23 @@ from typing import TypeVar
 
 from bench.figures import Figure
 from bench.scheduler import lab
+from trimtab.admission.certificates import CONFIGURATIONS, MadeCertificates
+from trimtab.admission.server import Edge
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
-from trimtab.controllers.scaledownpolicy import policies
-from trimtab.controllers.scaledownpolicy.intents import Intents, Settings
-from trimtab.controllers.scaledownpolicy.turns import Rates
-from trimtab.controllers.scaledownpolicy.view import View
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import Resource
 from trimtab.kube.sessions import Session
+from trimtab.scaledown.intent.gate import Intents, Settings
+from trimtab.scaledown.intent.ratelimits import Rates
+from trimtab.scaledown.intent.reviews import ScaleReviews
+from trimtab.scaledown.policy import effective
+from trimtab.scaledown.view import View
 from trimtab.testing.builders import node, pod
-from trimtab.webhooks.certificates import CONFIGURATIONS, MadeCertificates
-from trimtab.webhooks.edge import Edge
-from trimtab.webhooks.scale import ScaleReviews
 
 T = TypeVar("T")
 
@@ -124,7 +124,9 @@ async def _plain(client: Client, count: int) -> float:
 @asynccontextmanager
 async def _serving(client: Client) -> AsyncIterator[tuple[View, Intents]]:
     view = View(client)
-    intents = Intents(client, view, defaults=policies.LEVEL_EVERYONE, settings=Settings(patience=0.0, rates=_UNLIMITED))
+    intents = Intents(
+        client, view, defaults=effective.LEVEL_EVERYONE, settings=Settings(patience=0.0, rates=_UNLIMITED)
+    )
     certificates = MadeCertificates(
         client,
         namespace=NAMESPACE,

@@ -30,6 +30,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import Figure, calibration
+from trimtab.admission.authorities import Pair, make_authority, sign
+from trimtab.admission.certificates import GivenCertificates
+from trimtab.admission.server import Decide, Edge, Hook
 from trimtab.api import crds
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
 from trimtab.api.cloneset import CloneSet
@@ -38,20 +41,17 @@ from trimtab.api.documents import JSON
 from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
-from trimtab.controllers.unitedtopology.controller import Controller
-from trimtab.controllers.unitedtopology.controller import Settings as ControllerSettings
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.config import discover
 from trimtab.kube.errors import AlreadyExists
 from trimtab.kube.resources import Resource, untyped
 from trimtab.kube.sessions import Session
-from trimtab.lab.apiserver.server import Server
 from trimtab.subsets import marks
-from trimtab.webhooks.authorities import Pair, make_authority, sign
-from trimtab.webhooks.certificates import GivenCertificates
-from trimtab.webhooks.edge import Decide, Edge, Hook
-from trimtab.webhooks.subsets import Subsets
+from trimtab.unitedtopology.admission.hooks import Subsets
+from trimtab.unitedtopology.controller.controller import Controller
+from trimtab.unitedtopology.controller.controller import Settings as ControllerSettings
+from trimtab_lab.apiserver.wire.server import Server
 
 PODS = 1_000
 PROCESSES = 3

@@ -1,4 +1,4 @@
-"""Writes `src/trimtab/lab/apiserver/wiretypes.json`: the built-in types as Kubernetes' Go code reads and writes them.
+"""Writes `src/trimtab_lab/apiserver/wire/wiretypes.json`: the built-in types as Go reads and writes them.
 
 What an API server answers is what its Go structs hold, written out again: a field that no struct has is gone, a false
 `hostNetwork` is gone because its tag says `omitempty`, a false `enableServiceLinks` stays because it is a pointer, and

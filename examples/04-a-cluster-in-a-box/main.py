@@ -5,7 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from trimtab.lab.box import free_port
+from trimtab_lab.box import free_port
 
 SHAPE = Path(__file__).with_name("shape.yaml")
 TRIMTAB = [sys.executable, "-m", "trimtab"]

@@ -10,10 +10,10 @@ from worker import Worker
 from trimtab.api import codec
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import StrategySpec
-from trimtab.controllers.scaledownpolicy.sources.answers import AnswerSource, HttpFetch, Question
 from trimtab.kube.clocks import SystemClock
 from trimtab.ranking import Policy, Workload, plan
 from trimtab.ranking.strategies.probe import ProbeSettings
+from trimtab.scaledown.sources.answers import AnswerSource, HttpFetch, Question
 from trimtab.testing.builders import cluster, pod
 
 HOURS = [0, 7, 3, 0, 1, 5]

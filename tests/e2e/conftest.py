@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from trimtab.lab import box
+from trimtab_lab import box
 
 NO_NODES = "name: node-controllers\n"
 """The lab's own nodes would take part in tests that bring theirs; its node controllers must run all the same."""

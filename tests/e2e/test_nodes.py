@@ -25,10 +25,10 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import key, untyped
 from trimtab.kube.sessions import Session
-from trimtab.lab.nodes import shapes
-from trimtab.lab.nodes.service import Nodes
-from trimtab.lab.nodes.settings import LifecycleSettings, Settings
-from trimtab.lab.nodes.shapes import Shape
+from trimtab_lab.nodes import shapes
+from trimtab_lab.nodes.service import Nodes
+from trimtab_lab.nodes.settings import LifecycleSettings, Settings
+from trimtab_lab.nodes.shapes import Shape
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

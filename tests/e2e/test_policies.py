@@ -22,12 +22,12 @@ from tests.lab.policing import (
     settle,
 )
 from trimtab.api.scaledown import DELETION_COST, ScaleDownPolicy
-from trimtab.controllers.scaledownpolicy.carriers import POLICY_COST
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.errors import ApiError
 from trimtab.kube.resources import Resource
 from trimtab.kube.sessions import Session
+from trimtab.scaledown.continuous.carriers import POLICY_COST
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -28,14 +28,15 @@ from trimtab.api import codec, crds
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.core import Namespace
 from trimtab.api.documents import JSON
-from trimtab.install import lab, reviews
+from trimtab.install import reviews
 from trimtab.kube.client import Client
 from trimtab.kube.config import discover
 from trimtab.kube.sessions import Session
-from trimtab.lab.box import free_port
-from trimtab.lab.scenarios import results, stories
-from trimtab.lab.scenarios.runner import Outcome, Runner
-from trimtab.lab.scenarios.simulation import simulated
+from trimtab_lab import provisioning
+from trimtab_lab.box import free_port
+from trimtab_lab.scenarios import results, stories
+from trimtab_lab.scenarios.runner import Outcome, Runner
+from trimtab_lab.scenarios.simulation import simulated
 
 GOLDEN = Path(__file__).parents[1] / "scenarios" / "golden" / "trimtab"
 LABEL = "trimtab-e2e"
@@ -73,7 +74,7 @@ def asked(configuration: TrimtabConfiguration, name: str) -> Iterator[JSON]:
 @asynccontextmanager
 async def registered(client: Client, configuration: TrimtabConfiguration, name: str) -> AsyncIterator[None]:
     """Our kinds, a namespace for Trimtab's own, and the webhooks, which are withdrawn at the end."""
-    await lab.define(client)
+    await provisioning.create(client, crds.manifests())
     await client.create(Namespace, {"metadata": {"name": name}})
     configurations = list(asked(configuration, name))
     for each in configurations:

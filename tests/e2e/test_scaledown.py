@@ -16,20 +16,20 @@ import pytest
 
 from tests.lab.fleets import Fleet, fleet, is_ready, skew
 from tests.lab.holding import Holding, serving, unregister
+from trimtab.admission import metrics as webhooks
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.core import ReplicationController
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import DELETION_COST
-from trimtab.controllers.scaledownpolicy import shares
-from trimtab.controllers.scaledownpolicy.ledger import MARK
-from trimtab.controllers.scaledownpolicy.metrics import Cause, Outcome
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import within
 from trimtab.kube.errors import MethodNotAllowed, NotFound
 from trimtab.kube.resources import untyped
 from trimtab.kube.sessions import Session
-from trimtab.webhooks import metrics as webhooks
+from trimtab.scaledown import proportional
+from trimtab.scaledown.cost_writer import MARK
+from trimtab.scaledown.metrics import Cause, Outcome
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -192,7 +192,7 @@ async def test_a_paused_deployment_shrinks_by_replicaset(client: Client) -> None
         await made.until(lambda store: sum("version" in pod.metadata.labels and is_ready(pod) for pod in store) >= 6)
         await made.client.patch(Deployment, "web", {"spec": {"paused": True}}, namespace=made.name)
         await _still(made)
-        sets = {each.metadata.uid: shares.wanted(each) for each in await _sets(made)}
+        sets = {each.metadata.uid: proportional.wanted(each) for each in await _sets(made)}
         if sum(size > 0 for size in sets.values()) < 2:
             pytest.skip("the rollout was over before it could be paused")
         await made.scale("web", 9)
@@ -201,7 +201,7 @@ async def test_a_paused_deployment_shrinks_by_replicaset(client: Client) -> None
         assert holding.intents.aftermath.ended, _told(holding)
         assert sum(holding.intents.aftermath.ended[-1].causes.values()) == 0
         assert all(
-            shares.wanted(each) < sets[each.metadata.uid] for each in await _sets(made) if sets[each.metadata.uid]
+            proportional.wanted(each) < sets[each.metadata.uid] for each in await _sets(made) if sets[each.metadata.uid]
         )
 
 
@@ -214,7 +214,7 @@ async def _still(made: Fleet) -> None:
     async with asyncio.timeout(60):
         while True:
             sets = await _sets(made)
-            if all(each.status.ready_replicas == shares.wanted(each) == each.status.replicas for each in sets):
+            if all(each.status.ready_replicas == proportional.wanted(each) == each.status.replicas for each in sets):
                 return
             await asyncio.sleep(0.2)
 

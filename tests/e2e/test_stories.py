@@ -19,9 +19,9 @@ from tests.scenarios.labs import cloning, scheduling
 from trimtab.kube.client import Client
 from trimtab.kube.config import discover
 from trimtab.kube.sessions import Session
-from trimtab.lab.scenarios import results, stories
-from trimtab.lab.scenarios.runner import Options, Outcome, Runner
-from trimtab.lab.scenarios.simulation import simulated
+from trimtab_lab.scenarios import results, stories
+from trimtab_lab.scenarios.runner import Options, Outcome, Runner
+from trimtab_lab.scenarios.simulation import simulated
 
 GOLDEN = Path(__file__).parents[1] / "scenarios/golden"
 OPTIONS = Options(scheduler=os.environ.get("TRIMTAB_E2E_SCHEDULER", ""))

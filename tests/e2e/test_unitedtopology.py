@@ -27,8 +27,8 @@ from trimtab.kube.client import Client
 from trimtab.kube.errors import ApiError, TooManyRequests
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.sessions import Session
-from trimtab.lab.nodes import shapes
 from trimtab.subsets import marks
+from trimtab_lab.nodes import shapes
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

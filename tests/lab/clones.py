@@ -23,16 +23,16 @@ from trimtab.api.meta import Condition
 from trimtab.api.nodes import HOSTNAME, ZONE, Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ALPHA_COST, PodGroupCost, ScaleDownPolicy, ScaleDownPolicySpec
-from trimtab.controllers.cloneset import presence
-from trimtab.controllers.cloneset.controller import Controller
-from trimtab.controllers.cloneset.settings import Settings
-from trimtab.controllers.scaledownpolicy.policies import OPT_OUT, OPTED_OUT, governing, workload_ref
+from trimtab.cloneset import presence
+from trimtab.cloneset.controller import Controller
+from trimtab.cloneset.settings import Settings
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel, within
 from trimtab.kube.errors import AlreadyExists, NotFound
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Resource, key, untyped
 from trimtab.kube.stores import Store
+from trimtab.scaledown.policy.effective import OPT_OUT, OPTED_OUT, governing, workload_ref
 
 PATIENCE = 30.0
 TAINT = {"key": "clones.trimtab.dev/only", "effect": "NoSchedule"}

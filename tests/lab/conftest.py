@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.lab.wire import TOKEN, Wire, connected
-from trimtab.lab.apiserver.authentication import AUTHENTICATED, User
-from trimtab.lab.apiserver.server import Server
+from trimtab_lab.apiserver.wire.authentication import AUTHENTICATED, User
+from trimtab_lab.apiserver.wire.server import Server
 
 
 @pytest.fixture

@@ -14,29 +14,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.lab.edges import UNHURRIED
+from trimtab.admission.certificates import CONFIGURATIONS, MadeCertificates
+from trimtab.admission.server import Edge
+from trimtab.admission.validation import Validation
 from trimtab.api import crds
 from trimtab.api.documents import JSON
 from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.unitedtopology import NAMESPACE_LABEL, NAMESPACE_LABELLED, UnitedTopology
-from trimtab.controllers.cloneset.controller import Controller as CloneSets
-from trimtab.controllers.cloneset.settings import Settings as CloneSetSettings
-from trimtab.controllers.unitedtopology.controller import Controller, Settings
-from trimtab.controllers.unitedtopology.foresight import Foresight
-from trimtab.controllers.unitedtopology.levels import Levels
-from trimtab.controllers.unitedtopology.metrics import Metrics
-from trimtab.controllers.unitedtopology.pods import Scribe
-from trimtab.controllers.unitedtopology.simulation import Simulation
-from trimtab.controllers.unitedtopology.verdicts import verdict
-from trimtab.controllers.unitedtopology.view import View
+from trimtab.cloneset.controller import Controller as CloneSets
+from trimtab.cloneset.settings import Settings as CloneSetSettings
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import AlreadyExists, ApiError, NotFound
 from trimtab.kube.resources import Resource
-from trimtab.webhooks.certificates import CONFIGURATIONS, MadeCertificates
-from trimtab.webhooks.edge import Edge
-from trimtab.webhooks.scale import Intent, ScaleReviews
-from trimtab.webhooks.subsets import Subsets
-from trimtab.webhooks.validation import Validation
+from trimtab.scaledown.intent.reviews import Intent, ScaleReviews
+from trimtab.unitedtopology.admission.hooks import Subsets
+from trimtab.unitedtopology.admission.scaledown_preparation import Foresight
+from trimtab.unitedtopology.admission.simulation import Simulation
+from trimtab.unitedtopology.controller.controller import Controller, Settings
+from trimtab.unitedtopology.levels import Levels
+from trimtab.unitedtopology.metrics import Metrics
+from trimtab.unitedtopology.pod_annotator import Scribe
+from trimtab.unitedtopology.verdicts import verdict
+from trimtab.unitedtopology.view import View
 
 MUTATING = "MutatingWebhookConfiguration"
 VALIDATING = "ValidatingWebhookConfiguration"

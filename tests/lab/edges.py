@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.kube.certificates import Authority
+from trimtab.admission.certificates import GivenCertificates
+from trimtab.admission.server import Edge
 from trimtab.api.documents import JSON
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import Resource, untyped
-from trimtab.webhooks.certificates import GivenCertificates
-from trimtab.webhooks.edge import Edge
-from trimtab.webhooks.subsets import Subsets
+from trimtab.unitedtopology.admission.hooks import Subsets
 
 MUTATING = untyped(
     "admissionregistration.k8s.io/v1",

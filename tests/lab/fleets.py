@@ -24,9 +24,9 @@ from trimtab.kube.errors import AlreadyExists, NotFound
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Resource, untyped
 from trimtab.kube.stores import Store
-from trimtab.lab.nodes import shapes
-from trimtab.lab.nodes.service import Nodes
-from trimtab.lab.nodes.shapes import CLUSTER, Shape
+from trimtab_lab.nodes import shapes
+from trimtab_lab.nodes.service import Nodes
+from trimtab_lab.nodes.shapes import CLUSTER, Shape
 
 TAINT = "lab.trimtab.dev/fleet"
 PATIENCE = 120.0

@@ -11,18 +11,18 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from trimtab.admission.certificates import CONFIGURATIONS, MadeCertificates
+from trimtab.admission.server import Edge
 from trimtab.api.documents import JSON
-from trimtab.controllers.scaledownpolicy import policies
-from trimtab.controllers.scaledownpolicy.intents import Intents, Settings
-from trimtab.controllers.scaledownpolicy.metrics import Metrics
-from trimtab.controllers.scaledownpolicy.policies import Defaults
-from trimtab.controllers.scaledownpolicy.view import View
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import NotFound
-from trimtab.webhooks.certificates import CONFIGURATIONS, MadeCertificates
-from trimtab.webhooks.edge import Edge
-from trimtab.webhooks.scale import ScaleReviews
+from trimtab.scaledown.intent.gate import Intents, Settings
+from trimtab.scaledown.intent.reviews import ScaleReviews
+from trimtab.scaledown.metrics import Metrics
+from trimtab.scaledown.policy import effective
+from trimtab.scaledown.policy.effective import Defaults
+from trimtab.scaledown.view import View
 
 VALIDATING = "ValidatingWebhookConfiguration"
 RULES = [
@@ -82,7 +82,7 @@ async def serving(
     client: Client,
     namespace: str,
     *,
-    defaults: Defaults = policies.LEVEL_EVERYONE,
+    defaults: Defaults = effective.LEVEL_EVERYONE,
     stays_registered: bool = False,
     **settings: Any,
 ) -> AsyncIterator[Holding]:

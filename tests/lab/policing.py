@@ -13,6 +13,9 @@ import pytest
 from aiohttp import web
 
 from tests.lab.fleets import Fleet
+from trimtab.admission.certificates import CONFIGURATIONS, MadeCertificates
+from trimtab.admission.server import Edge
+from trimtab.admission.validation import PATH, Validation
 from trimtab.api import crds
 from trimtab.api.documents import JSON
 from trimtab.api.extensions import CustomResourceDefinition
@@ -20,19 +23,16 @@ from trimtab.api.meta import Condition
 from trimtab.api.nodes import ZONE, Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import DELETION_COST, PodGroupCost, ScaleDownPolicy
-from trimtab.controllers.scaledownpolicy.continuous import Settings
-from trimtab.controllers.scaledownpolicy.controller import ScaleDownPolicies, sampled
-from trimtab.controllers.scaledownpolicy.policies import Defaults
-from trimtab.controllers.scaledownpolicy.settling import INITIAL
-from trimtab.controllers.scaledownpolicy.view import View
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel, within
 from trimtab.kube.errors import AlreadyExists, ApiError, NotFound, ServerError
 from trimtab.kube.resources import Resource
 from trimtab.kube.stores import Store
-from trimtab.webhooks.certificates import CONFIGURATIONS, MadeCertificates
-from trimtab.webhooks.edge import Edge
-from trimtab.webhooks.validation import PATH, Validation
+from trimtab.scaledown.continuous.delivery import Settings
+from trimtab.scaledown.intent.settle_time import INITIAL
+from trimtab.scaledown.policy.controller import ScaleDownPolicies, sampled
+from trimtab.scaledown.policy.effective import Defaults
+from trimtab.scaledown.view import View
 
 DEFINITIONS = Resource.of(CustomResourceDefinition)
 POLICIES = Resource.of(ScaleDownPolicy)

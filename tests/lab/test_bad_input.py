@@ -28,8 +28,8 @@ from tests.lab.wire import (
     deployment,
     pod,
 )
-from trimtab.lab.apiserver.bodies import LONGEST
-from trimtab.lab.apiserver.server import Server
+from trimtab_lab.apiserver.wire.bodies import LONGEST
+from trimtab_lab.apiserver.wire.server import Server
 
 FUZZED = 3_000
 YAML = "application/yaml"

@@ -19,9 +19,9 @@ from trimtab.kube.errors import ApiError, LeadershipLost
 from trimtab.kube.informers import Informer
 from trimtab.kube.leases import Elector, Terms
 from trimtab.kube.sessions import Session
-from trimtab.lab.apiserver.faults import Fault
-from trimtab.lab.apiserver.server import Server
-from trimtab.lab.workloads.service import Workloads
+from trimtab_lab.apiserver.wire.faults import Fault
+from trimtab_lab.apiserver.wire.server import Server
+from trimtab_lab.workloads.service import Workloads
 
 TROUBLED = 60.0
 """Seconds of trouble."""

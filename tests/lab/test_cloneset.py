@@ -26,7 +26,7 @@ from trimtab.kube.config import discover
 from trimtab.kube.errors import ApiError
 from trimtab.kube.informers import Informer
 from trimtab.kube.sessions import Session
-from trimtab.lab.apiserver.server import Server
+from trimtab_lab.apiserver.wire.server import Server
 
 pytestmark = pytest.mark.slow
 

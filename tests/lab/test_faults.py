@@ -8,8 +8,8 @@ import aiohttp
 import pytest
 
 from tests.lab.wire import CONFIG_MAPS, PODS, Wire, config_map
-from trimtab.lab.apiserver.faults import KINDS, Fault, Faults
-from trimtab.lab.apiserver.server import Server
+from trimtab_lab.apiserver.wire.faults import KINDS, Fault, Faults
+from trimtab_lab.apiserver.wire.server import Server
 
 
 @pytest.mark.parametrize(

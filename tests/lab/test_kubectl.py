@@ -13,7 +13,7 @@ import yaml
 
 from tests.lab.wire import CORE, CRDS, DEPLOYMENTS, PODS, REPLICA_SETS, Wire, deployment, owned_by, pod
 from tools.webhooks import WebhookServer
-from trimtab.lab.apiserver.server import Server
+from trimtab_lab.apiserver.wire.server import Server
 
 FOUND = [path for path in os.environ.get("KUBECTLS", shutil.which("kubectl") or "").split(os.pathsep) if path]
 ROOT = Path(__file__).parents[2]

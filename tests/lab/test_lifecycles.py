@@ -23,7 +23,7 @@ from tests.lab.wire import (
     pod,
 )
 from tools.webhooks import WebhookServer
-from trimtab.lab.apiserver.server import Server
+from trimtab_lab.apiserver.wire.server import Server
 
 THINGS = "/apis/example.com/v1/namespaces/default/things"
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"

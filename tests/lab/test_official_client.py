@@ -18,7 +18,7 @@ from kubernetes.leaderelection.resourcelock import leaselock
 
 from tests.lab.test_kubectl import ROOT
 from tests.lab.wire import CRDS, PODS, Wire, deployment, pod
-from trimtab.lab.apiserver.server import Server
+from trimtab_lab.apiserver.wire.server import Server
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.lab.wire import Tree
 from tools import record
-from trimtab.lab.apiserver.server import Server
+from trimtab_lab.apiserver.wire.server import Server
 
 RECORDINGS = record.recordings()
 

@@ -13,9 +13,9 @@ from tests.lab.holding import serving
 from tests.scenarios.labs import lab
 from trimtab.api.apps import Deployment
 from trimtab.api.scaledown import DELETION_COST
-from trimtab.controllers.scaledownpolicy import policies
-from trimtab.controllers.scaledownpolicy.ledger import MARK
-from trimtab.controllers.scaledownpolicy.policies import OPT_OUT, OPTED_OUT
+from trimtab.scaledown.cost_writer import MARK
+from trimtab.scaledown.policy import effective
+from trimtab.scaledown.policy.effective import OPT_OUT, OPTED_OUT
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +67,7 @@ async def test_a_workload_that_opts_out_is_not_written_to(made: Fleet) -> None:
 
 async def test_without_a_policy_requests_pass(made: Fleet) -> None:
     """Installed, and quiet."""
-    async with serving(made.client, made.name, defaults=policies.NO_DEFAULTS) as holding:
+    async with serving(made.client, made.name, defaults=effective.NO_DEFAULTS) as holding:
         await made.deploy("web", 6)
         await made.scale("web", 3)
         await made.settled(3)

@@ -28,9 +28,9 @@ from trimtab.kube.config import discover
 from trimtab.kube.errors import TooManyRequests
 from trimtab.kube.resources import Resource, key
 from trimtab.kube.sessions import Session
-from trimtab.lab.apiserver.server import Server
 from trimtab.subsets import marks
-from trimtab.webhooks.subsets import Subsets
+from trimtab.unitedtopology.admission.hooks import Subsets
+from trimtab_lab.apiserver.wire.server import Server
 
 PODS = Resource.of(Pod).raw
 NAMESPACE = "shop"

@@ -28,14 +28,14 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.config import discover
 from trimtab.kube.errors import ApiError
 from trimtab.kube.sessions import Session
-from trimtab.lab.apiserver import bootstrap
-from trimtab.lab.apiserver.cluster import Cluster
-from trimtab.lab.apiserver.faults import Fault
-from trimtab.lab.apiserver.server import Server
-from trimtab.lab.nodes.service import Nodes
-from trimtab.lab.nodes.shapes import Shape
-from trimtab.lab.workloads.service import Workloads
 from trimtab.subsets import marks
+from trimtab_lab.apiserver.storage import bootstrap
+from trimtab_lab.apiserver.storage.cluster import Cluster
+from trimtab_lab.apiserver.wire.faults import Fault
+from trimtab_lab.apiserver.wire.server import Server
+from trimtab_lab.nodes.service import Nodes
+from trimtab_lab.nodes.shapes import Shape
+from trimtab_lab.workloads.service import Workloads
 
 pytestmark = pytest.mark.slow
 

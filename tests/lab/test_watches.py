@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.lab.wire import CONFIG_MAPS, PODS, TABLE, TOKEN, Wire, config_map, connected, pod
-from trimtab.lab.apiserver import feeds
-from trimtab.lab.apiserver.authentication import User
-from trimtab.lab.apiserver.server import Server
+from trimtab_lab.apiserver.storage import feeds
+from trimtab_lab.apiserver.wire.authentication import User
+from trimtab_lab.apiserver.wire.server import Server
 
 WATCH = f"{CONFIG_MAPS}?watch=1"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 
-from trimtab.lab.apiserver.server import Server
+from trimtab_lab.apiserver.wire.server import Server
 
 Tree = dict[str, Any]
 

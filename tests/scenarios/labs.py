@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab.clones import define
-from trimtab.controllers.cloneset.controller import Controller as CloneSets
+from trimtab.cloneset.controller import Controller as CloneSets
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.config import discover
 from trimtab.kube.sessions import Session
-from trimtab.lab.apiserver.server import Server
-from trimtab.lab.nodes.service import Nodes
-from trimtab.lab.nodes.settings import LifecycleSettings, Settings
-from trimtab.lab.nodes.shapes import Shape
-from trimtab.lab.scenarios.stories import Story
-from trimtab.lab.workloads.service import Workloads
 from trimtab.scheduler.configuration import read
 from trimtab.scheduler.service import Service
+from trimtab_lab.apiserver.wire.server import Server
+from trimtab_lab.nodes.service import Nodes
+from trimtab_lab.nodes.settings import LifecycleSettings, Settings
+from trimtab_lab.nodes.shapes import Shape
+from trimtab_lab.scenarios.stories import Story
+from trimtab_lab.workloads.service import Workloads
 
 HASTY = Settings(renew_seconds=2.0, lease_seconds=16)
 """Nodes that are given up after twenty seconds, not after a minute: the story is the same. Sooner would be quicker, but

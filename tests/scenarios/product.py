@@ -13,12 +13,13 @@ from tests.scenarios.calls import Listening
 from trimtab.api import configuration
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.app import App, Settings
-from trimtab.install import lab
+from trimtab.install import local
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.endpoints import Endpoint
 from trimtab.kube.sessions import Session
-from trimtab.lab.box import free_port
+from trimtab_lab import provisioning
+from trimtab_lab.box import free_port
 
 COMPONENTS = ("scheduler", "webhooks", "controllers")
 
@@ -53,7 +54,7 @@ async def product(
     client: Client, kubeconfig: Path, told: TrimtabConfiguration, components: Sequence[str] = COMPONENTS
 ) -> AsyncIterator[Product]:
     """Trimtab at work against a lab, each component over a connection of its own, until the block ends."""
-    await lab.furnish(client, told)
+    await provisioning.create(client, local.manifests(told))
     running = Product()
     tasks: list[asyncio.Task[None]] = []
     try:

@@ -22,7 +22,6 @@ from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.api.unitedtopology import NAMESPACE_LABEL, UnitedTopology
-from trimtab.controllers.unitedtopology.costs import POLICY_COST
 from trimtab.install import access
 from trimtab.install.options import Options, account
 from trimtab.kube.client import Client
@@ -30,10 +29,11 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.config import discover
 from trimtab.kube.resources import Resource
 from trimtab.kube.sessions import Session
-from trimtab.lab.apiserver.server import Server
-from trimtab.lab.nodes import settings, shapes
-from trimtab.lab.nodes.service import Nodes
-from trimtab.lab.workloads.service import Workloads
+from trimtab.unitedtopology.costs import POLICY_COST
+from trimtab_lab.apiserver.wire.server import Server
+from trimtab_lab.nodes import settings, shapes
+from trimtab_lab.nodes.service import Nodes
+from trimtab_lab.workloads.service import Workloads
 
 pytestmark = pytest.mark.slow
 

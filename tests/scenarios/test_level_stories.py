@@ -10,9 +10,9 @@ import pytest_asyncio
 
 from tests.scenarios.labs import HASTY, lab
 from tests.scenarios.product import configured, product
-from trimtab.lab.scenarios import results, stories
-from trimtab.lab.scenarios.runner import Outcome, Runner
-from trimtab.lab.scenarios.simulation import simulated
+from trimtab_lab.scenarios import results, stories
+from trimtab_lab.scenarios.runner import Outcome, Runner
+from trimtab_lab.scenarios.simulation import simulated
 
 GOLDEN = Path(__file__).parent / "golden" / "trimtab"
 STORIES = sorted(stories.with_trimtab())

@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 
 from tests.scenarios.labs import HASTY, lab
-from trimtab.lab.scenarios import charts, results, stories
-from trimtab.lab.scenarios.runner import Outcome, Runner
-from trimtab.lab.scenarios.simulation import simulated
+from trimtab_lab.scenarios import charts, results, stories
+from trimtab_lab.scenarios.runner import Outcome, Runner
+from trimtab_lab.scenarios.simulation import simulated
 
 GOLDEN = Path(__file__).parent / "golden"
 STORIES = sorted(stories.shipped())

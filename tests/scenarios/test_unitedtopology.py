@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from tests.scenarios.topologies import DividedWorld
-from tests.unit.controllers.unitedtopology.worlds import subset, topology_tree, zone
 from tests.unit.lab.workloads.objects import deployment_tree, template
+from tests.unit.unitedtopology.worlds import subset, topology_tree, zone
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.documents import JSON
@@ -23,7 +23,7 @@ from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.errors import Invalid, TooManyRequests, Unreachable
 from trimtab.kube.resources import Resource
 from trimtab.kube.retries import NO_RETRIES
-from trimtab.lab.apiserver.statuses import refusal
+from trimtab_lab.apiserver.wire.statuses import refusal
 
 ZONES = (subset("subset-a", "z1", 10), subset("subset-b", "z2", "30%"), subset("subset-c", "z3"))
 THIRDS = (subset("a", "z1", "34%"), subset("b", "z2", "33%"), subset("c", "z3", "33%"))

@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.scenarios.topologies import DividedWorld
-from tests.unit.controllers.unitedtopology.worlds import subset, topology_tree
 from tests.unit.lab.workloads.objects import template
+from tests.unit.unitedtopology.worlds import subset, topology_tree
 from trimtab.api.apps import Deployment
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from trimtab.lab import box
+from trimtab_lab import box
 
 ROOT = Path(__file__).parents[2]
 KUBECTL = shutil.which("kubectl")

@@ -13,27 +13,27 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.unit.controllers.unitedtopology.worlds import TopologyWorld
 from tests.unit.lab.workloads.worlds import Wire
+from tests.unit.unitedtopology.worlds import TopologyWorld
+from trimtab.admission.server import Edge
+from trimtab.admission.validation import Validation
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionReview, answer
 from trimtab.api.unitedtopology import NAMESPACE_LABEL, NAMESPACE_LABELLED, UnitedTopologyStatus
-from trimtab.controllers.cloneset.controller import Controller as CloneSets
-from trimtab.controllers.scaledownpolicy import policies
-from trimtab.controllers.scaledownpolicy.intents import Intents
-from trimtab.controllers.scaledownpolicy.policies import Defaults
-from trimtab.controllers.scaledownpolicy.view import View as ScaleDownView
-from trimtab.controllers.unitedtopology.simulation import Simulation
-from trimtab.controllers.unitedtopology.view import View as TopologyView
+from trimtab.cloneset.controller import Controller as CloneSets
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import untyped
-from trimtab.lab.apiserver.admission import CallError
+from trimtab.scaledown.intent.gate import Intents
+from trimtab.scaledown.intent.reviews import ScaleReviews
+from trimtab.scaledown.policy import effective
+from trimtab.scaledown.policy.effective import Defaults
+from trimtab.scaledown.view import View as ScaleDownView
 from trimtab.subsets import marks
-from trimtab.webhooks.edge import Edge
-from trimtab.webhooks.scale import ScaleReviews
-from trimtab.webhooks.subsets import Subsets
-from trimtab.webhooks.validation import Validation
+from trimtab.unitedtopology.admission.hooks import Subsets
+from trimtab.unitedtopology.admission.simulation import Simulation
+from trimtab.unitedtopology.view import View as TopologyView
+from trimtab_lab.apiserver.admission.webhooks import CallError
 
 JSON = dict[str, Any]
 
@@ -107,7 +107,7 @@ class Process:
 class DividedWorld(TopologyWorld):
     """A cluster in which pods are given places as they come, and all workloads are kept level as they shrink."""
 
-    policies: Defaults = policies.LEVEL_EVERYONE
+    policies: Defaults = effective.LEVEL_EVERYONE
 
     def __init__(self, *, seed: int = 1, processes: int = 1) -> None:
         super().__init__(seed=seed, call=self._call)

@@ -14,21 +14,22 @@ from prometheus_client import CollectorRegistry
 
 from tests.unit.kube.fakes import FakeServer
 from trimtab import app
+from trimtab.admission.server import Edge
 from trimtab.api import configuration
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.app import admission, scheduling
 from trimtab.app.means import Means
-from trimtab.install import lab, reviews
+from trimtab.install import local, reviews
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.components import Together
 from trimtab.kube.config import discover
 from trimtab.kube.sessions import Session
-from trimtab.lab.apiserver.server import Server
 from trimtab.testing.clocks import VirtualClock
-from trimtab.webhooks.edge import Edge
+from trimtab_lab import provisioning
+from trimtab_lab.apiserver.wire.server import Server
 
 SCHEDULER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 
@@ -104,7 +105,7 @@ async def test_all_components_run_in_one_process(elected: bool, tmp_path: Path) 
     async with Server(tmp_path) as server:
         told = whole(leaderElection={"enabled": elected})
         async with Client(Session(discover(server.kubeconfig))) as client:
-            await lab.furnish(client, told)
+            await provisioning.create(client, local.manifests(told))
         running = app.App(app.Settings(told, kubeconfig=server.kubeconfig))
         task = asyncio.create_task(running.run())
         try:
@@ -124,7 +125,7 @@ async def test_replicas_of_the_webhooks_serve_with_one_certificate(tmp_path: Pat
     """Whoever leads makes it, the others take it; all of them answer."""
     async with Server(tmp_path) as server, Client(Session(discover(server.kubeconfig))) as client:
         replicas = [app.App(app.Settings(whole(components=["webhooks"]), server.kubeconfig)) for _ in range(2)]
-        await lab.furnish(client, replicas[0].settings.configuration)
+        await provisioning.create(client, local.manifests(replicas[0].settings.configuration))
         tasks = [asyncio.create_task(each.run()) for each in replicas]
         try:
             shown = [await asyncio.to_thread(ssl.get_server_certificate, await listening(each)) for each in replicas]

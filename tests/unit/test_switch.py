@@ -15,11 +15,11 @@ from trimtab.api.errors import InvalidError
 from trimtab.app import admission, control
 from trimtab.app.means import Means
 from trimtab.app.switch import LOOK_EVERY, Switch, Watch
-from trimtab.controllers.scaledownpolicy.controller import ScaleDownPolicies
-from trimtab.controllers.scaledownpolicy.intents import Intents
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.components import Together
+from trimtab.scaledown.intent.gate import Intents
+from trimtab.scaledown.policy.controller import ScaleDownPolicies
 from trimtab.testing.clocks import VirtualClock
 
 

@@ -14,34 +14,34 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from trimtab.admission.certificates import CONFIGURATIONS, GivenCertificates, MadeCertificates, always
+from trimtab.admission.metrics import Metrics
+from trimtab.admission.server import Certificates, Edge, Hook, LetGo
+from trimtab.admission.validation import Validation, checks
 from trimtab.api.admission import AdmissionRequest
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.pods import Pod
 from trimtab.app.means import Means, defaults
 from trimtab.app.scheduling import default_constraints
-from trimtab.controllers.scaledownpolicy.controller import sampled
-from trimtab.controllers.scaledownpolicy.intents import Intents, Prepare, Settings
-from trimtab.controllers.scaledownpolicy.plans import PlanReports
-from trimtab.controllers.scaledownpolicy.policies import Governing
-from trimtab.controllers.scaledownpolicy.sources import Sources
-from trimtab.controllers.scaledownpolicy.view import View
-from trimtab.controllers.unitedtopology.foresight import Foresight
-from trimtab.controllers.unitedtopology.levels import Levels
-from trimtab.controllers.unitedtopology.pods import Scribe
-from trimtab.controllers.unitedtopology.simulation import Simulation
-from trimtab.controllers.unitedtopology.verdicts import verdict
-from trimtab.controllers.unitedtopology.view import View as TopologyView
 from trimtab.kube.components import Background, Candidate, Component, Together
 from trimtab.ranking.plan import Policy
 from trimtab.ranking.rankers import constraints_of
 from trimtab.ranking.strategies import Factory
-from trimtab.webhooks import scale
-from trimtab.webhooks.certificates import CONFIGURATIONS, GivenCertificates, MadeCertificates, always
-from trimtab.webhooks.edge import Certificates, Edge, Hook, LetGo
-from trimtab.webhooks.metrics import Metrics
-from trimtab.webhooks.scale import ScaleReviews
-from trimtab.webhooks.subsets import Subsets
-from trimtab.webhooks.validation import Validation, checks
+from trimtab.scaledown.intent import reviews
+from trimtab.scaledown.intent.gate import Intents, Prepare, Settings
+from trimtab.scaledown.intent.plan_reports import PlanReports
+from trimtab.scaledown.intent.reviews import ScaleReviews
+from trimtab.scaledown.policy.controller import sampled
+from trimtab.scaledown.policy.effective import Governing
+from trimtab.scaledown.sources import Sources
+from trimtab.scaledown.view import View
+from trimtab.unitedtopology.admission.hooks import Subsets
+from trimtab.unitedtopology.admission.scaledown_preparation import Foresight
+from trimtab.unitedtopology.admission.simulation import Simulation
+from trimtab.unitedtopology.levels import Levels
+from trimtab.unitedtopology.pod_annotator import Scribe
+from trimtab.unitedtopology.verdicts import verdict
+from trimtab.unitedtopology.view import View as TopologyView
 
 LEASE = "trimtab-webhooks"
 
@@ -104,7 +104,7 @@ class _ScaleDowns:
     def let_go(self, hook: Hook, request: AdmissionRequest, reason: str) -> None:
         """The edge admitted a request without a decision."""
         log.warning("%s %s/%s was let through: %s", hook.name, request.namespace, request.name, reason)
-        if hook.name == scale.NAME:
+        if hook.name == reviews.NAME:
             self._metrics.let_go()
 
     def _switch(self, on: bool) -> None:

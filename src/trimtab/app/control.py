@@ -10,21 +10,21 @@ from trimtab.api.cloneset import CloneSet
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.app.means import Means, defaults
 from trimtab.app.scheduling import default_constraints
-from trimtab.controllers.cloneset.controller import Controller as CloneSets
-from trimtab.controllers.cloneset.metrics import Metrics as CloneSetMetrics
-from trimtab.controllers.cloneset.settings import GATE
-from trimtab.controllers.cloneset.settings import Settings as CloneSetSettings
-from trimtab.controllers.scaledownpolicy import policies
-from trimtab.controllers.scaledownpolicy.continuous import Settings as Continuous
-from trimtab.controllers.scaledownpolicy.controller import ScaleDownPolicies, sampled
-from trimtab.controllers.scaledownpolicy.findings import BUILT_IN, WITH_POD_COST
-from trimtab.controllers.scaledownpolicy.policies import Defaults
-from trimtab.controllers.scaledownpolicy.view import View
-from trimtab.controllers.unitedtopology.controller import Controller as UnitedTopologies
-from trimtab.controllers.unitedtopology.controller import Settings as UnitedTopologySettings
+from trimtab.cloneset.controller import Controller as CloneSets
+from trimtab.cloneset.metrics import Metrics as CloneSetMetrics
+from trimtab.cloneset.settings import GATE
+from trimtab.cloneset.settings import Settings as CloneSetSettings
 from trimtab.kube.client import Client
 from trimtab.kube.components import Background, Component, Led, Together
 from trimtab.ranking.rankers import constraints_of
+from trimtab.scaledown.continuous.delivery import Settings as Continuous
+from trimtab.scaledown.policy import effective
+from trimtab.scaledown.policy.controller import ScaleDownPolicies, sampled
+from trimtab.scaledown.policy.effective import Defaults
+from trimtab.scaledown.policy.findings import BUILT_IN, WITH_POD_COST
+from trimtab.scaledown.view import View
+from trimtab.unitedtopology.controller.controller import Controller as UnitedTopologies
+from trimtab.unitedtopology.controller.controller import Settings as UnitedTopologySettings
 
 LEASE = "trimtab-controllers"
 
@@ -96,8 +96,8 @@ def _policy_of(view: View, now: Callable[[], Defaults]) -> Callable[[CloneSet], 
 
     def policy_of(cloneset: CloneSet) -> ScaleDownPolicySpec | None:
         namespace = cloneset.metadata.namespace
-        found = policies.governing(
-            policies.workload_ref(cloneset), view.policies_in(namespace), now(), view.namespace_labels(namespace)
+        found = effective.governing(
+            effective.workload_ref(cloneset), view.policies_in(namespace), now(), view.namespace_labels(namespace)
         )
         return None if found is None else found.spec
 

@@ -13,13 +13,13 @@ from prometheus_client import CollectorRegistry
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
 from trimtab.app.switch import Switch
-from trimtab.controllers.scaledownpolicy import policies
-from trimtab.controllers.scaledownpolicy.metrics import Metrics as ScaleDownMetrics
-from trimtab.controllers.scaledownpolicy.policies import Defaults
-from trimtab.controllers.unitedtopology.metrics import Metrics as UnitedTopologyMetrics
 from trimtab.kube.client import Client
 from trimtab.kube.leases import Elector, Terms
 from trimtab.ranking.strategies import STRATEGIES, Factory
+from trimtab.scaledown.metrics import Metrics as ScaleDownMetrics
+from trimtab.scaledown.policy import effective
+from trimtab.scaledown.policy.effective import Defaults
+from trimtab.unitedtopology.metrics import Metrics as UnitedTopologyMetrics
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def defaults(configuration: TrimtabConfiguration, strategies: Mapping[str, Facto
     """What the configuration says of scale-downs. Raises InvalidError for strategies that cannot work."""
     exempt = {"kube-system", configuration.namespace}
     try:
-        return policies.read_defaults(
+        return effective.read_defaults(
             configuration.scale_down, exempt=exempt, only=configuration.namespaces, registry=strategies
         )
     except InvalidError as error:

@@ -44,7 +44,6 @@ def main() -> None:
     """Run the command line. What a user can mend is one line, not a traceback."""
     from trimtab.api.errors import InvalidError
     from trimtab.kube.errors import KubeError
-    from trimtab.lab.box import BoxError
 
     try:
         commands(standalone_mode=False)
@@ -53,6 +52,6 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
-    except (InvalidError, KubeError, BoxError, OSError) as error:
+    except (InvalidError, KubeError, OSError) as error:
         click.echo(f"trimtab: {error}", err=True)
         sys.exit(1)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import click
 import yaml
 
-from trimtab.cli.files import read_yaml, with_scheduler
+from trimtab.kube.files import read_yaml, with_scheduler
 
 if TYPE_CHECKING:
     from trimtab.api.configuration import TrimtabConfiguration
@@ -36,6 +36,7 @@ Examples:
   trimtab install --image registry.example.com/trimtab:1.0 --config trimtab.yaml | kubectl apply -f -
   trimtab install --component webhooks --component controllers      without the scheduler
   trimtab install --deny-cost-changes --api-server-cidr 10.0.0.0/28
+  trimtab install --local --config trimtab.yaml | kubectl apply -f -    for `trimtab run` outside the cluster
 """
 )
 @_NAMESPACE
@@ -62,6 +63,12 @@ Examples:
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Whom API servers are to trust, where webhooks.certificates.source is Files.",
 )
+@click.option(
+    "--local",
+    "outside",
+    is_flag=True,
+    help="Only what processes outside the cluster need: our kinds, and webhook configurations for webhooks.url.",
+)
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 @_KUBECONFIG
 @_CONTEXT
@@ -75,6 +82,7 @@ def install(
     deny_cost_changes: bool,
     api_server_cidr: tuple[str, ...],
     ca_file: Path | None,
+    outside: bool,
     output: str,
     kubeconfig: Path | None,
     context: str,
@@ -84,6 +92,9 @@ def install(
     from trimtab.install.options import Options
 
     written: dict[str, Any] = {}
+    if outside:
+        _print(_local(config_file), output)
+        return
     if config_file is not None:
         written["configuration"] = with_scheduler(read_yaml(config_file), config_file.parent)
     written |= {} if image is None else {"image": image}
@@ -105,6 +116,13 @@ def install(
     for note in (*chosen.notes, *kept, *_left_to_do(options)):
         click.echo(f"trimtab: {note}", err=True)
     _print(manifests.everything(options, chosen.manifests), output)
+
+
+def _local(config_file: Path | None) -> list[JSON]:
+    from trimtab.cli.run import configured
+    from trimtab.install import local
+
+    return local.manifests(configured(config_file, {}))
 
 
 def _check(configuration: TrimtabConfiguration) -> None:

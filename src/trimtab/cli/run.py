@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trimtab.cli.files import read_yaml, with_scheduler
+from trimtab.kube.files import read_yaml, with_scheduler
 
 if TYPE_CHECKING:
     from trimtab.api.configuration import TrimtabConfiguration
@@ -53,7 +53,7 @@ Examples:
 def run(config_file: Path | None, kubeconfig: Path | None, context: str, only_check: bool, **flags: object) -> None:
     """Run Trimtab against a cluster until told to stop. Options override what the file says."""
     from trimtab import app
-    from trimtab.cli.processes import set_up_logs, until_stopped
+    from trimtab.kube.processes import set_up_logs, until_stopped
 
     configuration = configured(config_file, flags)
     if only_check:

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 
 from trimtab.api.documents import JSON
 from trimtab.api.scaledown import ALPHA_COST, DELETION_COST
-from trimtab.controllers.scaledownpolicy.carriers import RANKED_AMONG
-from trimtab.controllers.unitedtopology.costs import AIMED, OWN, POLICY_COST, SCALE_PLAN
 from trimtab.install.options import NAME, Options, account
+from trimtab.scaledown.continuous.carriers import RANKED_AMONG
+from trimtab.unitedtopology.costs import AIMED, OWN, POLICY_COST, SCALE_PLAN
 
 LABEL = "trimtab.dev/protect-costs"
 POLICY = f"{NAME}-costs"

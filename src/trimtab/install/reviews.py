@@ -14,11 +14,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from trimtab.admission import validation
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.documents import JSON
 from trimtab.api.unitedtopology import NAMESPACE_LABEL, NAMESPACE_LABELLED
 from trimtab.install.options import Options
-from trimtab.webhooks import deletions, pods, scale, validation
+from trimtab.scaledown.intent import reviews
+from trimtab.unitedtopology.admission import deletion_reviews, pod_reviews
 
 MUTATING = "MutatingWebhookConfiguration"
 VALIDATING = "ValidatingWebhookConfiguration"
@@ -75,8 +77,8 @@ _DIVIDED = {NAMESPACE_LABEL: NAMESPACE_LABELLED}
 
 REVIEWS: Sequence[Review] = (
     Review(
-        name=scale.NAME,
-        path=scale.PATH,
+        name=reviews.NAME,
+        path=reviews.PATH,
         kind=VALIDATING,
         rules=(
             Rule("apps", "v1", ("deployments", "deployments/scale", "replicasets", "replicasets/scale"), ("UPDATE",)),
@@ -98,21 +100,21 @@ REVIEWS: Sequence[Review] = (
         budget=lambda _: validation.BUDGET,
     ),
     Review(
-        name=pods.NAME,
-        path=pods.PATH,
+        name=pod_reviews.NAME,
+        path=pod_reviews.PATH,
         kind=MUTATING,
         rules=(Rule("", "v1", ("pods",), ("CREATE",)),),
-        budget=lambda _: pods.BUDGET,
+        budget=lambda _: pod_reviews.BUDGET,
         side_effects="NoneOnDryRun",
         labelled=_DIVIDED,
         gate="PodWebhook",
     ),
     Review(
-        name=deletions.NAME,
-        path=deletions.PATH,
+        name=deletion_reviews.NAME,
+        path=deletion_reviews.PATH,
         kind=VALIDATING,
         rules=(Rule("", "v1", ("pods",), ("DELETE",)), Rule("", "v1", ("pods/eviction",), ("CREATE",))),
-        budget=lambda _: deletions.BUDGET,
+        budget=lambda _: deletion_reviews.BUDGET,
         side_effects="NoneOnDryRun",
         labelled=_DIVIDED,
         gate="PodWebhook",
@@ -152,13 +154,12 @@ def configurations(
     *,
     labels: Mapping[str, str],
     exempt: Sequence[str] = ("kube-system",),
-    conditions: bool = True,
     clonesets: bool = True,
 ) -> Iterator[JSON]:
     """A configuration for each kind of webhook; without `clonesets`, those of the cluster are somebody else's."""
     for kind in (MUTATING, VALIDATING):
         webhooks = [
-            _webhook(review, configuration, client, exempt, conditions=conditions)
+            _webhook(review, configuration, client, exempt)
             for review in (*REVIEWS, *([CLONESETS] if clonesets else []))
             if review.kind == kind and (not review.gate or configuration.gate(review.gate))
         ]
@@ -189,9 +190,7 @@ def _trusting(client: Client, authority: bytes) -> Client:
     return lambda path: {**client(path), "caBundle": base64.b64encode(authority).decode()}
 
 
-def _webhook(
-    review: Review, configuration: TrimtabConfiguration, client: Client, exempt: Sequence[str], *, conditions: bool
-) -> JSON:
+def _webhook(review: Review, configuration: TrimtabConfiguration, client: Client, exempt: Sequence[str]) -> JSON:
     webhook: JSON = {
         "name": f"{review.name}.trimtab.dev",
         "clientConfig": client(review.path),
@@ -202,7 +201,7 @@ def _webhook(
         "admissionReviewVersions": ["v1"],
         "namespaceSelector": _namespaces(review, configuration, exempt),
     }
-    if conditions and review.conditions:
+    if review.conditions:
         webhook["matchConditions"] = [{"name": name, "expression": text} for name, text in review.conditions]
     return webhook
 

@@ -12,12 +12,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from trimtab.api.core import Namespace
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import NAMESPACE_LABEL
-from trimtab.controllers.scaledownpolicy import carriers, ledger
-from trimtab.controllers.unitedtopology import costs
-from trimtab.controllers.unitedtopology.metrics import Metrics
-from trimtab.controllers.unitedtopology.pods import Scribe
 from trimtab.kube.client import Client
 from trimtab.kube.errors import Conflict
+from trimtab.scaledown import cost_writer
+from trimtab.scaledown.continuous import carriers
+from trimtab.unitedtopology import costs
+from trimtab.unitedtopology.metrics import Metrics
+from trimtab.unitedtopology.pod_annotator import Scribe
 
 Sweep = Callable[[Client], Awaitable[int]]
 """Takes something back everywhere; how many objects had it."""
@@ -47,7 +48,7 @@ async def namespace_labels(client: Client) -> int:
 
 
 SWEEPS: Mapping[str, Sweep] = {
-    "costs of scale-downs": ledger.sweep,
+    "costs of scale-downs": cost_writer.sweep,
     "costs kept current by policies": carriers.sweep,
     "marks and costs of subsets": subsets,
     "labels of namespaces": namespace_labels,

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.unit.cli.test_cli import trimtab
-from trimtab.lab.apiserver.server import Server
+from trimtab_lab.apiserver.wire.server import Server
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ import re
 from prometheus_client import CollectorRegistry
 
 from tools import grafana
-from trimtab.controllers.cloneset.metrics import Metrics as CloneSetMetrics
-from trimtab.controllers.scaledownpolicy.metrics import Metrics as ScaleDownMetrics
-from trimtab.controllers.unitedtopology.metrics import Metrics as UnitedTopologyMetrics
+from trimtab.admission.metrics import Metrics as WebhookMetrics
+from trimtab.cloneset.metrics import Metrics as CloneSetMetrics
+from trimtab.scaledown.metrics import Metrics as ScaleDownMetrics
 from trimtab.scheduler.metrics import Metrics as SchedulerMetrics
-from trimtab.webhooks.metrics import Metrics as WebhookMetrics
-from trimtab.webhooks.rounds import RoundMetrics
+from trimtab.unitedtopology.admission.status_batcher import RoundMetrics
+from trimtab.unitedtopology.metrics import Metrics as UnitedTopologyMetrics
 
 NAME = re.compile(r"\b(?:trimtab|scheduler)_[a-z_]+\b")
 SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}

@@ -10,10 +10,11 @@ import pytest
 from trimtab.api import configuration, crds
 from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
-from trimtab.controllers.scaledownpolicy import carriers, ledger
-from trimtab.controllers.unitedtopology import costs
-from trimtab.install import definitions, deployments, manifests, protection, reviews
+from trimtab.install import definitions, deployments, local, manifests, protection
 from trimtab.install.options import MANAGED_BY, NAME, Options
+from trimtab.scaledown import cost_writer
+from trimtab.scaledown.continuous import carriers
+from trimtab.unitedtopology import costs
 
 OPTIONS = Options()
 
@@ -181,17 +182,23 @@ def test_a_condition_reads_what_a_request_may_lack_as_optional() -> None:
     assert not any("request.subResource" in text for text in conditions)
 
 
-def test_a_lab_is_asked_by_address_and_without_conditions() -> None:
-    """Its API server knows neither services nor CEL."""
-    made = list(
-        reviews.configurations(
-            configuration.read({}), reviews.by_url("https://127.0.0.1:9443"), labels={}, conditions=False
-        )
-    )
-    asked = [webhook for each in made for webhook in each["webhooks"]]
+def test_processes_outside_the_cluster_are_called_by_url() -> None:
+    """`trimtab install --local` prints our kinds and webhook configurations, and nothing that runs in the cluster."""
+    made = local.manifests(configuration.read({"webhooks": {"url": "https://127.0.0.1:9443"}}))
+    asked = [webhook for each in made for webhook in each.get("webhooks", ())]
     assert asked
     assert all(webhook["clientConfig"]["url"].startswith("https://127.0.0.1:9443/") for webhook in asked)
-    assert not any("matchConditions" in webhook for webhook in asked)
+    assert {each["kind"] for each in made} == {
+        "CustomResourceDefinition",
+        "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+    }
+
+
+def test_processes_outside_the_cluster_need_a_url() -> None:
+    """Without one an API server could not call them."""
+    with pytest.raises(InvalidError, match=r"webhooks\.url"):
+        local.manifests(configuration.read({}))
 
 
 # Definitions.
@@ -274,5 +281,5 @@ def test_what_says_whose_a_cost_is_and_what_it_is_worth_is_protected_with_it() -
     """Whoever changes a mark has a cost taken for their own, or keeps a CloneSet waiting for ranks."""
     policy, _ = protection.manifests(OPTIONS)
     compared = " ".join(each["expression"] for each in policy["spec"]["validations"])
-    for name in (carriers.OWN_ANNOTATIONS, {ledger.MARK, carriers.SUBSET_COST, costs.AIMED}):
+    for name in (carriers.OWN_ANNOTATIONS, {cost_writer.MARK, carriers.SUBSET_COST, costs.AIMED}):
         assert all(f"'{each}'" in compared for each in name)

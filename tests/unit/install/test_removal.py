@@ -17,7 +17,7 @@ from trimtab.kube.config import discover
 from trimtab.kube.errors import ApiError, Forbidden, NotFound
 from trimtab.kube.resources import Resource, untyped
 from trimtab.kube.sessions import Session
-from trimtab.lab.apiserver.server import Server
+from trimtab_lab.apiserver.wire.server import Server
 
 OPTIONS = Options(namespace="level")
 LEFT_OUT = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "NetworkPolicy")

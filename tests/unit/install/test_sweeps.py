@@ -11,11 +11,11 @@ from trimtab.api.core import Namespace
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import DELETION_COST
 from trimtab.api.unitedtopology import NAMESPACE_LABEL
-from trimtab.controllers.scaledownpolicy.ledger import MARK, Mark
-from trimtab.controllers.unitedtopology import costs
 from trimtab.install.sweeps import SWEEPS
 from trimtab.kube.client import Client
+from trimtab.scaledown.cost_writer import MARK, Mark
 from trimtab.subsets import marks
+from trimtab.unitedtopology import costs
 
 PLAN = Mark(plan="p", workload="Deployment/web", uid="u", generation=1, to=2, share=2, side="victims", cost=-5, at=0)
 

@@ -27,8 +27,8 @@ from tools import record
 from trimtab.api.patches.merge import json_merge
 from trimtab.api.patches.mergekeys import schema_for
 from trimtab.api.patches.strategic import strategic_merge
-from trimtab.lab.apiserver import wiretypes
-from trimtab.lab.apiserver.defaults import apply_defaults
+from trimtab_lab.apiserver.kinds.defaults import apply_defaults
+from trimtab_lab.apiserver.wire import wiretypes
 
 Tree = dict[str, Any]
 

@@ -13,10 +13,11 @@ import pytest
 from tests.unit.lab.apiserver import replays
 from tools import record
 from trimtab.api import times
-from trimtab.lab.apiserver import strict, tables, validation, wiretypes
-from trimtab.lab.apiserver.defaults import apply_defaults
-from trimtab.lab.apiserver.schemas import Schema
-from trimtab.lab.apiserver.validation import metadata, names
+from trimtab_lab.apiserver.kinds import validation
+from trimtab_lab.apiserver.kinds.defaults import apply_defaults
+from trimtab_lab.apiserver.kinds.schemas import Schema
+from trimtab_lab.apiserver.kinds.validation import metadata, names
+from trimtab_lab.apiserver.wire import strict, tables, wiretypes
 
 Tree = dict[str, Any]
 

@@ -23,11 +23,11 @@ from trimtab.api.patches import schema_for, strategic_merge
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.transport import Request, Response
-from trimtab.lab.nodes import shapes
-from trimtab.lab.nodes.service import Nodes
-from trimtab.lab.nodes.settings import SETTINGS, Settings
-from trimtab.lab.nodes.shapes import Shape
 from trimtab.testing.clocks import VirtualClock
+from trimtab_lab.nodes import shapes
+from trimtab_lab.nodes.service import Nodes
+from trimtab_lab.nodes.settings import SETTINGS, Settings
+from trimtab_lab.nodes.shapes import Shape
 
 CORE = "/api/v1"
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}

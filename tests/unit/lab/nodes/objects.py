@@ -7,7 +7,7 @@ from typing import Any
 
 from trimtab.api import codec, times
 from trimtab.kube.clocks import SECOND
-from trimtab.lab.nodes.views import Pod
+from trimtab_lab.nodes.views import Pod
 
 START = times.parse_ns("2026-01-01T00:00:00Z")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.lab.nodes.addresses import POD_NETWORK, Addresses
+from trimtab_lab.nodes.addresses import POD_NETWORK, Addresses
 
 SMALL = IPv4Network("10.0.0.0/28")
 

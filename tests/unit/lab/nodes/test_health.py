@@ -9,10 +9,10 @@ import pytest
 from tests.unit.lab.nodes.objects import START, at, moment
 from trimtab.api import codec
 from trimtab.api.pods import Toleration
-from trimtab.lab.nodes import health
-from trimtab.lab.nodes.health import ZoneState
-from trimtab.lab.nodes.settings import LifecycleSettings
-from trimtab.lab.nodes.views import Node, Taint
+from trimtab_lab.nodes import health
+from trimtab_lab.nodes.health import ZoneState
+from trimtab_lab.nodes.settings import LifecycleSettings
+from trimtab_lab.nodes.views import Node, Taint
 
 SETTINGS = LifecycleSettings()
 NOT_READY = "node.kubernetes.io/not-ready"

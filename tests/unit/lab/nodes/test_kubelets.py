@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.unit.lab.nodes.controlplane import CORE, ControlPlane, running
 from trimtab.kube.resources import key
-from trimtab.lab.nodes import shapes
-from trimtab.lab.nodes.addresses import POD_NETWORK, Addresses
-from trimtab.lab.nodes.settings import Settings
 from trimtab.testing.clocks import VirtualClock
+from trimtab_lab.nodes import shapes
+from trimtab_lab.nodes.addresses import POD_NETWORK, Addresses
+from trimtab_lab.nodes.settings import Settings
 
 
 async def test_a_pod_starts_and_becomes_ready() -> None:

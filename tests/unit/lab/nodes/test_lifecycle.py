@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.unit.lab.nodes.controlplane import CORE, TWO_ZONES, ControlPlane, Stage, running
-from trimtab.lab.nodes.settings import LAB, SETTINGS, LifecycleSettings
 from trimtab.testing.clocks import VirtualClock
+from trimtab_lab.nodes.settings import LAB, SETTINGS, LifecycleSettings
 
 PATIENT: dict[str, Any] = {
     "tolerations": [

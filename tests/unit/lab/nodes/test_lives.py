@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from tests.unit.lab.nodes.objects import START, a_pod, at, moment
 from trimtab.kube.clocks import SECOND
-from trimtab.lab.nodes import lives, statuses
-from trimtab.lab.nodes.lives import KILLED, End, Life, Stage
-from trimtab.lab.nodes.scripts import Behaviour, Script
-from trimtab.lab.nodes.statuses import Place
-from trimtab.lab.nodes.views import Pod
+from trimtab_lab.nodes import lives, statuses
+from trimtab_lab.nodes.lives import KILLED, End, Life, Stage
+from trimtab_lab.nodes.scripts import Behaviour, Script
+from trimtab_lab.nodes.statuses import Place
+from trimtab_lab.nodes.views import Pod
 
 CRASH, COMPLETE, HANG = Behaviour.CRASH, Behaviour.COMPLETE, Behaviour.HANG
 PLACE = Place("172.16.0.1", "10.128.0.1")

@@ -10,7 +10,7 @@ from tests.unit.kube.fakes import failure
 from tests.unit.lab.nodes.controlplane import Stage, running
 from trimtab.kube.errors import Forbidden, NotFound
 from trimtab.kube.transport import Request, Response
-from trimtab.lab.nodes import operations
+from trimtab_lab.nodes import operations
 
 
 async def drained(stage: Stage, *names: str, seconds: float = 60) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.unit.lab.nodes.controlplane import CORE, TWO_ZONES, ControlPlane, running
 from trimtab.api.nodes import ZONE
-from trimtab.lab.nodes import shapes
-from trimtab.lab.nodes.settings import SETTINGS
 from trimtab.testing.clocks import VirtualClock
+from trimtab_lab.nodes import shapes
+from trimtab_lab.nodes.settings import SETTINGS
 
 
 async def test_nodes_register_and_are_ready() -> None:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.lab.nodes.objects import a_pod
-from trimtab.lab.nodes import scripts
-from trimtab.lab.nodes.scripts import ANNOTATIONS, HABITS, PREFIX, Behaviour, Script, Span, Told
+from trimtab_lab.nodes import scripts
+from trimtab_lab.nodes.scripts import ANNOTATIONS, HABITS, PREFIX, Behaviour, Script, Span, Told
 
 DOCUMENTATION = Path(__file__).parents[4] / "docs" / "lab-nodes.md"
 

@@ -10,9 +10,9 @@ import pytest
 from tests.unit.kube.fakes import Misbehaviour
 from tests.unit.lab.nodes.controlplane import TWO_ZONES, ControlPlane, Stage, running
 from trimtab.kube.clocks import cancel
-from trimtab.lab.nodes import shapes
-from trimtab.lab.nodes.settings import LAB
 from trimtab.testing.clocks import VirtualClock
+from trimtab_lab.nodes import shapes
+from trimtab_lab.nodes.settings import LAB
 
 ROUGH = Misbehaviour(
     latency=0.3, refuse=0.1, fail=0.1, lose_answer=0.1, gone=0.1, cut=0.05, repeat=0.1, bookmark=0.2, split=0.2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trimtab.lab.nodes.settings import LAB, SETTINGS, Renewal, Settings, renewal
+from trimtab_lab.nodes.settings import LAB, SETTINGS, Renewal, Settings, renewal
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import yaml
 
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, REGION, ZONE
-from trimtab.lab.nodes import shapes
-from trimtab.lab.nodes.scripts import Habits, Span
-from trimtab.lab.nodes.shapes import CAPACITY, CLUSTER, POOL, RACK, VIRTUAL_CAPACITY, VIRTUAL_TAINT
+from trimtab_lab.nodes import shapes
+from trimtab_lab.nodes.scripts import Habits, Span
+from trimtab_lab.nodes.shapes import CAPACITY, CLUSTER, POOL, RACK, VIRTUAL_CAPACITY, VIRTUAL_TAINT
 
 DOCUMENTATION = Path(__file__).parents[4] / "docs" / "lab-nodes.md"
 

@@ -10,11 +10,11 @@ import pytest
 from tests.unit.lab.nodes.objects import START, a_pod, at, moment
 from trimtab.api import codec
 from trimtab.api.patches import schema_for, strategic_merge
-from trimtab.lab.nodes import lives, statuses
-from trimtab.lab.nodes.lives import End, Life, Stage
-from trimtab.lab.nodes.scripts import Behaviour, Script
-from trimtab.lab.nodes.statuses import Place
-from trimtab.lab.nodes.views import Pod, PodStatus
+from trimtab_lab.nodes import lives, statuses
+from trimtab_lab.nodes.lives import End, Life, Stage
+from trimtab_lab.nodes.scripts import Behaviour, Script
+from trimtab_lab.nodes.statuses import Place
+from trimtab_lab.nodes.views import Pod, PodStatus
 
 PLACE = Place("172.16.0.1", "10.128.0.1")
 RUNNING = Life(accepted=START, since=at(2), stage=Stage.RUNNING, sandbox=at(2), ready=True)

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.unit.lab.scenarios.tales import story
-from trimtab.lab.scenarios.observations import Place, Spread, Standing
-from trimtab.lab.scenarios.runner import ALL, Outcome, Record
-from trimtab.lab.scenarios.runs import Run
-from trimtab.lab.scenarios.timelines import Mark, Timeline
 from trimtab.testing.builders import pod
+from trimtab_lab.scenarios.observations import Place, Spread, Standing
+from trimtab_lab.scenarios.runner import ALL, Outcome, Record
+from trimtab_lab.scenarios.runs import Run
+from trimtab_lab.scenarios.timelines import Mark, Timeline
 
 ZONE = "topology.kubernetes.io/zone"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from trimtab.lab.scenarios import stories
-from trimtab.lab.scenarios.stories import Story
+from trimtab_lab.scenarios import stories
+from trimtab_lab.scenarios.stories import Story
 
 TREE: dict[str, Any] = {
     "name": "small",

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab.kube.clocks import SECOND
-from trimtab.lab.scenarios import ages
 from trimtab.testing.builders import pod
+from trimtab_lab.scenarios import ages
 
 NOW = 1_800_000_000 * SECOND
 

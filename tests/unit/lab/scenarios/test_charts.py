@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.lab.scenarios.outcomes import history, outcome, record
-from trimtab.lab.scenarios import charts
-from trimtab.lab.scenarios.charts import Axis, Lane
-from trimtab.lab.scenarios.runner import Outcome
-from trimtab.lab.scenarios.timelines import Timeline
+from trimtab_lab.scenarios import charts
+from trimtab_lab.scenarios.charts import Axis, Lane
+from trimtab_lab.scenarios.runner import Outcome
+from trimtab_lab.scenarios.timelines import Timeline
 
 SVG = "{http://www.w3.org/2000/svg}"
 

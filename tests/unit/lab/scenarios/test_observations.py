@@ -10,10 +10,10 @@ from tests.unit.lab.scenarios.tales import scale, story
 from trimtab.api import codec
 from trimtab.api.pods import Pod
 from trimtab.api.selectors import from_labels
-from trimtab.lab.scenarios import observations
-from trimtab.lab.scenarios.observations import NOWHERE, Observation, Place, Spread, State, Unrolled, Workload
-from trimtab.lab.scenarios.steps import Wait
 from trimtab.testing.builders import PodBuilder, node, pod
+from trimtab_lab.scenarios import observations
+from trimtab_lab.scenarios.observations import NOWHERE, Observation, Place, Spread, State, Unrolled, Workload
+from trimtab_lab.scenarios.steps import Wait
 
 ZONES = {"zone": "topology.kubernetes.io/zone"}
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.api.errors import InvalidError
-from trimtab.lab.scenarios import ranges
-from trimtab.lab.scenarios.ranges import Range
+from trimtab_lab.scenarios import ranges
+from trimtab_lab.scenarios.ranges import Range
 
 
 @pytest.mark.parametrize(

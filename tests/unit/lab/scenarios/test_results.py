@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from tests.unit.lab.scenarios.outcomes import history, outcome, record, standing
-from trimtab.lab.scenarios import results
-from trimtab.lab.scenarios.runner import ALL, Outcome, Record
-from trimtab.lab.scenarios.steps import Compare
+from trimtab_lab.scenarios import results
+from trimtab_lab.scenarios.runner import ALL, Outcome, Record
+from trimtab_lab.scenarios.steps import Compare
 
 FILLED = record(1, "fill", zone_a=10, zone_b=10, zone_c=10)
 SHRUNK = record(2, "shrink", zone_a=10, zone_b=10, zone_c=0)

@@ -15,10 +15,10 @@ from tests.unit.kube.fakes import failure
 from tests.unit.lab.scenarios.tales import scale, story, tree
 from tests.unit.lab.scenarios.worlds import World
 from trimtab.kube.transport import Request, Response
-from trimtab.lab.scenarios.actions import StoryError
-from trimtab.lab.scenarios.observations import State
-from trimtab.lab.scenarios.runner import ALL, Began, Ended, Moved, Options, Outcome, Progress, Runner, Said
-from trimtab.lab.scenarios.steps import Compare
+from trimtab_lab.scenarios.actions import StoryError
+from trimtab_lab.scenarios.observations import State
+from trimtab_lab.scenarios.runner import ALL, Began, Ended, Moved, Options, Outcome, Progress, Runner, Said
+from trimtab_lab.scenarios.steps import Compare
 
 ZONE_C = {"add": {"zones": [{"name": "zone-c", "nodes": 2}]}}
 START = {"wait": {"ready": 4}}

@@ -9,10 +9,10 @@ import pytest
 
 from tests.unit.lab.scenarios.tales import story, tree
 from trimtab.api.documents import Document
-from trimtab.lab.nodes.shapes import CLUSTER
-from trimtab.lab.scenarios import runs
-from trimtab.lab.scenarios.runs import Run
-from trimtab.lab.scenarios.steps import Choice
+from trimtab_lab.nodes.shapes import CLUSTER
+from trimtab_lab.scenarios import runs
+from trimtab_lab.scenarios.runs import Run
+from trimtab_lab.scenarios.steps import Choice
 
 RUN = Run(story(), "xyz")
 

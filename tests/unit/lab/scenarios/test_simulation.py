@@ -9,9 +9,9 @@ import pytest
 from tests.unit.kube.fakes import FakeServer
 from tests.unit.lab.scenarios.tales import story
 from trimtab.kube.client import Client
-from trimtab.lab.nodes.service import Nodes
-from trimtab.lab.scenarios.simulation import simulated
 from trimtab.testing.clocks import VirtualClock
+from trimtab_lab.nodes.service import Nodes
+from trimtab_lab.scenarios.simulation import simulated
 
 
 async def test_nodes_appear_and_end_with_the_context() -> None:

@@ -11,9 +11,9 @@ from tests.unit.lab.scenarios.tales import scale, story, tree
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import ZONE
 from trimtab.kube.client import PatchKind
-from trimtab.lab.scenarios import stories
-from trimtab.lab.scenarios.ranges import Range
-from trimtab.lab.scenarios.steps import Age, Choice, Compare, Patch, Scale, Target, Treat, Treatment, Wait
+from trimtab_lab.scenarios import stories
+from trimtab_lab.scenarios.ranges import Range
+from trimtab_lab.scenarios.steps import Age, Choice, Compare, Patch, Scale, Target, Treat, Treatment, Wait
 
 
 def test_manifests_are_kept_whole() -> None:

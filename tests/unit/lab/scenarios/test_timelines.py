@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab.api.pods import Pod
-from trimtab.lab.scenarios import observations
-from trimtab.lab.scenarios.observations import NOWHERE, Place, State
-from trimtab.lab.scenarios.timelines import Moment, Tally, Timeline, moments
 from trimtab.testing.builders import pod
+from trimtab_lab.scenarios import observations
+from trimtab_lab.scenarios.observations import NOWHERE, Place, State
+from trimtab_lab.scenarios.timelines import Moment, Tally, Timeline, moments
 
 ZONES = {"zone": "topology.kubernetes.io/zone"}
 NODES = {name: Place({ZONES["zone"]: f"zone-{name}"}) for name in "ab"}

@@ -19,9 +19,9 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.informers import Informer
 from trimtab.kube.transport import Request
-from trimtab.lab.nodes.shapes import Shape
-from trimtab.lab.scenarios.actions import NodeActions
 from trimtab.testing.clocks import VirtualClock
+from trimtab_lab.nodes.shapes import Shape
+from trimtab_lab.scenarios.actions import NodeActions
 
 CORE, APPS = "/api/v1", "/apis/apps/v1"
 ZONE = "topology.kubernetes.io/zone"

@@ -7,8 +7,8 @@ from typing import Any
 
 from trimtab.api import codec
 from trimtab.api.apps import Deployment, ReplicaSet
-from trimtab.lab.workloads.deployment import revisions, templates
 from trimtab.testing.builders import uid_for
+from trimtab_lab.workloads.deployment import revisions, templates
 
 START = "2026-01-01T00:00:00Z"
 JSON = dict[str, Any]

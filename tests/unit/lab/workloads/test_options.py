@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from trimtab.api.errors import InvalidError
-from trimtab.lab.workloads.options import STOCK
 from trimtab.ranking import victims
+from trimtab_lab.workloads.options import STOCK
 
 
 def test_both_gates_are_on_unless_switched_off() -> None:

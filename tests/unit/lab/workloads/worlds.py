@@ -24,20 +24,21 @@ from trimtab.kube.client import Client
 from trimtab.kube.errors import Conflict, NotFound, Unreachable
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request, Response
-from trimtab.lab.apiserver import bootstrap, discovery, routes
-from trimtab.lab.apiserver.admission import Call
-from trimtab.lab.apiserver.cluster import Cluster
-from trimtab.lab.apiserver.collector import Collector
-from trimtab.lab.apiserver.definitions import Definitions
-from trimtab.lab.apiserver.namespaces import Namespaces
-from trimtab.lab.apiserver.paths import split_version
-from trimtab.lab.apiserver.requests import Request as LabRequest
-from trimtab.lab.apiserver.statuses import Refusal
-from trimtab.lab.apiserver.storage import Event as Change
-from trimtab.lab.apiserver.storage import Shelf, encode
-from trimtab.lab.workloads.options import STOCK, Options
-from trimtab.lab.workloads.service import Workloads
 from trimtab.testing.clocks import VirtualClock
+from trimtab_lab.apiserver.admission.webhooks import Call
+from trimtab_lab.apiserver.storage import bootstrap
+from trimtab_lab.apiserver.storage.cluster import Cluster
+from trimtab_lab.apiserver.storage.definitions import Definitions
+from trimtab_lab.apiserver.storage.garbage_collector import Collector
+from trimtab_lab.apiserver.storage.namespaces import Namespaces
+from trimtab_lab.apiserver.storage.store import Event as Change
+from trimtab_lab.apiserver.storage.store import Shelf, encode
+from trimtab_lab.apiserver.wire import discovery, routes
+from trimtab_lab.apiserver.wire.paths import split_version
+from trimtab_lab.apiserver.wire.requests import Request as LabRequest
+from trimtab_lab.apiserver.wire.statuses import Refusal
+from trimtab_lab.workloads.options import STOCK, Options
+from trimtab_lab.workloads.service import Workloads
 
 T = TypeVar("T")
 JSON = dict[str, Any]

@@ -15,11 +15,11 @@ from trimtab.api.pods import Pod
 from trimtab.kube import conditions
 from trimtab.kube.errors import Unreachable
 from trimtab.kube.transport import Request
-from trimtab.lab.apiserver.statuses import Refusal, refusal
-from trimtab.lab.apiserver.storage import Event as Change
-from trimtab.lab.apiserver.storage import Shelf
-from trimtab.lab.workloads.deployment import templates
-from trimtab.lab.workloads.deployment.revisions import HISTORY, REVISION
+from trimtab_lab.apiserver.storage.store import Event as Change
+from trimtab_lab.apiserver.storage.store import Shelf
+from trimtab_lab.apiserver.wire.statuses import Refusal, refusal
+from trimtab_lab.workloads.deployment import templates
+from trimtab_lab.workloads.deployment.revisions import HISTORY, REVISION
 
 JSON = dict[str, Any]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.unit.lab.workloads.objects import deployment, replicaset
-from trimtab.lab.workloads.deployment.fleets import Limits, fleet_of, limits_of
+from trimtab_lab.workloads.deployment.fleets import Limits, fleet_of, limits_of
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from tests.unit.lab.workloads.objects import deployment, replicaset
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.times import parse_ns
 from trimtab.kube import conditions
-from trimtab.lab.workloads.deployment import plan as plans
-from trimtab.lab.workloads.deployment.plan import Plan
-from trimtab.lab.workloads.deployment.revisions import DESIRED, HISTORY, MOST, REVISION
+from trimtab_lab.workloads.deployment import plan as plans
+from trimtab_lab.workloads.deployment.plan import Plan
+from trimtab_lab.workloads.deployment.revisions import DESIRED, HISTORY, MOST, REVISION
 
 NOON = parse_ns("2026-01-01T12:00:00Z")
 GOING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}

@@ -10,8 +10,8 @@ from tests.unit.lab.workloads.objects import deployment, replicaset
 from trimtab.api.apps import Deployment, DeploymentCondition
 from trimtab.api.times import parse_ns
 from trimtab.kube import conditions
-from trimtab.lab.workloads.deployment import progress
-from trimtab.lab.workloads.deployment.fleets import Fleet, fleet_of, limits_of
+from trimtab_lab.workloads.deployment import progress
+from trimtab_lab.workloads.deployment.fleets import Fleet, fleet_of, limits_of
 
 NOON = parse_ns("2026-01-01T12:00:00Z")
 BEFORE = "2026-01-01T11:50:00Z"

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 
 from tests.unit.lab.workloads.objects import replicaset
 from trimtab.api.apps import ReplicaSet
-from trimtab.lab.workloads.deployment import proportional
-from trimtab.lab.workloads.deployment.fleets import Fleet, Limits
+from trimtab_lab.workloads.deployment import proportional
+from trimtab_lab.workloads.deployment.fleets import Fleet, Limits
 
 AGES = {"a": "2026-01-01T00:00:00Z", "b": "2026-01-02T00:00:00Z", "new": "2026-01-03T00:00:00Z"}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.lab.workloads.objects import replicaset
-from trimtab.lab.workloads.deployment import recreate
-from trimtab.lab.workloads.deployment.fleets import Fleet, Limits, Move
+from trimtab_lab.workloads.deployment import recreate
+from trimtab_lab.workloads.deployment.fleets import Fleet, Limits, Move
 
 THREE = Limits(3, 0, 0)
 OLD = replicaset("old", 3, image="app:0")

@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.lab.workloads.objects import deployment, replicaset
 from trimtab.api.apps import ReplicaSet
-from trimtab.lab.workloads.deployment import revisions
-from trimtab.lab.workloads.deployment.fleets import Limits
-from trimtab.lab.workloads.deployment.revisions import HISTORY, REVISION
+from trimtab_lab.workloads.deployment import revisions
+from trimtab_lab.workloads.deployment.fleets import Limits
+from trimtab_lab.workloads.deployment.revisions import HISTORY, REVISION
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 
 from tests.unit.lab.workloads.objects import replicaset
 from trimtab.api.apps import ReplicaSet
-from trimtab.lab.workloads.deployment import rolling
-from trimtab.lab.workloads.deployment.fleets import Fleet, Limits, Move, seniority
+from trimtab_lab.workloads.deployment import rolling
+from trimtab_lab.workloads.deployment.fleets import Fleet, Limits, Move, seniority
 
 TEN = Limits(10, surge=3, unavailable=2)
 

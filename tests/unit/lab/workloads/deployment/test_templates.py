@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from tests.unit.lab.workloads.objects import deployment, template
 from trimtab.api.documents import Document
 from trimtab.api.meta import LabelSelector
-from trimtab.lab.workloads.deployment import templates
+from trimtab_lab.workloads.deployment import templates
 
 WEB = template()
 HASHED = template(app="web", **{"pod-template-hash": "abc"})

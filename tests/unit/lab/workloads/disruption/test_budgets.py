@@ -10,9 +10,9 @@ from trimtab.api import codec
 from trimtab.api.policy import PodDisruptionBudget
 from trimtab.api.times import parse_ns
 from trimtab.kube import conditions
-from trimtab.lab.workloads.disruption import budgets
-from trimtab.lab.workloads.disruption.budgets import Owner, Selected
 from trimtab.testing.builders import PodBuilder, pod
+from trimtab_lab.workloads.disruption import budgets
+from trimtab_lab.workloads.disruption.budgets import Owner, Selected
 
 NOON = parse_ns("2026-01-01T12:00:00Z")
 JUST_NOW = "2026-01-01T11:59:00Z"

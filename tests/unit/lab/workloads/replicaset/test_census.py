@@ -12,9 +12,9 @@ from trimtab.api import selectors, times
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.pods import Pod
 from trimtab.kube import ownership
-from trimtab.lab.workloads.replicaset import census
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import PodBuilder, pod, uid_for
+from trimtab_lab.workloads.replicaset import census
 
 NOON = times.parse_ns("2026-01-01T12:00:00Z")
 OWNER = ObjectMeta(name="web", namespace="default", uid=uid_for("ReplicaSet/web"))

@@ -14,8 +14,8 @@ from tests.unit.lab.workloads.objects import replicaset
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.times import parse_ns
 from trimtab.kube import conditions
-from trimtab.lab.workloads.replicaset import replicas
-from trimtab.lab.workloads.replicaset.census import Census
+from trimtab_lab.workloads.replicaset import replicas
+from trimtab_lab.workloads.replicaset.census import Census
 
 NOON = parse_ns("2026-01-01T12:00:00Z")
 

@@ -7,10 +7,10 @@ import pytest
 from trimtab.api import selectors
 from trimtab.api.selectors import Selector
 from trimtab.api.times import parse_ns
-from trimtab.lab.workloads.options import STOCK
-from trimtab.lab.workloads.replicaset import victims
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import PodBuilder, pod
+from trimtab_lab.workloads.options import STOCK
+from trimtab_lab.workloads.replicaset import victims
 
 NOW = parse_ns("2026-01-02T00:00:00Z")
 LONG_AGO = "2026-01-01T00:00:00Z"

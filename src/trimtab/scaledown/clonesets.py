@@ -1,0 +1,33 @@
+"""What a CloneSet's controller looks at before it looks at costs. Pure.
+
+1. Pods that somebody has named for deletion, in `scaleStrategy.podsToDelete` or by a label, go before all others: a
+   plan counts them as gone.
+2. Of pods of two revisions the older go first, as far as the rollout's own rules let them. That is the rollout's
+   matter: such a CloneSet is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from trimtab.api.cloneset import REVISION_HASH, SPECIFIED_DELETE, CloneSet
+from trimtab.api.pods import Pod
+from trimtab.scaledown.view import Workload
+
+
+def is_named(workload: Workload | None, pod: Pod) -> bool:
+    """Whether somebody has named a pod for deletion: the label is enough, whatever its value."""
+    if not isinstance(workload, CloneSet):
+        return False
+    return SPECIFIED_DELETE in pod.metadata.labels or pod.metadata.name in workload.spec.scale_strategy.pods_to_delete
+
+
+def revision(pod: Pod) -> str:
+    """The hash of a pod's revision: its label has the revision's name, or, where that is too long, the hash alone."""
+    return pod.metadata.labels.get(REVISION_HASH, "").rpartition("-")[2]
+
+
+def is_rolling(workload: Workload, pods: Iterable[Pod]) -> bool:
+    """Whether a CloneSet has pods of several revisions, but for those that are going anyway."""
+    staying = (pod for pod in pods if pod.active and not is_named(workload, pod))
+    return isinstance(workload, CloneSet) and len(set(map(revision, staying))) > 1

@@ -1,0 +1,1 @@
+"""Delivery Continuous: deletion costs that are kept current at all times."""

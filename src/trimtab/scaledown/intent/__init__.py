@@ -1,0 +1,1 @@
+"""Requests to shrink a workload, held while deletion costs are written."""

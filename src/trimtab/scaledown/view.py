@@ -1,0 +1,179 @@
+"""What scale-downs look at: pods and nodes as one snapshot, the workloads above them, namespaces and policies.
+
+One set of informers serves the requests that are held, the costs that are kept current, and the reports: pods are the
+bulk of a cluster's memory, and are kept once.
+
+CloneSets and policies are kinds that a cluster may not know. Where the API server says so, there are none, and
+everything else works. As long as it says nothing, or cannot, there may be some, and nobody acts as if there were none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.api.cloneset import CloneSet
+from trimtab.api.core import Namespace, ReplicationController
+from trimtab.api.nodes import Node
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import ScaleDownPolicy
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
+from trimtab.kube.errors import NotFound
+from trimtab.kube.informers import Informer
+from trimtab.kube.resources import Key, Resource, key
+from trimtab.kube.stores import IndexFunction, Object, by_controller, by_namespace
+from trimtab.scaledown import cost_writer
+from trimtab.snapshot import Snapshot
+
+BY_CONTROLLER = "controller"
+BY_NAMESPACE = "namespace"
+BY_PLAN = "plan"
+"""Indexes: by the controller's UID, by namespace, by the workload that a mark of ours names."""
+
+Workload = Deployment | ReplicaSet | ReplicationController | CloneSet
+
+KINDS: Mapping[str, type[Workload]] = {
+    "Deployment": Deployment,
+    "ReplicaSet": ReplicaSet,
+    "ReplicationController": ReplicationController,
+    "CloneSet": CloneSet,
+}
+"""What can shrink, by its kind."""
+
+T = TypeVar("T", bound=Object)
+
+
+class View:
+    """The cluster as scale-downs see it, while `run` runs."""
+
+    def __init__(self, client: Client, *, rng: random.Random | None = None) -> None:
+        self._client = client
+        self._rng = rng or random.Random()  # noqa: S311 - spreads reconnections, guards nothing
+        owned: Mapping[str, IndexFunction[Any]] = {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace}
+        self.snapshot = Snapshot()
+        self.pods = self._informer(
+            Pod, {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace, BY_PLAN: cost_writer.by_plan}
+        )
+        self.nodes = self._informer(Node, {})
+        self.namespaces = self._informer(Namespace, {})
+        self.deployments = self._informer(Deployment, owned)
+        self.sets = self._informer(ReplicaSet, owned)
+        self.replicators = self._informer(ReplicationController, owned)
+        self.clonesets = self._informer(CloneSet, owned)
+        self.policies = self._informer(ScaleDownPolicy, {BY_NAMESPACE: by_namespace})
+        self._keep_snapshot()
+
+    @property
+    def required(self) -> tuple[Informer[Any], ...]:
+        """The informers that every cluster can feed."""
+        return (self.pods, self.nodes, self.namespaces, self.deployments, self.sets, self.replicators)
+
+    @property
+    def optional(self) -> tuple[Informer[Any], ...]:
+        """The informers of kinds that a cluster may not know."""
+        return (self.clonesets, self.policies)
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything that can be seen has been seen at least once."""
+        return all(each.synced for each in self.required) and all(map(is_known, self.optional))
+
+    @property
+    def problems(self) -> list[str]:
+        """What keeps it from seeing the cluster as it is, for health pages."""
+        watched = (*self.required, *(each for each in self.optional if not each.absent))
+        return [f"{each.resource.plural}: {each.problem}" for each in watched if each.problem]
+
+    async def wait_synced(self) -> None:
+        """Wait until everything that every cluster has, has been seen."""
+        for informer in self.required:
+            await informer.wait_synced()
+
+    async def run(self) -> None:
+        """Keep up with the cluster until cancelled."""
+        tasks = [asyncio.ensure_future(each.run()) for each in (*self.required, *self.optional)]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+        finally:
+            await cancel(*tasks)
+
+    def informer(self, kind: str) -> Informer[Any]:
+        """The informer of a kind of workload."""
+        informers: Mapping[str, Informer[Any]] = {
+            "Deployment": self.deployments,
+            "ReplicaSet": self.sets,
+            "ReplicationController": self.replicators,
+            "CloneSet": self.clonesets,
+        }
+        return informers[kind]
+
+    def workload(self, kind: str, namespace: str, name: str) -> Workload | None:
+        """A workload as last seen."""
+        if kind not in KINDS:
+            return None
+        found: Workload | None = self.informer(kind).get(key(namespace, name))
+        return found
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """The labels of a namespace; none, where it is not known."""
+        found = self.namespaces.get(Key(name))
+        return {} if found is None else found.metadata.labels
+
+    def policies_in(self, namespace: str) -> Iterable[ScaleDownPolicy]:
+        """The policies of a namespace."""
+        return self.policies.store.by(BY_NAMESPACE, namespace)
+
+    def sets_of(self, deployment: Deployment) -> list[ReplicaSet]:
+        """A Deployment's ReplicaSets."""
+        return self.sets.store.by(BY_CONTROLLER, deployment.metadata.uid)
+
+    def pods_of(self, uid: str) -> list[Pod]:
+        """The pods that a controller owns."""
+        return self.pods.store.by(BY_CONTROLLER, uid)
+
+    @property
+    def plans(self) -> list[str]:
+        """The workloads (`namespace/Kind/name`) that marks of ours name."""
+        return self.pods.store.values(BY_PLAN)
+
+    def marked(self, namespace: str, workload: str) -> list[Pod]:
+        """The pods that bear a mark of ours for a workload (`Deployment/web`)."""
+        return self.pods.store.by(BY_PLAN, f"{namespace}/{workload}")
+
+    def _keep_snapshot(self) -> None:
+        self.pods.subscribe(
+            added=self.snapshot.put,
+            updated=lambda _, new: self.snapshot.put(new),
+            deleted=lambda pod: self.snapshot.drop(Pod, pod.metadata.namespace, pod.metadata.name),
+        )
+        self.nodes.subscribe(
+            added=self.snapshot.put,
+            updated=lambda _, new: self.snapshot.put(new),
+            deleted=lambda node: self.snapshot.drop(Node, "", node.metadata.name),
+        )
+
+    def _informer(self, kind: type[T], indexes: Mapping[str, IndexFunction[T]]) -> Informer[T]:
+        return Informer(self._client, kind, indexes=indexes, rng=self._rng)
+
+
+def is_known(informer: Informer[Any]) -> bool:
+    """Whether all objects of a kind have been seen, or the cluster does not know the kind."""
+    return informer.synced or informer.absent
+
+
+async def read_live(client: Client, kind: str, namespace: str, name: str) -> Workload | None:
+    """A workload as it is now, by the API server's own word; None where there is none."""
+    if kind not in KINDS:
+        return None
+    resource: Resource[Any] = Resource.of(KINDS[kind])
+    try:
+        found: Workload = await client.get(resource, name, namespace=namespace)
+    except NotFound:
+        return None
+    return found

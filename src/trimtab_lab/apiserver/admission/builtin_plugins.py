@@ -1,0 +1,326 @@
+"""What Kubernetes' own admission does to an object that depends on other objects, before any webhook is asked.
+
+1. `NamespaceLifecycle`: nothing is created where there is no namespace, or where it is being deleted.
+2. `ServiceAccount`: a pod runs under an account that exists, and mounts its token.
+3. `TaintNodesByCondition`: a new node is not ready until somebody says so.
+4. `Priority`: a pod's priority is that of its class; at most one class is the default.
+5. `DefaultTolerationSeconds`: a pod leaves a node that fails after five minutes, unless it says otherwise.
+6. `PodTopologyLabels`: a pod that is created on a node, or bound to it, carries the zone and region of that node.
+7. Services get addresses and node ports. (Kubernetes does that while storing; it depends on other services.)
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trimtab_lab.apiserver.kinds.objects import generate_name
+from trimtab_lab.apiserver.kinds.registry import Kind, Registry
+from trimtab_lab.apiserver.kinds.validation import causes
+from trimtab_lab.apiserver.storage.store import Event, Shelf, Store, Tree, key_of
+from trimtab_lab.apiserver.wire.statuses import Refusal, forbidden, invalid, not_found
+
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+
+_TOKEN_PREFIX = "kube-api-access-"  # noqa: S105 – the name of a volume
+_TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105
+_TOKEN_SOURCES: list[Tree] = [
+    {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+    {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+    {
+        "downwardAPI": {
+            "items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]
+        }
+    },
+]
+_OF_PODS = (b"automountServiceAccountToken", b"imagePullSecrets")
+_TOLERATION_SECONDS = 300
+_NODE_PORTS = range(30000, 32768)
+
+
+class Plugins:
+    """Looks at other objects to complete one, or to refuse it."""
+
+    def __init__(self, store: Store, registry: Registry, rng: random.Random) -> None:
+        self._store = store
+        self._registry = registry
+        self._rng = rng
+        self._addresses = Addresses(store)
+        self._create: Mapping[str, Callable[[Kind, str, Tree], None]] = {
+            "/pods": self._new_pod,
+            "/nodes": self._new_node,
+            "/services": self._new_service,
+            "/namespaces": self._new_namespace,
+            "scheduling.k8s.io/priorityclasses": self._priority_class,
+        }
+        self._update: Mapping[str, Callable[[Kind, str, Tree, Tree], None]] = {
+            "/pods": self._updated_pod,
+            "/services": self._updated_service,
+            "/namespaces": self._updated_namespace,
+            "scheduling.k8s.io/priorityclasses": self._updated_priority_class,
+        }
+
+    def admit_create(self, kind: Kind, namespace: str, tree: Tree) -> None:
+        """Complete or refuse a new object."""
+        if namespace:
+            self._check_namespace(kind, namespace, tree)
+        plugin = self._create.get(kind.shelf)
+        if plugin is not None:
+            plugin(kind, namespace, tree)
+
+    def admit_update(self, kind: Kind, namespace: str, tree: Tree, old: Tree) -> None:
+        """Complete or refuse a change."""
+        plugin = self._update.get(kind.shelf)
+        if plugin is not None:
+            plugin(kind, namespace, tree, old)
+
+    def topology_labels(self, node: str) -> dict[str, str]:
+        """The labels that pods on a node inherit."""
+        entry = self._store.shelf("/nodes").entries.get(node)
+        labels = {} if entry is None else entry.labels
+        return {name: labels[name] for name in TOPOLOGY_LABELS if name in labels}
+
+    def _check_namespace(self, kind: Kind, namespace: str, tree: Tree) -> None:
+        entry = self._store.shelf("/namespaces").entries.get(namespace)
+        if entry is None:
+            raise not_found(self._namespaces(), namespace)
+        if entry.deleting:
+            name = tree["metadata"].get("name", "")
+            message = f"unable to create new content in namespace {namespace} because it is being terminated"
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            raise forbidden(kind, name, message, cause)
+
+    def _namespaces(self) -> Kind:
+        kind = self._registry.find("v1", "namespaces")
+        assert kind is not None  # noqa: S101 – built in
+        return kind
+
+    # pods
+
+    def _new_pod(self, kind: Kind, namespace: str, tree: Tree) -> None:
+        self._set_account(kind, namespace, tree)
+        self._set_priority(kind, tree)
+        _tolerate_failures(tree["spec"])
+        self._inherit_topology(tree)
+
+    def _updated_pod(self, _kind: Kind, _namespace: str, tree: Tree, old: Tree) -> None:
+        for field in ("priority", "preemptionPolicy"):
+            if field not in tree["spec"] and field in old["spec"]:
+                tree["spec"][field] = old["spec"][field]
+        _tolerate_failures(tree["spec"])
+        self._inherit_topology(tree)
+
+    def _inherit_topology(self, tree: Tree) -> None:
+        node = tree["spec"].get("nodeName")
+        inherited = self.topology_labels(node) if node else None
+        if inherited:
+            tree["metadata"].setdefault("labels", {}).update(inherited)
+
+    def _set_account(self, kind: Kind, namespace: str, tree: Tree) -> None:
+        spec = tree["spec"]
+        name = spec.get("serviceAccountName") or "default"
+        entry = self._store.shelf("/serviceaccounts").entries.get(key_of(namespace, name))
+        if entry is None:
+            missing = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
+            raise forbidden(kind, tree["metadata"].get("name", ""), missing)
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
+        # Most accounts say nothing about pods; one need not decode them to know.
+        account = entry.tree() if any(word in entry.data for word in _OF_PODS) else {}
+        mounts = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True))
+        if mounts:
+            self._mount_token(spec)
+        if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
+            spec["imagePullSecrets"] = account["imagePullSecrets"]
+
+    def _mount_token(self, spec: Tree) -> None:
+        volumes = spec.get("volumes") or []
+        present = next((v["name"] for v in volumes if v["name"].startswith(_TOKEN_PREFIX)), None)
+        name = present or generate_name(_TOKEN_PREFIX, self._rng)
+        mounted = False
+        for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+            mounts = container.setdefault("volumeMounts", [])
+            if all(mount.get("mountPath") != _TOKEN_MOUNT for mount in mounts):
+                mounts.append({"name": name, "readOnly": True, "mountPath": _TOKEN_MOUNT})
+                mounted = True
+        if mounted and present is None:
+            volume = {"name": name, "projected": {"sources": _TOKEN_SOURCES, "defaultMode": 420}}
+            spec["volumes"] = [*volumes, volume]
+
+    def _set_priority(self, kind: Kind, tree: Tree) -> None:
+        spec = tree["spec"]
+        name, value, policy = self._priority(kind, tree, spec.get("priorityClassName", ""))
+        if name:
+            spec["priorityClassName"] = name
+        if spec.get("priority", value) != value:
+            raise forbidden(
+                kind, tree["metadata"].get("name", ""), _given("integer value of priority", spec["priority"], value)
+            )
+        if spec.get("preemptionPolicy", policy) != policy:
+            raise forbidden(
+                kind,
+                tree["metadata"].get("name", ""),
+                _given("string value of PreemptionPolicy", spec["preemptionPolicy"], policy),
+            )
+        spec["priority"], spec["preemptionPolicy"] = value, policy
+
+    def _priority(self, kind: Kind, tree: Tree, name: str) -> tuple[str, int, str]:
+        classes = self._store.shelf("scheduling.k8s.io/priorityclasses")
+        if not name:
+            chosen = self._default_class()
+        elif name in classes.entries:
+            chosen = classes.entries[name].tree()
+        else:
+            raise forbidden(kind, tree["metadata"].get("name", ""), f"no PriorityClass with name {name} was found")
+        if chosen is None:
+            return "", 0, "PreemptLowerPriority"
+        return chosen["metadata"]["name"], chosen["value"], chosen.get("preemptionPolicy", "PreemptLowerPriority")
+
+    def _default_class(self) -> Tree | None:
+        """The least of the default classes. Only the two of the system exist in most clusters, and they never are."""
+        classes = self._store.shelf("scheduling.k8s.io/priorityclasses").present()
+        trees = [entry.tree() for entry in classes if b'"globalDefault":true' in entry.data]
+        return min(trees, key=lambda tree: tree["value"], default=None)
+
+    def _priority_class(self, kind: Kind, _namespace: str, tree: Tree) -> None:
+        default = self._default_class() if tree.get("globalDefault") else None
+        name = tree["metadata"].get("name", "")
+        if default is not None and default["metadata"]["name"] != name:
+            taken = default["metadata"]["name"]
+            message = f"PriorityClass {taken} is already marked as default. Only one default can exist"
+            raise forbidden(kind, name, message)
+
+    def _updated_priority_class(self, kind: Kind, namespace: str, tree: Tree, _old: Tree) -> None:
+        self._priority_class(kind, namespace, tree)
+
+    # nodes, namespaces, services
+
+    def _new_node(self, _kind: Kind, _namespace: str, tree: Tree) -> None:
+        taints = tree["spec"].setdefault("taints", [])
+        if all((taint.get("key"), taint.get("effect")) != (NOT_READY, "NoSchedule") for taint in taints):
+            taints.append({"key": NOT_READY, "effect": "NoSchedule"})
+
+    def _new_namespace(self, _kind: Kind, _namespace: str, tree: Tree) -> None:
+        name = tree["metadata"].get("name", "")
+        if name:
+            tree["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
+
+    def _updated_namespace(self, kind: Kind, namespace: str, tree: Tree, _old: Tree) -> None:
+        self._new_namespace(kind, namespace, tree)
+
+    def _new_service(self, kind: Kind, _namespace: str, tree: Tree) -> None:
+        self._addresses.assign(kind, tree)
+
+    def _updated_service(self, kind: Kind, _namespace: str, tree: Tree, old: Tree) -> None:
+        spec, before = tree["spec"], old["spec"]
+        if spec.get("type") != "ExternalName":
+            for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"):
+                if not spec.get(field) and field in before:
+                    spec[field] = before[field]
+        _keep_node_ports(spec, before)
+        self._addresses.assign(kind, tree, old)
+
+
+def _given(what: str, given: Any, computed: Any) -> str:
+    return (
+        f"the {what} ({given}) must not be provided in pod spec; "
+        f"priority admission controller computed {computed} from the given PriorityClass name"
+    )
+
+
+def _tolerate_failures(spec: Tree) -> None:
+    tolerations = spec.get("tolerations") or []
+    tolerated = {t.get("key", "") for t in tolerations if t.get("effect", "") in ("", "NoExecute")}
+    added = [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _TOLERATION_SECONDS}
+        for key in (NOT_READY, UNREACHABLE)
+        if key not in tolerated and "" not in tolerated
+    ]
+    if added:
+        spec["tolerations"] = [*tolerations, *added]
+
+
+def _keep_node_ports(spec: Tree, before: Tree) -> None:
+    """A client that leaves node ports out means the ones that are there."""
+    known = {(port["port"], port.get("protocol")): port.get("nodePort") for port in before.get("ports") or ()}
+    if spec.get("type") in ("NodePort", "LoadBalancer"):
+        for port in spec.get("ports") or ():
+            kept = known.get((port["port"], port.get("protocol")))
+            if not port.get("nodePort") and kept:
+                port["nodePort"] = kept
+
+
+class Addresses:
+    """Cluster addresses (10.0.0.0/16) and node ports, and which service has which."""
+
+    def __init__(self, store: Store) -> None:
+        self._taken: dict[str | int, str] = {}
+        self._next_address = 2
+        self._next_port = _NODE_PORTS.start
+        store.listen(self._heard)
+
+    def assign(self, kind: Kind, tree: Tree, old: Tree | None = None) -> None:
+        """Give a service what it needs and does not have. Raises a Status of 422 if it asks for what is taken."""
+        spec = tree["spec"]
+        if spec.get("type") == "ExternalName":
+            return
+        own = old["metadata"]["uid"] if old else ""
+        address = spec.get("clusterIP") or self._free_address()
+        if address != "None" and self._taken.get(address, own) != own:
+            raise _taken(
+                kind, tree, "spec.clusterIPs", [address], "failed to allocate IP", "provided IP is already allocated"
+            )
+        spec["clusterIP"] = address
+        spec.setdefault("clusterIPs", [address])
+        spec.setdefault("ipFamilies", ["IPv6" if ":" in address else "IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        if spec.get("type") in ("NodePort", "LoadBalancer"):
+            self._assign_ports(kind, tree, own)
+
+    def _assign_ports(self, kind: Kind, tree: Tree, own: str) -> None:
+        for index, port in enumerate(tree["spec"].get("ports") or ()):
+            wanted = port.get("nodePort")
+            if wanted and self._taken.get(wanted, own) != own:
+                raise _taken(
+                    kind, tree, f"spec.ports[{index}].nodePort", wanted, "", "provided port is already allocated"
+                )
+            port["nodePort"] = wanted or self._free_port()
+
+    def _free_address(self) -> str:
+        while True:
+            high, low = divmod(self._next_address, 256)
+            self._next_address = self._next_address + 1 if self._next_address < 65_000 else 2
+            address = f"10.0.{high}.{low}"
+            if address not in self._taken:
+                return address
+
+    def _free_port(self) -> int:
+        for _ in _NODE_PORTS:
+            port = self._next_port
+            self._next_port = port + 1 if port + 1 in _NODE_PORTS else _NODE_PORTS.start
+            if port not in self._taken:
+                return port
+        raise RuntimeError("all node ports are taken")
+
+    def _heard(self, shelf: Shelf, event: Event) -> None:
+        if shelf.name != "/services":
+            return
+        uid = event.entry.uid
+        for held in [held for held, owner in self._taken.items() if owner == uid]:
+            del self._taken[held]
+        if event.type != "DELETED":
+            spec = event.entry.tree()["spec"]
+            for held in (*(spec.get("clusterIPs") or ()), *(p.get("nodePort") for p in spec.get("ports") or ())):
+                if held and held != "None":
+                    self._taken[held] = uid
+
+
+def _taken(kind: Kind, tree: Tree, field: str, value: Any, prefix: str, problem: str) -> Refusal:
+    detail = f"{prefix} {value[0]}: {problem}" if prefix else problem
+    return invalid(kind.group, kind.kind, tree["metadata"].get("name", ""), [causes.invalid(field, value, detail)])

@@ -1,0 +1,396 @@
+"""Whether a schema may be that of a custom kind: what Kubernetes refuses when the definition is created.
+
+A schema must be *structural*: it says completely, outside of `allOf`, `anyOf`, `oneOf` and `not`, which fields there
+are and of what type each is; combinations may only narrow what is said outside of them. Then pruning and defaulting
+mean one thing only. On top of that come the limits of Kubernetes' dialect, and the rules for its extensions.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from trimtab_lab.apiserver.kinds.schemas import patterns
+from trimtab_lab.apiserver.kinds.schemas.nodes import Node, prune
+from trimtab_lab.apiserver.kinds.schemas.words import Validator
+from trimtab_lab.apiserver.kinds.schemas.words import faults as value_faults
+from trimtab_lab.apiserver.kinds.validation.causes import Cause, forbidden, invalid, required, unsupported
+
+Tree = dict[str, Any]
+
+_TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_ROOT, _FIELD, _ITEM = "at the root", "for specified object fields", "for specified array items"
+_RESOURCE_FIELDS = ("apiVersion", "kind", "metadata")
+_INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
+
+
+def faults(schema: Tree, path: str) -> list[Cause]:
+    """Everything that is wrong with the schema; `path` is where it stands in its definition."""
+    found = sorted([*_invariants(schema, _ROOT, path), *_completeness(schema, schema, path, path)], key=str)
+    dialect = list(_dialect(schema, path, root=True))
+    if not found and not dialect:
+        found += _default_faults(schema, path, root=True)
+    if schema.get("nullable"):
+        found.insert(0, forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
+    return found + dialect
+
+
+def root_faults(schema: Tree, path: str) -> Iterator[Cause]:
+    """What is not allowed at the root where the status has a path of its own."""
+    for field in schema:
+        if field == "type" and schema["type"] != "object":
+            rule = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
+            yield invalid(f"{path}.type", schema["type"], rule)
+            return
+        if field not in _ALLOWED_AT_ROOT:
+            allowed = " ".join(_ALLOWED_AT_ROOT.values())
+            rule = f"only [{allowed}] fields are allowed at the root of the schema if the status subresource is enabled"
+            yield invalid(path, schema, rule)
+            return
+
+
+_ALLOWED_AT_ROOT = {
+    "description": "Description",
+    "type": "Type",
+    "format": "Format",
+    "title": "Title",
+    "maximum": "Maximum",
+    "exclusiveMaximum": "ExclusiveMaximum",
+    "minimum": "Minimum",
+    "exclusiveMinimum": "ExclusiveMinimum",
+    "maxLength": "MaxLength",
+    "minLength": "MinLength",
+    "pattern": "Pattern",
+    "maxItems": "MaxItems",
+    "minItems": "MinItems",
+    "uniqueItems": "UniqueItems",
+    "multipleOf": "MultipleOf",
+    "required": "Required",
+    "items": "Items",
+    "properties": "Properties",
+    "externalDocs": "ExternalDocs",
+    "example": "Example",
+    "x-kubernetes-preserve-unknown-fields": "XPreserveUnknownFields",
+    "x-kubernetes-validations": "XValidations",
+}
+
+
+# --- structural ------------------------------------------------------------------------------------------------------
+
+
+def _invariants(schema: Tree, level: str, path: str) -> Iterator[Cause]:
+    if schema.get("type") == "array" and "items" not in schema:
+        yield required(f"{path}.items", "must be specified")
+    if isinstance(schema.get("items"), dict):
+        yield from _invariants(schema["items"], _ITEM, f"{path}.items")
+    for name, inner in (schema.get("properties") or {}).items():
+        yield from _invariants(inner, _FIELD, f"{path}.properties[{name}]")
+    if "additionalProperties" in schema:
+        if level == _ROOT:
+            yield forbidden(f"{path}.additionalProperties", "must not be used at the root")
+        if isinstance(schema["additionalProperties"], dict):
+            yield from _invariants(schema["additionalProperties"], _FIELD, f"{path}.additionalProperties")
+    yield from _extensions(schema, path)
+    yield from _narrowing(schema, path, *_is_int_or_string(schema))
+    yield from _type(schema, level, path)
+    yield from _resource(schema, level, path)
+
+
+def _is_int_or_string(schema: Tree) -> tuple[bool, bool]:
+    """Whether the schema says `integer or string` in one of the two ways that are let through."""
+    first = (schema.get("allOf") or [{}])[0]
+    return schema.get("anyOf") == _INT_OR_STRING, first.get("anyOf") == _INT_OR_STRING
+
+
+def _extensions(schema: Tree, path: str) -> Iterator[Cause]:
+    if not schema.get("x-kubernetes-int-or-string"):
+        return
+    for field in ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"):
+        if schema.get(field):
+            yield invalid(f"{path}.{field}", True, "must be false if x-kubernetes-int-or-string is true")
+
+
+def _type(schema: Tree, level: str, path: str) -> Iterator[Cause]:
+    type_, at = schema.get("type", ""), f"{path}.type"
+    embedded = schema.get("x-kubernetes-embedded-resource")
+    free = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
+    if embedded and type_ != "object":
+        rule = "must be object if x-kubernetes-embedded-resource is true"
+        yield invalid(at, type_, rule) if type_ else required(at, rule)
+    elif not type_ and not free:
+        yield required(at, f"must not be empty {level}")
+    if embedded and "additionalProperties" in schema:
+        yield forbidden(f"{path}.additionalProperties", "must not be used if x-kubernetes-embedded-resource is set")
+    if level == _ROOT and type_ not in ("", "object"):
+        yield invalid(at, type_, "must be object at the root")
+
+
+def _resource(schema: Tree, level: str, path: str) -> Iterator[Cause]:
+    """The fields that every resource has must be what they are everywhere."""
+    properties, embedded = schema.get("properties") or {}, schema.get("x-kubernetes-embedded-resource")
+    is_resource = level == _ROOT or embedded
+    for name in ("kind", "apiVersion"):
+        if is_resource and name in properties and properties[name].get("type", "") != "string":
+            yield invalid(f"{path}.properties[{name}].type", properties[name].get("type", ""), "must be string")
+    metadata, at = properties.get("metadata"), f"{path}.properties[metadata]"
+    if metadata is not None and is_resource and metadata.get("type", "") != "object":
+        yield invalid(f"{at}.type", metadata.get("type", ""), "must be object")
+    if metadata is not None and level == _ROOT and not _says_names_only(metadata):
+        rule = "must not specify anything other than name and generateName, but metadata is implicitly specified"
+        yield forbidden(at, rule)
+    if embedded and not schema.get("x-kubernetes-preserve-unknown-fields") and not properties:
+        rule = (
+            "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
+        )
+        yield required(f"{path}.properties", rule)
+
+
+def _says_names_only(metadata: Tree) -> bool:
+    return set(metadata) <= {"type", "default", "properties"} and (
+        set(metadata.get("properties") or ()) <= {"name", "generateName"}
+    )
+
+
+def _narrowing(schema: Tree, path: str, skip_any: bool = False, skip_first: bool = False) -> Iterator[Cause]:
+    """What stands in combinations, and a pattern that is none."""
+    for index, inner in enumerate(schema.get("anyOf") or () if not skip_any else ()):
+        yield from _nested(inner, f"{path}.anyOf[{index}]")
+    for index, inner in enumerate(schema.get("allOf") or ()):
+        yield from _nested(inner, f"{path}.allOf[{index}]", skip_any=skip_first and index == 0)
+    for index, inner in enumerate(schema.get("oneOf") or ()):
+        yield from _nested(inner, f"{path}.oneOf[{index}]")
+    if "not" in schema:
+        yield from _nested(schema["not"], f"{path}.not")
+    problem = _pattern_problem(schema.get("pattern", ""))
+    if problem:
+        rule = f"must be a valid regular expression, but isn't: {problem}"
+        yield invalid(f"{path}.pattern", schema["pattern"], rule)
+
+
+_FORBIDDEN_NESTED = (
+    ("default", "must be undefined to be structural"),
+    ("title", "must be empty to be structural"),
+    ("description", "must be empty to be structural"),
+    ("nullable", "must be false to be structural"),
+    ("x-kubernetes-preserve-unknown-fields", "must be false to be structural"),
+    ("x-kubernetes-embedded-resource", "must be false to be structural"),
+    ("x-kubernetes-int-or-string", "must be false to be structural"),
+    ("x-kubernetes-list-map-keys", "must be empty to be structural"),
+    ("x-kubernetes-list-type", "must be undefined to be structural"),
+    ("x-kubernetes-map-type", "must be undefined to be structural"),
+    ("x-kubernetes-validations", "must be empty to be structural"),
+)
+
+
+def _nested(schema: Tree, path: str, *, skip_any: bool = False) -> Iterator[Cause]:
+    """A schema inside a combination may narrow what is said outside, and say nothing new."""
+    yield from _narrowing(schema, path, skip_any)
+    if isinstance(schema.get("items"), dict):
+        yield from _nested(schema["items"], f"{path}.items")
+    for name, inner in (schema.get("properties") or {}).items():
+        yield from _nested(inner, f"{path}.properties[{name}]")
+    if schema.get("type"):
+        yield forbidden(f"{path}.type", "must be empty to be structural")
+    if "additionalProperties" in schema:
+        yield forbidden(f"{path}.additionalProperties", "must be undefined to be structural")
+    for field, rule in _FORBIDDEN_NESTED:
+        if field in schema:
+            yield forbidden(f"{path}.{field}", rule)
+    if "metadata" in (schema.get("properties") or {}):
+        yield forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context")
+
+
+def _pattern_problem(pattern: str) -> str:
+    try:
+        patterns.matcher(pattern)
+    except ValueError:
+        return "this API server cannot read it"
+    return ""
+
+
+def _completeness(narrowed: Tree, schema: Tree | None, path: str, at: str) -> Iterator[Cause]:
+    """Each field that a combination speaks of must be specified outside of it."""
+    parts = [(narrowed["not"], f"{at}.not")] if "not" in narrowed else []
+    for kind in ("allOf", "anyOf", "oneOf"):
+        parts += [(inner, f"{at}.{kind}[{index}]") for index, inner in enumerate(narrowed.get(kind) or ())]
+    for inner, place in parts:
+        yield from _nested_completeness(inner, schema, path, place)
+
+
+def _nested_completeness(nested: Tree, schema: Tree | None, path: str, at: str) -> Iterator[Cause]:
+    if schema is None:
+        yield required(path, f"because it is defined in {at}")
+        return
+    yield from _completeness(nested, schema, path, at)
+    if isinstance(nested.get("items"), dict):
+        items = schema.get("items")
+        outside = items if isinstance(items, dict) else None
+        yield from _nested_completeness(nested["items"], outside, f"{path}.items", f"{at}.items")
+    properties = schema.get("properties") or {}
+    for name, inner in (nested.get("properties") or {}).items():
+        places = f"{path}.properties[{name}]", f"{at}.properties[{name}]"
+        yield from _nested_completeness(inner, properties.get(name), *places)
+
+
+# --- defaults --------------------------------------------------------------------------------------------------------
+
+
+def _default_faults(schema: Tree, path: str, *, root: bool = False) -> Iterator[Cause]:
+    """A default must be a value that the schema accepts, and must survive its own pruning."""
+    if "default" in schema:
+        default, at = schema["default"], f"{path}.default"
+        pruned = copy.deepcopy(default)
+        prune(pruned, Node(schema), None, [])
+        if pruned != default:
+            yield invalid(at, default, "must not have unknown fields")
+        elif not Validator(schema).accepts(default):
+            yield from (_moved(cause, at) for cause in value_faults(default, schema))
+    if isinstance(schema.get("items"), dict):
+        yield from _default_faults(schema["items"], f"{path}.items")
+    for name, inner in (schema.get("properties") or {}).items():
+        if not (root and name in _RESOURCE_FIELDS):
+            yield from _default_faults(inner, f"{path}.properties[{name}]")
+    if isinstance(schema.get("additionalProperties"), dict):
+        yield from _default_faults(schema["additionalProperties"], f"{path}.additionalProperties")
+
+
+def _moved(cause: Cause, path: str) -> Cause:
+    field = path if cause.field == "<nil>" else f"{path}.{cause.field}"
+    return Cause(cause.reason, cause.message, field)
+
+
+# --- Kubernetes' dialect ---------------------------------------------------------------------------------------------
+
+_UNSUPPORTED = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
+
+
+def _dialect(schema: Tree, path: str, *, root: bool = False, no_default: str = "") -> Iterator[Cause]:
+    yield from _keywords(schema, path, no_default)
+    if schema.get("uniqueItems"):
+        rule = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        yield forbidden(f"{path}.uniqueItems", rule)
+    additional = schema.get("additionalProperties")
+    if additional is not None and additional is not True and schema.get("properties"):
+        rule = "additionalProperties and properties are mutual exclusive"
+        yield forbidden(f"{path}.additionalProperties", rule)
+    for inner, place in _inside(schema, path):
+        name = place.removeprefix(f"{path}.properties[").removesuffix("]")
+        fixed = root and name in _RESOURCE_FIELDS and place.startswith(f"{path}.properties[")
+        yield from _dialect(inner, place, no_default=f"in top-level {name}" if fixed else no_default)
+    if schema.get("x-kubernetes-preserve-unknown-fields") is False:
+        yield invalid(f"{path}.x-kubernetes-preserve-unknown-fields", False, "must be true or undefined")
+    yield from _map_type(schema, path)
+    yield from _list_type(schema, path)
+    if schema.get("x-kubernetes-validations"):
+        rule = "this API server evaluates no CEL: say it with the keywords of OpenAPI, or in a validating webhook"
+        yield forbidden(f"{path}.x-kubernetes-validations", rule)
+
+
+def _keywords(schema: Tree, path: str, no_default: str) -> Iterator[Cause]:
+    type_ = schema.get("type", "")
+    if type_ and type_ not in _TYPES:
+        yield unsupported(f"{path}.type", type_, _TYPES)
+    if "default" in schema and no_default:
+        yield forbidden(f"{path}.default", f"must not be set {no_default}")
+    for keyword in _UNSUPPORTED:
+        if schema.get(keyword):
+            yield forbidden(f"{path}.{keyword}", f"{keyword} is not supported")
+    if type_ == "null":
+        yield forbidden(f"{path}.type", "type cannot be set to null, use nullable as an alternative")
+    if isinstance(schema.get("items"), list):
+        yield forbidden(f"{path}.items", "items must be a schema object and not an array")
+
+
+def _inside(schema: Tree, path: str) -> Iterator[tuple[Tree, str]]:
+    if isinstance(schema.get("additionalProperties"), dict):
+        yield schema["additionalProperties"], f"{path}.additionalProperties"
+    for name, inner in (schema.get("properties") or {}).items():
+        yield inner, f"{path}.properties[{name}]"
+    if "not" in schema:
+        yield schema["not"], f"{path}.not"
+    for kind in ("allOf", "oneOf", "anyOf"):
+        for index, inner in enumerate(schema.get(kind) or ()):
+            yield inner, f"{path}.{kind}[{index}]"
+    if isinstance(schema.get("items"), dict):
+        yield schema["items"], f"{path}.items"
+
+
+def _map_type(schema: Tree, path: str) -> Iterator[Cause]:
+    kind = schema.get("x-kubernetes-map-type")
+    if kind is None:
+        return
+    type_ = schema.get("type", "")
+    if type_ != "object":
+        rule = "must be object if x-kubernetes-map-type is specified"
+        yield invalid(f"{path}.type", type_, rule) if type_ else required(f"{path}.type", rule)
+    if kind not in ("atomic", "granular"):
+        yield unsupported(f"{path}.x-kubernetes-map-type", kind, ("atomic", "granular"))
+
+
+def _list_type(schema: Tree, path: str) -> Iterator[Cause]:
+    kind, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys") or []
+    type_, at = schema.get("type", ""), f"{path}.x-kubernetes-list-type"
+    items = schema.get("items") if isinstance(schema.get("items"), dict) else None
+    if kind is not None and type_ != "array":
+        rule = "must be array if x-kubernetes-list-type is specified"
+        yield invalid(f"{path}.type", type_, rule) if type_ else required(f"{path}.type", rule)
+    elif kind == "set" and items is not None:
+        yield from _set_items(items, f"{path}.items")
+    if kind is not None and kind not in ("atomic", "set", "map"):
+        yield unsupported(at, kind, ("atomic", "set", "map"))
+    if keys and kind != "map":
+        rule = "must be map if x-kubernetes-list-map-keys is non-empty"
+        yield required(at, rule) if kind is None else invalid(at, kind, rule)
+    if kind == "map":
+        yield from _map_items(schema, items, keys, path)
+    if kind in ("set", "map") and items is not None:
+        yield from _key_properties(items, kind, keys, f"{path}.items")
+
+
+def _set_items(items: Tree, path: str) -> Iterator[Cause]:
+    rule = "must be atomic as item of a list with x-kubernetes-list-type=set"
+    if items.get("type") == "array" and items.get("x-kubernetes-list-type", "atomic") != "atomic":
+        yield invalid(f"{path}.x-kubernetes-list-type", items["x-kubernetes-list-type"], rule)
+    if items.get("type") == "object" and items.get("x-kubernetes-map-type") != "atomic":
+        yield invalid(f"{path}.x-kubernetes-map-type", items.get("x-kubernetes-list-type"), rule)
+
+
+def _map_items(schema: Tree, items: Tree | None, keys: list[str], path: str) -> Iterator[Cause]:
+    if not keys:
+        rule = "must not be empty if x-kubernetes-list-type is map"
+        yield required(f"{path}.x-kubernetes-list-map-keys", rule)
+    if "items" not in schema:
+        yield required(f"{path}.items", "must have a schema if x-kubernetes-list-type is map")
+    if items is None:
+        return
+    if items.get("type", "") != "object":
+        rule = "must be object if parent array's x-kubernetes-list-type is map"
+        yield invalid(f"{path}.items.type", items.get("type", ""), rule)
+        return
+    for index, key in enumerate(keys):
+        known = (items.get("properties") or {}).get(key)
+        if known is None:
+            rule = "entries must all be names of item properties"
+            yield invalid(f"{path}.x-kubernetes-list-map-keys", keys, rule)
+        elif known.get("type") in ("array", "object"):
+            rule = "must be a scalar type if parent array's x-kubernetes-list-type is map"
+            yield invalid(f"{path}.items.properties[{key}].type", items.get("type", ""), rule)
+        if key in keys[:index]:
+            yield invalid(f"{path}.x-kubernetes-list-map-keys", keys, "must not contain duplicate entries")
+
+
+def _key_properties(items: Tree, kind: str, keys: list[str], path: str) -> Iterator[Cause]:
+    if items.get("nullable"):
+        yield forbidden(f"{path}.nullable", f"cannot be nullable when x-kubernetes-list-type is {kind}")
+    if kind != "map":
+        return
+    for key in keys:
+        known, at = (items.get("properties") or {}).get(key), f"{path}.properties[{key}]"
+        if known is None:
+            continue
+        reason = "this property is in x-kubernetes-list-map-keys, so it"
+        if key not in (items.get("required") or ()) and "default" not in known:
+            yield required(f"{at}.default", f"{reason} must have a default or be a required property")
+        if known.get("nullable"):
+            yield forbidden(f"{at}.nullable", f"{reason} cannot be nullable")

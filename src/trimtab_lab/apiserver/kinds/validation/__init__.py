@@ -1,0 +1,168 @@
+"""What Kubernetes refuses, in its own words: the validation of built-in kinds.
+
+`validate` is given a tree that `wiretypes.read` and `defaults.apply_defaults` have been over, and returns the causes of
+a 422, in Kubernetes' order; `invalid` makes the Status of them. The checks follow Kubernetes 1.36 with its default
+feature gates. They cover what people and controllers write; what they leave out on purpose is said where it is left
+out (volumes of storage systems, Windows, CEL).
+
+Belongs here: one module a family of kinds, which checks values and knows no storage. Does not belong here: what depends
+on other objects (`plugins`), custom resources (`schemas`). May import `trimtab.api`, and the table of types beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from trimtab_lab.apiserver.kinds.validation import (
+    cluster,
+    definitions,
+    metadata,
+    names,
+    pods,
+    services,
+    webhooks,
+    workloads,
+)
+from trimtab_lab.apiserver.kinds.validation.causes import Cause, Causes, Tree
+from trimtab_lab.apiserver.kinds.validation.notes import warnings
+
+__all__ = ["Cause", "Causes", "invalid", "validate", "warnings"]
+
+Check = Callable[[Tree, Causes, Tree | None], None]
+"""Appends what is wrong with an object; the last argument is the object before an update."""
+UpdateCheck = Callable[[Tree, Tree, Causes], None]
+"""Appends what is wrong with an update of a subresource: the new object, the old one."""
+
+
+def validate(kind: str, tree: Tree, old: Tree | None = None, subresource: str = "") -> list[Cause]:
+    """What is wrong with an object of this kind (`apps/v1 Deployment`) that is to be stored; nothing, if it is good.
+
+    With `old`, the change from it is checked as well; `subresource` names the part that is updated (`status`).
+    """
+    if old is None:
+        return _created(kind, tree)
+    found: list[Cause] = []
+    namespaced = kind not in CLUSTER_KINDS
+    metadata.created(tree["metadata"], found, namespaced=namespaced, name=names.path_segment, finalizers=False)
+    metadata.updated(tree["metadata"], old["metadata"], found, finalizers=False)
+    if subresource:
+        _SUBRESOURCES.get((kind, subresource), _unchecked)(tree, old, found)
+    else:
+        _CHECKS.get(kind, _unchecked_object)(tree, found, old)
+    return found
+
+
+def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> Tree:
+    """The Status of a 422: the faults in a sentence, and one by one."""
+    texts = list(dict.fromkeys(map(str, causes)))
+    listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    qualified = f"{kind}.{group}" if group else kind
+    details: Tree = {"name": name, "group": group, "kind": kind, "causes": [cause.tree() for cause in causes]}
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": f'{qualified} "{name}" is invalid: {listed}' if causes else f'{qualified} "{name}" is invalid',
+        "reason": "Invalid",
+        "details": {key: value for key, value in details.items() if value},
+        "code": 422,
+    }
+
+
+def _created(kind: str, tree: Tree) -> list[Cause]:
+    found: list[Cause] = []
+    _CHECKS.get(kind, _unchecked_object)(tree, found, None)
+    if not found and kind not in _NAMED_BY_DNS:
+        namespaced = kind not in CLUSTER_KINDS
+        metadata.created(tree["metadata"], found, namespaced=namespaced, name=names.path_segment, finalizers=False)
+    return found
+
+
+def _unchecked(tree: Tree, old: Tree, found: Causes) -> None:
+    """A subresource without rules of its own."""
+
+
+def _unchecked_object(tree: Tree, found: Causes, old: Tree | None) -> None:
+    """A kind without rules of its own."""
+
+
+def _pod(tree: Tree, found: Causes, old: Tree | None = None) -> None:
+    if old is None:
+        pods.created(tree, found)
+    else:
+        pods.updated(tree, old, found)
+
+
+def _binding(tree: Tree, found: Causes, old: Tree | None = None) -> None:
+    del old
+    pods.binding(tree, found)
+
+
+CLUSTER_KINDS = frozenset(
+    [
+        "v1 Namespace",
+        "v1 Node",
+        "v1 PersistentVolume",
+        "scheduling.k8s.io/v1 PriorityClass",
+        "rbac.authorization.k8s.io/v1 ClusterRole",
+        "rbac.authorization.k8s.io/v1 ClusterRoleBinding",
+        "admissionregistration.k8s.io/v1 MutatingWebhookConfiguration",
+        "admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration",
+        "apiextensions.k8s.io/v1 CustomResourceDefinition",
+    ]
+)
+"""The built-in kinds that are in no namespace."""
+
+_CHECKS: Mapping[str, Check] = {
+    "v1 Pod": _pod,
+    "v1 Binding": _binding,
+    "v1 PodTemplate": workloads.pod_template,
+    "v1 ReplicationController": workloads.replication_controller,
+    "v1 Service": services.service,
+    "v1 ConfigMap": cluster.config_map,
+    "v1 Secret": cluster.secret,
+    "v1 ServiceAccount": cluster.service_account,
+    "v1 Namespace": cluster.namespace,
+    "v1 Node": cluster.node,
+    "v1 Event": cluster.event,
+    "v1 Endpoints": cluster.only_metadata,
+    "v1 LimitRange": cluster.only_metadata,
+    "v1 ResourceQuota": cluster.only_metadata,
+    "v1 PersistentVolumeClaim": cluster.only_metadata,
+    "v1 PersistentVolume": cluster.only_cluster_metadata,
+    "apps/v1 Deployment": workloads.deployment,
+    "apps/v1 ReplicaSet": workloads.replica_set,
+    "apps/v1 StatefulSet": workloads.stateful_set,
+    "apps/v1 DaemonSet": workloads.daemon_set,
+    "apps/v1 ControllerRevision": workloads.controller_revision,
+    "policy/v1 PodDisruptionBudget": cluster.disruption_budget,
+    "coordination.k8s.io/v1 Lease": cluster.lease,
+    "scheduling.k8s.io/v1 PriorityClass": cluster.priority_class,
+    "events.k8s.io/v1 Event": cluster.new_event,
+    "rbac.authorization.k8s.io/v1 Role": cluster.role,
+    "rbac.authorization.k8s.io/v1 ClusterRole": cluster.cluster_role,
+    "rbac.authorization.k8s.io/v1 RoleBinding": cluster.role_binding,
+    "rbac.authorization.k8s.io/v1 ClusterRoleBinding": cluster.cluster_role_binding,
+    "autoscaling/v1 HorizontalPodAutoscaler": cluster.only_metadata,
+    "admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration": webhooks.validating,
+    "admissionregistration.k8s.io/v1 MutatingWebhookConfiguration": webhooks.mutating,
+    "apiextensions.k8s.io/v1 CustomResourceDefinition": definitions.definition,
+}
+
+# Kinds whose own check of the name is stricter than the common one, which then has nothing to add.
+_NAMED_BY_DNS = frozenset(_CHECKS) - {"v1 Event", "v1 Binding", "policy/v1 PodDisruptionBudget"}
+
+_SUBRESOURCES: Mapping[tuple[str, str], UpdateCheck] = {
+    ("v1 Pod", "status"): pods.status_updated,
+    ("v1 Namespace", "status"): cluster.namespace_status,
+    ("v1 Namespace", "finalize"): cluster.namespace_finalize,
+    ("v1 Node", "status"): cluster.node_update,
+    ("v1 ReplicationController", "status"): workloads.replica_set_status,
+    ("apps/v1 Deployment", "status"): workloads.deployment_status,
+    ("apps/v1 ReplicaSet", "status"): workloads.replica_set_status,
+    ("apps/v1 StatefulSet", "status"): workloads.stateful_set_status,
+    ("apps/v1 DaemonSet", "status"): workloads.daemon_set_status,
+    ("policy/v1 PodDisruptionBudget", "status"): cluster.disruption_budget_status,
+    ("apiextensions.k8s.io/v1 CustomResourceDefinition", "status"): definitions.definition_status,
+}

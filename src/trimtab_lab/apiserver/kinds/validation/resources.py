@@ -1,0 +1,218 @@
+"""Checks of amounts: what containers and pods ask for, what nodes have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from trimtab.api import quantities
+from trimtab_lab.apiserver.kinds.validation import names
+from trimtab_lab.apiserver.kinds.validation.causes import (
+    Causes,
+    Tree,
+    each,
+    forbidden,
+    invalid,
+    not_found,
+    required,
+    unsupported,
+)
+
+_HUGE_PAGES = "hugepages-"
+_CONTAINER_RESOURCES = frozenset(["cpu", "memory", "ephemeral-storage"])
+_QUOTA_RESOURCES = frozenset(
+    [
+        "cpu",
+        "memory",
+        "ephemeral-storage",
+        "requests.cpu",
+        "requests.memory",
+        "requests.ephemeral-storage",
+        "limits.cpu",
+        "limits.memory",
+        "limits.ephemeral-storage",
+        "pods",
+        "resourcequotas",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "persistentvolumeclaims",
+        "configmaps",
+        "services.nodeports",
+        "services.loadbalancers",
+    ]
+)
+_STANDARD_RESOURCES = _QUOTA_RESOURCES | {"storage", "requests.storage"}
+_INTEGER_RESOURCES = frozenset(
+    [
+        "pods",
+        "resourcequotas",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+    ]
+)
+
+NameCheck = Callable[[str, Causes, str], None]
+
+
+def is_huge_page(name: str) -> bool:
+    return name.startswith(_HUGE_PAGES)
+
+
+def is_native(name: str) -> bool:
+    """Kubernetes' own: no domain, or one of its own."""
+    return "/" not in name or "kubernetes.io/" in name
+
+
+def is_extended(name: str) -> bool:
+    """A device or the like, counted in whole pieces, which its requests and limits must agree on."""
+    if is_native(name) or name.startswith("requests."):
+        return False
+    return not names.qualified(f"requests.{name}")
+
+
+def may_overcommit(name: str) -> bool:
+    return is_native(name) and not is_huge_page(name)
+
+
+def container(resources: Tree, claims: frozenset[str], found: Causes, path: str) -> None:
+    """The requests and limits of a container; `claims` are the names of the pod's resource claims."""
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    if not _is_good(tuple(limits.items()), tuple(requests.items())):
+        _requirements(limits, requests, _container_resource_name, found, path)
+    if "claims" in resources:
+        _claims(resources["claims"], claims, found, f"{path}.claims")
+
+
+def pod(resources: Tree, found: Causes, path: str) -> None:
+    """The requests and limits of a pod as a whole."""
+    if "claims" in resources:
+        found.append(forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level"))
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    _requirements(limits, requests, _pod_resource_name, found, path)
+
+
+def amount(name: str, text: str, found: Causes, path: str) -> None:
+    """One amount: not negative, and whole where pieces are counted."""
+    good, whole = _verdict(text)
+    if not good:
+        found.append(invalid(path, text, "must be greater than or equal to 0"))
+    if not whole and (name in _INTEGER_RESOURCES or is_extended(name)):
+        found.append(invalid(path, text, "must be an integer"))
+
+
+@lru_cache(maxsize=8192)
+def _verdict(text: str) -> tuple[bool, bool]:
+    quantity = quantities.parse(text)
+    return quantity.sign >= 0, quantity.milli_value() % 1000 == 0
+
+
+Amounts = tuple[tuple[str, str], ...]
+
+
+@lru_cache(maxsize=4096)
+def _is_good(limits: Amounts, requests: Amounts) -> bool:
+    """Remembered, because the containers of a workload are all alike."""
+    found: Causes = []
+    _requirements(dict(limits), dict(requests), _container_resource_name, found, "")
+    return not found
+
+
+def _requirements(limits: Tree, requests: Tree, check_name: NameCheck, found: Causes, path: str) -> None:
+    for name, text in limits.items():
+        _named_amount(name, text, check_name, found, f"{path}.limits[{name}]")
+    for name, text in requests.items():
+        _named_amount(name, text, check_name, found, f"{path}.requests[{name}]")
+        _within_limit(name, text, limits.get(name), found, path)
+    asked = {*limits, *requests}
+    if any(map(is_huge_page, asked)) and not asked & {"cpu", "memory"}:
+        found.append(forbidden(path, "HugePages require cpu or memory"))
+
+
+def _named_amount(name: str, text: str, check_name: NameCheck, found: Causes, path: str) -> None:
+    check_name(name, found, path)
+    amount(name, text, found, path)
+    if is_huge_page(name) and not _divides(name, text):
+        found.append(invalid(path, text, f"{text} is not positive integer multiple of {name}"))
+
+
+def _divides(name: str, text: str) -> bool:
+    try:
+        page = quantities.parse(name.removeprefix(_HUGE_PAGES)).value()
+    except ValueError:
+        return False
+    return page != 0 and quantities.parse(text).value() % page == 0
+
+
+def _within_limit(name: str, text: str, limit: str | None, found: Causes, path: str) -> None:
+    if limit is None:
+        if not may_overcommit(name):
+            found.append(required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
+        return
+    if text == limit:
+        return
+    asked, most = quantities.parse(text), quantities.parse(limit)
+    if asked != most and not may_overcommit(name):
+        found.append(invalid(f"{path}.requests", text, f"must be equal to {name} limit of {limit}"))
+    elif asked > most:
+        found.append(invalid(f"{path}.requests", text, f"must be less than or equal to {name} limit of {limit}"))
+
+
+def _resource_name(name: str, found: Causes, path: str) -> None:
+    faults = names.qualified(name)
+    if faults:
+        found += each(path, name, faults)
+    elif "/" not in name and name not in _STANDARD_RESOURCES and not is_huge_page(name):
+        found.append(invalid(path, name, "must be a standard resource type or fully qualified"))
+
+
+def _container_resource_name(name: str, found: Causes, path: str) -> None:
+    _resource_name(name, found, path)
+    if "/" not in name:
+        if name not in _CONTAINER_RESOURCES and not is_huge_page(name):
+            found.append(invalid(path, name, "must be a standard resource for containers"))
+    elif not is_native(name) and not is_extended(name):
+        found.append(invalid(path, name, "doesn't follow extended resource name standard"))
+
+
+def _pod_resource_name(name: str, found: Causes, path: str) -> None:
+    before = len(found)
+    _resource_name(name, found, path)
+    if len(found) == before and name not in ("cpu", "memory") and not is_huge_page(name):
+        found.append(unsupported(path, name, ("cpu", "hugepages-", "memory")))
+
+
+def _claims(given: list[Tree], known: frozenset[str], found: Causes, path: str) -> None:
+    for index, claim in enumerate(given):
+        name = claim.get("name", "")
+        if not name:
+            found.append(required(f"{path}[{index}]"))
+        elif name not in known:
+            rest = f": {', '.join(sorted(known))}" if known else " which is empty"
+            fault = f"must be one of the names in pod.spec.resourceClaims{rest}"
+            found.append(not_found(f"{path}[{index}]", name, fault))
+
+
+_DIVISORS = re.compile(r"1(?:[kMGTPE]|[KMGTPE]i)?")
+
+
+def divisor_fault(resource: str, divisor: str) -> str:
+    """What is wrong with the unit in which a resource is shown to a container; empty if nothing is."""
+    if quantities.parse(divisor).sign == 0:
+        return ""
+    kind = resource.partition(".")[2]
+    if kind == "cpu":
+        good = divisor in ("1m", "1")
+        return "" if good else "only divisor's values 1m and 1 are supported with the cpu resource"
+    shown = {"memory": "memory", "ephemeral-storage": "local ephemeral storage"}.get(kind)
+    shown = "hugepages" if kind.startswith(_HUGE_PAGES) else shown
+    if shown is None or _DIVISORS.fullmatch(divisor):
+        return ""
+    units = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei"
+    return f"only divisor's values {units} are supported with the {shown} resource"

@@ -1,0 +1,195 @@
+"""The life of a CustomResourceDefinition: its kinds are served as soon as it is stored, and go with it.
+
+1. A definition that is created or changed takes effect at once; a moment later its status says so (`Established`).
+2. Names that are taken, by another definition or by a built-in kind, are not accepted, and the status says that.
+3. A definition that is deleted stays until its objects are gone.
+"""
+
+from __future__ import annotations
+
+from trimtab_lab.apiserver.kinds.registry import VERBS, Custom, Kind
+from trimtab_lab.apiserver.kinds.schemas import Schema
+from trimtab_lab.apiserver.storage.background import Chores
+from trimtab_lab.apiserver.storage.cluster import Cluster
+from trimtab_lab.apiserver.storage.store import Entry, Event, Shelf, Tree
+from trimtab_lab.apiserver.verbs.deletes import CUSTOM_CLEANUP, DeleteOptions, remove
+from trimtab_lab.apiserver.wire import tables
+from trimtab_lab.apiserver.wire.authentication import AUTHENTICATED, User
+from trimtab_lab.apiserver.wire.paths import Target
+from trimtab_lab.apiserver.wire.requests import Request
+from trimtab_lab.apiserver.wire.statuses import Refusal
+
+USER = User("system:apiserver", ("system:masters", AUTHENTICATED))
+SHELF = "apiextensions.k8s.io/customresourcedefinitions"
+
+
+class Definitions:
+    """Serves what the stored definitions define."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._kinds: dict[str, list[Kind]] = {}
+        self._chores: Chores[str] = Chores(self._look_at)
+        cluster.store.listen(self._heard)
+
+    @property
+    def idle(self) -> bool:
+        """Whether every definition has taken effect."""
+        return self._chores.idle
+
+    async def close(self) -> None:
+        """Stop."""
+        await self._chores.close()
+
+    def _heard(self, shelf: Shelf, event: Event) -> None:
+        if shelf.name != SHELF:
+            if event.type == "DELETED":
+                self._heard_of_object(shelf)
+            return
+        name = event.entry.name
+        if event.type == "DELETED":
+            self._serve(name, [])
+            return
+        tree = event.entry.tree()
+        if event.previous is None or event.previous.tree()["spec"] != tree["spec"]:
+            self._serve(name, kinds_of(tree))
+        if event.previous is None or event.entry.deleting or event.previous.tree()["spec"] != tree["spec"]:
+            self._chores.add(name)
+
+    def _heard_of_object(self, shelf: Shelf) -> None:
+        """The last object of a definition that is being deleted may be gone."""
+        kind = self._cluster.registry.on_shelf(shelf.name)
+        if kind is not None and kind.custom is not None and not len(shelf):
+            self._chores.add(kind.custom.definition)
+
+    def _serve(self, name: str, kinds: list[Kind]) -> None:
+        registry = self._cluster.registry
+        for kind in self._kinds.pop(name, ()):
+            registry.remove(kind)
+        if kinds and self._conflict(name, kinds[0]) == "":
+            for kind in kinds:
+                registry.add(kind)
+            self._kinds[name] = kinds
+
+    def _conflict(self, name: str, wanted: Kind) -> str:
+        """Why the names of a definition cannot be accepted, if they cannot."""
+        for kind in self._cluster.registry:
+            if kind.group != wanted.group or (kind.custom is not None and kind.custom.definition == name):
+                continue
+            if kind.custom is None:
+                return f'"{wanted.group}" is a group of built-in kinds'
+            if kind.plural == wanted.plural or kind.singular == wanted.singular:
+                return f'"{wanted.plural}" is already in use'
+            if kind.kind == wanted.kind:
+                return f'"{wanted.kind}" is already in use'
+        return ""
+
+    async def _look_at(self, name: str) -> None:
+        entry = self._cluster.store.shelf(SHELF).entries.get(name)
+        if entry is None:
+            return
+        if entry.deleting:
+            await self._clean_up(entry)
+            return
+        tree = entry.tree()
+        self._report(tree)
+        if tree != entry.tree():
+            self._cluster.store.replace(self._cluster.store.shelf(SHELF), entry, tree)
+
+    def _report(self, tree: Tree) -> None:
+        """Say in the status what was accepted."""
+        now, status, kinds = self._cluster.now(), tree["status"], kinds_of(tree)
+        problem = self._conflict(tree["metadata"]["name"], kinds[0]) if kinds else ""
+        if problem:
+            _set_condition(status, "NamesAccepted", "False", "PluralConflict", problem, now)
+            _set_condition(status, "Established", "False", "NotAccepted", "not all names are accepted", now)
+            return
+        status["acceptedNames"] = tree["spec"]["names"]
+        _set_condition(status, "NamesAccepted", "True", "NoConflicts", "no conflicts found", now)
+        accepted = "the initial names have been accepted"
+        _set_condition(status, "Established", "True", "InitialNamesAccepted", accepted, now)
+        stored = status.get("storedVersions") or []
+        storage = [version["name"] for version in tree["spec"]["versions"] if version["storage"]]
+        status["storedVersions"] = [*stored, *(name for name in storage if name not in stored)]
+
+    async def _clean_up(self, entry: Entry) -> None:
+        """Delete the objects of a definition that is being deleted, then let it go."""
+        left = False
+        for kind in self._kinds.get(entry.name, [])[:1]:
+            shelf = self._cluster.store.shelf(kind.shelf)
+            for custom in list(shelf.present()):
+                if not custom.deleting:
+                    await self._delete(kind, custom)
+            left = bool(len(shelf))
+        present = self._cluster.store.shelf(SHELF).entries.get(entry.name)
+        if present is None or left:
+            return
+        tree = present.tree()
+        finalizers = [name for name in tree["metadata"].get("finalizers", ()) if name != CUSTOM_CLEANUP]
+        tree["metadata"]["finalizers"] = finalizers
+        if finalizers:
+            self._cluster.store.replace(self._cluster.store.shelf(SHELF), present, tree)
+        else:
+            del tree["metadata"]["finalizers"]
+            self._cluster.store.remove(self._cluster.store.shelf(SHELF), present, tree)
+
+    async def _delete(self, kind: Kind, entry: Entry) -> None:
+        try:
+            request = Request(Target(kind, entry.namespace, entry.name), {}, USER)
+            await remove(self._cluster, request, DeleteOptions(tree={}))
+        except Refusal as error:
+            if error.code != 404:
+                raise
+
+
+def kinds_of(tree: Tree) -> list[Kind]:
+    """The kinds of a definition, one for each version that is served; the one that is stored first."""
+    versions = [version for version in tree["spec"]["versions"] if version["served"]]
+    return [_kind(tree, version) for version in sorted(versions, key=lambda version: not version["storage"])]
+
+
+def _kind(tree: Tree, version: Tree) -> Kind:
+    spec, names = tree["spec"], tree["spec"]["names"]
+    parts = version.get("subresources") or {}
+    schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    return Kind(
+        api_version=f"{spec['group']}/{version['name']}",
+        kind=names["kind"],
+        plural=names["plural"],
+        singular=names.get("singular") or names["kind"].lower(),
+        list_kind=names.get("listKind") or f"{names['kind']}List",
+        short_names=tuple(names.get("shortNames") or ()),
+        namespaced=spec["scope"] == "Namespaced",
+        categories=tuple(names.get("categories") or ()),
+        subresources=tuple(part for part in ("status", "scale") if part in parts),
+        verbs=VERBS,
+        custom=Custom(
+            definition=tree["metadata"]["name"],
+            schema=Schema(schema or None, parts.get("scale")),
+            layout=tables.custom(version.get("additionalPrinterColumns") or ()),
+            schema_tree=schema,
+            scale=parts.get("scale"),
+            selectable=tuple(field["jsonPath"].strip(".") for field in version.get("selectableFields") or ()),
+            deprecation=_deprecation(spec, names, version),
+        ),
+    )
+
+
+def _deprecation(spec: Tree, names: Tree, version: Tree) -> str:
+    """What clients are warned of who use a version that is deprecated."""
+    if not version.get("deprecated"):
+        return ""
+    default = f"{spec['group']}/{version['name']} {names['kind']} is deprecated"
+    return str(version.get("deprecationWarning") or default)
+
+
+def _set_condition(status: Tree, type_: str, value: str, reason: str, message: str, now: str) -> None:
+    conditions = [dict(condition) for condition in status.get("conditions") or ()]
+    present = next((condition for condition in conditions if condition["type"] == type_), None)
+    if present is None:
+        present = {"type": type_}
+        conditions.append(present)
+    if present.get("status") != value:
+        present["lastTransitionTime"] = now
+    present |= {"status": value, "reason": reason, "message": message}
+    status["conditions"] = conditions

@@ -1,0 +1,231 @@
+"""From commits to watchers: each event is encoded once for all who watch the same, and sent in batches.
+
+A `Feed` is what watchers with the same kind, selection and form have in common. When something is committed, the hub
+flushes the feeds of that shelf in the next turn of the event loop: all events since the last flush become one piece of
+bytes, framed as an HTTP chunk, and every watcher of the feed is handed the same piece.
+
+A flush is followed by a pause twice as long as the flush took. A lone watcher therefore sees an event at once, and with
+a hundred of them the batches grow until two thirds of the time are left for requests.
+
+A watcher that does not read is cut off, as Kubernetes cuts it: what the connection cannot take is queued up to
+`QUEUE_LIMIT` bytes, then the connection is aborted. Its client resumes from the last version that it saw.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+
+from trimtab_lab.apiserver.storage.store import Compacted, Entry, Event, EventType, Shelf, Store
+from trimtab_lab.apiserver.verbs.selections import Selection
+
+BUFFER_LIMIT = 256 * 1024
+"""What a connection may hold before later pieces wait in the watcher's queue."""
+QUEUE_LIMIT = 16 * 1024 * 1024
+RETRY = 0.005
+"""Seconds until a queue is tried again."""
+PAUSE = 2
+"""How many times as long as a flush took the next one waits."""
+BOOKMARK_INTERVAL = 60.0
+
+Render = Callable[[EventType, Entry], bytes]
+"""One event as a line of a watch."""
+
+
+def chunk(data: bytes) -> bytes:
+    """A piece of a chunked HTTP body."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+class Watcher:
+    """One connection that watches. `done` is set when it shall end."""
+
+    __slots__ = ("_queue", "_queued", "_transport", "bookmark", "done", "header")
+
+    def __init__(self, transport: asyncio.WriteTransport, *, header: Render | None = None) -> None:
+        self._transport = transport
+        self._queue: deque[bytes] = deque()
+        self._queued = 0
+        self.bookmark: Callable[[int], bytes] | None = None
+        self.header = header
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something is queued."""
+        return bool(self._queue)
+
+    def send(self, piece: bytes) -> None:
+        """Hand over a framed piece: to the connection if it keeps up, to the queue if not.
+
+        A connection that is lost may still be among the watchers for a moment. It must not keep others from theirs.
+        """
+        if self._transport.is_closing():
+            self.cut()
+            return
+        if not self._queue and self._transport.get_write_buffer_size() < BUFFER_LIMIT:
+            self._transport.write(piece)
+            return
+        self._queue.append(piece)
+        self._queued += len(piece)
+        if self._queued > QUEUE_LIMIT:
+            self.cut()
+
+    def drain(self) -> None:
+        """Move what is queued to the connection, as far as it takes it."""
+        if self._transport.is_closing():
+            self.cut()
+        while self._queue and self._transport.get_write_buffer_size() < BUFFER_LIMIT:
+            piece = self._queue.popleft()
+            self._queued -= len(piece)
+            self._transport.write(piece)
+
+    def finish(self) -> None:
+        """End the watch properly."""
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def cut(self) -> None:
+        """End it by breaking the connection."""
+        self._queue.clear()
+        self._queued = 0
+        if not self._transport.is_closing():
+            abort = getattr(self._transport, "abort", self._transport.close)
+            abort()
+        self.finish()
+
+
+class Feed:
+    """What is common to watchers of the same kind, selection and form."""
+
+    def __init__(self, shelf: Shelf, selection: Selection, render: Render) -> None:
+        self.shelf = shelf
+        self.selection = selection
+        self.render = render
+        self.position = 0
+        self.watchers: set[Watcher] = set()
+
+    def lines(self, events: Iterable[Event], header: Render | None = None) -> list[bytes]:
+        """The events that are seen here, each as a line; the first one with a header if there is one to give."""
+        seen = (self.selection.seen(event) for event in events)
+        shown = [one for one in seen if one is not None]
+        lines = [self.render(*one) for one in shown]
+        if lines and header is not None:
+            lines[0] = header(*shown[0])
+        return lines
+
+    def flush(self) -> None:
+        """Send what happened since the last time."""
+        try:
+            events = self.shelf.since(self.position)
+        except Compacted:
+            for watcher in tuple(self.watchers):
+                watcher.cut()
+            return
+        if not events:
+            return
+        self.position = events[-1].version
+        lines = self.lines(events)
+        if not lines:
+            return
+        piece = chunk(b"".join(lines))
+        for watcher in tuple(self.watchers):
+            if watcher.header is None:
+                watcher.send(piece)
+            else:
+                watcher.send(chunk(b"".join(self.lines(events, watcher.header))))
+                watcher.header = None
+
+
+class Hub:
+    """All feeds of a store."""
+
+    def __init__(self, store: Store, bookmark_interval: float = BOOKMARK_INTERVAL) -> None:
+        self._store = store
+        self._feeds: dict[str, dict[Hashable, Feed]] = {}
+        self._dirty: set[str] = set()
+        self._scheduled = False
+        self._not_before = 0.0
+        self._bookmark_interval = bookmark_interval
+        self._bookmarks: asyncio.TimerHandle | None = None
+        store.listen(self._heard)
+
+    def join(self, key: Hashable, feed: Feed, watcher: Watcher) -> Feed:
+        """Let a watcher that has seen everything so far take part from now on, in the feed that has this key; if
+        there is none, this one becomes it."""
+        present = self._feeds.setdefault(feed.shelf.name, {}).setdefault(key, feed)
+        if present is feed:
+            feed.position = self._store.version
+        else:
+            present.flush()
+        present.watchers.add(watcher)
+        if self._bookmarks is None:
+            self._bookmarks = asyncio.get_running_loop().call_later(self._bookmark_interval, self._bookmark)
+        return present
+
+    def leave(self, key: Hashable, feed: Feed, watcher: Watcher) -> None:
+        """Let it go."""
+        feed.watchers.discard(watcher)
+        feeds = self._feeds[feed.shelf.name]
+        if not feed.watchers and feeds.get(key) is feed:
+            del feeds[key]
+
+    def watchers(self) -> list[Watcher]:
+        """Everyone who watches now."""
+        return [w for feeds in self._feeds.values() for feed in feeds.values() for w in feed.watchers]
+
+    def watching(self, shelf: str) -> list[Watcher]:
+        """Everyone who watches a shelf."""
+        return [watcher for feed in self._feeds.get(shelf, {}).values() for watcher in feed.watchers]
+
+    def close(self) -> None:
+        """End all watches."""
+        if self._bookmarks is not None:
+            self._bookmarks.cancel()
+            self._bookmarks = None
+        for watcher in self.watchers():
+            watcher.finish()
+
+    def _heard(self, shelf: Shelf, _event: Event) -> None:
+        if self._feeds.get(shelf.name):
+            self._dirty.add(shelf.name)
+            self._schedule()
+
+    def _schedule(self, delay: float = 0.0) -> None:
+        if self._scheduled:
+            return
+        self._scheduled = True
+        loop = asyncio.get_running_loop()
+        at = max(self._not_before, loop.time() + delay)
+        if at <= loop.time():
+            loop.call_soon(self._flush)
+        else:
+            loop.call_at(at, self._flush)
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        clock = asyncio.get_running_loop().time
+        start = clock()
+        dirty, self._dirty = self._dirty, set()
+        for name in dirty:
+            for feed in tuple(self._feeds.get(name, {}).values()):
+                feed.flush()
+        slow = [watcher for watcher in self.watchers() if watcher.waiting]
+        for watcher in slow:
+            watcher.drain()
+        end = clock()
+        self._not_before = end + PAUSE * (end - start)
+        if slow:
+            self._schedule(RETRY)
+
+    def _bookmark(self) -> None:
+        self._bookmarks = None
+        for feeds in self._feeds.values():
+            for feed in feeds.values():
+                feed.flush()
+                for watcher in feed.watchers:
+                    if watcher.bookmark is not None and not watcher.waiting:
+                        watcher.send(watcher.bookmark(self._store.version))
+        if self.watchers():
+            self._bookmarks = asyncio.get_running_loop().call_later(self._bookmark_interval, self._bookmark)

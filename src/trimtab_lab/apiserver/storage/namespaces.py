@@ -1,0 +1,163 @@
+"""The life of a namespace: what every one has, and how one that is deleted is emptied.
+
+A new namespace gets its service account and the certificate of the authority, so that pods can be created in it. One
+that is being deleted loses its pods first, then everything else; when nothing is left, it goes. Objects with finalizers
+hold it up, and its conditions say so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab_lab.apiserver.storage.background import Chores
+from trimtab_lab.apiserver.storage.cluster import Cluster
+from trimtab_lab.apiserver.storage.store import Entry, Event, Shelf, Tree
+from trimtab_lab.apiserver.verbs.deletes import DeleteOptions, remove
+from trimtab_lab.apiserver.verbs.writes import establish
+from trimtab_lab.apiserver.wire.authentication import AUTHENTICATED, User
+from trimtab_lab.apiserver.wire.paths import Target
+from trimtab_lab.apiserver.wire.requests import Request
+from trimtab_lab.apiserver.wire.statuses import Refusal
+
+USER = User("system:serviceaccount:kube-system:namespace-controller", ("system:serviceaccounts", AUTHENTICATED))
+SHELF = "/namespaces"
+
+
+class Namespaces:
+    """Furnishes new namespaces and empties old ones."""
+
+    def __init__(self, cluster: Cluster, authority: str) -> None:
+        self._cluster = cluster
+        self._authority = authority
+        self._chores: Chores[str] = Chores(self._look_at)
+        cluster.store.listen(self._heard)
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return self._chores.idle
+
+    async def close(self) -> None:
+        """Stop."""
+        await self._chores.close()
+
+    async def furnish(self, namespace: str) -> None:
+        """Give a namespace what every namespace has."""
+        await self._ensure("serviceaccounts", namespace, {"metadata": {"name": "default"}})
+        certificate: Tree = {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": self._authority}}
+        await self._ensure("configmaps", namespace, certificate)
+
+    def _heard(self, shelf: Shelf, event: Event) -> None:
+        if shelf.name == SHELF:
+            if event.type == "ADDED" or (event.entry.deleting and event.type == "MODIFIED"):
+                self._chores.add(event.entry.name)
+        elif event.type == "DELETED" and event.entry.namespace:
+            namespace = self._cluster.store.shelf(SHELF).entries.get(event.entry.namespace)
+            if namespace is not None and namespace.deleting:
+                self._chores.add(namespace.name)
+
+    async def _look_at(self, name: str) -> None:
+        entry = self._cluster.store.shelf(SHELF).entries.get(name)
+        if entry is None:
+            return
+        if not entry.deleting:
+            await self.furnish(name)
+        elif entry.tree()["spec"].get("finalizers"):
+            await self._empty(name)
+
+    async def _ensure(self, plural: str, namespace: str, tree: Tree) -> None:
+        kind = self._cluster.registry.find("v1", plural)
+        assert kind is not None  # noqa: S101 – built in
+        try:
+            await establish(self._cluster, Request(Target(kind, namespace), {}, USER), tree)
+        except Refusal as error:
+            if error.code != 409:
+                raise
+
+    async def _empty(self, namespace: str) -> None:
+        kinds = self._kinds()
+        pods = [kind for kind in kinds if kind.shelf == "/pods"]
+        left = await self._delete_all(pods, namespace)
+        if not left:
+            left = await self._delete_all(kinds, namespace)
+        entry = self._cluster.store.shelf(SHELF).entries.get(namespace)
+        if entry is None or not entry.deleting:
+            return
+        tree = entry.tree()
+        tree["status"]["conditions"] = _conditions(left, tree, self._cluster.now())
+        if not left:
+            tree["spec"].pop("finalizers", None)
+        self._write(entry, tree, left)
+
+    def _write(self, entry: Entry, tree: Tree, left: list[tuple[Kind, Entry]]) -> None:
+        store, shelf = self._cluster.store, self._cluster.store.shelf(SHELF)
+        if not left and not tree["metadata"].get("finalizers"):
+            store.remove(shelf, entry, tree)
+        elif tree != entry.tree():
+            store.replace(shelf, entry, tree)
+
+    def _kinds(self) -> list[Kind]:
+        """One for each shelf with objects in namespaces."""
+        kinds = {kind.shelf: kind for kind in reversed(list(self._cluster.registry)) if kind.namespaced}
+        return list(kinds.values())
+
+    async def _delete_all(self, kinds: list[Kind], namespace: str) -> list[tuple[Kind, Entry]]:
+        """Delete objects; those that are still there."""
+        for kind in kinds:
+            for entry in list(self._cluster.store.shelf(kind.shelf).present(f"{namespace}/")):
+                if not entry.deleting:
+                    request = Request(Target(kind, namespace, entry.name), {}, USER)
+                    await self._delete(request)
+        return [(k, e) for k in kinds for e in self._cluster.store.shelf(k.shelf).present(f"{namespace}/")]
+
+    async def _delete(self, request: Request) -> None:
+        try:
+            await remove(self._cluster, request, DeleteOptions(propagation="Background", tree={}))
+        except Refusal as error:
+            if error.code != 404:
+                raise
+
+
+def _conditions(left: list[tuple[Kind, Entry]], tree: Tree, now: str) -> list[Tree]:
+    """What still has to go, in the words of Kubernetes."""
+    resources = Counter(f"{kind.group_resource}." if not kind.group else kind.group_resource for kind, _ in left)
+    finalizers = Counter(name for _, entry in left for name in entry.tree()["metadata"].get("finalizers", ()))
+    remaining = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(resources.items()))
+    holding = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
+    states = [
+        ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "False",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+        (
+            "NamespaceDeletionContentFailure",
+            "False",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
+        ),
+        (
+            "NamespaceContentRemaining",
+            str(bool(remaining)),
+            "SomeResourcesRemain" if remaining else "ContentRemoved",
+            f"Some resources are remaining: {remaining}" if remaining else "All content successfully removed",
+        ),
+        (
+            "NamespaceFinalizersRemaining",
+            str(bool(holding)),
+            "SomeFinalizersRemain" if holding else "ContentHasNoFinalizers",
+            f"Some content in the namespace has finalizers remaining: {holding}"
+            if holding
+            else "All content-preserving finalizers finished",
+        ),
+    ]
+    before = {c["type"]: c for c in tree["status"].get("conditions") or ()}
+    return [_condition(before.get(state[0], {}), *state, now=now) for state in states]
+
+
+def _condition(before: Tree, type_: str, status: str, reason: str, message: str, *, now: str) -> Tree:
+    moved = before.get("lastTransitionTime", now) if before.get("status") == status else now
+    return {"type": type_, "status": status, "lastTransitionTime": moved, "reason": reason, "message": message}

@@ -1,0 +1,183 @@
+"""The eviction subresource: a delete that a PodDisruptionBudget may refuse.
+
+1. A pod that does not run (pending, ended, being deleted) is deleted whatever its budget says.
+2. A pod that several budgets select cannot be evicted.
+3. A pod that is not ready may go if its budget says so, or has the healthy pods that it wants without it.
+4. Otherwise the budget must allow a disruption, and is written down by one before the pod goes. How many it allows
+   stands in its status, which a controller keeps; a budget that no controller has looked at allows none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from trimtab.api import codec, selectors
+from trimtab.api.errors import InvalidError
+from trimtab.api.meta import LabelSelector
+from trimtab_lab.apiserver.admission.reviews import Review
+from trimtab_lab.apiserver.kinds import objects
+from trimtab_lab.apiserver.storage.cluster import Cluster
+from trimtab_lab.apiserver.storage.store import Entry, Tree, encode, key_of
+from trimtab_lab.apiserver.verbs.binding import set_condition
+from trimtab_lab.apiserver.verbs.deletes import DeleteOptions, check_preconditions, options_of, remove
+from trimtab_lab.apiserver.wire.options import write_options
+from trimtab_lab.apiserver.wire.requests import Answer, Request
+from trimtab_lab.apiserver.wire.statuses import Refusal, bad_request, not_found, refusal, success
+
+SHELF = "policy/poddisruptionbudgets"
+
+_VIOLATED = "Cannot evict pod as it would violate the pod's disruption budget."
+_SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+_TARGETED = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "message": "Eviction API: evicting",
+}
+_UNPROTECTED = ("Pending", "Succeeded", "Failed")
+
+
+async def create(cluster: Cluster, request: Request) -> Answer:
+    """POST: evict a pod."""
+    written = write_options(request.query, "CreateOptions")
+    body, sent_as = request.body, request.content_type
+    eviction = objects.read_part("policy/v1", "Eviction", body, sent_as, written.validation, request.warnings)
+    if eviction["metadata"].get("name", "") != request.name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    options = options_of(eviction.get("deleteOptions") or {})
+    options = replace(options, dry_run=options.dry_run or written.dry_run)
+    # As with a real server, webhooks are told of a dry run by the query alone; the body they see for themselves.
+    await _review(cluster, request, eviction, dry_run=written.dry_run)
+    pod = _pod(cluster, request)
+    if not _unprotected(pod.tree()):
+        _ask_budget(cluster, pod, dry_run=options.dry_run)
+    await _evict(cluster, request, options)
+    return Answer(201, encode({**success(), "code": 201}))
+
+
+async def _review(cluster: Cluster, request: Request, eviction: Tree, *, dry_run: bool) -> None:
+    kind = request.kind
+    if cluster.admissions.watch(kind, "CREATE", "eviction"):
+        review = Review(
+            "CREATE",
+            kind,
+            request.user,
+            request.namespace,
+            request.name,
+            eviction,
+            None,
+            "eviction",
+            dry_run,
+            type=("policy/v1", "Eviction"),
+        )
+        await cluster.admissions.mutate(review, request.warnings)
+        await cluster.admissions.validate(review, request.warnings)
+
+
+def _pod(cluster: Cluster, request: Request) -> Entry:
+    entry = cluster.store.shelf("/pods").entries.get(key_of(request.namespace, request.name))
+    if entry is None:
+        raise not_found(request.kind, request.name)
+    return entry
+
+
+def _unprotected(pod: Tree) -> bool:
+    return pod.get("status", {}).get("phase") in _UNPROTECTED or "deletionTimestamp" in pod["metadata"]
+
+
+def _ask_budget(cluster: Cluster, pod: Entry, *, dry_run: bool) -> None:
+    budgets = [entry for entry in cluster.store.shelf(SHELF).present(f"{pod.namespace}/") if _selects(entry, pod)]
+    if len(budgets) > 1:
+        raise refusal(500, _SEVERAL, reason="")
+    if budgets and not _unready_may_go(budgets[0].tree(), pod.tree()):
+        _use(cluster, budgets[0], pod.name, dry_run=dry_run)
+
+
+def _selects(budget: Entry, pod: Entry) -> bool:
+    selector = budget.tree()["spec"].get("selector")
+    try:
+        wanted = None if selector is None else codec.convert(selector, LabelSelector)
+        return selectors.compile(wanted).matches(pod.labels)
+    except InvalidError:
+        return False
+
+
+def _unready_may_go(budget: Tree, pod: Tree) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or ()
+    if any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions):
+        return False
+    status = budget["status"]
+    if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    return bool(status["currentHealthy"] >= status["desiredHealthy"] > 0)
+
+
+def _use(cluster: Cluster, entry: Entry, pod: str, *, dry_run: bool) -> None:
+    """Write a disruption down. Raises a Status of 429 if there is none to have."""
+    budget = entry.tree()
+    status = budget["status"]
+    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+        unknown = f"The disruption budget {entry.name} is still being processed by the server."
+        raise _refused(unknown, retry=10)
+    if status["disruptionsAllowed"] <= 0:
+        raise _refused(_why(entry.name, status))
+    status["disruptionsAllowed"] -= 1
+    now = cluster.now()
+    if status["disruptionsAllowed"] == 0:
+        _set_allowed_condition(budget, now)
+    status.setdefault("disruptedPods", {})[pod] = now
+    if not dry_run:
+        cluster.store.replace(cluster.store.shelf(SHELF), entry, budget)
+
+
+def _set_allowed_condition(budget: Tree, now: str) -> None:
+    """Say in a condition whether a disruption is allowed."""
+    status = budget["status"]
+    allowed = status["disruptionsAllowed"] > 0
+    condition = {
+        "type": "DisruptionAllowed",
+        "status": "True" if allowed else "False",
+        "observedGeneration": status.get("observedGeneration", 0),
+        "lastTransitionTime": now,
+        "reason": "SufficientPods" if allowed else "InsufficientPods",
+        "message": "",
+    }
+    others = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionAllowed"]
+    before = [c for c in status.get("conditions") or () if c.get("type") == "DisruptionAllowed"]
+    if before and before[0].get("status") == condition["status"]:
+        condition["lastTransitionTime"] = before[0].get("lastTransitionTime", now)
+    status["conditions"] = [*others, condition]
+
+
+def _why(name: str, status: Tree) -> str:
+    conditions = status.get("conditions") or ()
+    condition: Tree = next((c for c in conditions if c.get("type") == "DisruptionAllowed"), {})
+    said = condition.get("message") if condition.get("status") == "False" else ""
+    if said and condition.get("reason") == "SyncFailed":
+        return f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {said}"
+    if status["currentHealthy"] <= status["desiredHealthy"]:
+        wanted, there = status["desiredHealthy"], status["currentHealthy"]
+        return f"The disruption budget {name} needs {wanted} healthy pods and has {there} currently"
+    if said:
+        return f"The disruption budget {name} does not allow evicting pods currently ({condition['reason']}): {said}"
+    return f"The disruption budget {name} does not allow evicting pods currently"
+
+
+def _refused(message: str, retry: int = 0) -> Refusal:
+    details: dict[str, Any] = {"causes": [{"reason": "DisruptionBudget", "message": message}]}
+    return refusal(429, _VIOLATED, details=details | ({"retryAfterSeconds": retry} if retry else {}))
+
+
+async def _evict(cluster: Cluster, request: Request, options: DeleteOptions) -> None:
+    """Mark the pod as disrupted, then delete it. Webhooks have been asked about the eviction, and are not again."""
+    if not options.dry_run:
+        seen = _pod(cluster, request)
+        check_preconditions(request.kind, seen, options)
+        tree = seen.tree()
+        set_condition(tree.setdefault("status", {}), dict(_TARGETED), cluster.now())
+        marked = cluster.store.replace(cluster.store.shelf("/pods"), seen, tree) if tree != seen.tree() else seen
+        if options.version is not None and options.version == str(seen.version):
+            options = replace(options, version=str(marked.version))
+    pod = replace(request, target=replace(request.target, subresource=""))
+    await remove(cluster, pod, options, reviewed=False)

@@ -1,0 +1,157 @@
+"""The three ways to patch an object, by the media type of the request; and the one that the lab does not have.
+
+application/json-patch+json              a list of operations
+application/merge-patch+json             the part that changes, lists replaced
+application/strategic-merge-patch+json   the part that changes, lists merged by key; built-in kinds only
+application/apply-patch+yaml             server-side apply: 415, and what to use instead
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trimtab.api.errors import InvalidError
+from trimtab.api.patches.merge import json_merge
+from trimtab.api.patches.mergekeys import NoSchemaError, schema_for
+from trimtab.api.patches.operations import json_patch
+from trimtab.api.patches.strategic import strategic_merge
+from trimtab_lab.apiserver.kinds import objects
+from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab_lab.apiserver.kinds.validation import causes
+from trimtab_lab.apiserver.storage.store import Tree, encode
+from trimtab_lab.apiserver.wire import bodies, strict, wiretypes
+from trimtab_lab.apiserver.wire.statuses import REJECTED, Refusal, bad_request, invalid, refusal
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = ("application/apply-patch+yaml", "application/apply-patch+cbor")
+
+_MOST_OPERATIONS = 10_000
+_APPLY = (
+    "server-side apply is not supported by the lab, which does not keep track of field managers: "
+    "use kubectl apply without --server-side, or send a strategic merge patch, a merge patch or a JSON patch"
+)
+
+
+def _strategic(document: Tree, change: Any) -> Any:
+    return strategic_merge(document, change, schema_for(document["apiVersion"], document["kind"]))
+
+
+def _operations(document: Tree, change: Any) -> Any:
+    """A JSON patch as Kubernetes takes it: to replace a field that is not there is to add it."""
+    try:
+        return json_patch(document, change)
+    except InvalidError:
+        if not any(_replaces(operation) for operation in change):
+            raise
+    for operation in change:
+        if _replaces(operation) and _is_missing(document, operation["path"]):
+            operation = {**operation, "op": "add"}
+        document = json_patch(document, [operation])
+    return document
+
+
+def _replaces(operation: Any) -> bool:
+    return isinstance(operation, dict) and operation.get("op") == "replace" and isinstance(operation.get("path"), str)
+
+
+def _is_missing(document: Tree, path: str) -> bool:
+    """Whether a path names a field that an object of the document could have, and has not."""
+    *steps, last = (step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:])
+    value: Any = document
+    for step in steps:
+        if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            value = value.get(step) if isinstance(value, dict) else None
+    return isinstance(value, dict) and last not in value
+
+
+_METHODS: Mapping[str, Callable[[Tree, Any], Any]] = {
+    JSON_PATCH: _operations,
+    MERGE_PATCH: json_merge,
+    STRATEGIC_PATCH: _strategic,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A patch that was read, and can be applied as often as it takes."""
+
+    media_type: str
+    change: Any
+
+    @classmethod
+    def read(cls, kind: Kind, content_type: str, body: bytes) -> Patch:
+        """The patch in the body of a request. Raises a Status of 400, 413 or 415."""
+        media_type = bodies.media_type(content_type)
+        if media_type in APPLY_PATCH:
+            raise refusal(415, _APPLY)
+        if media_type not in _METHODS:
+            raise refusal(415, "415: Unsupported Media Type", details={})
+        if kind.custom is not None and media_type == STRATEGIC_PATCH:
+            raise bodies.unknown_format(JSON_PATCH, MERGE_PATCH)
+        try:
+            change = bodies.read_json(body)
+        except ValueError as error:
+            raise bad_request(f"error decoding patch: {error}") from None
+        _check_shape(media_type, change)
+        return cls(media_type, change)
+
+    def apply(self, kind: Kind, present: Tree, level: str, warnings: list[str]) -> Tree:
+        """The next state: the present one, patched, and read as if it had been sent so. Raises a Status."""
+        document = {"kind": kind.kind, "apiVersion": kind.api_version, **present}
+        patched = self.apply_to(document)
+        try:
+            objects.check_type(kind, patched)
+            problems = _read(kind, patched)
+        except (wiretypes.WrongTypeError, Refusal) as error:
+            raise self.unfit(document, str(error)) from None
+        if problems and level == "Strict":
+            raise self.unfit(document, strict.refusal(problems))
+        objects.report("", problems, level, warnings)
+        objects.complete(kind, patched)
+        return patched
+
+    def apply_to(self, document: Tree) -> Tree:
+        """A document that says its kind, patched. Raises a Status of 400, 415 or 422."""
+        try:
+            patched = _METHODS[self.media_type](document, self.change)
+        except NoSchemaError as error:
+            raise refusal(415, str(error)) from None
+        except InvalidError as error:
+            raise self._inapplicable(error) from None
+        if not isinstance(patched, dict):
+            raise invalid("", "", "", [causes.invalid("patch", encode(patched).decode(), "is no object")])
+        return patched
+
+    def _inapplicable(self, error: InvalidError) -> Refusal:
+        """A patch that does not fit the object. Of a JSON patch Kubernetes does not say why."""
+        if self.media_type == JSON_PATCH:
+            return refusal(422, REJECTED, details={})
+        return bad_request(str(error))
+
+    def unfit(self, document: Tree, problem: str) -> Refusal:
+        """422: what came out of this document is no object of its kind."""
+        shown = self.apply_to(document) if self.media_type != STRATEGIC_PATCH else self.change
+        return invalid("", "", "", [causes.invalid("patch", encode(shown).decode(), problem)])
+
+
+def _check_shape(media_type: str, change: Any) -> None:
+    if media_type == JSON_PATCH:
+        if not isinstance(change, list):
+            raise bad_request("error decoding patch: a JSON patch is a list of operations")
+        if len(change) > _MOST_OPERATIONS:
+            limit = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(change)}"
+            raise refusal(413, limit, reason="RequestEntityTooLarge", details={})
+    elif not isinstance(change, dict):
+        raise bad_request("error decoding patch: a merge patch is an object")
+
+
+def _read(kind: Kind, patched: Tree) -> list[str]:
+    patched.pop("kind", None)
+    patched.pop("apiVersion", None)
+    return strict.unknown_fields(objects.conform(kind, patched))

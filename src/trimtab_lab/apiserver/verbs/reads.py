@@ -1,0 +1,141 @@
+"""Get and list.
+
+A list is answered at a version, which it names; a watch from there on misses nothing. A list in pages stays at the
+version of its first page: the token that leads to the next page carries it. When history has been compacted meanwhile,
+the client is told so, with a token to go on at the present version if it does not mind.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import islice
+
+import msgspec
+
+from trimtab_lab.apiserver.storage.cluster import Cluster
+from trimtab_lab.apiserver.storage.store import Compacted, Entry, Shelf, Tree, encode, key_of
+from trimtab_lab.apiserver.verbs.selections import Selection, select
+from trimtab_lab.apiserver.wire.forms import negotiate
+from trimtab_lab.apiserver.wire.options import ListOptions, check_list, list_options, version
+from trimtab_lab.apiserver.wire.requests import Answer, Request
+from trimtab_lab.apiserver.wire.statuses import Refusal, bad_request, not_found, refusal
+
+_TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105 – the version of a format
+_STALE = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+
+class Token(msgspec.Struct):
+    """Where the next page starts: behind this key, at this version; -1 stands for whatever is present then."""
+
+    v: str
+    rv: int
+    start: str
+
+    def text(self) -> str:
+        """As clients carry it."""
+        return base64.urlsafe_b64encode(encode(self)).decode().rstrip("=")
+
+    @classmethod
+    def read(cls, text: str) -> Token:
+        """The token that a client sent back. Raises a Status of 400."""
+        try:
+            token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=cls)
+        except (binascii.Error, msgspec.MsgspecError, ValueError) as error:
+            raise bad_request(f"invalid continue token: continue key is not valid: {error}") from None
+        if token.v != _TOKEN_VERSION or not token.start or token.rv == 0 or token.rv < -1:
+            raise bad_request("invalid continue token: continue key is not valid: not a token of this server")
+        return token
+
+
+def get(cluster: Cluster, request: Request) -> Answer:
+    """GET of one object, or of its status."""
+    form = negotiate(request.accept, _included(request))
+    kind = request.kind
+    entry = cluster.store.shelf(kind.shelf).entries.get(key_of(request.namespace, request.name))
+    if entry is None:
+        raise not_found(kind, request.name)
+    return cluster.answer(200, kind, form, entry)
+
+
+def list_(cluster: Cluster, request: Request) -> Answer:
+    """GET of a collection."""
+    options = list_options(request.query)
+    form = negotiate(request.accept, options.include_object)
+    check_list(options)
+    if options.version == "0" and not options.token:
+        options = replace(options, limit=0)  # "any version" is answered from memory, and whole
+    kind = request.kind
+    selection = select(kind, request.namespace, "", options.labels, options.fields)
+    entries, metadata = _page(cluster, cluster.store.shelf(kind.shelf), selection, options)
+    if kind.custom is not None and form.shape == "object":
+        metadata.setdefault("continue", "")
+    return cluster.answer_list(kind, form, entries, metadata)
+
+
+def _page(cluster: Cluster, shelf: Shelf, selection: Selection, options: ListOptions) -> tuple[list[Entry], Tree]:
+    at, after = _start(cluster, options)
+    exact = bool(options.token) or options.match == "Exact" or (options.limit and at and not options.match)
+    try:
+        if exact and at < cluster.store.version:
+            found: Iterable[Entry] = shelf.at(at, selection.prefix, after)
+        else:
+            found, at = shelf.present(selection.prefix, after), cluster.store.version
+        if not selection.everything:
+            found = filter(selection.matches, found)
+        entries = list(islice(found, options.limit + 1)) if options.limit else list(found)
+    except Compacted as error:
+        raise _expired(options, error) from None
+    metadata: Tree = {"resourceVersion": str(at)}
+    if options.limit and len(entries) > options.limit:
+        entries.pop()
+        metadata["continue"] = Token(_TOKEN_VERSION, at, entries[-1].key + "\0").text()
+        if selection.everything:
+            metadata["remainingItemCount"] = 1 + sum(1 for _ in found)
+    return entries, metadata
+
+
+def _start(cluster: Cluster, options: ListOptions) -> tuple[int, str]:
+    """The version that is meant (0: the present one), and the key behind which to start."""
+    if options.token:
+        if options.version not in ("", "0"):
+            raise bad_request("specifying resource version is not allowed when using continue")
+        token = Token.read(options.token)
+        present = cluster.store.version
+        if token.rv > present:
+            raise too_large(token.rv, present)
+        return (present if token.rv == -1 else token.rv), token.start.removesuffix("\0")
+    asked = version(options.version)
+    if asked > cluster.store.version:
+        raise too_large(asked, cluster.store.version)
+    return asked, ""
+
+
+def too_large(asked: int, present: int) -> Refusal:
+    """504: a version that was never reached."""
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    message = f"Timeout: Too large resource version: {asked}, current: {present}"
+    return refusal(504, message, details={"causes": [cause], "retryAfterSeconds": 1})
+
+
+def expired(message: str, token: str = "") -> Refusal:
+    """410: a version that is remembered no longer."""
+    return refusal(410, message, reason="Expired", token=token)
+
+
+def _expired(options: ListOptions, error: Compacted) -> Refusal:
+    if not options.token:
+        return expired(str(error))
+    start = Token.read(options.token).start
+    return expired(_STALE, Token(_TOKEN_VERSION, -1, start).text())
+
+
+def _included(request: Request) -> str:
+    return request.query.get("includeObject", ("",))[0]

@@ -1,0 +1,186 @@
+"""The scale subresource: how many replicas something has and shall have, the same for all that can be scaled.
+
+What is sent and answered is a Scale; what is stored is the workload. Webhooks are asked about the Scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from trimtab.api import codec, selectors
+from trimtab.api.errors import InvalidError
+from trimtab.api.meta import LabelSelector
+from trimtab_lab.apiserver.admission.reviews import Review
+from trimtab_lab.apiserver.admission.webhooks import internal
+from trimtab_lab.apiserver.kinds import objects, strategies
+from trimtab_lab.apiserver.kinds.checks import check
+from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab_lab.apiserver.kinds.validation import causes
+from trimtab_lab.apiserver.storage.cluster import Cluster
+from trimtab_lab.apiserver.storage.store import Changed, Entry, Tree, encode, key_of
+from trimtab_lab.apiserver.verbs import writes
+from trimtab_lab.apiserver.verbs.patches import Patch
+from trimtab_lab.apiserver.wire import bodies, strict, wiretypes
+from trimtab_lab.apiserver.wire.options import WriteOptions, write_options
+from trimtab_lab.apiserver.wire.requests import Answer, Request
+from trimtab_lab.apiserver.wire.statuses import bad_request, conflict, invalid, not_found
+
+Draft = Callable[[Tree], Tree]
+"""Makes the Scale that is asked for, given the present one."""
+
+_TYPE = {"kind": "Scale", "apiVersion": "autoscaling/v1"}
+_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+_PATHS = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+
+
+def get(cluster: Cluster, request: Request) -> Answer:
+    """GET: the scale of a workload."""
+    entry = _present(cluster, request)
+    return Answer(200, encode({**_TYPE, **scale_of(request.kind, entry.tree())}))
+
+
+async def update(cluster: Cluster, request: Request) -> Answer:
+    """PUT: a Scale, sent whole."""
+    options = write_options(request.query, "UpdateOptions")
+    body, sent_as = request.body, request.content_type
+    level = options.validation
+    sent = objects.read_part("autoscaling/v1", "Scale", body, sent_as, level, request.warnings)
+    writes.check_name(request, sent)
+    return await _write(cluster, request, lambda _present: sent, options)
+
+
+async def patch(cluster: Cluster, request: Request) -> Answer:
+    """PATCH: changes to the present Scale."""
+    options = write_options(request.query, "PatchOptions")
+    change = Patch.read(request.kind, request.content_type, request.body)
+    return await _write(cluster, request, lambda present: _patched(request, change, present, options), options)
+
+
+def scale_of(kind: Kind, tree: Tree) -> Tree:
+    """The Scale of a workload, without kind and version."""
+    paths = _paths(kind)
+    metadata = {name: tree["metadata"][name] for name in _METADATA if name in tree["metadata"]}
+    wanted = _at(tree, paths["specReplicasPath"]) or 0
+    status: Tree = {"replicas": _at(tree, paths["statusReplicasPath"]) or 0}
+    selector = _selector(kind, tree, paths)
+    if selector:
+        status["selector"] = selector
+    return {"metadata": metadata, "spec": {"replicas": wanted} if wanted else {}, "status": status}
+
+
+async def _write(cluster: Cluster, request: Request, draft: Draft, options: WriteOptions) -> Answer:
+    for _ in range(writes.ATTEMPTS):
+        try:
+            entry = await _scale(cluster, request, draft, options)
+            return Answer(200, encode({**_TYPE, **scale_of(request.kind, entry.tree())}))
+        except Changed:
+            continue
+    raise conflict(request.kind, request.name)
+
+
+async def _scale(cluster: Cluster, request: Request, draft: Draft, options: WriteOptions) -> Entry:
+    kind = request.kind
+    seen = _present(cluster, request)
+    old = seen.tree()
+    present = scale_of(kind, old)
+    scale = draft(present)
+    objects.place(kind, scale, request.namespace)
+    writes.check_identity(kind, seen, scale["metadata"])
+    if cluster.admissions.watch(kind, "UPDATE", "scale"):
+        review = Review(
+            "UPDATE",
+            kind,
+            request.user,
+            request.namespace,
+            request.name,
+            scale,
+            present,
+            "scale",
+            options.dry_run,
+            type=(_TYPE["apiVersion"], _TYPE["kind"]),
+            settle=_settle,
+        )
+        scale = await cluster.admissions.mutate(review, request.warnings) or scale
+        await cluster.admissions.validate(review.about(scale), request.warnings)
+        if cluster.store.shelf(kind.shelf).entries.get(seen.key) is not seen:
+            raise Changed(seen.key)
+    return writes.commit(cluster, kind, seen, _scaled(request, seen, scale, old), old, options)
+
+
+def _scaled(request: Request, seen: Entry, scale: Tree, old: Tree) -> Tree:
+    """The workload with the replicas that the Scale asks for. Raises a Status of 422."""
+    kind = request.kind
+    wanted = (scale.get("spec") or {}).get("replicas", 0)
+    if wanted < 0:
+        cause = causes.invalid("spec.replicas", wanted, "must be greater than or equal to 0")
+        raise invalid("autoscaling", "Scale", seen.name, [cause])
+    tree = seen.tree()
+    _set(tree, _paths(kind)["specReplicasPath"], wanted)
+    strategies.prepare_update(kind, tree, old)
+    check(kind, tree, old, warnings=request.warnings)
+    return tree
+
+
+def _present(cluster: Cluster, request: Request) -> Entry:
+    kind = request.kind
+    entry = cluster.store.shelf(kind.shelf).entries.get(key_of(request.namespace, request.name))
+    if entry is None:
+        raise not_found(kind, request.name)
+    return entry
+
+
+def _patched(request: Request, change: Patch, present: Tree, options: WriteOptions) -> Tree:
+    document = {**_TYPE, **present}
+    patched = change.apply_to(document)
+    patched.pop("kind", None)
+    patched.pop("apiVersion", None)
+    bodies.without_huge_numbers(patched)
+    try:
+        problems = strict.unknown_fields(wiretypes.read("autoscaling/v1 Scale", patched))
+    except wiretypes.WrongTypeError as error:
+        raise change.unfit(document, str(error)) from None
+    if problems and options.validation == "Strict":
+        raise change.unfit(document, strict.refusal(problems))
+    objects.report("", problems, options.validation, request.warnings)
+    writes.check_name(request, patched)
+    return patched
+
+
+def _settle(scale: Tree) -> None:
+    try:
+        wiretypes.read("autoscaling/v1 Scale", scale)
+    except wiretypes.WrongTypeError as error:
+        raise internal(str(error)) from None
+
+
+def _paths(kind: Kind) -> dict[str, str]:
+    return {**_PATHS, **(kind.custom.scale or {})} if kind.custom is not None else _PATHS
+
+
+def _at(tree: Tree, path: str) -> Any:
+    value: Any = tree
+    for step in path.strip(".").split("."):
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def _set(tree: Tree, path: str, value: int) -> None:
+    *steps, last = path.strip(".").split(".")
+    for step in steps:
+        tree = tree.setdefault(step, {})
+        if not isinstance(tree, dict):
+            raise bad_request(f"{path} cannot be set: {step} is no object")
+    tree[last] = value
+
+
+def _selector(kind: Kind, tree: Tree, paths: dict[str, str]) -> str:
+    if kind.custom is not None:
+        return str(_at(tree, paths["labelSelectorPath"]) or "") if "labelSelectorPath" in paths else ""
+    selector = tree["spec"].get("selector") or {}
+    if kind.shelf == "/replicationcontrollers":
+        return str(selectors.from_labels(selector))
+    try:
+        return str(selectors.compile(codec.convert(selector, LabelSelector)))
+    except InvalidError:
+        return ""

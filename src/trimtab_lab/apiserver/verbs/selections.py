@@ -1,0 +1,188 @@
+"""Which objects of a kind a request means: a namespace, a name, labels, fields.
+
+Labels stand beside every entry. Fields do not: the few that Kubernetes lets one select by are read from a decoded copy
+when somebody first selects by them, and remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from trimtab.api.errors import InvalidError
+from trimtab.api.selectors import EVERYTHING, FieldTerm, Selector, parse, parse_fields
+from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab_lab.apiserver.storage.store import Entry, Event, EventType, Tree
+from trimtab_lab.apiserver.wire.statuses import bad_request
+
+Getter = Callable[[Tree], str]
+
+
+def _at(path: str) -> Getter:
+    steps = path.split(".")
+
+    def get(tree: Tree) -> str:
+        value: Any = tree
+        for step in steps:
+            value = value.get(step) if isinstance(value, dict) else None
+        return text(value)
+
+    return get
+
+
+def text(value: Any) -> str:
+    """A field's value as selectors compare it; what is absent is the empty text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+def _flag(path: str) -> Getter:
+    get = _at(path)
+    return lambda tree: get(tree) or "false"
+
+
+def _number(path: str) -> Getter:
+    get = _at(path)
+    return lambda tree: get(tree) or "0"
+
+
+def _either(first: str, second: str) -> Getter:
+    get, other = _at(first), _at(second)
+    return lambda tree: get(tree) or other(tree)
+
+
+def _paths(*paths: str) -> dict[str, Getter]:
+    return {path: _at(path) for path in paths}
+
+
+_METADATA = _paths("metadata.name", "metadata.namespace")
+_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+
+FIELDS: Mapping[str, Mapping[str, Getter]] = {
+    "/pods": {
+        **_paths(
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        ),
+        "spec.hostNetwork": _flag("spec.hostNetwork"),
+    },
+    "/events": {
+        **_paths(*(f"involvedObject.{part}" for part in _REFERENCE), "reason", "type"),
+        "reportingComponent": _at("reportingComponent"),
+        "source": _either("source.component", "reportingComponent"),
+    },
+    "/nodes": {"spec.unschedulable": _flag("spec.unschedulable")},
+    "/namespaces": _paths("status.phase"),
+    "/secrets": _paths("type"),
+    "/services": _paths("spec.clusterIP", "spec.type"),
+    "/replicationcontrollers": {"status.replicas": _number("status.replicas")},
+    "apps/replicasets": {"status.replicas": _number("status.replicas")},
+}
+"""What can be selected by besides name and namespace, by shelf."""
+
+_RENAMED: Mapping[str, Mapping[str, str]] = {
+    "events.k8s.io/v1 Event": {
+        **{f"regarding.{part}": f"involvedObject.{part}" for part in _REFERENCE},
+        "reportingController": "reportingComponent",
+    },
+}
+"""Fields that are stored under another name than the kind gives them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a list or a watch asks for. Equal selections share their work."""
+
+    namespace: str = ""
+    labels: Selector = EVERYTHING
+    fields: tuple[FieldTerm, ...] = ()
+    shelf: str = ""
+    selectable: tuple[str, ...] = ()
+
+    @property
+    def everything(self) -> bool:
+        """Whether it restricts nothing but the namespace."""
+        return self.labels.empty and not self.fields
+
+    @property
+    def prefix(self) -> str:
+        """What the keys of all objects it means start with."""
+        return f"{self.namespace}/" if self.namespace else ""
+
+    def matches(self, entry: Entry) -> bool:
+        """Whether it means this object."""
+        if self.namespace and entry.namespace != self.namespace:
+            return False
+        if not self.labels.empty and not self.labels.matches(entry.labels):
+            return False
+        return not self.fields or self._fields_match(entry)
+
+    def seen(self, event: Event) -> tuple[EventType, Entry] | None:
+        """What an event looks like to who sees only these objects: entering is ADDED, leaving is DELETED."""
+        if self.everything:
+            inside = not self.namespace or event.entry.namespace == self.namespace
+            return (event.type, event.entry) if inside else None
+        now = event.type != "DELETED" and self.matches(event.entry)
+        before = event.previous is not None and self.matches(event.previous)
+        if now:
+            return ("MODIFIED" if before else "ADDED"), event.entry
+        if not before or event.previous is None:
+            return None
+        return "DELETED", event.entry if event.type == "DELETED" else _left(event.previous, event.version)
+
+    def _fields_match(self, entry: Entry) -> bool:
+        values = entry.fields
+        if values is None:
+            tree = entry.tree()
+            values = entry.fields = {name: get(tree) for name, get in _getters(self.shelf, self.selectable).items()}
+        return all(term.matches(values) for term in self.fields)
+
+
+@lru_cache(maxsize=256)
+def _getters(shelf: str, selectable: tuple[str, ...]) -> Mapping[str, Getter]:
+    return {**_METADATA, **FIELDS.get(shelf, {}), **_paths(*selectable)}
+
+
+def _left(previous: Entry, version: int) -> Entry:
+    """An object as one sees it last who stops seeing it: as it was, at the version at which it left."""
+    return Entry(previous.key, previous.tree(), version)
+
+
+def select(kind: Kind, namespace: str, name: str, labels: str, fields: str) -> Selection:
+    """The selection that a request asks for. Raises a Status of 400 for what is no selector."""
+    selector = _labels(labels) if labels else EVERYTHING
+    terms = _fields(kind, fields) if fields else ()
+    if name:
+        terms = (*terms, FieldTerm("metadata.name", name))
+    return Selection(namespace, selector, terms, kind.shelf, kind.custom.selectable if kind.custom else ())
+
+
+def _labels(labels: str) -> Selector:
+    try:
+        return parse(labels)
+    except InvalidError as error:
+        raise bad_request(f"unable to parse requirement: {error.reason}") from None
+
+
+def _fields(kind: Kind, written: str) -> tuple[FieldTerm, ...]:
+    try:
+        terms = parse_fields(written)
+    except InvalidError as error:
+        raise bad_request(f"invalid selector: '{written}'; {error.reason}") from None
+    return tuple(FieldTerm(_stored_name(kind, term.field), term.value, negated=term.negated) for term in terms)
+
+
+def _stored_name(kind: Kind, name: str) -> str:
+    stored = _RENAMED.get(kind.name, {}).get(name, name)
+    selectable = kind.custom.selectable if kind.custom else ()
+    if stored not in _METADATA and stored not in FIELDS.get(kind.shelf, {}) and stored not in selectable:
+        raise bad_request(f"field label not supported: {name}")
+    return stored

@@ -1,0 +1,336 @@
+"""Create, update and patch: read the body, default, admit, prepare, validate, admit again, commit.
+
+1. Webhooks that change an object come before validation, webhooks that only look come after it; what they are asked in
+   between is the object as it will be stored.
+2. While a webhook is asked, others write. A commit therefore names the entry that the decision was based on; if that is
+   no longer the present one, the work is done again with the new one, unless the client said which version it saw.
+3. An update that changes nothing is not written: the version stays.
+4. An object that is being deleted is gone as soon as an update takes its last finalizer away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trimtab_lab.apiserver.admission.reviews import Review
+from trimtab_lab.apiserver.admission.webhooks import internal
+from trimtab_lab.apiserver.kinds import objects, strategies
+from trimtab_lab.apiserver.kinds.checks import check
+from trimtab_lab.apiserver.kinds.conversions import TO_STORED
+from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab_lab.apiserver.kinds.validation import causes
+from trimtab_lab.apiserver.storage.cluster import Cluster
+from trimtab_lab.apiserver.storage.store import Changed, Entry, Exists, Tree, decode, encode, key_of
+from trimtab_lab.apiserver.verbs import body_templates
+from trimtab_lab.apiserver.verbs.body_templates import Template
+from trimtab_lab.apiserver.verbs.patches import Patch
+from trimtab_lab.apiserver.wire import wiretypes
+from trimtab_lab.apiserver.wire.forms import converted, negotiate
+from trimtab_lab.apiserver.wire.options import WriteOptions, write_options
+from trimtab_lab.apiserver.wire.requests import Answer, Request
+from trimtab_lab.apiserver.wire.statuses import already_exists, bad_request, conflict, invalid, not_found, refusal
+
+ATTEMPTS = 5
+_NAME_ATTEMPTS = 8
+
+Draft = Callable[[Entry | None], Tree]
+"""Makes the new state, given the present one; None where there is none. What it returns is changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write led to. `entry` is the object as it is now, or as it would be after a dry run."""
+
+    entry: Entry
+    created: bool = False
+
+
+# --- create ----------------------------------------------------------------------------------------------------------
+
+
+async def create(cluster: Cluster, request: Request) -> Answer:
+    """POST: a new object."""
+    form = negotiate(request.accept)
+    options = write_options(request.query, "CreateOptions")
+    kind = request.kind
+    if kind.refusal:
+        raise refusal(422, f"{kind.kind}: {kind.refusal}")
+    template = body_templates.find(kind, request.body, request.content_type, options.validation)
+    if template is None:
+        tree = objects.read(kind, request.body, request.content_type, options.validation, request.warnings)
+        objects.complete(kind, tree)
+    else:
+        tree = decode(template.data)
+        request.warnings += template.unknown
+    entry = await insert(cluster, request, tree, options, template)
+    return cluster.answer(201, kind, form, entry)
+
+
+async def insert(
+    cluster: Cluster, request: Request, tree: Tree, options: WriteOptions, template: Template | None = None
+) -> Entry:
+    """Bring a new object in that was read and completed; the template that it is made from may be known to be good."""
+    kind = request.kind
+    objects.place(kind, tree, request.namespace)
+    objects.wipe_system_fields(tree)
+    name = tree["metadata"].get("name", "")
+    cluster.plugins.admit_create(kind, request.namespace, tree)
+    review = None
+    if cluster.admissions.watch(kind, "CREATE"):
+        review = Review(
+            "CREATE",
+            kind,
+            request.user,
+            request.namespace,
+            name,
+            tree,
+            dry_run=options.dry_run,
+            settle=lambda changed: _settle(kind, changed),
+            between=lambda changed: cluster.plugins.admit_create(kind, request.namespace, changed),
+        )
+        tree = await cluster.admissions.mutate(review, request.warnings) or tree
+    good = template if review is None and template is not None and template.good else None
+    return await _insert(cluster, request, tree, options, review, good)
+
+
+async def establish(cluster: Cluster, request: Request, tree: Tree) -> Entry:
+    """Create an object of the server's own; `tree` is not changed. Raises a Status."""
+    copy: Tree = decode(encode(tree))
+    objects.conform(request.kind, copy)
+    objects.complete(request.kind, copy)
+    return await insert(cluster, request, copy, WriteOptions())
+
+
+async def _insert(
+    cluster: Cluster,
+    request: Request,
+    tree: Tree,
+    options: WriteOptions,
+    review: Review | None,
+    good: Template | None,
+) -> Entry:
+    kind = request.kind
+    metadata = tree["metadata"]
+    base = metadata.get("generateName", "")
+    generated = bool(base) and not metadata.get("name")
+    now = cluster.now()
+    objects.fill_system_fields(tree, now)
+    if generated:
+        metadata["name"] = objects.generate_name(base, cluster.rng)
+    strategies.prepare_create(kind, tree, now)
+    if good is None:
+        check(kind, tree, warnings=request.warnings)
+    else:
+        request.warnings += good.notes
+    if review is not None:
+        await cluster.admissions.validate(review.about(tree, metadata["name"]), request.warnings)
+    objects.check_new_version(tree)
+    return _store_new(cluster, kind, tree, options, base if generated else "")
+
+
+def _store_new(cluster: Cluster, kind: Kind, tree: Tree, options: WriteOptions, base: str) -> Entry:
+    """Keep a new object; one whose name is generated gets other names until one is free."""
+    shelf = cluster.store.shelf(kind.shelf)
+    metadata = tree["metadata"]
+    tree = TO_STORED[kind.name](tree) if kind.name in TO_STORED else tree
+    for attempt in range(_NAME_ATTEMPTS):
+        if attempt:
+            metadata["name"] = objects.generate_name(base, cluster.rng)
+        key = key_of(metadata.get("namespace", ""), metadata["name"])
+        try:
+            if options.dry_run:
+                if key in shelf.entries:
+                    raise Exists(shelf.entries[key])
+                return Entry(key, tree, 0)
+            return cluster.store.insert(shelf, key, tree)
+        except Exists as taken:
+            if not base or attempt == _NAME_ATTEMPTS - 1:
+                raise already_exists(kind, metadata["name"], deleting=taken.entry.deleting) from None
+    raise AssertionError("unreachable: the last attempt raises")
+
+
+# --- update and patch ------------------------------------------------------------------------------------------------
+
+
+async def update(cluster: Cluster, request: Request) -> Answer:
+    """PUT: a new state, sent whole."""
+    form = negotiate(request.accept)
+    options = write_options(request.query, "UpdateOptions")
+    kind = request.kind
+    tree = objects.read(kind, request.body, request.content_type, options.validation, request.warnings)
+    check_name(request, tree)
+    objects.complete(kind, tree)
+    sent = encode(tree)
+    creates = kind.shelf in strategies.CREATE_ON_UPDATE and not request.target.subresource
+    written = await write(cluster, request, lambda _: decode(sent), options, creates=creates)
+    return cluster.answer(201 if written.created else 200, kind, form, written.entry)
+
+
+async def patch(cluster: Cluster, request: Request) -> Answer:
+    """PATCH: changes to the present state."""
+    form = negotiate(request.accept)
+    kind = request.kind
+    change = Patch.read(kind, request.content_type, request.body)
+    options = write_options(request.query, "PatchOptions")
+
+    def draft(present: Entry | None) -> Tree:
+        if present is None:
+            raise not_found(kind, request.name)
+        return change.apply(kind, converted(kind, present), options.validation, request.warnings)
+
+    written = await write(cluster, request, draft, options, creates=False)
+    return cluster.answer(200, kind, form, written.entry)
+
+
+async def write(cluster: Cluster, request: Request, draft: Draft, options: WriteOptions, *, creates: bool) -> Written:
+    """Replace the present state by a draft of the next one."""
+    for _ in range(ATTEMPTS):
+        try:
+            return await _write(cluster, request, draft, options, creates=creates)
+        except Changed:
+            continue
+    raise conflict(request.kind, request.name)
+
+
+async def _write(cluster: Cluster, request: Request, draft: Draft, options: WriteOptions, *, creates: bool) -> Written:
+    kind = request.kind
+    shelf = cluster.store.shelf(kind.shelf)
+    seen = shelf.entries.get(key_of(request.namespace, request.name))
+    if seen is None and not creates:
+        raise not_found(kind, request.name)
+    tree = draft(seen)
+    check_name(request, tree)
+    if seen is None:
+        return Written(await insert(cluster, request, tree, options), created=True)
+    objects.place(kind, tree, request.namespace)
+    old = converted(kind, seen)
+    check_identity(kind, seen, tree["metadata"], needed=strategies.needs_version(kind))
+    tree = await _admit_update(cluster, request, tree, old, options)
+    if shelf.entries.get(seen.key) is not seen:
+        raise Changed(seen.key)
+    return Written(commit(cluster, kind, seen, tree, old, options))
+
+
+async def _admit_update(cluster: Cluster, request: Request, tree: Tree, old: Tree, options: WriteOptions) -> Tree:
+    """Ask everyone, prepare and validate: the state that may be stored."""
+    kind, part = request.kind, request.target.subresource
+    if not part:
+        cluster.plugins.admit_update(kind, request.namespace, tree, old)
+    review = None
+    if cluster.admissions.watch(kind, "UPDATE", part):
+        review = Review(
+            "UPDATE",
+            kind,
+            request.user,
+            request.namespace,
+            request.name,
+            tree,
+            old,
+            part,
+            options.dry_run,
+            settle=lambda changed: _settle(kind, changed),
+            between=lambda changed: cluster.plugins.admit_update(kind, request.namespace, changed, old),
+        )
+        tree = await cluster.admissions.mutate(review, request.warnings) or tree
+    _prepare(kind, part, tree, old)
+    _keep_identity(tree["metadata"], old["metadata"])
+    check(kind, tree, old, part, warnings=request.warnings)
+    if review is not None:
+        await cluster.admissions.validate(review.about(tree), request.warnings)
+    return tree
+
+
+def commit(cluster: Cluster, kind: Kind, seen: Entry, tree: Tree, old: Tree, options: WriteOptions) -> Entry:
+    """Store the next state of an object that was seen, unless nothing changed. Raises Changed."""
+    metadata = tree["metadata"]
+    metadata["resourceVersion"] = str(seen.version)
+    if _emptied(kind, tree, old):
+        gone = Entry(seen.key, _stored(kind, tree), seen.version)
+        if not options.dry_run:
+            cluster.store.remove(cluster.store.shelf(kind.shelf), seen, _stored(kind, tree))
+        return gone
+    if tree == old:
+        return seen
+    if options.dry_run:
+        return Entry(seen.key, _stored(kind, tree), seen.version)
+    return cluster.store.replace(cluster.store.shelf(kind.shelf), seen, _stored(kind, tree))
+
+
+def _emptied(kind: Kind, tree: Tree, old: Tree) -> bool:
+    """Whether the last thing is gone that kept an object from going."""
+    before = old["metadata"]
+    if "deletionTimestamp" not in before or tree["metadata"].get("finalizers"):
+        return False
+    if kind.shelf == "/namespaces" and tree["spec"].get("finalizers"):
+        return False
+    return not before.get("deletionGracePeriodSeconds")
+
+
+def _prepare(kind: Kind, part: str, tree: Tree, old: Tree) -> None:
+    if part == "status":
+        strategies.prepare_status(kind, tree, old)
+    elif part == "finalize":
+        finalizers = (tree.get("spec") or {}).get("finalizers")
+        tree.clear()
+        tree |= old | {"metadata": {**old["metadata"]}, "spec": {"finalizers": finalizers} if finalizers else {}}
+    else:
+        strategies.prepare_update(kind, tree, old)
+
+
+def _keep_identity(metadata: Tree, before: Tree) -> None:
+    """What an update can never change."""
+    metadata["uid"] = metadata.get("uid") or before["uid"]
+    metadata["creationTimestamp"] = before["creationTimestamp"]
+    for field in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+        if field in before:
+            metadata[field] = before[field]
+        else:
+            metadata.pop(field, None)
+
+
+def check_identity(kind: Kind, seen: Entry, metadata: Tree, *, needed: bool = False) -> None:
+    """The client may say which object and which version he means, and if `needed` must; he is told if that is not what
+    is there."""
+    uid, version = metadata.get("uid"), metadata.get("resourceVersion", "")
+    if uid and uid != seen.uid:
+        failed = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {seen.uid}"
+        resource = kind.plural if kind.custom is None else kind.shelf
+        place = f"Key: /registry/{resource}/{seen.key}, ResourceVersion: 0"
+        raise conflict(kind, seen.name, f"StorageError: invalid object, Code: 4, {place}, AdditionalErrorMsg: {failed}")
+    if version in ("", "0"):
+        if needed:
+            cause = causes.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+            raise invalid(kind.group, kind.plural, seen.name, [cause])
+        metadata["resourceVersion"] = str(seen.version)
+    elif not version.isascii() or not version.isdigit():
+        raise refusal(500, f'strconv.ParseUint: parsing "{version}": invalid syntax', reason="")
+    elif int(version) != seen.version:
+        raise conflict(kind, seen.name)
+
+
+def check_name(request: Request, tree: Tree) -> None:
+    """The object must have the name that the path has. Raises a Status of 400."""
+    name = tree["metadata"].get("name", "")
+    if not name:
+        raise bad_request(
+            f"the name of the object ({request.name} based on URL) was undeterminable: name must be provided"
+        )
+    if name != request.name:
+        raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({request.name})")
+
+
+# --- what both need --------------------------------------------------------------------------------------------------
+
+
+def _settle(kind: Kind, tree: Tree) -> None:
+    """What a webhook made of an object is read and completed as if it had been sent so. Raises a Status of 500."""
+    try:
+        objects.conform(kind, tree)
+    except wiretypes.WrongTypeError as error:
+        raise internal(str(error)) from None
+    objects.complete(kind, tree)
+
+
+def _stored(kind: Kind, tree: Tree) -> Tree:
+    return TO_STORED[kind.name](tree) if kind.name in TO_STORED else tree

@@ -1,0 +1,130 @@
+"""What a test wants to go wrong: faults by method and path, each for a number of requests or for a share of them.
+
+    faults = Faults()
+    faults.add(Fault("latency", path=r"/api/v1/.*pods", seconds=0.2))
+    faults.add(Fault("conflict", methods=("PATCH",), times=3))
+    faults.add(Fault("throttle", probability=0.1, seconds=1))
+    faults.add(Fault("cut", path=r"/apis/apps/.*"))         # watches, at the next event or at once
+
+The first fault that fits is the one that happens, except that `latency` happens and looks for another one behind it.
+Nothing is random but the share: give `Faults` a seeded generator and the same requests meet the same faults.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trimtab_lab.apiserver.wire.statuses import MODIFIED, Refusal, refusal
+
+
+@dataclass(slots=True)
+class Fault:
+    """One thing that goes wrong. `path` is a regular expression for the whole path; `times` counts down, None never.
+
+    `seconds` is how long a `latency` lasts, what a `throttle` asks to wait, or after how long a `cut` breaks a watch.
+    """
+
+    kind: str
+    path: str = r".*"
+    methods: tuple[str, ...] = ()
+    watches: bool | None = None
+    times: int | None = None
+    probability: float = 1.0
+    seconds: float = 0.0
+    _pattern: re.Pattern[str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f'"{self.kind}" is not a fault; write one of {", ".join(KINDS)}')
+        self._pattern = re.compile(self.path)
+        if self.watches is None and self.kind == "cut":
+            self.watches = True
+
+    def fits(self, method: str, path: str, *, watch: bool) -> bool:
+        """Whether it is meant for this request."""
+        if self.times == 0 or (self.methods and method not in self.methods):
+            return False
+        return self.watches in (None, watch) and self._pattern.fullmatch(path) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What happens to one request: a delay, then perhaps a refusal, or a watch that breaks after a while."""
+
+    delay: float = 0.0
+    refusal: Refusal | None = None
+    cut_after: float | None = None
+
+
+NO_TROUBLE = Trouble()
+
+
+def _conflict(_fault: Fault) -> Refusal:
+    return refusal(409, f"Operation cannot be fulfilled: {MODIFIED}", details={})
+
+
+def _throttle(fault: Fault) -> Refusal:
+    seconds = max(1, round(fault.seconds))
+    message = "the server has received too many requests and has asked us to try again later"
+    return refusal(429, message, details={"retryAfterSeconds": seconds})
+
+
+def _gone(_fault: Fault) -> Refusal:
+    return refusal(410, "The resourceVersion for the provided watch is too old.", reason="Expired")
+
+
+def _error(_fault: Fault) -> Refusal:
+    return refusal(500, "Internal error occurred: injected", reason="InternalError", details={})
+
+
+def _unavailable(_fault: Fault) -> Refusal:
+    return refusal(503, "the server is currently unable to handle the request", details={})
+
+
+_REFUSALS: Mapping[str, Callable[[Fault], Refusal]] = {
+    "conflict": _conflict,
+    "throttle": _throttle,
+    "gone": _gone,
+    "error": _error,
+    "unavailable": _unavailable,
+}
+KINDS: Sequence[str] = ("latency", "cut", *_REFUSALS)
+"""latency · cut (watches) · conflict 409 · throttle 429 with Retry-After · gone 410 · error 500 · unavailable 503"""
+
+
+class Faults:
+    """The faults of one server."""
+
+    def __init__(self, rng: random.Random | None = None) -> None:
+        self._faults: list[Fault] = []
+        self._rng = rng or random.Random(0)  # noqa: S311 – which request fails guards nothing
+
+    def __bool__(self) -> bool:
+        return bool(self._faults)
+
+    def add(self, fault: Fault) -> None:
+        """From the next request on."""
+        self._faults.append(fault)
+
+    def clear(self) -> None:
+        """Let everything be well again."""
+        self._faults.clear()
+
+    def meet(self, method: str, path: str, *, watch: bool) -> Trouble:
+        """What happens to a request."""
+        delay = 0.0
+        for fault in self._faults:
+            if not fault.fits(method, path, watch=watch) or self._rng.random() >= fault.probability:
+                continue
+            if fault.times is not None:
+                fault.times -= 1
+            if fault.kind == "latency":
+                delay += fault.seconds
+            elif fault.kind == "cut":
+                return Trouble(delay, cut_after=fault.seconds)
+            else:
+                return Trouble(delay, _REFUSALS[fault.kind](fault))
+        return Trouble(delay) if delay else NO_TROUBLE

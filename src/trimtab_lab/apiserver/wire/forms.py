@@ -1,0 +1,206 @@
+"""An object in the form that was asked for: as it is, as a row of a table, or as its metadata alone.
+
+kubectl asks for tables (`Accept: application/json;as=Table;v=v1;g=meta.k8s.io`) and prints what it is given; garbage
+collectors ask for metadata. Everything is JSON; who asks for YAML gets the same, rewritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import msgspec
+import yaml
+
+from trimtab_lab.apiserver.kinds.conversions import FROM_STORED
+from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab_lab.apiserver.storage.feeds import Render
+from trimtab_lab.apiserver.storage.store import Entry, EventType, Tree, encode
+from trimtab_lab.apiserver.wire import tables, wiretypes
+from trimtab_lab.apiserver.wire.statuses import refusal
+
+Shape = Literal["object", "table", "metadata"]
+Clock = Callable[[], int]
+"""Nanoseconds since 1970."""
+
+JSON = "application/json"
+YAML = "application/yaml"
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+_SHAPES: dict[str, Shape] = {
+    "": "object",
+    "Table": "table",
+    "PartialObjectMetadata": "metadata",
+    "PartialObjectMetadataList": "metadata",
+}
+_TYPES = {JSON: JSON, YAML: YAML, "*/*": JSON, "application/*": JSON, "": JSON}
+_PIECE = 100
+"""Objects in a piece of a list: some hundred kilobytes of pods."""
+_TAIL = b"]}"
+_INCLUDED = ("", "Metadata", "Object", "None")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What the client can read. `included` says how much of the object goes with a table's row."""
+
+    shape: Shape = "object"
+    media_type: str = JSON
+    included: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """A body that is made while it is sent: each piece takes the memory that the one before it has left."""
+
+    length: int
+    pieces: Iterator[bytes]
+
+
+@lru_cache(maxsize=1024)
+def negotiate(accept: str, included: str = "") -> Form:
+    """The first form of an Accept header that the server has. Raises a Status of 406."""
+    for clause in accept.split(","):
+        media_type, *parameters = (part.strip() for part in clause.split(";"))
+        asked = dict(part.split("=", 1) for part in parameters if "=" in part)
+        shape = _SHAPES.get(asked.get("as", ""))
+        known = "as" not in asked or (asked.get("g") == "meta.k8s.io" and asked.get("v") in ("v1", "v1beta1"))
+        if media_type in _TYPES and shape is not None and known:
+            return Form(shape, _TYPES[media_type], _checked(included) if shape == "table" else "")
+    raise refusal(406, f"406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}", details={})
+
+
+def _checked(included: str) -> str:
+    if included not in _INCLUDED:
+        problem = f"includeObject: Invalid value: \"{included}\": must be 'Metadata', 'Object', 'None', or empty"
+        raise refusal(400, f"Unable to convert to Table as requested: {problem}")
+    return included
+
+
+class Printer:
+    """Writes objects of one kind in one form."""
+
+    def __init__(self, kind: Kind, form: Form, clock: Clock) -> None:
+        self.kind = kind
+        self.form = form
+        self._clock = clock
+
+    def object(self, entry: Entry) -> bytes:
+        """One object."""
+        if self.form.shape == "table":
+            return self._table([entry], {"resourceVersion": str(entry.version)})
+        return self._plain(entry)
+
+    def list(self, entries: Sequence[Entry], metadata: Tree) -> Pieces:
+        """A list of them, in pieces of a good size to send."""
+        if self.form.shape == "table":
+            table = self._table(entries, metadata)
+            return Pieces(len(table), iter([table]))
+        kind, version = self._list_kind(), self._list_version()
+        head = encode({"kind": kind, "apiVersion": version, "metadata": metadata, "items": []})[:-2]
+        items = list(self._items(entries))
+        length = len(head) + sum(map(len, items)) + max(len(items) - 1, 0) + len(_TAIL)
+        return Pieces(length, _joined(head, items))
+
+    def render(self) -> Render:
+        """What writes events as lines of a watch."""
+        return self._line if self.form.shape != "table" else self._row_line
+
+    def header(self) -> Render | None:
+        """What writes the first line of a watch, where that differs: a table names its columns once."""
+        return self._header_line if self.form.shape == "table" else None
+
+    def bookmark(self, version: int, *, initial: bool = False) -> bytes:
+        """How far a watch has come, as a line."""
+        metadata: Tree = {"resourceVersion": str(version)}
+        if initial:
+            metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
+        return b'{"type":"BOOKMARK","object":%b}\n' % encode(self._empty(metadata))
+
+    def _empty(self, metadata: Tree) -> Tree:
+        if self.form.shape == "metadata":
+            return {**_PARTIAL, "metadata": metadata}
+        if self.form.shape == "table":
+            row = {"cells": [], "object": {**_PARTIAL, "metadata": metadata}}
+            shown = {"resourceVersion": metadata["resourceVersion"]}
+            return {**_TABLE, "metadata": shown, "columnDefinitions": None, "rows": [row]}
+        tree: Tree = {"metadata": metadata}
+        if wiretypes.known(self.kind.name):
+            wiretypes.read(self.kind.name, tree)
+        return {"kind": self.kind.kind, "apiVersion": self.kind.api_version, **tree}
+
+    def _plain(self, entry: Entry) -> bytes:
+        if self.form.shape == "metadata":
+            return encode({**_PARTIAL, "metadata": entry.tree()["metadata"]})
+        return whole(self.kind, entry)
+
+    def _items(self, entries: Iterable[Entry]) -> Iterable[bytes]:
+        """Built-in kinds leave `kind` and `apiVersion` out of the items of a list, custom ones do not."""
+        if self.form.shape == "metadata" or self.kind.custom is not None:
+            return map(self._plain, entries)
+        if self.kind.name in FROM_STORED:
+            return (encode(converted(self.kind, entry)) for entry in entries)
+        return (entry.data for entry in entries)
+
+    def _list_kind(self) -> str:
+        return "PartialObjectMetadataList" if self.form.shape == "metadata" else self.kind.list_kind
+
+    def _list_version(self) -> str:
+        return "meta.k8s.io/v1" if self.form.shape == "metadata" else self.kind.api_version
+
+    def _line(self, kind: EventType, entry: Entry) -> bytes:
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), self._plain(entry))
+
+    def _row_line(self, kind: EventType, entry: Entry) -> bytes:
+        table = self._table([entry], {"resourceVersion": str(entry.version)}, header=False)
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), table)
+
+    def _header_line(self, kind: EventType, entry: Entry) -> bytes:
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), self.object(entry))
+
+    def _table(self, entries: Iterable[Entry], metadata: Tree, *, header: bool = True) -> bytes:
+        table = self.kind.custom.layout if self.kind.custom else tables.layout(self.kind.name)
+        now = self._clock()
+        rows = [self._row(table, entry, now) for entry in entries]
+        columns = table.columns if header else None
+        return encode({**_TABLE, "metadata": metadata, "columnDefinitions": columns, "rows": rows})
+
+    def _row(self, table: tables.Layout, entry: Entry, now: int) -> Tree:
+        tree = converted(self.kind, entry)
+        row: Tree = {"cells": table.cells(tree, now), "object": None}
+        if self.form.included in ("", "Metadata"):
+            row["object"] = {**_PARTIAL, "metadata": tree["metadata"]}
+        elif self.form.included == "Object":
+            row["object"] = msgspec.Raw(whole(self.kind, entry))
+        return row
+
+
+def _joined(head: bytes, items: Sequence[bytes]) -> Iterator[bytes]:
+    yield head + b",".join(items[:_PIECE])
+    for start in range(_PIECE, len(items), _PIECE):
+        yield b",".join([b"", *items[start : start + _PIECE]])
+    yield _TAIL
+
+
+_PARTIAL: Tree = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+_TABLE: Tree = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
+
+
+def whole(kind: Kind, entry: Entry) -> bytes:
+    """The object with its kind and version, in the form that this kind has."""
+    return kind.wrap(encode(converted(kind, entry)) if kind.name in FROM_STORED else entry.data)
+
+
+def converted(kind: Kind, entry: Entry) -> Tree:
+    """A fresh copy of the object in the form that this kind has."""
+    tree = entry.tree()
+    convert = FROM_STORED.get(kind.name)
+    return tree if convert is None else convert(tree)
+
+
+def as_yaml(body: bytes) -> bytes:
+    """JSON rewritten."""
+    text: str = yaml.safe_dump(msgspec.json.decode(body), sort_keys=True, allow_unicode=True)
+    return text.encode()

@@ -1,0 +1,99 @@
+"""What a path means: which kind, which object, which part of it.
+
+    /api/v1/namespaces/NAMESPACE/pods/NAME/SUBRESOURCE      /apis/GROUP/VERSION/…
+    /api/v1/nodes/NAME/SUBRESOURCE                          the same without a namespace
+    /api/v1/pods                                            all namespaces
+    /api/v1/watch/…                                         an old way to ask for a watch
+    /api/v1/namespaces/NAMESPACE/bindings                   an old way to bind a pod, which the body names
+
+A path is taken apart as it was sent: each segment is unescaped by itself, so that `%2F` never separates and `..` is a
+name like any other (one that no object can have).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from trimtab_lab.apiserver.kinds.registry import REFUSED_SUBRESOURCES, Kind, Registry
+from trimtab_lab.apiserver.wire.statuses import Refusal, no_such_path, refusal
+
+_REMEMBERED = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a path under `/api` or `/apis` points at; `name` is empty for a whole collection."""
+
+    kind: Kind
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    watch: bool = False
+
+
+class Targets:
+    """Reads paths, and remembers what it has read while the kinds stay the same."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._known: dict[str, Target | None] = {}
+        self._changes = registry.changes
+
+    def find(self, path: str) -> Target | None:
+        """What the path points at, or None if it is no path of objects. Raises a Status of 404."""
+        if self._changes != self._registry.changes or len(self._known) > _REMEMBERED:
+            self._known.clear()
+            self._changes = self._registry.changes
+        try:
+            return self._known[path]
+        except KeyError:
+            target = self._known[path] = self._read(path)
+            return target
+
+    def _read(self, path: str) -> Target | None:
+        api_version, rest = split_version(path)
+        if not api_version or not rest or not self._registry.serves(api_version):
+            return None
+        watch = rest[0] == "watch" and len(rest) > 1
+        if watch:
+            rest = rest[1:]
+        if not all(rest) or any("/" in segment for segment in rest):
+            raise no_such_path()
+        return self._target(api_version, rest, watch=watch)
+
+    def _target(self, api_version: str, rest: list[str], *, watch: bool) -> Target:
+        pods = self._registry.find(api_version, "pods")
+        if pods is not None and rest[0] == "namespaces" and rest[2:] == ["bindings"]:
+            return Target(pods, rest[1], subresource="binding")
+        if rest[0] == "namespaces" and len(rest) > 2:
+            kind = self._registry.find(api_version, rest[2])
+            if kind is not None and kind.namespaced:
+                return self._object(kind, rest[1], rest[3:], watch=watch)
+        kind = self._registry.find(api_version, rest[0])
+        if kind is None or (kind.namespaced and len(rest) > 1):
+            raise no_such_path()
+        return self._object(kind, "", rest[1:], watch=watch)
+
+    def _object(self, kind: Kind, namespace: str, rest: list[str], *, watch: bool) -> Target:
+        if len(rest) > 2:
+            raise self._unknown(kind, rest[1])
+        name, subresource = (*rest, "", "")[:2]
+        if subresource and subresource not in kind.subresources:
+            raise self._unknown(kind, subresource)
+        return Target(kind, namespace, name, subresource, watch)
+
+    def _unknown(self, kind: Kind, subresource: str) -> Refusal:
+        if kind.name == "v1 Pod" and subresource in REFUSED_SUBRESOURCES:
+            return refusal(501, REFUSED_SUBRESOURCES[subresource], reason="NotImplemented")
+        return no_such_path()
+
+
+def split_version(path: str) -> tuple[str, list[str]]:
+    """`/apis/apps/v1/deployments/web` as `apps/v1` and the rest; an empty version for any other path."""
+    segments = [unquote(segment) for segment in path.split("/")[1:]]
+    if segments[0] == "api" and len(segments) > 1:
+        return segments[1], segments[2:]
+    if segments[0] == "apis" and len(segments) > 2:
+        return f"{segments[1]}/{segments[2]}", segments[3:]
+    return "", []

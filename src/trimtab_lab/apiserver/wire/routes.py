@@ -1,0 +1,71 @@
+"""Which function answers which request: a table of methods, what the path points at, and parts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from trimtab_lab.apiserver.storage.cluster import Cluster
+from trimtab_lab.apiserver.verbs import binding, deletes, eviction, reads, scale, writes
+from trimtab_lab.apiserver.wire.options import flag
+from trimtab_lab.apiserver.wire.requests import Answer, Request
+from trimtab_lab.apiserver.wire.statuses import no_such_method
+
+Read = Callable[[Cluster, Request], Answer]
+Write = Callable[[Cluster, Request], Awaitable[Answer]]
+
+READS: Mapping[tuple[str, str], Read] = {
+    ("collection", ""): reads.list_,
+    ("object", ""): reads.get,
+    ("object", "status"): reads.get,
+    ("object", "scale"): scale.get,
+}
+"""GET, by what the path points at and which part of it."""
+
+WRITES: Mapping[tuple[str, str, str], Write] = {
+    ("POST", "collection", ""): writes.create,
+    ("POST", "collection", "binding"): binding.create,
+    ("POST", "object", "binding"): binding.create,
+    ("POST", "object", "eviction"): eviction.create,
+    ("PUT", "object", ""): writes.update,
+    ("PUT", "object", "status"): writes.update,
+    ("PUT", "object", "finalize"): writes.update,
+    ("PUT", "object", "scale"): scale.update,
+    ("PATCH", "object", ""): writes.patch,
+    ("PATCH", "object", "status"): writes.patch,
+    ("PATCH", "object", "scale"): scale.patch,
+    ("DELETE", "object", ""): deletes.delete,
+    ("DELETE", "collection", ""): deletes.delete_collection,
+}
+"""Everything else, by method too."""
+
+
+def is_watch(request: Request) -> bool:
+    """Whether a GET asks for a watch: by its path, or by its query if it is about a collection."""
+    target = request.target
+    if target.subresource:
+        return False
+    return target.watch or (not target.name and flag(request.query, "watch"))
+
+
+def read(request: Request) -> Read:
+    """Who answers a GET. Raises a Status of 405."""
+    handler = READS.get((_shape(request), request.target.subresource))
+    if handler is None:
+        raise no_such_method()
+    return handler
+
+
+def write(method: str, request: Request) -> Write:
+    """Who answers any other method. Raises a Status of 405."""
+    shape, target = _shape(request), request.target
+    handler = WRITES.get((method, shape, target.subresource))
+    everywhere = shape == "collection" and target.kind.namespaced and not target.namespace
+    if handler is None or everywhere or target.watch:
+        raise no_such_method()
+    if handler is deletes.delete_collection and "deletecollection" not in target.kind.verbs:
+        raise no_such_method()
+    return handler
+
+
+def _shape(request: Request) -> str:
+    return "object" if request.target.name else "collection"

@@ -1,0 +1,337 @@
+"""The server: HTTPS on loopback, one handler for all paths.
+
+The handler is aiohttp's low-level one, without routes and middlewares: what a path means is decided by a dictionary
+(`paths`), and the order of what happens to a request can be read here from top to bottom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from aiohttp import hdrs, web
+from aiohttp.http import HttpVersion11
+
+from trimtab_lab.apiserver.admission.webhook_client import Caller, Resolver
+from trimtab_lab.apiserver.storage import bootstrap
+from trimtab_lab.apiserver.storage.cluster import Cluster
+from trimtab_lab.apiserver.storage.definitions import Definitions
+from trimtab_lab.apiserver.storage.feeds import BOOKMARK_INTERVAL
+from trimtab_lab.apiserver.storage.garbage_collector import Collector
+from trimtab_lab.apiserver.storage.namespaces import Namespaces
+from trimtab_lab.apiserver.storage.store import HISTORY, Tree, encode
+from trimtab_lab.apiserver.verbs import access
+from trimtab_lab.apiserver.verbs.watches import Watch
+from trimtab_lab.apiserver.wire import bodies, discovery, routes
+from trimtab_lab.apiserver.wire.authentication import Authenticator, User
+from trimtab_lab.apiserver.wire.certificates import Identity
+from trimtab_lab.apiserver.wire.faults import NO_TROUBLE, Faults, Trouble
+from trimtab_lab.apiserver.wire.forms import JSON, Pieces
+from trimtab_lab.apiserver.wire.openapi import Documents
+from trimtab_lab.apiserver.wire.options import read_query
+from trimtab_lab.apiserver.wire.paths import split_version
+from trimtab_lab.apiserver.wire.requests import Answer, Request
+from trimtab_lab.apiserver.wire.statuses import (
+    Refusal,
+    bad_request,
+    no_such_method,
+    no_such_path,
+    refusal,
+    unauthorized,
+)
+
+_log = logging.getLogger(__name__)
+
+HEALTH = ("/healthz", "/livez", "/readyz")
+_NO_CACHE = "no-cache, private"
+_SHUTDOWN = 0.5
+_TURNS_TO_CLOSE = 3
+_SETTLED = 0.002
+
+
+class Server:
+    """An API server that lives in this process. To be used as a context, or started and stopped.
+
+    `folder` keeps the certificates and the kubeconfig; `tokens` are let in besides client certificates. `history` is
+    how many events each kind remembers, and `resolver` finds the Services that webhooks name.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tokens: Mapping[str, User] | None = None,
+        clock: Callable[[], int] = time.time_ns,
+        history: int = HISTORY,
+        bookmark_interval: float = BOOKMARK_INTERVAL,
+        resolver: Resolver | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.identity = Identity(folder)
+        self.authenticator = Authenticator(tokens)
+        self.faults = Faults()
+        self._caller = Caller(resolver)
+        self.cluster = Cluster(
+            clock=clock, call=self._caller, history=history, bookmark_interval=bookmark_interval, seed=seed
+        )
+        authority = self.identity.authority.pair.certificate.decode()
+        self._keepers = (
+            Collector(self.cluster),
+            Namespaces(self.cluster, authority),
+            Definitions(self.cluster),
+        )
+        self._documents = Documents(self.cluster.registry)
+        self._address = host, port
+        self._runner: web.ServerRunner | None = None
+
+    @property
+    def url(self) -> str:
+        """Where the server listens."""
+        host, port = self._address
+        return f"https://{host}:{port}"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The file that lets others in; it is written when the server starts."""
+        return self.identity.folder / "kubeconfig"
+
+    async def __aenter__(self) -> Server:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Furnish the cluster, listen, and write the kubeconfig."""
+        await bootstrap.furnish(self.cluster)
+        await self.settled()
+        server = web.Server(self._handle, request_factory=_request, handler_cancellation=True, access_log=None)
+        self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN)
+        await self._runner.setup()
+        host, port = self._address
+        site = web.TCPSite(self._runner, host, port, ssl_context=self.identity.ssl_context(), backlog=1024)
+        await site.start()
+        self._address = host, int(self._runner.addresses[0][1])
+        self.identity.write_kubeconfig(self.kubeconfig, self.url)
+
+    async def stop(self) -> None:
+        """End all watches, close all connections."""
+        self.cluster.hub.close()
+        for keeper in self._keepers:
+            await keeper.close()
+        if self._runner is not None:
+            await _end(self._runner)
+            self._runner = None
+        await self._caller.close()
+
+    async def settled(self) -> None:
+        """Wait until the server has nothing left to do by itself."""
+        while not all(keeper.idle for keeper in self._keepers):
+            await asyncio.sleep(_SETTLED)
+
+    # --- a request, from top to bottom -------------------------------------------------------------------------------
+
+    async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        path, _, query = http.raw_path.partition("?")
+        warnings: list[str] = []
+        try:
+            return await self._answer(http, path, query, warnings)
+        except Refusal as error:
+            return _refused(error, warnings)
+        except web.HTTPRequestEntityTooLarge:
+            return _refused(bodies.too_large(), warnings)
+        except ConnectionError:
+            raise
+        except Exception:  # noqa: BLE001 – whatever it is, the server lives
+            _log.exception("%s %s", http.method, path)
+            return _refused(refusal(500, "Internal error occurred", reason="InternalError"), warnings)
+
+    async def _answer(self, http: web.BaseRequest, path: str, query: str, warnings: list[str]) -> web.StreamResponse:
+        headers, transport = http.headers, http.transport
+        certificate: Mapping[str, Any] | None = transport.get_extra_info("peercert") if transport else None
+        user = self.authenticator.user(headers.get(hdrs.AUTHORIZATION), certificate)
+        if user is None:
+            if path in HEALTH and http.method == "GET":
+                return _text("ok")
+            raise unauthorized()
+        target = self.cluster.targets.find(path)
+        if target is None:
+            return await self._other(http, path, user)
+        request = Request(
+            target,
+            read_query(query),
+            user,
+            content_type=headers.get(hdrs.CONTENT_TYPE, ""),
+            accept=headers.get(hdrs.ACCEPT, JSON),
+            warnings=warnings,
+        )
+        if target.kind.custom is not None and target.kind.custom.deprecation:
+            warnings.append(target.kind.custom.deprecation)
+        return await self._serve(http, path, request)
+
+    async def _serve(self, http: web.BaseRequest, path: str, request: Request) -> web.StreamResponse:
+        method = http.method
+        watch = method == "GET" and routes.is_watch(request)
+        trouble = NO_TROUBLE
+        if self.faults:
+            trouble = await self._meet(method, path, watch=watch)
+        if watch:
+            return await self._watch(http, request, trouble)
+        if method == "GET":
+            answer = routes.read(request)(self.cluster, request)
+        else:
+            handler = routes.write(method, request)
+            request.body = await http.read()
+            answer = await handler(self.cluster, request)
+        if isinstance(answer.body, Pieces):
+            return await _send(http, answer, answer.body, request.warnings)
+        return _response(answer, request.warnings)
+
+    async def _meet(self, method: str, path: str, *, watch: bool) -> Trouble:
+        trouble = self.faults.meet(method, path, watch=watch)
+        if trouble.delay:
+            await asyncio.sleep(trouble.delay)
+        if trouble.refusal is not None:
+            raise trouble.refusal
+        return trouble
+
+    async def _watch(self, http: web.BaseRequest, request: Request, trouble: Trouble) -> web.StreamResponse:
+        if http.version < HttpVersion11:
+            raise bad_request("a watch needs HTTP/1.1")
+        watch = Watch(self.cluster, request)
+        transport = http.transport
+        if transport is None:
+            raise ConnectionResetError
+        response = web.StreamResponse(headers=_headers(JSON))
+        _warn(response, request.warnings)
+        response.enable_chunked_encoding()
+        await response.prepare(http)
+        await watch.run(response.write, transport, trouble.cut_after)
+        return response
+
+    # --- paths that are not objects ----------------------------------------------------------------------------------
+
+    async def _other(self, http: web.BaseRequest, path: str, user: User) -> web.StreamResponse:
+        if http.method == "POST":
+            answer = access.answer(path, await http.read(), http.headers.get(hdrs.CONTENT_TYPE, ""), user)
+            if answer is not None:
+                return _json(answer, 201)
+        found = self._document(path, http.headers.get(hdrs.ACCEPT, "")) if http.method == "GET" else None
+        if found is not None:
+            return found
+        raise no_such_path() if http.method == "GET" else no_such_method()
+
+    def _document(self, path: str, accept: str) -> web.StreamResponse | None:
+        plain = path.rstrip("/") or "/"
+        if plain in HEALTH or plain.startswith(tuple(f"{name}/" for name in HEALTH)):
+            return _text("ok")
+        if plain.startswith("/openapi"):
+            return self._openapi(plain, accept)
+        if plain in ("/api", "/apis"):
+            return self._discovery(plain, accept)
+        tree = self._tree(plain)
+        return None if tree is None else _json(tree)
+
+    def _tree(self, path: str) -> Tree | None:
+        registry = self.cluster.registry
+        if path == "/version":
+            return discovery.version()
+        if path == "/":
+            served = {kind.path for kind in registry}
+            return {"paths": sorted(["/api", "/apis", "/version", "/openapi/v2", "/openapi/v3", *HEALTH, *served])}
+        api_version, rest = split_version(path)
+        if api_version and not rest:
+            return discovery.resources(registry, api_version)
+        if path.startswith("/apis/"):
+            return discovery.group(registry, path.removeprefix("/apis/"))
+        return None
+
+    def _discovery(self, path: str, accept: str) -> web.StreamResponse:
+        version = discovery.aggregated_version(accept)
+        core = path == "/api"
+        if version:
+            tree = discovery.aggregated(self.cluster.registry, version, core=core)
+            media_type = f"{JSON};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+            return _response(Answer(200, encode(tree), media_type), [])
+        host, port = self._address
+        return _json(discovery.core_versions(f"{host}:{port}") if core else discovery.groups(self.cluster.registry))
+
+    def _openapi(self, path: str, accept: str) -> web.StreamResponse | None:
+        if path == "/openapi/v2":
+            if accept and JSON not in accept and "*/*" not in accept:
+                raise refusal(406, f"only the following media types are accepted: {JSON}")
+            return _response(Answer(200, self._documents.v2()), [])
+        if path == "/openapi/v3":
+            return _response(Answer(200, self._documents.index()), [])
+        api_version, rest = split_version(path.removeprefix("/openapi/v3"))
+        document = self._documents.v3(api_version) if api_version and not rest else None
+        return None if document is None else _response(Answer(200, document), [])
+
+
+async def _end(runner: web.ServerRunner) -> None:
+    """Stop listening and answering; connections whose other side does not close them are broken."""
+    held = [connection.transport for connection in runner.server.connections] if runner.server else []
+    await runner.cleanup()
+    for transport in held:
+        if transport is not None:
+            transport.abort()
+    for _ in range(_TURNS_TO_CLOSE):
+        await asyncio.sleep(0)
+
+
+def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=bodies.LONGEST)
+
+
+def _headers(media_type: str) -> dict[str, str]:
+    return {"Content-Type": media_type, "Cache-Control": _NO_CACHE}
+
+
+def _warn(response: web.StreamResponse, warnings: list[str]) -> None:
+    for warning in dict.fromkeys(warnings):
+        response.headers.add("Warning", f'299 - "{_quotable(warning)}"')
+
+
+def _quotable(text: str) -> str:
+    shown = "".join(character if character.isprintable() else " " for character in text)
+    return shown.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _response(answer: Answer, warnings: list[str]) -> web.Response:
+    response = web.Response(body=answer.body, status=answer.status, headers=_headers(answer.media_type))
+    _warn(response, warnings)
+    return response
+
+
+async def _send(http: web.BaseRequest, answer: Answer, body: Pieces, warnings: list[str]) -> web.StreamResponse:
+    """Send a body piece by piece: the client reads one while the next is encrypted."""
+    response = web.StreamResponse(status=answer.status, headers=_headers(answer.media_type))
+    _warn(response, warnings)
+    response.content_length = body.length
+    await response.prepare(http)
+    for piece in body.pieces:
+        await response.write(piece)
+    return response
+
+
+def _json(tree: Tree, status: int = 200) -> web.Response:
+    return _response(Answer(status, encode(tree)), [])
+
+
+def _text(text: str) -> web.Response:
+    return _response(Answer(200, text.encode(), "text/plain; charset=utf-8"), [])
+
+
+def _refused(error: Refusal, warnings: list[str]) -> web.Response:
+    response = _response(Answer(error.code, encode(error.status)), warnings)
+    if error.retry_after:
+        response.headers["Retry-After"] = str(error.retry_after)
+    return response

@@ -1,0 +1,136 @@
+"""How a request is refused: a Kubernetes Status with the right code, reason, message and details.
+
+`Refusal` is the one exception that the server's edge turns into an answer. The functions below make the refusals that
+Kubernetes has a name for, worded as Kubernetes words them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trimtab_lab.apiserver.kinds import validation
+from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab_lab.apiserver.kinds.validation import Cause
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+REJECTED = "the server rejected our request due to an error in our request"
+
+REASONS: dict[int, str] = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    406: "NotAcceptable",
+    409: "Conflict",
+    410: "Expired",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+"""The reason that goes with a code, where nothing more exact is known."""
+
+
+class Refusal(Exception):  # noqa: N818 – it is an answer
+    """An answer other than the one that was asked for; `status` is a Status as a tree."""
+
+    def __init__(self, status: dict[str, Any]) -> None:
+        super().__init__(status.get("message", ""))
+        self.status = status
+
+    @property
+    def code(self) -> int:
+        """The HTTP status."""
+        code: int = self.status["code"]
+        return code
+
+    @property
+    def retry_after(self) -> int:
+        """Seconds that the client should wait; 0 if that is not said."""
+        seconds: int = self.status.get("details", {}).get("retryAfterSeconds", 0)
+        return seconds
+
+
+def refusal(
+    code: int, message: str, *, reason: str | None = None, details: dict[str, Any] | None = None, token: str = ""
+) -> Refusal:
+    """A failure Status. Its reason follows from the code unless one is given; an empty one is left out."""
+    reason = REASONS.get(code, "") if reason is None else reason
+    status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {"continue": token} if token else {}}
+    status |= {"status": "Failure", "message": message}
+    if reason:
+        status["reason"] = reason
+    if details is not None:
+        status["details"] = details
+    return Refusal(status | {"code": code})
+
+
+def success(**details: str) -> dict[str, Any]:
+    """What is answered where there is no object to answer with."""
+    status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    return status | {"details": details} if details else status
+
+
+def bad_request(message: str) -> Refusal:
+    """400: the request cannot be understood."""
+    return refusal(400, message)
+
+
+def unauthorized() -> Refusal:
+    """401: nobody that the server knows."""
+    return refusal(401, "Unauthorized")
+
+
+def forbidden(kind: Kind, name: str, message: str, *causes: dict[str, str]) -> Refusal:
+    """403: understood, and refused."""
+    details = about(kind, name) | ({"causes": list(causes)} if causes else {})
+    return refusal(403, f'{kind.group_resource} "{name}" is forbidden: {message}', details=details)
+
+
+def no_such_path() -> Refusal:
+    """404: a path that nothing is served under."""
+    return refusal(404, "the server could not find the requested resource", details={})
+
+
+def no_such_method() -> Refusal:
+    """405: a path that something is served under, but not with this method."""
+    return refusal(405, "the server does not allow this method on the requested resource", details={})
+
+
+def not_found(kind: Kind, name: str) -> Refusal:
+    """404: no such object."""
+    return refusal(404, f'{kind.group_resource} "{name}" not found', details=about(kind, name))
+
+
+def already_exists(kind: Kind, name: str, *, deleting: bool = False) -> Refusal:
+    """409: the name is taken."""
+    message = f'{kind.group_resource} "{name}" already exists'
+    prefix = "object is being deleted: " if deleting else ""
+    return refusal(409, prefix + message, reason="AlreadyExists", details=about(kind, name))
+
+
+def conflict(kind: Kind, name: str, message: str = MODIFIED, *, resource: str = "") -> Refusal:
+    """409: what the caller saw is not what is there. Some messages name the kind instead of the resource."""
+    named = resource or kind.plural
+    full = f"{named}.{kind.group}" if kind.group else named
+    details = about(kind, name) | {"kind": named}
+    return refusal(409, f'Operation cannot be fulfilled on {full} "{name}": {message}', details=details)
+
+
+def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> Refusal:
+    """422: every cause names the field that it is about."""
+    return Refusal(validation.invalid(group, kind, name, causes))
+
+
+def bad_options(kind: str, causes: list[Cause]) -> Refusal:
+    """422: the query or the body of a DELETE says something that cannot be."""
+    return invalid("meta.k8s.io", kind, "", causes)
+
+
+def about(kind: Kind, name: str) -> dict[str, Any]:
+    """The details that name an object. Kubernetes writes the resource where one expects the kind."""
+    details = {"name": name} if name else {}
+    return details | ({"group": kind.group} if kind.group else {}) | {"kind": kind.plural}

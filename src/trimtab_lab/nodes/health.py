@@ -1,0 +1,154 @@
+"""What the node controllers of Kubernetes decide about nodes and their pods. Pure.
+
+1. A node that gives no sign of life for a while is *Unknown*: all that its kubelet last said of it is.
+2. Each condition that keeps pods away is a NoSchedule taint, and so is being cordoned. These come and go with it.
+3. A node that is not ready gets a NoExecute taint too, but not all of a zone at once: so many a second, fewer where
+   much of a zone is down, none in a small zone then. If nothing is ready anywhere, it is rather the control plane that
+   is cut off: nobody is evicted.
+4. A pod leaves a node with NoExecute taints at once if it does not tolerate them all, after the shortest of the times
+   that it tolerates them for, or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum, auto
+
+from trimtab.api import times
+from trimtab.api.nodes import Taint as PlainTaint
+from trimtab.api.pods import Toleration
+from trimtab.api.tolerations import NO_EXECUTE, NO_SCHEDULE, tolerates
+from trimtab.kube.clocks import SECOND
+from trimtab_lab.nodes.settings import LifecycleSettings
+from trimtab_lab.nodes.views import FALSE, TRUE, UNKNOWN, Node, NodeCondition, Taint
+
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+
+READINESS_TAINTS: dict[str, str] = {FALSE: NOT_READY, UNKNOWN: UNREACHABLE}
+"""The taint for each way of not being ready."""
+
+CONDITION_TAINTS: dict[str, dict[str, str]] = {
+    "Ready": READINESS_TAINTS,
+    "MemoryPressure": {TRUE: "node.kubernetes.io/memory-pressure"},
+    "DiskPressure": {TRUE: "node.kubernetes.io/disk-pressure"},
+    "NetworkUnavailable": {TRUE: "node.kubernetes.io/network-unavailable"},
+    "PIDPressure": {TRUE: "node.kubernetes.io/pid-pressure"},
+}
+"""The NoSchedule taint for each condition and how it stands."""
+
+REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+"""The conditions that a kubelet reports, and that are unknown when it falls silent."""
+
+_OURS = frozenset(key for keys in CONDITION_TAINTS.values() for key in keys.values()) | {UNSCHEDULABLE}
+
+FOR_EVER = None
+
+
+class ZoneState(Enum):
+    """How much of a zone is ready."""
+
+    NORMAL = auto()
+    PARTLY_DOWN = auto()
+    DOWN = auto()
+
+
+def unknown(node: Node, now: int) -> list[NodeCondition]:
+    """What is to be said of a node that has fallen silent: the conditions that change."""
+    at = times.format_time(now)
+    changed = []
+    for kind in REPORTED:
+        old = node.condition(kind)
+        if old is None:
+            changed.append(_condition(kind, "NodeStatusNeverUpdated", "Kubelet never posted node status.", at))
+        elif old.status != UNKNOWN:
+            changed.append(_condition(kind, "NodeStatusUnknown", "Kubelet stopped posting node status.", at))
+    return changed
+
+
+def _condition(kind: str, reason: str, message: str, at: str) -> NodeCondition:
+    return NodeCondition(type=kind, status=UNKNOWN, reason=reason, message=message, last_transition_time=at)
+
+
+def zone_state(ready: int, total: int, settings: LifecycleSettings) -> ZoneState:
+    """How a zone stands in which so many of all nodes are ready."""
+    down = total - ready
+    if ready == 0 and down > 0:
+        return ZoneState.DOWN
+    if down > 2 and down / total >= settings.disrupted_share:
+        return ZoneState.PARTLY_DOWN
+    return ZoneState.NORMAL
+
+
+def taints_a_second(state: ZoneState, total: int, settings: LifecycleSettings) -> float:
+    """How many nodes of a zone may be marked for eviction in a second."""
+    if state is not ZoneState.PARTLY_DOWN:
+        return settings.tainted_a_second
+    return settings.tainted_a_second_when_disrupted if total > settings.large_zone else 0.0
+
+
+def all_down(states: Iterable[ZoneState]) -> bool:
+    """Whether nothing is ready anywhere."""
+    return all(state is ZoneState.DOWN for state in states)
+
+
+def taints(node: Node, *, evicts: bool, now: int) -> tuple[Taint, ...]:
+    """The taints that a node should have: what others gave it, and what its conditions call for.
+
+    `evicts` says that a node that is not ready may have its NoExecute taint now; one that it has already, it keeps.
+    """
+    wanted = _wanted(node, evicts=evicts)
+    kept = [taint for taint in node.spec.taints if not _is_ours(taint) or (taint.key, taint.effect) in wanted]
+    held = {(taint.key, taint.effect) for taint in kept}
+    at = times.format_time(now)
+    added = [Taint(key=key, effect=effect, time_added=at) for key, effect in wanted if (key, effect) not in held]
+    return (*kept, *added)
+
+
+def _wanted(node: Node, *, evicts: bool) -> dict[tuple[str, str], None]:
+    stands = {each.type: each.status for each in node.status.conditions}
+    keys = [by_status.get(stands.get(kind, "")) for kind, by_status in CONDITION_TAINTS.items()]
+    wanted = {(key, NO_SCHEDULE): None for key in keys if key}
+    if node.spec.unschedulable:
+        wanted[UNSCHEDULABLE, NO_SCHEDULE] = None
+    down = READINESS_TAINTS.get(stands.get("Ready", ""))
+    if down and evicts:
+        wanted[down, NO_EXECUTE] = None
+    return wanted
+
+
+def _is_ours(taint: Taint) -> bool:
+    if taint.effect == NO_EXECUTE:
+        return taint.key in (NOT_READY, UNREACHABLE)
+    return taint.effect == NO_SCHEDULE and taint.key in _OURS
+
+
+def marked_for_eviction(node: Node) -> bool:
+    """Whether a node that is not ready has been given its NoExecute taint, by whatever name."""
+    return any(taint.effect == NO_EXECUTE and taint.key in (NOT_READY, UNREACHABLE) for taint in node.spec.taints)
+
+
+def evicting(node: Node) -> tuple[Taint, ...]:
+    """The taints of a node that pods leave it for."""
+    return tuple(taint for taint in node.spec.taints if taint.effect == NO_EXECUTE)
+
+
+def leaves(tolerations: Sequence[Toleration], taints: Mapping[Taint, int], arrived: int) -> int | None:
+    """When a pod that arrived then leaves a node with these NoExecute taints, each there since a moment.
+
+    Its patience begins when it meets the first of them; those that come later give no more time. `FOR_EVER` where it
+    tolerates all of them without an end.
+    """
+    if not taints:
+        return FOR_EVER
+    since = max(arrived, min(taints.values()))
+    used: list[Toleration] = []
+    for taint in taints:
+        plain = PlainTaint(key=taint.key, value=taint.value, effect=taint.effect)
+        match = next((each for each in tolerations if tolerates(each, plain)), None)
+        if match is None:
+            return since
+        used.append(match)
+    seconds = [max(each.toleration_seconds, 0) for each in used if each.toleration_seconds is not None]
+    return since + min(seconds) * SECOND if seconds else FOR_EVER

@@ -1,0 +1,74 @@
+"""Leases in `kube-node-lease`: each node's sign of life, renewed while the node has not failed.
+
+The first renewal comes at once, the second after a part of the interval that chance decides: so the renewals of nodes
+that were started together spread over the interval.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+
+from trimtab.api import times
+from trimtab.api.core import Namespace
+from trimtab.api.documents import JSON
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import Clock
+from trimtab.kube.errors import AlreadyExists, NotFound
+from trimtab.kube.runners import Result
+from trimtab_lab.nodes.roster import Roster
+from trimtab_lab.nodes.settings import JITTER, Renewal
+from trimtab_lab.nodes.views import LEASE_WRITES, Node
+
+NAMESPACE = "kube-node-lease"
+
+
+class Heartbeats:
+    """Renews the Leases of the nodes that are alive."""
+
+    def __init__(self, client: Client, clock: Clock, roster: Roster, rng: random.Random) -> None:
+        self.renewal = Renewal(10.0, 300.0)
+        self._client = client
+        self._clock = clock
+        self._roster = roster
+        self._rng = rng
+        self._beating: set[str] = set()
+
+    async def reconcile(self, name: str) -> Result:
+        """Renew the Lease of a node, if it is alive, and say when to do so again."""
+        node = self._roster.alive(name)
+        if node is None:
+            self._beating.discard(name)
+            return Result()
+        await self._renew(node)
+        first = name not in self._beating
+        self._beating.add(name)
+        share = self._rng.random() if first else 1 + JITTER * self._rng.random()
+        return Result(requeue_after=self.renewal.interval * share)
+
+    async def _renew(self, node: Node) -> None:
+        try:
+            await self._client.patch(LEASE_WRITES, node.name, {"spec": self._spec(node)}, namespace=NAMESPACE)
+        except NotFound:
+            await self._create(node)
+
+    async def _create(self, node: Node) -> None:
+        """Make the Lease, which goes when its node goes; and its namespace, on a control plane that lacks it."""
+        body = {"metadata": {"name": node.name, "ownerReferences": [_owner(node)]}, "spec": self._spec(node)}
+        try:
+            await self._client.create(LEASE_WRITES, body, namespace=NAMESPACE)
+        except NotFound:
+            with contextlib.suppress(AlreadyExists):
+                await self._client.create(Namespace, {"metadata": {"name": NAMESPACE}})
+            await self._client.create(LEASE_WRITES, body, namespace=NAMESPACE)
+
+    def _spec(self, node: Node) -> JSON:
+        return {
+            "holderIdentity": node.name,
+            "leaseDurationSeconds": self.renewal.lasts,
+            "renewTime": times.format_micro(self._clock.now()),
+        }
+
+
+def _owner(node: Node) -> JSON:
+    return {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.metadata.uid}

@@ -1,0 +1,230 @@
+"""Node objects: made, kept as the shape has them, and confirmed from time to time, as kubelets do.
+
+A node of the shape that is not there is created, and then given its status. What the shape says of labels and taints is
+written where it is missing; what others add stays. A node that is ours and not in the shape any more is deleted. A node
+that has the right name and is not ours is left alone: it may be a real one.
+
+What somebody else undoes is done again, but not at once: two who want different things of a node would be at it for
+ever, as fast as the API server lets them.
+
+An API server gives every new node the taint `not-ready`, for a controller to take off once the node is ready. Where
+there is one, it and we want the same; where there is none, we do it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import msgspec
+
+from trimtab.api import times
+from trimtab.api.documents import JSON
+from trimtab.api.tolerations import NO_SCHEDULE
+from trimtab.kube.client import Client, PatchKind
+from trimtab.kube.clocks import SECOND, Clock
+from trimtab.kube.errors import AlreadyExists, NotFound
+from trimtab.kube.resources import Key
+from trimtab.kube.runners import Result, TerminalError
+from trimtab_lab.nodes.addresses import NODE_NETWORK, Addresses
+from trimtab_lab.nodes.roster import Roster, has_failed
+from trimtab_lab.nodes.settings import Renewal
+from trimtab_lab.nodes.shapes import NodePlan
+from trimtab_lab.nodes.views import FALSE, NODE_WRITES, TRUE, Node, NodeAddress, NodeCondition, Taint
+
+NOT_READY = "node.kubernetes.io/not-ready"
+
+CONDITIONS: dict[str, tuple[str, str, str]] = {
+    "MemoryPressure": (FALSE, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    "DiskPressure": (FALSE, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    "PIDPressure": (FALSE, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    "Ready": (TRUE, "KubeletReady", "kubelet is posting ready status"),
+}
+"""What the kubelet of a healthy node says: status, reason and message."""
+
+KUBELET_VERSION = "v1.36.4"
+
+_PAUSE = SECOND
+"""How long what has been done to a node is not done again."""
+
+log = logging.getLogger(__name__)
+
+
+class Registrar:
+    """Keeps Node objects as the plans have them."""
+
+    def __init__(self, client: Client, clock: Clock, roster: Roster, plans: Mapping[str, NodePlan]) -> None:
+        self.plans = plans
+        self.renewal = Renewal(10.0, 300.0)
+        self._client = client
+        self._clock = clock
+        self._roster = roster
+        self._addresses = Addresses(NODE_NETWORK)
+        self._done: dict[tuple[str, str], int] = {}
+        """Until when a deed is not repeated, by node and deed."""
+
+    def seen(self, node: Node) -> None:
+        """Remember the address of a node that is there already."""
+        if node.internal_ip:
+            self._addresses.note(node.name, node.internal_ip)
+
+    async def reconcile(self, name: str) -> Result:
+        """Bring one node to what its plan says."""
+        plan, node = self.plans.get(name), self._roster.informer.get(Key(name))
+        if plan is None:
+            return await self._remove(name, node)
+        if node is None:
+            return await self._create(plan)
+        if not self._roster.owns(node):
+            raise TerminalError("there is a node of that name that is not ours; it is left alone")
+        if has_failed(node):
+            return Result()
+        await self._keep(plan, node)
+        return await self._report(plan, node)
+
+    def _wait(self, name: str, deed: str) -> float:
+        """Seconds until this may be done to a node again, or 0 if now; then it counts as done."""
+        now = self._clock.monotonic()
+        left = self._done.get((name, deed), now) - now
+        if left <= 0:
+            self._done[name, deed] = now + _PAUSE
+        return max(left, 0) / SECOND
+
+    async def _create(self, plan: NodePlan) -> Result:
+        """Make the object. Its status follows when it has been seen."""
+        wait = self._wait(plan.name, "create")
+        if wait:
+            return Result(requeue_after=wait)
+        body = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": plan.name, "labels": dict(plan.labels)},
+            "spec": {"taints": [msgspec.to_builtins(taint) for taint in plan.taints]},
+        }
+        try:
+            await self._client.create(NODE_WRITES, body)
+        except AlreadyExists:
+            log.debug("%s is there already, and will be seen", plan.name)
+        return Result()
+
+    async def _remove(self, name: str, node: Node | None) -> Result:
+        """Delete a node that the shape has no more, if it is ours."""
+        if node is not None and self._roster.owns(node):
+            try:
+                await self._client.delete(NODE_WRITES, node.name, uid=node.metadata.uid)
+            except NotFound:
+                log.debug("%s is gone already", node.name)
+            self._addresses.release(node.name)
+        for deed in ("create", "report"):
+            self._done.pop((name, deed), None)
+        return Result()
+
+    async def _keep(self, plan: NodePlan, node: Node) -> None:
+        """Write what is missing of labels and taints, and take off the taint of a node that is not ready yet."""
+        patch = changes(plan, node)
+        if patch is not None:
+            await self._client.patch(NODE_WRITES, node.name, patch)
+
+    async def _report(self, plan: NodePlan, node: Node) -> Result:
+        """Write the status where it is not as it should be, or has not been confirmed for long."""
+        now = self._clock.now()
+        left = self.renewal.confirm - (now - _confirmed(node)) / SECOND
+        if left > 0 and is_right(plan, node):
+            return Result(requeue_after=left)
+        wait = self._wait(plan.name, "report")
+        if wait:
+            return Result(requeue_after=wait)
+        address = node.internal_ip or self._addresses.take(plan.name)
+        body = {"status": status(plan, node, address, now)}
+        await self._client.patch(NODE_WRITES, node.name, body, how=PatchKind.STRATEGIC, subresource="status")
+        return Result(requeue_after=self.renewal.confirm)
+
+
+def changes(plan: NodePlan, node: Node) -> JSON | None:
+    """What is to be changed of a node but its status: a merge patch for this very version of it, or None."""
+    labels = {key: value for key, value in plan.labels.items() if node.metadata.labels.get(key) != value}
+    taints = _taints(plan, node)
+    if not labels and taints == node.spec.taints:
+        return None
+    patch: JSON = {"metadata": {"resourceVersion": node.metadata.resource_version}}
+    if labels:
+        patch["metadata"]["labels"] = labels
+    if taints != node.spec.taints:
+        patch["spec"] = {"taints": [msgspec.to_builtins(taint) for taint in taints] or None}
+    return patch
+
+
+def is_right(plan: NodePlan, node: Node) -> bool:
+    """Whether a node's status says what a healthy kubelet would say, whenever it last did."""
+    held = node.status
+    if not node.internal_ip or any(
+        held.capacity.get(name) != amount or held.allocatable.get(name) != amount
+        for name, amount in plan.capacity.items()
+    ):
+        return False
+    said = {each.type: (each.status, each.reason, each.message) for each in held.conditions}
+    return all(said.get(kind) == verdict for kind, verdict in CONDITIONS.items())
+
+
+def status(plan: NodePlan, node: Node, address: str, now: int) -> JSON:
+    """What a healthy kubelet says of its node."""
+    addresses = (NodeAddress(type="InternalIP", address=address), NodeAddress(type="Hostname", address=plan.name))
+    return {
+        "capacity": dict(plan.capacity),
+        "allocatable": dict(plan.capacity),
+        "addresses": [msgspec.to_builtins(each) for each in addresses],
+        "conditions": [msgspec.to_builtins(each) for each in _conditions(node, times.format_time(now))],
+        "nodeInfo": _info(node),
+    }
+
+
+def _conditions(node: Node, now: str) -> list[NodeCondition]:
+    made = []
+    for kind, (stands, reason, message) in CONDITIONS.items():
+        old = node.condition(kind)
+        since = old.last_transition_time if old is not None and old.status == stands else ""
+        made.append(
+            NodeCondition(
+                type=kind,
+                status=stands,
+                reason=reason,
+                message=message,
+                last_heartbeat_time=now,
+                last_transition_time=since or now,
+            )
+        )
+    return made
+
+
+def _taints(plan: NodePlan, node: Node) -> tuple[Taint, ...]:
+    """The node's taints with those of its plan, and without the one that a node has until it is ready."""
+    held = {(taint.key, taint.effect): taint for taint in node.spec.taints}
+    merged = dict(held)
+    for taint in plan.taints:
+        old = held.get((taint.key, taint.effect))
+        if old is None or old.value != taint.value:
+            merged[taint.key, taint.effect] = taint
+    if node.ready:
+        merged.pop((NOT_READY, NO_SCHEDULE), None)
+    return tuple(merged.values())
+
+
+def _confirmed(node: Node) -> int:
+    """When the kubelet last said that the node is ready."""
+    ready = node.condition("Ready")
+    return times.parse_ns(ready.last_heartbeat_time) if ready is not None and ready.last_heartbeat_time else 0
+
+
+def _info(node: Node) -> JSON:
+    return {
+        "machineID": node.metadata.uid.replace("-", ""),
+        "systemUUID": node.metadata.uid,
+        "bootID": node.metadata.uid,
+        "kernelVersion": "0.0.0-simulated",
+        "osImage": "Trimtab lab",
+        "containerRuntimeVersion": "lab://1.0.0",
+        "kubeletVersion": KUBELET_VERSION,
+        "kubeProxyVersion": "",
+        "operatingSystem": "linux",
+        "architecture": "amd64",
+    }

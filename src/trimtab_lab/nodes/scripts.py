@@ -1,0 +1,245 @@
+"""What a pod is told to do: annotations and the shape's habits, made into the numbers of one pod.
+
+`ANNOTATIONS` is the whole language; the table in `docs/lab-nodes.md` says the same. A pod without annotations starts
+after a moment and runs until it is deleted. Times are seconds, `2.5`, or two of them, `1-5`: then each pod draws its
+own. It draws with the seed and its UID, always in the same order, so that the same pod draws the same numbers in every
+process, and saying more about one thing changes nothing else.
+
+A value that cannot be read is reported and passed over; a pod is never refused for its annotations.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from trimtab.api.errors import InvalidError
+from trimtab_lab.nodes.views import Pod
+
+PREFIX = "lab.trimtab.dev/"
+
+_SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:\s*-\s*([0-9]+(?:\.[0-9]+)?))?")
+_LONGEST = 10**7
+"""Seconds. Beyond a third of a year, a number is a mistake."""
+
+FIRST_RESTART = 1.0
+"""Seconds until a container that ended for the first time runs again: kubelets do not make it wait."""
+LONGEST_BACK_OFF = 300.0
+
+
+class Behaviour(Enum):
+    """What the containers of a pod do once they run."""
+
+    RUN = "run"
+    HANG = "hang"
+    CRASH = "crash"
+    COMPLETE = "complete"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A time in seconds: one, or any between two."""
+
+    low: float
+    high: float
+
+    def draw(self, rng: random.Random) -> float:
+        """One of them. Draws even where there is no choice, so that later draws stay the same."""
+        return self.low + (self.high - self.low) * rng.random()
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What pods do that are not told otherwise; a cluster's shape may change it."""
+
+    start: Span = Span(0.5, 2.0)
+    init: Span = Span(0.5, 0.5)
+    ready: Span = Span(0.0, 0.0)
+    stop: Span = Span(0.1, 1.0)
+
+
+HABITS = Habits()
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a pod's annotations say, with habits and defaults where they say nothing."""
+
+    behaviour: Behaviour | None = None
+    start: Span = HABITS.start
+    init: Span = HABITS.init
+    ready: Span = HABITS.ready
+    stop: Span = HABITS.stop
+    crash_after: Span | None = None
+    complete_after: Span | None = None
+    crashes: int | None = None
+    exit_code: int = 1
+    back_off: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One pod's part: what it does and how long each thing takes it, in seconds."""
+
+    behaviour: Behaviour = Behaviour.RUN
+    start: float = 1.0
+    init: float = 0.5
+    ready: float = 0.0
+    stop: float = 0.5
+    ends_after: float | None = None
+    crashes: int | None = None
+    exit_code: int = 1
+    back_off: float = 10.0
+    inits: int = 0
+    """How many init containers must end before the others start: sidecars are not among them."""
+    restart_policy: str = "Always"
+
+    def lasts(self, restarts: int) -> float | None:
+        """How long the containers run this time; None if until they are stopped."""
+        if self.behaviour is Behaviour.CRASH and self.crashes is not None and restarts >= self.crashes:
+            return None
+        return self.ends_after
+
+    def restarts_after(self, code: int) -> bool:
+        """Whether containers that end so are started again."""
+        return self.restart_policy == "Always" or (self.restart_policy == "OnFailure" and code != 0)
+
+    def wait(self, restarts: int) -> float:
+        """How long containers that have been restarted so often wait for the next time.
+
+        As kubelets have it: at once, then 10 s, doubled up to 5 minutes; and from the beginning for containers that
+        keep running for 10 minutes.
+        """
+        if restarts == 0 or (self.ends_after or 0.0) >= 2 * LONGEST_BACK_OFF:
+            return min(FIRST_RESTART, self.back_off)
+        return float(min(LONGEST_BACK_OFF, self.back_off * 2.0 ** min(restarts - 1, 20)))
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """One word of the language: how it is read, which field of `Told` it sets, and what it means."""
+
+    field: str
+    read: Callable[[str], Any]
+    default: str
+    meaning: str
+
+
+def read_span(text: str) -> Span:
+    """`2.5` or `1-5`, in seconds."""
+    match = _SPAN.fullmatch(text.strip())
+    if match is None:
+        raise InvalidError("", f'"{text}" is not a number of seconds; write 2.5, or 1-5 for any between')
+    low = float(match[1])
+    high = float(match[2]) if match[2] else low
+    if high < low or high > _LONGEST:
+        raise InvalidError("", f'"{text}" must not decrease, nor exceed {_LONGEST}')
+    return Span(low, high)
+
+
+def _read_behaviour(text: str) -> Behaviour:
+    try:
+        return Behaviour(text)
+    except ValueError:
+        known = ", ".join(each.value for each in Behaviour)
+        raise InvalidError("", f'"{text}" is not a behaviour; there are {known}') from None
+
+
+def _read_count(most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and int(text) <= most):
+            raise InvalidError("", f'"{text}" is not a whole number from 0 to {most}')
+        return int(text)
+
+    return read
+
+
+def _read_seconds(text: str) -> float:
+    return read_span(text).low
+
+
+ANNOTATIONS: dict[str, Annotation] = {
+    "behaviour": Annotation(
+        "behaviour",
+        _read_behaviour,
+        "run",
+        "`run` until deleted; `hang`: run and never become ready; `crash`: end with an error; `complete`: end well",
+    ),
+    "start-seconds": Annotation("start", read_span, "0.5-2", "from being assigned until the first container runs"),
+    "init-seconds": Annotation("init", read_span, "0.5", "how long each init container takes"),
+    "ready-seconds": Annotation("ready", read_span, "0", "from running until ready"),
+    "crash-after-seconds": Annotation(
+        "crash_after", read_span, "10", "how long the containers run before they crash; implies `crash`"
+    ),
+    "crashes": Annotation("crashes", _read_count(10**6), "for ever", "how often they crash before they run on"),
+    "exit-code": Annotation("exit_code", _read_count(255), "1", "what a crash ends with"),
+    "back-off-seconds": Annotation(
+        "back_off", _read_seconds, "10", "the wait before the second restart; doubled each time, up to 300"
+    ),
+    "complete-after-seconds": Annotation(
+        "complete_after", read_span, "10", "how long the containers run before they end well; implies `complete`"
+    ),
+    "stop-seconds": Annotation(
+        "stop", read_span, "0.1-1", "from deletion until the pod is gone; at most its grace period"
+    ),
+}
+"""By name, without the prefix."""
+
+_ENDS = Span(10.0, 10.0)
+
+
+def compose(pod: Pod, seed: int, habits: Habits = HABITS) -> tuple[Script, list[str]]:
+    """The part of this pod, and what was wrong with its annotations."""
+    told, problems = read(pod.metadata.annotations, habits)
+    rng = random.Random(f"{seed}/{pod.metadata.uid}")  # noqa: S311 - spreads starts, guards nothing
+    start, init, ready, stop = (span.draw(rng) for span in (told.start, told.init, told.ready, told.stop))
+    behaviour, ends = _ending(told)
+    script = Script(
+        behaviour=behaviour,
+        start=start,
+        init=init,
+        ready=ready,
+        stop=stop,
+        ends_after=None if ends is None else ends.draw(rng),
+        crashes=told.crashes,
+        exit_code=told.exit_code,
+        back_off=told.back_off,
+        inits=sum(not container.sidecar for container in pod.spec.init_containers),
+        restart_policy=pod.spec.restart_policy,
+    )
+    return script, problems
+
+
+def read(annotations: Mapping[str, str], habits: Habits = HABITS) -> tuple[Told, list[str]]:
+    """What annotations say, and what could not be understood of it."""
+    told = Told(start=habits.start, init=habits.init, ready=habits.ready, stop=habits.stop)
+    problems: list[str] = []
+    for key, text in annotations.items():
+        name = key.removeprefix(PREFIX)
+        if name == key:
+            continue
+        try:
+            told = _with(told, name, text)
+        except InvalidError as error:
+            problems.append(f"{key}: {error.reason}")
+    return told, problems
+
+
+def _with(told: Told, name: str, text: str) -> Told:
+    annotation = ANNOTATIONS.get(name)
+    if annotation is None:
+        raise InvalidError("", f"is not known; there are {', '.join(ANNOTATIONS)}")
+    return replace(told, **{annotation.field: annotation.read(text)})
+
+
+def _ending(told: Told) -> tuple[Behaviour, Span | None]:
+    """What a pod does, and when its containers end by themselves. A time implies what it is the time of."""
+    if told.behaviour is Behaviour.CRASH or (told.behaviour is None and told.crash_after):
+        return Behaviour.CRASH, told.crash_after or _ENDS
+    if told.behaviour is Behaviour.COMPLETE or (told.behaviour is None and told.complete_after):
+        return Behaviour.COMPLETE, told.complete_after or _ENDS
+    return told.behaviour or Behaviour.RUN, None

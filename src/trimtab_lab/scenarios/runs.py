@@ -1,0 +1,91 @@
+"""One run of a story: what makes its objects its own, so that runs do not meet, not even on one cluster.
+
+Each run has a namespace, and nodes whose names begin with the run's. The nodes carry the run's label and taint, and
+pods of the run get the matching selector and toleration: its pods stay on its nodes, and nobody else's pods come there,
+which on a real cluster would never start. Neither changes how pods are spread: constraints look at the nodes that
+a pod's selector allows, and all of those have the same taint.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from trimtab.api.documents import JSON, Document
+from trimtab.api.nodes import HOSTNAME
+from trimtab_lab.nodes.shapes import CLUSTER, NodePlan, Shape
+from trimtab_lab.nodes.views import Taint
+from trimtab_lab.scenarios.steps import Choice
+from trimtab_lab.scenarios.stories import Story
+
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""Without vowels and look-alikes, as Kubernetes makes names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What this run calls its things."""
+
+    story: Story
+    suffix: str
+    scheduler: str = ""
+    """The scheduler of pods that name none; the cluster's default if empty."""
+
+    @property
+    def name(self) -> str:
+        """Of the run, of its namespace, and what its nodes are labelled with."""
+        return f"{self.story.name}-{self.suffix}"
+
+    @property
+    def prefix(self) -> str:
+        """What the names of its nodes begin with."""
+        return f"{self.suffix}-"
+
+    def shape(self, shape: Shape) -> Shape:
+        """A shape of the story with names, labels and taints of this run."""
+        plans = [self._plan(plan) for plan in shape.nodes.values()]
+        return replace(shape, name=self.name, nodes={plan.name: plan for plan in plans})
+
+    def chosen(self, choice: Choice, shape: Shape) -> list[str]:
+        """The nodes of this run's shape that a step speaks of."""
+        if choice.nodes:
+            wanted = {self.prefix + name for name in choice.nodes}
+            return [name for name in shape.nodes if name in wanted]
+        if choice.zone:
+            return shape.names(choice.zone)
+        return [plan.name for plan in shape.nodes.values() if choice.labels.items() <= plan.labels.items()]
+
+    def manifest(self, document: Document) -> JSON:
+        """An object of the story as it is created: all that it says, and where its pods belong."""
+        tree = document.tree()
+        for spec in _pod_specs(tree):
+            spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), CLUSTER: self.name}
+            toleration = {"key": CLUSTER, "operator": "Equal", "value": self.name, "effect": "NoSchedule"}
+            spec["tolerations"] = [*(spec.get("tolerations") or []), toleration]
+            if self.scheduler:
+                spec.setdefault("schedulerName", self.scheduler)
+        return tree
+
+    def _plan(self, plan: NodePlan) -> NodePlan:
+        name = self.prefix + plan.name
+        taint = Taint(key=CLUSTER, value=self.name, effect="NoSchedule")
+        labels = {**plan.labels, HOSTNAME: name, CLUSTER: self.name}
+        return replace(plan, name=name, labels=labels, taints=(*plan.taints, taint))
+
+
+def suffix(rng: random.Random) -> str:
+    """A short name that no other run has, most likely."""
+    return "".join(rng.choices(_LETTERS, k=5))
+
+
+def _pod_specs(tree: JSON) -> Iterator[JSON]:
+    """The pod's own, or that of a workload's template."""
+    spec = tree.get("spec")
+    if not isinstance(spec, dict):
+        return
+    if tree["kind"] == "Pod":
+        yield spec
+    template = spec.get("template")
+    if isinstance(template, dict):
+        yield template.setdefault("spec", {})

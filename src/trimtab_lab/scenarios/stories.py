@@ -1,0 +1,183 @@
+"""A story: a cluster, workloads on it, and what happens to them, written in YAML.
+
+    name: two-zones-then-three
+    description: A third zone is added; what a scale-down leaves of it.
+    topology: {zone: topology.kubernetes.io/zone}    # what is recorded, each with a short name
+    cluster: {...}                                   # the nodes: see `trimtab_lab.nodes.shapes`
+    scheduler: {...}                                 # optional: the KubeSchedulerConfiguration that the story needs
+    namespaceLabels: {...}                           # optional: labels of the namespace that it is played in
+    workloads: [...]                                 # manifests, kept whole
+    steps: [...]                                     # see `trimtab_lab.scenarios.steps`
+
+A story runs on any control plane. It says what it needs of it, but starts nothing itself but its objects and its nodes:
+a story with a `scheduler` is for a scheduler that was started with that configuration.
+
+Every mistake is found before anything is touched, and its error names the field and what to write instead. YAML that
+says the same thing twice is a mistake too: the later would silently win.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trimtab.api import schedulerconfig
+from trimtab.api.documents import Document
+from trimtab.api.errors import InvalidError
+from trimtab.api.nodes import ZONE
+from trimtab_lab.nodes.shapes import Shape
+from trimtab_lab.scenarios import steps as verbs
+from trimtab_lab.scenarios.fields import Fields, guess, text_at
+from trimtab_lab.scenarios.steps import Apply, Repeat, Step
+
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A story that has been read and makes sense."""
+
+    name: str
+    description: str
+    cluster: Shape
+    steps: tuple[Step, ...]
+    workloads: tuple[Document, ...] = ()
+    topology: Mapping[str, str] = field(default_factory=lambda: {"zone": ZONE})
+    scheduler: Document | None = None
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+
+    def manifests(self) -> Iterator[Document]:
+        """Everything that is created at the start or on the way."""
+        yield from self.workloads
+        for step in flat(self.steps):
+            if isinstance(step.action, Apply):
+                yield from step.action.manifests
+
+
+def flat(steps: tuple[Step, ...]) -> Iterator[Step]:
+    """All steps, and those inside repetitions once."""
+    for step in steps:
+        yield step
+        if isinstance(step.action, Repeat):
+            yield from flat(step.action.steps)
+
+
+def load(path: str | Path) -> Story:
+    """The story in a file. Raises InvalidError, with the file's name in front of the field."""
+    path = Path(path)
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidError(str(path), f"cannot be read: {error.strerror}") from error
+    except InvalidError as error:
+        raise InvalidError(f"{path}: {error.path}" if error.path else str(path), error.reason) from error
+
+
+def parse(text: str) -> Story:
+    """The story that a YAML text tells."""
+    try:
+        tree = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader, made stricter
+    except yaml.YAMLError as error:
+        raise InvalidError("", f"is not YAML: {error}") from error
+    return read(tree)
+
+
+def read(tree: Any) -> Story:
+    """The story that plain values tell."""
+    fields = Fields(tree, "", "a story: name, cluster, workloads, steps")
+    story = Story(
+        name=_name(fields),
+        description=fields.text("description", "").strip(),
+        cluster=verbs.shape(fields.raw("cluster"), "cluster"),
+        steps=fields.items("steps", verbs.read, needed=True),
+        workloads=fields.items("workloads", verbs.manifest),
+        topology=fields.table("topology", text_at) or {"zone": ZONE},
+        scheduler=_scheduler(fields),
+        namespace_labels=fields.table("namespaceLabels", text_at),
+    )
+    fields.done()
+    _check_references(story)
+    return story
+
+
+def shipped() -> dict[str, Path]:
+    """The stories that come with Trimtab and that any cluster can play, by name."""
+    return {path.stem: path for path in sorted(_folder().glob("*.yaml"))}
+
+
+def with_trimtab() -> dict[str, Path]:
+    """Those that need Trimtab in the cluster, keeping workloads level, by name."""
+    return {path.stem: path for path in sorted(_folder().glob("trimtab/*.yaml"))}
+
+
+def _folder() -> Path:
+    return Path(str(resources.files("trimtab_lab.scenarios").joinpath("stories")))
+
+
+def _name(fields: Fields) -> str:
+    name = fields.text("name")
+    if not _NAME.fullmatch(name):
+        raise InvalidError(
+            fields.at("name"), f"{name!r} cannot be part of a namespace's name: write up to 40 of a-z, 0-9 and -"
+        )
+    return name
+
+
+def _scheduler(fields: Fields) -> Document | None:
+    if not fields.has("scheduler"):
+        return None
+    document = fields.document("scheduler")
+    try:
+        schedulerconfig.read(document.tree())
+    except InvalidError as error:
+        raise error.under(fields.at("scheduler")) from error
+    return document
+
+
+def _check_references(story: Story) -> None:
+    """Names of topology keys and workloads must be ones that the story has, and workloads must differ in theirs."""
+    trees = [manifest.tree() for manifest in story.manifests()]
+    names = [tree["metadata"]["name"] for tree in trees]
+    workloads = {(tree["kind"], tree["metadata"]["name"]) for tree in trees if "selector" in (tree.get("spec") or {})}
+    for name, number in Counter(name for _, name in workloads).items():
+        if number > 1:
+            raise InvalidError("workloads", f"two workloads are called {name!r}: give each a name of its own")
+    for step in flat(story.steps):
+        if step.wait is not None:
+            _known(step.wait.of, names, f"{step.path}.wait.of", "workload")
+        for expectation in step.expect:
+            _known(expectation.of, names, f"{step.path}.expect.of", "workload")
+            for key in sorted(expectation.keys):
+                _known(key, list(story.topology), f"{step.path}.expect", "topology key")
+
+
+def _known(name: str, known: list[str], path: str, what: str) -> None:
+    if name and name not in known:
+        raise InvalidError(path, f"the story has no {what} {name!r}: {guess(name, known)}")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as Kubernetes takes it: dates stay texts, and no key stands twice in a mapping."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, Hashable) and key in seen and key != "<<":
+                mark = key_node.start_mark
+                raise yaml.MarkedYAMLError(problem=f"{key!r} stands twice in a mapping", problem_mark=mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)

@@ -1,0 +1,149 @@
+"""What was seen of every pod, moment by moment: where it was, and how it stood. The chart is drawn from this.
+
+A timeline is a list of changes. `moments` plays it back: how many pods each domain had, and from when on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from trimtab.api.pods import Pod
+from trimtab_lab.scenarios.observations import NOWHERE, Place, Spread, State, state
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """From this moment on (seconds since the story began) a pod stood like this."""
+
+    at: float
+    pod: str
+    uid: str
+    state: State
+    node: str = ""
+    domains: Mapping[str, str] = field(default_factory=dict)
+    """By the story's names of its topology keys, the domains of its node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """From this moment on, this step of the story was under way."""
+
+    at: float
+    number: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """From this moment on there was such a domain."""
+
+    at: float
+    key: str
+    domain: str
+
+
+@dataclass(slots=True)
+class Timeline:
+    """All changes of a run, in the order in which they were seen."""
+
+    topology: Mapping[str, str]
+    changes: list[Change] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    births: list[Birth] = field(default_factory=list)
+    end: float = 0.0
+    _last: dict[str, Change] = field(default_factory=dict)
+    _known: set[tuple[str, str]] = field(default_factory=set)
+
+    def saw_node(self, node: Place, at: float) -> None:
+        """Note the domains that a node brings."""
+        for name, key in self.topology.items():
+            domain = node.labels.get(key)
+            if domain is not None and (name, domain) not in self._known:
+                self._known.add((name, domain))
+                self.births.append(Birth(at, name, domain))
+
+    def saw_pod(self, pod: Pod, nodes: Mapping[str, Place], at: float, *, gone: bool = False) -> Change | None:
+        """Note how a pod stands, if that is new."""
+        node = nodes.get(pod.spec.node_name)
+        labels = node.labels if node is not None else {}
+        placed = bool(pod.spec.node_name)
+        domains = {name: labels.get(key, NOWHERE) for name, key in self.topology.items()} if placed else {}
+        standing = State.GONE if gone else state(pod)
+        change = Change(at, pod.metadata.name, pod.metadata.uid, standing, pod.spec.node_name, domains)
+        last = self._last.get(change.uid)
+        if last is not None and (last.state, last.node, last.domains) == (change.state, change.node, change.domains):
+            return None
+        self._last[change.uid] = change
+        self.changes.append(change)
+        return change
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many pods a domain has, by how they stand."""
+
+    ready: int = 0
+    starting: int = 0
+    terminating: int = 0
+
+    @property
+    def pods(self) -> int:
+        """Those that count."""
+        return self.ready + self.starting
+
+    def plus(self, standing: State, number: int) -> Tally:
+        """With so many more pods that stand like this; those on no node, or finished, are in no domain."""
+        name = standing.value
+        return replace(self, **{name: getattr(self, name) + number}) if standing in _TALLIED else self
+
+
+_TALLIED = frozenset((State.READY, State.STARTING, State.TERMINATING))
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """From this moment on, domains had this."""
+
+    at: float
+    tallies: Mapping[str, Tally]
+
+    @property
+    def skew(self) -> int:
+        """As `observations` has it."""
+        return Spread({domain: tally.pods for domain, tally in self.tallies.items()}).skew
+
+
+def moments(timeline: Timeline, key: str) -> list[Moment]:
+    """How many pods each domain of a key had, and from when on; only moments at which that changed."""
+    last: dict[str, Change] = {}
+    tallies: dict[str, Tally] = {}
+    found: list[Moment] = []
+    for at, event in _events(timeline, key):
+        if isinstance(event, Birth):
+            tallies.setdefault(event.domain, Tally())
+        else:
+            _move(tallies, last.get(event.uid), event, key)
+            last[event.uid] = event
+        moment = Moment(at, dict(sorted(tallies.items())))
+        if found and found[-1].at == at:
+            found[-1] = moment
+        elif not found or found[-1].tallies != moment.tallies:
+            found.append(moment)
+    return found
+
+
+def _events(timeline: Timeline, key: str) -> Iterable[tuple[float, Birth | Change]]:
+    births = [(birth.at, birth) for birth in timeline.births if birth.key == key]
+    changes = [(change.at, change) for change in timeline.changes]
+    return sorted([*births, *changes], key=lambda entry: entry[0])
+
+
+def _move(tallies: dict[str, Tally], before: Change | None, after: Change, key: str) -> None:
+    for change, number in ((before, -1), (after, 1)):
+        if change is None or not change.node:
+            continue
+        domain = change.domains.get(key, NOWHERE)
+        tallies[domain] = tallies.get(domain, Tally()).plus(change.state, number)
+        if domain == NOWHERE and tallies[domain] == Tally():
+            del tallies[domain]

@@ -1,0 +1,255 @@
+"""What one reconcile of a Deployment does and reports. Pure.
+
+1. The new ReplicaSet, if there is one, gets the Deployment's annotations, its revision and its `minReadySeconds`.
+2. A Deployment that is going does nothing more.
+3. One that is paused, or that was scaled since its ReplicaSets were last resized, is scaled (see `proportional`).
+4. Any other takes the next step of its strategy. When there is none left to take, and the rollout is complete, old
+   revisions beyond the history limit are forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from trimtab.api.apps import Deployment, DeploymentStatus, ReplicaSet, ReplicaSetSpec
+from trimtab.api.documents import JSON
+from trimtab.api.meta import LabelSelector, ObjectMeta
+from trimtab.kube import ownership
+from trimtab.kube.resources import Resource
+from trimtab_lab.workloads.deployment import progress, proportional, recreate, revisions, rolling, templates
+from trimtab_lab.workloads.deployment.fleets import (
+    RECREATE,
+    ROLLING_UPDATE,
+    Fleet,
+    Limits,
+    Move,
+    Strategy,
+    fleet_of,
+    limits_of,
+)
+from trimtab_lab.workloads.replicaset.replicas import wanted
+
+STRATEGIES: Mapping[str, Strategy] = {
+    ROLLING_UPDATE: rolling.move,
+    RECREATE: recreate.move,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to be written to a ReplicaSet, as it was read."""
+
+    replicaset: ReplicaSet
+    replicas: int | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    min_ready_seconds: int | None = None
+
+    @property
+    def patch(self) -> JSON:
+        """As a merge patch that holds for the version that was read."""
+        spec = {"replicas": self.replicas, "minReadySeconds": self.min_ready_seconds}
+        return {
+            "metadata": {
+                "resourceVersion": self.replicaset.metadata.resource_version,
+                "annotations": dict(self.annotations),
+            },
+            "spec": {name: value for name, value in spec.items() if value is not None},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """The new ReplicaSet that is to be created."""
+
+    name: str
+    replicas: int
+    body: JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to write, in this order, and what to report then."""
+
+    birth: Birth | None
+    changes: tuple[Change, ...]
+    forgotten: tuple[ReplicaSet, ...]
+    status: DeploymentStatus
+    revision: str | None
+    """The revision that the Deployment carries, where there is a new ReplicaSet."""
+    recheck_in: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What is decided before anything is counted."""
+
+    move: Move
+    judged: bool = False
+
+
+def plan(deployment: Deployment, sets: Iterable[ReplicaSet], *, old_pods: Iterable[str], now: int) -> Plan:
+    """The next thing to do for a Deployment with these ReplicaSets.
+
+    `old_pods` are the UIDs of those ReplicaSets that have pods which have not finished, whatever they are to have.
+    """
+    limits = limits_of(deployment)
+    fleet = fleet_of(deployment, sets)
+    revision = revisions.next_revision(fleet.old)
+    step = _step(deployment, limits, fleet, set(old_pods))
+    birth = _birth(deployment, limits, step.move.birth, revision)
+    changes = _changes(deployment, limits, fleet, step.move, revision)
+    after = _after(fleet, step.move, birth)
+    known = _known(deployment, fleet, birth, now)
+    status = progress.counted(deployment, limits, after, known, now)
+    if step.judged:
+        status = progress.judged(deployment, after, known, status, now)
+    return Plan(
+        birth=birth,
+        changes=changes,
+        forgotten=_forgotten(deployment, fleet, step),
+        status=status,
+        revision=_revision(fleet, changes, birth, revision),
+        recheck_in=progress.recheck_in(deployment, status, now) if step.judged else None,
+    )
+
+
+def is_scaling_event(limits: Limits, fleet: Fleet) -> bool:
+    """Whether the Deployment was scaled since its ReplicaSets were last resized: their annotations tell."""
+    told = (revisions.annotated_number(each, revisions.DESIRED) for each in fleet.active)
+    return any(number is not None and number != limits.desired for number in told)
+
+
+def _step(deployment: Deployment, limits: Limits, fleet: Fleet, occupied: set[str]) -> _Step:
+    spec = deployment.spec
+    if deployment.metadata.deletion_timestamp is not None:
+        return _Step(Move())
+    kind = spec.strategy.type or ROLLING_UPDATE
+    if spec.paused or is_scaling_event(limits, fleet):
+        scaled = proportional.move(limits, fleet, rolling=kind == ROLLING_UPDATE, reported=deployment.status.replicas)
+        if scaled is not None:
+            return _Step(scaled)
+        if spec.paused:
+            return _Step(Move())
+    old_pods = bool(occupied - ({fleet.new.metadata.uid} if fleet.new else set()))
+    return _Step(STRATEGIES[kind](limits, fleet, old_pods=old_pods), judged=True)
+
+
+def _birth(deployment: Deployment, limits: Limits, replicas: int | None, revision: int) -> Birth | None:
+    if replicas is None:
+        return None
+    digest = templates.hash_for(deployment)
+    template = templates.labelled(templates.template_of(deployment), digest)
+    annotations = revisions.new_annotations(deployment, {}, revision) | revisions.size_annotations(limits)
+    name = templates.name_of(deployment.metadata.name, digest)
+    spec: JSON = {
+        "replicas": replicas,
+        "selector": templates.selector_with(deployment.spec.selector or LabelSelector(), digest),
+        "template": template,
+    }
+    if deployment.spec.min_ready_seconds:
+        spec["minReadySeconds"] = deployment.spec.min_ready_seconds
+    body: JSON = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": name,
+            "namespace": deployment.metadata.namespace,
+            "labels": template["metadata"]["labels"],
+            "annotations": annotations,
+            "ownerReferences": [
+                ownership.controller_reference(Resource.of(Deployment), deployment.metadata),
+            ],
+        },
+        "spec": spec,
+    }
+    return Birth(name, replicas, body)
+
+
+def _changes(deployment: Deployment, limits: Limits, fleet: Fleet, move: Move, revision: int) -> tuple[Change, ...]:
+    """One change for each ReplicaSet that is not as it should be; the new one's annotations first."""
+    sizes = {each.metadata.name: size for each, size in move.sizes}
+    sized = {each.metadata.name: each for each, _ in move.sizes}
+    order = ({fleet.new.metadata.name: fleet.new} if fleet.new else {}) | sized
+    made = (
+        _change(deployment, limits, each, sizes.get(name), each is fleet.new, revision) for name, each in order.items()
+    )
+    return tuple(change for change in made if change is not None)
+
+
+def _change(
+    deployment: Deployment, limits: Limits, replicaset: ReplicaSet, size: int | None, is_new: bool, revision: int
+) -> Change | None:
+    has = replicaset.metadata.annotations
+    annotations = revisions.new_annotations(deployment, has, revision) if is_new else {}
+    patience = deployment.spec.min_ready_seconds
+    if size is not None:
+        told = revisions.size_annotations(limits)
+        annotations |= {name: value for name, value in told.items() if has.get(name) != value}
+    change = Change(
+        replicaset,
+        replicas=size if size != wanted(replicaset) else None,
+        annotations=annotations,
+        min_ready_seconds=patience if is_new and patience != replicaset.spec.min_ready_seconds else None,
+    )
+    return None if change == Change(replicaset) else change
+
+
+def _after(fleet: Fleet, move: Move, birth: Birth | None) -> Fleet:
+    """The ReplicaSets as they will be: what is reported counts the sizes that are being set."""
+    if birth is not None:
+        made = ReplicaSet(metadata=ObjectMeta(name=birth.name), spec=ReplicaSetSpec(replicas=birth.replicas))
+        fleet = fleet.with_new(made)
+    return fleet.with_sizes(move.sizes)
+
+
+def _known(deployment: Deployment, fleet: Fleet, birth: Birth | None, now: int) -> progress.Conditions:
+    """The conditions before progress is judged."""
+    known = deployment.status.conditions
+    if deployment.metadata.deletion_timestamp is None:
+        known = progress.noted_pause(deployment, known, now)
+    if fleet.new is not None:
+        known = progress.noted_found(deployment, known, fleet.new.metadata.name, now)
+    if birth is not None:
+        known = progress.noted_created(deployment, known, birth.name, now)
+    return known
+
+
+def _forgotten(deployment: Deployment, fleet: Fleet, step: _Step) -> tuple[ReplicaSet, ...]:
+    complete = step.move.settled and progress.is_complete(deployment, deployment.status)
+    going = deployment.metadata.deletion_timestamp is not None
+    if complete or (deployment.spec.paused and not going):
+        return revisions.forgotten(deployment, fleet.old)
+    return ()
+
+
+def _revision(fleet: Fleet, changes: tuple[Change, ...], birth: Birth | None, revision: int) -> str | None:
+    """What the new ReplicaSet says, or will."""
+    if birth is not None:
+        return str(revision)
+    if fleet.new is None:
+        return None
+    written = next((change.annotations for change in changes if change.replicaset is fleet.new), {})
+    return written.get(revisions.REVISION) or fleet.new.metadata.annotations.get(revisions.REVISION)
+
+
+def reported(deployment: Deployment, status: DeploymentStatus, revision: str | None) -> JSON | None:
+    """The merge patch of a Deployment's status and revision, or nothing if both are as they should be.
+
+    An update of the status may change annotations, and does not count as a change of what is asked for.
+    """
+    annotations = deployment.metadata.annotations
+    stale = revision is not None and annotations.get(revisions.REVISION) != revision
+    if status == deployment.status and not stale:
+        return None
+    metadata: JSON = {"resourceVersion": deployment.metadata.resource_version}
+    if stale:
+        metadata["annotations"] = {revisions.REVISION: revision}
+    return {"metadata": metadata, "status": progress.status_tree(status)}
+
+
+def observed(deployment: Deployment) -> DeploymentStatus:
+    """The status of a Deployment that nothing is done for: it has been seen."""
+    return msgspec.structs.replace(deployment.status, observed_generation=deployment.metadata.generation)

@@ -1,0 +1,260 @@
+"""The status of a Deployment, and what its conditions say of its progress. Pure.
+
+| type | status | reason | when |
+|---|---|---|---|
+| Available | True, False | MinimumReplicasAvailable, MinimumReplicasUnavailable | enough are available, or not |
+| Progressing | Unknown | DeploymentPaused, DeploymentResumed | it was paused or resumed |
+| Progressing | True | FoundNewReplicaSet, NewReplicaSetCreated | there is a ReplicaSet for its template |
+| Progressing | False | ReplicaSetCreateError | there could be none |
+| Progressing | True | ReplicaSetUpdated | pods came, became ready or available, or old ones went |
+| Progressing | True | NewReplicaSetAvailable | the rollout is complete |
+| Progressing | False | ProgressDeadlineExceeded | nothing happened for longer than the deadline |
+| ReplicaFailure | True | the ReplicaSet's | a ReplicaSet cannot make or delete pods |
+
+Progress is judged only where there is a deadline, and not any more once a rollout has completed. The deadline counts
+from the last progress, or from the last pause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from trimtab.api.apps import Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet
+from trimtab.api.documents import JSON
+from trimtab.kube import conditions
+from trimtab.kube.clocks import SECOND
+from trimtab.kube.conditions import FALSE, TRUE, UNKNOWN
+from trimtab.snapshot.pods import nanoseconds
+from trimtab_lab.workloads.deployment.fleets import Fleet, Limits, desired_replicas, total
+from trimtab_lab.workloads.deployment.revisions import KEEP_ALL
+from trimtab_lab.workloads.replicaset.replicas import REPLICA_FAILURE
+
+Conditions = tuple[DeploymentCondition, ...]
+
+AVAILABLE, PROGRESSING = "Available", "Progressing"
+PAUSED, RESUMED = "DeploymentPaused", "DeploymentResumed"
+FOUND, CREATED, CREATE_ERROR = "FoundNewReplicaSet", "NewReplicaSetCreated", "ReplicaSetCreateError"
+UPDATED, COMPLETE, TIMED_OUT = "ReplicaSetUpdated", "NewReplicaSetAvailable", "ProgressDeadlineExceeded"
+ENOUGH, TOO_FEW = "MinimumReplicasAvailable", "MinimumReplicasUnavailable"
+
+
+def condition(kind: str, status: str, reason: str, message: str, now: int) -> DeploymentCondition:
+    """A condition as of now."""
+    moment = conditions.moment(now)
+    return DeploymentCondition(
+        type=kind,
+        status=status,
+        reason=reason,
+        message=message,
+        last_transition_time=moment,
+        last_update_time=moment,
+    )
+
+
+def has_deadline(deployment: Deployment) -> bool:
+    """Whether anybody wants to know how a rollout gets on."""
+    return deployment.spec.progress_deadline_seconds not in (None, KEEP_ALL)
+
+
+# What happens to the Progressing condition before any progress is judged.
+
+
+def noted_pause(deployment: Deployment, known: Conditions, now: int) -> Conditions:
+    """After a pause has begun or ended. A rollout that has exceeded its deadline stays that."""
+    progressing = conditions.find(known, PROGRESSING)
+    reason = progressing.reason if progressing else ""
+    if not has_deadline(deployment) or reason == TIMED_OUT:
+        return known
+    if deployment.spec.paused and reason != PAUSED:
+        return conditions.put(known, condition(PROGRESSING, UNKNOWN, PAUSED, "Deployment is paused", now))
+    if not deployment.spec.paused and reason == PAUSED:
+        return conditions.put(known, condition(PROGRESSING, UNKNOWN, RESUMED, "Deployment is resumed", now))
+    return known
+
+
+def noted_found(deployment: Deployment, known: Conditions, name: str, now: int) -> Conditions:
+    """After a ReplicaSet was found that nothing was ever said about."""
+    if not has_deadline(deployment) or conditions.find(known, PROGRESSING) is not None:
+        return known
+    return conditions.put(known, condition(PROGRESSING, TRUE, FOUND, f'Found new replica set "{name}"', now))
+
+
+def noted_created(deployment: Deployment, known: Conditions, name: str, now: int) -> Conditions:
+    """After the new ReplicaSet was created."""
+    if not has_deadline(deployment):
+        return known
+    return conditions.put(known, condition(PROGRESSING, TRUE, CREATED, f'Created new replica set "{name}"', now))
+
+
+def noted_failure(deployment: Deployment, message: str, now: int) -> DeploymentStatus:
+    """The status after the new ReplicaSet could not be created: as it was, with the reason."""
+    status = deployment.status
+    if not has_deadline(deployment):
+        return status
+    failed = condition(PROGRESSING, FALSE, CREATE_ERROR, message, now)
+    return msgspec.structs.replace(status, conditions=conditions.put(status.conditions, failed))
+
+
+def noted_collision(deployment: Deployment) -> DeploymentStatus:
+    """The status after the new ReplicaSet's name turned out to be taken."""
+    status = deployment.status
+    return msgspec.structs.replace(status, collision_count=(status.collision_count or 0) + 1)
+
+
+# The status.
+
+
+def counted(deployment: Deployment, limits: Limits, fleet: Fleet, known: Conditions, now: int) -> DeploymentStatus:
+    """The numbers, and whether enough pods are available."""
+    sets = fleet.all
+    available = sum(each.status.available_replicas for each in sets)
+    return DeploymentStatus(
+        observed_generation=deployment.metadata.generation,
+        replicas=sum(each.status.replicas for each in sets),
+        updated_replicas=fleet.new.status.replicas if fleet.new else 0,
+        ready_replicas=sum(each.status.ready_replicas for each in sets),
+        available_replicas=available,
+        unavailable_replicas=max(0, total(sets) - available),
+        terminating_replicas=_terminating(sets),
+        collision_count=deployment.status.collision_count,
+        conditions=conditions.put(known, _availability(limits, available, now)),
+    )
+
+
+def _availability(limits: Limits, available: int, now: int) -> DeploymentCondition:
+    if available >= limits.fewest:
+        return condition(AVAILABLE, TRUE, ENOUGH, "Deployment has minimum availability.", now)
+    return condition(AVAILABLE, FALSE, TOO_FEW, "Deployment does not have minimum availability.", now)
+
+
+def _terminating(sets: Iterable[ReplicaSet]) -> int | None:
+    """None where a ReplicaSet has reported and does not say: its controller does not count them."""
+    found = 0
+    for status in (each.status for each in sets):
+        if status.terminating_replicas is not None:
+            found += status.terminating_replicas
+        elif status.observed_generation:
+            return None
+    return found
+
+
+def judged(
+    deployment: Deployment, fleet: Fleet, known: Conditions, status: DeploymentStatus, now: int
+) -> DeploymentStatus:
+    """The status with what it says of the rollout's progress; `known` are the conditions of before."""
+    found = status.conditions
+    before = conditions.find(known, PROGRESSING)
+    if not has_deadline(deployment):
+        found = conditions.drop(found, PROGRESSING)
+    elif not _was_complete(status, before):
+        found = _progress(deployment, fleet, status, before, now)
+    return msgspec.structs.replace(status, conditions=_with_failures(found, fleet))
+
+
+def _was_complete(status: DeploymentStatus, before: DeploymentCondition | None) -> bool:
+    """Whether the last rollout has completed and no other has begun: what happens now is not its progress."""
+    return status.replicas == status.updated_replicas and before is not None and before.reason == COMPLETE
+
+
+def _progress(
+    deployment: Deployment, fleet: Fleet, status: DeploymentStatus, before: DeploymentCondition | None, now: int
+) -> Conditions:
+    found = status.conditions
+    if is_complete(deployment, status):
+        text = _sentence(deployment, fleet, "has successfully progressed.")
+        return conditions.put(found, condition(PROGRESSING, TRUE, COMPLETE, text, now))
+    if has_progressed(deployment.status, status):
+        return _confirmed(deployment, fleet, found, before, now)
+    if is_overdue(deployment, found, now):
+        text = _sentence(deployment, fleet, "has timed out progressing.")
+        return conditions.put(found, condition(PROGRESSING, FALSE, TIMED_OUT, text, now))
+    return found
+
+
+def _confirmed(
+    deployment: Deployment, fleet: Fleet, found: Conditions, before: DeploymentCondition | None, now: int
+) -> Conditions:
+    """Progress is news each time: the time of the update moves, that of the transition only with the status."""
+    made = condition(PROGRESSING, TRUE, UPDATED, _sentence(deployment, fleet, "is progressing."), now)
+    if before is not None and before.status == TRUE:
+        made = msgspec.structs.replace(made, last_transition_time=before.last_transition_time)
+    return (*conditions.drop(found, PROGRESSING), made)
+
+
+def _sentence(deployment: Deployment, fleet: Fleet, rest: str) -> str:
+    if fleet.new is None:
+        return f'Deployment "{deployment.metadata.name}" {rest}'
+    return f'ReplicaSet "{fleet.new.metadata.name}" {rest}'
+
+
+def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
+    """Whether all pods are new and available, and no old ones are left."""
+    numbers = {status.updated_replicas, status.replicas, status.available_replicas}
+    return numbers == {desired_replicas(deployment)} and status.observed_generation >= deployment.metadata.generation
+
+
+def has_progressed(before: DeploymentStatus, after: DeploymentStatus) -> bool:
+    """Whether pods came, became ready or available, or old ones went."""
+    return (
+        after.updated_replicas > before.updated_replicas
+        or after.replicas - after.updated_replicas < before.replicas - before.updated_replicas
+        or after.ready_replicas > before.ready_replicas
+        or after.available_replicas > before.available_replicas
+    )
+
+
+def is_overdue(deployment: Deployment, found: Conditions, now: int) -> bool:
+    """Whether there was no progress for longer than the deadline."""
+    progressing = conditions.find(found, PROGRESSING)
+    if progressing is None or progressing.reason == COMPLETE:
+        return False
+    return progressing.reason == TIMED_OUT or _deadline(deployment, progressing) < now
+
+
+def recheck_in(deployment: Deployment, status: DeploymentStatus, now: int) -> float | None:
+    """When to look whether the deadline has passed, in seconds; a second late rather than early."""
+    progressing = conditions.find(status.conditions, PROGRESSING)
+    if not has_deadline(deployment) or progressing is None:
+        return None
+    if is_complete(deployment, status) or progressing.reason == TIMED_OUT:
+        return None
+    return max(0.0, (_deadline(deployment, progressing) - now) / SECOND) + 1
+
+
+def _deadline(deployment: Deployment, progressing: DeploymentCondition) -> int:
+    return nanoseconds(progressing.last_update_time) + (deployment.spec.progress_deadline_seconds or 0) * SECOND
+
+
+def _with_failures(found: Conditions, fleet: Fleet) -> Conditions:
+    """With the failure of a ReplicaSet, the new one's before an old one's; without, where there is none."""
+    sets = (fleet.new, *fleet.old) if fleet.new else fleet.old
+    failures = (conditions.find(each.status.conditions, REPLICA_FAILURE) for each in sets)
+    failure = next((each for each in failures if each is not None), None)
+    if failure is None:
+        return conditions.drop(found, REPLICA_FAILURE)
+    made = DeploymentCondition(
+        type=REPLICA_FAILURE,
+        status=failure.status,
+        reason=failure.reason,
+        message=failure.message,
+        last_transition_time=failure.last_transition_time,
+        last_update_time=failure.last_transition_time,
+    )
+    return conditions.put(found, made)
+
+
+def status_tree(status: DeploymentStatus) -> JSON:
+    """A status as it is written: every number, zeros included, so that none of before is left."""
+    tree: JSON = {
+        "observedGeneration": status.observed_generation,
+        "replicas": status.replicas,
+        "updatedReplicas": status.updated_replicas,
+        "readyReplicas": status.ready_replicas,
+        "availableReplicas": status.available_replicas,
+        "unavailableReplicas": status.unavailable_replicas,
+        "terminatingReplicas": status.terminating_replicas,
+        "conditions": conditions.trees(status.conditions),
+    }
+    return tree | ({} if status.collision_count is None else {"collisionCount": status.collision_count})

@@ -1,0 +1,102 @@
+"""How many pods an owner wants: of the kinds that are watched from the informers, of any other by its scale.
+
+An owner of a kind that nobody here knows is asked for over its `scale` subresource. Where that is, the API server's
+discovery tells; a kind that is not served, or that has no scale, cannot be counted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trimtab.api import codec
+from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
+from trimtab.api.core import ReplicationController
+from trimtab.api.documents import JSON
+from trimtab.api.meta import OwnerReference
+from trimtab.kube import ownership
+from trimtab.kube.client import Client
+from trimtab.kube.errors import NotFound
+from trimtab.kube.informers import Informer
+from trimtab.kube.resources import Resource, key, untyped
+from trimtab_lab.workloads.disruption.budgets import Owner
+
+Workload = Deployment | ReplicaSet | ReplicationController | StatefulSet
+
+
+class UncountableError(Exception):
+    """Nobody can tell how many pods an owner wants."""
+
+
+class Owners:
+    """Finds the owners of pods."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        deployments: Informer[Deployment],
+        sets: Informer[ReplicaSet],
+        controllers: Informer[ReplicationController],
+        stateful: Informer[StatefulSet],
+    ) -> None:
+        self._client = client
+        self._deployments = deployments
+        self._sets = sets
+        self._plain: tuple[Informer[ReplicationController] | Informer[StatefulSet], ...] = (controllers, stateful)
+
+    async def find(self, reference: OwnerReference, namespace: str) -> Owner | None:
+        """The owner that counts: a Deployment where the controller is one of its ReplicaSets. None: it is gone."""
+        return self._known(reference, namespace) or await self._by_scale(reference, namespace)
+
+    def _known(self, reference: OwnerReference, namespace: str) -> Owner | None:
+        for informer in self._plain:
+            if ownership.refers_to(reference, informer.resource):
+                return _owner(informer.get(key(namespace, reference.name)), reference)
+        if not ownership.refers_to(reference, Resource.of(ReplicaSet)):
+            return None
+        replicaset = self._sets.get(key(namespace, reference.name))
+        found = _owner(replicaset, reference)
+        above = replicaset.metadata.controller if replicaset is not None else None
+        if found is None or above is None or not ownership.refers_to(above, Resource.of(Deployment)):
+            return found
+        return _owner(self._deployments.get(key(namespace, above.name)), above)
+
+    async def _by_scale(self, reference: OwnerReference, namespace: str) -> Owner | None:
+        resource = await self._resource(reference)
+        try:
+            scale = await self._client.scale(resource, reference.name, namespace=namespace)
+        except NotFound:
+            return None
+        return Owner(reference.uid, scale.spec.replicas) if scale.metadata.uid == reference.uid else None
+
+    async def _resource(self, reference: OwnerReference) -> Resource[JSON]:
+        """The kind as the API server serves it."""
+        root = "apis" if "/" in reference.api_version else "api"
+        try:
+            response = await self._client.call("GET", f"/{root}/{reference.api_version}")
+        except NotFound:
+            raise _no_match(reference) from None
+        served: list[JSON] = codec.decode(response.body, dict[str, Any]).get("resources", [])
+        names = {each["name"]: each for each in served}
+        plural = next((n for n, each in names.items() if each["kind"] == reference.kind and "/" not in n), None)
+        if plural is None:
+            raise _no_match(reference)
+        if f"{plural}/scale" not in names:
+            raise UncountableError(f"{_group_resource(plural, reference)} does not implement the scale subresource")
+        return untyped(reference.api_version, reference.kind, plural)
+
+
+def _owner(found: Workload | None, reference: OwnerReference) -> Owner | None:
+    if found is None or found.metadata.uid != reference.uid:
+        return None
+    replicas = found.spec.replicas
+    return Owner(reference.uid, 1 if replicas is None else replicas)
+
+
+def _no_match(reference: OwnerReference) -> UncountableError:
+    return UncountableError(f'no matches for kind "{reference.kind}" in version "{reference.api_version}"')
+
+
+def _group_resource(plural: str, reference: OwnerReference) -> str:
+    group, slash, _ = reference.api_version.rpartition("/")
+    return f"{plural}.{group}" if slash else plural

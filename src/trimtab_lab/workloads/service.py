@@ -1,0 +1,190 @@
+"""All workload controllers, run together over shared informers.
+
+    client → informers → snapshot, queues → controllers → client
+
+**The end.** When `run` is cancelled no more work is taken. What is under way may finish within a grace period, and is
+cut off then; what was cut off is found half done by the next process, which goes on from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry
+
+from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
+from trimtab.api.core import ReplicationController
+from trimtab.api.pods import Pod
+from trimtab.api.policy import PodDisruptionBudget
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel, within
+from trimtab.kube.events import Recorder
+from trimtab.kube.informers import Informer
+from trimtab.kube.runners import Runner
+from trimtab.kube.stores import IndexFunction, Object, by_controller, by_namespace
+from trimtab.snapshot import Snapshot
+from trimtab_lab.workloads.deployment import controller as deployments
+from trimtab_lab.workloads.disruption import controller as disruption
+from trimtab_lab.workloads.disruption.owners import Owners
+from trimtab_lab.workloads.options import STOCK, Options
+from trimtab_lab.workloads.replicaset import controller as replicasets
+from trimtab_lab.workloads.replicaset.controller import BY_CONTROLLER, BY_NAMESPACE
+from trimtab_lab.workloads.replicaset.families import REPLICASETS, REPLICATION_CONTROLLERS, Family
+from trimtab_lab.workloads.replicaset.metrics import Metrics
+
+T = TypeVar("T", bound=Object)
+
+GRACE = 2.0
+"""Seconds that writes under way are given when the controllers end."""
+
+log = logging.getLogger(__name__)
+
+
+class Workloads:
+    """ReplicaSets, ReplicationControllers, Deployments and disruption budgets of one cluster."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        options: Options = STOCK,
+        registry: CollectorRegistry | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._client = client
+        self._rng = rng or random.Random()  # noqa: S311 - spreads reconnections, guards nothing
+        self.metrics = Metrics(registry)
+        self.snapshot = Snapshot()
+        self.informers: list[Informer[Any]] = []
+        self.recorders: list[Recorder] = []
+        self.runners: list[Runner[Any]] = []
+        self._assemble(options)
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything has been seen at least once."""
+        return all(informer.synced for informer in self.informers)
+
+    @property
+    def problems(self) -> list[str]:
+        """What keeps it from seeing the cluster as it is, for health pages."""
+        return [f"{informer.resource.plural}: {informer.problem}" for informer in self.informers if informer.problem]
+
+    async def run(self) -> None:
+        """Keep the workloads as they should be until cancelled."""
+        background = [asyncio.ensure_future(informer.run()) for informer in self.informers]
+        background += [asyncio.ensure_future(recorder.run()) for recorder in self.recorders]
+        working = [asyncio.ensure_future(runner.run()) for runner in self.runners]
+        try:
+            done, _ = await asyncio.wait((*background, *working), return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+        finally:
+            await self._end(working)
+            await cancel(*background)
+
+    async def _end(self, working: Sequence[asyncio.Future[None]]) -> None:
+        """Let what is under way finish, and what was noted be written, both within the grace period."""
+        try:
+            await within(self._client.clock, GRACE, self._finish())
+        except TimeoutError:
+            log.warning("some work was cut off; it is taken up again at the next start")
+        await cancel(*working)
+
+    async def _finish(self) -> None:
+        if self.synced:  # before that nobody has taken anything
+            await asyncio.gather(*(runner.stop() for runner in self.runners))
+        await asyncio.gather(*(recorder.flush() for recorder in self.recorders))
+
+    # The parts.
+
+    def _assemble(self, options: Options) -> None:
+        seen = _Seen(
+            pods=self._informer(Pod, {BY_CONTROLLER: by_controller}),
+            sets=self._informer(ReplicaSet, {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace}),
+            replicators=self._informer(
+                ReplicationController, {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace}
+            ),
+            fleets=self._informer(Deployment, {BY_NAMESPACE: by_namespace}),
+            stateful=self._informer(StatefulSet, {}),
+            budgets=self._informer(PodDisruptionBudget, {BY_NAMESPACE: by_namespace}),
+        )
+        seen.pods.subscribe(
+            added=self.snapshot.put,
+            updated=lambda _, new: self.snapshot.put(new),
+            deleted=lambda pod: self.snapshot.drop(Pod, pod.metadata.namespace, pod.metadata.name),
+        )
+        self.runners = [
+            self._replicas(REPLICASETS, seen.sets, seen, options),
+            self._replicas(REPLICATION_CONTROLLERS, seen.replicators, seen, options),
+            self._deployments(seen, options),
+            self._budgets(seen),
+        ]
+
+    def _replicas(self, family: Family[T], workloads: Informer[T], seen: _Seen, options: Options) -> Runner[Any]:
+        return replicasets.Controller(
+            family,
+            self._client,
+            workloads=workloads,
+            pods=seen.pods,
+            snapshot=self.snapshot,
+            recorder=self._recorder(family.component),
+            metrics=self.metrics,
+            options=options,
+        ).runner
+
+    def _deployments(self, seen: _Seen, options: Options) -> Runner[Any]:
+        return deployments.Controller(
+            self._client,
+            deployments=seen.fleets,
+            sets=seen.sets,
+            pods=seen.pods,
+            recorder=self._recorder(deployments.COMPONENT),
+            options=options,
+        ).runner
+
+    def _budgets(self, seen: _Seen) -> Runner[Any]:
+        owners = Owners(
+            self._client,
+            deployments=seen.fleets,
+            sets=seen.sets,
+            controllers=seen.replicators,
+            stateful=seen.stateful,
+        )
+        return disruption.Controller(
+            self._client,
+            budgets=seen.budgets,
+            pods=seen.pods,
+            deployments=seen.fleets,
+            sets=seen.sets,
+            owners=owners,
+            snapshot=self.snapshot,
+            recorder=self._recorder(disruption.COMPONENT),
+        ).runner
+
+    def _informer(self, kind: type[T], indexes: Mapping[str, IndexFunction[T]]) -> Informer[T]:
+        made = Informer(self._client, kind, indexes=indexes, rng=self._rng)
+        self.informers.append(made)
+        return made
+
+    def _recorder(self, component: str) -> Recorder:
+        made = Recorder(self._client, component=component, rng=self._rng)
+        self.recorders.append(made)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What is watched."""
+
+    pods: Informer[Pod]
+    sets: Informer[ReplicaSet]
+    replicators: Informer[ReplicationController]
+    fleets: Informer[Deployment]
+    stateful: Informer[StatefulSet]
+    budgets: Informer[PodDisruptionBudget]

@@ -1,0 +1,113 @@
+"""Whether a plan takes the right pods, worked out anew: pod by pod, with the slow twin of the order.
+
+Nothing here uses `ranking`, nor what the controller knows of ranks; of its numbers it believes only how many pods are
+to go, which the tests of `sizes` are about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from tests.unit.ranking.twins import CloneSetTwin, in_order, spread_ranks
+from trimtab.api import times
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import DELETION_COST
+from trimtab.cloneset import sizes
+from trimtab.cloneset.observation import Group
+from trimtab.cloneset.plan import Circumstances, Plan, Step
+from trimtab.kube.clocks import SECOND
+
+
+class Judge:
+    """Judges plans of a CloneSet on these nodes, spread over this topology key."""
+
+    def __init__(self, nodes: Mapping[str, Mapping[str, str]], topology_key: str) -> None:
+        self._nodes = nodes
+        self._key = topology_key
+
+    def faults(self, around: Circumstances, group: Group, made: Plan) -> Iterator[str]:
+        """What is wrong with a plan."""
+        if made.step is Step.SHRINK and around.terms is not None:
+            yield from self._rank_faults(around, group, made)
+        wanted = self._wanted(around, group, made)
+        got = [pod.metadata.name for pod in made.victims]
+        if wanted is not None and got != wanted:
+            yield f"{made.step}: {got} go, and {wanted} should"
+
+    def _wanted(self, around: Circumstances, group: Group, made: Plan) -> list[str] | None:
+        needed = sizes.sizes(sizes.bounds(around.cloneset.spec), sizes.count(group))
+        costs = self._costs(around, made)
+        old, new, marked = (_sort(group, sort) for sort in ("old", "new", "marked"))
+        match made.step:
+            case Step.SHRINK:
+                count = needed.shrink if not costs or not _recomputes(around) else 1
+                queue = [*self._order(group, old, costs), *self._order(group, new, costs)]
+            case Step.REPLACE:
+                count, queue = needed.replace, self._order(group, old, {})
+            case Step.MARKED:
+                count, queue = len(marked), self._order(group, marked, {})
+            case _:
+                return None
+        kept_new = {pod.metadata.name for pod in new} if made.step is Step.SHRINK else set()
+        return list(_spared(queue, _available(group), needed.spare, kept_new, needed.shrink_new))[:count]
+
+    def _order(self, group: Group, pods: Sequence[Pod], costs: Mapping[str, int]) -> list[Pod]:
+        """In the order of the twin; costs, of which the higher goes first, take the place of deletion costs."""
+        known = {pod.metadata.name: _costing(pod, -costs[pod.metadata.name]) if costs else pod for pod in pods}
+        some = list(known.values())
+        ranks = spread_ranks(some, self._nodes, [(self._key, ())])
+        available = {f"{pod.metadata.namespace}/{name}" for name, pod in known.items() if name in _available(group)}
+        return in_order(some, CloneSetTwin(ranks, available).compare)
+
+    @staticmethod
+    def _costs(around: Circumstances, made: Plan) -> Mapping[str, int]:
+        if around.terms is None or around.costs is None or made.fell_back:
+            return {}
+        return around.costs.spec.costs
+
+    @staticmethod
+    def _rank_faults(around: Circumstances, group: Group, made: Plan) -> Iterator[str]:
+        """By rank only if every pod has one, and they are of these very pods; otherwise only after the wait."""
+        terms, names = around.terms, set(group.names)
+        costs = set() if around.costs is None else set(around.costs.spec.costs)
+        assert terms is not None
+        holds = names <= costs and (not terms.recompute or names == costs)
+        if holds and made.fell_back:
+            yield "ranks were ignored, although there was one for every pod"
+        if not holds and terms.asked_for:
+            since = around.now if around.waited is None else times.to_ns(around.waited.since)
+            waited = max(around.now - since, 0)  # a wait begins with the next whole second
+            if waited < (terms.renewal if names <= costs else terms.patience) * SECOND:
+                yield f"pods go after {waited / SECOND:g} s without their ranks"
+
+
+def _recomputes(around: Circumstances) -> bool:
+    return around.terms is not None and around.terms.recompute
+
+
+def _sort(group: Group, sort: str) -> list[Pod]:
+    marks = zip(group.pods, group.updated.tolist(), group.marked.tolist(), strict=True)
+    return [pod for pod, new, marked in marks if ("marked" if marked else "new" if new else "old") == sort]
+
+
+def _available(group: Group) -> set[str]:
+    return {name for name, so in zip(group.names, group.available.tolist(), strict=True) if so}
+
+
+def _spared(queue: Sequence[Pod], available: set[str], spare: int, new: set[str], few: int) -> Iterator[str]:
+    """Available pods as far as they can be spared, and of the new ones a few: whoever may not go is passed over."""
+    for pod in queue:
+        name = pod.metadata.name
+        if (name in available and spare == 0) or (name in new and few == 0):
+            continue
+        spare -= name in available
+        few -= name in new
+        yield name
+
+
+def _costing(pod: Pod, cost: int) -> Pod:
+    annotations = {**pod.metadata.annotations, DELETION_COST: str(cost)}
+    metadata = msgspec.structs.replace(pod.metadata, annotations=annotations)
+    return msgspec.structs.replace(pod, metadata=metadata)

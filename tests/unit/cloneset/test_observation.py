@@ -1,0 +1,102 @@
+"""The pods of a CloneSet, as columns."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.cloneset.test_victims import spec
+from trimtab.api import selectors
+from trimtab.api.cloneset import REVISION_HASH, SPECIFIED_DELETE
+from trimtab.api.meta import ObjectMeta
+from trimtab.cloneset import observation
+from trimtab.testing.builders import PodBuilder, cluster, pod, uid_for
+from trimtab.testing.clocks import START
+
+WEB = ObjectMeta(name="web", namespace="default", uid=uid_for("CloneSet/web"))
+SELECTOR = selectors.from_labels({"app": "web"})
+
+
+def owned(name: str, **labels: str) -> PodBuilder:
+    """A pod of the CloneSet."""
+    return pod(name).labels(labels or {"app": "web"}).owned_by("web", kind="CloneSet")
+
+
+SNAPSHOT = (
+    cluster("z: a")
+    .with_pods(
+        owned("mine"),
+        owned("stray", app="api"),
+        owned("going").terminating(),
+        owned("failed").phase("Failed"),
+        pod("orphan").labels(app="web"),
+        pod("old-orphan").labels(app="web").terminating(),
+        pod("elsewhere", namespace="other").labels(app="web"),
+        pod("stranger").labels(app="api"),
+        pod("theirs").labels(app="web").owned_by("other", kind="CloneSet"),
+    )
+    .snapshot()
+)
+
+
+def test_members_are_active_owned_and_matching() -> None:
+    """And those that were adopted just now, although their owner has not been seen."""
+
+    def names(*adopted: str) -> list[str]:
+        uids = [uid_for(f"default/{name}") for name in adopted]
+        rows = observation.members(SNAPSHOT.pods, WEB, SELECTOR, uids)
+        group = observation.observe(SNAPSHOT.pods, rows, spec(), "web-1", START)
+        return list(group.names)
+
+    assert names() == ["mine"]
+    assert names("orphan") == ["mine", "orphan"]
+
+
+def test_what_is_misplaced() -> None:
+    """Orphans of the namespace that match, and own pods that do not; nothing that is going, and nobody else's."""
+    found = observation.misplaced(SNAPSHOT.pods, WEB, SELECTOR)
+    assert sorted(each.metadata.name for each in found) == ["orphan", "stray"]
+
+
+@pytest.mark.parametrize(
+    ("label", "revision", "want"),
+    [
+        pytest.param("web-abc", "web-abc", True, id="by name"),
+        pytest.param("abc", "web-abc", True, id="by its hash alone, where the name was too long"),
+        pytest.param("web-xyz", "web-abc", False, id="another one"),
+        pytest.param("", "web-abc", False, id="a pod that was adopted has none"),
+        pytest.param("", "", False, id="none is not the same as none"),
+    ],
+)
+def test_revisions_of_pods(label: str, revision: str, want: bool) -> None:
+    """A pod is of the revision that its label names."""
+    labels = {REVISION_HASH: label} if label else {}
+    assert observation.is_of(owned("p", app="web", **labels).build(), revision) is want
+
+
+def test_marked_pods() -> None:
+    """By the label, whatever its value, or by name."""
+    assert observation.is_marked(owned("p", **{SPECIFIED_DELETE: "false"}).build(), ())
+    assert observation.is_marked(owned("p").build(), {"p"})
+    assert not observation.is_marked(owned("p").build(), {"q"})
+
+
+def test_nobody_is_ready_who_does_not_run() -> None:
+    """A condition alone is not enough."""
+    view = cluster("z: a").with_pods(owned("p").ready().phase("Pending"), owned("q").on("a").ready()).snapshot()
+    group = observation.observe(view.pods, [0, 1], spec(), "web-1", START)
+    assert group.ready.tolist() == [False, True]
+    assert group.available.tolist() == [False, True]
+
+
+def test_who_is_ready_since_nobody_knows_when_is_not_available() -> None:
+    """As in Kubernetes, where minReadySeconds asks for some time."""
+    view = cluster("z: a").with_pods(owned("p").on("a").condition("Ready", "True")).snapshot()
+    group = observation.observe(view.pods, [0], spec(minReadySeconds=5), "web-1", START)
+    assert (group.ready.tolist(), group.available.tolist(), group.next_available) == ([True], [False], None)
+    assert observation.observe(view.pods, [0], spec(), "web-1", START).available.tolist() == [True]
+
+
+def test_a_group_of_nobody() -> None:
+    """Has no pods, and nothing to wait for."""
+    group = observation.observe(SNAPSHOT.pods, [], spec(minReadySeconds=5), "web-1", START)
+    assert (len(group), group.names, group.next_available) == (0, (), None)

@@ -1,0 +1,598 @@
+"""Who is asked about a request, in which order, and what becomes of the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import copy
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tools import record
+from tools.webhooks import WebhookServer
+from trimtab_lab.apiserver.admission.webhook_client import Caller
+from trimtab_lab.apiserver.admission.webhooks import CallError, Request, Resource, Webhooks, internal
+from trimtab_lab.apiserver.kinds import defaults
+from trimtab_lab.apiserver.wire import wiretypes
+from trimtab_lab.apiserver.wire.statuses import Refusal
+
+Tree = dict[str, Any]
+
+PODS = Resource("", "v1", "pods", "Pod")
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace")
+NODES = Resource("", "v1", "nodes", "Node")
+SCALE = Resource("apps", "v1", "deployments", "Deployment")
+THINGS = Resource("example.com", "v1", "things", "Thing")
+OLD_THINGS = Resource("example.com", "v1beta1", "things", "Thing")
+HOOKS = Resource("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration")
+
+LABELS = {"team-a": {"team": "a"}, "plain": {}}
+
+
+def rule(**changes: Any) -> Tree:
+    """A rule for everything."""
+    everything: Tree = {"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": ["*"], "scope": "*"}
+    return everything | changes
+
+
+def hook(name: str = "one.example.com", **changes: Any) -> Tree:
+    """A webhook for everything; its address is its name."""
+    webhook: Tree = {
+        "name": name,
+        "clientConfig": {"url": name},
+        "rules": [rule()],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "timeoutSeconds": 5,
+    }
+    return webhook | changes
+
+
+def configuration(name: str, *webhooks: Tree) -> Tree:
+    """A configuration of these webhooks."""
+    return {"metadata": {"name": name}, "webhooks": list(webhooks)}
+
+
+class Answers:
+    """Stands in for all webhooks: says what it is told to say, and remembers who was asked what."""
+
+    def __init__(self, **said: Any) -> None:
+        self.said = said
+        self.asked: list[str] = []
+        self.reviews: list[Tree] = []
+
+    async def __call__(self, config: Tree, body: bytes, _timeout: float) -> bytes:
+        name = config["url"].partition(".")[0]
+        review = json.loads(body)
+        self.asked.append(name)
+        self.reviews.append(review["request"])
+        said = self.said.get(name, {})
+        if isinstance(said, Exception):
+            raise said
+        if callable(said):
+            said = said(review["request"])
+        response = {"uid": review["request"]["uid"], "allowed": True} | said
+        return json.dumps(
+            {"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response}
+        ).encode()
+
+
+def patch(*operations: Tree) -> Tree:
+    """A response with a patch."""
+    return {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(operations).encode()).decode()}
+
+
+def adding(name: str, value: str = "yes") -> Tree:
+    """A response that adds a label."""
+    return patch({"op": "add", "path": f"/metadata/labels/{name}", "value": value})
+
+
+def webhooks(answers: Answers, mutating: tuple[Tree, ...] = (), validating: tuple[Tree, ...] = ()) -> Webhooks:
+    """All webhooks of a cluster with two namespaces, in which things have two versions."""
+    equivalents = {THINGS: [THINGS, OLD_THINGS], OLD_THINGS: [THINGS, OLD_THINGS]}
+    made = Webhooks(answers, LABELS.get, lambda resource, _: equivalents.get(resource, ()))
+    made.load(mutating, validating)
+    return made
+
+
+def request(resource: Resource = PODS, **changes: Any) -> Request:
+    """A creation in a namespace."""
+    tree = {"apiVersion": resource.version, "kind": resource.kind, "metadata": {"name": "x", "labels": {"app": "web"}}}
+    given: Tree = {"operation": "CREATE", "resource": resource, "object": tree, "namespace": "team-a", "name": "x"}
+    return Request(**(given | changes))
+
+
+# --- who is asked ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("webhook", "about", "asked"),
+    [
+        pytest.param(hook(), request(), True, id="everything"),
+        pytest.param(hook(rules=[rule(operations=["UPDATE"])]), request(), False, id="another operation"),
+        pytest.param(hook(rules=[rule(apiGroups=["apps"])]), request(), False, id="another group"),
+        pytest.param(hook(rules=[rule(resources=["pods"])]), request(), True, id="this resource"),
+        pytest.param(hook(rules=[rule(resources=["pods"])]), request(subresource="status"), False, id="not its parts"),
+        pytest.param(hook(rules=[rule(resources=["pods/*"])]), request(subresource="status"), True, id="all its parts"),
+        pytest.param(
+            hook(rules=[rule(resources=["*/status"])]), request(subresource="status"), True, id="that part of all"
+        ),
+        pytest.param(hook(rules=[rule(resources=["*"])]), request(subresource="status"), False, id="a star is no part"),
+        pytest.param(hook(rules=[rule(resources=["*/*"])]), request(), True, id="two stars are everything"),
+        pytest.param(hook(rules=[rule(scope="Cluster")]), request(), False, id="the cluster's only"),
+        pytest.param(hook(rules=[rule(scope="Cluster")]), request(NODES, namespace=""), True, id="a node is"),
+        pytest.param(
+            hook(rules=[rule(scope="Namespaced")]), request(NODES, namespace=""), False, id="a node is in none"
+        ),
+        pytest.param(
+            hook(rules=[rule(scope="Cluster")]),
+            request(NAMESPACES, namespace="x"),
+            True,
+            id="a namespace is the cluster's",
+        ),
+        pytest.param(
+            hook(objectSelector={"matchLabels": {"app": "web"}}), request(), True, id="objects with this label"
+        ),
+        pytest.param(
+            hook(objectSelector={"matchLabels": {"app": "db"}}), request(), False, id="objects with another label"
+        ),
+        pytest.param(
+            hook(objectSelector={"matchLabels": {"app": "web"}}),
+            request(operation="DELETE", object=None, old={"metadata": {"labels": {"app": "web"}}}),
+            True,
+            id="the old object counts",
+        ),
+        pytest.param(hook(namespaceSelector={"matchLabels": {"team": "a"}}), request(), True, id="in these namespaces"),
+        pytest.param(
+            hook(namespaceSelector={"matchLabels": {"team": "a"}}),
+            request(namespace="plain"),
+            False,
+            id="not in others",
+        ),
+        pytest.param(
+            hook(namespaceSelector={"matchLabels": {"team": "a"}}),
+            request(NODES, namespace=""),
+            True,
+            id="what is in none",
+        ),
+        pytest.param(
+            hook(namespaceSelector={"matchLabels": {"team": "a"}}),
+            request(NAMESPACES, namespace="new", object={"metadata": {"labels": {"team": "a"}}}),
+            True,
+            id="a new namespace has labels of its own",
+        ),
+        pytest.param(
+            hook(rules=[rule(apiVersions=["v1beta1"])]), request(THINGS), True, id="the same in another version"
+        ),
+        pytest.param(
+            hook(rules=[rule(apiVersions=["v1beta1"])], matchPolicy="Exact"), request(THINGS), False, id="or exactly"
+        ),
+        pytest.param(hook(), request(HOOKS, namespace=""), False, id="webhook configurations are not reviewed"),
+    ],
+)
+async def test_a_webhook_is_asked_if_it_fits(webhook: Tree, about: Request, asked: bool) -> None:
+    """By its rules, by the namespace and by the labels; and the quick look is never wrong."""
+    answers = Answers()
+    cluster = webhooks(answers, validating=(configuration("c", webhook),))
+    await cluster.validate(about, [])
+    assert bool(answers.asked) is asked
+    assert cluster.watch(about.operation, about.resource, about.subresource) or not asked
+
+
+async def test_a_namespace_that_is_gone_is_an_error() -> None:
+    """Its labels cannot be compared."""
+    cluster = webhooks(Answers(), validating=(configuration("c", hook(namespaceSelector={"matchLabels": {"a": "b"}})),))
+    with pytest.raises(Refusal, match='namespaces "gone" not found') as caught:
+        await cluster.validate(request(namespace="gone"), [])
+    assert caught.value.code == 404
+
+
+async def test_nobody_is_watched_before_anything_is_loaded() -> None:
+    """And what is loaded later counts from then on."""
+    cluster = webhooks(Answers())
+    assert not cluster.watch("CREATE", PODS)
+    cluster.load([], [configuration("c", hook(rules=[rule(resources=["pods"])]))])
+    assert cluster.watch("CREATE", PODS)
+    assert not cluster.watch("CREATE", NODES)
+    cluster.load([], [])
+    assert not cluster.watch("CREATE", PODS)
+
+
+async def test_another_version_is_shown_as_the_webhook_knows_it() -> None:
+    """The review says what was asked for as well."""
+    answers = Answers()
+    cluster = webhooks(answers, validating=(configuration("c", hook(rules=[rule(apiVersions=["v1beta1"])])),))
+    await cluster.validate(request(THINGS), [])
+    review = answers.reviews[0]
+    assert (review["kind"]["version"], review["requestKind"]["version"]) == ("v1beta1", "v1")
+    assert review["object"]["apiVersion"] == "example.com/v1beta1"
+    assert review["resource"] == {"group": "example.com", "version": "v1beta1", "resource": "things"}
+
+
+# --- mutating --------------------------------------------------------------------------------------------------------
+
+
+async def test_mutating_webhooks_are_asked_in_order_and_see_what_was_changed() -> None:
+    """By the name of their configuration, then by their place in it."""
+    answers = Answers(b=adding("b"), c=adding("c"))
+    configurations = (
+        configuration("z", hook("a.example.com")),
+        configuration("y", hook("b.example.com"), hook("c.example.com")),
+    )
+    changed = await webhooks(answers, configurations).mutate(request(), [])
+    assert answers.asked == ["b", "c", "a"]
+    assert [sorted(review["object"]["metadata"]["labels"]) for review in answers.reviews] == [
+        ["app"],
+        ["app", "b"],
+        ["app", "b", "c"],
+    ]
+    assert changed is not None
+    assert changed["metadata"]["labels"] == {"app": "web", "b": "yes", "c": "yes"}
+
+
+async def test_the_object_that_was_sent_stays_as_it_was() -> None:
+    """A patch is applied to a copy."""
+    about = request()
+    await webhooks(Answers(one=adding("b")), (configuration("c", hook()),)).mutate(about, [])
+    assert about.object is not None
+    assert about.object["metadata"]["labels"] == {"app": "web"}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        pytest.param({}, "no patch", id="no patch"),
+        pytest.param(patch(), "an empty patch", id="an empty patch"),
+        pytest.param(adding("app", "web"), "a patch that changes nothing", id="a patch that changes nothing"),
+    ],
+)
+async def test_who_changes_nothing_is_not_noticed(said: Tree, why: str) -> None:
+    """There is no changed object, and nobody is asked again."""
+    answers = Answers(b=said)
+    hooks = configuration("c", hook("a.example.com", reinvocationPolicy="IfNeeded"), hook("b.example.com"))
+    assert await webhooks(answers, (hooks,)).mutate(request(), []) is None, why
+    assert answers.asked == ["a", "b"]
+
+
+async def test_who_asked_for_it_is_asked_again_after_a_change() -> None:
+    """Those before the change, not those after it, and each once."""
+    answers = Answers(b=adding("b"), d=adding("d"))
+    again = {"reinvocationPolicy": "IfNeeded"}
+    hooks = configuration(
+        "c",
+        hook("a.example.com", **again),
+        hook("b.example.com"),
+        hook("c.example.com", **again),
+        hook("d.example.com"),
+        hook("e.example.com", **again),
+    )
+    await webhooks(answers, (hooks,)).mutate(request(), [])
+    assert answers.asked == ["a", "b", "c", "d", "e", "a", "c"]
+
+
+async def test_a_change_in_the_second_round_reaches_those_after_it() -> None:
+    """But there is no third round."""
+    answers = Answers(a=lambda review: adding("a", str(len(review["object"]["metadata"]["labels"]))), b=adding("b"))
+    again = {"reinvocationPolicy": "IfNeeded"}
+    hooks = configuration("c", hook("a.example.com", **again), hook("b.example.com", **again))
+    await webhooks(answers, (hooks,)).mutate(request(), [])
+    assert answers.asked == ["a", "b", "a", "b"]
+
+
+async def test_the_server_has_its_say_between_the_rounds() -> None:
+    """After each patch the object is completed; before the second round the server does what it does itself."""
+    answers = Answers(b=adding("b"))
+    hooks = configuration("c", hook("a.example.com", reinvocationPolicy="IfNeeded"), hook("b.example.com"))
+    about = request()
+
+    def settle(tree: Tree) -> None:
+        tree["metadata"]["labels"]["settled"] = "yes"
+
+    def between(tree: Tree) -> None:
+        tree["metadata"]["labels"]["between"] = "yes"
+
+    changed = await webhooks(answers, (hooks,)).mutate(about, [], settle, between)
+    assert changed is not None
+    assert changed["metadata"]["labels"] == {"app": "web", "b": "yes", "settled": "yes", "between": "yes"}
+    assert "between" in answers.reviews[-1]["object"]["metadata"]["labels"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "message"),
+    [
+        pytest.param(
+            {"op": "add", "path": "/no/such", "value": 1},
+            'add operation does not apply: doc is missing path: "/no/such": missing value',
+            id="an addition",
+        ),
+        pytest.param(
+            {"op": "replace", "path": "/no/such", "value": 1},
+            "replace operation does not apply: doc is missing path: /no/such: missing value",
+            id="a replacement",
+        ),
+        pytest.param(
+            {"op": "test", "path": "/metadata/name", "value": "y"},
+            "testing value /metadata/name failed: test failed",
+            id="a test",
+        ),
+    ],
+)
+async def test_a_patch_that_does_not_fit_is_an_error_of_the_server(operation: Tree, message: str) -> None:
+    """Whatever the failure policy: the webhook was asked, and answered badly."""
+    cluster = webhooks(Answers(one=patch(operation)), (configuration("c", hook(failurePolicy="Ignore")),))
+    with pytest.raises(Refusal) as caught:
+        await cluster.mutate(request(), [])
+    assert caught.value.status["message"] == f"Internal error occurred: {message}"
+
+
+async def test_a_field_that_is_not_there_may_be_replaced() -> None:
+    """Kubernetes is generous there."""
+    said = patch({"op": "replace", "path": "/metadata/labels/new", "value": "yes"})
+    changed = await webhooks(Answers(one=said), (configuration("c", hook()),)).mutate(request(), [])
+    assert changed is not None
+    assert changed["metadata"]["labels"]["new"] == "yes"
+
+
+async def test_what_is_deleted_is_not_patched() -> None:
+    """There is no object to patch."""
+    about = request(operation="DELETE", object=None, old={"metadata": {}})
+    with pytest.raises(Refusal, match="attempted to modify the object, which is not supported"):
+        await webhooks(Answers(one=adding("a")), (configuration("c", hook()),)).mutate(about, [])
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "message"),
+    [
+        pytest.param({"status": {"message": "no"}}, 400, ": no", id="a message"),
+        pytest.param({"status": {"reason": "Sorry", "code": 409}}, 409, ": Sorry", id="a reason and a code"),
+        pytest.param({"status": {"code": 200, "status": "Success"}}, 400, " without explanation", id="a contradiction"),
+        pytest.param({}, 400, " without explanation", id="nothing"),
+    ],
+)
+@pytest.mark.parametrize("mutating", [True, False])
+async def test_a_refusal_is_passed_on(said: Tree, code: int, message: str, mutating: bool) -> None:
+    """With a word about who refused, and a code that is one of failure."""
+    answers = Answers(one={"allowed": False, **said})
+    configurations = (configuration("c", hook()),)
+    cluster = webhooks(answers, configurations if mutating else (), () if mutating else configurations)
+    with pytest.raises(Refusal) as caught:
+        await (cluster.mutate(request(), []) if mutating else cluster.validate(request(), []))
+    status = caught.value.status
+    assert status["message"] == f'admission webhook "one.example.com" denied the request{message}'
+    assert (status["code"], status["status"]) == (code, "Failure")
+
+
+async def test_warnings_are_collected_even_from_who_refuses() -> None:
+    """In the order of the webhooks, whoever was quicker."""
+    answers = Answers(a={"warnings": ["first"]}, b={"allowed": False, "warnings": ["second"]})
+    told: list[str] = []
+    cluster = webhooks(answers, validating=(configuration("c", hook("a.example.com"), hook("b.example.com")),))
+    with pytest.raises(Refusal):
+        await cluster.validate(request(), told)
+    assert told == ["first", "second"]
+
+
+async def test_validating_webhooks_are_asked_at_once() -> None:
+    """Each waits for the other: one after the other, they would wait for ever."""
+    meeting = asyncio.Barrier(2)
+
+    async def call(_config: Tree, body: bytes, _timeout: float) -> bytes:
+        await meeting.wait()
+        response = {"uid": json.loads(body)["request"]["uid"], "allowed": True}
+        return json.dumps(
+            {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+        ).encode()
+
+    cluster = Webhooks(call, LABELS.get)
+    cluster.load([], [configuration("c", hook("a.example.com"), hook("b.example.com"))])
+    await cluster.validate(request(), [])
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        pytest.param(CallError("no route"), "failed to call webhook: no route", id="unreachable"),
+        pytest.param({"uid": "x"}, "received invalid webhook response: expected response.uid=", id="another identity"),
+        pytest.param(
+            {"patch": "W10="},
+            "received invalid webhook response: webhook returned response.patch but not response.patchType",
+            id="a patch of no type",
+        ),
+        pytest.param(
+            {"patch": "!", "patchType": "JSONPatch"},
+            "received undecodable patch in webhook response",
+            id="a patch that is none",
+        ),
+        pytest.param(
+            {"patch": "W10=", "patchType": "Merge"}, 'unsupported patch type "Merge"', id="another type of patch"
+        ),
+    ],
+)
+async def test_who_cannot_be_asked_refuses_or_is_passed_over(said: Any, problem: str) -> None:
+    """As its failure policy says."""
+    strict = webhooks(Answers(one=said), (configuration("c", hook()),))
+    with pytest.raises(Refusal) as caught:
+        await strict.mutate(request(), [])
+    assert caught.value.status["message"].startswith(
+        f'Internal error occurred: failed calling webhook "one.example.com": {problem}'
+    )
+    assert caught.value.code == 500
+    easy = webhooks(Answers(one=said), (configuration("c", hook(failurePolicy="Ignore")),))
+    assert await easy.mutate(request(), []) is None
+
+
+async def test_a_webhook_that_never_answers_is_given_up() -> None:
+    """Even if the call itself would wait."""
+
+    async def call(_config: Tree, _body: bytes, _timeout: float) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    cluster = Webhooks(call, LABELS.get)
+    cluster.load([], [configuration("c", hook(timeoutSeconds=0.01))])
+    with pytest.raises(Refusal, match="context deadline exceeded"):
+        await cluster.validate(request(), [])
+
+
+@pytest.mark.parametrize(
+    ("effects", "asked"),
+    [
+        pytest.param("None", True, id="none"),
+        pytest.param("NoneOnDryRun", True, id="none on a dry run"),
+        pytest.param("Some", False, id="some"),
+        pytest.param("Unknown", False, id="unknown"),
+    ],
+)
+async def test_a_dry_run_must_have_no_effects(effects: str, asked: bool) -> None:
+    """Who may have some is not asked, and the request is refused."""
+    answers = Answers()
+    cluster = webhooks(answers, validating=(configuration("c", hook(sideEffects=effects)),))
+    if asked:
+        await cluster.validate(request(dry_run=True), [])
+        assert answers.reviews[0]["dryRun"] is True
+        assert answers.reviews[0]["options"]["dryRun"] == ["All"]
+        return
+    with pytest.raises(Refusal, match="does not support dry run") as caught:
+        await cluster.validate(request(dry_run=True), [])
+    assert caught.value.code == 400
+    assert answers.asked == []
+
+
+async def test_a_scale_is_reviewed_as_a_scale() -> None:
+    """The kind is that of what was sent, the resource that of what it is about."""
+    answers = Answers()
+    about = request(SCALE, operation="UPDATE", subresource="scale", sent_kind=("autoscaling/v1", "Scale"))
+    await webhooks(answers, validating=(configuration("c", hook(rules=[rule(resources=["*/scale"])])),)).validate(
+        about, []
+    )
+    review = answers.reviews[0]
+    assert review["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+    assert review["resource"] == {"group": "apps", "version": "v1", "resource": "deployments"}
+    assert review["subResource"] == review["requestSubResource"] == "scale"
+
+
+# --- against a recording, over HTTPS ---------------------------------------------------------------------------------
+
+STEPS: list[Tree] = record.recordings()["admission"]["steps"]
+CREATIONS = [step for step in STEPS[4:] if step["request"]["method"] == "POST"]
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+RECORDED = {
+    "configmaps": CONFIG_MAPS,
+    "pods": PODS,
+    "deployments": Resource("apps", "v1", "deployments", "Deployment"),
+}
+# What the server itself puts into an object before the validating webhooks see it, or takes from other objects.
+SERVER_FIELDS = (
+    ("metadata", "uid"),
+    ("metadata", "creationTimestamp"),
+    ("metadata", "generation"),
+    ("spec", "serviceAccount"),
+    ("spec", "serviceAccountName"),
+    ("spec", "tolerations"),
+    ("spec", "priority"),
+    ("spec", "preemptionPolicy"),
+)
+
+
+@pytest.fixture
+async def recorded() -> AsyncIterator[tuple[Webhooks, WebhookServer]]:
+    """The webhooks of the recording, at work."""
+    async with WebhookServer() as server, Caller() as caller:
+        known = {"namespace": "recorded-admission", "webhook": server.url, "ca": server.ca}
+        validating, mutating = (record.filled(copy.deepcopy(step["request"]["body"]), known) for step in STEPS[:2])
+        cluster = Webhooks(caller, {"recorded-admission": {"kubernetes.io/metadata.name": "recorded-admission"}}.get)
+        cluster.load([mutating], [validating])
+        yield cluster, server
+
+
+@pytest.mark.parametrize("step", CREATIONS, ids=lambda step: step["name"])
+async def test_webhooks_are_asked_and_obeyed_as_recorded(step: Tree, recorded: tuple[Webhooks, WebhookServer]) -> None:
+    """What they are asked, what they change, what they warn of, and how they refuse or fail."""
+    cluster, server = recorded
+    about = sent(step)
+    told: list[str] = []
+    status: Tree = {}
+    changed: Tree | None = None
+    try:
+        changed = await cluster.mutate(about, told, settling(about.object))
+        await cluster.validate(Request(**(fields(about) | {"object": changed or about.object})), told)
+    except Refusal as refused:
+        status = refused.status
+    answer = step["response"]
+    assert [text[7:-1].replace('\\"', '"') for text in answer["headers"].get("warning") or ()] == told
+    assert [seen(review) for review in server.taken()] == [seen(review) for review in answer.get("reviews") or ()]
+    if answer["status"] == 201:
+        assert status == {}
+        result = changed or about.object or {}
+        assert shorn(record.normalised(result)["metadata"]) == shorn(answer["body"]["metadata"])
+        assert len(result.get("spec", {}).get("containers", ())) == len(
+            answer["body"].get("spec", {}).get("containers", ())
+        )
+    else:
+        assert shortened(record.normalised(status)) == shortened(answer["body"])
+
+
+def sent(step: Tree) -> Request:
+    """The request of a step, as the server had it when it asked."""
+    body = record.filled(copy.deepcopy(step["request"]["body"]), {"namespace": "recorded-admission"})
+    kind = f"{body['apiVersion']} {body['kind']}"
+    wiretypes.read(kind, body)
+    defaults.apply_defaults(kind, body)
+    body["metadata"]["namespace"] = "recorded-admission"
+    if "generateName" in body["metadata"]:
+        body["metadata"]["name"] = f"{body['metadata']['generateName']}abcde"
+    dry_run = bool((step["request"].get("query") or {}).get("dryRun"))
+    resource = RECORDED[step["request"]["path"].rpartition("/")[2]]
+    name = body["metadata"]["name"]
+    return Request("CREATE", resource, body, namespace="recorded-admission", name=name, dry_run=dry_run)
+
+
+def settling(tree: Tree | None) -> Any:
+    """What completes an object of this kind after a patch."""
+    kind = f"{(tree or {})['apiVersion']} {(tree or {})['kind']}"
+
+    def settle(patched: Tree) -> None:
+        try:
+            wiretypes.read(kind, patched)
+        except wiretypes.WrongTypeError as error:
+            raise internal(str(error)) from None
+        defaults.apply_defaults(kind, patched)
+
+    return settle
+
+
+def fields(about: Request) -> Tree:
+    """The parts of a request."""
+    return {name: getattr(about, name) for name in about.__dataclass_fields__}
+
+
+def seen(review: Tree) -> Tree:
+    """A review without what the server put into the object."""
+    plain = copy.deepcopy(record.normalised(review))
+    asked = plain["review"]["request"]
+    asked.pop("userInfo", None)
+    for part, name in SERVER_FIELDS:
+        if asked["object"] and part in asked["object"]:
+            asked["object"][part].pop(name, None)
+    if asked["object"]:
+        asked["object"].pop("status", None)
+    return {"path": plain["path"], "query": plain["query"], "asked": asked}
+
+
+def shorn(metadata: Tree) -> Tree:
+    """Metadata without what the server put into it."""
+    system = ("uid", "creationTimestamp", "generation", "resourceVersion")
+    return {key: value for key, value in metadata.items() if key not in system}
+
+
+def shortened(status: Tree) -> str:
+    """A Status up to where Go's own words about JSON begin."""
+    return json.dumps(status, sort_keys=True).partition("json parse error")[0]

@@ -1,0 +1,58 @@
+"""Certificates and the kubeconfig that trusts them."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+import stat
+from pathlib import Path
+
+import yaml
+from cryptography import x509
+
+from trimtab_lab.apiserver.wire.authentication import Authenticator, User
+from trimtab_lab.apiserver.wire.certificates import Identity
+
+
+def test_an_identity_outlives_its_server(tmp_path: Path) -> None:
+    """Started again in the same folder, a server is the one that its kubeconfig trusts; keys are nobody else's."""
+    first = Identity(tmp_path / "lab")
+    second = Identity(tmp_path / "lab")
+    assert first.authority.pair == second.authority.pair
+    for name in ("ca.key", "server.key"):
+        assert stat.S_IMODE((tmp_path / "lab" / name).stat().st_mode) == 0o600
+    assert isinstance(second.ssl_context(), ssl.SSLContext)
+
+
+def test_a_server_without_its_authority_gets_a_new_one(tmp_path: Path) -> None:
+    """And a certificate that the new one signed."""
+    first = Identity(tmp_path)
+    (tmp_path / "ca.key").unlink()
+    second = Identity(tmp_path)
+    assert first.authority.pair.certificate != second.authority.pair.certificate
+    server = x509.load_pem_x509_certificate((tmp_path / "server.crt").read_bytes())
+    authority = x509.load_pem_x509_certificate(second.authority.pair.certificate)
+    server.verify_directly_issued_by(authority)
+
+
+def test_the_kubeconfig_lets_its_holder_in(tmp_path: Path) -> None:
+    """It names the server, its authority and a certificate of somebody who may do everything."""
+    identity = Identity(tmp_path)
+    identity.write_kubeconfig(tmp_path / "kubeconfig", "https://127.0.0.1:1")
+    assert stat.S_IMODE((tmp_path / "kubeconfig").stat().st_mode) == 0o600
+    config = yaml.safe_load((tmp_path / "kubeconfig").read_text())
+    assert config["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:1"
+    pem = base64.b64decode(config["users"][0]["user"]["client-certificate-data"])
+    subject = x509.load_pem_x509_certificate(pem).subject.rfc4514_string()
+    assert subject == "CN=kubernetes-admin,O=system:masters"
+
+
+def test_who_somebody_is_stands_in_a_certificate_or_behind_a_token() -> None:
+    """A token that nobody gave out is nobody's, even beside a good certificate."""
+    authenticator = Authenticator({"secret": User("robot")})
+    certificate = {"subject": ((("organizationName", "ops"),), (("commonName", "ada"),))}
+    assert authenticator.user("Bearer secret", None) == User("robot")
+    assert authenticator.user(None, certificate) == User("ada", ("ops", "system:authenticated"))
+    assert authenticator.user("Bearer guess", certificate) is None
+    assert authenticator.user("Basic secret", None) is None
+    assert authenticator.user(None, None) is None

@@ -1,0 +1,76 @@
+"""What a path means."""
+
+from __future__ import annotations
+
+import pytest
+
+from trimtab_lab.apiserver.kinds.registry import Registry
+from trimtab_lab.apiserver.wire.paths import Targets
+from trimtab_lab.apiserver.wire.statuses import Refusal
+
+TARGETS = Targets(Registry())
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        pytest.param("/api/v1/pods", ("Pod", "", "", "", False), id="all pods"),
+        pytest.param("/api/v1/namespaces/a/pods", ("Pod", "a", "", "", False), id="the pods of a namespace"),
+        pytest.param("/api/v1/namespaces/a/pods/b", ("Pod", "a", "b", "", False), id="a pod"),
+        pytest.param("/api/v1/namespaces/a/pods/b/status", ("Pod", "a", "b", "status", False), id="its status"),
+        pytest.param("/api/v1/namespaces/a/bindings", ("Pod", "a", "", "binding", False), id="a binding, the old way"),
+        pytest.param("/api/v1/namespaces", ("Namespace", "", "", "", False), id="all namespaces"),
+        pytest.param("/api/v1/namespaces/a", ("Namespace", "", "a", "", False), id="a namespace"),
+        pytest.param(
+            "/api/v1/namespaces/a/finalize", ("Namespace", "", "a", "finalize", False), id="part of a namespace"
+        ),
+        pytest.param(
+            "/apis/apps/v1/namespaces/a/deployments/b/scale", ("Deployment", "a", "b", "scale", False), id="a scale"
+        ),
+        pytest.param("/api/v1/watch/namespaces/a/pods/b", ("Pod", "a", "b", "", True), id="a watch, the old way"),
+        pytest.param("/api/v1/nodes/a%20b", ("Node", "", "a b", "", False), id="an escaped name"),
+    ],
+)
+def test_a_path_points_at_an_object(path: str, meant: tuple[str, str, str, str, bool]) -> None:
+    """Kind, namespace, name, part, and whether it is watched."""
+    target = TARGETS.find(path)
+    assert target is not None
+    assert (target.kind.kind, target.namespace, target.name, target.subresource, target.watch) == meant
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param("/api/v1/strange", id="a resource that nobody knows"),
+        pytest.param("/api/v1/namespaces/a/nodes", id="what has no namespace in one"),
+        pytest.param("/api/v1/pods/a", id="what has a namespace without one"),
+        pytest.param("/api/v1/namespaces/a/pods/b%2Fc", id="a slash in a name"),
+        pytest.param("/api/v1/namespaces/a/pods/", id="an empty name"),
+        pytest.param("/api/v1/namespaces/a/pods/b/c", id="a part that nobody knows"),
+        pytest.param("/api/v1/namespaces/a/pods/b/status/c", id="a part of a part"),
+    ],
+)
+def test_a_path_under_a_known_version_that_leads_nowhere_is_refused(path: str) -> None:
+    """With 404."""
+    with pytest.raises(Refusal) as refused:
+        TARGETS.find(path)
+    assert refused.value.code == 404
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/version", "/api", "/api/v1", "/apis/apps", "/apis/apps/v1", "/apis/x.io/v1/y", "//api/v1/pods"]
+)
+def test_other_paths_are_not_about_objects(path: str) -> None:
+    """Somebody else answers them."""
+    assert TARGETS.find(path) is None
+
+
+def test_what_is_remembered_is_forgotten_when_kinds_change() -> None:
+    """A path may mean something else then."""
+    registry = Registry()
+    targets = Targets(registry)
+    target = targets.find("/api/v1/pods")
+    assert target is not None
+    registry.remove(target.kind)
+    with pytest.raises(Refusal):
+        targets.find("/api/v1/pods")

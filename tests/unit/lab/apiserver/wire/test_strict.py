@@ -1,0 +1,79 @@
+"""Keys that are written twice, and fields that nobody knows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trimtab_lab.apiserver.wire import strict
+
+TEXT = st.text(alphabet='ab":\\ \n{}', max_size=6)
+JSON = st.recursive(
+    st.none() | st.integers(0, 9) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None)
+@given(st.dictionaries(TEXT, JSON, max_size=4), st.sampled_from([None, 1, 4]), st.sampled_from([":", ": ", " : "]))
+def test_nothing_is_repeated_where_no_key_is(tree: dict[str, Any], indent: int | None, colon: str) -> None:
+    """However the body is written, and whatever is in its texts."""
+    body = json.dumps(tree, indent=indent, separators=(",", colon)).encode()
+    assert strict.repeated_fields(body, msgspec.json.decode(body)) == []
+
+
+@settings(deadline=None)
+@given(st.dictionaries(TEXT, JSON, max_size=3), st.sampled_from([":", ": ", " : "]))
+def test_a_repeated_key_is_found(tree: dict[str, Any], colon: str) -> None:
+    """Even where the counts could cancel out."""
+    inner = json.dumps(tree, separators=(",", colon))
+    body = f'{{"again"{colon}1,"deep"{colon}{{"again"{colon}{inner},"again"{colon}2}},"again"{colon}3}}'.encode()
+    assert strict.repeated_fields(body, msgspec.json.decode(body)) == [
+        'duplicate field "again"',
+        'duplicate field "deep.again"',
+    ]
+
+
+def test_problems_are_told_in_the_order_of_the_body() -> None:
+    """Unknown and repeated fields together; below an unknown field nothing is looked at."""
+    body = (
+        b'{"spec":{"zeta":{"a":1,"a":2},"replicas":1,"replicas":2},"alpha":1,"metadata":{"labels":{"a":"1","a":"2"}}}'
+    )
+    assert strict.read("apps/v1 Deployment", msgspec.json.decode(body), body) == [
+        'unknown field "spec.zeta"',
+        'duplicate field "spec.replicas"',
+        'unknown field "alpha"',
+        'duplicate field "metadata.labels.a"',
+    ]
+
+
+def test_without_a_body_only_unknown_fields_are_told() -> None:
+    """After a patch there is no text to look for repeated keys in."""
+    assert strict.read("v1 ConfigMap", {"date": {}}) == ['unknown field "date"']
+
+
+def test_a_problem_is_told_once_and_not_more_than_a_hundred() -> None:
+    """A body of a million unknown fields has a short answer."""
+    assert strict.unknown_fields(["a", "a", "b"]) == ['unknown field "a"', 'unknown field "b"']
+    assert len(strict.unknown_fields([f"f{index}" for index in range(1000)])) == strict.MOST
+
+
+@pytest.mark.parametrize(
+    ("body", "repeats"),
+    [
+        pytest.param(b'{"a":1,"b":2}', False, id="plain"),
+        pytest.param(b'{"a":1,"a":2}', True, id="twice"),
+        pytest.param(b'{"a" :1,"b":2}', True, id="spaces before a colon cannot be counted"),
+        pytest.param(b'{"a":"\\":"}', False, id="a colon in a text"),
+        pytest.param(b'{"a":1,"a" :"\\":"}', True, id="a text that would make up for a repeated key"),
+    ],
+)
+def test_the_quick_look_never_misses_a_repeated_key(body: bytes, repeats: bool) -> None:
+    """It may send a good body to the slow look, and never the other way round."""
+    assert strict.has_repeats(body, msgspec.json.decode(body)) is repeats

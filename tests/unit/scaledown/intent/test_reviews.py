@@ -1,0 +1,170 @@
+"""Which reviews are requests to shrink, and what they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trimtab.api import codec
+from trimtab.api.admission import AdmissionRequest, AdmissionReview
+from trimtab.scaledown.intent.reviews import Intent, ScaleReviews, intent_of
+
+JSON = dict[str, Any]
+
+
+def workload(replicas: int | None, *, template: JSON | None = None, named: Any = (), **metadata: Any) -> JSON:
+    """A workload as a review shows it; `named` are pods that a CloneSet is to delete."""
+    spec = {"replicas": replicas, "template": template or {"spec": {"containers": []}}}
+    spec |= {"scaleStrategy": {"podsToDelete": list(named)}} if named else {}
+    return {"metadata": {"name": "web", "namespace": "shop", "uid": "u1", **metadata}, "spec": spec}
+
+
+def scale(replicas: int | None) -> JSON:
+    """A Scale; what is 0 is left out."""
+    spec = {"replicas": replicas} if replicas else {}
+    return {"kind": "Scale", "metadata": {"name": "web", "namespace": "shop", "uid": "u1"}, "spec": spec}
+
+
+def review(
+    old: JSON | None,
+    new: JSON | None,
+    *,
+    resource: str = "deployments",
+    group: str = "apps",
+    sub: str = "",
+    operation: str = "UPDATE",
+    dry_run: bool = False,
+) -> AdmissionRequest:
+    """A review as an API server sends it."""
+    tree = {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "r1",
+            "resource": {"group": group, "version": "v1", "resource": resource},
+            "subResource": sub,
+            "name": "web",
+            "namespace": "shop",
+            "operation": operation,
+            "userInfo": {"username": "jane"},
+            "oldObject": old,
+            "object": new,
+            "dryRun": dry_run,
+        },
+    }
+    request = codec.decode(codec.encode(tree), AdmissionReview).request
+    assert request is not None
+    return request
+
+
+SHRINKS = Intent("Deployment", "shop", "web", "u1", 5, 3, "jane")
+OWNED: JSON = {"ownerReferences": [{"kind": "Deployment", "name": "web", "uid": "d", "controller": True}]}
+MANAGED: JSON = {"ownerReferences": [{"kind": "Rollout", "name": "web", "uid": "d", "controller": True}]}
+OTHER = {"spec": {"containers": [{"name": "new"}]}}
+
+
+@pytest.mark.parametrize(
+    ("request_", "want"),
+    [
+        pytest.param(review(workload(5), workload(3)), SHRINKS, id="an update that makes it smaller"),
+        pytest.param(review(scale(5), scale(3), sub="scale"), SHRINKS, id="a smaller scale"),
+        pytest.param(review(workload(5), workload(5)), None, id="an update of something else"),
+        pytest.param(review(workload(3), workload(5)), None, id="an update that makes it larger"),
+        pytest.param(review(scale(3), scale(5), sub="scale"), None, id="a larger scale"),
+        pytest.param(review(workload(5), workload(3), dry_run=True), None, id="a dry run"),
+        pytest.param(review(None, workload(3), operation="CREATE"), None, id="a creation"),
+        pytest.param(review(workload(5), None, operation="DELETE"), None, id="a deletion"),
+        pytest.param(review(workload(5), workload(3), sub="status"), None, id="a status"),
+        pytest.param(review(workload(5), workload(3, template=OTHER)), None, id="a rollout"),
+        pytest.param(
+            review(workload(5, template={"a": 1, "b": None}), workload(3, template={"a": 1})),
+            SHRINKS,
+            id="a template that says the same in other words",
+        ),
+        pytest.param(
+            review(workload(5, **OWNED), workload(3, **OWNED), resource="replicasets"),
+            None,
+            id="a Deployment's own write",
+        ),
+        pytest.param(
+            review(workload(5, **MANAGED), workload(3, **MANAGED), resource="replicasets"),
+            Intent("ReplicaSet", "shop", "web", "u1", 5, 3, "jane"),
+            id="a ReplicaSet of some other controller",
+        ),
+        pytest.param(
+            review(workload(5, deletionTimestamp="2026-01-01T00:00:00Z"), workload(3)), None, id="one that is going"
+        ),
+        pytest.param(review(workload(5), workload(3), resource="statefulsets"), None, id="a kind that chooses itself"),
+        pytest.param(review(workload(5), workload(3), group="other"), None, id="another group's deployments"),
+        pytest.param(
+            review(scale(5), scale(None), sub="scale"),
+            Intent("Deployment", "shop", "web", "u1", 5, 0, "jane"),
+            id="to 0",
+        ),
+        pytest.param(
+            review(workload(5), workload(None)), Intent("Deployment", "shop", "web", "u1", 5, 1, "jane"), id="to unsaid"
+        ),
+        pytest.param(review({"spec": {"replicas": "five"}}, workload(3)), None, id="what cannot be read"),
+        pytest.param(
+            review(workload(5), workload(3), resource="replicationcontrollers", group=""),
+            Intent("ReplicationController", "shop", "web", "u1", 5, 3, "jane"),
+            id="a ReplicationController",
+        ),
+        pytest.param(
+            review(scale(5), scale(3), sub="scale", resource="clonesets", group="apps.kruise.io"),
+            Intent("CloneSet", "shop", "web", "u1", 5, 3, "jane"),
+            id="a CloneSet",
+        ),
+        pytest.param(
+            review(workload(5), workload(3, named=["web-x"]), resource="clonesets", group="apps.kruise.io"),
+            None,
+            id="a CloneSet whose user says who goes",
+        ),
+        pytest.param(
+            review(
+                workload(5, named=["web-x"]),
+                workload(3, named=["web-x"]),
+                resource="clonesets",
+                group="apps.kruise.io",
+            ),
+            Intent("CloneSet", "shop", "web", "u1", 5, 3, "jane"),
+            id="a CloneSet whose user has said before who goes",
+        ),
+    ],
+)
+def test_a_review_is_an_intent_or_nobodys_business(request_: AdmissionRequest, want: Intent | None) -> None:
+    """Only what makes a workload smaller, and is not another's to decide."""
+    assert intent_of(request_) == want
+
+
+class Told:
+    """What came of holding a request."""
+
+    warnings = ("kept 1/1/1; stock would leave 2/1/0",)
+
+
+async def test_the_user_is_told_what_was_kept() -> None:
+    """As a warning, which kubectl prints; the request is admitted."""
+    seen = []
+
+    async def hold(intent: Intent) -> Told:
+        seen.append(intent)
+        return Told()
+
+    (hook,) = ScaleReviews(hold).hooks
+    response = await hook.decide(review(workload(5), workload(3)))
+    assert (response.uid, response.allowed, response.warnings) == ("r1", True, Told.warnings)
+    assert seen == [SHRINKS]
+
+
+async def test_what_is_nobodys_business_is_admitted_without_asking() -> None:
+    """Nobody is told."""
+
+    async def hold(intent: Intent) -> Told:
+        raise AssertionError(intent)
+
+    (hook,) = ScaleReviews(hold).hooks
+    response = await hook.decide(review(workload(3), workload(5)))
+    assert response.allowed
+    assert response.warnings == ()

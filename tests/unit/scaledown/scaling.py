@@ -1,0 +1,281 @@
+"""A small world in which requests to shrink are held: the lab's API server asks Trimtab's hook, without a socket.
+
+world = ScaleWorld()
+await world.start()
+await world.zones(a=3, b=3)                  # nodes
+await world.deploy(6)                        # placed on the nodes by turns, and ready
+await world.scale(4)                         # asks, waits as long as it is held, and lets the controllers do it
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import random
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from typing import Any, TypeVar
+
+from tests.lab.holding import VALIDATING, configuration
+from tests.unit.lab.workloads.worlds import JSON, Wire, World
+from tests.unit.scaledown.worlds import DEFINITIONS, OURS, deployment
+from trimtab.admission.certificates import CONFIGURATIONS
+from trimtab.admission.server import Edge, admitted
+from trimtab.api import codec, crds
+from trimtab.api.admission import AdmissionReview, answer
+from trimtab.api.apps import Deployment
+from trimtab.api.nodes import ZONE, Node
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import DELETION_COST
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import SECOND, Clock, cancel
+from trimtab.kube.resources import Resource
+from trimtab.kube.transport import Request
+from trimtab.scaledown import cost_writer
+from trimtab.scaledown.intent.gate import Intents, Made, PolicyOf, Settings, strategies_of
+from trimtab.scaledown.intent.reviews import Intent, ScaleReviews
+from trimtab.scaledown.policy import effective
+from trimtab.scaledown.policy.effective import Defaults
+from trimtab.scaledown.view import View
+from trimtab.testing.builders import node
+from trimtab_lab.apiserver.admission.webhooks import CallError
+from trimtab_lab.apiserver.storage import bootstrap
+
+T = TypeVar("T")
+RULES = [
+    {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["*", "*/scale"]},
+    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["replicationcontrollers/*"]},
+    {"apiGroups": ["apps.kruise.io"], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": ["clonesets/scale"]},
+]
+
+
+class NoCertificates:
+    """For an edge that nobody connects to."""
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    synced = True
+    problems: list[str] = []
+
+    async def ready(self) -> None:
+        """It never listens."""
+
+    async def run(self) -> None:
+        """There is nothing to keep."""
+
+
+class Ahead:
+    """A clock whose time of day is so many seconds ahead of another's."""
+
+    def __init__(self, clock: Clock, seconds: int) -> None:
+        self._clock = clock
+        self._seconds = seconds
+
+    def now(self) -> int:
+        """The time of day."""
+        return self._clock.now() + self._seconds * SECOND
+
+    def monotonic(self) -> int:
+        """The same for everybody here."""
+        return self._clock.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """As the other clock does."""
+        await self._clock.sleep(seconds)
+
+
+class ScaleWorld(World):
+    """A cluster whose API server asks Trimtab before a workload shrinks."""
+
+    def __init__(
+        self,
+        *,
+        seed: int = 1,
+        defaults: Defaults = effective.LEVEL_EVERYONE,
+        policy_of: PolicyOf = strategies_of,
+        **settings: Any,
+    ) -> None:
+        super().__init__(seed=seed, call=self._ask)
+        self.settings = Settings(**settings)
+        self.defaults = defaults
+        self.policy_of = policy_of
+        self.product = Wire(self.cluster)
+        self.asked = 0
+        self.answers: list[tuple[str, ...]] = []
+        """The warnings of every answer."""
+        self.unasked = False
+        """Whether requests are admitted without anybody being asked."""
+        self._places: Iterator[str] = itertools.cycle(["node-0"])
+        self._tasks: list[asyncio.Future[None]] = []
+
+    # Trimtab.
+
+    async def start(self) -> None:
+        """Start the workload controllers and Trimtab."""
+        if not self.cluster.store.shelf("/namespaces").entries:
+            await bootstrap.furnish(self.cluster)
+            for kind in crds.KINDS:
+                if kind.model in OURS:
+                    await self.user.create(DEFINITIONS, crds.manifest(kind))
+            asks = configuration("default", "https://trimtab.invalid/scale", RULES)
+            await self.user.create(CONFIGURATIONS[VALIDATING], asks)
+        await super().start()
+        await self.start_product()
+
+    async def start_product(self) -> None:
+        """Start Trimtab, with nothing remembered."""
+        self.product = Wire(self.cluster)
+        client = Client(self.product, clock=self.clock, rng=random.Random(1))
+        self.view = View(client, rng=random.Random(1))
+        self.made: list[Made] = []
+        self.intents = Intents(
+            client,
+            self.view,
+            defaults=self.defaults,
+            settings=self.settings,
+            policy_of=self.policy_of,
+            on_plan=self.made.append,
+        )
+        self.edge = Edge(
+            ScaleReviews(self.intents.hold).hooks,
+            certificates=NoCertificates(),
+            host="",
+            port=0,
+            clock=self.clock,
+        )
+        self._tasks = [asyncio.ensure_future(part) for part in (self.view.run(), self.intents.run())]
+        await self.settle()
+
+    @contextlib.asynccontextmanager
+    async def replica(self, *, ahead: int = 0) -> AsyncIterator[Intents]:
+        """Another process of Trimtab, whose clock is so many seconds ahead."""
+        client = Client(Wire(self.cluster), clock=Ahead(self.clock, ahead), rng=random.Random(2))
+        view = View(client, rng=random.Random(2))
+        intents = Intents(client, view, defaults=self.defaults, settings=self.settings, policy_of=self.policy_of)
+        tasks = [asyncio.ensure_future(part) for part in (view.run(), intents.run())]
+        await self.settle()
+        try:
+            yield intents
+        finally:
+            await cancel(*tasks)
+
+    async def resume(self) -> None:
+        """Start the workload controllers again, and let them do what they have to do."""
+        await super().start()
+        await self.run_pods()
+
+    async def stop_product(self, *, killed: bool = False) -> None:
+        """End Trimtab; killed, whatever it was about to write is lost."""
+        self.product.dead = killed
+        await cancel(*self._tasks)
+        self._tasks = []
+
+    async def close(self) -> None:
+        """End everything."""
+        await self.stop_product()
+        await super().close()
+
+    async def _ask(self, config: JSON, body: bytes, timeout: float) -> bytes:  # noqa: ARG002 - a Call
+        """As an API server asks; where nobody is there, nobody answers."""
+        if not self._tasks or self.product.dead:
+            raise CallError("connection refused")
+        request = codec.decode(body, AdmissionReview).request
+        assert request is not None
+        if self.unasked:
+            return codec.encode(answer(admitted(request)))
+        self.asked += 1
+        response = await self.edge.decide(self.edge.hooks["/scale"], request, patience=timeout)
+        self.answers.append(tuple(response.warnings))
+        return codec.encode(answer(response))
+
+    def _activity(self) -> tuple[int, int]:
+        requests, version = super()._activity()
+        return requests + len(self.product.requests), version
+
+    # What a test does.
+
+    async def held(self, request: Awaitable[T]) -> tuple[T, float]:
+        """What a request gives, and how many seconds it was held."""
+        task = asyncio.ensure_future(request)
+        started = self.clock.now()
+        while not task.done():
+            await self.clock.advance(0.01)
+        took = (self.clock.now() - started) / 1e9
+        await self.settle()
+        return task.result(), took
+
+    async def zones(self, **sizes: int) -> None:
+        """Nodes in zones; pods are placed on them by turns, zone by zone."""
+        names = {zone: [f"{zone}-{number}" for number in range(size)] for zone, size in sizes.items()}
+        for zone, nodes in names.items():
+            for name in nodes:
+                await self.user.create(Resource.of(Node).raw, node(name, zone=zone).tree())
+        self.place_on(*[name for turn in itertools.zip_longest(*names.values()) for name in turn if name])
+
+    def place_on(self, *names: str) -> None:
+        """Place the next pods on these nodes, by turns."""
+        self._places = itertools.cycle(names)
+
+    async def run_pod(self, pod: Pod, *, ready: bool = True) -> None:
+        """Place a pod where its turn is, and let it become ready."""
+        if not pod.spec.node_name:
+            await self.user.bind(pod.metadata.name, namespace="default", node=next(self._places))
+        await super().run_pod(await self.get(Pod, pod.metadata.name), ready=ready)
+
+    async def deploy(self, replicas: int, name: str = "web", **more: Any) -> None:
+        """A Deployment with so many pods that run."""
+        await self.create(Deployment, deployment(name, replicas, **more))
+        await self.run_pods()
+
+    async def grow(self, replicas: int, *nodes: str) -> None:
+        """Scale up; the new pods are placed on these nodes by turns, a while after the others."""
+        await self.clock.advance(3600)
+        self.place_on(*nodes)
+        await self.user.resize(Deployment, "web", replicas, namespace="default")
+        await self.settle()
+        await self.run_pods()
+
+    async def scale(self, replicas: int, name: str = "web", kind: type[Any] = Deployment) -> float:
+        """`kubectl scale`, and wait until the pods have come or gone; how long it was held."""
+        _, took = await self.held(self.user.resize(kind, name, replicas, namespace="default"))
+        await self.run_pods()
+        return took
+
+    async def intent(self, after: int, *, name: str = "web", kind: str = "Deployment", **changes: Any) -> Intent:
+        """What a review of a workload as it is would say."""
+        resource = {"Deployment": Deployment}[kind]
+        live = await self.get(resource, name)
+        fields = {
+            "kind": kind,
+            "namespace": "default",
+            "name": name,
+            "uid": live.metadata.uid,
+            "before": live.spec.replicas,
+            "after": after,
+        }
+        return Intent(**{**fields, **changes})
+
+    async def spread(self) -> tuple[int, ...]:
+        """How many pods each zone has, by the zones' names."""
+        nodes = (await self.user.list(Node)).items
+        zone = {each.metadata.name: each.metadata.labels.get(ZONE, "") for each in nodes}
+        counts = Counter(zone[pod.spec.node_name] for pod in await self.pods())
+        return tuple(counts[each] for each in sorted(set(zone.values())))
+
+    async def costs(self) -> list[int]:
+        """The costs on pods, in order."""
+        found = [pod.metadata.annotations.get(DELETION_COST) for pod in await self.pods()]
+        return sorted(int(cost) for cost in found if cost is not None)
+
+    async def marks(self) -> list[cost_writer.Mark]:
+        """The marks on pods."""
+        return [mark for pod in await self.pods() if (mark := cost_writer.mark_of(pod)) is not None]
+
+    def writes(self) -> list[Request]:
+        """What Trimtab wrote."""
+        return [request for request in self.product.requests if request.method != "GET"]
+
+    def count(self, name: str, **labels: str) -> float:
+        """The value of one of Trimtab's metrics; 0 where there is none yet."""
+        return self.intents.metrics.registry.get_sample_value(f"trimtab_scaledown_{name}", labels) or 0.0

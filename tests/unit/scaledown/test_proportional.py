@@ -1,0 +1,69 @@
+"""Who shrinks to what: as the Deployment controller will do it."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.lab.workloads.objects import replicaset
+from trimtab.api.apps import Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment
+from trimtab.api.meta import ObjectMeta
+from trimtab.scaledown import proportional
+from trimtab_lab.workloads.deployment import proportional as upstream
+from trimtab_lab.workloads.deployment.fleets import Fleet, limits_of
+
+
+def deployment(replicas: int, surge: int | str = "25%", kind: str = "RollingUpdate") -> Deployment:
+    """A Deployment of that size."""
+    rolling = RollingUpdateDeployment(max_surge=surge, max_unavailable="25%") if kind == "RollingUpdate" else None
+    strategy = DeploymentStrategy(type=kind, rolling_update=rolling)
+    return Deployment(
+        metadata=ObjectMeta(name="web", uid="d"), spec=DeploymentSpec(replicas=replicas, strategy=strategy)
+    )
+
+
+def sizes(found: tuple[proportional.Share, ...]) -> dict[str, int]:
+    """What each is to have."""
+    return {share.name: share.size for share in found}
+
+
+def test_a_replicaset_of_its_own_gets_the_size() -> None:
+    """Nobody stands between it and its pods."""
+    found = proportional.of_workload(replicaset("web", 10), 4)
+    assert sizes(found) == {"web": 4}
+
+
+def test_the_only_replicaset_with_pods_gets_all() -> None:
+    """Old ones without pods are no part of it, but their pods would be related."""
+    found = proportional.of_workload(deployment(10), 4, [replicaset("new", 10), replicaset("old", 0)])
+    assert sizes(found) == {"new": 4}
+    assert len(found[0].siblings) == 2
+
+
+def test_several_of_a_deployment_that_recreates_are_its_own_matter() -> None:
+    """Its strategy deals with them."""
+    sets = [replicaset("new", 5), replicaset("old", 5)]
+    assert proportional.of_workload(deployment(10, kind="Recreate"), 4, sets) == ()
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(1, 40), min_size=2, max_size=4),
+    st.integers(0, 100),
+    st.sampled_from([0, 3, "25%", "100%"]),
+    st.booleans(),
+)
+def test_several_shrink_as_the_deployment_controller_will_do_it(
+    before: list[int], size: int, surge: int | str, annotated: bool
+) -> None:
+    """Held against the lab's controller, which is held against the real one."""
+    target = min(size, sum(before) - 1)
+    made = deployment(sum(before), surge)
+    most = limits_of(made).most if annotated else None
+    sets = [replicaset(f"web-{n}", each, desired=sum(before), most=most) for n, each in enumerate(before)]
+    after = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, replicas=target))
+    move = upstream.move(limits_of(after), Fleet(None, tuple(sets)), rolling=True, reported=0)
+    assert move is not None
+    want = {each.metadata.name: new for each, new in move.sizes if new < (each.spec.replicas or 0)}
+    assert sizes(proportional.of_workload(made, target, sets)) == want

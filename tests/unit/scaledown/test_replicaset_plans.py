@@ -1,0 +1,104 @@
+"""What a workload is kept level on, and whom earlier requests have sent away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trimtab.api import codec
+from trimtab.api.documents import Document
+from trimtab.api.nodes import HOSTNAME, ZONE
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import DELETION_COST, StrategySpec
+from trimtab.ranking import plan
+from trimtab.ranking.plan import Policy, Workload
+from trimtab.ranking.rankers import Constraint
+from trimtab.ranking.strategies.stated import STATED_COST
+from trimtab.scaledown.cost_writer import MARK, Mark
+from trimtab.scaledown.proportional import Share
+from trimtab.scaledown.replicaset_plans import Step, constraints_for, going, warnings
+from trimtab.snapshot import Snapshot
+from trimtab.testing.builders import cluster, pod
+
+NOW = 1_767_229_200 * 10**9
+HOUR = "2026-01-01T00:00:00Z"
+DEFAULTS = (Constraint(ZONE), Constraint(HOSTNAME))
+
+
+def template(*stated: tuple[str, str]) -> Document:
+    """A template that states these keys, each hard or soft."""
+    words = {"hard": "DoNotSchedule", "soft": "ScheduleAnyway"}
+    constraints = [{"topologyKey": key, "whenUnsatisfiable": words[how], "maxSkew": 1} for key, how in stated]
+    return Document({"spec": {"topologySpreadConstraints": constraints}})
+
+
+@pytest.mark.parametrize(
+    ("stated", "want"),
+    [
+        pytest.param(template(), [ZONE, HOSTNAME], id="nothing stated: zones, then nodes"),
+        pytest.param(template((HOSTNAME, "soft"), (ZONE, "soft")), [ZONE, HOSTNAME], id="the coarser key first"),
+        pytest.param(template((HOSTNAME, "hard"), (ZONE, "soft")), [HOSTNAME, ZONE], id="hard before soft"),
+        pytest.param(template((ZONE, "soft"), (ZONE, "hard")), [ZONE], id="stated twice"),
+        pytest.param(template(("rack", "hard"), (ZONE, "soft")), [ZONE], id="a key that no node has says nothing"),
+        pytest.param(Document({"spec": {"topologySpreadConstraints": 3}}), [ZONE, HOSTNAME], id="what cannot be read"),
+        pytest.param(None, [ZONE, HOSTNAME], id="no template"),
+    ],
+)
+def test_a_workload_is_kept_level_on_what_it_states(stated: Document | None, want: list[str]) -> None:
+    """The first is never traded for a later one."""
+    snapshot = cluster("z1: a b", "z2: x y").snapshot()
+    assert [each.topology_key for each in constraints_for(stated, snapshot, DEFAULTS)] == want
+
+
+def test_a_cluster_without_zones_is_kept_level_on_nodes() -> None:
+    """Nothing else is there."""
+    assert constraints_for(None, Snapshot(), DEFAULTS) == ()
+
+
+def web(name: str, side: str = "", *, to: int = 2, at: int = 1, share: int = 2, plan: str = "p") -> Pod:
+    """A pod, with a mark of a plan that wrote its side."""
+    made = pod(name)
+    if side:
+        cost = -1 if side == "victims" else 1
+        fields: dict[str, Any] = {"workload": "ReplicaSet/web", "uid": "u", "generation": 1}
+        mark = Mark(plan=plan, to=to, at=at, share=share, side=side, cost=cost, **fields)
+        made = made.annotations({DELETION_COST: str(cost), MARK: codec.encode(mark).decode()})
+    return made.build()
+
+
+@pytest.mark.parametrize(
+    ("pods", "size", "want"),
+    [
+        pytest.param([web("a"), web("b")], 2, "", id="no plan"),
+        pytest.param([web("a", "victims"), web("b"), web("c")], 2, "a", id="victims written: they go"),
+        pytest.param([web("a", "victims"), web("b"), web("c")], 3, "", id="the request has not taken effect"),
+        pytest.param([web("a", "survivors"), web("b", "survivors"), web("c")], 2, "c", id="survivors: the rest goes"),
+        pytest.param([web("a", "victims"), web("b")], 2, "", id="believed only as far as enough stay"),
+        pytest.param(
+            [web("a", "survivors"), web("b", "survivors"), web("c", "victims", to=2, at=2), web("d")],
+            2,
+            "cd",
+            id="one plan after the other",
+        ),
+        pytest.param([pod("x").terminating().build(), web("b"), web("c")], 2, "", id="who is going already is gone"),
+    ],
+)
+def test_earlier_victims_count_as_gone(pods: list[Pod], size: int, want: str) -> None:
+    """As far as the workload wants no more than those requests asked for."""
+    assert "".join(each.metadata.name for each in going(pods, size)) == want
+
+
+def test_a_user_is_not_told_that_pods_were_kept_where_strategies_came_first() -> None:
+    """They may leave zones less even than stock would: that is what somebody wanted, and is said as it is."""
+    said = {"a": "1", "b": "2", "x": "9", "y": "9"}
+    pods = [
+        pod(name).on(name).phase("Running").ready(HOUR).created(HOUR).annotations({STATED_COST: cost})
+        for name, cost in said.items()
+    ]
+    snapshot = cluster("z1: a b", "z2: x y").with_pods(*pods).snapshot()
+    workload = Workload.of_all(snapshot, constraints=[Constraint(ZONE)])
+    made = plan(workload, snapshot, Policy.of((StrategySpec(name="Stated"),)), replicas=2, now=NOW)
+    assert sorted(made.keys) == ["default/a", "default/b"]
+    (told,) = warnings([Step(Share("u", "web", 4, 2), made)])
+    assert told == "the policy's strategies chose 1 of 2 pods that stock would have kept"

@@ -1,0 +1,85 @@
+"""Costs for the size that a workload is about to have: what is written, in which order, what never stops a request."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.unit.unitedtopology.worlds import TopologyWorld, subset
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import DELETION_COST
+from trimtab.kube.errors import Unreachable
+from trimtab.unitedtopology import costs
+
+THIRDS = (subset("a", "z1", "34%"), subset("b", "z2", "33%"), subset("c", "z3", "33%"))
+
+
+async def divided(world: TopologyWorld, each: int) -> None:
+    """A Deployment with so many pods in each of three zones, in thirds."""
+    world.room = each
+    await world.deploy(3 * each)
+    await world.divide(*THIRDS)
+
+
+async def prepare(world: TopologyWorld, size: int) -> int:
+    """Prepare for a size; how many costs were written."""
+    task = asyncio.ensure_future(world.foresight.prepare("Deployment", "default", "web", size))
+    while not task.done():
+        await world.clock.advance(0.1)
+    return task.result()
+
+
+async def test_only_what_changes_is_written(world: TopologyWorld) -> None:
+    """Of nine pods in thirds, bound for six, one of each third; a second time nothing."""
+    await divided(world, 3)
+    assert await prepare(world, 6) == 3
+    assert await prepare(world, 6) == 0
+
+
+async def test_the_note_says_for_what_and_until_when(world: TopologyWorld) -> None:
+    """Fifteen seconds from now."""
+    await divided(world, 2)
+    now = world.clock.now() // 1_000_000_000
+    await prepare(world, 3)
+    notes = {pod.metadata.annotations.get(costs.AIMED) for pod in await world.pods()}
+    assert notes == {None, f"3@{now + 15}"}
+
+
+async def test_where_everything_goes_nothing_is_written(world: TopologyWorld) -> None:
+    """There is no order among those who all go."""
+    await divided(world, 2)
+    assert await prepare(world, 0) == 0
+
+
+async def test_every_beginning_is_the_plan_on_a_smaller_scale(world: TopologyWorld) -> None:
+    """Costs are written to all thirds alike, whenever time runs out."""
+    await divided(world, 4)
+    world.controller_wire.requests.clear()
+    await prepare(world, 3)
+    names = {pod.metadata.name: pod.spec.node_name[:2] for pod in await world.pods()}
+    patches = [request.path for request in world.controller_wire.requests if request.method == "PATCH"]
+    zones = [names[path.rpartition("/")[2]] for path in patches if "/pods/" in path][:9]
+    assert [sorted(zones[at : at + 3]) for at in (0, 3, 6)] == [["z1", "z2", "z3"]] * 3
+
+
+async def test_a_cost_of_others_is_left_alone(world: TopologyWorld) -> None:
+    """It counts as theirs at every size."""
+    await divided(world, 2)
+    pod = (await world.pods())[0]
+    await world.patch(Pod, pod.metadata.name, {"metadata": {"annotations": {DELETION_COST: "5"}}})
+    await prepare(world, 3)
+    assert (await world.get(Pod, pod.metadata.name)).metadata.annotations[DELETION_COST] == "5"
+
+
+async def test_what_cannot_be_written_keeps_nobody_from_scaling(world: TopologyWorld) -> None:
+    """The request goes on with the costs as they are."""
+    await divided(world, 2)
+    world.controller_wire.refuse = lambda request: (
+        Unreachable("away", sent=False) if request.method == "PATCH" else None
+    )
+    assert await prepare(world, 3) == 0
+
+
+async def test_a_workload_that_nobody_divides_is_not_held(world: TopologyWorld) -> None:
+    """There is nothing to prepare."""
+    await world.deploy(3)
+    assert await prepare(world, 1) == 0

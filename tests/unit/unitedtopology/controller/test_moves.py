@@ -1,0 +1,89 @@
+"""Which pods have waited too long for a node, and who may be about to bring one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.unit.unitedtopology.worlds import JSON, subset, topology_tree
+from trimtab.api import codec
+from trimtab.api.core import Event
+from trimtab.api.pods import Pod
+from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.testing.builders import pod
+from trimtab.unitedtopology.controller import moves
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+def topology(strategy: JSON | None) -> UnitedTopology:
+    """A UnitedTopology with this strategy."""
+    tree = topology_tree(subset("a"), subset("b"))
+    if strategy is not None:
+        tree["spec"]["scheduleStrategy"] = strategy
+    return codec.convert(tree, UnitedTopology)
+
+
+ADAPTIVE = topology({"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30}})
+
+
+def stuck(name: str, since: str) -> Pod:
+    """A pod that no node would take since then."""
+    return pod(name).condition("PodScheduled", "False", since=since, reason="Unschedulable").build()
+
+
+def test_who_has_waited_long_enough() -> None:
+    """The longest first; when the next one will have."""
+    pods = [
+        stuck("late", "2026-03-01T11:59:20Z"),
+        stuck("new", "2026-03-01T11:59:45Z"),
+        stuck("old", "2026-03-01T11:00:00Z"),
+    ]
+    found = moves.waiting(ADAPTIVE, pods, NOON)
+    assert [each.metadata.name for each in found.due] == ["old", "late"]
+    assert found.next_in == 15
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        pytest.param(None, id="fixed"),
+        pytest.param({"type": "Adaptive"}, id="adaptive without a time"),
+        pytest.param({"type": "Fixed", "adaptive": {"rescheduleCriticalSeconds": 1}}, id="a time without adaptive"),
+    ],
+)
+def test_nobody_is_moved_unless_asked(strategy: JSON | None) -> None:
+    """Only Adaptive with rescheduleCriticalSeconds moves pods."""
+    assert moves.waiting(topology(strategy), [stuck("old", "2026-03-01T11:00:00Z")], NOON) == moves.Waiting()
+
+
+def event(reason: str, **moments: str) -> Event:
+    """An event about a pod."""
+    return codec.convert({"reason": reason, **moments}, Event)
+
+
+@pytest.mark.parametrize(
+    ("events", "want"),
+    [
+        pytest.param([], None, id="no news"),
+        pytest.param([event("FailedScheduling", lastTimestamp="2026-03-01T11:59:00Z")], None, id="other news"),
+        pytest.param(
+            [event("TriggeredScaleUp", lastTimestamp="2026-03-01T11:59:00Z")],
+            NOON + timedelta(minutes=4),
+            id="a node is coming",
+        ),
+        pytest.param(
+            [
+                event("TriggeredScaleUp", firstTimestamp="2026-03-01T11:50:00Z"),
+                event("Nominated", eventTime="2026-03-01T11:58:00Z"),
+            ],
+            NOON + timedelta(minutes=3),
+            id="the latest counts",
+        ),
+        pytest.param([event("TriggeredScaleUp")], None, id="nobody knows when"),
+    ],
+)
+def test_until_when_a_node_may_come(events: list[Event], want: datetime | None) -> None:
+    """An autoscaler is given five minutes from when it said so."""
+    assert moves.promised_until(events, timedelta(minutes=5)) == want

@@ -1,0 +1,129 @@
+"""How pods stand, as bands of deletion costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.unitedtopology.worlds import TopologyWorld, subset, topology_tree
+from trimtab.api import codec
+from trimtab.api.apps import ReplicaSet
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import DELETION_COST
+from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.ranking.costs import Band, Level
+from trimtab.subsets.members import Member
+from trimtab.unitedtopology import costs
+from trimtab.unitedtopology.levels import bands
+
+
+def topology(*most: int | str | None) -> UnitedTopology:
+    """A UnitedTopology with subsets of these sizes, called 0, 1, …"""
+    return codec.convert(topology_tree(*(subset(str(at), "", each) for at, each in enumerate(most))), UnitedTopology)
+
+
+def members(counts: dict[str, int], revision: str = "new") -> list[Member]:
+    """So many pods in each subset."""
+    return [
+        Member(f"{revision}-{name}-{number}", revision=revision, subset=name)
+        for name, count in counts.items()
+        for number in range(count)
+    ]
+
+
+def stand(found: dict[str, Band]) -> Counter[tuple[str, int]]:
+    """How many pods have each level and place."""
+    return Counter((band.level.value, band.subset) for band in found.values())
+
+
+def test_levels_of_one_revision() -> None:
+    """Within the maximum, without one, beyond it."""
+    found = bands(topology(2, None), members({"0": 3, "1": 2}), replicas=5, revision="new")
+    assert stand(found) == {("Guaranteed", 0): 2, ("Redundant", 0): 1, ("BestEffort", 1): 2}
+
+
+def test_the_size_that_is_aimed_at_decides() -> None:
+    """Nine pods in thirds, bound for three: one of each third stays."""
+    thirds = topology("34%", "33%", "33%")
+    found = bands(thirds, members({"0": 3, "1": 3, "2": 3}), replicas=3, revision="new")
+    assert stand(found) == {
+        (level, at): count for at in range(3) for level, count in (("Guaranteed", 1), ("Redundant", 2))
+    }
+
+
+def test_older_revisions_give_way_from_the_first_subset_on() -> None:
+    """Those in subsets with a maximum before those without, and the earlier subsets before the later ones."""
+    wanted = topology(3, 3, None)
+    found = bands(wanted, members({"0": 1, "1": 1, "2": 1}, "old"), replicas=9, revision="new")
+    assert sorted(found, key=lambda name: found[name].centre) == ["old-0-0", "old-1-0", "old-2-0"]
+    assert found["old-2-0"].level is Level.BEST_EFFORT
+
+
+def test_the_only_revision_is_the_newest() -> None:
+    """Where nobody knows of a revision yet, none is old."""
+    found = bands(topology(3), members({"0": 1}, "any"), replicas=1, revision="")
+    assert stand(found) == {("Guaranteed", 0): 1}
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.one_of(st.none(), st.integers(0, 4), st.sampled_from(["10%", "50%"])), min_size=1, max_size=4),
+    st.lists(st.integers(0, 5), min_size=4, max_size=4),
+    st.integers(0, 12),
+)
+def test_costs_say_what_levels_say(most: list[int | str | None], counts: list[int], replicas: int) -> None:
+    """Guaranteed above zero, BestEffort none, Redundant below; inside a level, later subsets first."""
+    wanted = topology(*most)
+    population = members({str(at): counts[at] for at in range(len(most))})
+    found = bands(wanted, population, replicas=replicas, revision="new")
+    for band in found.values():
+        sign = {Level.GUARANTEED: 1, Level.BEST_EFFORT: 0, Level.REDUNDANT: -1}[band.level]
+        assert (band.centre > 0) - (band.centre < 0) == sign
+    by_level: dict[Level, dict[int, int]] = {}
+    for band in found.values():
+        by_level.setdefault(band.level, {})[band.subset] = band.centre
+    for level, centres in by_level.items():
+        ordered = [centres[at] for at in sorted(centres)]
+        assert level is Level.BEST_EFFORT or ordered == sorted(ordered, reverse=True)
+
+
+async def test_levels_of_a_workload_in_a_cluster(world: TopologyWorld) -> None:
+    """Asked by who plans scale-downs, by the workload or by its ReplicaSet; pods with a cost of others are left out."""
+    await world.deploy(4)
+    await world.divide(subset("a", "z1", "50%"), subset("b", "z2"))
+    foreign = (await world.pods())[0]
+    await world.patch(Pod, foreign.metadata.name, {"metadata": {"annotations": {DELETION_COST: "9"}}})
+    (replicaset,) = await world.all(ReplicaSet)
+    levels = world.controller.levels
+    by_deployment = levels("Deployment", "default", "web")
+    by_set = levels("ReplicaSet", "default", replicaset.metadata.name)
+    assert by_deployment is not None
+    assert by_deployment == by_set
+    assert foreign.key not in by_deployment
+    assert len(by_deployment) == 3
+    aimed = levels("ReplicaSet", "default", replicaset.metadata.name, replicas=2)
+    assert stand(dict(aimed or {}))["Redundant", 0] > stand(dict(by_deployment))["Redundant", 0]
+
+
+async def test_a_size_that_was_aimed_at_a_moment_ago_is_the_size(world: TopologyWorld) -> None:
+    """Whoever keeps costs current does not undo what was written ahead of a scale-down."""
+    await world.deploy(4)
+    await world.divide(subset("a", "z1", "50%"), subset("b", "z2"))
+    pod = (await world.pods())[0]
+    until = world.clock.now() // 1_000_000_000 + 15
+    note = {"metadata": {"annotations": {costs.AIMED: costs.noted(2, until)}}}
+    await world.patch(Pod, pod.metadata.name, note)
+    assert stand(dict(world.controller.levels("Deployment", "default", "web") or {}))["Guaranteed", 0] == 1
+    await world.advance(16)
+    assert stand(dict(world.controller.levels("Deployment", "default", "web") or {}))["Guaranteed", 0] == 2
+
+
+async def test_nobody_divides_what_has_no_topology(world: TopologyWorld) -> None:
+    """No UnitedTopology, an unknown workload, an unknown kind."""
+    await world.deploy(1)
+    levels = world.controller.levels
+    assert levels("Deployment", "default", "web") is None
+    assert levels("ReplicaSet", "default", "gone") is None
+    assert levels("ReplicationController", "default", "web") is None

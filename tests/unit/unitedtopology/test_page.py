@@ -1,0 +1,62 @@
+"""The page about UnitedTopology says what the code says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from trimtab.api import codec, unitedtopology
+from trimtab.api.unitedtopology import NAMESPACE_LABEL, SubsetStatus, UnitedTopology, UnitedTopologyStatus
+from trimtab.subsets import marks, reservations
+from trimtab.unitedtopology import costs
+from trimtab.unitedtopology.metrics import Metrics
+from trimtab.unitedtopology.verdicts import Reason
+
+PAGE = (Path(__file__).parents[4] / "docs/united-topology.md").read_text()
+
+
+def test_the_diagram_is_drawn_from_the_table() -> None:
+    """Paste what `reservations.diagram()` gives when the table changes."""
+    assert f"```mermaid\n{reservations.diagram()}```" in PAGE
+
+
+def test_the_manifest_works() -> None:
+    """What people copy from the page is accepted."""
+    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    made = codec.convert(yaml.safe_load(text), UnitedTopology)
+    assert list(unitedtopology.problems(made)) == []
+
+
+@pytest.mark.parametrize("reason", [reason.value for reason in Reason])
+def test_every_reason_is_explained(reason: str) -> None:
+    """A condition that people read can be looked up."""
+    assert f"| `{reason}` |" in PAGE
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        {field.encode_name for model in (UnitedTopologyStatus, SubsetStatus) for field in msgspec.structs.fields(model)}
+    ),
+)
+def test_every_field_of_the_status_is_explained(name: str) -> None:
+    """So can every field."""
+    assert f"`{name}`" in PAGE or f"`{name}[]`" in PAGE
+
+
+def test_names_are_those_of_the_code() -> None:
+    """Labels and annotations are called on the page what they are called on objects."""
+    for name in (NAMESPACE_LABEL, marks.TOPOLOGY, marks.SUBSET, marks.RESERVATION, costs.OWN):
+        assert name in PAGE
+
+
+def test_metrics_are_those_of_the_code() -> None:
+    """Every name in the table exists."""
+    metrics = Metrics()
+    metrics.pods_written(1, "kept")
+    known = {sample.name for family in metrics.registry.collect() for sample in family.samples}
+    assert set(re.findall(r"trimtab_unitedtopology_\w+", PAGE)) <= known

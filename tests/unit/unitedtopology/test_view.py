@@ -1,0 +1,55 @@
+"""What is found of pods by index."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.kube.fakes import ScriptedTransport
+from trimtab.kube.client import Client
+from trimtab.subsets import marks
+from trimtab.subsets.marks import Mark
+from trimtab.testing.builders import PodBuilder, pod
+from trimtab.unitedtopology.view import View, by_ended
+
+
+def owned() -> PodBuilder:
+    """A pod of a ReplicaSet that carries a mark."""
+    marked = pod("p", namespace="shop").annotations(marks.written(Mark("spread", "a", "of-p")))
+    return marked.owned_by("web-1")
+
+
+@pytest.mark.parametrize(
+    ("subject", "want"),
+    [
+        pytest.param(owned(), (), id="one that runs has not ended"),
+        pytest.param(owned().phase("Failed"), ("shop/spread",), id="one that failed has"),
+        pytest.param(owned().phase("Succeeded"), ("shop/spread",), id="one that is done has"),
+        pytest.param(owned().terminating(), (), id="of one that is deleted, somebody was asked"),
+        pytest.param(
+            pod("p", namespace="shop").annotations(marks.written(Mark("spread", "a"))),
+            ("shop/spread",),
+            id="one that was released has",
+        ),
+        pytest.param(pod("p").phase("Failed"), (), id="one without a mark is nobody's"),
+    ],
+)
+def test_who_has_ended_unasked(subject: PodBuilder, want: tuple[str, ...]) -> None:
+    """Pods that make room although no webhook heard of it."""
+    assert tuple(by_ended(subject.build())) == want
+
+
+@pytest.mark.parametrize(
+    ("absent", "problem", "known", "told"),
+    [
+        pytest.param(True, "no such kind", True, [], id="a cluster without CloneSets lacks nothing"),
+        pytest.param(
+            False, "forbidden", False, ["clonesets: forbidden"], id="CloneSets that cannot be read are lacking"
+        ),
+        pytest.param(False, "", False, [], id="CloneSets that are being read are lacking"),
+    ],
+)
+def test_clonesets_are_known_or_known_to_be_absent(absent: bool, problem: str, known: bool, told: list[str]) -> None:
+    """Whatever else keeps them from being read is a problem, and no answer."""
+    view = View(Client(ScriptedTransport()))
+    view.clonesets.absent, view.clonesets.problem = absent, problem
+    assert (view.is_known("CloneSet"), view.is_known("Deployment"), view.problems) == (known, True, told)
