@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from bench.figures import Figure, against_calibration
+from trimtab.api.annotations import DELETION_COST
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.nodes import HOSTNAME, ZONE, Node
 from trimtab.api.pods import ContainerStatus, Pod, PodCondition, PodSpec, PodStatus
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.api.times import to_ns
 from trimtab.ranking import Constraint, Workload, plan
 from trimtab.ranking.rankers import SpreadConstraintsRanker

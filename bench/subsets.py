@@ -33,6 +33,7 @@ from bench.figures import Figure, calibration
 from trimtab.admission.authorities import Pair, make_authority, sign
 from trimtab.admission.certificates import GivenCertificates
 from trimtab.admission.server import Decide, Edge, Hook
+from trimtab.api import annotations as keys
 from trimtab.api import crds
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
 from trimtab.api.cloneset import CloneSet
@@ -47,7 +48,6 @@ from trimtab.kube.config import discover
 from trimtab.kube.errors import AlreadyExists
 from trimtab.kube.resources import Resource, untyped
 from trimtab.kube.sessions import Session
-from trimtab.subsets import marks
 from trimtab.unitedtopology.admission.hooks import Subsets
 from trimtab.unitedtopology.controller.controller import Controller
 from trimtab.unitedtopology.controller.controller import Settings as ControllerSettings
@@ -212,7 +212,7 @@ async def _create(client: Client, owner: JSON, number: int, gate: asyncio.Semaph
         started = time.perf_counter()
         pod = await client.create(Pod, body, namespace=NAME)
         seconds = time.perf_counter() - started
-    mark = marks.read(pod.metadata.annotations)
+    mark = keys.subset_annotations(pod.metadata.annotations)
     return mark.subset if mark is not None else "none", seconds
 
 

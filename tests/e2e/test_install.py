@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from trimtab.api.annotations import DELETION_COST, PROTECT_COSTS
 from trimtab.api.core import Namespace
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.install import definitions, manifests, protection, removal
 from trimtab.install.options import Options, account
 from trimtab.kube.client import Client
@@ -90,7 +90,7 @@ async def protected(client: Client, options: Options, name: str) -> AsyncIterato
     policy, binding = (copy.deepcopy(each) for each in protection.manifests(options))
     policy["metadata"]["name"] = binding["metadata"]["name"] = binding["spec"]["policyName"] = name
     binding["spec"]["matchResources"]["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] = name
-    await client.create(Namespace, {"metadata": {"name": name, "labels": {protection.LABEL: "true"}}})
+    await client.create(Namespace, {"metadata": {"name": name, "labels": {PROTECT_COSTS: "true"}}})
     try:
         for each in (policy, binding):
             await client.create(resource(each), each)

@@ -21,13 +21,13 @@ from tests.lab.policing import (
     policy_json,
     settle,
 )
-from trimtab.api.scaledown import DELETION_COST, ScaleDownPolicy
+from trimtab.api.annotations import DELETION_COST, POLICY_COST
+from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.errors import ApiError
 from trimtab.kube.resources import Resource
 from trimtab.kube.sessions import Session
-from trimtab.scaledown.continuous.carriers import POLICY_COST
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

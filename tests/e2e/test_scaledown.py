@@ -17,18 +17,16 @@ import pytest
 from tests.lab.fleets import Fleet, fleet, is_ready, skew
 from tests.lab.holding import Holding, serving, unregister
 from trimtab.admission import metrics as webhooks
+from trimtab.api.annotations import DELETION_COST, SCALE_PLAN
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.core import ReplicationController
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import within
 from trimtab.kube.errors import MethodNotAllowed, NotFound
 from trimtab.kube.resources import untyped
 from trimtab.kube.sessions import Session
-from trimtab.scaledown import proportional
-from trimtab.scaledown.cost_writer import MARK
 from trimtab.scaledown.metrics import Cause, Outcome
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -192,7 +190,7 @@ async def test_a_paused_deployment_shrinks_by_replicaset(client: Client) -> None
         await made.until(lambda store: sum("version" in pod.metadata.labels and is_ready(pod) for pod in store) >= 6)
         await made.client.patch(Deployment, "web", {"spec": {"paused": True}}, namespace=made.name)
         await _still(made)
-        sets = {each.metadata.uid: proportional.wanted(each) for each in await _sets(made)}
+        sets = {each.metadata.uid: each.desired_replicas for each in await _sets(made)}
         if sum(size > 0 for size in sets.values()) < 2:
             pytest.skip("the rollout was over before it could be paused")
         await made.scale("web", 9)
@@ -201,7 +199,7 @@ async def test_a_paused_deployment_shrinks_by_replicaset(client: Client) -> None
         assert holding.intents.aftermath.ended, _told(holding)
         assert sum(holding.intents.aftermath.ended[-1].causes.values()) == 0
         assert all(
-            proportional.wanted(each) < sets[each.metadata.uid] for each in await _sets(made) if sets[each.metadata.uid]
+            each.desired_replicas < sets[each.metadata.uid] for each in await _sets(made) if sets[each.metadata.uid]
         )
 
 
@@ -214,7 +212,7 @@ async def _still(made: Fleet) -> None:
     async with asyncio.timeout(60):
         while True:
             sets = await _sets(made)
-            if all(each.status.ready_replicas == proportional.wanted(each) == each.status.replicas for each in sets):
+            if all(each.status.ready_replicas == each.desired_replicas == each.status.replicas for each in sets):
                 return
             await asyncio.sleep(0.2)
 
@@ -272,7 +270,7 @@ async def test_a_workload_at_rest_is_not_written_to(client: Client) -> None:
         await made.settled(4)
         await _ended(holding)
         left = [pod.metadata.annotations for pod in made.pods.store]
-        assert not any(MARK in each or DELETION_COST in each for each in left)
+        assert not any(SCALE_PLAN in each or DELETION_COST in each for each in left)
         written: list[Pod] = []
         made.pods.subscribe(updated=lambda _, new: written.append(new))
         with pytest.raises(TimeoutError):

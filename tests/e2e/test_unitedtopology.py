@@ -13,6 +13,8 @@ import pytest
 
 from tests.lab.dividing import Dividing, dividing
 from tests.lab.fleets import TAINT, Fleet, fleet
+from trimtab.api import annotations as keys
+from trimtab.api.annotations import DELETION_COST, NAMESPACE_LABEL
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Namespace
@@ -20,14 +22,12 @@ from trimtab.api.documents import JSON
 from trimtab.api.nodes import ZONE, Node
 from trimtab.api.pods import Pod
 from trimtab.api.policy import PodDisruptionBudget
-from trimtab.api.scaledown import DELETION_COST
-from trimtab.api.unitedtopology import NAMESPACE_LABEL, UnitedTopology
+from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.errors import ApiError, TooManyRequests
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.sessions import Session
-from trimtab.subsets import marks
 from trimtab_lab.nodes import shapes
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -82,7 +82,7 @@ async def is_asked(made: Fleet, kind: str) -> bool:
     tree = made.deployment("web", 1)["spec"]["template"]
     body = {**tree, "metadata": {**tree["metadata"], "name": "probe", "ownerReferences": [owner]}}
     answer = await made.client.create(Pod, body, namespace=made.name, dry_run=True)
-    return marks.read(answer.metadata.annotations) is not None
+    return keys.subset_annotations(answer.metadata.annotations) is not None
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -106,7 +106,7 @@ async def counted(made: Fleet, **want: int) -> None:
 
 def shares(made: Fleet) -> dict[str, int]:
     """How many active pods carry the mark of each subset."""
-    found = [marks.read(pod.metadata.annotations) for pod in made.pods.store if pod.active]
+    found = [keys.subset_annotations(pod.metadata.annotations) for pod in made.pods.store if pod.active]
     return dict(Counter(mark.subset if mark is not None else "" for mark in found))
 
 
@@ -285,7 +285,7 @@ async def test_pods_from_before_are_counted_and_left_as_they_were(client: Client
         await counted(made, a=first, b=second, c=third)
         await made.until(lambda store: any(DELETION_COST in pod.metadata.annotations for pod in store))
         await client.delete(UnitedTopology, "web", namespace=made.name)
-        ours = {DELETION_COST, *marks.erased()}
+        ours = {DELETION_COST, *dict.fromkeys(keys.SUBSET_KEYS)}
         await made.until(lambda store: not any(ours & pod.metadata.annotations.keys() for pod in store))
         assert {pod.metadata.uid for pod in made.pods.store} == before
         await eventually(lambda: unlabelled(made))
@@ -316,7 +316,7 @@ async def test_deleted_and_evicted_pods_come_back_to_their_subset(client: Client
 
 def shares_of(pod: Pod) -> str:
     """The subset of a pod."""
-    mark = marks.read(pod.metadata.annotations)
+    mark = keys.subset_annotations(pod.metadata.annotations)
     return mark.subset if mark is not None else ""
 
 

@@ -15,14 +15,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trimtab.api import crds, times
-from trimtab.api.cloneset import MANAGED_BY, CloneSet
+from trimtab.api.annotations import ALPHA_COST, MANAGED_BY, OPT_OUT, OPTED_OUT
+from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Event, Namespace
 from trimtab.api.documents import JSON
 from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.meta import Condition
 from trimtab.api.nodes import HOSTNAME, ZONE, Node
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import ALPHA_COST, PodGroupCost, ScaleDownPolicy, ScaleDownPolicySpec
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy, ScaleDownPolicySpec
 from trimtab.cloneset import presence
 from trimtab.cloneset.controller import Controller
 from trimtab.cloneset.settings import Settings
@@ -32,7 +33,7 @@ from trimtab.kube.errors import AlreadyExists, NotFound
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Resource, key, untyped
 from trimtab.kube.stores import Store
-from trimtab.scaledown.policy.effective import OPT_OUT, OPTED_OUT, governing, workload_ref
+from trimtab.scaledown.policy.effective import governing, workload_ref
 
 PATIENCE = 30.0
 TAINT = {"key": "clones.trimtab.dev/only", "effect": "NoSchedule"}

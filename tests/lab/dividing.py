@@ -18,9 +18,10 @@ from trimtab.admission.certificates import CONFIGURATIONS, MadeCertificates
 from trimtab.admission.server import Edge
 from trimtab.admission.validation import Validation
 from trimtab.api import crds
+from trimtab.api.annotations import NAMESPACE_LABEL, NAMESPACE_LABEL_VALUE
 from trimtab.api.documents import JSON
 from trimtab.api.extensions import CustomResourceDefinition
-from trimtab.api.unitedtopology import NAMESPACE_LABEL, NAMESPACE_LABELLED, UnitedTopology
+from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.cloneset.controller import Controller as CloneSets
 from trimtab.cloneset.settings import Settings as CloneSetSettings
 from trimtab.kube.client import Client
@@ -195,7 +196,7 @@ async def _until_synced(component: Any, *tasks: asyncio.Future[Any]) -> None:
 
 
 def _hooks(url: str, namespace: str) -> dict[str, list[JSON]]:
-    labelled = {NAMESPACE_LABEL: NAMESPACE_LABELLED}
+    labelled = {NAMESPACE_LABEL: NAMESPACE_LABEL_VALUE}
     pods = ("", "v1")
     return {
         MUTATING: [_hook("pods", f"{url}/pods", namespace, (*pods, ["pods"], ["CREATE"]), labelled)],

@@ -17,12 +17,13 @@ from trimtab.admission.certificates import CONFIGURATIONS, MadeCertificates
 from trimtab.admission.server import Edge
 from trimtab.admission.validation import PATH, Validation
 from trimtab.api import crds
+from trimtab.api.annotations import DELETION_COST
 from trimtab.api.documents import JSON
 from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.meta import Condition
 from trimtab.api.nodes import ZONE, Node
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST, PodGroupCost, ScaleDownPolicy
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel, within
 from trimtab.kube.errors import AlreadyExists, ApiError, NotFound, ServerError

@@ -12,8 +12,8 @@ from tests.lab.fleets import Fleet, fleet
 from tests.lab.policing import STORIES, Police, bad_policies_are_refused, costed, policing, settle
 from tests.scenarios.labs import lab
 from trimtab.api import times
+from trimtab.api.annotations import DELETION_COST
 from trimtab.api.extensions import CustomResourceDefinition
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import within
 from trimtab.kube.errors import NotFound

@@ -11,11 +11,9 @@ import pytest
 from tests.lab.fleets import Fleet, fleet, skew
 from tests.lab.holding import serving
 from tests.scenarios.labs import lab
+from trimtab.api.annotations import DELETION_COST, OPT_OUT, OPTED_OUT, SCALE_PLAN
 from trimtab.api.apps import Deployment
-from trimtab.api.scaledown import DELETION_COST
-from trimtab.scaledown.cost_writer import MARK
 from trimtab.scaledown.policy import effective
-from trimtab.scaledown.policy.effective import OPT_OUT, OPTED_OUT
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +45,7 @@ async def test_two_zones_then_three_stay_level(made: Fleet) -> None:
         async with asyncio.timeout(30):
             while holding.view.plans:
                 await asyncio.sleep(0.05)
-        assert not any({MARK, DELETION_COST} & pod.metadata.annotations.keys() for pod in made.pods.store)
+        assert not any({SCALE_PLAN, DELETION_COST} & pod.metadata.annotations.keys() for pod in made.pods.store)
         assert holding.sample("misses_total", cause="lag") == 0
     assert any(text.startswith("kept ") for text in made.warnings)
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.lab.edges import UNHURRIED, pod_webhooks
 from tests.lab.test_kubectl import FOUND, Kubectl
+from trimtab.api import annotations as keys
 from trimtab.api import codec, crds
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
@@ -28,7 +29,6 @@ from trimtab.kube.config import discover
 from trimtab.kube.errors import TooManyRequests
 from trimtab.kube.resources import Resource, key
 from trimtab.kube.sessions import Session
-from trimtab.subsets import marks
 from trimtab.unitedtopology.admission.hooks import Subsets
 from trimtab_lab.apiserver.wire.server import Server
 
@@ -109,7 +109,7 @@ def _reference(api: str, kind: str, name: str, uid: str) -> JSON:
 
 def subset_of(pod: JSON) -> str | None:
     """The subset that a pod is marked with."""
-    mark = marks.read(pod["metadata"].get("annotations", {}))
+    mark = keys.subset_annotations(pod["metadata"].get("annotations", {}))
     return mark.subset if mark is not None else None
 
 
@@ -168,7 +168,7 @@ async def test_a_pod_is_shaped_as_its_subset_wants_it(shop: Shop, hooks: Subsets
     assert toleration in pod["spec"]["tolerations"]
     assert pod["spec"]["containers"][0]["image"] == "web:2"
     assert pod["metadata"]["labels"]["tier"] == "gold"
-    mark = marks.read(pod["metadata"]["annotations"])
+    mark = keys.subset_annotations(pod["metadata"]["annotations"])
     assert mark is not None
     assert (mark.topology, mark.subset) == ("spread", "a")
     assert list((await shop.status())["a"].creating) == [mark.reservation]
@@ -214,7 +214,7 @@ async def test_other_workloads_are_divided_too(kind: str, shop: Shop, hooks: Sub
 async def test_pods_that_were_there_before_are_counted_first(shop: Shop, hooks: Subsets, client: Client) -> None:
     """Nobody has counted yet when the first pod comes: the webhook does, and finds the marked ones."""
     owner = await shop.revision("web-1", await shop.deployment(3))
-    annotations = marks.written(marks.Mark("spread", "a", "of-old"))
+    annotations = keys.SubsetAnnotations("spread", "a", "of-old").written()
     body = {
         "metadata": {"name": "old", "labels": {"app": "web"}, "ownerReferences": [owner], "annotations": annotations},
         "spec": TEMPLATE["spec"],

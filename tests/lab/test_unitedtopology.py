@@ -19,6 +19,7 @@ import pytest
 from tests.lab.dividing import Dividing, dividing
 from tests.lab.fleets import Fleet, fleet
 from tests.scenarios.labs import configuration, scheduling
+from trimtab.api import annotations as keys
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import ZONE
 from trimtab.api.pods import Pod
@@ -28,7 +29,6 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.config import discover
 from trimtab.kube.errors import ApiError
 from trimtab.kube.sessions import Session
-from trimtab.subsets import marks
 from trimtab_lab.apiserver.storage import bootstrap
 from trimtab_lab.apiserver.storage.cluster import Cluster
 from trimtab_lab.apiserver.wire.faults import Fault
@@ -75,7 +75,7 @@ class Plane:
 
 def subset_of(pod: Pod) -> str:
     """The subset of a pod."""
-    mark = marks.read(pod.metadata.annotations)
+    mark = keys.subset_annotations(pod.metadata.annotations)
     return mark.subset if mark is not None else ""
 
 

@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from tests.scenarios.calls import Call
 from tests.scenarios.product import COMPONENTS, configured, product
+from trimtab.api.annotations import NAMESPACE_LABEL, POLICY_COST
 from trimtab.api.apps import ControllerRevision, Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Namespace, ReplicationController
@@ -21,7 +22,7 @@ from trimtab.api.documents import JSON
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
-from trimtab.api.unitedtopology import NAMESPACE_LABEL, UnitedTopology
+from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.install import access
 from trimtab.install.options import Options, account
 from trimtab.kube.client import Client
@@ -29,7 +30,6 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.config import discover
 from trimtab.kube.resources import Resource
 from trimtab.kube.sessions import Session
-from trimtab.unitedtopology.costs import POLICY_COST
 from trimtab_lab.apiserver.wire.server import Server
 from trimtab_lab.nodes import settings, shapes
 from trimtab_lab.nodes.service import Nodes

@@ -12,13 +12,13 @@ import pytest_asyncio
 from tests.scenarios.topologies import DividedWorld
 from tests.unit.lab.workloads.objects import deployment_tree, template
 from tests.unit.unitedtopology.worlds import subset, topology_tree, zone
+from trimtab.api.annotations import DELETION_COST
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.policy import PodDisruptionBudget
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.errors import Invalid, TooManyRequests, Unreachable
 from trimtab.kube.resources import Resource

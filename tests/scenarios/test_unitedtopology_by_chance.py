@@ -21,12 +21,12 @@ import pytest
 from tests.scenarios.topologies import DividedWorld
 from tests.unit.lab.workloads.objects import template
 from tests.unit.unitedtopology.worlds import subset, topology_tree
+from trimtab.api import annotations as keys
 from trimtab.api.apps import Deployment
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.errors import ApiError
-from trimtab.subsets import marks
 from trimtab.subsets.members import revision_of
 
 MOST = {"a": 3, "b": 2}
@@ -169,7 +169,7 @@ class Chance:
         """Subsets in which more pods of a revision have a place than there are."""
         found: Counter[tuple[str, str]] = Counter()
         for pod in await self.world.pods():
-            mark = marks.read(pod.metadata.annotations)
+            mark = keys.subset_annotations(pod.metadata.annotations)
             if mark is not None and mark.reservation:
                 found[revision_of(pod.metadata), mark.subset.partition("-")[0]] += 1
         return {at: count for at, count in found.items() if count > MOST.get(at[1], 1000)}
@@ -199,7 +199,9 @@ async def test_whatever_happens(seed: int) -> None:
     assert await world.entries() == [], history
     pods = await world.pods()
     assert len(pods) == life.size
-    counts = Counter(mark.subset for pod in pods if (mark := marks.read(pod.metadata.annotations)) is not None)
+    counts = Counter(
+        mark.subset for pod in pods if (mark := keys.subset_annotations(pod.metadata.annotations)) is not None
+    )
     rows = await world.rows()
     assert {name: row.replicas for name, row in rows.items()} == {name: counts[name] for name in rows}, history
     renamed = {f"{name}{life.suffix}": most for name, most in MOST.items()}

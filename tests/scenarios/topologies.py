@@ -17,9 +17,11 @@ from tests.unit.lab.workloads.worlds import Wire
 from tests.unit.unitedtopology.worlds import TopologyWorld
 from trimtab.admission.server import Edge
 from trimtab.admission.validation import Validation
+from trimtab.api import annotations as keys
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionReview, answer
-from trimtab.api.unitedtopology import NAMESPACE_LABEL, NAMESPACE_LABELLED, UnitedTopologyStatus
+from trimtab.api.annotations import NAMESPACE_LABEL, NAMESPACE_LABEL_VALUE
+from trimtab.api.unitedtopology import UnitedTopologyStatus
 from trimtab.cloneset.controller import Controller as CloneSets
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
@@ -29,7 +31,6 @@ from trimtab.scaledown.intent.reviews import ScaleReviews
 from trimtab.scaledown.policy import effective
 from trimtab.scaledown.policy.effective import Defaults
 from trimtab.scaledown.view import View as ScaleDownView
-from trimtab.subsets import marks
 from trimtab.unitedtopology.admission.hooks import Subsets
 from trimtab.unitedtopology.admission.simulation import Simulation
 from trimtab.unitedtopology.view import View as TopologyView
@@ -216,7 +217,7 @@ class DividedWorld(TopologyWorld):
         subsets.let_go(hook, request, reason)
 
     def _configuration(self, name: str, kind: str, rule: JSON) -> JSON:
-        labelled = {"matchLabels": {NAMESPACE_LABEL: NAMESPACE_LABELLED}} if name in ("pods", "deletions") else {}
+        labelled = {"matchLabels": {NAMESPACE_LABEL: NAMESPACE_LABEL_VALUE}} if name in ("pods", "deletions") else {}
         webhook: JSON = {
             "name": f"{name}.trimtab.dev",
             "clientConfig": {"url": f"https://trimtab{_PATHS.get(name, f'/{name}')}"},
@@ -232,5 +233,5 @@ class DividedWorld(TopologyWorld):
 
 def reservation_of(annotations: JSON) -> str:
     """The reservation that a pod came with."""
-    mark = marks.read(annotations)
+    mark = keys.subset_annotations(annotations)
     return mark.reservation if mark is not None else ""

@@ -37,6 +37,11 @@ class ReplicaSet(Model):
     spec: ReplicaSetSpec = ReplicaSetSpec()
     status: ReplicaSetStatus = ReplicaSetStatus()
 
+    @property
+    def desired_replicas(self) -> int:
+        """The number of pods asked for; 1 where the spec does not say."""
+        return 1 if self.spec.replicas is None else self.spec.replicas
+
 
 class RollingUpdateDeployment(Model):
     """How far a rolling update may stray from the wanted number."""
@@ -92,6 +97,11 @@ class Deployment(Model):
     spec: DeploymentSpec = DeploymentSpec()
     status: DeploymentStatus = DeploymentStatus()
 
+    @property
+    def desired_replicas(self) -> int:
+        """The number of pods asked for; 1 where the spec does not say."""
+        return 1 if self.spec.replicas is None else self.spec.replicas
+
 
 class StatefulSetSpec(Model):
     """What of a stateful set takes part in spreading: its selector, and how many it wants."""
@@ -107,6 +117,11 @@ class StatefulSet(Model):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: StatefulSetSpec = StatefulSetSpec()
+
+    @property
+    def desired_replicas(self) -> int:
+        """The number of pods asked for; 1 where the spec does not say."""
+        return 1 if self.spec.replicas is None else self.spec.replicas
 
 
 class ControllerRevision(Model):

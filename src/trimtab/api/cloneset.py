@@ -27,8 +27,6 @@ REVISION_HASH = "controller-revision-hash"
 """The label that says which revision of the template a pod was made from."""
 WRITTEN = (REVISION_HASH, HASH_LABEL, INSTANCE_ID)
 """The labels that a pod gets when it is made, whatever its template says of them."""
-MANAGED_BY = "trimtab.dev/managed-by"
-"""An annotation: the name of the controller that looks after a CloneSet, where several run. Others leave it alone."""
 DEFAULT_MAX_UNAVAILABLE = "20%"
 RECREATE = "ReCreate"
 _ORDERED = "is not supported: which pods are updated first follows from the order in which they go; leave it out"
@@ -119,6 +117,11 @@ class CloneSet(Model, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: CloneSetSpec
     status: CloneSetStatus = CloneSetStatus()
+
+    @property
+    def desired_replicas(self) -> int:
+        """The number of pods asked for."""
+        return self.spec.replicas
 
 
 def problems(cloneset: CloneSet) -> Iterator[InvalidError]:

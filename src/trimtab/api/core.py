@@ -52,6 +52,11 @@ class ReplicationController(Model):
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
     status: ReplicationControllerStatus = ReplicationControllerStatus()
 
+    @property
+    def desired_replicas(self) -> int:
+        """The number of pods asked for; 1 where the spec does not say."""
+        return 1 if self.spec.replicas is None else self.spec.replicas
+
 
 class NamespaceStatus(Model):
     """Whether a namespace is going away."""

@@ -17,10 +17,6 @@ API_VERSION = "trimtab.dev/v1alpha1"
 POLICY_KIND = "ScaleDownPolicy"
 GROUP_COST_KIND = "PodGroupCost"
 
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-"""The annotation that ReplicaSets honour: the lower goes first."""
-ALPHA_COST = "scheduling.alpha.kubernetes.io/cost"
-"""The cost proposal's annotation: the higher goes first."""
 
 TARGETS: Mapping[str, tuple[str, ...]] = {
     "apps/v1": ("Deployment", "ReplicaSet"),

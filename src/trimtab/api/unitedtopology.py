@@ -40,9 +40,6 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
 }
 """Which workloads can have subsets, by API version."""
 
-NAMESPACE_LABEL = "trimtab.dev/united-topology"
-NAMESPACE_LABELLED = "enabled"
-"""The label, and its value, of namespaces that have a UnitedTopology: webhooks for pods are asked in those alone."""
 
 _MOST = 2**31 - 1
 """The largest number of pods that a workload's size can be written as."""

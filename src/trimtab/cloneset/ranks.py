@@ -22,23 +22,21 @@ one, it is kept with the fingerprint of the pods that it is about.
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trimtab.api import times
+from trimtab.api.annotations import ALPHA_COST, RANKED_AMONG, fingerprint
 from trimtab.api.cloneset import RankWait
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import ALPHA_COST, PodGroupCost, ScaleDownPolicySpec
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
 from trimtab.kube.clocks import SECOND
 from trimtab.ranking.combination import Combination
 from trimtab.ranking.costs import Carrier
 from trimtab.ranking.strategies import STRATEGIES, Factory
 from trimtab.ranking.strategies.stated import number
 
-RANKED_AMONG = "trimtab.dev/ranked-among"
-"""The annotation beside a rank that says among which pods it was worked out: their `fingerprint`."""
 _NAMED = 3
 
 
@@ -137,12 +135,6 @@ def _from_annotations(pods: Sequence[Pod]) -> Found:
     among = {pod.metadata.annotations.get(RANKED_AMONG) for pod in pods}
     ranks = {name: rank for name, rank in written.items() if not math.isnan(rank)}
     return Found(ranks, among.pop() if len(among) == 1 else None)
-
-
-def fingerprint(names: Iterable[str]) -> str:
-    """What names a set of pods, in whatever order they are listed."""
-    text = "\n".join(sorted(names))
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def judge(asked: Terms, there: Found | None, names: Sequence[str], waited: RankWait | None, now: int) -> Verdict:

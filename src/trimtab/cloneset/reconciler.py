@@ -14,6 +14,7 @@ import msgspec
 
 from trimtab.api import cloneset as rules
 from trimtab.api import selectors
+from trimtab.api.annotations import MANAGED_BY
 from trimtab.api.cloneset import REVISION_HASH, CloneSet, CloneSetStatus
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
@@ -121,7 +122,7 @@ class Reconciler:
 
     def _is_ours(self, cloneset: CloneSet) -> bool:
         name = self._settings.name
-        return cloneset.metadata.annotations.get(rules.MANAGED_BY, name) == name
+        return cloneset.metadata.annotations.get(MANAGED_BY, name) == name
 
     def forget(self, a_key: Key) -> None:
         """A successor of the same name starts with nothing expected."""

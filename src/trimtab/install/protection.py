@@ -13,16 +13,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from trimtab.api.annotations import (
+    AIMED_SIZE,
+    ALPHA_COST,
+    DELETION_COST,
+    POLICY_COST,
+    PROTECT_COSTS,
+    RANKED_AMONG,
+    SCALE_PLAN,
+    SUBSET_COST,
+)
 from trimtab.api.documents import JSON
-from trimtab.api.scaledown import ALPHA_COST, DELETION_COST
 from trimtab.install.options import NAME, Options, account
-from trimtab.scaledown.continuous.carriers import RANKED_AMONG
-from trimtab.unitedtopology.costs import AIMED, OWN, POLICY_COST, SCALE_PLAN
 
-LABEL = "trimtab.dev/protect-costs"
 POLICY = f"{NAME}-costs"
 
-_PROTECTED = (DELETION_COST, ALPHA_COST, SCALE_PLAN, POLICY_COST, RANKED_AMONG, OWN, AIMED)
+_PROTECTED = (DELETION_COST, ALPHA_COST, SCALE_PLAN, POLICY_COST, RANKED_AMONG, SUBSET_COST, AIMED_SIZE)
 """The costs, and what stands beside them to say whose they are."""
 _WRITERS = ("webhooks", "controllers")
 
@@ -37,7 +43,7 @@ def manifests(options: Options) -> Iterator[JSON]:
         "spec": {
             "policyName": POLICY,
             "validationActions": ["Deny", "Audit"] if options.deny_cost_changes else ["Warn", "Audit"],
-            "matchResources": {"namespaceSelector": {"matchLabels": {LABEL: "true"}}},
+            "matchResources": {"namespaceSelector": {"matchLabels": {PROTECT_COSTS: "true"}}},
         },
     }
 
@@ -76,6 +82,6 @@ def _unchanged(key: str) -> JSON:
     new, old = value.format("object", f"'{key}'"), value.format("oldObject", f"'{key}'")
     return {
         "expression": f"{new} == {old}",
-        "message": f"{key} is kept by Trimtab in this namespace: leave it as it is, or have the label {LABEL} removed",
+        "message": f"{key} is written by Trimtab in this namespace: leave it, or remove the label {PROTECT_COSTS}",
         "reason": "Forbidden",
     }

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trimtab.admission import validation
+from trimtab.api.annotations import NAMESPACE_LABEL, NAMESPACE_LABEL_VALUE
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.documents import JSON
-from trimtab.api.unitedtopology import NAMESPACE_LABEL, NAMESPACE_LABELLED
 from trimtab.install.options import Options
 from trimtab.scaledown.intent import reviews
 from trimtab.unitedtopology.admission import deletion_reviews, pod_reviews
@@ -72,7 +72,7 @@ _NOT_BY_ITS_DEPLOYMENT = (
     "!oldObject.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'Deployment' && o.?controller.orValue(false))"
 )
 
-_DIVIDED = {NAMESPACE_LABEL: NAMESPACE_LABELLED}
+_DIVIDED = {NAMESPACE_LABEL: NAMESPACE_LABEL_VALUE}
 """Namespaces that have a UnitedTopology; its controller keeps the label."""
 
 REVIEWS: Sequence[Review] = (

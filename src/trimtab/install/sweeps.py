@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
+from trimtab.api.annotations import NAMESPACE_LABEL
 from trimtab.api.core import Namespace
 from trimtab.api.pods import Pod
-from trimtab.api.unitedtopology import NAMESPACE_LABEL
 from trimtab.kube.client import Client
 from trimtab.kube.errors import Conflict
 from trimtab.scaledown import cost_writer

@@ -24,11 +24,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from trimtab.api import codec
+from trimtab.api.annotations import DELETION_COST, SCALE_PLAN, PlanAnnotation, plan_annotation
 from trimtab.api.documents import JSON
-from trimtab.api.errors import InvalidError
-from trimtab.api.model import Model
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, within
 from trimtab.kube.errors import ApiError, ConfigError, Conflict, NotFound
@@ -36,9 +34,6 @@ from trimtab.kube.resources import Key
 from trimtab.kube.retries import Backoff, RetryPolicy
 from trimtab.kube.stores import key_of
 from trimtab.scaledown.metrics import Metrics
-
-MARK = "trimtab.dev/scale-plan"
-"""The annotation that stands beside every cost written for a scale-down."""
 
 WRITERS = 32
 """How many costs are written at a time."""
@@ -53,42 +48,12 @@ _HURRIED = RetryPolicy(attempts=3, backoff=Backoff(initial=0.02, cap=0.2, jitter
 log = logging.getLogger(__name__)
 
 
-class Mark(Model):
-    """What a cost was written for, and how to undo it."""
-
-    plan: str
-    """Names the plan; the same for all its pods."""
-    workload: str
-    """`Deployment/web`: what was to shrink, in the pod's namespace."""
-    uid: str
-    """The workload's."""
-    generation: int
-    """The workload's when it was planned: a request that took effect has raised it."""
-    to: int
-    """The size that the workload was to have."""
-    at: int
-    """When, in milliseconds since 1970."""
-    share: int = 0
-    """The size that the pod's own controller was to have: the same, unless a Deployment has several ReplicaSets."""
-    was: int = 0
-    """The size that the pod's own controller had: while it still has that, it has not been resized yet."""
-    side: str = ""
-    """Whether the pods written to are the `victims` or the `survivors`."""
-    cost: int = 0
-    before: str | None = None
-    """What stood there before; nothing, where there was no cost."""
-
-    def on(self, pod: Pod, *, share: int, was: int, side: str, cost: int) -> Mark:
-        """The mark of one pod of the plan."""
-        return msgspec.structs.replace(self, share=share, was=was, side=side, cost=cost, before=before_us(pod))
-
-
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A pod, as it was last seen, and the mark that it is to get."""
 
     pod: Pod
-    mark: Mark
+    mark: PlanAnnotation
 
 
 @dataclass(slots=True)
@@ -110,15 +75,14 @@ class Written:
         return not (self.theirs or self.failed or self.late)
 
 
-def mark_of(pod: Pod) -> Mark | None:
-    """The mark of a pod, if it has one that can be read."""
-    text = pod.metadata.annotations.get(MARK)
-    if text is None:
-        return None
-    try:
-        return codec.decode(text, Mark)
-    except InvalidError:
-        return None
+def mark_of(pod: Pod) -> PlanAnnotation | None:
+    """The plan that the cost of a pod was written for, if there is one that can be read."""
+    return plan_annotation(pod.metadata.annotations)
+
+
+def annotation_for(made: PlanAnnotation, pod: Pod, *, share: int, was: int, side: str, cost: int) -> PlanAnnotation:
+    """The annotation of one pod of the plan."""
+    return msgspec.structs.replace(made, share=share, was=was, side=side, cost=cost, before=before_us(pod))
 
 
 def by_plan(pod: Pod) -> Iterable[str]:
@@ -143,17 +107,17 @@ def before_us(pod: Pod) -> str | None:
     return pod.metadata.annotations.get(DELETION_COST)
 
 
-def inscription(pod: Pod, mark: Mark) -> JSON:
+def inscription(pod: Pod, mark: PlanAnnotation) -> JSON:
     """The patch that writes a cost and its mark, for this version of the pod alone."""
-    annotations = {DELETION_COST: str(mark.cost), MARK: codec.encode(mark).decode()}
+    annotations = {DELETION_COST: str(mark.cost), SCALE_PLAN: codec.encode(mark).decode()}
     return {"metadata": {"resourceVersion": pod.metadata.resource_version, "annotations": annotations}}
 
 
 def erasure(pod: Pod) -> JSON | None:
     """The patch that puts a pod back as it was before us; None where nothing of ours is on it."""
-    if MARK not in pod.metadata.annotations:
+    if SCALE_PLAN not in pod.metadata.annotations:
         return None
-    annotations: JSON = {MARK: None}
+    annotations: JSON = {SCALE_PLAN: None}
     if own_cost(pod) is not None:
         annotations[DELETION_COST] = before_us(pod)
     return {"metadata": {"resourceVersion": pod.metadata.resource_version, "annotations": annotations}}
@@ -226,7 +190,7 @@ class Ledger:
 
         Raises ApiError if the API server does not let us: the caller comes back.
         """
-        waiting = iter([pod for pod in pods if MARK in pod.metadata.annotations])
+        waiting = iter([pod for pod in pods if SCALE_PLAN in pod.metadata.annotations])
         results = await asyncio.gather(
             *(self._erase_some(waiting) for _ in range(self._writers)), return_exceptions=True
         )

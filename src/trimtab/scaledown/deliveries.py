@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trimtab.api.annotations import SUBSET_COST
 from trimtab.api.pods import Pod
 from trimtab.ranking.costs import LIMIT, Side, level_of, smaller_side
 from trimtab.ranking.plan import Plan, Policy, Workload, plan
@@ -35,9 +36,6 @@ from trimtab.ranking.victims import Contenders, order_contenders, order_replicas
 from trimtab.scaledown import cost_writer
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn
-
-SUBSET_COST = "trimtab.dev/subset-cost"
-"""Says which cost a subset gave: while that is what stands there, it is the middle of a band, and Trimtab's own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,11 +43,6 @@ class Share:
     siblings: tuple[str, ...] = ()
 
 
-def wanted(workload: Deployment | ReplicaSet | ReplicationController | CloneSet) -> int:
-    """How many pods a workload is to have; an API server says 1 where nobody says."""
-    return 1 if workload.spec.replicas is None else workload.spec.replicas
-
-
 def of_workload(
     workload: Deployment | ReplicaSet | ReplicationController | CloneSet,
     size: int,
@@ -60,11 +55,11 @@ def of_workload(
     if isinstance(workload, Deployment):
         return _of_deployment(workload, size, tuple(sets))
     family = tuple(dict.fromkeys((metadata.uid, *siblings)))
-    return (Share(metadata.uid, metadata.name, wanted(workload), size, family),)
+    return (Share(metadata.uid, metadata.name, workload.desired_replicas, size, family),)
 
 
 def _of_deployment(deployment: Deployment, size: int, sets: Sequence[ReplicaSet]) -> tuple[Share, ...]:
-    active = [each for each in sets if wanted(each) > 0]
+    active = [each for each in sets if each.desired_replicas > 0]
     family = tuple(each.metadata.uid for each in sets)
     if len(active) == 1:
         sizes = [(active[0], size)]
@@ -73,16 +68,18 @@ def _of_deployment(deployment: Deployment, size: int, sets: Sequence[ReplicaSet]
     else:
         return ()
     return tuple(
-        Share(each.metadata.uid, each.metadata.name, wanted(each), new, family)
+        Share(each.metadata.uid, each.metadata.name, each.desired_replicas, new, family)
         for each, new in sizes
-        if new < wanted(each)
+        if new < each.desired_replicas
     )
 
 
 def _in_proportion(deployment: Deployment, size: int, sets: Sequence[ReplicaSet]) -> list[tuple[ReplicaSet, int]]:
     most = size + _surge(deployment, size) if size > 0 else 0
-    to_add = most - sum(wanted(each) for each in sets)
-    ordered = sorted(sorted(sets, key=_seniority, reverse=to_add > 0), key=wanted, reverse=True)
+    to_add = most - sum(each.desired_replicas for each in sets)
+    ordered = sorted(
+        sorted(sets, key=_seniority, reverse=to_add > 0), key=lambda each: each.desired_replicas, reverse=True
+    )
     given: list[int] = []
     for each in ordered:
         left = to_add - sum(given)
@@ -90,11 +87,11 @@ def _in_proportion(deployment: Deployment, size: int, sets: Sequence[ReplicaSet]
         given.append(max(fraction, left) if to_add < 0 else min(fraction, left))
     if given:
         given[0] += to_add - sum(given)
-    return [(each, max(0, wanted(each) + share)) for each, share in zip(ordered, given, strict=True)]
+    return [(each, max(0, each.desired_replicas + share)) for each, share in zip(ordered, given, strict=True)]
 
 
 def _fraction(deployment: Deployment, replicaset: ReplicaSet, size: int, most: int) -> int:
-    has = wanted(replicaset)
+    has = replicaset.desired_replicas
     if size == 0:
         return -has
     text = replicaset.metadata.annotations.get(MOST, "")

@@ -23,7 +23,7 @@ from trimtab.ranking.rankers import Constraint
 from trimtab.scaledown import clonesets, cost_writer, deliveries
 from trimtab.scaledown.deliveries import Delivery
 from trimtab.scaledown.metrics import Outcome
-from trimtab.scaledown.proportional import Share, wanted
+from trimtab.scaledown.proportional import Share
 from trimtab.scaledown.view import Workload
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.nodes import ABSENT
@@ -64,7 +64,7 @@ def step(
     Where its own choice is as good nothing needs to be written, unless costs of a plan that came to nothing are there.
     """
     named = [pod for pod in pods if pod.active and clonesets.is_named(live, pod)]
-    assumed = list({pod.key: pod for pod in (*going(pods, wanted(live)), *named)}.values())
+    assumed = list({pod.key: pod for pod in (*going(pods, live.desired_replicas), *named)}.values())
     with snapshot.with_assumed(gone=[pod.key for pod in assumed]):
         workload = _shrinking(live, share, snapshot, constraints_for(live.spec.template, snapshot, defaults))
         if len(workload.rows) <= share.size:

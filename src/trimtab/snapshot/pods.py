@@ -10,8 +10,8 @@ from datetime import datetime
 import msgspec
 import numpy as np
 
+from trimtab.api.annotations import DELETION_COST
 from trimtab.api.pods import ContainerStatus, Pod
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.api.selectors import Selector
 from trimtab.api.times import ZERO_NS, from_ns, to_ns
 from trimtab.snapshot.columns import Columns, IntColumn, Mask, Rows, SmallColumn

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from trimtab.api import annotations as keys
+from trimtab.api.annotations import SubsetAnnotations
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
-from trimtab.subsets import marks
-from trimtab.subsets.marks import Mark
 from trimtab.subsets.matching import match
 
 REVISION_HASH = "controller-revision-hash"
@@ -32,7 +32,7 @@ class Member:
     created: datetime | None = None
     version: str = ""
     """The pod's resource version."""
-    mark: Mark | None = None
+    mark: SubsetAnnotations | None = None
     matched: bool = False
     """Whether the subset was found by the pod's place, and the pod is to be marked once it is counted."""
 
@@ -47,7 +47,7 @@ def revision_of(metadata: ObjectMeta) -> str:
 
 def member_of(pod: Pod, topology: UnitedTopology, node: Node | None) -> Member:
     """What a UnitedTopology sees in a pod of its target. `node` is the pod's, where it has one and it is known."""
-    mark = marks.read(pod.metadata.annotations)
+    mark = keys.subset_annotations(pod.metadata.annotations)
     ours = mark if mark is not None and mark.topology == topology.metadata.name else None
     marked = ours.subset if ours is not None and _exists(ours.subset, topology) else ""
     subset = marked or _matched(pod, topology, node)

@@ -12,19 +12,18 @@ from __future__ import annotations
 from typing import Any
 
 from trimtab.api import codec
+from trimtab.api.annotations import SubsetAnnotations
 from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.api.patches import schema_for, strategic_merge
 from trimtab.api.pods import NodeSelectorTerm
 from trimtab.api.unitedtopology import Subset
-from trimtab.subsets import marks
-from trimtab.subsets.marks import Mark
 
 _AFFINITY = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 _PARTS = ("matchExpressions", "matchFields")
 
 
-def shape(pod: JSON, subset: Subset, mark: Mark) -> JSON:
+def shape(pod: JSON, subset: Subset, mark: SubsetAnnotations) -> JSON:
     """A new document; the pod stays as it was. Raises InvalidError where the patch does not apply to it."""
     shaped = patched(pod, subset)
     spec = _object(shaped, "spec")
@@ -32,7 +31,7 @@ def shape(pod: JSON, subset: Subset, mark: Mark) -> JSON:
         _require(spec, codec.to_tree(subset.node_selector_term))
     if subset.tolerations:
         spec["tolerations"] = _with_tolerations(spec.get("tolerations") or [], subset)
-    _object(_object(shaped, "metadata"), "annotations").update(marks.written(mark))
+    _object(_object(shaped, "metadata"), "annotations").update(mark.written())
     return shaped
 
 

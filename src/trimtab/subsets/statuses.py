@@ -16,13 +16,7 @@ from datetime import datetime
 import msgspec
 
 from trimtab.api.documents import JSON
-from trimtab.api.unitedtopology import (
-    RevisionStatus,
-    SubsetStatus,
-    UnitedTopology,
-    UnitedTopologyStatus,
-    status_tree,
-)
+from trimtab.api.unitedtopology import RevisionStatus, SubsetStatus, UnitedTopology, UnitedTopologyStatus, status_tree
 from trimtab.subsets.apportionment import limits
 
 UNLIMITED = -1

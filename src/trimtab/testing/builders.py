@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from trimtab.api import codec
+from trimtab.api.annotations import DELETION_COST
 from trimtab.api.nodes import HOSTNAME, REGION, ZONE, Node
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.snapshot import Snapshot
 
 SHORT_KEYS = {"zone": ZONE, "host": HOSTNAME, "hostname": HOSTNAME, "region": REGION}

@@ -19,22 +19,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from trimtab.api import annotations as keys
+from trimtab.api.annotations import AIMED_SIZE, DELETION_COST, POLICY_COST, SCALE_PLAN, SUBSET_COST, SubsetAnnotations
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.ranking.costs import SPACING, Band
-from trimtab.subsets import marks
-from trimtab.subsets.marks import Mark
-
-OWN = marks.COST
-"""The cost that was written because of a subset."""
-SCALE_PLAN = "trimtab.dev/scale-plan"
-"""Stands beside the costs of a scale-down that is under way."""
-POLICY_COST = "trimtab.dev/policy-cost"
-"""Stands beside the costs that a policy keeps current."""
-
-AIMED = "trimtab.dev/aimed-size"
-"""Stands beside a cost of ours that was written ahead of a scale-down: `3@1767225615`, the size and until when."""
 
 _AIM = re.compile(r"([0-9]{1,10})@([0-9]{1,12})")
 _COST = re.compile(r"-?[0-9]{1,10}")
@@ -46,7 +35,7 @@ Change = dict[str, str | None]
 
 def ours(annotations: Annotations) -> bool:
     """Whether the cost is as it was written because of a subset."""
-    return OWN in annotations and annotations.get(DELETION_COST) == annotations[OWN]
+    return SUBSET_COST in annotations and annotations.get(DELETION_COST) == annotations[SUBSET_COST]
 
 
 def authored(annotations: Annotations) -> bool:
@@ -69,7 +58,7 @@ class Aim:
 
 def aim(annotations: Annotations) -> Aim | None:
     """What a cost was written ahead for; what cannot be read is not believed."""
-    found = _AIM.fullmatch(annotations.get(AIMED, ""))
+    found = _AIM.fullmatch(annotations.get(AIMED_SIZE, ""))
     return Aim(int(found[1]), int(found[2])) if found is not None else None
 
 
@@ -88,7 +77,7 @@ def aimed_change(annotations: Annotations, band: Band) -> Change:
     text = annotations.get(DELETION_COST, "0")
     before = int(text) if _COST.fullmatch(text) else 0
     moved = str(band.place(before - SPACING * round(before / SPACING)))
-    return {DELETION_COST: moved, OWN: moved} if moved != text else {}
+    return {DELETION_COST: moved, SUBSET_COST: moved} if moved != text else {}
 
 
 def cost_change(annotations: Annotations, band: Band | None) -> Change:
@@ -96,18 +85,18 @@ def cost_change(annotations: Annotations, band: Band | None) -> Change:
     if authored(annotations):
         return {}
     if theirs(annotations):
-        return {OWN: None} if OWN in annotations else {}
+        return {SUBSET_COST: None} if SUBSET_COST in annotations else {}
     centre = band.centre if band is not None else 0
     wanted = str(centre) if centre else None
-    before = {name: annotations.get(name) for name in (DELETION_COST, OWN)}
+    before = {name: annotations.get(name) for name in (DELETION_COST, SUBSET_COST)}
     return {name: wanted for name, value in before.items() if value != wanted}
 
 
-def mark_change(annotations: Annotations, mark: Mark | None) -> Change:
+def mark_change(annotations: Annotations, mark: SubsetAnnotations | None) -> Change:
     """What gives a pod this mark, or takes off the one it has."""
     if mark is None:
-        return {name: None for name in marks.erased() if name in annotations}
-    return {name: value for name, value in marks.written(mark).items() if annotations.get(name) != value}
+        return {name: None for name in dict.fromkeys(keys.SUBSET_KEYS) if name in annotations}
+    return {name: value for name, value in mark.written().items() if annotations.get(name) != value}
 
 
 def patch(pod: Pod, change: Change) -> JSON | None:
@@ -120,5 +109,5 @@ def patch(pod: Pod, change: Change) -> JSON | None:
 def taken_back(pod: Pod) -> Change:
     """What removes everything that a UnitedTopology wrote."""
     annotations = pod.metadata.annotations
-    aimed: Change = {AIMED: None} if AIMED in annotations else {}
+    aimed: Change = {AIMED_SIZE: None} if AIMED_SIZE in annotations else {}
     return mark_change(annotations, None) | cost_change(annotations, None) | aimed

@@ -41,23 +41,18 @@ def target_of(workload: Workload, sets: Iterable[ReplicaSet] = ()) -> Target:
         case Deployment():
             own = sorted(sets, key=_age)
             owners = frozenset(each.metadata.uid for each in own)
-            return Target(uid, _size(workload.spec.replicas), own[-1].metadata.uid if own else "", owners)
+            return Target(uid, workload.desired_replicas, own[-1].metadata.uid if own else "", owners)
         case ReplicaSet():
             owner = workload.metadata.controller
             above = f"{owner.kind} {owner.name}" if owner is not None else ""
-            return Target(uid, _size(workload.spec.replicas), uid, frozenset((uid,)), above)
+            return Target(uid, workload.desired_replicas, uid, frozenset((uid,)), above)
         case CloneSet():
-            return Target(uid, workload.spec.replicas, _label(workload.status.update_revision), frozenset((uid,)))
+            return Target(uid, workload.desired_replicas, _label(workload.status.update_revision), frozenset((uid,)))
 
 
 def key_of(reference: TargetReference, namespace: str) -> str:
     """What a UnitedTopology is found under when its target changes."""
     return f"{reference.kind}/{namespace}/{reference.name}"
-
-
-def _size(replicas: int | None) -> int:
-    """An API server says 1 where nobody says."""
-    return 1 if replicas is None else replicas
 
 
 def _age(replicaset: ReplicaSet) -> tuple[int, float, str]:

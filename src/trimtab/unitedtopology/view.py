@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from trimtab.api import annotations as keys
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Namespace
@@ -27,7 +28,6 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Key, key
 from trimtab.kube.stores import IndexFunction, Object, by_controller, by_namespace, key_of
-from trimtab.subsets import marks
 from trimtab.subsets.members import Member, member_of
 from trimtab.unitedtopology import targets
 from trimtab.unitedtopology.targets import Target, Workload, target_of
@@ -51,7 +51,7 @@ def by_target(topology: UnitedTopology) -> Iterable[str]:
 
 def by_topology(pod: Pod) -> Iterable[str]:
     """An index: the pods that carry a UnitedTopology's mark, by its key."""
-    mark = marks.read(pod.metadata.annotations)
+    mark = keys.subset_annotations(pod.metadata.annotations)
     return (key(pod.metadata.namespace, mark.topology),) if mark is not None else ()
 
 

@@ -53,6 +53,11 @@ class Workload(Model):
     status: WorkloadStatus = WorkloadStatus()
 
     @property
+    def desired_replicas(self) -> int:
+        """The number of pods asked for; 1 where the spec does not say."""
+        return 1 if self.spec.replicas is None else self.spec.replicas
+
+    @property
     def selector(self) -> Selector:
         """Which pods are its own, in its namespace."""
         return selectors.compile(self.spec.selector)
@@ -217,7 +222,7 @@ def unsettled(observation: Observation, workload: str = "", *, deleted: Iterable
 def _unfinished(name: str, workload: Workload, observation: Observation) -> list[str]:
     if workload.status.observed_generation < workload.metadata.generation:
         return ["its controller has not seen its last change yet"]
-    wanted = 1 if workload.spec.replicas is None else workload.spec.replicas
+    wanted = workload.desired_replicas
     status = workload.status
     said = {
         "replicas": status.replicas,

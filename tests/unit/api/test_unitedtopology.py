@@ -11,13 +11,7 @@ from trimtab.api import codec, unitedtopology
 from trimtab.api.cloneset import SPECIFIED_DELETE
 from trimtab.api.documents import JSON
 from trimtab.api.meta import Condition
-from trimtab.api.unitedtopology import (
-    RevisionStatus,
-    Shortage,
-    SubsetStatus,
-    UnitedTopology,
-    UnitedTopologyStatus,
-)
+from trimtab.api.unitedtopology import RevisionStatus, Shortage, SubsetStatus, UnitedTopology, UnitedTopologyStatus
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 

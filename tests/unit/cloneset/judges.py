@@ -12,8 +12,8 @@ import msgspec
 
 from tests.unit.ranking.twins import CloneSetTwin, in_order, spread_ranks
 from trimtab.api import times
+from trimtab.api.annotations import DELETION_COST
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.cloneset import sizes
 from trimtab.cloneset.observation import Group
 from trimtab.cloneset.plan import Circumstances, Plan, Step

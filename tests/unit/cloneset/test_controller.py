@@ -9,8 +9,9 @@ import pytest
 
 from tests.unit.cloneset.worlds import CLONESETS, DEFINITIONS, CloneSetWorld, manifest, template
 from trimtab.api import crds
+from trimtab.api.annotations import MANAGED_BY
 from trimtab.api.apps import ControllerRevision, Scale
-from trimtab.api.cloneset import INSTANCE_ID, MANAGED_BY, REVISION_HASH, SPECIFIED_DELETE, CloneSet
+from trimtab.api.cloneset import INSTANCE_ID, REVISION_HASH, SPECIFIED_DELETE, CloneSet
 from trimtab.api.core import Event
 from trimtab.api.meta import Condition
 from trimtab.api.nodes import ZONE

@@ -14,10 +14,10 @@ import pytest_asyncio
 from tests.unit.cloneset.test_controller import condition, is_deletion
 from tests.unit.cloneset.worlds import CloneSetWorld, manifest
 from trimtab.api import codec
+from trimtab.api.annotations import ALPHA_COST, RANKED_AMONG, fingerprint
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import ALPHA_COST, ScaleDownPolicySpec
-from trimtab.cloneset.ranks import RANKED_AMONG, fingerprint
+from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.cloneset.settings import Settings
 from trimtab.kube.transport import Request
 from trimtab_lab.apiserver.wire.statuses import Refusal, refusal

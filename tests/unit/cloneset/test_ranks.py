@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from trimtab.api import codec, times
+from trimtab.api.annotations import ALPHA_COST, RANKED_AMONG, fingerprint
 from trimtab.api.cloneset import RankWait
-from trimtab.api.scaledown import ALPHA_COST, PodGroupCost, ScaleDownPolicySpec
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
 from trimtab.cloneset import ranks
-from trimtab.cloneset.ranks import RANKED_AMONG, ByRank, Found, Original, Terms, Wait, fingerprint
+from trimtab.cloneset.ranks import ByRank, Found, Original, Terms, Wait
 from trimtab.kube.clocks import SECOND
 from trimtab.ranking.costs import Carrier
 from trimtab.testing.builders import pod

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from trimtab.api import configuration, crds
+from trimtab.api.annotations import AIMED_SIZE, PROTECT_COSTS, SCALE_PLAN, SUBSET_COST
 from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.install import definitions, deployments, local, manifests, protection
 from trimtab.install.options import MANAGED_BY, NAME, Options
-from trimtab.scaledown import cost_writer
 from trimtab.scaledown.continuous import carriers
-from trimtab.unitedtopology import costs
 
 OPTIONS = Options()
 
@@ -272,7 +271,7 @@ def test_costs_are_protected_by_a_warning_unless_denial_is_asked_for() -> None:
     for deny, actions in ((False, ["Warn", "Audit"]), (True, ["Deny", "Audit"])):
         policy, binding = protection.manifests(Options(deny_cost_changes=deny))
         assert binding["spec"]["validationActions"] == actions
-        assert binding["spec"]["matchResources"]["namespaceSelector"] == {"matchLabels": {protection.LABEL: "true"}}
+        assert binding["spec"]["matchResources"]["namespaceSelector"] == {"matchLabels": {PROTECT_COSTS: "true"}}
         (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
         assert (rule["operations"], rule["resources"]) == (["UPDATE"], ["pods", "pods/status"])
 
@@ -281,5 +280,5 @@ def test_what_says_whose_a_cost_is_and_what_it_is_worth_is_protected_with_it() -
     """Whoever changes a mark has a cost taken for their own, or keeps a CloneSet waiting for ranks."""
     policy, _ = protection.manifests(OPTIONS)
     compared = " ".join(each["expression"] for each in policy["spec"]["validations"])
-    for name in (carriers.OWN_ANNOTATIONS, {cost_writer.MARK, carriers.SUBSET_COST, costs.AIMED}):
+    for name in (carriers.OWN_ANNOTATIONS, {SCALE_PLAN, SUBSET_COST, AIMED_SIZE}):
         assert all(f"'{each}'" in compared for each in name)

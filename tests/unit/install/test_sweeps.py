@@ -6,18 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.install.test_removal import a_cluster
+from trimtab.api import annotations as keys
 from trimtab.api import codec
+from trimtab.api.annotations import DELETION_COST, NAMESPACE_LABEL, SCALE_PLAN, SUBSET_COST, PlanAnnotation
 from trimtab.api.core import Namespace
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST
-from trimtab.api.unitedtopology import NAMESPACE_LABEL
 from trimtab.install.sweeps import SWEEPS
 from trimtab.kube.client import Client
-from trimtab.scaledown.cost_writer import MARK, Mark
-from trimtab.subsets import marks
-from trimtab.unitedtopology import costs
 
-PLAN = Mark(plan="p", workload="Deployment/web", uid="u", generation=1, to=2, share=2, side="victims", cost=-5, at=0)
+PLAN = PlanAnnotation(
+    plan="p", workload="Deployment/web", uid="u", generation=1, to=2, share=2, side="victims", cost=-5, at=0
+)
 
 
 async def pod(client: Client, name: str, annotations: dict[str, str]) -> None:
@@ -34,13 +33,13 @@ async def carried(client: Client, name: str) -> dict[str, Any]:
 
 async def test_every_trace_is_taken_back_and_what_others_wrote_stays(tmp_path: Path) -> None:
     """A plan's cost gives way to the subset's below it, and that to nothing; a person's cost is theirs."""
-    subset = {**marks.written(marks.Mark("web", "a", "r1")), costs.OWN: "1000"}
+    subset = {**keys.SubsetAnnotations("web", "a", "r1").written(), SUBSET_COST: "1000"}
     plan = codec.encode(PLAN).decode()
-    both = codec.encode(Mark(**{**_fields(PLAN), "before": "1000"})).decode()
+    both = codec.encode(PlanAnnotation(**{**_fields(PLAN), "before": "1000"})).decode()
     async with a_cluster(tmp_path) as client:
-        await pod(client, "planned", {DELETION_COST: "-5", MARK: plan})
+        await pod(client, "planned", {DELETION_COST: "-5", SCALE_PLAN: plan})
         await pod(client, "divided", {DELETION_COST: "1000", **subset})
-        await pod(client, "both", {DELETION_COST: "-5", MARK: both, **subset})
+        await pod(client, "both", {DELETION_COST: "-5", SCALE_PLAN: both, **subset})
         await pod(client, "theirs", {DELETION_COST: "77"})
         await client.create(Namespace, {"metadata": {"name": "shop", "labels": {NAMESPACE_LABEL: "enabled"}}})
         counts = {what: await sweep(client) for what, sweep in SWEEPS.items()}
@@ -52,5 +51,5 @@ async def test_every_trace_is_taken_back_and_what_others_wrote_stays(tmp_path: P
         assert {await sweep(client) for sweep in SWEEPS.values()} == {0}
 
 
-def _fields(mark: Mark) -> dict[str, Any]:
+def _fields(mark: PlanAnnotation) -> dict[str, Any]:
     return {name: getattr(mark, name) for name in mark.__struct_fields__}

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from trimtab.api.annotations import DELETION_COST
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Container, ContainerStatus, Pod, PodCondition, PodSpec, PodStatus
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.api.times import to_ns
 from trimtab.ranking.victims import Order
 from trimtab.snapshot import Snapshot

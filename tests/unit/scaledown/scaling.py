@@ -25,10 +25,10 @@ from trimtab.admission.certificates import CONFIGURATIONS
 from trimtab.admission.server import Edge, admitted
 from trimtab.api import codec, crds
 from trimtab.api.admission import AdmissionReview, answer
+from trimtab.api.annotations import DELETION_COST, PlanAnnotation
 from trimtab.api.apps import Deployment
 from trimtab.api.nodes import ZONE, Node
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, Clock, cancel
 from trimtab.kube.resources import Resource
@@ -268,7 +268,7 @@ class ScaleWorld(World):
         found = [pod.metadata.annotations.get(DELETION_COST) for pod in await self.pods()]
         return sorted(int(cost) for cost in found if cost is not None)
 
-    async def marks(self) -> list[cost_writer.Mark]:
+    async def marks(self) -> list[PlanAnnotation]:
         """The marks on pods."""
         return [mark for pod in await self.pods() if (mark := cost_writer.mark_of(pod)) is not None]
 

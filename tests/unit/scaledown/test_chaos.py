@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.unit.scaledown.scaling import ScaleWorld
+from trimtab.api.annotations import DELETION_COST
 from trimtab.api.apps import Deployment
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST
 
 pytestmark = pytest.mark.slow
 

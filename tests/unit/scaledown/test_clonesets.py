@@ -13,9 +13,10 @@ import pytest_asyncio
 from tests.unit.cloneset.worlds import CloneSetWorld, manifest, template
 from tests.unit.lab.workloads.worlds import Wire
 from trimtab.api import crds
+from trimtab.api.annotations import DELETION_COST
 from trimtab.api.cloneset import REVISION_HASH, SPECIFIED_DELETE, CloneSet
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST, ScaleDownPolicy, ScaleDownPolicySpec, StrategySpec
+from trimtab.api.scaledown import ScaleDownPolicy, ScaleDownPolicySpec, StrategySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.scaledown.intent.gate import Held, Intents

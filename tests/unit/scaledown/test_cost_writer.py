@@ -10,24 +10,24 @@ import pytest_asyncio
 
 from tests.unit.lab.workloads.worlds import World
 from trimtab.api import codec
+from trimtab.api.annotations import DELETION_COST, SCALE_PLAN, PlanAnnotation
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import Conflict, Forbidden
 from trimtab.kube.resources import key
 from trimtab.scaledown import cost_writer
-from trimtab.scaledown.cost_writer import MARK, Entry, Ledger, Mark
+from trimtab.scaledown.cost_writer import Entry, Ledger, annotation_for
 from trimtab.testing.builders import pod
 
-PLAN = Mark(plan="p1", workload="ReplicaSet/web", uid="u", generation=3, to=2, at=1000)
+PLAN = PlanAnnotation(plan="p1", workload="ReplicaSet/web", uid="u", generation=3, to=2, at=1000)
 
 
 def marked(cost: int, *, before: str | None = None, stands: str | None = None) -> Pod:
     """A pod with a mark, and a cost that is what the mark says unless told otherwise."""
     bare = pod("a").build() if before is None else pod("a").cost(before).build()
-    mark = PLAN.on(bare, share=2, was=3, side="victims", cost=cost)
+    mark = annotation_for(PLAN, bare, share=2, was=3, side="victims", cost=cost)
     text = str(cost) if stands is None else stands
-    return pod("a").annotations({DELETION_COST: text, MARK: codec.encode(mark).decode()}).build()
+    return pod("a").annotations({DELETION_COST: text, SCALE_PLAN: codec.encode(mark).decode()}).build()
 
 
 def noted(patch: Any) -> dict[str, Any]:
@@ -39,10 +39,12 @@ def noted(patch: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("found", "want"),
     [
-        pytest.param(marked(-3), {DELETION_COST: None, MARK: None}, id="ours, and nothing before"),
-        pytest.param(marked(-3, before="7"), {DELETION_COST: "7", MARK: None}, id="ours, and a cost before"),
-        pytest.param(marked(-3, stands="9"), {MARK: None}, id="somebody has changed it: only the mark goes"),
-        pytest.param(pod("a").annotations({MARK: "what?"}).build(), {MARK: None}, id="a mark that cannot be read"),
+        pytest.param(marked(-3), {DELETION_COST: None, SCALE_PLAN: None}, id="ours, and nothing before"),
+        pytest.param(marked(-3, before="7"), {DELETION_COST: "7", SCALE_PLAN: None}, id="ours, and a cost before"),
+        pytest.param(marked(-3, stands="9"), {SCALE_PLAN: None}, id="somebody has changed it: only the mark goes"),
+        pytest.param(
+            pod("a").annotations({SCALE_PLAN: "what?"}).build(), {SCALE_PLAN: None}, id="a mark that cannot be read"
+        ),
     ],
 )
 def test_a_pod_is_put_back_as_it_was(found: Pod, want: dict[str, Any]) -> None:
@@ -57,16 +59,16 @@ def test_a_pod_without_a_mark_is_left_alone() -> None:
 
 def test_a_second_plan_remembers_what_stood_there_before_the_first() -> None:
     """Undoing the second must not bring back the first."""
-    second = PLAN.on(marked(-3, before="7"), share=2, was=3, side="victims", cost=-8)
+    second = annotation_for(PLAN, marked(-3, before="7"), share=2, was=3, side="victims", cost=-8)
     assert second.before == "7"
 
 
 def test_a_cost_and_its_mark_are_one_patch() -> None:
     """Nobody ever sees one without the other."""
-    mark = PLAN.on(pod("a").build(), share=2, was=3, side="victims", cost=-1)
+    mark = annotation_for(PLAN, pod("a").build(), share=2, was=3, side="victims", cost=-1)
     found = noted(cost_writer.inscription(pod("a").build(), mark))
     assert found[DELETION_COST] == "-1"
-    assert codec.decode(found[MARK], Mark) == mark
+    assert codec.decode(found[SCALE_PLAN], PlanAnnotation) == mark
 
 
 @pytest_asyncio.fixture
@@ -83,7 +85,10 @@ async def world() -> AsyncIterator[World]:
 async def entries(world: World) -> list[Entry]:
     """A cost for each pod, as they are now."""
     pods = await world.pods()
-    return [Entry(each, PLAN.on(each, share=2, was=3, side="victims", cost=at - 3)) for at, each in enumerate(pods)]
+    return [
+        Entry(each, annotation_for(PLAN, each, share=2, was=3, side="victims", cost=at - 3))
+        for at, each in enumerate(pods)
+    ]
 
 
 async def costs(world: World) -> dict[str, str | None]:

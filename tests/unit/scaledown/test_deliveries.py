@@ -7,15 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab.api import codec
+from trimtab.api.annotations import DELETION_COST, SCALE_PLAN, SUBSET_COST, PlanAnnotation
 from trimtab.api.nodes import ZONE
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.ranking import plan
 from trimtab.ranking.costs import INT32_MAX, Band, Level, Side
 from trimtab.ranking.plan import Workload
 from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.victims import replicaset_order
 from trimtab.scaledown import deliveries
-from trimtab.scaledown.cost_writer import MARK, Mark
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import PodBuilder, cluster, pod
 
@@ -85,7 +84,7 @@ def test_costs_stay_inside_the_bands_of_subsets() -> None:
     for number, node in enumerate(["a1", "a2", "a3", "b1", "c1", "a4"]):
         band = low if number == 5 else high
         text = str(band.centre)
-        pods.append(ready(f"p{number}", node).cost(text).annotations({deliveries.SUBSET_COST: text}))
+        pods.append(ready(f"p{number}", node).cost(text).annotations({SUBSET_COST: text}))
     found = delivered(world(*pods), 4)
     assert found is not None
     costs = dict(found.costs)
@@ -98,9 +97,9 @@ def test_costs_of_an_earlier_plan_of_ours_are_gone_beyond(moved: int) -> None:
     """Whatever an earlier plan left on the other side, the new costs decide."""
     pods = []
     for number, node in enumerate(["a1", "a2", "a3", "a4", "b1", "c1"]):
-        mark = Mark(plan="x", workload="ReplicaSet/web", uid="u", generation=1, to=3, at=0, cost=moved)
+        mark = PlanAnnotation(plan="x", workload="ReplicaSet/web", uid="u", generation=1, to=3, at=0, cost=moved)
         note = codec.encode(mark).decode()
-        pods.append(ready(f"p{number}", node).cost(moved).annotations({MARK: note}))
+        pods.append(ready(f"p{number}", node).cost(moved).annotations({SCALE_PLAN: note}))
     snapshot = world(*pods)
     found = delivered(snapshot, 4)
     assert found is not None
@@ -153,5 +152,5 @@ def test_what_stands_there_already_is_not_written_again() -> None:
     ((key, cost),) = found.costs
     note = f'{{"plan":"x","workload":"ReplicaSet/web","uid":"u","generation":1,"to":3,"at":0,"cost":{cost}}}'
     name = key.removeprefix("default/")
-    snapshot.put(ready(name, "a1").cost(cost).annotations({MARK: note}).build())
+    snapshot.put(ready(name, "a1").cost(cost).annotations({SCALE_PLAN: note}).build())
     assert deliveries.changes(found, snapshot) == ()

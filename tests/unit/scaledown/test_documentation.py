@@ -16,7 +16,7 @@ from trimtab.ranking.faults import faults
 from trimtab.scaledown.policy import statuses
 from trimtab.scaledown.policy.statuses import Findings
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/policies.md").read_text(encoding="utf-8")
 
 

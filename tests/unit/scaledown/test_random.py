@@ -18,16 +18,16 @@ from typing import Any
 import pytest
 
 from tests.unit.scaledown.worlds import POLICIES, PolicyWorld
+from trimtab.api.annotations import ALPHA_COST, DELETION_COST, OPT_OUT, POLICY_COST, RANKED_AMONG
 from trimtab.api.apps import Deployment
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import ALPHA_COST, DELETION_COST, PodGroupCost
+from trimtab.api.scaledown import PodGroupCost
 from trimtab.kube.errors import NotFound
 from trimtab.kube.transport import Request
 from trimtab.ranking.costs import Carrier
-from trimtab.scaledown.continuous.carriers import ANNOTATIONS, POLICY_COST, RANKED_AMONG, own_cost
+from trimtab.scaledown.continuous.carriers import ANNOTATIONS, own_cost
 from trimtab.scaledown.continuous.delivery import carrier_for
-from trimtab.scaledown.policy.effective import OPT_OUT
 from trimtab.scaledown.policy.groups import Group
 
 STRATEGIES = [

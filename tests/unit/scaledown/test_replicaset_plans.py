@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 
 from trimtab.api import codec
+from trimtab.api.annotations import DELETION_COST, SCALE_PLAN, STATED_COST, PlanAnnotation
 from trimtab.api.documents import Document
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST, StrategySpec
+from trimtab.api.scaledown import StrategySpec
 from trimtab.ranking import plan
 from trimtab.ranking.plan import Policy, Workload
 from trimtab.ranking.rankers import Constraint
-from trimtab.ranking.strategies.stated import STATED_COST
-from trimtab.scaledown.cost_writer import MARK, Mark
 from trimtab.scaledown.proportional import Share
 from trimtab.scaledown.replicaset_plans import Step, constraints_for, going, warnings
 from trimtab.snapshot import Snapshot
@@ -62,8 +61,8 @@ def web(name: str, side: str = "", *, to: int = 2, at: int = 1, share: int = 2, 
     if side:
         cost = -1 if side == "victims" else 1
         fields: dict[str, Any] = {"workload": "ReplicaSet/web", "uid": "u", "generation": 1}
-        mark = Mark(plan=plan, to=to, at=at, share=share, side=side, cost=cost, **fields)
-        made = made.annotations({DELETION_COST: str(cost), MARK: codec.encode(mark).decode()})
+        mark = PlanAnnotation(plan=plan, to=to, at=at, share=share, side=side, cost=cost, **fields)
+        made = made.annotations({DELETION_COST: str(cost), SCALE_PLAN: codec.encode(mark).decode()})
     return made.build()
 
 

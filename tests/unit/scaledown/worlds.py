@@ -18,13 +18,14 @@ from typing import Any
 
 from tests.unit.lab.workloads.worlds import JSON, Wire, World
 from trimtab.api import crds
+from trimtab.api.annotations import DELETION_COST
 from trimtab.api.apps import Deployment
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.meta import Condition
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST, PodGroupCost, ScaleDownPolicy
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.kube.client import Client
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request

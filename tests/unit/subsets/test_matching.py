@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.subsets.topologies import subset, topology
 from trimtab.api import codec
+from trimtab.api.annotations import RESERVATION, SUBSET, TOPOLOGY
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import Subset
-from trimtab.subsets.marks import RESERVATION, SUBSET, TOPOLOGY
 from trimtab.subsets.matching import match
 from trimtab.subsets.members import Member, member_of, revision_of
 from trimtab.testing.builders import PodBuilder, node, pod, uid_for

@@ -9,14 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.subsets.topologies import subset
+from trimtab.api.annotations import (
+    RESERVATION,
+    SUBSET,
+    SUBSET_KEYS,
+    TOPOLOGY,
+    SubsetAnnotations,
+    subset_annotations,
+)
 from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.api.patches import json_patch
-from trimtab.subsets.marks import RESERVATION, SUBSET, TOPOLOGY, Mark, erased, read, written
 from trimtab.subsets.shaping import difference, shape
 from trimtab.testing.builders import pod
 
-MARK = Mark("spread", "a", "of-p")
+MARK = SubsetAnnotations("spread", "a", "of-p")
 IN_A = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
 ON_SSD = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
 BY_NAME = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
@@ -132,12 +139,14 @@ def test_the_pod_is_marked_and_the_original_left_alone() -> None:
     assert tree["metadata"]["annotations"] == {SUBSET: "old", "keep": "me"}
 
 
-@pytest.mark.parametrize("mark", [MARK, Mark("spread", "a")], ids=["with a reservation", "matched afterwards"])
-def test_a_mark_is_read_as_it_was_written(mark: Mark) -> None:
+@pytest.mark.parametrize(
+    "mark", [MARK, SubsetAnnotations("spread", "a")], ids=["with a reservation", "matched afterwards"]
+)
+def test_a_mark_is_read_as_it_was_written(mark: SubsetAnnotations) -> None:
     """And erasing removes every annotation of it."""
-    assert read(written(mark)) == mark
-    assert set(erased()) >= set(written(mark))
-    assert read({}) is None
+    assert subset_annotations(mark.written()) == mark
+    assert set(SUBSET_KEYS) >= set(mark.written())
+    assert subset_annotations({}) is None
 
 
 VALUES = st.none() | st.booleans() | st.integers(0, 3) | st.text("a/~", max_size=3)

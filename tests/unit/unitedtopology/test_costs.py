@@ -6,12 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.api.scaledown import DELETION_COST
+from trimtab.api import annotations as keys
+from trimtab.api.annotations import AIMED_SIZE, DELETION_COST, POLICY_COST, SCALE_PLAN, SUBSET_COST, SubsetAnnotations
 from trimtab.ranking.costs import Band, Level
-from trimtab.scaledown import cost_writer
-from trimtab.scaledown.continuous import carriers
-from trimtab.subsets import marks
-from trimtab.subsets.marks import Mark
 from trimtab.testing.builders import pod
 from trimtab.unitedtopology import costs
 from trimtab.unitedtopology.costs import Aim
@@ -23,7 +20,7 @@ REDUNDANT = Band(Level.REDUNDANT, 1, 2)
 
 def ours(cost: str) -> dict[str, str]:
     """A cost that we wrote."""
-    return {DELETION_COST: cost, costs.OWN: cost}
+    return {DELETION_COST: cost, SUBSET_COST: cost}
 
 
 @pytest.mark.parametrize(
@@ -34,12 +31,14 @@ def ours(cost: str) -> dict[str, str]:
         pytest.param({}, None, {}, id="no subset, no cost"),
         pytest.param(ours("4000000"), GUARANTEED, {}, id="as it should be"),
         pytest.param(ours("4000000"), REDUNDANT, ours("-4000000"), id="ours follows the level"),
-        pytest.param(ours("4000000"), BEST_EFFORT, {DELETION_COST: None, costs.OWN: None}, id="ours goes"),
+        pytest.param(ours("4000000"), BEST_EFFORT, {DELETION_COST: None, SUBSET_COST: None}, id="ours goes"),
         pytest.param({DELETION_COST: "7"}, GUARANTEED, {}, id="theirs stays"),
-        pytest.param({DELETION_COST: "7", costs.OWN: "4"}, GUARANTEED, {costs.OWN: None}, id="ours that they changed"),
-        pytest.param({costs.OWN: "4"}, GUARANTEED, ours("4000000"), id="ours that somebody removed"),
-        pytest.param({**ours("4"), costs.SCALE_PLAN: "{}"}, GUARANTEED, {}, id="a scale-down under way"),
-        pytest.param({**ours("4"), costs.POLICY_COST: "{}"}, GUARANTEED, {}, id="a policy that keeps it current"),
+        pytest.param(
+            {DELETION_COST: "7", SUBSET_COST: "4"}, GUARANTEED, {SUBSET_COST: None}, id="ours that they changed"
+        ),
+        pytest.param({SUBSET_COST: "4"}, GUARANTEED, ours("4000000"), id="ours that somebody removed"),
+        pytest.param({**ours("4"), SCALE_PLAN: "{}"}, GUARANTEED, {}, id="a scale-down under way"),
+        pytest.param({**ours("4"), POLICY_COST: "{}"}, GUARANTEED, {}, id="a policy that keeps it current"),
     ],
 )
 def test_what_becomes_of_a_cost(annotations: dict[str, str], band: Band | None, want: dict[str, str | None]) -> None:
@@ -49,22 +48,26 @@ def test_what_becomes_of_a_cost(annotations: dict[str, str], band: Band | None, 
 
 def test_other_parts_call_it_the_same() -> None:
     """Packages that do not know one another agree on what stands beside a cost."""
-    assert costs.SCALE_PLAN == cost_writer.MARK
-    assert costs.POLICY_COST == carriers.POLICY_COST
-    assert costs.OWN == carriers.SUBSET_COST
+    assert SCALE_PLAN == SCALE_PLAN
+    assert POLICY_COST == POLICY_COST
+    assert SUBSET_COST == SUBSET_COST
 
 
 @pytest.mark.parametrize(
     ("annotations", "mark", "want"),
     [
-        pytest.param({}, Mark("web", "a"), {marks.TOPOLOGY: "web", marks.SUBSET: "a"}, id="a new mark"),
-        pytest.param({marks.TOPOLOGY: "web", marks.SUBSET: "a"}, Mark("web", "b"), {marks.SUBSET: "b"}, id="changed"),
-        pytest.param({marks.TOPOLOGY: "web", marks.SUBSET: "a"}, Mark("web", "a"), {}, id="as it should be"),
-        pytest.param({marks.TOPOLOGY: "web", "own": "x"}, None, {marks.TOPOLOGY: None}, id="taken off"),
+        pytest.param({}, SubsetAnnotations("web", "a"), {keys.TOPOLOGY: "web", keys.SUBSET: "a"}, id="a new mark"),
+        pytest.param(
+            {keys.TOPOLOGY: "web", keys.SUBSET: "a"}, SubsetAnnotations("web", "b"), {keys.SUBSET: "b"}, id="changed"
+        ),
+        pytest.param({keys.TOPOLOGY: "web", keys.SUBSET: "a"}, SubsetAnnotations("web", "a"), {}, id="as it should be"),
+        pytest.param({keys.TOPOLOGY: "web", "own": "x"}, None, {keys.TOPOLOGY: None}, id="taken off"),
         pytest.param({}, None, {}, id="nothing to take off"),
     ],
 )
-def test_what_becomes_of_a_mark(annotations: dict[str, str], mark: Mark | None, want: dict[str, str | None]) -> None:
+def test_what_becomes_of_a_mark(
+    annotations: dict[str, str], mark: SubsetAnnotations | None, want: dict[str, str | None]
+) -> None:
     """Only what differs is written."""
     assert costs.mark_change(annotations, mark) == want
 
@@ -88,7 +91,7 @@ def test_a_patch_holds_for_the_version_that_was_looked_at() -> None:
 )
 def test_what_was_aimed_at(text: str, want: Aim | None) -> None:
     """What cannot be read is not believed."""
-    assert costs.aim({costs.AIMED: text}) == want
+    assert costs.aim({AIMED_SIZE: text}) == want
 
 
 @pytest.mark.parametrize(
@@ -97,13 +100,13 @@ def test_what_was_aimed_at(text: str, want: Aim | None) -> None:
         pytest.param(ours("4000000"), ours("-4000000"), id="ours follows the level to come"),
         pytest.param({DELETION_COST: "7"}, {}, id="theirs stays"),
         pytest.param(
-            {DELETION_COST: "3999995", costs.OWN: "4000000", costs.POLICY_COST: "{}"},
+            {DELETION_COST: "3999995", SUBSET_COST: "4000000", POLICY_COST: "{}"},
             ours("-4000005"),
             id="a policy's keeps its place in the other band",
         ),
-        pytest.param({DELETION_COST: "-4000005", costs.POLICY_COST: "{}"}, {}, id="a policy's that is there already"),
-        pytest.param({DELETION_COST: "much", costs.POLICY_COST: "{}"}, ours("-4000000"), id="what cannot be read"),
-        pytest.param({**ours("4"), costs.SCALE_PLAN: "{}", costs.POLICY_COST: "{}"}, {}, id="a scale-down under way"),
+        pytest.param({DELETION_COST: "-4000005", POLICY_COST: "{}"}, {}, id="a policy's that is there already"),
+        pytest.param({DELETION_COST: "much", POLICY_COST: "{}"}, ours("-4000000"), id="what cannot be read"),
+        pytest.param({**ours("4"), SCALE_PLAN: "{}", POLICY_COST: "{}"}, {}, id="a scale-down under way"),
     ],
 )
 def test_costs_ahead_of_a_scale_down(annotations: dict[str, str], want: dict[str, str | None]) -> None:
@@ -112,7 +115,9 @@ def test_costs_ahead_of_a_scale_down(annotations: dict[str, str], want: dict[str
 
 
 _ANNOTATIONS = st.dictionaries(
-    st.sampled_from([DELETION_COST, costs.OWN, costs.SCALE_PLAN, costs.POLICY_COST, costs.AIMED, *marks.erased()]),
+    st.sampled_from(
+        [DELETION_COST, SUBSET_COST, SCALE_PLAN, POLICY_COST, AIMED_SIZE, *dict.fromkeys(keys.SUBSET_KEYS)]
+    ),
     st.sampled_from(["7", "4000000", "-4000000"]),
 )
 _BANDS = st.sampled_from([None, GUARANTEED, BEST_EFFORT, REDUNDANT])
@@ -133,7 +138,7 @@ def test_taking_back_leaves_nothing_of_ours(annotations: dict[str, str]) -> None
     """No mark, no note, no cost that we wrote; a cost of others is as it was."""
     found = pod("p").annotations(annotations).build()
     after = {name: value for name, value in (annotations | costs.taken_back(found)).items() if value is not None}
-    assert not after.keys() & {*marks.erased(), costs.AIMED}
+    assert not after.keys() & {*dict.fromkeys(keys.SUBSET_KEYS), AIMED_SIZE}
     assert not costs.ours(after) or costs.authored(annotations)
     if costs.theirs(annotations):
         assert after[DELETION_COST] == annotations[DELETION_COST]

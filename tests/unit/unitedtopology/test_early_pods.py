@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.kube.fakes import ScriptedTransport
+from trimtab.api import annotations as keys
 from trimtab.api import codec
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.cloneset import CloneSet
@@ -12,7 +13,6 @@ from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.stores import key_of
-from trimtab.subsets import marks
 from trimtab.testing.builders import pod, uid_for
 from trimtab.unitedtopology.view import View
 
@@ -31,7 +31,7 @@ def topology(kind: str, api_version: str) -> UnitedTopology:
 
 def marked(kind: str, api_version: str, owner: str) -> Pod:
     """A pod that was given a place."""
-    mark = marks.written(marks.Mark("spread", "a", "r"))
+    mark = keys.SubsetAnnotations("spread", "a", "r").written()
     return pod("p").annotations(mark).owned_by(owner, kind=kind, api_version=api_version).build()
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.unit.unitedtopology.worlds import TopologyWorld, subset, topology_tree
 from trimtab.api import codec
+from trimtab.api.annotations import AIMED_SIZE, DELETION_COST
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.ranking.costs import Band, Level
 from trimtab.subsets.members import Member
@@ -113,7 +113,7 @@ async def test_a_size_that_was_aimed_at_a_moment_ago_is_the_size(world: Topology
     await world.divide(subset("a", "z1", "50%"), subset("b", "z2"))
     pod = (await world.pods())[0]
     until = world.clock.now() // 1_000_000_000 + 15
-    note = {"metadata": {"annotations": {costs.AIMED: costs.noted(2, until)}}}
+    note = {"metadata": {"annotations": {AIMED_SIZE: costs.noted(2, until)}}}
     await world.patch(Pod, pod.metadata.name, note)
     assert stand(dict(world.controller.levels("Deployment", "default", "web") or {}))["Guaranteed", 0] == 1
     await world.advance(16)

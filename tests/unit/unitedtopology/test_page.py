@@ -9,14 +9,15 @@ import msgspec
 import pytest
 import yaml
 
+from trimtab.api import annotations as keys
 from trimtab.api import codec, unitedtopology
-from trimtab.api.unitedtopology import NAMESPACE_LABEL, SubsetStatus, UnitedTopology, UnitedTopologyStatus
-from trimtab.subsets import marks, reservations
-from trimtab.unitedtopology import costs
+from trimtab.api.annotations import NAMESPACE_LABEL, SUBSET_COST
+from trimtab.api.unitedtopology import SubsetStatus, UnitedTopology, UnitedTopologyStatus
+from trimtab.subsets import reservations
 from trimtab.unitedtopology.metrics import Metrics
 from trimtab.unitedtopology.verdicts import Reason
 
-PAGE = (Path(__file__).parents[4] / "docs/united-topology.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/united-topology.md").read_text()
 
 
 def test_the_diagram_is_drawn_from_the_table() -> None:
@@ -50,7 +51,7 @@ def test_every_field_of_the_status_is_explained(name: str) -> None:
 
 def test_names_are_those_of_the_code() -> None:
     """Labels and annotations are called on the page what they are called on objects."""
-    for name in (NAMESPACE_LABEL, marks.TOPOLOGY, marks.SUBSET, marks.RESERVATION, costs.OWN):
+    for name in (NAMESPACE_LABEL, keys.TOPOLOGY, keys.SUBSET, keys.RESERVATION, SUBSET_COST):
         assert name in PAGE
 
 

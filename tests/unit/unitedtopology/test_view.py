@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.kube.fakes import ScriptedTransport
+from trimtab.api.annotations import SubsetAnnotations
 from trimtab.kube.client import Client
-from trimtab.subsets import marks
-from trimtab.subsets.marks import Mark
 from trimtab.testing.builders import PodBuilder, pod
 from trimtab.unitedtopology.view import View, by_ended
 
 
 def owned() -> PodBuilder:
     """A pod of a ReplicaSet that carries a mark."""
-    marked = pod("p", namespace="shop").annotations(marks.written(Mark("spread", "a", "of-p")))
+    marked = pod("p", namespace="shop").annotations(SubsetAnnotations("spread", "a", "of-p").written())
     return marked.owned_by("web-1")
 
 
@@ -26,7 +25,7 @@ def owned() -> PodBuilder:
         pytest.param(owned().phase("Succeeded"), ("shop/spread",), id="one that is done has"),
         pytest.param(owned().terminating(), (), id="of one that is deleted, somebody was asked"),
         pytest.param(
-            pod("p", namespace="shop").annotations(marks.written(Mark("spread", "a"))),
+            pod("p", namespace="shop").annotations(SubsetAnnotations("spread", "a").written()),
             ("shop/spread",),
             id="one that was released has",
         ),

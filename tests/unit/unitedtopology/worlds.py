@@ -19,17 +19,17 @@ from typing import Any
 
 from tests.unit.lab.workloads.objects import deployment_tree
 from tests.unit.lab.workloads.worlds import Wire, World
+from trimtab.api import annotations as keys
 from trimtab.api import crds, nodeselectors, times, tolerations
+from trimtab.api.annotations import DELETION_COST
 from trimtab.api.apps import Deployment
 from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.api.unitedtopology import SubsetStatus, UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
 from trimtab.ranking.costs import level_of
-from trimtab.subsets import marks
 from trimtab.unitedtopology.admission.scaledown_preparation import Foresight
 from trimtab.unitedtopology.controller.controller import SETTINGS, Controller, Settings
 from trimtab.unitedtopology.metrics import Metrics
@@ -173,7 +173,7 @@ class TopologyWorld(World):
 
     async def marked(self) -> Counter[str]:
         """How many pods each subset's mark is on; none for those without a mark."""
-        found = [marks.read(pod.metadata.annotations) for pod in await self.pods()]
+        found = [keys.subset_annotations(pod.metadata.annotations) for pod in await self.pods()]
         return Counter(mark.subset if mark is not None else "" for mark in found)
 
     async def levels(self) -> Counter[tuple[str, str]]:

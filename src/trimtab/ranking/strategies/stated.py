@@ -21,15 +21,12 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from msgspec import Meta
 
+from trimtab.api.annotations import ALPHA_COST, DELETION_COST, STATED_COST
 from trimtab.api.errors import InvalidError
 from trimtab.api.model import Model
-from trimtab.api.scaledown import ALPHA_COST, DELETION_COST
 from trimtab.ranking.strategies.settings import check_key, read_settings
 from trimtab.ranking.strategies.view import UNRANKED, FloatColumn, Ranks, View
 from trimtab.snapshot.columns import IntColumn
-
-STATED_COST = "trimtab.dev/cost"
-"""Where a cost is looked for unless the policy says otherwise."""
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from trimtab.api.annotations import fingerprint
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import StrategySpec, WhenUnranked
@@ -18,16 +19,7 @@ from trimtab.ranking.costs import Band, Carrier
 from trimtab.ranking.plan import Policy
 from trimtab.ranking.strategies import STRATEGIES, Factory, StrategyError
 from trimtab.scaledown.continuous import numbering
-from trimtab.scaledown.continuous.carriers import (
-    ANNOTATIONS,
-    Author,
-    Cost,
-    author,
-    cost_of,
-    fingerprint,
-    number_of,
-    own_cost,
-)
+from trimtab.scaledown.continuous.carriers import ANNOTATIONS, Author, Cost, author, cost_of, number_of, own_cost
 from trimtab.snapshot import Snapshot
 
 SAMPLED = frozenset({"Idle", "Probe", "Scheduled"})

@@ -23,30 +23,30 @@ import asyncio
 import contextlib
 import enum
 import functools
-import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trimtab.api import codec
+from trimtab.api.annotations import (
+    ALPHA_COST,
+    DELETION_COST,
+    POLICY_COST,
+    RANKED_AMONG,
+    SCALE_PLAN,
+    SUBSET_COST,
+    PolicyCostAnnotation,
+    fingerprint,
+    policy_cost_annotation,
+)
 from trimtab.api.documents import JSON
-from trimtab.api.errors import InvalidError
-from trimtab.api.model import Model
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import ALPHA_COST, API_VERSION, DELETION_COST, GROUP_COST_KIND, PodGroupCost
+from trimtab.api.scaledown import API_VERSION, GROUP_COST_KIND, PodGroupCost
 from trimtab.kube.client import Client
 from trimtab.kube.errors import AlreadyExists, ApiError, ConfigError, Conflict, NotFound
 from trimtab.kube.limits import TokenBucket
 from trimtab.kube.resources import Resource
 from trimtab.ranking.costs import Band, Carrier
-from trimtab.scaledown import cost_writer
 from trimtab.scaledown.metrics import Metrics
-
-POLICY_COST = "trimtab.dev/policy-cost"
-"""Beside a cost that a policy keeps current; on a PodGroupCost, the policy's name."""
-RANKED_AMONG = "trimtab.dev/ranked-among"
-"""Beside a cost whose strategy must be asked anew after each removal: the pods that it was worked out among."""
-SUBSET_COST = "trimtab.dev/subset-cost"
-"""Beside a cost that a subset gave."""
 
 ANNOTATIONS: Mapping[Carrier, str] = {Carrier.ANNOTATION: DELETION_COST, Carrier.ALPHA_ANNOTATION: ALPHA_COST}
 OWN_ANNOTATIONS = frozenset({POLICY_COST, RANKED_AMONG, DELETION_COST, ALPHA_COST})
@@ -55,15 +55,6 @@ OWN_ANNOTATIONS = frozenset({POLICY_COST, RANKED_AMONG, DELETION_COST, ALPHA_COS
 AT_ONCE = 8
 """How many pods are written to at a time."""
 _ATTEMPTS = 3
-
-
-class CostMark(Model):
-    """Who wrote a cost, what, and what stood there before."""
-
-    policy: str
-    carrier: str
-    cost: int
-    before: str | None = None
 
 
 class Author(enum.Enum):
@@ -76,15 +67,9 @@ class Author(enum.Enum):
     OTHERS = "others"
 
 
-def mark_of(pod: Pod) -> CostMark | None:
-    """The mark of a pod, if it has one that can be read."""
-    text = pod.metadata.annotations.get(POLICY_COST)
-    if text is None:
-        return None
-    try:
-        return codec.decode(text, CostMark)
-    except InvalidError:
-        return None
+def mark_of(pod: Pod) -> PolicyCostAnnotation | None:
+    """The policy that wrote the cost of a pod, if there is one that can be read."""
+    return policy_cost_annotation(pod.metadata.annotations)
 
 
 def own_cost(pod: Pod) -> int | None:
@@ -99,7 +84,7 @@ def own_cost(pod: Pod) -> int | None:
 def author(pod: Pod, carrier: Carrier) -> Author:
     """Who gave a pod the cost that it has."""
     annotations = pod.metadata.annotations
-    if cost_writer.MARK in annotations:
+    if SCALE_PLAN in annotations:
         return Author.PLAN
     text = annotations.get(ANNOTATIONS[carrier])
     if text is None:
@@ -143,7 +128,7 @@ def inscription(wanted: Cost) -> JSON | None:
     if whose is Author.POLICY and own_cost(pod) == wanted.cost and annotations.get(RANKED_AMONG) == wanted.among:
         return None
     before = known.before if known is not None and whose is Author.POLICY else annotations.get(ANNOTATIONS[carrier])
-    mark = CostMark(policy=wanted.policy, carrier=carrier.value, cost=wanted.cost, before=before)
+    mark = PolicyCostAnnotation(policy=wanted.policy, carrier=carrier.value, cost=wanted.cost, before=before)
     change: dict[str, str | None] = {
         ANNOTATIONS[carrier]: str(wanted.cost),
         POLICY_COST: codec.encode(mark).decode(),
@@ -167,11 +152,6 @@ def erasure(pod: Pod) -> JSON | None:
 
 def _patch(pod: Pod, change: Mapping[str, str | None]) -> JSON:
     return {"metadata": {"resourceVersion": pod.metadata.resource_version, "annotations": dict(change)}}
-
-
-def fingerprint(names: Iterable[str]) -> str:
-    """What names a set of pods, in whatever order they are listed: as CloneSets look for it."""
-    return hashlib.blake2b("\n".join(sorted(names)).encode(), digest_size=8).hexdigest()
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from trimtab.api.annotations import POLICY_COST, RANKED_AMONG
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec, StrategySpec
@@ -41,8 +42,6 @@ from trimtab.scaledown.continuous import assessment
 from trimtab.scaledown.continuous.assessment import Assessment, Values
 from trimtab.scaledown.continuous.carriers import (
     ANNOTATIONS,
-    POLICY_COST,
-    RANKED_AMONG,
     Author,
     GroupCosts,
     PodCosts,

@@ -34,6 +34,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from trimtab.api.annotations import PlanAnnotation
 from trimtab.api.apps import Deployment
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE
@@ -48,7 +49,7 @@ from trimtab.ranking.plan import Workload as Shrinking
 from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.strategies import StrategyError
 from trimtab.scaledown import clonesets, cost_writer, proportional, replicaset_plans
-from trimtab.scaledown.cost_writer import LAST, WRITERS, Entry, Ledger, Mark, Written
+from trimtab.scaledown.cost_writer import LAST, WRITERS, Entry, Ledger, Written
 from trimtab.scaledown.intent.ratelimits import RATES, Limits, Rates, Turns
 from trimtab.scaledown.intent.settle_time import INITIAL, LONGEST, Settling
 from trimtab.scaledown.metrics import Metrics, Outcome
@@ -323,7 +324,7 @@ class Intents:
         """Whether costs for this very size stand already, and nothing about the workload has changed since."""
         return bool(self._standing(intent, live))
 
-    def _standing(self, intent: Intent, live: Workload) -> list[tuple[Pod, Mark]]:
+    def _standing(self, intent: Intent, live: Workload) -> list[tuple[Pod, PlanAnnotation]]:
         metadata = live.metadata
         pods = self._view.marked(intent.namespace, f"{intent.kind}/{intent.name}")
         found = (
@@ -423,7 +424,10 @@ class Intents:
             return
         opened = Open(mark.plan, live.metadata.uid, intent.after, sizes_of(found), {}, frozenset())
         fields = ("share", "was", "side", "cost")
-        entries = [Entry(pod, mark.on(pod, **{name: getattr(known, name) for name in fields})) for pod, known in found]
+        entries = [
+            Entry(pod, cost_writer.annotation_for(mark, pod, **{name: getattr(known, name) for name in fields}))
+            for pod, known in found
+        ]
         await self._take_over(key, opened, entries, started)
 
     async def _take_over(self, key: str, opened: Open, entries: Sequence[Entry], started: int) -> None:
@@ -435,8 +439,8 @@ class Intents:
         finally:
             self.aftermath.answer(key, opened, whole=whole)
 
-    def _mark(self, intent: Intent, live: Workload) -> Mark:
-        return Mark(
+    def _mark(self, intent: Intent, live: Workload) -> PlanAnnotation:
+        return PlanAnnotation(
             plan=uuid.uuid4().hex[:12],
             workload=f"{intent.kind}/{intent.name}",
             uid=live.metadata.uid,
@@ -445,7 +449,7 @@ class Intents:
             at=self._clock.now() // 1_000_000,
         )
 
-    def _kept(self, key: str, mark: Mark, planned: Sequence[Step]) -> Iterable[Entry]:
+    def _kept(self, key: str, mark: PlanAnnotation, planned: Sequence[Step]) -> Iterable[Entry]:
         """New marks for the costs of other processes that a plan relies on."""
         for step in planned:
             foreign = [pod for pod in step.standing if not self.aftermath.sees_to(key, cost_writer.mark_of(pod))]
@@ -501,9 +505,7 @@ def _is_so(intent: Intent, live: Workload) -> bool:
     """Whether a review speaks of the workload as it is. One that does not is out of date, and comes again."""
     metadata = live.metadata
     same = bool(intent.uid) and intent.uid == metadata.uid
-    return (
-        same and metadata.deletion_timestamp is None and proportional.wanted(live) == intent.before > intent.after >= 0
-    )
+    return same and metadata.deletion_timestamp is None and live.desired_replicas == intent.before > intent.after >= 0
 
 
 def _contest(live: Workload, rivals: Sequence[WorkloadRef]) -> str:
@@ -512,16 +514,16 @@ def _contest(live: Workload, rivals: Sequence[WorkloadRef]) -> str:
     return f"{type(live).__name__} {live.metadata.name} and {others} claim the same pods, which are left alone"
 
 
-def _written(mark: Mark, planned: Sequence[Step]) -> Iterable[Entry]:
+def _written(mark: PlanAnnotation, planned: Sequence[Step]) -> Iterable[Entry]:
     """The costs of a plan that do not stand yet."""
     for step in planned:
         for pod, cost in step.changes:
             yield _entry(mark, step, pod, cost, None if step.delivery is None else step.delivery.side)
 
 
-def _entry(mark: Mark, step: Step, pod: Pod, cost: int, side: Side | None) -> Entry:
+def _entry(mark: PlanAnnotation, step: Step, pod: Pod, cost: int, side: Side | None) -> Entry:
     share, text = step.share, "" if side is None else side.value
-    return Entry(pod, mark.on(pod, share=share.size, was=share.before, side=text, cost=cost))
+    return Entry(pod, cost_writer.annotation_for(mark, pod, share=share.size, was=share.before, side=text, cost=cost))
 
 
 def _opened(plan: str, live: Workload, intent: Intent, planned: Sequence[Step]) -> Open:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from trimtab.api.annotations import POLICY_COST
 from trimtab.api.apps import Deployment
 from trimtab.api.core import Namespace
 from trimtab.api.errors import InvalidError
@@ -37,7 +38,7 @@ from trimtab.ranking.plan import Workload as Shrinking
 from trimtab.ranking.strategies import STRATEGIES, Factory, StrategyError
 from trimtab.scaledown import proportional
 from trimtab.scaledown.continuous.assessment import SAMPLED
-from trimtab.scaledown.continuous.carriers import OWN_ANNOTATIONS, POLICY_COST, own_cost
+from trimtab.scaledown.continuous.carriers import OWN_ANNOTATIONS, own_cost
 from trimtab.scaledown.continuous.delivery import ORPHANS, SETTINGS, Bands, Continuous, Settings, no_bands
 from trimtab.scaledown.intent.gate import Made
 from trimtab.scaledown.intent.plan_reports import PlanReports
@@ -280,7 +281,7 @@ class ScaleDownPolicies:
             self._wake_policies(metadata.namespace)
 
     def _workload_changed(self, old: Workload, new: Workload) -> None:
-        before, after = proportional.wanted(old), proportional.wanted(new)
+        before, after = old.desired_replicas, new.desired_replicas
         if after < before and not is_part(new):
             self._shrinks(new, before, after)
         if old.metadata.generation != new.metadata.generation or not _same_marks(old, new):

@@ -26,6 +26,7 @@ from enum import IntEnum
 from typing import Any
 
 from trimtab.api import codec, configuration, selectors, times
+from trimtab.api.annotations import OPT_OUT, OPTED_OUT
 from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.configuration import ScaleDown
@@ -38,11 +39,6 @@ from trimtab.api.scaledown import REFUSED, TARGETS, ScaleDownPolicy, ScaleDownPo
 from trimtab.api.selectors import EVERYTHING, NOTHING, Operator, Selector
 from trimtab.ranking.faults import strategy_faults
 from trimtab.ranking.strategies import STRATEGIES, Factory
-
-OPT_OUT = "trimtab.dev/scale-down"
-"""An annotation or label of a workload, or a label of a namespace."""
-OPTED_OUT = "disabled"
-"""Its value, where Trimtab is to leave the scale-downs alone."""
 
 Workload = Deployment | ReplicaSet | ReplicationController | CloneSet | StatefulSet
 

@@ -17,7 +17,6 @@ from trimtab.api.scaledown import ScaleDownPolicySpec, StrategySpec
 from trimtab.api.selectors import is_key
 from trimtab.kube.resources import key
 from trimtab.ranking.rankers import Constraint
-from trimtab.scaledown import proportional
 from trimtab.scaledown.continuous.carriers import Holder
 from trimtab.scaledown.policy import effective
 from trimtab.scaledown.policy.effective import Defaults, Governing, WorkloadRef
@@ -157,7 +156,7 @@ class Groups:
         if ref.kind != "Deployment":
             return [GroupKey(ref.kind, ref.namespace, ref.name)]
         found = self._view.sets.store.by(BY_CONTROLLER, ref.uid)
-        alive = [each for each in found if proportional.wanted(each) or self._view.pods_of(each.metadata.uid)]
+        alive = [each for each in found if each.desired_replicas or self._view.pods_of(each.metadata.uid)]
         return [GroupKey("ReplicaSet", ref.namespace, each.metadata.name) for each in alive]
 
     def _group(self, a_key: GroupKey, found: Workload) -> Group:
@@ -169,7 +168,7 @@ class Groups:
             holder=Holder(ref.api_version, a_key.kind, a_key.namespace, a_key.name, ref.uid),
             ref=ref,
             top=top,
-            wanted=proportional.wanted(found),
+            wanted=found.desired_replicas,
             template=found.spec.template,
             governing=governing,
             rivals=self.rivals(top) if governing is not None else (),

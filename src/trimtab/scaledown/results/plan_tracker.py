@@ -21,13 +21,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from trimtab.api.annotations import PlanAnnotation
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.queues import WorkQueue
 from trimtab.kube.runners import Result, Runner
-from trimtab.scaledown import clonesets, cost_writer, proportional
-from trimtab.scaledown.cost_writer import Ledger, Mark
+from trimtab.scaledown import clonesets, cost_writer
+from trimtab.scaledown.cost_writer import Ledger
 from trimtab.scaledown.intent.settle_time import Settling
 from trimtab.scaledown.metrics import Cause, Metrics
 from trimtab.scaledown.policy.effective import NO_DEFAULTS, Defaults
@@ -77,7 +78,7 @@ class Open:
     revisions: set[str] = field(default_factory=set)
     """The revisions of pods that a CloneSet let go."""
 
-    def covers(self, mark: Mark | None) -> bool:
+    def covers(self, mark: PlanAnnotation | None) -> bool:
         """Whether it sees to a mark."""
         return mark is not None and (mark.plan == self.plan or mark.plan in self.stands_for)
 
@@ -161,7 +162,7 @@ class Aftermath:
         opened.answered = self._clock.monotonic()
         self.queue.add(workload)
 
-    def renew(self, workload: str, mark: Mark) -> bool:
+    def renew(self, workload: str, mark: PlanAnnotation) -> bool:
         """The request of an open plan was made again, and is being answered: whether there is such a plan."""
         opened = self._open.get(workload)
         if opened is None or opened.to != mark.to or not opened.covers(mark):
@@ -169,7 +170,7 @@ class Aftermath:
         self.answer(workload, opened, whole=opened.whole)
         return True
 
-    def sees_to(self, workload: str, mark: Mark | None) -> bool:
+    def sees_to(self, workload: str, mark: PlanAnnotation | None) -> bool:
         """Whether a mark is of a plan of this process that has not come to an end."""
         opened = self._open.get(workload)
         return opened is not None and opened.covers(mark)
@@ -214,7 +215,7 @@ class Aftermath:
         if opened is not None and self._open.get(workload) is opened:
             self._end(workload, opened, verdict)
 
-    def _marked(self, workload: str) -> list[tuple[Pod, Mark]]:
+    def _marked(self, workload: str) -> list[tuple[Pod, PlanAnnotation]]:
         """The pods that bear marks for a workload, and are there to stay: whoever is going takes its cost along."""
         namespace, _, named = workload.partition("/")
         found = ((pod, cost_writer.mark_of(pod)) for pod in self._view.marked(namespace, named) if not pod.terminating)
@@ -225,7 +226,7 @@ class Aftermath:
         return marked
 
     def _subject(
-        self, workload: str, marked: Sequence[tuple[Pod, Mark]], opened: Open | None
+        self, workload: str, marked: Sequence[tuple[Pod, PlanAnnotation]], opened: Open | None
     ) -> tuple[_Subject | None, list[Pod]]:
         """What is to be judged, and the pods whose costs depend on that: one's own plan, or else the last of those that
         others have abandoned; nothing, while all of them are to be left alone."""
@@ -246,7 +247,7 @@ class Aftermath:
     def _judge(self, namespace: str, named: str, subject: _Subject) -> Verdict:
         kind, _, name = named.partition("/")
         found = self._view.workload(kind, namespace, name)
-        wanted = proportional.wanted(found) if found is not None and found.metadata.uid == subject.uid else None
+        wanted = found.desired_replicas if found is not None and found.metadata.uid == subject.uid else None
         controllers = [self._pods(uid, each, namespace) for uid, each in subject.sizes.items()]
         return judge(to=subject.to, wanted=wanted, controllers=controllers, age=subject.age, patience=subject.patience)
 
@@ -259,14 +260,15 @@ class Aftermath:
         for kind in KINDS:
             for each in self._view.informer(kind).store.by("namespace", namespace):
                 if each.metadata.uid == uid:
-                    return proportional.wanted(each)
+                    size: int = each.desired_replicas
+                    return size
         return None
 
     async def _took_effect(self, namespace: str, named: str, subject: _Subject) -> bool:
         """Whether the workload is as small as the plan wanted it after all, by the API server's own word."""
         kind, _, name = named.partition("/")
         live = await read_live(self._client, kind, namespace, name)
-        return live is not None and live.metadata.uid == subject.uid and proportional.wanted(live) <= subject.to
+        return live is not None and live.metadata.uid == subject.uid and live.desired_replicas <= subject.to
 
     # The end of a plan.
 
@@ -364,9 +366,9 @@ class _Subject:
     patience: float
 
 
-def sizes_of(marks: Sequence[tuple[Pod, Mark]]) -> dict[str, Sizes]:
+def sizes_of(marks: Sequence[tuple[Pod, PlanAnnotation]]) -> dict[str, Sizes]:
     """The sizes of each controller of marked pods, by the latest mark."""
-    latest: dict[str, Mark] = {}
+    latest: dict[str, PlanAnnotation] = {}
     for pod, mark in marks:
         owner = pod.metadata.controller
         if owner is not None and (owner.uid not in latest or latest[owner.uid].at < mark.at):

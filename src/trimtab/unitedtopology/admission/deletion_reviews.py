@@ -17,13 +17,13 @@ import logging
 from collections.abc import Sequence
 
 from trimtab.admission.server import Hook, admitted
+from trimtab.api import annotations as keys
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import Clock, cancel
 from trimtab.kube.resources import Key, key
-from trimtab.subsets import marks
 from trimtab.unitedtopology.admission.status_batcher import Rounds
 from trimtab.unitedtopology.admission.topologies import Topologies
 
@@ -71,7 +71,7 @@ class DeletionReviews:
         return None
 
     async def _announce(self, pod: Pod, namespace: str) -> None:
-        mark = marks.read(pod.metadata.annotations)
+        mark = keys.subset_annotations(pod.metadata.annotations)
         topology = self._topologies.get(key(namespace, mark.topology)) if mark is not None else None
         if topology is None or topology.metadata.deletion_timestamp is not None:
             return

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from trimtab.api import selectors
+from trimtab.api.annotations import subset_annotations
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.meta import LabelSelector
@@ -23,7 +24,6 @@ from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
 from trimtab.kube.resources import Key, key
-from trimtab.subsets.marks import read
 from trimtab.subsets.members import member_of
 from trimtab.subsets.recount import Observed
 
@@ -77,7 +77,7 @@ class Lookups:
     async def size(self, topology: UnitedTopology) -> int | None:
         """How many pods the target wants; None where it is gone, and its last pods are told by what was counted."""
         try:
-            return size(await self.workload(topology))
+            return (await self.workload(topology)).desired_replicas
         except NotFound:
             return None
 
@@ -98,7 +98,7 @@ class Lookups:
         unmarked = (pod for pod in pods if not _is_marked(pod, topology.metadata.name, subsets))
         nodes = await self._nodes(pod.spec.node_name for pod in unmarked)
         members = [member_of(pod, topology, nodes.get(pod.spec.node_name)) for pod in pods]
-        return Observed(members, size(workload), revision, listed.resource_version)
+        return Observed(members, workload.desired_replicas, revision, listed.resource_version)
 
     def _remember(self, entry: _Entry) -> None:
         self._going[entry] = None
@@ -128,14 +128,9 @@ class Lookups:
             return None
 
 
-def size(workload: Workload) -> int:
-    """How many pods a workload wants; an API server says 1 where nobody says."""
-    return 1 if workload.spec.replicas is None else workload.spec.replicas
-
-
 def _is_marked(pod: Pod, topology: str, subsets: Collection[str]) -> bool:
     """Whether a pod says itself where it is counted, so that nobody has to look at its node."""
-    mark = read(pod.metadata.annotations)
+    mark = subset_annotations(pod.metadata.annotations)
     return mark is not None and mark.topology == topology and mark.subset in subsets
 
 

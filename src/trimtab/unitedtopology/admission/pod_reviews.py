@@ -14,20 +14,20 @@ from datetime import datetime
 from typing import Protocol
 
 from trimtab.admission.server import Hook, admitted
+from trimtab.api import annotations as keys
 from trimtab.api import codec, times
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
+from trimtab.api.annotations import DELETION_COST, SubsetAnnotations
 from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.model import Model
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.clocks import Clock
 from trimtab.kube.stores import Object, key_of
 from trimtab.ranking.costs import Band, Level
-from trimtab.subsets import allocation, marks, shaping, statuses
+from trimtab.subsets import allocation, shaping, statuses
 from trimtab.subsets.allocation import Applicant
-from trimtab.subsets.marks import Mark
 from trimtab.subsets.members import revision_of
 from trimtab.unitedtopology.admission.status_batcher import Patience, Placed, Rounds
 from trimtab.unitedtopology.admission.topologies import Topologies
@@ -106,7 +106,9 @@ class PodReviews:
 
         def shaped(subset: int, by: UnitedTopology = topology) -> JSON:
             chosen = by.spec.subsets[subset]
-            return _priced(shaping.shape(tree, chosen, Mark(by.metadata.name, chosen.name, reservation)), by, subset)
+            return _priced(
+                shaping.shape(tree, chosen, SubsetAnnotations(by.metadata.name, chosen.name, reservation)), by, subset
+            )
 
         fits = self._fits(topology, shaped, request.namespace)
         applicant = Applicant(reservation, revision_of(metadata), fits, swayed=_is_swayed(tree))
@@ -124,7 +126,7 @@ class PodReviews:
             return admitted(request)
 
     def _has_place(self, metadata: ObjectMeta, topology: UnitedTopology) -> bool:
-        mark = marks.read(metadata.annotations)
+        mark = keys.subset_annotations(metadata.annotations)
         current = self._rounds.current(key_of(topology))
         if mark is None or mark.topology != topology.metadata.name or current is None:
             return False
@@ -179,7 +181,7 @@ def _priced(pod: JSON, topology: UnitedTopology, subset: int) -> JSON:
     annotations = pod["metadata"]["annotations"]
     if subsets[subset].max_replicas is not None and DELETION_COST not in annotations:
         cost = str(Band(Level.GUARANTEED, subset, len(subsets)).centre)
-        annotations.update({DELETION_COST: cost, marks.COST: cost})
+        annotations.update({DELETION_COST: cost, keys.SUBSET_COST: cost})
     return pod
 
 

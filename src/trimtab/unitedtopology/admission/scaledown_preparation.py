@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Iterator
 
+from trimtab.api.annotations import AIMED_SIZE
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import SECOND, Clock
 from trimtab.kube.errors import ApiError, ConfigError
@@ -72,7 +73,7 @@ class Foresight:
             pod = self._view.pods.get(Key(key))
             change = {} if pod is None else costs.aimed_change(pod.metadata.annotations, band)
             if pod is not None and change:
-                yield band, pod, change | {costs.AIMED: costs.noted(replicas, until)}
+                yield band, pod, change | {AIMED_SIZE: costs.noted(replicas, until)}
 
 
 def _interleaved(changes: Iterable[tuple[Band, Pod, Change]]) -> list[tuple[Pod, Change]]:

@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from trimtab.api import annotations as keys
 from trimtab.api import codec
 from trimtab.api.core import Namespace
 from trimtab.api.documents import JSON
@@ -36,7 +37,6 @@ from trimtab.placement.decisions import Outcome
 from trimtab.placement.engine import place
 from trimtab.placement.profiles import Profile, default_profile
 from trimtab.snapshot import Snapshot
-from trimtab.subsets import marks
 from trimtab.unitedtopology.view import View
 
 PATIENCE = 30.0
@@ -89,7 +89,7 @@ class Simulation:
             return True
         try:
             asked = _named(codec.convert(pod, Pod), namespace)
-            mark = marks.read(asked.metadata.annotations)
+            mark = keys.subset_annotations(asked.metadata.annotations)
             reservation = mark.reservation if mark is not None else ""
             self._forget(reservation)
             self._catch_up()
@@ -129,7 +129,7 @@ class Simulation:
 
     def pod_seen(self, pod: Pod) -> None:
         """A pod was added or changed."""
-        mark = marks.read(pod.metadata.annotations)
+        mark = keys.subset_annotations(pod.metadata.annotations)
         reservation = mark.reservation if mark is not None else ""
         if not pod.active:
             self.pod_gone(pod)
@@ -145,7 +145,7 @@ class Simulation:
 
     def pod_gone(self, pod: Pod) -> None:
         """A pod was deleted."""
-        mark = marks.read(pod.metadata.annotations)
+        mark = keys.subset_annotations(pod.metadata.annotations)
         self._settle(mark.reservation if mark is not None else "")
         self.snapshot.drop(Pod, pod.metadata.namespace, pod.metadata.name)
 

@@ -35,6 +35,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from trimtab.api import times
+from trimtab.api.annotations import subset_annotations
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
 from trimtab.kube import versions
@@ -46,7 +47,6 @@ from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.stores import key_of
 from trimtab.subsets import allocation, statuses
 from trimtab.subsets.allocation import Applicant, Leaving
-from trimtab.subsets.marks import read
 from trimtab.subsets.members import revision_of
 from trimtab.subsets.recount import Recount, recount
 from trimtab.unitedtopology.admission.lookups import Lookups
@@ -562,7 +562,7 @@ def leaving_of(pod: Pod | None, topology: UnitedTopology, uid: str) -> Leaving |
     """What is to be announced of a pod that was just read; None if it is going already, or is not this pod."""
     if pod is None or not pod.active or (uid and pod.metadata.uid != uid):
         return None
-    mark = read(pod.metadata.annotations)
+    mark = subset_annotations(pod.metadata.annotations)
     if mark is None or mark.topology != topology.metadata.name:
         return None
     return Leaving(pod.metadata.name, revision_of(pod.metadata), mark.subset, mark.reservation)

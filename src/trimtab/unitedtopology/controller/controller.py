@@ -23,7 +23,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from trimtab.api import annotations as keys
 from trimtab.api import times
+from trimtab.api.annotations import AIMED_SIZE, SubsetAnnotations
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.core import Event
 from trimtab.api.meta import Condition
@@ -39,8 +41,7 @@ from trimtab.kube.resources import Key, Resource, split
 from trimtab.kube.runners import Result, Runner
 from trimtab.kube.stores import key_of
 from trimtab.ranking.costs import Band
-from trimtab.subsets import marks, rescheduling, statuses
-from trimtab.subsets.marks import Mark
+from trimtab.subsets import rescheduling, statuses
 from trimtab.subsets.members import Member
 from trimtab.subsets.recount import Observed, Recount, Stale, recount
 from trimtab.unitedtopology import costs, levels, verdicts
@@ -276,7 +277,7 @@ class Controller:
         """Of which of these keys of `creating` there is no pod."""
         present: set[str] = set()
         async for page in self._client.pages(Pod, namespace=namespace):
-            found = (marks.read(pod.metadata.annotations) for pod in page.items)
+            found = (keys.subset_annotations(pod.metadata.annotations) for pod in page.items)
             present |= {mark.reservation for mark in found if mark is not None}
         return frozenset(key for key in wanted if statuses.pod_and_reservation(key)[1] not in present)
 
@@ -326,7 +327,7 @@ class Controller:
         if not member.matched:
             return {}
         return costs.mark_change(
-            pod.metadata.annotations, Mark(topology.metadata.name, member.subset, member.reservation)
+            pod.metadata.annotations, SubsetAnnotations(topology.metadata.name, member.subset, member.reservation)
         )
 
     def _cost(self, pod: Pod, band: Band | None) -> Change:
@@ -335,7 +336,7 @@ class Controller:
         aim = costs.aim(annotations)
         if aim is not None and aim.until > self._clock.now() // SECOND:
             return {}
-        aimed: Change = {costs.AIMED: None} if costs.AIMED in annotations else {}
+        aimed: Change = {AIMED_SIZE: None} if AIMED_SIZE in annotations else {}
         return costs.cost_change(annotations, band) | aimed
 
     def _aims_end(self, counted: _Counted) -> float | None:

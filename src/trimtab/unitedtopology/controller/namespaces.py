@@ -6,9 +6,9 @@ anybody being asked. The label goes when the last UnitedTopology does.
 
 from __future__ import annotations
 
+from trimtab.api.annotations import NAMESPACE_LABEL, NAMESPACE_LABEL_VALUE
 from trimtab.api.core import Namespace
 from trimtab.api.documents import JSON
-from trimtab.api.unitedtopology import NAMESPACE_LABEL, NAMESPACE_LABELLED
 from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
 from trimtab.kube.queues import WorkQueue
@@ -40,7 +40,7 @@ class Labeller:
         if namespace is None or namespace.metadata.deletion_timestamp is not None or not self._is_mine(name):
             return Result()
         wanted = (
-            NAMESPACE_LABELLED if self._pod_webhook and self._view.topologies.store.by(BY_NAMESPACE, name) else None
+            NAMESPACE_LABEL_VALUE if self._pod_webhook and self._view.topologies.store.by(BY_NAMESPACE, name) else None
         )
         if namespace.metadata.labels.get(NAMESPACE_LABEL) != wanted:
             await self._write(name, {"metadata": {"labels": {NAMESPACE_LABEL: wanted}}})

@@ -33,7 +33,6 @@ from trimtab_lab.workloads.deployment.plan import Birth, Change, Plan
 from trimtab_lab.workloads.options import STOCK, Options
 from trimtab_lab.workloads.replicaset.controller import BY_CONTROLLER, BY_NAMESPACE
 from trimtab_lab.workloads.replicaset.pods import is_namespace_terminating
-from trimtab_lab.workloads.replicaset.replicas import wanted
 
 COMPONENT = "deployment-controller"
 SCALING = "ScalingReplicaSet"
@@ -156,7 +155,7 @@ class Controller:
         metadata = change.replicaset.metadata
         await self._client.patch(ReplicaSet, metadata.name, change.patch, namespace=metadata.namespace)
         if change.replicas is not None:
-            self._tell_scaled(deployment, metadata.name, wanted(change.replicaset), change.replicas)
+            self._tell_scaled(deployment, metadata.name, change.replicaset.desired_replicas, change.replicas)
 
     async def _forget(self, replicaset: ReplicaSet) -> None:
         """Only if it is still as it was when it had no pods: somebody may be rolling back to it."""

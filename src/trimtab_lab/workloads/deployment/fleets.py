@@ -15,7 +15,6 @@ from trimtab.api import percent
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.snapshot.pods import nanoseconds
 from trimtab_lab.workloads.deployment import templates
-from trimtab_lab.workloads.replicaset.replicas import wanted
 
 ROLLING_UPDATE, RECREATE = "RollingUpdate", "Recreate"
 
@@ -63,8 +62,8 @@ class Fleet:
     def with_sizes(self, sizes: Iterable[tuple[ReplicaSet, int]]) -> Fleet:
         """The same after some have been resized."""
         by_name = {replicaset.metadata.name: size for replicaset, size in sizes}
-        old = tuple(resized(each, by_name.get(each.metadata.name, wanted(each))) for each in self.old)
-        new = self.new and resized(self.new, by_name.get(self.new.metadata.name, wanted(self.new)))
+        old = tuple(resized(each, by_name.get(each.metadata.name, each.desired_replicas)) for each in self.old)
+        new = self.new and resized(self.new, by_name.get(self.new.metadata.name, self.new.desired_replicas))
         return Fleet(new, old)
 
 
@@ -98,7 +97,7 @@ def fleet_of(deployment: Deployment, sets: Iterable[ReplicaSet]) -> Fleet:
 def limits_of(deployment: Deployment) -> Limits:
     """A Deployment's limits: surge is rounded up, unavailable down. Where both come to nothing, one pod may be
     unavailable, for nothing could move otherwise."""
-    desired = desired_replicas(deployment)
+    desired = deployment.desired_replicas
     rolling = deployment.spec.strategy.rolling_update
     if deployment.spec.strategy.type != ROLLING_UPDATE or rolling is None:
         return Limits(desired, 0, 0)
@@ -109,11 +108,6 @@ def limits_of(deployment: Deployment) -> Limits:
     return Limits(desired, surge, min(unavailable, desired))
 
 
-def desired_replicas(deployment: Deployment) -> int:
-    """How many pods it is to have; an API server says 1 where nobody says."""
-    return 1 if deployment.spec.replicas is None else deployment.spec.replicas
-
-
 def seniority(replicaset: ReplicaSet) -> tuple[int, str]:
     """Sorts from the oldest to the youngest."""
     return nanoseconds(replicaset.metadata.creation_timestamp), replicaset.metadata.name
@@ -121,17 +115,17 @@ def seniority(replicaset: ReplicaSet) -> tuple[int, str]:
 
 def active(sets: Iterable[ReplicaSet]) -> tuple[ReplicaSet, ...]:
     """Those that are to have pods."""
-    return tuple(each for each in sets if wanted(each) > 0)
+    return tuple(each for each in sets if each.desired_replicas > 0)
 
 
 def total(sets: Sequence[ReplicaSet]) -> int:
     """How many pods they are to have together."""
-    return sum(wanted(each) for each in sets)
+    return sum(each.desired_replicas for each in sets)
 
 
 def resized(replicaset: ReplicaSet, size: int) -> ReplicaSet:
     """The same with another size."""
-    if wanted(replicaset) == size:
+    if replicaset.desired_replicas == size:
         return replicaset
     return msgspec.structs.replace(replicaset, spec=msgspec.structs.replace(replicaset.spec, replicas=size))
 

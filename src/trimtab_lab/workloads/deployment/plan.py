@@ -30,7 +30,6 @@ from trimtab_lab.workloads.deployment.fleets import (
     fleet_of,
     limits_of,
 )
-from trimtab_lab.workloads.replicaset.replicas import wanted
 
 STRATEGIES: Mapping[str, Strategy] = {
     ROLLING_UPDATE: rolling.move,
@@ -190,7 +189,7 @@ def _change(
         annotations |= {name: value for name, value in told.items() if has.get(name) != value}
     change = Change(
         replicaset,
-        replicas=size if size != wanted(replicaset) else None,
+        replicas=size if size != replicaset.desired_replicas else None,
         annotations=annotations,
         min_ready_seconds=patience if is_new and patience != replicaset.spec.min_ready_seconds else None,
     )

@@ -27,7 +27,7 @@ from trimtab.kube import conditions
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.conditions import FALSE, TRUE, UNKNOWN
 from trimtab.snapshot.pods import nanoseconds
-from trimtab_lab.workloads.deployment.fleets import Fleet, Limits, desired_replicas, total
+from trimtab_lab.workloads.deployment.fleets import Fleet, Limits, total
 from trimtab_lab.workloads.deployment.revisions import KEEP_ALL
 from trimtab_lab.workloads.replicaset.replicas import REPLICA_FAILURE
 
@@ -192,7 +192,7 @@ def _sentence(deployment: Deployment, fleet: Fleet, rest: str) -> str:
 def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
     """Whether all pods are new and available, and no old ones are left."""
     numbers = {status.updated_replicas, status.replicas, status.available_replicas}
-    return numbers == {desired_replicas(deployment)} and status.observed_generation >= deployment.metadata.generation
+    return numbers == {deployment.desired_replicas} and status.observed_generation >= deployment.metadata.generation
 
 
 def has_progressed(before: DeploymentStatus, after: DeploymentStatus) -> bool:

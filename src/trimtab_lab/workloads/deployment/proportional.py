@@ -18,7 +18,6 @@ from __future__ import annotations
 from trimtab.api.apps import ReplicaSet
 from trimtab_lab.workloads.deployment import revisions
 from trimtab_lab.workloads.deployment.fleets import Fleet, Limits, Move, active, seniority, total
-from trimtab_lab.workloads.replicaset.replicas import wanted
 
 
 def move(limits: Limits, fleet: Fleet, *, rolling: bool, reported: int) -> Move | None:
@@ -41,7 +40,7 @@ def is_saturated(limits: Limits, new: ReplicaSet | None) -> bool:
     if new is None:
         return False
     told = revisions.annotated_number(new, revisions.DESIRED)
-    return {wanted(new), told, new.status.available_replicas} == {limits.desired}
+    return {new.desired_replicas, told, new.status.available_replicas} == {limits.desired}
 
 
 def _active_or_latest(fleet: Fleet) -> ReplicaSet | None:
@@ -55,7 +54,9 @@ def _active_or_latest(fleet: Fleet) -> ReplicaSet | None:
 def _shares(limits: Limits, sets: tuple[ReplicaSet, ...], reported: int) -> tuple[tuple[ReplicaSet, int], ...]:
     allowed = limits.most if limits.desired > 0 else 0
     to_add = allowed - total(sets)
-    ordered = sorted(sorted(sets, key=seniority, reverse=to_add > 0), key=wanted, reverse=True)
+    ordered = sorted(
+        sorted(sets, key=seniority, reverse=to_add > 0), key=lambda each: each.desired_replicas, reverse=True
+    )
     shares: list[int] = []
     for each in ordered:
         left = to_add - sum(shares)
@@ -63,12 +64,12 @@ def _shares(limits: Limits, sets: tuple[ReplicaSet, ...], reported: int) -> tupl
         shares.append(min(fraction, left) if to_add > 0 else max(fraction, left))
     if shares:
         shares[0] += to_add - sum(shares)
-    return tuple((each, max(0, wanted(each) + share)) for each, share in zip(ordered, shares, strict=True))
+    return tuple((each, max(0, each.desired_replicas + share)) for each, share in zip(ordered, shares, strict=True))
 
 
 def _fraction(limits: Limits, replicaset: ReplicaSet, reported: int) -> int:
     """What its proportion comes to, as a difference to its size."""
-    size = wanted(replicaset)
+    size = replicaset.desired_replicas
     if limits.desired == 0:
         return -size
     before = revisions.annotated_number(replicaset, revisions.MOST) or reported

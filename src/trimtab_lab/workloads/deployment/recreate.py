@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from trimtab_lab.workloads.deployment.fleets import Fleet, Limits, Move, active
-from trimtab_lab.workloads.replicaset.replicas import wanted
 
 
 def move(limits: Limits, fleet: Fleet, *, old_pods: bool) -> Move:
@@ -15,5 +14,5 @@ def move(limits: Limits, fleet: Fleet, *, old_pods: bool) -> Move:
         return Move()
     if fleet.new is None:
         return Move(birth=limits.desired, settled=True)
-    grown = () if wanted(fleet.new) == limits.desired else ((fleet.new, limits.desired),)
+    grown = () if fleet.new.desired_replicas == limits.desired else ((fleet.new, limits.desired),)
     return Move(grown, settled=True)

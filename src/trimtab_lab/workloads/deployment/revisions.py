@@ -13,7 +13,6 @@ from functools import cmp_to_key
 
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab_lab.workloads.deployment.fleets import Limits, seniority
-from trimtab_lab.workloads.replicaset.replicas import wanted
 
 REVISION = "deployment.kubernetes.io/revision"
 HISTORY = "deployment.kubernetes.io/revision-history"
@@ -104,7 +103,7 @@ def forgotten(deployment: Deployment, old: Iterable[ReplicaSet]) -> tuple[Replic
 def _is_empty(replicaset: ReplicaSet) -> bool:
     status = replicaset.status
     observed = replicaset.metadata.generation <= status.observed_generation
-    return observed and wanted(replicaset) == 0 and status.replicas == 0
+    return observed and replicaset.desired_replicas == 0 and status.replicas == 0
 
 
 def _by_revision(one: ReplicaSet, other: ReplicaSet) -> int:

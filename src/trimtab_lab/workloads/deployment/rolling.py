@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from trimtab.api.apps import ReplicaSet
 from trimtab_lab.workloads.deployment.fleets import Fleet, Limits, Move, active, resized, total
-from trimtab_lab.workloads.replicaset.replicas import wanted
 
 Sizes = tuple[tuple[ReplicaSet, int], ...]
 
@@ -26,7 +25,7 @@ def move(limits: Limits, fleet: Fleet, *, old_pods: bool = False) -> Move:  # no
     if fleet.new is None:
         birth = new_size(limits, fleet, 0)
         return Move(shrink(limits, fleet, birth, 0), birth=birth, settled=False)
-    size, available = wanted(fleet.new), fleet.new.status.available_replicas
+    size, available = fleet.new.desired_replicas, fleet.new.status.available_replicas
     target = limits.desired if size > limits.desired else new_size(limits, fleet, size)
     if target != size:
         return Move(((fleet.new, target),))
@@ -59,11 +58,11 @@ def _without_unavailable(old: tuple[ReplicaSet, ...], most: int) -> tuple[Sizes,
     for each in old:
         if most <= 0:
             break
-        gone = min(most, wanted(each) - each.status.available_replicas)
+        gone = min(most, each.desired_replicas - each.status.available_replicas)
         if gone < 0:
             return tuple(sizes), False
         if gone > 0:
-            sizes.append((each, wanted(each) - gone))
+            sizes.append((each, each.desired_replicas - gone))
         most -= gone
     return tuple(sizes), True
 
@@ -72,16 +71,16 @@ def _without_surplus(old: tuple[ReplicaSet, ...], surplus: int) -> Sizes:
     """Old ReplicaSets, from the oldest on, without so many pods."""
     sizes: list[tuple[ReplicaSet, int]] = []
     for each in old:
-        gone = min(wanted(each), surplus)
+        gone = min(each.desired_replicas, surplus)
         if gone > 0:
-            sizes.append((each, wanted(each) - gone))
+            sizes.append((each, each.desired_replicas - gone))
             surplus -= gone
     return tuple(sizes)
 
 
 def _after(old: tuple[ReplicaSet, ...], sizes: Sizes) -> tuple[ReplicaSet, ...]:
     by_name = {each.metadata.name: size for each, size in sizes}
-    return tuple(resized(each, by_name.get(each.metadata.name, wanted(each))) for each in old)
+    return tuple(resized(each, by_name.get(each.metadata.name, each.desired_replicas)) for each in old)
 
 
 def _merged(first: Sizes, second: Sizes) -> Sizes:

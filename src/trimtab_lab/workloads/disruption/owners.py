@@ -89,8 +89,7 @@ class Owners:
 def _owner(found: Workload | None, reference: OwnerReference) -> Owner | None:
     if found is None or found.metadata.uid != reference.uid:
         return None
-    replicas = found.spec.replicas
-    return Owner(reference.uid, 1 if replicas is None else replicas)
+    return Owner(reference.uid, found.desired_replicas)
 
 
 def _no_match(reference: OwnerReference) -> UncountableError:

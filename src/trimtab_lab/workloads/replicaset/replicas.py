@@ -17,14 +17,9 @@ REPLICA_FAILURE = "ReplicaFailure"
 FAILED_CREATE, FAILED_DELETE = "FailedCreate", "FailedDelete"
 
 
-def wanted(replicaset: ReplicaSet) -> int:
-    """How many pods it is to have; an API server says 1 where nobody says."""
-    return 1 if replicaset.spec.replicas is None else replicaset.spec.replicas
-
-
 def surplus(replicaset: ReplicaSet, active: int, burst: int) -> int:
     """How many pods are to go, or, where it is negative, to be made; no more than so many at once."""
-    return max(-burst, min(active - wanted(replicaset), burst))
+    return max(-burst, min(active - replicaset.desired_replicas, burst))
 
 
 def batches(count: int) -> Iterator[int]:
@@ -64,7 +59,7 @@ def _conditions(replicaset: ReplicaSet, active: int, failure: str | None, now: i
         return conditions.drop(known, REPLICA_FAILURE)
     if conditions.find(known, REPLICA_FAILURE) is not None:
         return known
-    difference = active - wanted(replicaset)
+    difference = active - replicaset.desired_replicas
     failed = Condition(
         type=REPLICA_FAILURE,
         status=conditions.TRUE,

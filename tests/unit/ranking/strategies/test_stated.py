@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.ranking.groups import aged, ranks, strategy, unranked, view_of
+from trimtab.api.annotations import ALPHA_COST, DELETION_COST, STATED_COST
 from trimtab.api.errors import InvalidError
-from trimtab.api.scaledown import ALPHA_COST, DELETION_COST
-from trimtab.ranking.strategies.stated import STATED_COST, number
+from trimtab.ranking.strategies.stated import number
 from trimtab.testing.builders import cluster
 
 JOB = "example.com/job-seconds"

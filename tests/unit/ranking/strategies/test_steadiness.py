@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.ranking.groups import aged, view_of
+from trimtab.api.annotations import STATED_COST
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import StrategySpec
 from trimtab.ranking.combination import combine
 from trimtab.ranking.strategies import STRATEGIES
-from trimtab.ranking.strategies.stated import STATED_COST
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import PodBuilder, cluster
 

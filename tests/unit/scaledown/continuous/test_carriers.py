@@ -14,27 +14,22 @@ from hypothesis import strategies as st
 from tests.unit.lab.workloads.worlds import JSON
 from tests.unit.scaledown.worlds import PolicyWorld, target, template
 from trimtab.api import codec
-from trimtab.api.cloneset import CloneSet
-from trimtab.api.pods import Pod
-from trimtab.api.scaledown import ALPHA_COST, DELETION_COST, PodGroupCost
-from trimtab.cloneset import ranks
-from trimtab.kube.resources import Resource
-from trimtab.ranking.costs import LIMIT, Band, Carrier, Level
-from trimtab.scaledown import cost_writer
-from trimtab.scaledown.continuous import carriers
-from trimtab.scaledown.continuous.carriers import (
+from trimtab.api.annotations import (
+    ALPHA_COST,
+    DELETION_COST,
     POLICY_COST,
     RANKED_AMONG,
+    SCALE_PLAN,
     SUBSET_COST,
-    Author,
-    Cost,
-    Holder,
-    author,
-    cost_of,
-    erasure,
-    inscription,
-    number_of,
+    fingerprint,
 )
+from trimtab.api.cloneset import CloneSet
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import PodGroupCost
+from trimtab.kube.resources import Resource
+from trimtab.ranking.costs import LIMIT, Band, Carrier, Level
+from trimtab.scaledown.continuous import carriers
+from trimtab.scaledown.continuous.carriers import Author, Cost, Holder, author, cost_of, erasure, inscription, number_of
 from trimtab.testing.builders import pod
 from trimtab_lab.apiserver.wire.statuses import refusal
 
@@ -65,7 +60,7 @@ NAMES = {
     "cost": DELETION_COST,
     "alpha": ALPHA_COST,
     "subset": SUBSET_COST,
-    "plan": cost_writer.MARK,
+    "plan": SCALE_PLAN,
     "mark": POLICY_COST,
 }
 
@@ -123,8 +118,8 @@ def test_a_cost_says_which_number_it_stands_for(number: int, carrier: Carrier, l
 
 def test_sets_of_pods_are_named_as_clonesets_look_for_them() -> None:
     """The two parts know nothing of one another; this is where they meet."""
-    assert carriers.fingerprint(["b", "a"]) == ranks.fingerprint(["a", "b"])
-    assert carriers.RANKED_AMONG == ranks.RANKED_AMONG
+    assert fingerprint(["b", "a"]) == fingerprint(["a", "b"])
+    assert RANKED_AMONG == RANKED_AMONG
 
 
 def test_the_name_of_a_group_is_one_that_a_server_takes() -> None:
@@ -245,11 +240,11 @@ async def test_ranks_that_must_be_recomputed_name_the_pods_they_are_of(clones: P
     await clones.policy(targetRef=CLONESET, strategies=strategies, delivery="Continuous", carrier="AlphaAnnotation")
     names = [pod.metadata.name for pod in await clones.pods()]
     found = {pod.metadata.annotations.get(RANKED_AMONG) for pod in await clones.pods()}
-    assert found == {ranks.fingerprint(names)}
+    assert found == {fingerprint(names)}
     await clones.user.delete(Pod, "web-3", namespace="default", grace_period_seconds=0)
     await clones.look()
     found = {pod.metadata.annotations.get(RANKED_AMONG) for pod in await clones.pods()}
-    assert found == {ranks.fingerprint(names[:3])}
+    assert found == {fingerprint(names[:3])}
 
 
 async def test_another_carrier_takes_over_from_the_first(clones: PolicyWorld) -> None:

@@ -11,18 +11,19 @@ import pytest
 
 from tests.unit.lab.workloads.worlds import JSON
 from tests.unit.scaledown.worlds import PolicyWorld, target, template
+from trimtab.api.annotations import DELETION_COST, OPT_OUT, POLICY_COST
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Namespace, ReplicationController
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST, ScaleDownPolicySpec
+from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.kube.client import Client
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
 from trimtab.ranking.costs import Band, Level
 from trimtab.scaledown.continuous.assessment import Assessment
-from trimtab.scaledown.continuous.carriers import POLICY_COST, mark_of
+from trimtab.scaledown.continuous.carriers import mark_of
 from trimtab.scaledown.intent import gate
 from trimtab.scaledown.metrics import Outcome
 from trimtab.scaledown.policy import effective
@@ -326,8 +327,8 @@ async def test_a_change_to_on_intent_takes_costs_back(world: PolicyWorld) -> Non
 @pytest.mark.parametrize(
     ("kind", "patch"),
     [
-        pytest.param(Deployment, {"metadata": {"annotations": {effective.OPT_OUT: "disabled"}}}, id="by annotation"),
-        pytest.param(Deployment, {"metadata": {"labels": {effective.OPT_OUT: "disabled"}}}, id="by label"),
+        pytest.param(Deployment, {"metadata": {"annotations": {OPT_OUT: "disabled"}}}, id="by annotation"),
+        pytest.param(Deployment, {"metadata": {"labels": {OPT_OUT: "disabled"}}}, id="by label"),
     ],
 )
 async def test_an_opt_out_takes_costs_back(world: PolicyWorld, kind: type[Any], patch: JSON) -> None:
@@ -345,10 +346,10 @@ async def test_an_opt_out_takes_costs_back(world: PolicyWorld, kind: type[Any], 
 async def test_a_namespace_opts_out(world: PolicyWorld) -> None:
     """For all its workloads, at once and back."""
     await balanced(world)
-    await world.user.patch(Namespace, "default", {"metadata": {"labels": {effective.OPT_OUT: "disabled"}}})
+    await world.user.patch(Namespace, "default", {"metadata": {"labels": {OPT_OUT: "disabled"}}})
     await world.look()
     assert await world.costs() == {}
-    await world.user.patch(Namespace, "default", {"metadata": {"labels": {effective.OPT_OUT: None}}})
+    await world.user.patch(Namespace, "default", {"metadata": {"labels": {OPT_OUT: None}}})
     await world.look()
     assert len(await world.costs()) == 6
 

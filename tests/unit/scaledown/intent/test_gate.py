@@ -13,20 +13,19 @@ import pytest_asyncio
 
 from tests.unit.scaledown.scaling import ScaleWorld
 from tests.unit.scaledown.worlds import POLICIES, deployment, template
+from trimtab.api.annotations import DELETION_COST, OPT_OUT, OPTED_OUT, SCALE_PLAN
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.configuration import RESERVED
 from trimtab.api.core import ReplicationController
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import Forbidden
-from trimtab.scaledown.cost_writer import MARK
 from trimtab.scaledown.intent.gate import RESERVE, Intents
 from trimtab.scaledown.intent.ratelimits import Rates
 from trimtab.scaledown.metrics import Cause, Outcome
 from trimtab.scaledown.policy import effective
-from trimtab.scaledown.policy.effective import OPT_OUT, OPTED_OUT, Defaults
+from trimtab.scaledown.policy.effective import Defaults
 
 
 @pytest_asyncio.fixture
@@ -128,7 +127,7 @@ async def test_a_cost_carries_its_plan_and_what_stood_there_before(world: ScaleW
     marks = await world.marks()
     assert len({mark.plan for mark in marks}) == 1
     assert {(mark.workload, mark.to, mark.share, mark.before) for mark in marks} == {("Deployment/web", 9, 9, None)}
-    assert all(DELETION_COST in request_body(each) and MARK in request_body(each) for each in world.writes())
+    assert all(DELETION_COST in request_body(each) and SCALE_PLAN in request_body(each) for each in world.writes())
 
 
 def request_body(request: Any) -> str:
@@ -442,7 +441,7 @@ async def test_costs_are_taken_back_when_the_request_came_to_nothing(world: Scal
 async def test_a_cost_that_somebody_changes_meanwhile_is_theirs(world: ScaleWorld) -> None:
     """Only our mark is removed from it."""
     await world.held(world.intents.hold(await world.intent(9)))
-    marked = next(pod for pod in await world.pods() if MARK in pod.metadata.annotations)
+    marked = next(pod for pod in await world.pods() if SCALE_PLAN in pod.metadata.annotations)
     await world.patch(Pod, marked.metadata.name, {"metadata": {"annotations": {DELETION_COST: "77"}}})
     await world.advance(12)
     assert await world.costs() == [77]
@@ -584,7 +583,7 @@ async def test_strategies_choose_who_goes(world: ScaleWorld) -> None:
     await policy(world, strategies=[{"name": "Oldest"}])
     held, _ = await world.held(world.intents.hold(await world.intent(9)))
     assert held.outcome is Outcome.PLANNED
-    victims = {pod.metadata.name for pod in await world.pods() if MARK in pod.metadata.annotations}
+    victims = {pod.metadata.name for pod in await world.pods() if SCALE_PLAN in pod.metadata.annotations}
     young = sorted(await world.pods(), key=lambda pod: str(pod.metadata.creation_timestamp))[-4:]
     assert victims.isdisjoint({pod.metadata.name for pod in young})
 

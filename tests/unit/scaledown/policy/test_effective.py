@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab.api import codec, configuration
+from trimtab.api.annotations import OPT_OUT
 from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import ReplicationController
@@ -167,9 +168,7 @@ def test_a_policy_of_its_own_comes_before_a_default() -> None:
         pytest.param(workload(), Defaults(exempt=frozenset({"default"})), {}, "exempt", id="the namespace is exempt"),
         pytest.param(workload(), Defaults(only=frozenset({"shop"})), {}, "look after", id="other namespaces are meant"),
         pytest.param(workload(opted_out=True), LEVEL_EVERYONE, {}, "opts out", id="the workload opts out"),
-        pytest.param(
-            workload(), LEVEL_EVERYONE, {effective.OPT_OUT: "disabled"}, "opts out", id="its namespace opts out"
-        ),
+        pytest.param(workload(), LEVEL_EVERYONE, {OPT_OUT: "disabled"}, "opts out", id="its namespace opts out"),
         pytest.param(
             workload(kind="StatefulSet"), LEVEL_EVERYONE, {}, "highest ordinal", id="a StatefulSet shrinks by ordinal"
         ),
@@ -214,7 +213,7 @@ def test_workloads_of_every_kind_are_described(kind: type[Any], name: str, spec:
         "name": "web",
         "namespace": "default",
         "uid": "u",
-        "annotations": {effective.OPT_OUT: "Disabled"},
+        "annotations": {OPT_OUT: "Disabled"},
         "ownerReferences": [{"apiVersion": "v1", "kind": "Boss", "name": "b", "uid": "o", "controller": True}],
     }
     ref = effective.workload_ref(codec.convert({"metadata": metadata, "spec": spec}, kind))

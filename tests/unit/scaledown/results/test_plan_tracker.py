@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.unit.scaledown.scaling import ScaleWorld
+from trimtab.api.annotations import DELETION_COST, SCALE_PLAN
 from trimtab.api.apps import Deployment
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.kube.errors import Unreachable
-from trimtab.scaledown.cost_writer import MARK, sweep
+from trimtab.scaledown.cost_writer import sweep
 from trimtab.scaledown.results.verdicts import Verdict
 
 pytestmark = pytest.mark.slow
@@ -94,7 +94,7 @@ async def test_a_sweep_takes_everything_back_without_a_running_trimtab() -> None
     world = await story()
     await world.held(world.intents.hold(await world.intent(9)))
     await world.stop_product(killed=True)
-    person = next(pod for pod in await world.pods() if MARK not in pod.metadata.annotations)
+    person = next(pod for pod in await world.pods() if SCALE_PLAN not in pod.metadata.annotations)
     await world.patch(Pod, person.metadata.name, {"metadata": {"annotations": {DELETION_COST: "4"}}})
     assert await sweep(world.user) == 3
     assert await sweep(world.user) == 0
@@ -181,7 +181,7 @@ async def test_a_survivor_that_is_drained_is_no_miss() -> None:
     world = await story()
     await world.stop()
     await world.held(world.user.resize(Deployment, "web", 9, namespace="default"))
-    survivor = next(pod for pod in await world.pods() if MARK not in pod.metadata.annotations)
+    survivor = next(pod for pod in await world.pods() if SCALE_PLAN not in pod.metadata.annotations)
     disrupted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
     conditions = [{"type": "Ready", "status": "True"}, disrupted]
     name = survivor.metadata.name

@@ -11,16 +11,16 @@ import pytest
 
 from tests.unit.kube.fakes import FakeServer
 from tests.unit.unitedtopology.admission.test_status_batcher import PODS, TOPOLOGIES, pod, topology
+from trimtab.api import annotations as keys
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, AdmissionReview
+from trimtab.api.annotations import DELETION_COST
 from trimtab.api.documents import JSON
 from trimtab.api.patches import json_patch
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import Conflict
 from trimtab.kube.transport import Request, Response
-from trimtab.subsets import marks
 from trimtab.testing.clocks import VirtualClock
 from trimtab.unitedtopology.admission.deletion_reviews import SECOND_LOOK, is_dry_run
 from trimtab.unitedtopology.admission.hooks import Subsets
@@ -118,7 +118,7 @@ def subset_of(tree: JSON, response: AdmissionResponse) -> str | None:
     if response.patch is None:
         return None
     shaped = json_patch(tree, codec.decode(response.patch, list[Any]))
-    mark = marks.read(shaped["metadata"].get("annotations") or {})
+    mark = keys.subset_annotations(shaped["metadata"].get("annotations") or {})
     return mark.subset if mark is not None else None
 
 
@@ -163,7 +163,7 @@ async def test_a_pod_comes_with_the_cost_of_its_level(
     response = await office.ask(review("CREATE", tree))
     assert response.patch is not None
     found = json_patch(tree, codec.decode(response.patch, list[Any]))["metadata"]["annotations"]
-    assert (found.get(DELETION_COST), found.get(marks.COST)) == want
+    assert (found.get(DELETION_COST), found.get(keys.SUBSET_COST)) == want
 
 
 async def test_a_repeated_review_reserves_no_second_place(offices: Callable[..., Office]) -> None:
@@ -182,7 +182,7 @@ async def test_a_mark_that_came_with_the_template_is_nobodys_place(offices: Call
     """It is replaced by a real one."""
     office = offices()
     await office.divide(topology(1, -1))
-    tree = newcomer(**marks.written(marks.Mark("spread", "b", "made-up")))
+    tree = newcomer(**keys.SubsetAnnotations("spread", "b", "made-up").written())
     assert subset_of(tree, await office.ask(review("CREATE", tree))) == "a"
 
 
@@ -200,7 +200,7 @@ async def test_simulation(strategy: JSON, want: str, offices: Callable[..., Offi
     """The pod is judged as the subset would shape it, mark included."""
 
     def only_b(tree: JSON, namespace: str) -> bool:
-        mark = marks.read(tree["metadata"]["annotations"])
+        mark = keys.subset_annotations(tree["metadata"]["annotations"])
         return namespace == "shop" and mark is not None and mark.subset == "b"
 
     office = offices(only_b)
@@ -215,7 +215,7 @@ def only_b(tried: list[str]) -> Simulate:
 
     def simulate(tree: JSON, namespace: str) -> bool:
         del namespace
-        mark = marks.read(tree["metadata"]["annotations"])
+        mark = keys.subset_annotations(tree["metadata"]["annotations"])
         assert mark is not None
         tried.append(mark.subset)
         return mark.subset == "b"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from tests.unit.unitedtopology.worlds import TopologyWorld, subset
+from trimtab.api.annotations import AIMED_SIZE, DELETION_COST
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST
 from trimtab.kube.errors import Unreachable
-from trimtab.unitedtopology import costs
 
 THIRDS = (subset("a", "z1", "34%"), subset("b", "z2", "33%"), subset("c", "z3", "33%"))
 
@@ -40,7 +39,7 @@ async def test_the_note_says_for_what_and_until_when(world: TopologyWorld) -> No
     await divided(world, 2)
     now = world.clock.now() // 1_000_000_000
     await prepare(world, 3)
-    notes = {pod.metadata.annotations.get(costs.AIMED) for pod in await world.pods()}
+    notes = {pod.metadata.annotations.get(AIMED_SIZE) for pod in await world.pods()}
     assert notes == {None, f"3@{now + 15}"}
 
 

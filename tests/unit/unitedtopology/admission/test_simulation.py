@@ -11,12 +11,11 @@ import pytest_asyncio
 
 from tests.unit.lab.workloads.worlds import Wire
 from tests.unit.unitedtopology.worlds import TopologyWorld
+from trimtab.api.annotations import SubsetAnnotations
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
-from trimtab.subsets import marks
-from trimtab.subsets.marks import Mark
 from trimtab.testing.builders import PodBuilder, pod
 from trimtab.unitedtopology.admission.simulation import PATIENCE, Simulation
 from trimtab.unitedtopology.view import View
@@ -53,7 +52,7 @@ class Stage:
 
 def marked(built: PodBuilder, reservation: str) -> PodBuilder:
     """A pod with a reservation."""
-    return built.annotations(marks.written(Mark("web", "a", reservation))) if reservation else built
+    return built.annotations(SubsetAnnotations("web", "a", reservation).written()) if reservation else built
 
 
 def big() -> PodBuilder:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.unit.kube.fakes import FakeServer
+from trimtab.api import annotations as keys
 from trimtab.api import codec
 from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
@@ -19,7 +20,6 @@ from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import Unreachable
 from trimtab.kube.resources import Key
 from trimtab.kube.transport import Request, Response
-from trimtab.subsets import marks
 from trimtab.subsets.allocation import Applicant
 from trimtab.testing.clocks import VirtualClock
 from trimtab.unitedtopology.admission.status_batcher import Placed, Rounds
@@ -50,13 +50,13 @@ def topology(*missing: int, **more: Any) -> JSON:
 
 def pod(name: str, subset: str = "a", **metadata: Any) -> JSON:
     """A pod of the first revision that was given a place."""
-    mark = marks.Mark("spread", subset, f"of-{name}")
+    mark = keys.SubsetAnnotations("spread", subset, f"of-{name}")
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "r1", "controller": True}
     return {
         "metadata": {
             "name": name,
             "namespace": "shop",
-            "annotations": marks.written(mark),
+            "annotations": mark.written(),
             "ownerReferences": [owner],
             **metadata,
         },

@@ -10,18 +10,23 @@ import pytest
 
 from tests.unit.lab.workloads.objects import deployment_tree, template
 from tests.unit.unitedtopology.worlds import TopologyWorld, subset, topology_tree, zone
+from trimtab.api import annotations as keys
 from trimtab.api import times
+from trimtab.api.annotations import (
+    AIMED_SIZE,
+    DELETION_COST,
+    NAMESPACE_LABEL,
+    SCALE_PLAN,
+    SUBSET_COST,
+    SubsetAnnotations,
+)
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.core import Event, Namespace
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import DELETION_COST
-from trimtab.api.unitedtopology import NAMESPACE_LABEL, UnitedTopology
+from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.resources import key
 from trimtab.kube.transport import Request
-from trimtab.subsets import marks
-from trimtab.subsets.marks import Mark
-from trimtab.unitedtopology import costs
 from trimtab.unitedtopology.controller.controller import SETTINGS
 
 JSON = dict[str, Any]
@@ -139,7 +144,7 @@ async def test_costs_of_a_request_that_came_to_nothing_are_put_right(world: Topo
     assert (await world.levels())["z1", "Redundant"] == 2
     await world.advance(20)
     assert await world.levels() == {("z1", "Guaranteed"): 3, ("z2", "Guaranteed"): 3, ("z3", "Guaranteed"): 3}
-    assert all(costs.AIMED not in pod.metadata.annotations for pod in await world.pods())
+    assert all(AIMED_SIZE not in pod.metadata.annotations for pod in await world.pods())
 
 
 async def test_a_cost_that_somebody_set_stays(world: TopologyWorld) -> None:
@@ -162,7 +167,7 @@ async def test_a_cost_that_somebody_changes_becomes_theirs(world: TopologyWorld)
     await world.patch(Pod, pod.metadata.name, {"metadata": {"annotations": {DELETION_COST: "-5"}}})
     found = await world.get(Pod, pod.metadata.name)
     assert found.metadata.annotations[DELETION_COST] == "-5"
-    assert costs.OWN not in found.metadata.annotations
+    assert SUBSET_COST not in found.metadata.annotations
 
 
 async def test_a_cost_of_a_scale_down_under_way_is_left_alone(world: TopologyWorld) -> None:
@@ -171,10 +176,10 @@ async def test_a_cost_of_a_scale_down_under_way_is_left_alone(world: TopologyWor
     await world.divide(subset("a", "z1", 3))
     (pod,) = (pod for pod in await world.pods() if pod.spec.node_name.startswith("z1"))
     ours = await cost_of(world, pod)
-    planned = {DELETION_COST: "1999999", costs.SCALE_PLAN: "{}"}
+    planned = {DELETION_COST: "1999999", SCALE_PLAN: "{}"}
     await world.patch(Pod, pod.metadata.name, {"metadata": {"annotations": planned}})
     assert await cost_of(world, pod) == "1999999"
-    back = {DELETION_COST: ours, costs.SCALE_PLAN: None}
+    back = {DELETION_COST: ours, SCALE_PLAN: None}
     await world.patch(Pod, pod.metadata.name, {"metadata": {"annotations": back}})
     assert await cost_of(world, pod) == ours
 
@@ -190,7 +195,10 @@ async def test_deletion_leaves_pods_and_removes_what_was_written(world: Topology
     await world.settle()
     pods = await world.pods()
     assert {pod.metadata.uid for pod in pods} == before
-    assert all(not pod.metadata.annotations.keys() & {*marks.erased(), DELETION_COST, costs.OWN} for pod in pods)
+    assert all(
+        not pod.metadata.annotations.keys() & {*dict.fromkeys(keys.SUBSET_KEYS), DELETION_COST, SUBSET_COST}
+        for pod in pods
+    )
     assert NAMESPACE_LABEL not in (await world.user.get(Namespace, "default")).metadata.labels
 
 
@@ -223,15 +231,15 @@ async def test_marks_of_one_that_has_not_been_seen_yet_are_left_alone(world: Top
     world.controller_wire.hold("unitedtopologies")
     await world.divide(subset("a", "z1", 5))
     pod = (await world.pods())[0]
-    mark = marks.written(Mark("web", "a", "given-by-a-webhook"))
+    mark = SubsetAnnotations("web", "a", "given-by-a-webhook").written()
     await world.patch(Pod, pod.metadata.name, {"metadata": {"annotations": mark}})
     await world.advance(5)
     assert await world.marked() == {"a": 1, "": 1}
     world.controller_wire.go_on()
     await world.settle()
     assert await world.marked() == {"a": 2}
-    found = marks.read((await world.get(Pod, pod.metadata.name)).metadata.annotations)
-    assert found == Mark("web", "a", "given-by-a-webhook")
+    found = keys.subset_annotations((await world.get(Pod, pod.metadata.name)).metadata.annotations)
+    assert found == SubsetAnnotations("web", "a", "given-by-a-webhook")
 
 
 async def test_the_namespace_keeps_its_label_while_one_is_left(world: TopologyWorld) -> None:

@@ -15,7 +15,7 @@ from trimtab_lab.apiserver.wire import wiretypes
 
 Tree = dict[str, Any]
 
-TABLE = json.loads((resources.files("trimtab_lab.apiserver") / "wiretypes.json").read_text(encoding="utf-8"))
+TABLE = json.loads((resources.files("trimtab_lab.apiserver.wire") / "wiretypes.json").read_text(encoding="utf-8"))
 STRUCTS = {name: fields for name, fields in TABLE["types"].items() if isinstance(fields, dict)}
 
 

@@ -44,7 +44,8 @@ def test_a_surplus_is_counted(active: int, size: int, want: int) -> None:
 def test_no_number_means_one_pod() -> None:
     """An API server would have said so."""
     made = replicaset("web", 3)
-    assert replicas.wanted(msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, replicas=None))) == 1
+    unset = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, replicas=None))
+    assert unset.desired_replicas == 1
 
 
 @given(st.integers(0, 5000))

@@ -1,0 +1,314 @@
+"""Trimtab's protocol on Kubernetes objects: annotations, labels, who owns a deletion cost, and all reasons.
+
+Everything that Trimtab writes to an object under its own name is defined here and nowhere else, so that every process
+and every version reads it the same way.
+
+**Who owns a cost.** A cost belongs to Trimtab while it equals what the annotation beside it says was written. Whoever
+changes it afterwards owns it from then on, and Trimtab then removes its own annotation only. `cost_owner` decides, and
+`REPLACEABLE` says which part of Trimtab may replace a cost of which owner:
+
+| owner | recognized by | a plan may replace it | a policy may | a subset may |
+|---|---|---|---|---|
+| `NONE` | no cost | yes | yes | yes |
+| `PLAN` | `trimtab.dev/scale-plan` | yes, a later plan | no | no |
+| `POLICY` | `trimtab.dev/policy-cost` names this cost | no | yes | no |
+| `SUBSET` | `trimtab.dev/subset-cost` equals the cost | inside its band | inside its band | yes |
+| `OTHER` | none of these | no | no | no |
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from trimtab.api import codec
+from trimtab.api.errors import InvalidError
+from trimtab.api.model import Model
+
+# Keys of Kubernetes and of the cost proposal.
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+"""The lower cost goes first; no cost counts as 0."""
+ALPHA_COST = "scheduling.alpha.kubernetes.io/cost"
+"""The cost proposal's annotation: the higher cost goes first; no cost means that the pod is not ranked."""
+
+# Keys of Trimtab on pods.
+
+SCALE_PLAN = "trimtab.dev/scale-plan"
+"""Beside a cost that was written for one scale-down: a `PlanAnnotation` as JSON."""
+POLICY_COST = "trimtab.dev/policy-cost"
+"""Beside a cost that a policy keeps current: a `PolicyCostAnnotation` as JSON. On a PodGroupCost: the policy's name."""
+RANKED_AMONG = "trimtab.dev/ranked-among"
+"""Beside a rank that must be recomputed after each removal: the `fingerprint` of the pods it was computed among."""
+SUBSET_COST = "trimtab.dev/subset-cost"
+"""Beside a cost that was written because of a subset: that cost."""
+AIMED_SIZE = "trimtab.dev/aimed-size"
+"""Beside a subset's cost that was written ahead of a scale-down: `3@1767225615`, the size and when it expires."""
+TOPOLOGY = "trimtab.dev/united-topology"
+"""The UnitedTopology whose subset the pod is in."""
+SUBSET = "trimtab.dev/subset"
+"""The name of that subset."""
+RESERVATION = "trimtab.dev/reservation"
+"""The key of the pod's entry in `creating`: at admission it has no name yet."""
+STATED_COST = "trimtab.dev/cost"
+"""What a pod says it costs to delete it, for the strategy `Stated`."""
+
+# Keys of Trimtab on other objects.
+
+NAMESPACE_LABEL = "trimtab.dev/united-topology"
+"""A label of namespaces that hold a UnitedTopology: only their pods are sent to the pod webhook."""
+NAMESPACE_LABEL_VALUE = "enabled"
+MANAGED_BY = "trimtab.dev/managed-by"
+"""On a CloneSet: the name of the controller that manages it."""
+OPT_OUT = "trimtab.dev/scale-down"
+"""On a workload or a namespace: `disabled` exempts it from every policy."""
+OPTED_OUT = "disabled"
+PROTECT_COSTS = "trimtab.dev/protect-costs"
+"""A label of namespaces in which only Trimtab may change the costs of existing pods."""
+CONFIGURATION_DIGEST = "trimtab.dev/configuration"
+"""On the pods of an installation: the digest of their configuration, so that a new one restarts them."""
+
+PROTECTED = (DELETION_COST, ALPHA_COST, SCALE_PLAN, POLICY_COST, RANKED_AMONG, SUBSET_COST, AIMED_SIZE)
+"""The annotations of pods that the protection of costs covers."""
+
+
+class PlanAnnotation(Model):
+    """What a cost was written for, and how to revert it: the value of `SCALE_PLAN`."""
+
+    plan: str
+    """Names the plan; the same for all its pods."""
+    workload: str
+    """`Deployment/web`: the workload that was to shrink, in the pod's namespace."""
+    uid: str
+    """The workload's."""
+    generation: int
+    """The workload's when it was planned: a request that took effect has increased it."""
+    to: int
+    """The size that the workload was to have."""
+    at: int
+    """When, in milliseconds since 1970."""
+    share: int = 0
+    """The size that the pod's own controller was to have: the same, unless a Deployment has several ReplicaSets."""
+    was: int = 0
+    """The size that the pod's own controller had: while it still has that, it has not been resized yet."""
+    side: str = ""
+    """Whether costs were written to the `victims` or to the `survivors`."""
+    cost: int = 0
+    before: str | None = None
+    """The previous cost; None where there was none."""
+
+
+class PolicyCostAnnotation(Model):
+    """Which policy wrote a cost, and how to revert it: the value of `POLICY_COST`."""
+
+    policy: str
+    carrier: str
+    cost: int
+    before: str | None = None
+    """The previous cost; None where there was none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubsetAnnotations:
+    """The subset that a pod is counted in, and the reservation it came by; a pod that was matched later has none."""
+
+    topology: str
+    subset: str
+    reservation: str = ""
+
+    def written(self) -> dict[str, str]:
+        """These annotations as a pod carries them."""
+        annotations = {TOPOLOGY: self.topology, SUBSET: self.subset}
+        return annotations | ({RESERVATION: self.reservation} if self.reservation else {})
+
+
+SUBSET_KEYS = (TOPOLOGY, SUBSET, RESERVATION)
+"""The annotations that `SubsetAnnotations` writes."""
+
+
+class CostOwner(enum.Enum):
+    """Who owns the cost of a pod."""
+
+    NONE = "none"
+    PLAN = "plan"
+    POLICY = "policy"
+    SUBSET = "subset"
+    OTHER = "other"
+
+
+REPLACEABLE: Mapping[CostOwner, frozenset[CostOwner]] = {
+    CostOwner.PLAN: frozenset({CostOwner.NONE, CostOwner.PLAN, CostOwner.SUBSET}),
+    CostOwner.POLICY: frozenset({CostOwner.NONE, CostOwner.POLICY, CostOwner.SUBSET}),
+    CostOwner.SUBSET: frozenset({CostOwner.NONE, CostOwner.SUBSET}),
+}
+"""For each part of Trimtab that writes costs, the owners whose costs it may replace."""
+
+Annotations = Mapping[str, str]
+_T = TypeVar("_T")
+
+
+def plan_annotation(annotations: Annotations) -> PlanAnnotation | None:
+    """The plan that a cost was written for, if there is one that can be read."""
+    return _decoded(annotations.get(SCALE_PLAN), PlanAnnotation)
+
+
+def policy_cost_annotation(annotations: Annotations) -> PolicyCostAnnotation | None:
+    """The policy that wrote a cost, if there is one that can be read."""
+    return _decoded(annotations.get(POLICY_COST), PolicyCostAnnotation)
+
+
+def subset_annotations(annotations: Annotations) -> SubsetAnnotations | None:
+    """The subset that a pod is counted in."""
+    topology, subset = annotations.get(TOPOLOGY), annotations.get(SUBSET)
+    if not topology or not subset:
+        return None
+    return SubsetAnnotations(topology, subset, annotations.get(RESERVATION, ""))
+
+
+def cost_owner(annotations: Annotations, key: str = DELETION_COST) -> CostOwner:
+    """Who owns the cost that a pod has under this key. An active plan owns all costs of its pods."""
+    if SCALE_PLAN in annotations:
+        return CostOwner.PLAN
+    cost = annotations.get(key)
+    if cost is None:
+        return CostOwner.NONE
+    policy = policy_cost_annotation(annotations)
+    if policy is not None and CARRIER_KEYS.get(policy.carrier) == key and str(policy.cost) == cost:
+        return CostOwner.POLICY
+    is_subset_cost = key == DELETION_COST and annotations.get(SUBSET_COST) == cost
+    return CostOwner.SUBSET if is_subset_cost else CostOwner.OTHER
+
+
+CARRIER_KEYS: Mapping[str, str] = {"Annotation": DELETION_COST, "AlphaAnnotation": ALPHA_COST}
+"""The annotation in which each carrier of ScaleDownPolicy writes costs; PodGroupCost writes none."""
+
+
+def fingerprint(names: Iterable[str]) -> str:
+    """A digest of a set of pod names, whatever their order: the value of `RANKED_AMONG`."""
+    return hashlib.blake2b("\n".join(sorted(names)).encode(), digest_size=8).hexdigest()
+
+
+def _decoded(text: str | None, kind: type[_T]) -> _T | None:
+    if text is None:
+        return None
+    try:
+        return codec.decode(text, kind)
+    except InvalidError:
+        return None
+
+
+# Reasons.
+
+
+class Reason(enum.StrEnum):
+    """Every reason and condition type that Trimtab writes: where it appears, what it means, and what to do about it.
+
+    docs/reasons.md is generated from these lines.
+    """
+
+    # ScaleDownPolicy, condition Ready.
+    RANKING = "Ranking"
+    """Condition Ready of ScaleDownPolicy: The policy works: its costs are kept current."""
+    ON_SCALE_INTENT = "OnScaleIntent"
+    """Condition Ready of ScaleDownPolicy: The policy works: costs are written on each scale-down."""
+    INVALID = "Invalid"
+    """Condition Ready of ScaleDownPolicy and of UnitedTopology: The object cannot work as it is written. Change the
+    fields that the message names."""
+    NOT_SUPPORTED = "NotSupported"
+    """Condition Ready of ScaleDownPolicy: The workload does not choose its victims by cost (a StatefulSet, a Job).
+    Remove the policy, or target another workload."""
+    WORKLOAD_NOT_FOUND = "WorkloadNotFound"
+    """Condition Ready of ScaleDownPolicy: The target does not exist, or the selector matches no pods. Create the
+    workload, or correct `targetRef` or `selector`."""
+    DISABLED = "Disabled"
+    """Condition Ready of ScaleDownPolicy: No policy applies: scale-downs are switched off, the namespace is exempt, or
+    the workload opts out. Remove the opt-out, or switch scale-downs on."""
+    OVERRIDDEN = "Overridden"
+    """Condition Ready of ScaleDownPolicy, and condition Overlapping: Other policies apply to the workloads of this one.
+    Remove one of them, or name the workload in `targetRef`."""
+    OVERLAPPING_SELECTORS = "OverlappingSelectors"
+    """Condition Ready of ScaleDownPolicy, and condition of the same name: Two workloads select the same pods; their
+    pods are not ranked. Give each selector labels of its own."""
+    MANAGED_BY_DEPLOYMENT = "ManagedByDeployment"
+    """Condition Ready of ScaleDownPolicy: The target is a ReplicaSet that a Deployment resizes; only requests to the
+    Deployment are held. Name the Deployment in `targetRef`, or use `delivery: Continuous`."""
+    STRATEGY_FAILED = "StrategyFailed"
+    """Condition Ready of ScaleDownPolicy: A strategy raised an error. Read the message and the log."""
+    CARRIER_NOT_CONSUMED = "CarrierNotConsumed"
+    """Condition Ready of ScaleDownPolicy, and condition of the same name: No controller reads the chosen carrier for
+    some workload. Use `carrier: Annotation`."""
+    UNRANKED = "Unranked"
+    """Condition Ready of ScaleDownPolicy: Some pods have no rank; the message names them and the strategies. Make the
+    pods' signal available, or set `whenUnranked`."""
+    WRITE_FAILED = "WriteFailed"
+    """Condition Ready of ScaleDownPolicy: Costs could not be written. Check the permissions and the load of the API
+    server."""
+    # ScaleDownPolicy, other conditions.
+    OVERLAPPING = "Overlapping"
+    """Condition type of ScaleDownPolicy: Several policies select the same workloads."""
+    OVERRIDES = "Overrides"
+    """Condition Overlapping of ScaleDownPolicy: This policy applies before others."""
+    # UnitedTopology.
+    POD_WEBHOOK_DISABLED = "PodWebhookDisabled"
+    """Condition Ready of UnitedTopology: The feature gate `PodWebhook` is off. Set `featureGates.PodWebhook: true`."""
+    TARGET_CONFLICT = "TargetConflict"
+    """Condition Ready of UnitedTopology: An older UnitedTopology has the same target, or the target is a ReplicaSet
+    with an owner. Delete one of them, or target the owner."""
+    TARGET_NOT_FOUND = "TargetNotFound"
+    """Condition Ready of UnitedTopology: The target does not exist. Create it, or correct `targetRef`."""
+    RECONCILED = "Reconciled"
+    """Condition Ready of UnitedTopology: The pods of the target are divided into subsets."""
+    ADMITTED_WITHOUT_SUBSET = "AdmittedWithoutSubset"
+    """Event on UnitedTopology: A pod was admitted without a subset, because no decision was made in time. For single
+    pods nothing is to be done: the controller matches the pod later. If many, check the webhooks' latency."""
+    PATCH_FAILED = "PatchFailed"
+    """Event on UnitedTopology: A subset's patch does not apply to a pod, which was admitted without a subset. Correct
+    the subset's `patch`."""
+    RESERVATION_EXPIRED = "ReservationExpired"
+    """Event on UnitedTopology: A pod was admitted into a subset and never stored. Look for another webhook, a quota or
+    a policy that refuses the pods."""
+    DELETION_REVERTED = "DeletionReverted"
+    """Event on UnitedTopology: A pod whose deletion was announced still exists; it is counted again."""
+    RESCHEDULED = "Rescheduled"
+    """Event on UnitedTopology: A pod that no node of its subset could take was deleted; its successor goes to another
+    subset."""
+    # CloneSet.
+    SUCCESSFUL_CREATE = "SuccessfulCreate"
+    """Event on CloneSet: A pod was created."""
+    SUCCESSFUL_DELETE = "SuccessfulDelete"
+    """Event on CloneSet: A pod was deleted."""
+    FAILED_CREATE = "FailedCreate"
+    """Event on CloneSet: A pod could not be created. Read the API server's message."""
+    FAILED_DELETE = "FailedDelete"
+    """Event on CloneSet: A pod could not be deleted. Read the API server's message."""
+    FAILED_SCALE = "FailedScale"
+    """Condition of CloneSet, and event on it: Pods could not be created or deleted to reach the size."""
+    FAILED_UPDATE = "FailedUpdate"
+    """Condition of CloneSet, and event on it: Pods could not be replaced by those of the new template. Read the
+    message."""
+    INVALID_SPEC = "InvalidSpec"
+    """Condition of CloneSet, and event on it: The spec uses a field that is not supported, or cannot work. Change the
+    field that the message names."""
+    SELECTOR_OVERLAP = "SelectorOverlap"
+    """Condition of CloneSet, and event on it: Another CloneSet selects the same pods. Give each selector labels of its
+    own."""
+    WAITING_FOR_RANKS = "WaitingForRanks"
+    """Condition of CloneSet, and event on it: A scale-down waits until all pods have a rank, or until the policy's
+    timeout."""
+    RANKS_IGNORED = "RanksIgnored"
+    """Event on CloneSet: A scale-down used the original order, because ranks were missing or out of date. Check the
+    component that writes the ranks."""
+    SCALE_UP_LIMITED = "ScaleUpLimited"
+    """Event on CloneSet: `scaleStrategy.maxUnavailable` delays the creation of pods."""
+    NOT_MANAGED = "NotManaged"
+    """Event on the CustomResourceDefinition of CloneSet: The definition is OpenKruise's: Trimtab leaves CloneSets to
+    OpenKruise."""
+    # Scheduler.
+    SCHEDULED = "Scheduled"
+    """Event on Pod: Trimtab's scheduler bound the pod to a node."""
+    FAILED_SCHEDULING = "FailedScheduling"
+    """Event on Pod: No node can take the pod, or the pod needs what this scheduler does not decide. Read the message:
+    it counts the nodes by the reason for which each is excluded."""
