@@ -31,10 +31,10 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import Resource
 from trimtab.kube.sessions import Session
-from trimtab.scaledown.intent.gate import Intents, Settings
+from trimtab.scaledown.intent.holder import HoldSettings, ScaleDownHolder
 from trimtab.scaledown.intent.ratelimits import Rates
 from trimtab.scaledown.intent.reviews import ScaleReviews
-from trimtab.scaledown.policy import effective
+from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE
 from trimtab.scaledown.view import View
 from trimtab.testing.builders import node, pod
 
@@ -98,7 +98,7 @@ async def _measure(kubeconfig: Path, size: int) -> _Held:
             seconds = [await _round(client, view, size) for _ in range(ROUNDS[size])]
             registry = intents.metrics.registry
             written = registry.get_sample_value("trimtab_scaledown_costs_written_total") or 0.0
-            back = registry.get_sample_value("trimtab_scaledown_costs_taken_back_total", {"reason": "nothing"}) or 0.0
+            back = registry.get_sample_value("trimtab_scaledown_costs_reverted_total", {"reason": "not-applied"}) or 0.0
     return _Held(seconds, written, back, plain)
 
 
@@ -122,10 +122,10 @@ async def _plain(client: Client, count: int) -> float:
 
 
 @asynccontextmanager
-async def _serving(client: Client) -> AsyncIterator[tuple[View, Intents]]:
+async def _serving(client: Client) -> AsyncIterator[tuple[View, ScaleDownHolder]]:
     view = View(client)
-    intents = Intents(
-        client, view, defaults=effective.LEVEL_EVERYONE, settings=Settings(patience=0.0, rates=_UNLIMITED)
+    intents = ScaleDownHolder(
+        client, view, defaults=LEVEL_EVERYONE, settings=HoldSettings(patience=0.0, rates=_UNLIMITED)
     )
     certificates = MadeCertificates(
         client,

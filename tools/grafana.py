@@ -47,8 +47,8 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
         (
             Panel(
                 "Requests held",
-                [("sum (trimtab_scaledown_requests_under_way)", "under way")],
-                description="Requests to shrink that wait for their costs at this moment.",
+                [("sum (trimtab_scaledown_requests_held)", "held")],
+                description="Requests to scale down that are being held.",
             ),
             Panel(
                 "How long requests are held",
@@ -58,17 +58,21 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 ],
                 unit="s",
             ),
-            Panel("Plans by outcome", [(_rate("trimtab_scaledown_plans_total", "outcome"), "{{outcome}}")], unit="ops"),
+            Panel(
+                "Requests by outcome",
+                [(_rate("trimtab_scaledown_requests_total", "outcome"), "{{outcome}}")],
+                unit="ops",
+            ),
             Panel(
                 "Skew: before, after, stock",
                 [(_mean("trimtab_scaledown_skew", "state"), "{{state}}")],
                 description="Mean over the plans of each moment; stock is what Kubernetes alone would have left.",
             ),
             Panel(
-                "Costs written and taken back",
+                "Costs written and reverted",
                 [
                     (_rate("trimtab_scaledown_costs_written_total"), "written"),
-                    (_rate("trimtab_scaledown_costs_taken_back_total", "reason"), "taken back: {{reason}}"),
+                    (_rate("trimtab_scaledown_costs_reverted_total", "reason"), "reverted: {{reason}}"),
                 ],
                 unit="ops",
             ),
@@ -81,13 +85,13 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 "Misses",
                 [(_rate("trimtab_scaledown_misses_total", "cause"), "{{cause}}")],
                 unit="ops",
-                description="Pods that went although the plan kept them, and why.",
+                description="Pods that were deleted although the plan kept them, by cause.",
             ),
             Panel(
                 "Fallbacks",
                 [(_rate("trimtab_scaledown_fallbacks_total", "reason"), "{{reason}}")],
                 unit="ops",
-                description="Scale-downs that were left to the controller although a policy speaks for them.",
+                description="Scale-downs in which the controller's own order decided although a policy applies.",
             ),
             Panel(
                 "Settle time and the oldest cost",

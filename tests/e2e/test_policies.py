@@ -103,5 +103,5 @@ async def test_a_policy_for_nobody_says_what_to_do(client: Client) -> None:
         await police.policy(selector={"matchLabels": {"app": "nobody"}})
         found = await police.told(lambda policy: bool(policy.status.conditions))
         ready = found.status.conditions[0]
-        assert (ready.status, ready.reason) == ("False", "NoWorkload")
+        assert (ready.status, ready.reason) == ("False", "WorkloadNotFound")
         assert "compare it with the labels in their templates" in ready.message

@@ -27,7 +27,7 @@ from trimtab.kube.clocks import within
 from trimtab.kube.errors import MethodNotAllowed, NotFound
 from trimtab.kube.resources import untyped
 from trimtab.kube.sessions import Session
-from trimtab.scaledown.metrics import Cause, Outcome
+from trimtab.scaledown.metrics import HoldOutcome, MissCause
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -141,8 +141,8 @@ async def test_growing_and_shrinking_by_chance_ends_as_planned(
 
 def _told(holding: Holding) -> dict[str, float]:
     """What is counted: outcomes of requests, misses by their causes, and requests that were let go."""
-    outcomes = {each.value: holding.sample("plans_total", outcome=each.value) for each in Outcome}
-    misses = {f"miss: {each.value}": holding.sample("misses_total", cause=each.value) for each in Cause}
+    outcomes = {each.value: holding.sample("requests_total", outcome=each.value) for each in HoldOutcome}
+    misses = {f"miss: {each.value}": holding.sample("misses_total", cause=each.value) for each in MissCause}
     registry = holding.edge.metrics.registry
     late = {
         f"edge: {each}": registry.get_sample_value(
@@ -196,8 +196,8 @@ async def test_a_paused_deployment_shrinks_by_replicaset(client: Client) -> None
         await made.scale("web", 9)
         await _ended(holding)
         await _still(made)
-        assert holding.intents.aftermath.ended, _told(holding)
-        assert sum(holding.intents.aftermath.ended[-1].causes.values()) == 0
+        assert holding.intents.tracker.results, _told(holding)
+        assert sum(holding.intents.tracker.results[-1].misses.values()) == 0
         assert all(
             each.desired_replicas < sets[each.metadata.uid] for each in await _sets(made) if sets[each.metadata.uid]
         )

@@ -17,11 +17,10 @@ from trimtab.api.documents import JSON
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import NotFound
-from trimtab.scaledown.intent.gate import Intents, Settings
+from trimtab.scaledown.intent.holder import HoldSettings, ScaleDownHolder
 from trimtab.scaledown.intent.reviews import ScaleReviews
 from trimtab.scaledown.metrics import Metrics
-from trimtab.scaledown.policy import effective
-from trimtab.scaledown.policy.effective import Defaults
+from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, Defaults
 from trimtab.scaledown.view import View
 
 VALIDATING = "ValidatingWebhookConfiguration"
@@ -46,7 +45,7 @@ class Holding:
     """Trimtab, as it holds requests of one namespace."""
 
     view: View
-    intents: Intents
+    intents: ScaleDownHolder
     edge: Edge
     certificates: MadeCertificates
 
@@ -82,13 +81,13 @@ async def serving(
     client: Client,
     namespace: str,
     *,
-    defaults: Defaults = effective.LEVEL_EVERYONE,
+    defaults: Defaults = LEVEL_EVERYONE,
     stays_registered: bool = False,
     **settings: Any,
 ) -> AsyncIterator[Holding]:
     """Trimtab at work, for as long as the context; registered for a namespace, which keeps its certificates too."""
     view = View(client)
-    intents = Intents(client, view, defaults=defaults, settings=Settings(**settings))
+    intents = ScaleDownHolder(client, view, defaults=defaults, settings=HoldSettings(**settings))
     certificates = MadeCertificates(
         client,
         namespace=namespace,

@@ -29,10 +29,11 @@ from trimtab.kube.clocks import cancel, within
 from trimtab.kube.errors import AlreadyExists, ApiError, NotFound, ServerError
 from trimtab.kube.resources import Resource
 from trimtab.kube.stores import Store
-from trimtab.scaledown.continuous.delivery import Settings
+from trimtab.scaledown.continuous.delivery import ContinuousSettings
 from trimtab.scaledown.intent.settle_time import INITIAL
-from trimtab.scaledown.policy.controller import ScaleDownPolicies, sampled
-from trimtab.scaledown.policy.effective import Defaults
+from trimtab.scaledown.policy.controller import ScaleDownPolicies
+from trimtab.scaledown.policy.defaults import Defaults
+from trimtab.scaledown.sources.targets import sources_for
 from trimtab.scaledown.view import View
 
 DEFINITIONS = Resource.of(CustomResourceDefinition)
@@ -73,8 +74,8 @@ class Police:
         self.client = client
         self.namespace = namespace
         self.view = View(client)
-        self.sources = sampled(client, self.view, lambda: defaults, networks=LOOPBACK)
-        made = Settings(**{"batch": 0.1, "sampled_every": 1.0, **settings})
+        self.sources = sources_for(client, self.view, lambda: defaults, networks=LOOPBACK)
+        made = ContinuousSettings(**{"batch": 0.1, "resync_sampled": 1.0, **settings})
         self.controller = ScaleDownPolicies(client, self.view, self.sources, defaults=defaults, settings=made)
 
     async def policy(self, name: str = "web", **spec: Any) -> None:

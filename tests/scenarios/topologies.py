@@ -26,10 +26,9 @@ from trimtab.cloneset.controller import Controller as CloneSets
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import untyped
-from trimtab.scaledown.intent.gate import Intents
+from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.reviews import ScaleReviews
-from trimtab.scaledown.policy import effective
-from trimtab.scaledown.policy.effective import Defaults
+from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, Defaults
 from trimtab.scaledown.view import View as ScaleDownView
 from trimtab.unitedtopology.admission.hooks import Subsets
 from trimtab.unitedtopology.admission.simulation import Simulation
@@ -108,7 +107,7 @@ class Process:
 class DividedWorld(TopologyWorld):
     """A cluster in which pods are given places as they come, and all workloads are kept level as they shrink."""
 
-    policies: Defaults = effective.LEVEL_EVERYONE
+    policies: Defaults = LEVEL_EVERYONE
 
     def __init__(self, *, seed: int = 1, processes: int = 1) -> None:
         super().__init__(seed=seed, call=self._call)
@@ -137,7 +136,7 @@ class DividedWorld(TopologyWorld):
         simulation = Simulation(topologies, client.clock, rng=random.Random(8))
         subsets = Subsets(client, simulate=simulation, ended=topologies.ended, rng=random.Random(9))
         view = ScaleDownView(client)
-        intents = Intents(client, view, defaults=self.policies, prepare=self._prepare)
+        intents = ScaleDownHolder(client, view, defaults=self.policies, prepare=self._prepare)
         scale = ScaleReviews(intents.hold)
         hooks = [*subsets.hooks, *Validation(client).hooks, *scale.hooks]
         edge = Edge(

@@ -18,7 +18,7 @@ from trimtab.app.switch import LOOK_EVERY, Switch, Watch
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.components import Together
-from trimtab.scaledown.intent.gate import Intents
+from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.policy.controller import ScaleDownPolicies
 from trimtab.testing.clocks import VirtualClock
 
@@ -79,7 +79,7 @@ async def test_whoever_writes_costs_goes_by_the_switch() -> None:
     assert isinstance(webhooks, Together)
     assert isinstance(controllers, Together)
     intents, keeper = webhooks.parts["scale-downs"], controllers.parts["scaledownpolicies"]
-    assert isinstance(intents, Intents)
+    assert isinstance(intents, ScaleDownHolder)
     assert isinstance(keeper, ScaleDownPolicies)
     before = intents.defaults
     means.switch.turn(on=False)

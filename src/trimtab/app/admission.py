@@ -1,6 +1,6 @@
 """The webhooks, and what decides behind them. Every replica answers; one of them keeps the certificates.
 
-review of a scale-down → `ScaleReviews` → the bands of subsets for the new size → `Intents`: costs, settle, admit
+review of a scale-down → `ScaleReviews` → the bands of subsets for the new size → `ScaleDownHolder`: costs, settle
 review of a pod        → `Subsets`      → a place in the UnitedTopology's status
 review of our kinds    → `Validation`
 """
@@ -28,12 +28,13 @@ from trimtab.ranking.plan import Policy
 from trimtab.ranking.rankers import constraints_of
 from trimtab.ranking.strategies import Factory
 from trimtab.scaledown.intent import reviews
-from trimtab.scaledown.intent.gate import Intents, Prepare, Settings
+from trimtab.scaledown.intent.gate import Prepare
+from trimtab.scaledown.intent.holder import HoldSettings, ScaleDownHolder
 from trimtab.scaledown.intent.plan_reports import PlanReports
 from trimtab.scaledown.intent.reviews import ScaleReviews
-from trimtab.scaledown.policy.controller import sampled
-from trimtab.scaledown.policy.effective import Governing
+from trimtab.scaledown.policy.effective import EffectivePolicy
 from trimtab.scaledown.sources import Sources
+from trimtab.scaledown.sources.targets import sources_for
 from trimtab.scaledown.view import View
 from trimtab.unitedtopology.admission.hooks import Subsets
 from trimtab.unitedtopology.admission.scaledown_preparation import Foresight
@@ -75,16 +76,16 @@ class _ScaleDowns:
         stated = defaults(means.configuration, means.strategies)
         self._metrics = means.scale_down_metrics
         self._view = View(means.client)
-        self._sources = sampled(means.client, self._view, lambda: replace(stated, enabled=means.switch.on))
+        self._sources = sources_for(means.client, self._view, lambda: replace(stated, enabled=means.switch.on))
         self._reports = PlanReports(means.client)
-        self.intents = Intents(
+        self.intents = ScaleDownHolder(
             means.client,
             self._view,
             defaults=stated,
             settings=_settings(means.configuration),
             metrics=self._metrics,
             policy_of=partial(_policy_of, means.strategies, self._sources),
-            on_plan=self._reports.note,
+            on_plan=self._reports.record,
             prepare=prepare,
         )
         for source, age in self._sources.ages().items():
@@ -105,7 +106,7 @@ class _ScaleDowns:
         """The edge admitted a request without a decision."""
         log.warning("%s %s/%s was let through: %s", hook.name, request.namespace, request.name, reason)
         if hook.name == reviews.NAME:
-            self._metrics.let_go()
+            self._metrics.record_late()
 
     def _switch(self, on: bool) -> None:
         self.intents.configure(replace(self.intents.defaults, enabled=on))
@@ -137,9 +138,9 @@ def names(configuration: TrimtabConfiguration) -> list[str]:
     return [service, f"{service}.cluster.local", *([by_address] if by_address else [])]
 
 
-def _settings(configuration: TrimtabConfiguration) -> Settings:
+def _settings(configuration: TrimtabConfiguration) -> HoldSettings:
     stated = configuration.scale_down
-    return Settings(
+    return HoldSettings(
         budget=stated.budget_seconds,
         settle=stated.settle_milliseconds / 1000,
         constraints=constraints_of(default_constraints(configuration)),
@@ -147,11 +148,11 @@ def _settings(configuration: TrimtabConfiguration) -> Settings:
 
 
 def _policy_of(
-    strategies: Mapping[str, Factory], sources: Sources, governing: Governing, pods: Sequence[Pod]
+    strategies: Mapping[str, Factory], sources: Sources, policy: EffectivePolicy, pods: Sequence[Pod]
 ) -> Policy:
     """A policy's strategies, with what has been sampled of these pods."""
-    stated = governing.spec.strategies
-    return sources.values(stated, pods).given_to(Policy.of(stated, strategies))
+    stated = policy.spec.strategies
+    return sources.values(stated, pods).apply_to(Policy.of(stated, strategies))
 
 
 def _edge(means: Means, hooks: Sequence[Hook], certificates: Certificates, told: Sequence[LetGo]) -> Edge:

@@ -17,11 +17,13 @@ from trimtab.cloneset.settings import Settings as CloneSetSettings
 from trimtab.kube.client import Client
 from trimtab.kube.components import Background, Component, Led, Together
 from trimtab.ranking.rankers import constraints_of
-from trimtab.scaledown.continuous.delivery import Settings as Continuous
-from trimtab.scaledown.policy import effective
-from trimtab.scaledown.policy.controller import ScaleDownPolicies, sampled
-from trimtab.scaledown.policy.effective import Defaults
+from trimtab.scaledown.continuous.delivery import ContinuousSettings
+from trimtab.scaledown.policy.controller import ScaleDownPolicies
+from trimtab.scaledown.policy.defaults import Defaults
+from trimtab.scaledown.policy.effective import effective_policy
 from trimtab.scaledown.policy.findings import BUILT_IN, WITH_POD_COST
+from trimtab.scaledown.policy.workloads import workload_ref
+from trimtab.scaledown.sources.targets import sources_for
 from trimtab.scaledown.view import View
 from trimtab.unitedtopology.controller.controller import Controller as UnitedTopologies
 from trimtab.unitedtopology.controller.controller import Settings as UnitedTopologySettings
@@ -48,14 +50,14 @@ def _maker(means: Means) -> Callable[[Client], Component]:
     def make(client: Client) -> Component:
         view = View(client)
         stated = now()
-        sources = sampled(client, view, now)
+        sources = sources_for(client, view, now)
         topologies = UnitedTopologies(client, _topology_settings(means), metrics=means.topology_metrics)
         scale_downs = ScaleDownPolicies(
             client,
             view,
             sources,
             defaults=stated,
-            settings=Continuous(constraints=constraints_of(default_constraints(means.configuration))),
+            settings=ContinuousSettings(constraints=constraints_of(default_constraints(means.configuration))),
             readers=WITH_POD_COST if means.configuration.gate(GATE) else BUILT_IN,
             bands=topologies.levels,
             metrics=means.scale_down_metrics,
@@ -96,8 +98,8 @@ def _policy_of(view: View, now: Callable[[], Defaults]) -> Callable[[CloneSet], 
 
     def policy_of(cloneset: CloneSet) -> ScaleDownPolicySpec | None:
         namespace = cloneset.metadata.namespace
-        found = effective.governing(
-            effective.workload_ref(cloneset), view.policies_in(namespace), now(), view.namespace_labels(namespace)
+        found = effective_policy(
+            workload_ref(cloneset), view.policies_in(namespace), now(), view.namespace_labels(namespace)
         )
         return None if found is None else found.spec
 

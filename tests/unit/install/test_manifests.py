@@ -13,7 +13,7 @@ from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.install import definitions, deployments, local, manifests, protection
 from trimtab.install.options import MANAGED_BY, NAME, Options
-from trimtab.scaledown.continuous import carriers
+from trimtab.scaledown.pod_costs import POLICY_KEYS
 
 OPTIONS = Options()
 
@@ -280,5 +280,5 @@ def test_what_says_whose_a_cost_is_and_what_it_is_worth_is_protected_with_it() -
     """Whoever changes a mark has a cost taken for their own, or keeps a CloneSet waiting for ranks."""
     policy, _ = protection.manifests(OPTIONS)
     compared = " ".join(each["expression"] for each in policy["spec"]["validations"])
-    for name in (carriers.OWN_ANNOTATIONS, {SCALE_PLAN, SUBSET_COST, AIMED_SIZE}):
+    for name in (POLICY_KEYS, {SCALE_PLAN, SUBSET_COST, AIMED_SIZE}):
         assert all(f"'{each}'" in compared for each in name)

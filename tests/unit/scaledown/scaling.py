@@ -25,7 +25,7 @@ from trimtab.admission.certificates import CONFIGURATIONS
 from trimtab.admission.server import Edge, admitted
 from trimtab.api import codec, crds
 from trimtab.api.admission import AdmissionReview, answer
-from trimtab.api.annotations import DELETION_COST, PlanAnnotation
+from trimtab.api.annotations import DELETION_COST, PlanAnnotation, plan_annotation
 from trimtab.api.apps import Deployment
 from trimtab.api.nodes import ZONE, Node
 from trimtab.api.pods import Pod
@@ -33,11 +33,11 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, Clock, cancel
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
-from trimtab.scaledown import cost_writer
-from trimtab.scaledown.intent.gate import Intents, Made, PolicyOf, Settings, strategies_of
-from trimtab.scaledown.intent.reviews import Intent, ScaleReviews
-from trimtab.scaledown.policy import effective
-from trimtab.scaledown.policy.effective import Defaults
+from trimtab.scaledown.intent.holder import HoldSettings, ScaleDownHolder
+from trimtab.scaledown.intent.planner import PolicyOf, strategies_of
+from trimtab.scaledown.intent.requests import DeliveredPlan, ScaleDownRequest
+from trimtab.scaledown.intent.reviews import ScaleReviews
+from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, Defaults
 from trimtab.scaledown.view import View
 from trimtab.testing.builders import node
 from trimtab_lab.apiserver.admission.webhooks import CallError
@@ -92,12 +92,12 @@ class ScaleWorld(World):
         self,
         *,
         seed: int = 1,
-        defaults: Defaults = effective.LEVEL_EVERYONE,
+        defaults: Defaults = LEVEL_EVERYONE,
         policy_of: PolicyOf = strategies_of,
         **settings: Any,
     ) -> None:
         super().__init__(seed=seed, call=self._ask)
-        self.settings = Settings(**settings)
+        self.settings = HoldSettings(**settings)
         self.defaults = defaults
         self.policy_of = policy_of
         self.product = Wire(self.cluster)
@@ -128,8 +128,8 @@ class ScaleWorld(World):
         self.product = Wire(self.cluster)
         client = Client(self.product, clock=self.clock, rng=random.Random(1))
         self.view = View(client, rng=random.Random(1))
-        self.made: list[Made] = []
-        self.intents = Intents(
+        self.made: list[DeliveredPlan] = []
+        self.intents = ScaleDownHolder(
             client,
             self.view,
             defaults=self.defaults,
@@ -148,11 +148,13 @@ class ScaleWorld(World):
         await self.settle()
 
     @contextlib.asynccontextmanager
-    async def replica(self, *, ahead: int = 0) -> AsyncIterator[Intents]:
+    async def replica(self, *, ahead: int = 0) -> AsyncIterator[ScaleDownHolder]:
         """Another process of Trimtab, whose clock is so many seconds ahead."""
         client = Client(Wire(self.cluster), clock=Ahead(self.clock, ahead), rng=random.Random(2))
         view = View(client, rng=random.Random(2))
-        intents = Intents(client, view, defaults=self.defaults, settings=self.settings, policy_of=self.policy_of)
+        intents = ScaleDownHolder(
+            client, view, defaults=self.defaults, settings=self.settings, policy_of=self.policy_of
+        )
         tasks = [asyncio.ensure_future(part) for part in (view.run(), intents.run())]
         await self.settle()
         try:
@@ -242,7 +244,9 @@ class ScaleWorld(World):
         await self.run_pods()
         return took
 
-    async def intent(self, after: int, *, name: str = "web", kind: str = "Deployment", **changes: Any) -> Intent:
+    async def intent(
+        self, after: int, *, name: str = "web", kind: str = "Deployment", **changes: Any
+    ) -> ScaleDownRequest:
         """What a review of a workload as it is would say."""
         resource = {"Deployment": Deployment}[kind]
         live = await self.get(resource, name)
@@ -254,7 +258,7 @@ class ScaleWorld(World):
             "before": live.spec.replicas,
             "after": after,
         }
-        return Intent(**{**fields, **changes})
+        return ScaleDownRequest(**{**fields, **changes})
 
     async def spread(self) -> tuple[int, ...]:
         """How many pods each zone has, by the zones' names."""
@@ -270,7 +274,7 @@ class ScaleWorld(World):
 
     async def marks(self) -> list[PlanAnnotation]:
         """The marks on pods."""
-        return [mark for pod in await self.pods() if (mark := cost_writer.mark_of(pod)) is not None]
+        return [mark for pod in await self.pods() if (mark := plan_annotation(pod.metadata.annotations)) is not None]
 
     def writes(self) -> list[Request]:
         """What Trimtab wrote."""

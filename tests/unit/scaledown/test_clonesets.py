@@ -19,10 +19,10 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicy, ScaleDownPolicySpec, StrategySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
-from trimtab.scaledown.intent.gate import Held, Intents
-from trimtab.scaledown.intent.reviews import Intent
-from trimtab.scaledown.metrics import Outcome
-from trimtab.scaledown.policy.effective import DefaultPolicy, Defaults
+from trimtab.scaledown.intent.holder import ScaleDownHolder
+from trimtab.scaledown.intent.requests import HoldResult, ScaleDownRequest
+from trimtab.scaledown.metrics import HoldOutcome
+from trimtab.scaledown.policy.defaults import DefaultPolicy, Defaults
 from trimtab.scaledown.view import View
 
 OLDEST = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec(strategies=(StrategySpec(name="Oldest"),))),))
@@ -31,7 +31,7 @@ OLDEST = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec(strategies=
 class ShrinkingCloneSets(CloneSetWorld):
     """A CloneSet of nine pods on three zones, and requests to shrink it that are held."""
 
-    intents: Intents
+    intents: ScaleDownHolder
 
     async def start(self) -> None:
         """Start Trimtab's CloneSets and its scale-downs."""
@@ -47,7 +47,7 @@ class ShrinkingCloneSets(CloneSetWorld):
         await self.run_pods()
         client = Client(Wire(self.cluster), clock=self.clock, rng=random.Random(2))
         view = View(client, rng=random.Random(2))
-        self.intents = Intents(client, view, defaults=OLDEST)
+        self.intents = ScaleDownHolder(client, view, defaults=OLDEST)
         self.tasks = [asyncio.ensure_future(part) for part in (view.run(), self.intents.run())]
         await self.settle()
 
@@ -56,10 +56,10 @@ class ShrinkingCloneSets(CloneSetWorld):
         await cancel(*self.tasks)
         await super().close()
 
-    async def hold(self, after: int) -> Held:
+    async def hold(self, after: int) -> HoldResult:
         """What comes of a request to shrink."""
         live = await self.cloneset()
-        asked = Intent("CloneSet", "default", "web", live.metadata.uid, live.spec.replicas or 0, after)
+        asked = ScaleDownRequest("CloneSet", "default", "web", live.metadata.uid, live.spec.replicas or 0, after)
         request = asyncio.ensure_future(self.intents.hold(asked))
         while not request.done():
             await self.clock.advance(0.01)
@@ -99,12 +99,12 @@ async def world() -> AsyncIterator[ShrinkingCloneSets]:
 
 async def test_what_costs_say_is_done(world: ShrinkingCloneSets) -> None:
     """Where nothing comes before them."""
-    assert (await world.hold(6)).outcome is Outcome.PLANNED
+    assert (await world.hold(6)).outcome is HoldOutcome.PLANNED
     chosen = await world.costly()
     await world.shrink(6)
     assert len(chosen) == 3
     assert chosen.isdisjoint(await world.names())
-    (ended,) = world.intents.aftermath.ended
+    (ended,) = world.intents.tracker.results
     assert ended.followed == 3
 
 
@@ -119,7 +119,7 @@ async def test_pods_that_somebody_has_named_count_as_gone(world: ShrinkingCloneS
     else:
         await world.patch(CloneSet, "web", {"spec": {"scaleStrategy": {"podsToDelete": named}}})
     await world.settle()
-    assert (await world.hold(6)).outcome is Outcome.PLANNED
+    assert (await world.hold(6)).outcome is HoldOutcome.PLANNED
     chosen = await world.costly()
     assert len(chosen) == 1
     assert chosen.isdisjoint(named)
@@ -128,7 +128,7 @@ async def test_pods_that_somebody_has_named_count_as_gone(world: ShrinkingCloneS
 async def test_a_cloneset_of_two_revisions_is_left_alone(world: ShrinkingCloneSets) -> None:
     """The older ones go first, whatever they cost."""
     await world.roll(4)
-    assert (await world.hold(6)).outcome is Outcome.ROLLOUT
+    assert (await world.hold(6)).outcome is HoldOutcome.ROLLOUT
     assert await world.costly() == set()
 
 
@@ -138,6 +138,6 @@ async def test_pods_named_after_the_plan_was_made_are_no_miss(world: ShrinkingCl
     chosen = await world.costly()
     await world.shrink(6, scaleStrategy={"podsToDelete": sorted(await world.names() - chosen)[:3]})
     assert chosen <= await world.names()
-    (ended,) = world.intents.aftermath.ended
-    assert {cause.value: count for cause, count in ended.causes.items() if count} == {"deleted": 3}
-    assert world.intents.settling.seconds == 0.3
+    (ended,) = world.intents.tracker.results
+    assert {cause.value: count for cause, count in ended.misses.items() if count} == {"deleted": 3}
+    assert world.intents.settle_time.seconds == 0.3

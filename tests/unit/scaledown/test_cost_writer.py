@@ -15,8 +15,9 @@ from trimtab.api.pods import Pod
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import Conflict, Forbidden
 from trimtab.kube.resources import key
-from trimtab.scaledown import cost_writer
-from trimtab.scaledown.cost_writer import Entry, Ledger, annotation_for
+from trimtab.scaledown import pod_costs
+from trimtab.scaledown.cost_writer import CostChange, CostWriter, WriteReport
+from trimtab.scaledown.pod_costs import annotation_for
 from trimtab.testing.builders import pod
 
 PLAN = PlanAnnotation(plan="p1", workload="ReplicaSet/web", uid="u", generation=3, to=2, at=1000)
@@ -49,12 +50,12 @@ def noted(patch: Any) -> dict[str, Any]:
 )
 def test_a_pod_is_put_back_as_it_was(found: Pod, want: dict[str, Any]) -> None:
     """By one patch, for the version that was looked at."""
-    assert noted(cost_writer.erasure(found)) == want
+    assert noted(pod_costs.revert_plan_patch(found)) == want
 
 
 def test_a_pod_without_a_mark_is_left_alone() -> None:
     """Whatever cost it has is somebody's."""
-    assert cost_writer.erasure(pod("a").cost(5).build()) is None
+    assert pod_costs.revert_plan_patch(pod("a").cost(5).build()) is None
 
 
 def test_a_second_plan_remembers_what_stood_there_before_the_first() -> None:
@@ -66,7 +67,7 @@ def test_a_second_plan_remembers_what_stood_there_before_the_first() -> None:
 def test_a_cost_and_its_mark_are_one_patch() -> None:
     """Nobody ever sees one without the other."""
     mark = annotation_for(PLAN, pod("a").build(), share=2, was=3, side="victims", cost=-1)
-    found = noted(cost_writer.inscription(pod("a").build(), mark))
+    found = noted(pod_costs.apply_plan_patch(pod("a").build(), mark))
     assert found[DELETION_COST] == "-1"
     assert codec.decode(found[SCALE_PLAN], PlanAnnotation) == mark
 
@@ -82,11 +83,11 @@ async def world() -> AsyncIterator[World]:
     await made.close()
 
 
-async def entries(world: World) -> list[Entry]:
+async def entries(world: World) -> list[CostChange]:
     """A cost for each pod, as they are now."""
     pods = await world.pods()
     return [
-        Entry(each, annotation_for(PLAN, each, share=2, was=3, side="victims", cost=at - 3))
+        CostChange(each, annotation_for(PLAN, each, share=2, was=3, side="victims", cost=at - 3))
         for at, each in enumerate(pods)
     ]
 
@@ -96,16 +97,16 @@ async def costs(world: World) -> dict[str, str | None]:
     return {each.metadata.name: each.metadata.annotations.get(DELETION_COST) for each in await world.pods()}
 
 
-async def written(world: World, given: list[Entry], seconds: float = 1.0) -> cost_writer.Written:
+async def written(world: World, given: list[CostChange], seconds: float = 1.0) -> WriteReport:
     """What comes of writing these."""
     until = world.clock.monotonic() + round(seconds * SECOND)
-    return await Ledger(world.user).write(given, until=until)
+    return await CostWriter(world.user).write(given, until=until)
 
 
 async def test_all_costs_are_written(world: World) -> None:
     """With the versions that the own watch is to show."""
     found = await written(world, await entries(world))
-    assert found.whole
+    assert found.is_complete
     assert await costs(world) == {"a": "-3", "b": "-2", "c": "-1"}
     assert set(found.versions) == {key("default", name) for name in "abc"}
 
@@ -115,8 +116,8 @@ async def test_a_cost_that_somebody_sets_meanwhile_stays(world: World) -> None:
     given = await entries(world)
     await world.user.patch(Pod, "b", {"metadata": {"annotations": {DELETION_COST: "50"}}}, namespace="default")
     found = await written(world, given)
-    assert found.theirs == [key("default", "b")]
-    assert not found.whole
+    assert found.foreign == [key("default", "b")]
+    assert not found.is_complete
     assert await costs(world) == {"a": "-3", "b": "50", "c": "-1"}
 
 
@@ -125,7 +126,7 @@ async def test_a_pod_that_changes_otherwise_is_written_all_the_same(world: World
     given = await entries(world)
     await world.user.patch(Pod, "b", {"metadata": {"labels": {"new": "yes"}}}, namespace="default")
     found = await written(world, given)
-    assert found.whole
+    assert found.is_complete
     assert (await costs(world))["b"] == "-2"
 
 
@@ -135,7 +136,7 @@ async def test_a_pod_that_is_gone_is_no_failure(world: World) -> None:
     await world.user.delete(Pod, "b", namespace="default", grace_period_seconds=0)
     found = await written(world, given)
     assert found.gone == [key("default", "b")]
-    assert found.whole
+    assert found.is_complete
 
 
 async def test_another_pod_of_the_same_name_is_not_written_to(world: World) -> None:
@@ -155,7 +156,7 @@ async def test_what_the_server_refuses_is_told(world: World) -> None:
     wire.refuse = lambda request: Forbidden("no") if "/b" in request.path and request.method == "PATCH" else None  # type: ignore[attr-defined]
     found = await written(world, given)
     assert list(found.failed) == [key("default", "b")]
-    assert not found.whole
+    assert not found.is_complete
     assert (await costs(world))["a"] == "-3"
 
 
@@ -172,8 +173,8 @@ async def test_a_pod_that_never_keeps_still_is_left_to_the_next_time(world: Worl
     pods = await world.pods()
     wire = world.user.transport
     wire.refuse = lambda request: Conflict("changed") if request.method == "PATCH" else None  # type: ignore[attr-defined]
-    with pytest.raises(Conflict, match="faster"):
-        await Ledger(world.user).take_back(pods, reason="done")
+    with pytest.raises(Conflict, match="gave up after 4 conflicting updates"):
+        await CostWriter(world.user).revert(pods, reason="done")
     wire.refuse = None  # type: ignore[attr-defined]
-    assert await Ledger(world.user).take_back(await world.pods(), reason="done") == 3
+    assert await CostWriter(world.user).revert(await world.pods(), reason="done") == 3
     assert await costs(world) == {"a": None, "b": None, "c": None}

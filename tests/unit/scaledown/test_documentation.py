@@ -54,7 +54,7 @@ def test_every_field_is_told() -> None:
 
 def test_every_condition_is_told() -> None:
     """By its name."""
-    for name in (statuses.READY, statuses.OVERLAPPING, statuses.NOT_CONSUMED, statuses.TWO_OWNERS):
+    for name in statuses.CONDITIONS:
         assert f"`{name}`" in PAGE
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.unit.scaledown.worlds import POLICIES, PolicyWorld
-from trimtab.api.annotations import ALPHA_COST, DELETION_COST, OPT_OUT, POLICY_COST, RANKED_AMONG
+from trimtab.api.annotations import ALPHA_COST, CARRIER_KEYS, DELETION_COST, OPT_OUT, POLICY_COST, RANKED_AMONG
 from trimtab.api.apps import Deployment
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
@@ -26,8 +26,8 @@ from trimtab.api.scaledown import PodGroupCost
 from trimtab.kube.errors import NotFound
 from trimtab.kube.transport import Request
 from trimtab.ranking.costs import Carrier
-from trimtab.scaledown.continuous.carriers import ANNOTATIONS, own_cost
 from trimtab.scaledown.continuous.delivery import carrier_for
+from trimtab.scaledown.pod_costs import policy_cost
 from trimtab.scaledown.policy.groups import Group
 
 STRATEGIES = [
@@ -158,15 +158,15 @@ async def test_costs_are_right_after_any_life(world: PolicyWorld, seed: int) -> 
         assert group is not None
         pods = world.controller.groups.pods(group)
         carrier = wants(group, len(pods))
-        found = objects.pop(group.holder.group_name, None)
-        if carrier is None or carrier in ANNOTATIONS:
+        found = objects.pop(group.owner.group_name, None)
+        if carrier is None or carrier in CARRIER_KEYS:
             assert found is None
         if carrier is None:
             assert not [pod for pod in pods if {POLICY_COST, RANKED_AMONG} & set(pod.metadata.annotations)]
             continue
         ranks = dict(world.controller.continuous.assess(group, pods).ranks)
-        if carrier in ANNOTATIONS:
-            own = {pod.key: cost for pod in pods if (cost := own_cost(pod)) is not None}
+        if carrier in CARRIER_KEYS:
+            own = {pod.key: cost for pod in pods if (cost := policy_cost(pod)) is not None}
             left_out = {pod.key for pod in pods} - set(own)
             assert left_out <= {f"default/{name}" for name in life.theirs}
         else:
@@ -177,8 +177,8 @@ async def test_costs_are_right_after_any_life(world: PolicyWorld, seed: int) -> 
     assert objects == {}
     for pod in await world.pods():
         text, theirs = pod.metadata.annotations.get(DELETION_COST), life.theirs.get(pod.metadata.name)
-        assert text == theirs if theirs is not None else text is None or own_cost(pod) == int(text)
-        assert ALPHA_COST not in pod.metadata.annotations or own_cost(pod) is not None
+        assert text == theirs if theirs is not None else text is None or policy_cost(pod) == int(text)
+        assert ALPHA_COST not in pod.metadata.annotations or policy_cost(pod) is not None
     world.product.requests.clear()
     await world.advance(1200)
     assert [request for request in world.product.requests if request.method != "GET"] == []

@@ -15,8 +15,8 @@ from trimtab.api.scaledown import StrategySpec
 from trimtab.ranking import plan
 from trimtab.ranking.plan import Policy, Workload
 from trimtab.ranking.rankers import Constraint
-from trimtab.scaledown.proportional import Share
-from trimtab.scaledown.replicaset_plans import Step, constraints_for, going, warnings
+from trimtab.scaledown.proportional import ControllerSize
+from trimtab.scaledown.replicaset_plans import ControllerPlan, constraints_for, earlier_victims, warnings
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import cluster, pod
 
@@ -85,7 +85,7 @@ def web(name: str, side: str = "", *, to: int = 2, at: int = 1, share: int = 2, 
 )
 def test_earlier_victims_count_as_gone(pods: list[Pod], size: int, want: str) -> None:
     """As far as the workload wants no more than those requests asked for."""
-    assert "".join(each.metadata.name for each in going(pods, size)) == want
+    assert "".join(each.metadata.name for each in earlier_victims(pods, size)) == want
 
 
 def test_a_user_is_not_told_that_pods_were_kept_where_strategies_came_first() -> None:
@@ -99,5 +99,5 @@ def test_a_user_is_not_told_that_pods_were_kept_where_strategies_came_first() ->
     workload = Workload.of_all(snapshot, constraints=[Constraint(ZONE)])
     made = plan(workload, snapshot, Policy.of((StrategySpec(name="Stated"),)), replicas=2, now=NOW)
     assert sorted(made.keys) == ["default/a", "default/b"]
-    (told,) = warnings([Step(Share("u", "web", 4, 2), made)])
+    (told,) = warnings([ControllerPlan(ControllerSize("u", "web", 4, 2), made)])
     assert told == "the policy's strategies chose 1 of 2 pods that stock would have kept"

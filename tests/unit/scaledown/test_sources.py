@@ -22,9 +22,9 @@ from trimtab.kube.client import Client
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.placement.profiles import default_profile
 from trimtab.ranking.strategies.probe import ProbeSettings
-from trimtab.scaledown.sources import Sources, Target
-from trimtab.scaledown.sources.answers import AnswerSource, HttpFetch, Question, Unanswered, address_of, read_answer
+from trimtab.scaledown.sources.answers import AnswerSource, HttpFetch, ProbeRequest, Unanswered, address_of, read_answer
 from trimtab.scaledown.sources.samples import Samples
+from trimtab.scaledown.sources.sampling import Sources, Target
 from trimtab.scaledown.sources.scores import ScoreSource, score_of
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import PodBuilder, cluster, pod
@@ -202,9 +202,9 @@ async def test_pods_are_asked_what_they_cost() -> None:
     clock = VirtualClock()
     workers = Workers(clock, idle=b"0", busy=b"5400\n", odd=b"ready", mute=Unanswered("it answered 500"))
     sources, pods = asking(clock, workers)
-    await sources.ask()
+    await sources.probe()
     assert sources.values(PROBE, pods).stated == {"default/idle": 0.0, "default/busy": 5400.0}
-    assert "default/odd was asked and gave no answer: its answer is not a number" in sources.problem(PROBE, pods)
+    assert "default/odd was probed and gave no answer: its answer is not a number" in sources.problem(PROBE, pods)
     assert "it answered 500" in sources.problem(PROBE, pods[3:])
 
 
@@ -212,10 +212,10 @@ async def test_why_a_pod_gave_no_answer_is_forgotten_with_it() -> None:
     """Pods come and go; what is known of them does not pile up."""
     clock = VirtualClock()
     sources, pods = asking(clock, Workers(clock, mute=Unanswered("it answered 500")))
-    await sources.ask()
+    await sources.probe()
     assert sources.answers.refusals == {pods[0].metadata.uid: "it answered 500"}
     pods.clear()
-    await sources.ask()
+    await sources.probe()
     assert sources.answers.refusals == {}
 
 
@@ -224,11 +224,11 @@ async def test_answers_grow_old() -> None:
     clock = VirtualClock()
     workers = Workers(clock, p=b"7")
     sources, pods = asking(clock, workers)
-    await sources.ask()
+    await sources.probe()
     workers.answers["p"] = Unanswered("gone quiet")
     for _ in range(59):
         await clock.advance(1)
-        await sources.ask()
+        await sources.probe()
     assert sources.values(PROBE, pods).stated == {"default/p": 7.0}
     await clock.advance(2)
     assert sources.values(PROBE, pods).stated == {}
@@ -239,11 +239,11 @@ async def test_each_pod_is_asked_once_in_its_period() -> None:
     clock = VirtualClock()
     workers = Workers(clock, **{f"p{n}": b"1" for n in range(20)})
     sources, _ = asking(clock, workers)
-    await sources.ask()
+    await sources.probe()
     assert len(workers.asked) == 20
     for _ in range(40):
         await clock.advance(1)
-        await sources.ask()
+        await sources.probe()
     counts = {name: workers.asked.count(name) for name in workers.answers}
     assert set(counts.values()) <= {4, 5}
 
@@ -254,7 +254,7 @@ async def test_no_more_pods_are_asked_at_once_than_allowed() -> None:
     workers = Workers(clock, **{f"p{n}": b"never" for n in range(9)})
     source = AnswerSource(clock, workers, at_once=3)
     pods = [running(f"p{n}", f"10.0.0.{n + 1}") for n in range(9)]
-    work = asyncio.ensure_future(source.ask([Question(each, ProbeSettings()) for each in pods]))
+    work = asyncio.ensure_future(source.probe([ProbeRequest(each, ProbeSettings()) for each in pods]))
     await clock.advance(10)
     await work
     assert (workers.most, len(workers.asked)) == (3, 9)
@@ -266,14 +266,14 @@ async def test_no_more_pods_are_asked_at_once_than_allowed() -> None:
     [
         pytest.param("", False, "no address yet", id="no address"),
         pytest.param("10.0.0.1", True, "host's network", id="the host's address"),
-        pytest.param("127.0.0.1", False, "no pod's address", id="ourselves"),
-        pytest.param("::1", False, "no pod's address", id="ourselves, the new way"),
-        pytest.param("169.254.169.254", False, "no pod's address", id="a cloud's metadata service"),
-        pytest.param("::ffff:127.0.0.1", False, "no pod's address", id="ourselves, in disguise"),
-        pytest.param("::ffff:169.254.169.254", False, "no pod's address", id="a metadata service in disguise"),
-        pytest.param("fe80::1", False, "no pod's address", id="a neighbour"),
-        pytest.param("224.0.0.1", False, "no pod's address", id="everybody"),
-        pytest.param("0.0.0.0", False, "no pod's address", id="nobody"),  # noqa: S104 - it is not bound
+        pytest.param("127.0.0.1", False, "not the address of a pod", id="ourselves"),
+        pytest.param("::1", False, "not the address of a pod", id="ourselves, the new way"),
+        pytest.param("169.254.169.254", False, "not the address of a pod", id="a cloud's metadata service"),
+        pytest.param("::ffff:127.0.0.1", False, "not the address of a pod", id="ourselves, in disguise"),
+        pytest.param("::ffff:169.254.169.254", False, "not the address of a pod", id="a metadata service in disguise"),
+        pytest.param("fe80::1", False, "not the address of a pod", id="a neighbour"),
+        pytest.param("224.0.0.1", False, "not the address of a pod", id="everybody"),
+        pytest.param("0.0.0.0", False, "not the address of a pod", id="nobody"),  # noqa: S104 - it is not bound
         pytest.param("example.com", False, "is not an address", id="a name"),
         pytest.param("10.0.0.1/x", False, "is not an address", id="an address and something else"),
     ],
@@ -289,7 +289,7 @@ def test_only_the_networks_that_were_named_are_asked() -> None:
     """Where an administrator names them."""
     assert address_of(running("p", "10.1.2.3"), [ip_network("10.0.0.0/8")]) == "10.1.2.3"
     assert address_of(running("p", "fd00::7")) == "[fd00::7]"
-    with pytest.raises(Unanswered, match="outside of the networks"):
+    with pytest.raises(Unanswered, match="outside the networks"):
         address_of(running("p", "192.168.0.1"), [ip_network("10.0.0.0/8")])
 
 
@@ -330,7 +330,7 @@ async def test_a_pod_is_asked_over_http(fetch: HttpFetch) -> None:
     async with serving(answering) as port:
         clock = VirtualClock()
         source = AnswerSource(clock, fetch, networks=LOOPBACK)
-        await source.ask([Question(running("p", "127.0.0.1"), ProbeSettings(port=port))])
+        await source.probe([ProbeRequest(running("p", "127.0.0.1"), ProbeSettings(port=port))])
         assert source.samples.fresh([running("p")], now=clock.monotonic(), max_age=1) == {"default/p": 42.0}
     await fetch.close()
 
@@ -382,7 +382,7 @@ async def test_nobody_there_is_no_answer(fetch: HttpFetch) -> None:
     """A refused connection is said, not raised."""
     async with serving(unasked) as port:
         pass
-    with pytest.raises(Unanswered, match="cannot be asked"):
+    with pytest.raises(Unanswered, match="cannot be probed"):
         await fetch("127.0.0.1", port, "/cost", 5)
     await fetch.close()
 

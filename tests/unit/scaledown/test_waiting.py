@@ -22,6 +22,7 @@ from trimtab.kube.client import Client
 from trimtab.kube.resources import Resource
 from trimtab.scaledown.policy import effective
 from trimtab.scaledown.policy.findings import WITH_POD_COST
+from trimtab.scaledown.policy.workloads import workload_ref
 
 CLONESET = target("web", "CloneSet", "apps.kruise.io/v1alpha1")
 CARRIERS = ["PodGroupCost", "AlphaAnnotation"]
@@ -43,7 +44,7 @@ class CloneWorld(PolicyWorld):
         await self.settle()
 
     def _policy_of(self, cloneset: CloneSet) -> ScaleDownPolicySpec | None:
-        found = effective.governing(effective.workload_ref(cloneset), self.view.policies_in("default"))
+        found = effective.effective_policy(workload_ref(cloneset), self.view.policies_in("default"))
         return None if found is None else found.spec
 
     def _activity(self) -> tuple[int, int]:

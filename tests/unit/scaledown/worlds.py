@@ -29,12 +29,13 @@ from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.kube.client import Client
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
-from trimtab.scaledown.continuous.delivery import Bands, Settings, no_bands
+from trimtab.scaledown.continuous.delivery import Bands, ContinuousSettings, no_bands
 from trimtab.scaledown.metrics import Metrics
-from trimtab.scaledown.policy.controller import ScaleDownPolicies, sampled
-from trimtab.scaledown.policy.effective import NO_DEFAULTS, Defaults
+from trimtab.scaledown.policy.controller import ScaleDownPolicies
+from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.policy.findings import BUILT_IN, Readers
 from trimtab.scaledown.sources.answers import Unanswered
+from trimtab.scaledown.sources.targets import sources_for
 from trimtab.scaledown.view import View
 from trimtab.testing.builders import node
 from trimtab_lab.apiserver.storage import bootstrap
@@ -66,7 +67,7 @@ class PolicyWorld(World):
 
     def __init__(self, *, seed: int = 1, **settings: Any) -> None:
         super().__init__(seed=seed)
-        self.settings = Settings(**settings)
+        self.settings = ContinuousSettings(**settings)
         self.defaults: Defaults = NO_DEFAULTS
         self.readers: Readers = BUILT_IN
         self.bands: Bands = no_bands
@@ -93,7 +94,7 @@ class PolicyWorld(World):
         client = Client(self.product, clock=self.clock, rng=random.Random(1))
         self.view = View(client, rng=random.Random(1))
         self.metrics = Metrics()
-        self.sources = sampled(client, self.view, lambda: self.defaults, fetch=self._fetch)
+        self.sources = sources_for(client, self.view, lambda: self.defaults, fetch=self._fetch)
         self.controller = ScaleDownPolicies(
             client,
             self.view,

@@ -21,6 +21,7 @@ from trimtab.api.annotations import (
     RANKED_AMONG,
     SCALE_PLAN,
     SUBSET_COST,
+    CostOwner,
     fingerprint,
 )
 from trimtab.api.cloneset import CloneSet
@@ -28,8 +29,11 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost
 from trimtab.kube.resources import Resource
 from trimtab.ranking.costs import LIMIT, Band, Carrier, Level
-from trimtab.scaledown.continuous import carriers
-from trimtab.scaledown.continuous.carriers import Author, Cost, Holder, author, cost_of, erasure, inscription, number_of
+from trimtab.scaledown.continuous.annotation_costs import carrier_cost_owner
+from trimtab.scaledown.continuous.carriers import cost_of, number_of
+from trimtab.scaledown.continuous.sweeps import sweep
+from trimtab.scaledown.pod_costs import PolicyCost, apply_policy_patch, revert_policy_patch
+from trimtab.scaledown.policy.groups import GroupOwner
 from trimtab.testing.builders import pod
 from trimtab_lab.apiserver.wire.statuses import refusal
 
@@ -68,18 +72,18 @@ NAMES = {
 @pytest.mark.parametrize(
     ("a_pod", "wanted"),
     [
-        pytest.param(with_annotations(), Author.NOBODY, id="no cost"),
-        pytest.param(with_annotations(cost="3"), Author.OTHERS, id="a person's"),
-        pytest.param(with_annotations(cost="2000000", subset="2000000"), Author.SUBSET, id="a subset's"),
-        pytest.param(with_annotations(cost="3", subset="2000000"), Author.OTHERS, id="a person's over a subset's"),
-        pytest.param(with_annotations(cost="-1", plan="{}"), Author.PLAN, id="a scale-down's that is under way"),
-        pytest.param(with_annotations(cost="3", mark="?"), Author.OTHERS, id="one beside a mark that says nothing"),
-        pytest.param(with_annotations(alpha="3"), Author.NOBODY, id="that of another carrier does not count"),
+        pytest.param(with_annotations(), CostOwner.NONE, id="no cost"),
+        pytest.param(with_annotations(cost="3"), CostOwner.OTHER, id="a person's"),
+        pytest.param(with_annotations(cost="2000000", subset="2000000"), CostOwner.SUBSET, id="a subset's"),
+        pytest.param(with_annotations(cost="3", subset="2000000"), CostOwner.OTHER, id="a person's over a subset's"),
+        pytest.param(with_annotations(cost="-1", plan="{}"), CostOwner.PLAN, id="a scale-down's that is under way"),
+        pytest.param(with_annotations(cost="3", mark="?"), CostOwner.OTHER, id="one beside a mark that says nothing"),
+        pytest.param(with_annotations(alpha="3"), CostOwner.NONE, id="that of another carrier does not count"),
     ],
 )
-def test_whose_a_cost_is(a_pod: Pod, wanted: Author) -> None:
+def test_whose_a_cost_is(a_pod: Pod, wanted: CostOwner) -> None:
     """By what stands beside it."""
-    assert author(a_pod, Carrier.ANNOTATION) is wanted
+    assert carrier_cost_owner(a_pod, Carrier.ANNOTATION) is wanted
 
 
 @pytest.mark.parametrize("carrier", ANNOTATED)
@@ -89,18 +93,18 @@ def test_written_and_taken_back_is_as_before(carrier: Carrier, before: str | Non
     start = pod("p").annotations({"other": "x"}).build()
     if before is not None:
         start = patched(start, {"metadata": {"annotations": {DELETION_COST: before, SUBSET_COST: before}}})
-    first = patched(start, inscription(Cost(start, "default/web", carrier, 5)))
-    assert author(first, carrier) is Author.POLICY
-    second = patched(first, inscription(Cost(first, "default/web", carrier, 6, among="abc")))
+    first = patched(start, apply_policy_patch(PolicyCost(start, "default/web", carrier, 5)))
+    assert carrier_cost_owner(first, carrier) is CostOwner.POLICY
+    second = patched(first, apply_policy_patch(PolicyCost(first, "default/web", carrier, 6, among="abc")))
     assert second.metadata.annotations[RANKED_AMONG] == "abc"
-    assert inscription(Cost(second, "default/web", carrier, 6, among="abc")) is None
-    assert patched(second, erasure(second)) == start
+    assert apply_policy_patch(PolicyCost(second, "default/web", carrier, 6, among="abc")) is None
+    assert patched(second, revert_policy_patch(second)) == start
 
 
 def test_patches_hold_for_the_version_that_was_looked_at() -> None:
     """Whoever writes a cost meanwhile is not overwritten."""
     seen = codec.convert({"metadata": {"name": "p", "namespace": "default", "resourceVersion": "7"}}, Pod)
-    patch = inscription(Cost(seen, "default/web", Carrier.ANNOTATION, 5))
+    patch = apply_policy_patch(PolicyCost(seen, "default/web", Carrier.ANNOTATION, 5))
     assert patch is not None
     assert patch["metadata"]["resourceVersion"] == "7"
 
@@ -124,7 +128,7 @@ def test_sets_of_pods_are_named_as_clonesets_look_for_them() -> None:
 
 def test_the_name_of_a_group_is_one_that_a_server_takes() -> None:
     """However long the workload's own is; and two workloads never share one."""
-    names = {Holder("v1", kind, "ns", "x" * 250 + end, "u").group_name for kind in ("A", "B") for end in "yz"}
+    names = {GroupOwner("v1", kind, "ns", "x" * 250 + end, "u").group_name for kind in ("A", "B") for end in "yz"}
     assert len(names) == 4
     assert max(map(len, names)) <= 253
 
@@ -280,9 +284,9 @@ async def test_a_sweep_needs_nobody(clones: PolicyWorld) -> None:
     await clones.policy("api", targetRef=target("api"), strategies=BALANCE, delivery="Continuous")
     assert len(await clones.costs()) == 3
     await clones.stop_policies()
-    assert await carriers.sweep(clones.user) == 4
+    assert await sweep(clones.user) == 4
     assert (await group_cost(clones), await clones.costs()) == (None, {})
-    assert await carriers.sweep(clones.user) == 0
+    assert await sweep(clones.user) == 0
 
 
 async def test_the_mark_is_plain_to_read(world: PolicyWorld) -> None:

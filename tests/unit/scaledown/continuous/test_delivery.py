@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from tests.unit.lab.workloads.worlds import JSON
 from tests.unit.scaledown.worlds import PolicyWorld, target, template
-from trimtab.api.annotations import DELETION_COST, OPT_OUT, POLICY_COST
+from trimtab.api.annotations import DELETION_COST, OPT_OUT, POLICY_COST, policy_cost_annotation
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Namespace, ReplicationController
@@ -23,11 +22,10 @@ from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
 from trimtab.ranking.costs import Band, Level
 from trimtab.scaledown.continuous.assessment import Assessment
-from trimtab.scaledown.continuous.carriers import mark_of
-from trimtab.scaledown.intent import gate
-from trimtab.scaledown.metrics import Outcome
-from trimtab.scaledown.policy import effective
-from trimtab.scaledown.policy.effective import DefaultPolicy, Defaults
+from trimtab.scaledown.intent.holder import ScaleDownHolder
+from trimtab.scaledown.intent.requests import ScaleDownRequest
+from trimtab.scaledown.metrics import HoldOutcome
+from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, DefaultPolicy, Defaults
 from trimtab.scaledown.policy.groups import Group
 from trimtab_lab.apiserver.wire.statuses import Refusal, refusal
 
@@ -250,7 +248,7 @@ async def test_a_cost_that_a_person_set_stays(world: PolicyWorld) -> None:
     assert POLICY_COST not in (await world.get(Pod, name)).metadata.annotations
     ready = await world.condition()
     assert ready is not None
-    assert "1 pods keep costs that others have set" in ready.message
+    assert "1 pods keep costs of other programs" in ready.message
     await world.drop_policy()
     assert await world.costs() == {name: 77}
 
@@ -339,7 +337,7 @@ async def test_an_opt_out_takes_costs_back(world: PolicyWorld, kind: type[Any], 
     assert await world.costs() == {}
     ready = await world.condition()
     assert ready is not None
-    assert (ready.status, ready.reason) == ("False", "SwitchedOff")
+    assert (ready.status, ready.reason) == ("False", "Disabled")
     assert "opts out with trimtab.dev/scale-down: disabled" in ready.message
 
 
@@ -373,7 +371,7 @@ async def test_a_default_policy_from_the_configuration_ranks_everybody(world: Po
     await world.deploy(6)
     await world.look()
     assert len(await world.costs()) == 6
-    mark = mark_of((await world.pods())[0])
+    mark = policy_cost_annotation((await world.pods())[0].metadata.annotations)
     assert mark is not None
     assert mark.policy == 'the default policy "all"'
 
@@ -391,25 +389,12 @@ async def test_pods_that_their_controller_lets_go_are_put_back(world: PolicyWorl
     assert len(await world.costs()) == 6
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """Somebody wants the Deployment web to shrink."""
-
-    before: int
-    after: int
-    kind: str = "Deployment"
-    namespace: str = "default"
-    name: str = "web"
-    uid: str = ""
-    """The workload's."""
-
-
-async def held(world: PolicyWorld) -> Outcome:
+async def held(world: PolicyWorld) -> HoldOutcome:
     """What comes of a request to shrink from 3 to 2, where everybody is to be kept level."""
     client = Client(world.product, clock=world.clock)
-    holding = gate.Intents(client, world.view, defaults=effective.LEVEL_EVERYONE)
+    holder = ScaleDownHolder(client, world.view, defaults=LEVEL_EVERYONE)
     uid = (await world.get(Deployment, "web")).metadata.uid
-    request = asyncio.ensure_future(holding.hold(Wanted(3, 2, uid=uid)))
+    request = asyncio.ensure_future(holder.hold(ScaleDownRequest("Deployment", "default", "web", uid, 3, 2)))
     while not request.done():
         await world.clock.advance(0.1)
     return request.result().outcome
@@ -429,17 +414,17 @@ async def test_two_owners_are_left_alone(world: PolicyWorld) -> None:
     await world.create(ReplicaSet, rival)
     await world.policy(strategies=BALANCE, delivery="Continuous")
     assert await world.costs() == {}
-    ready, owners = await world.condition(), await world.condition("TwoOwners")
+    ready, owners = await world.condition(), await world.condition("OverlappingSelectors")
     assert ready is not None
     assert owners is not None
-    assert (ready.status, ready.reason) == ("False", "TwoOwners")
-    assert "Deployment web and ReplicaSet rival claim the same pods" in owners.message
-    assert await held(world) is Outcome.CONTESTED
+    assert (ready.status, ready.reason) == ("False", "OverlappingSelectors")
+    assert "Deployment web and ReplicaSet rival select the same pods" in owners.message
+    assert await held(world) is HoldOutcome.CONFLICT
     await world.user.delete(ReplicaSet, "rival", namespace="default")
     await world.look()
     assert len(await world.costs()) == 3
     await world.drop_policy()
-    assert await held(world) is not Outcome.UNGOVERNED
+    assert await held(world) is not HoldOutcome.NO_POLICY
 
 
 async def test_costs_stay_in_the_bands_of_subsets(world: PolicyWorld) -> None:
@@ -509,7 +494,7 @@ async def test_a_cost_that_its_subset_has_moved_is_taken_over(world: PolicyWorld
     await world.look()
     found = await world.get(Pod, name)
     assert found.metadata.annotations[DELETION_COST] != "2000000"
-    assert mark_of(found) is not None
+    assert policy_cost_annotation(found.metadata.annotations) is not None
     assert len(world.writes()) == 1
 
 

@@ -21,11 +21,11 @@ from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import Forbidden
-from trimtab.scaledown.intent.gate import RESERVE, Intents
+from trimtab.scaledown.intent.delivery import RESERVE
+from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.ratelimits import Rates
-from trimtab.scaledown.metrics import Cause, Outcome
-from trimtab.scaledown.policy import effective
-from trimtab.scaledown.policy.effective import Defaults
+from trimtab.scaledown.metrics import HoldOutcome, MissCause
+from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 
 
 @pytest_asyncio.fixture
@@ -43,7 +43,7 @@ async def world() -> AsyncIterator[ScaleWorld]:
 
 def outcomes(world: ScaleWorld) -> dict[str, float]:
     """How often each outcome came."""
-    found = {each.value: world.count("plans_total", outcome=each.value) for each in Outcome}
+    found = {each.value: world.count("requests_total", outcome=each.value) for each in HoldOutcome}
     return {name: count for name, count in found.items() if count}
 
 
@@ -118,7 +118,7 @@ async def test_few_survivors_are_written_above_zero_and_cleaned_afterwards(world
     assert await world.marks() == []
     assert len(world.writes()) == 6
     assert world.count("costs_written_total") == 3
-    assert world.count("costs_taken_back_total", reason="done") == 3
+    assert world.count("costs_reverted_total", reason="done") == 3
 
 
 async def test_a_cost_carries_its_plan_and_what_stood_there_before(world: ScaleWorld) -> None:
@@ -141,7 +141,7 @@ async def test_a_repeat_is_answered_at_once(world: ScaleWorld) -> None:
     first, took = await world.held(world.intents.hold(asked))
     written = len(world.writes())
     again, moment = await world.held(world.intents.hold(asked))
-    assert (first.outcome, again.outcome) == (Outcome.PLANNED, Outcome.REPEATED)
+    assert (first.outcome, again.outcome) == (HoldOutcome.PLANNED, HoldOutcome.REPEATED)
     assert again.warnings == first.warnings
     assert took >= 0.3
     assert moment < 0.05
@@ -153,7 +153,7 @@ async def test_a_repeat_that_comes_while_the_first_is_held_waits_for_it(world: S
     asked = await world.intent(9)
     both = asyncio.gather(world.intents.hold(asked), world.intents.hold(asked))
     (first, second), took = await world.held(both)
-    assert (first.outcome, second.outcome) == (Outcome.PLANNED, Outcome.REPEATED)
+    assert (first.outcome, second.outcome) == (HoldOutcome.PLANNED, HoldOutcome.REPEATED)
     assert 0.3 <= took < 0.5
 
 
@@ -165,7 +165,7 @@ async def test_another_process_knows_a_repeat_by_the_marks(world: ScaleWorld) ->
     async with world.replica() as other:
         await world.advance(9)
         again, moment = await world.held(other.hold(asked))
-        assert again.outcome is Outcome.REPEATED
+        assert again.outcome is HoldOutcome.REPEATED
         assert moment < 0.05
         assert await world.costs() == [-12, -11, -10]
         assert before.isdisjoint(mark.plan for mark in await world.marks())
@@ -182,7 +182,7 @@ async def test_a_repeat_renews_the_patience(world: ScaleWorld) -> None:
     await world.advance(9.5)
     again, _ = await world.held(world.intents.hold(asked))
     await world.advance(5)
-    assert again.outcome is Outcome.REPEATED
+    assert again.outcome is HoldOutcome.REPEATED
     assert await world.costs() == [-12, -11, -10]
     await world.advance(10)
     assert await world.costs() == []
@@ -196,7 +196,7 @@ async def test_costs_of_an_earlier_plan_that_the_next_relies_on_stay(world: Scal
     async with world.replica() as other:
         asked = await world.intent(3)
         held, moment = await world.held((other if elsewhere else world.intents).hold(asked))
-        assert (held.outcome, moment < 0.05) == (Outcome.REPEATED, True)
+        assert (held.outcome, moment < 0.05) == (HoldOutcome.REPEATED, True)
         await world.resume()
         await world.advance(5)
         assert await world.costs() == [1, 2, 3, 4, 5], "the first plan is done; the second is still waited for"
@@ -214,11 +214,11 @@ async def test_the_plan_of_another_process_outlives_the_end_of_ones_own(world: S
         await world.clock.advance(0.1)
         await world.resume()
         held, _ = await world.held(second)
-        assert held.outcome is Outcome.PLANNED
+        assert held.outcome is HoldOutcome.PLANNED
         world.unasked = True
         await world.scale(6)
         assert await world.spread() == (2, 2, 2)
-        assert world.intents.settling.seconds == 0.3, "whom the other one sent away is no miss"
+        assert world.intents.settle_time.seconds == 0.3, "whom the other one sent away is no miss"
 
 
 async def test_requests_in_quick_succession_count_earlier_victims_as_gone(world: ScaleWorld) -> None:
@@ -279,7 +279,7 @@ async def test_a_paused_deployment_is_planned_by_replicaset(world: ScaleWorld) -
     assert planned <= set(sizes.values())
     assert sorted(sizes.values()) == [3, 5]
     await world.advance(2)
-    assert not any(world.count("misses_total", cause=cause.value) for cause in Cause)
+    assert not any(world.count("misses_total", cause=cause.value) for cause in MissCause)
     assert await world.marks() == []
 
 
@@ -287,7 +287,7 @@ async def test_an_opt_out_is_looked_up_on_the_workload(world: ScaleWorld) -> Non
     """A Scale carries no annotations."""
     await world.patch(Deployment, "web", {"metadata": {"annotations": {OPT_OUT: OPTED_OUT}}})
     await world.scale(6)
-    assert outcomes(world) == {"ungoverned": 1}
+    assert outcomes(world) == {"no-policy": 1}
     assert world.writes() == []
 
 
@@ -315,7 +315,7 @@ async def test_what_a_review_says_is_checked_against_the_live_object(world: Scal
     asked = await world.intent(6)
     fields = {name: getattr(asked, name) for name in ("kind", "namespace", "name", "uid", "before", "after")}
     held, _ = await world.held(world.intents.hold(type(asked)(**{**fields, **changes})))
-    assert held.outcome is Outcome.STALE
+    assert held.outcome is HoldOutcome.STALE
     assert world.writes() == []
 
 
@@ -338,9 +338,9 @@ async def test_nobody_gets_ready_where_nothing_is_looked_after(world: ScaleWorld
     client = Client(world.product, clock=world.clock)
     for defaults, want in ((Defaults(), 1), (replace(Defaults(), **changes), 0)):
         prepared.clear()
-        intents = Intents(client, world.view, defaults=defaults, prepare=prepare)
+        intents = ScaleDownHolder(client, world.view, defaults=defaults, prepare=prepare)
         held, _ = await world.held(intents.hold(await world.intent(6)))
-        assert (held.outcome, len(prepared)) == (Outcome.UNGOVERNED, want)
+        assert (held.outcome, len(prepared)) == (HoldOutcome.NO_POLICY, want)
 
 
 async def test_requests_that_write_too_much_are_passed() -> None:
@@ -352,10 +352,10 @@ async def test_requests_that_write_too_much_are_passed() -> None:
     await world.zones(c=4)
     await world.grow(12, "c-0", "c-1", "c-2", "c-3")
     held, _ = await world.held(world.intents.hold(await world.intent(9)))
-    assert held.outcome is Outcome.PARTIAL
+    assert held.outcome is HoldOutcome.PARTIAL
     assert await world.costs() == [-12, -11]
     held, _ = await world.held(world.intents.hold(await world.intent(6)))
-    assert held.outcome is Outcome.LIMITED
+    assert held.outcome is HoldOutcome.RATE_LIMITED
     await world.close()
 
 
@@ -366,14 +366,14 @@ async def test_too_many_requests_for_one_workload_are_passed(world: ScaleWorld) 
     await world.start_product()
     asked = await world.intent(6)
     found = [(await world.held(world.intents.hold(asked)))[0].outcome for _ in range(4)]
-    assert found == [Outcome.PLANNED, Outcome.REPEATED, Outcome.LIMITED, Outcome.LIMITED]
+    assert found == [HoldOutcome.PLANNED, HoldOutcome.REPEATED, HoldOutcome.RATE_LIMITED, HoldOutcome.RATE_LIMITED]
 
 
 async def test_the_answer_waits_for_the_own_watch(world: ScaleWorld) -> None:
     """What we have not seen, the controller has not seen either; after the budget the request goes on all the same."""
     world.product.hold("pods")
     held, took = await world.held(world.intents.hold(await world.intent(9)))
-    assert held.outcome is Outcome.PARTIAL
+    assert held.outcome is HoldOutcome.PARTIAL
     assert 1.8 <= took <= 2.0
 
 
@@ -385,7 +385,7 @@ async def test_misses_make_the_settle_time_longer(world: ScaleWorld) -> None:
     await world.run_pods()
     await world.advance(2)
     assert world.count("misses_total", cause="lag") > 0
-    assert world.intents.settling.seconds == pytest.approx(0.45)
+    assert world.intents.settle_time.seconds == pytest.approx(0.45)
     assert world.count("settle_seconds") == pytest.approx(0.45)
 
 
@@ -399,8 +399,8 @@ async def test_whatever_is_learned_leaves_time_to_write() -> None:
     await world.zones(c=4)
     await world.grow(12, "c-0", "c-1", "c-2", "c-3")
     for _ in range(9):
-        world.intents.settling.missed()
-    assert world.intents.settling.seconds == pytest.approx(0.4)
+        world.intents.settle_time.record_miss()
+    assert world.intents.settle_time.seconds == pytest.approx(0.4)
     assert await world.scale(9) < 1
     assert await world.spread() == (3, 3, 3)
     await world.close()
@@ -423,9 +423,9 @@ async def test_where_everybodys_cost_is_somebody_elses_nothing_can_be_done(world
     for pod in await world.pods():
         await world.patch(Pod, pod.metadata.name, {"metadata": {"annotations": {DELETION_COST: "5"}}})
     await world.scale(6)
-    assert outcomes(world) == {"foreign": 1}
+    assert outcomes(world) == {"foreign-costs": 1}
     assert world.writes() == []
-    assert world.count("fallbacks_total", reason="foreign") == 1
+    assert world.count("fallbacks_total", reason="foreign-costs") == 1
 
 
 async def test_costs_are_taken_back_when_the_request_came_to_nothing(world: ScaleWorld) -> None:
@@ -435,7 +435,7 @@ async def test_costs_are_taken_back_when_the_request_came_to_nothing(world: Scal
     await world.advance(12)
     assert await world.costs() == []
     assert await world.marks() == []
-    assert world.count("costs_taken_back_total", reason="nothing") == 6
+    assert world.count("costs_reverted_total", reason="not-applied") == 6
 
 
 async def test_a_cost_that_somebody_changes_meanwhile_is_theirs(world: ScaleWorld) -> None:
@@ -496,7 +496,7 @@ async def test_a_plan_whose_costs_may_not_be_written_says_why(world: ScaleWorld)
     world.product.refuse = lambda request: Forbidden("you may not") if request.method == "PATCH" else None
     await world.held(world.intents.hold(await world.intent(9)))
     (made,) = world.made
-    assert made.error.startswith("0 of 3 costs were written (3 not possible); for the rest the controller chooses; ")
+    assert made.error.startswith("0 of 3 costs were written (3 failed); the controller chooses the rest; ")
     assert made.error.endswith("you may not")
     world.product.refuse = None
     await world.held(world.intents.hold(await world.intent(9)))
@@ -512,7 +512,7 @@ async def test_a_request_that_is_cut_off_is_counted_with_the_time_it_was_held(wo
     world.product.go_on()
     assert outcomes(world) == {"late": 1}
     assert world.count("held_seconds_sum", outcome="late") >= 0.5
-    assert world.count("requests_under_way") == 0
+    assert world.count("requests_held") == 0
 
 
 async def test_with_trimtab_stopped_scaling_works(world: ScaleWorld) -> None:
@@ -529,7 +529,7 @@ async def test_before_the_cluster_has_been_seen_requests_are_passed(world: Scale
     intents = world.intents
     world.view.pods._synced.clear()  # noqa: SLF001 - as it is before the first list
     held, took = await world.held(intents.hold(await world.intent(6)))
-    assert held.outcome is Outcome.UNREADY
+    assert held.outcome is HoldOutcome.NOT_SYNCED
     assert took < 0.05
 
 
@@ -547,7 +547,7 @@ async def test_a_policy_that_keeps_costs_current_is_left_to_do_so(world: ScaleWo
     """Its costs stand already, or its carrier is another one."""
     await policy(world, delivery="Continuous")
     await world.scale(6)
-    assert outcomes(world) == {"elsewhere": 1}
+    assert outcomes(world) == {"other-delivery": 1}
     assert world.writes() == []
 
 
@@ -573,7 +573,7 @@ async def test_while_pods_are_unranked_the_controller_chooses(
     """Waiting ends with the budget: the built-in controllers wait for nobody."""
     await policy(world, strategies=[{"name": "Idle"}], whenUnranked=when)
     held, took = await world.held(world.intents.hold(await world.intent(6)))
-    assert held.outcome is Outcome.UNRANKED
+    assert held.outcome is HoldOutcome.UNRANKED
     assert least <= took <= most
     assert world.writes() == []
 
@@ -582,7 +582,7 @@ async def test_strategies_choose_who_goes(world: ScaleWorld) -> None:
     """The oldest first, by a policy: costs are written although stock would be as level."""
     await policy(world, strategies=[{"name": "Oldest"}])
     held, _ = await world.held(world.intents.hold(await world.intent(9)))
-    assert held.outcome is Outcome.PLANNED
+    assert held.outcome is HoldOutcome.PLANNED
     victims = {pod.metadata.name for pod in await world.pods() if SCALE_PLAN in pod.metadata.annotations}
     young = sorted(await world.pods(), key=lambda pod: str(pod.metadata.creation_timestamp))[-4:]
     assert victims.isdisjoint({pod.metadata.name for pod in young})
@@ -592,20 +592,20 @@ async def test_pods_that_two_workloads_claim_are_left_alone_and_whoever_scales_i
     """Also where a default speaks, which has no status to say so in."""
     await world.create(Deployment, deployment("other", 0, labels={"app": "web"}))
     await world.scale(6)
-    assert outcomes(world) == {"contested": 1}
+    assert outcomes(world) == {"conflict": 1}
     told = [warning for answer in world.answers for warning in answer]
-    assert told == ["Deployment web and Deployment other claim the same pods, which are left alone"]
+    assert told == ["Deployment web and Deployment other select the same pods, which are not ranked"]
     assert world.writes() == []
 
 
 async def test_without_a_policy_nobody_is_touched() -> None:
     """No default in the configuration: installed, and quiet."""
-    world = ScaleWorld(defaults=effective.NO_DEFAULTS)
+    world = ScaleWorld(defaults=NO_DEFAULTS)
     await world.start()
     await world.zones(a=2, b=2)
     await world.deploy(4)
     await world.scale(2)
-    assert outcomes(world) == {"ungoverned": 1}
+    assert outcomes(world) == {"no-policy": 1}
     assert world.writes() == []
     await world.close()
 
@@ -657,7 +657,7 @@ async def test_pods_that_the_own_watch_has_not_shown_yet_are_waited_for(world: S
     assert await world.costs() == []
     world.product.go_on()
     held, _ = await world.held(holding)
-    assert held.outcome is Outcome.PLANNED
+    assert held.outcome is HoldOutcome.PLANNED
     assert len(await world.costs()) == 6
     assert {mark.side for mark in await world.marks()} == {"survivors"}
 
@@ -668,5 +668,5 @@ async def test_pods_that_never_show_are_waited_for_no_longer_than_a_moment(world
     await world.grow(15, "c-0", "c-1", "c-2")
     await world.clock.advance(1)
     held, took = await world.held(world.intents.hold(await world.intent(6)))
-    assert held.outcome is Outcome.PARTIAL
+    assert held.outcome is HoldOutcome.PARTIAL
     assert took <= 2.0

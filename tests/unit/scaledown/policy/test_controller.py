@@ -15,7 +15,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
-from trimtab.scaledown.policy.effective import Defaults
+from trimtab.scaledown.policy.defaults import Defaults
 from trimtab.scaledown.policy.findings import WITH_POD_COST
 from trimtab_lab.apiserver.wire.statuses import refusal
 
@@ -40,7 +40,7 @@ async def test_a_policy_that_works_says_for_whom(world: PolicyWorld) -> None:
     assert await ready(world) == (
         "True",
         "OnScaleIntent",
-        "speaks for Deployment web: 6 pods are ranked, costs are written when a scale-down is asked for",
+        "applies to Deployment web: 6 pods are ranked, costs are written on each scale-down",
     )
     assert [each.type for each in found.conditions] == ["Ready"]
 
@@ -83,10 +83,12 @@ async def test_a_status_that_says_the_same_is_not_written(world: PolicyWorld) ->
         pytest.param(
             {"targetRef": target("web", "Job", "batch/v1")}, "Invalid", "does not choose its victims", id="a Job"
         ),
-        pytest.param({"targetRef": target("wbe")}, "NoWorkload", "there is no Deployment wbe", id="no such target"),
+        pytest.param(
+            {"targetRef": target("wbe")}, "WorkloadNotFound", "there is no Deployment wbe", id="no such target"
+        ),
         pytest.param(
             {"selector": {"matchLabels": {"app": "wbe"}}},
-            "NoWorkload",
+            "WorkloadNotFound",
             "matches the pods of no workload",
             id="a selector that matches nothing",
         ),
@@ -117,7 +119,7 @@ async def test_a_weight_that_cannot_be_is_refused_by_the_server(world: PolicyWor
 async def test_a_workload_that_comes_later_is_spoken_for(world: PolicyWorld) -> None:
     """Nobody has to touch the policy."""
     await world.policy(strategies=BALANCE, delivery="Continuous")
-    assert (await ready(world))[1] == "NoWorkload"
+    assert (await ready(world))[1] == "WorkloadNotFound"
     await world.deploy(3)
     await world.look()
     assert (await ready(world))[1] == "Ranking"
@@ -133,10 +135,10 @@ async def test_overlapping_policies_both_say_so(world: PolicyWorld) -> None:
     loser = await world.condition("Overlapping", "by-label")
     assert winner is not None
     assert loser is not None
-    assert winner.message == "speaks for Deployment web before default/by-label"
-    assert loser.message == "gives way to ScaleDownPolicy default/by-name for Deployment web"
+    assert winner.message == "overrides default/by-label for Deployment web"
+    assert loser.message == "is overridden by ScaleDownPolicy default/by-name for Deployment web"
     assert (await ready(world, "by-name"))[0] == "True"
-    assert (await ready(world, "by-label"))[:2] == ("False", "GivesWay")
+    assert (await ready(world, "by-label"))[:2] == ("False", "Overridden")
     await world.drop_policy("by-name")
     assert await world.condition("Overlapping", "by-label") is None
     assert (await ready(world, "by-label"))[0] == "True"
@@ -150,15 +152,15 @@ async def test_a_policy_for_a_deployments_replicaset_says_what_it_can_do(world: 
     await world.policy("part", targetRef=target(name, "ReplicaSet"))
     await world.policy()
     status, reason, message = await ready(world, "part")
-    assert (status, reason) == ("False", "OfDeployment")
+    assert (status, reason) == ("False", "ManagedByDeployment")
     assert message == (
-        f"ReplicaSet {name} is resized by its Deployment web, and a scale-down is asked of that; "
-        "name the Deployment in spec.targetRef, or write delivery: Continuous"
+        f"ReplicaSet {name} is resized by its Deployment web; only requests to the Deployment are held; "
+        "name the Deployment in spec.targetRef, or use delivery: Continuous"
     )
     overlaps = {each: await world.condition("Overlapping", each) for each in ("part", "web")}
     assert {each: known and known.message for each, known in overlaps.items()} == {
-        "part": f"speaks for ReplicaSet {name} before default/web",
-        "web": f"gives way to ScaleDownPolicy default/part for ReplicaSet {name}",
+        "part": f"overrides default/web for ReplicaSet {name}",
+        "web": f"is overridden by ScaleDownPolicy default/part for ReplicaSet {name}",
     }
     await world.user.patch(POLICIES, "part", {"spec": {"delivery": "Continuous"}}, namespace="default")
     await world.look()
@@ -173,7 +175,7 @@ async def test_a_workload_that_an_operator_owns_is_a_workload_like_any_other(wor
     await world.policy(selector={"matchLabels": {"app": "web"}}, strategies=BALANCE, delivery="Continuous")
     status, _, message = await ready(world)
     assert status == "True"
-    assert message.startswith("speaks for Deployment web: 6 pods are ranked")
+    assert message.startswith("applies to Deployment web: 6 pods are ranked")
     await world.scale(4)
     await world.look()
     plan = (await world.status()).status.last_plan
@@ -181,7 +183,7 @@ async def test_a_workload_that_an_operator_owns_is_a_workload_like_any_other(wor
     assert (plan.from_, plan.to) == (6, 4)
     await world.create(Deployment, deployment("other", 1, labels={"app": "web"}))
     await world.look()
-    assert (await ready(world))[:2] == ("False", "TwoOwners")
+    assert (await ready(world))[:2] == ("False", "OverlappingSelectors")
 
 
 async def test_a_policy_may_speak_for_some_and_give_way_for_others(world: PolicyWorld) -> None:
@@ -192,10 +194,10 @@ async def test_a_policy_may_speak_for_some_and_give_way_for_others(world: Policy
     await world.policy("web", strategies=BALANCE)
     status, _, message = await ready(world, "everyone")
     assert status == "True"
-    assert message.startswith("speaks for Deployment api: 2 pods")
+    assert message.startswith("applies to Deployment api: 2 pods")
     found = await world.condition("Overlapping", "everyone")
     assert found is not None
-    assert found.reason == "GivesWay"
+    assert found.reason == "Overridden"
 
 
 @pytest.mark.parametrize("carrier", ["PodGroupCost", "AlphaAnnotation"])
@@ -206,7 +208,7 @@ async def test_a_carrier_that_nobody_reads_is_told(world: PolicyWorld, carrier: 
     found = await world.condition("CarrierNotConsumed")
     assert found is not None
     assert found.status == "True"
-    assert "nothing reads this carrier for Deployment web; write carrier: Annotation" in found.message
+    assert "no controller reads this carrier for Deployment web; use carrier: Annotation" in found.message
     assert (await ready(world))[:2] == ("False", "CarrierNotConsumed")
 
 
@@ -332,7 +334,7 @@ async def test_a_status_follows_what_is_sampled_whatever_the_delivery(world: Pol
     assert await ready(world) == (
         "True",
         "OnScaleIntent",
-        "speaks for Deployment web: 3 pods are ranked, costs are written when a scale-down is asked for",
+        "applies to Deployment web: 3 pods are ranked, costs are written on each scale-down",
     )
     world.answers.clear()
     await world.advance(90)
@@ -378,7 +380,7 @@ async def test_while_it_waits_what_stands_stays(world: PolicyWorld) -> None:
     status, reason, message = await ready(world)
     assert (status, reason) == ("False", "Unranked")
     assert "1 of 3 pods have no rank" in message
-    assert "was asked and gave no answer: nobody is there" in message
+    assert "was probed and gave no answer: nobody is there" in message
     assert "a scale-down waits for them, up to 100 s" in message
     assert len(await world.costs()) == 3
     assert (world.sample("pods", rank="known"), world.sample("pods", rank="missing")) == (2, 1)
@@ -387,7 +389,7 @@ async def test_while_it_waits_what_stands_stays(world: PolicyWorld) -> None:
     await world.look()
     assert await world.costs() == {}
     assert world.sample("fallbacks_total", reason="unranked") == 1
-    assert "chooses by itself" in (await ready(world))[2]
+    assert "the controller's own order decides" in (await ready(world))[2]
     world.answers["10.1.0.2"] = b"60"
     await world.advance(40)
     await world.look()

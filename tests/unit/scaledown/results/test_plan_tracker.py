@@ -14,7 +14,7 @@ from trimtab.api.apps import Deployment
 from trimtab.api.pods import Pod
 from trimtab.kube.errors import Unreachable
 from trimtab.scaledown.cost_writer import sweep
-from trimtab.scaledown.results.verdicts import Verdict
+from trimtab.scaledown.results.evaluation import PlanState
 
 pytestmark = pytest.mark.slow
 
@@ -121,8 +121,8 @@ async def test_a_plan_says_how_it_ended() -> None:
     world = await story()
     await world.scale(6)
     await world.advance(2)
-    (ended,) = world.intents.aftermath.ended
-    assert (ended.verdict, ended.followed, sum(ended.causes.values())) == (Verdict.DONE, 6, 0)
+    (ended,) = world.intents.tracker.results
+    assert (ended.state, ended.followed, sum(ended.misses.values())) == (PlanState.DONE, 6, 0)
     assert world.count("pods_deleted_total", decision="topology.kubernetes.io/zone") == 6
     assert world.count("skew_count", topology_key="topology.kubernetes.io/zone", state="after") == 1
     await world.close()
@@ -189,9 +189,9 @@ async def test_a_survivor_that_is_drained_is_no_miss() -> None:
     await world.user.delete(Pod, name, namespace="default", grace_period_seconds=0)
     await world.resume()
     await world.advance(5)
-    (ended,) = world.intents.aftermath.ended
-    assert {cause.value: count for cause, count in ended.causes.items() if count} == {"deleted": 1}
-    assert world.intents.settling.seconds == 0.3
+    (ended,) = world.intents.tracker.results
+    assert {cause.value: count for cause, count in ended.misses.items() if count} == {"deleted": 1}
+    assert world.intents.settle_time.seconds == 0.3
     await world.close()
 
 
@@ -212,7 +212,7 @@ async def test_with_the_switch_off_nothing_that_was_written_stays() -> None:
         other.configure(replace(world.defaults, enabled=False))
         await world.advance(1)
         assert await world.costs() == []
-    assert world.count("costs_taken_back_total", reason="switched off") == 6
+    assert world.count("costs_reverted_total", reason="disabled") == 6
     await world.close()
 
 

@@ -14,7 +14,7 @@ from trimtab.ranking.costs import INT32_MAX, Band, Level, Side
 from trimtab.ranking.plan import Workload
 from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.victims import replicaset_order
-from trimtab.scaledown import deliveries
+from trimtab.scaledown import plan_costs
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import PodBuilder, cluster, pod
 
@@ -41,11 +41,11 @@ def of(snapshot: Snapshot) -> Workload:
     return Workload.of_all(snapshot, constraints=[Constraint(ZONE)])
 
 
-def delivered(snapshot: Snapshot, replicas: int) -> deliveries.Delivery | None:
+def delivered(snapshot: Snapshot, replicas: int) -> plan_costs.CostAssignment | None:
     """The costs for a plan of so many."""
     workload = of(snapshot)
     made = plan(workload, snapshot, replicas=replicas, now=NOW)
-    return deliveries.deliver(made, workload, snapshot, now=NOW)
+    return plan_costs.assign_costs(made, workload, snapshot, now=NOW)
 
 
 def test_victims_are_written_first_one_first() -> None:
@@ -129,7 +129,7 @@ def test_what_is_delivered_is_what_the_controller_does(
     snapshot = world(*pods)
     replicas = data.draw(st.integers(1, len(pods) - 1))
     made = plan(of(snapshot), snapshot, replicas=replicas, now=NOW)
-    found = deliveries.deliver(made, of(snapshot), snapshot, now=NOW)
+    found = plan_costs.assign_costs(made, of(snapshot), snapshot, now=NOW)
     if found is None:
         return
     theirs = {f"default/p{number}" for number, (_, cost) in enumerate(drawn) if cost is not None}
@@ -153,4 +153,4 @@ def test_what_stands_there_already_is_not_written_again() -> None:
     note = f'{{"plan":"x","workload":"ReplicaSet/web","uid":"u","generation":1,"to":3,"at":0,"cost":{cost}}}'
     name = key.removeprefix("default/")
     snapshot.put(ready(name, "a1").cost(cost).annotations({SCALE_PLAN: note}).build())
-    assert deliveries.changes(found, snapshot) == ()
+    assert plan_costs.missing_costs(found, snapshot) == ()
