@@ -43,7 +43,7 @@ def test_the_policies_that_are_shown_work(tree: dict[str, Any]) -> None:
 def test_every_reason_is_told() -> None:
     """With what to do about it; and none that there is not."""
     reasons = {reason for reason, _ in statuses.obstacles(ScaleDownPolicySpec(), Findings())}
-    assert first_cells("Reasons of `Ready: False`:") == reasons
+    assert first_cells("Reasons of `Ready: False` (all reasons are in [reasons.md](reasons.md)):") == reasons
 
 
 def test_every_field_is_told() -> None:
