@@ -1,0 +1,116 @@
+"""Bounds on the skew of a topology key when part of the victims is left to chance.
+
+After some pods are certainly gone, domain d holds `left[d]` pods, of which `open[d]` belong to a group from which
+exactly `take` more pods go, in any combination. `outside` pods of that group are in no domain: removing them changes no
+count.
+
+**Worst.** For the pair of domains (a, b), the largest difference leaves a as full and empties b as far as the
+combination allows: a loses only what all others together cannot give, b loses all it can. Both are possible at once,
+so the maximum over all pairs is exact.
+
+**Best.** The smallest maximum and the largest minimum are found by bisection. Taking each pod from the fullest domain
+reaches both at once (the argument is at the head of `levels`), so their difference is the smallest skew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab.snapshot.columns import IntColumn
+
+_PAIRS = 1024
+"""Above this number of domains, only the candidates for the fullest and the emptiest domain are compared."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenCounts:
+    """Pods per domain, and how many more go by chance."""
+
+    left: IntColumn
+    open: IntColumn
+    take: int
+    outside: int = 0
+
+    @property
+    def worst(self) -> int:
+        """The largest skew that any combination leaves."""
+        if len(self.left) < 2:
+            return 0
+        high, low = self._worst_pair()
+        kept, lost = self._extremes(np.array([high]), np.array([low]))
+        return max(0, int(kept[0, 0] - lost[0, 0]))
+
+    @property
+    def best(self) -> int:
+        """The smallest skew that any combination leaves."""
+        if len(self.left) < 2:
+            return 0
+        return self._smallest_maximum() - self._largest_minimum()
+
+    def worst_counts(self) -> IntColumn:
+        """The pods that stay in each domain in one of the worst combinations."""
+        counts = self.left.copy()
+        if len(counts) < 2:
+            return counts - np.minimum(self.open, self.take)
+        high, low = self._worst_pair()
+        to_take = self.take - min(int(self.open[low]), self.take - self._unavoidable(high))
+        counts[low] -= self.take - to_take
+        to_take -= min(self.outside, to_take)
+        others = [d for d in np.argsort(counts, kind="stable").tolist() if d not in (high, low)]
+        for domain in (*others, high):
+            taken = min(int(self.open[domain]), to_take)
+            counts[domain] -= taken
+            to_take -= taken
+        return counts
+
+    def _unavoidable(self, domain: int) -> int:
+        """How many of the open pods of a domain go in every combination."""
+        others = int(self.open.sum()) + self.outside - int(self.open[domain])
+        return max(0, self.take - others)
+
+    def _worst_pair(self) -> tuple[int, int]:
+        size = len(self.left)
+        highs = lows = np.arange(size)
+        if size > _PAIRS:
+            highs, lows = self._candidates()
+        kept, lost = self._extremes(highs, lows)
+        difference = np.where(highs[:, None] == lows[None, :], -1, kept - lost)
+        high, low = np.unravel_index(int(difference.argmax()), difference.shape)
+        return int(highs[high]), int(lows[low])
+
+    def _extremes(self, highs: IntColumn, lows: IntColumn) -> tuple[IntColumn, IntColumn]:
+        """For each pair, what the first domain keeps at most, and the second at least in the same combination."""
+        total = int(self.open.sum()) + self.outside
+        taken_high = np.maximum(0, self.take - (total - self.open[highs]))
+        kept: IntColumn = np.broadcast_to((self.left[highs] - taken_high)[:, None], (len(highs), len(lows)))
+        taken_low = np.minimum(self.open[lows][None, :], (self.take - taken_high)[:, None])
+        return kept, self.left[lows][None, :] - taken_low
+
+    def _candidates(self) -> tuple[IntColumn, IntColumn]:
+        """The fullest and the emptiest domains that any combination can leave, two of each."""
+        fullest = np.argsort(self.left, kind="stable")[-2:]
+        emptiest = np.argsort(self.left - np.minimum(self.open, self.take), kind="stable")[:2]
+        return fullest.astype(np.int64), emptiest.astype(np.int64)
+
+    def _smallest_maximum(self) -> int:
+        low, high = int((self.left - self.open).max()), int(self.left.max())
+        while low < high:
+            middle = (low + high) // 2
+            if int(np.maximum(0, self.left - middle).sum()) <= self.take:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def _largest_minimum(self) -> int:
+        low, high = int((self.left - self.open).min()), int(self.left.min())
+        while low < high:
+            middle = (low + high + 1) // 2
+            spare = np.clip(self.left - middle, 0, self.open).sum()
+            if int(spare) + self.outside >= self.take:
+                low = middle
+            else:
+                high = middle - 1
+        return low
