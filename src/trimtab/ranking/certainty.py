@@ -26,7 +26,17 @@ import numpy as np
 from trimtab.ranking.keys import SECOND, packed
 from trimtab.ranking.scales import starts
 from trimtab.ranking.skews import OpenCounts
-from trimtab.ranking.victims import STOCK, Contenders, Criterion, Options, Order, order_replicas
+from trimtab.ranking.victims import (
+    STOCK,
+    Contenders,
+    Criterion,
+    Level,
+    Options,
+    Order,
+    order_replicas,
+    replicaset_levels,
+    same_node_counts,
+)
 from trimtab.snapshot.columns import IntColumn, Mask
 from trimtab.snapshot.pods import NEVER
 
@@ -122,11 +132,17 @@ def possible_victims(
     moments = _moments(contenders, window, options)
     if len(moments) > MOST_MOMENTS:
         return _anything(contenders, count)
+    ranks = same_node_counts(contenders.pods, contenders.column("node"), related_rows)
     outcomes: dict[tuple[bytes, bytes], Outcome] = {}
     for moment in moments:
-        outcome = _outcome(order_replicas(contenders, related_rows, moment, options), count)
+        outcome = _outcome(contenders, replicaset_levels(contenders, ranks, moment, options), count)
         outcomes.setdefault((outcome.certain.tobytes(), outcome.open.tobytes()), outcome)
     return PossibleVictims(contenders.rows, tuple(outcomes.values()))
+
+
+def exact_order(contenders: Contenders, related_rows: IntColumn | Sequence[int], options: Options = STOCK) -> Order:
+    """The order of a ReplicaSet's controller that compares ages as they are: no moment matters to it."""
+    return order_replicas(contenders, related_rows, None, options)
 
 
 def only(contenders: Contenders, order: Order, count: int) -> PossibleVictims:
@@ -151,18 +167,23 @@ def _moments(contenders: Contenders, window: Window, options: Options) -> list[i
     """The start of the window, and every moment in it at which some age crosses into another scale."""
     if not options.logarithmic:
         return [window.start]
-    times = np.unique(np.concatenate((contenders.column("ready_since"), contenders.column("created"))))
-    times = times[times != NEVER]
-    crossings = (times[:, None] + starts(options.base)[None, :]).ravel()
-    inside = crossings[(crossings > window.start) & (crossings <= window.end)]
-    return [window.start, *np.unique(inside).tolist()]
+    times = np.concatenate((contenders.column("ready_since"), contenders.column("created")))
+    times = np.sort(times[times != NEVER])
+    ages = starts(options.base)
+    first, last = (np.searchsorted(times, edge - ages, side="right") for edge in (window.start, window.end))
+    crossings = {
+        int(time) + int(age)
+        for age, begin, end in zip(ages.tolist(), first.tolist(), last.tolist(), strict=True)
+        for time in np.unique(times[begin:end]).tolist()
+    }
+    return [window.start, *sorted(crossings)]
 
 
-def _outcome(order: Order, count: int) -> Outcome:
-    upto = next(at for at, level in enumerate(order.levels) if level.criterion is Criterion.READY_TIME)
-    keys = packed([level.keys(slice(None)) for level in order.levels[: upto + 1]]).keys
+def _outcome(contenders: Contenders, levels: Sequence[Level], count: int) -> Outcome:
+    upto = next(at for at, level in enumerate(levels) if level.criterion is Criterion.READY_TIME)
+    keys = packed([level.keys(slice(None)) for level in levels[: upto + 1]]).keys
     outcome = _cut(keys, count)
-    return outcome if outcome.is_unique else _refined(order, outcome, upto)
+    return outcome if outcome.is_unique else _refined(contenders, levels[upto:], outcome)
 
 
 def _cut(keys: IntColumn, count: int) -> Outcome:
@@ -177,12 +198,12 @@ def _cut(keys: IntColumn, count: int) -> Outcome:
     return Outcome(certain, chance, take)
 
 
-def _refined(order: Order, outcome: Outcome, upto: int) -> Outcome:
+def _refined(contenders: Contenders, levels: Sequence[Level], outcome: Outcome) -> Outcome:
     """The outcome with the group at the cut compared pod by pod, where that comparison is a strict weak order."""
     group = np.flatnonzero(outcome.open)
     if len(group) > MOST_COMPARED:
         return outcome
-    less = _comparison(order, group, upto)
+    less = _comparison(contenders, levels, group)
     if not _is_strict_weak_order(less):
         return outcome
     inner = _cut(less.sum(axis=0), outcome.take)
@@ -192,12 +213,12 @@ def _refined(order: Order, outcome: Outcome, upto: int) -> Outcome:
     return Outcome(certain, chance, inner.take)
 
 
-def _comparison(order: Order, group: IntColumn, upto: int) -> Mask:
+def _comparison(contenders: Contenders, levels: Sequence[Level], group: IntColumn) -> Mask:
     """Whether the controller's comparison puts the pod of each row before the pod of each column."""
     less = np.zeros((len(group), len(group)), np.bool_)
     undecided = ~np.eye(len(group), dtype=np.bool_)
-    by_uid = _before(order.contenders.uid_order(group))
-    for level in order.levels[upto:]:
+    by_uid = _before(contenders.uid_order(group))
+    for level in levels:
         keys = level.keys(group)
         less |= undecided & _before(keys)
         undecided &= keys[:, None] == keys[None, :]

@@ -49,6 +49,18 @@ class OpenCounts:
             return 0
         return self._smallest_maximum() - self._largest_minimum()
 
+    @property
+    def certain_counts(self) -> tuple[int, ...] | None:
+        """The pods that stay in each domain, if every combination leaves the same."""
+        if self.take == 0:
+            return tuple(self.left.tolist())
+        domains = np.flatnonzero(self.open)
+        if self.outside or len(domains) != 1:
+            return None
+        counts = self.left.copy()
+        counts[domains[0]] -= self.take
+        return tuple(counts.tolist())
+
     def worst_counts(self) -> IntColumn:
         """The pods that stay in each domain in one of the worst combinations."""
         counts = self.left.copy()

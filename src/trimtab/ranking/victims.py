@@ -334,9 +334,18 @@ def order_replicas(
 ) -> Order:
     """The same for pods that somebody has looked at already."""
     ranks = same_node_counts(contenders.pods, contenders.column("node"), related_rows)
+    levels = replicaset_levels(contenders, ranks, now, options)
+    sort = _shuffled if options.logarithmic and now is not None else _plain
+    return Order(contenders, sort(contenders, levels), levels, ranks)
+
+
+def replicaset_levels(
+    contenders: Contenders, ranks: SmallColumn, now: int | None, options: Options = STOCK
+) -> tuple[Level, ...]:
+    """The criteria of a ReplicaSet's order at one moment; `ranks` are the same-node counts."""
     standing = [level for level in contenders.standing if options.deletion_cost or level.criterion != Criterion.COST]
     scaled = options.logarithmic and now is not None
-    levels = (
+    return (
         *standing,  # 1 to 4
         Level(Criterion.SAME_NODE, (-ranks).__getitem__),  # 5
         _time(Criterion.READY_TIME, contenders.column("ready_since"), now if scaled else None, options.base),  # 6
@@ -344,8 +353,6 @@ def order_replicas(
         Level(Criterion.SIDECAR_RESTARTS, lambda where: -contenders.some("sidecar_restarts", where)),  # 7
         _time(Criterion.CREATION, contenders.column("created"), now if scaled else None, options.base),  # 8
     )
-    sort = _shuffled if scaled else _plain
-    return Order(contenders, sort(contenders, levels), levels, ranks)
 
 
 def cloneset_order(
