@@ -344,9 +344,9 @@ def test_never_worse_than_stock_on_the_first_key() -> None:
 # The constraint as the scheduler reads it.
 
 
-def labelled(name: str, on: str, **labels: str) -> PodBuilder:
+def labelled(name: str, on: str, app: str = "") -> PodBuilder:
     """A ready pod with labels."""
-    return pod(name).on(on).created(OLD).ready().labels(**labels)
+    return pod(name).on(on).created(OLD).ready().labels({"app": app})
 
 
 def of_workload(view: Snapshot, prefix: str, constraints: list[Constraint]) -> Workload:
