@@ -54,7 +54,7 @@ class Constraint:
 
 
 class Ranker(Protocol):
-    """Something that ranks pods for their order: the higher goes first."""
+    """Ranks pods for their order: the higher rank goes first."""
 
     def ranks(self, contenders: Contenders, nodes: NodeTable) -> FloatColumn:
         """A rank for each contender, in the order of its rows."""

@@ -8,8 +8,9 @@ count.
 combination allows: a loses only what all others together cannot give, b loses all it can. Both are possible at once,
 so the maximum over all pairs is exact.
 
-**Best.** The smallest maximum and the largest minimum are found by bisection. Taking each pod from the fullest domain
-reaches both at once (the argument is at the head of `levels`), so their difference is the smallest skew.
+**Best.** If a given number of pods goes from the domains, the smallest maximum and the largest minimum are found by
+bisection. Taking each pod from the fullest domain reaches both at once (the argument is at the head of `levels`), so
+their difference is the smallest skew. How many go from the domains depends on how many `outside` pods go instead.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from trimtab.snapshot.columns import IntColumn
 
 _PAIRS = 1024
 """Above this number of domains, only the candidates for the fullest and the emptiest domain are compared."""
+
+_MOST_OUTSIDE = 256
+"""With more open pods outside all domains than this, the smallest skew is not computed: it counts as 0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +51,11 @@ class OpenCounts:
         """The smallest skew that any combination leaves."""
         if len(self.left) < 2:
             return 0
-        return self._smallest_maximum() - self._largest_minimum()
+        if self.outside > _MOST_OUTSIDE:
+            return 0
+        least = max(0, self.take - self.outside)
+        most = min(self.take, int(self.open.sum()))
+        return min(self._smallest_maximum(taken) - self._largest_minimum(taken) for taken in range(least, most + 1))
 
     @property
     def certain_counts(self) -> tuple[int, ...] | None:
@@ -106,22 +114,22 @@ class OpenCounts:
         emptiest = np.argsort(self.left - np.minimum(self.open, self.take), kind="stable")[:2]
         return fullest.astype(np.int64), emptiest.astype(np.int64)
 
-    def _smallest_maximum(self) -> int:
+    def _smallest_maximum(self, taken: int) -> int:
         low, high = int((self.left - self.open).max()), int(self.left.max())
         while low < high:
             middle = (low + high) // 2
-            if int(np.maximum(0, self.left - middle).sum()) <= self.take:
+            if int(np.maximum(0, self.left - middle).sum()) <= taken:
                 high = middle
             else:
                 low = middle + 1
         return low
 
-    def _largest_minimum(self) -> int:
+    def _largest_minimum(self, taken: int) -> int:
         low, high = int((self.left - self.open).min()), int(self.left.min())
         while low < high:
             middle = (low + high + 1) // 2
             spare = np.clip(self.left - middle, 0, self.open).sum()
-            if int(spare) + self.outside >= self.take:
+            if int(spare) >= taken:
                 low = middle
             else:
                 high = middle - 1

@@ -24,7 +24,7 @@ class Workload:
 
     `related` are the pods that criterion 5 counts: those of all ReplicaSets with the same owner. A ReplicaSet without
     an owner, and a ReplicationController, have none: upstream's controller does not even count their own pods.
-    `own_costs` names the pods whose deletion cost Trimtab wrote: such a cost expresses nobody's intent, and is ignored.
+    `own_costs` names the pods whose deletion cost Trimtab wrote: such a cost expresses no intent, and is ignored.
     `foreign_costs` says how costs of other writers count: as an order to obey, or only between equals.
     `available` says, for a CloneSet, which of `rows` are available.
     """

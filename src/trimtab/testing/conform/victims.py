@@ -1,4 +1,4 @@
-"""The families `active_pods_sort` and `kruise_rank`: who goes first in a ReplicaSet and in a CloneSet.
+"""The families `active_pods_sort`, `kruise_rank` and `possible_victims`: which pods a controller deletes first.
 
 An order is answered as a flat list of names. With `diff`, the names of the first so many come with it: what the
 controller would delete. (It does not sort when all must go; the set is the same.)
