@@ -39,9 +39,11 @@ class OpenCounts:
 
     @property
     def worst(self) -> int:
-        """The largest skew that any combination leaves."""
+        """The largest skew that any combination leaves; for very many domains, an upper bound of it."""
         if len(self.left) < 2:
             return 0
+        if len(self.left) > _PAIRS:
+            return self._bound()
         high, low = self._worst_pair()
         kept, lost = self._extremes(np.array([high]), np.array([low]))
         return max(0, int(kept[0, 0] - lost[0, 0]))
@@ -110,9 +112,24 @@ class OpenCounts:
 
     def _candidates(self) -> tuple[IntColumn, IntColumn]:
         """The fullest and the emptiest domains that any combination can leave, two of each."""
-        fullest = np.argsort(self.left, kind="stable")[-2:]
-        emptiest = np.argsort(self.left - np.minimum(self.open, self.take), kind="stable")[:2]
+        fullest = np.argsort(self._highest(), kind="stable")[-2:]
+        emptiest = np.argsort(self._lowest(), kind="stable")[:2]
         return fullest.astype(np.int64), emptiest.astype(np.int64)
+
+    def _bound(self) -> int:
+        """The fullest that a domain can stay over the emptiest that another can get, each taken by itself."""
+        highs, lows = self._candidates()
+        difference = self._highest()[highs][:, None] - self._lowest()[lows][None, :]
+        return int(np.where(highs[:, None] == lows[None, :], 0, difference).max())
+
+    def _highest(self) -> IntColumn:
+        others = int(self.open.sum()) + self.outside - self.open
+        highest: IntColumn = self.left - np.maximum(0, self.take - others)
+        return highest
+
+    def _lowest(self) -> IntColumn:
+        lowest: IntColumn = self.left - np.minimum(self.open, self.take)
+        return lowest
 
     def _smallest_maximum(self, taken: int) -> int:
         low, high = int((self.left - self.open).max()), int(self.left.max())
