@@ -1,9 +1,9 @@
-"""The order in which a ReplicaSet's and a CloneSet's pods go when there are too many of them.
+"""The order in which a ReplicaSet's and a CloneSet's controller deletes surplus pods.
 
-Both orders are lists of criteria (`REPLICASET`, `CLONESET`); of two pods the first criterion that tells them apart
+Both orders are lists of criteria (`REPLICASET`, `CLONESET`); of two pods the first criterion in which they differ
 decides. The ReplicaSet's is that of Kubernetes 1.36, the CloneSet's that of OpenKruise 1.9.
 
-**Ties.** Upstream leaves pods tied that no criterion tells apart, and its sort puts them in any order. Here the smaller
+**Ties.** Upstream leaves pods tied that differ in no criterion, and its sort puts them in any order. Here the smaller
 UID goes first, then the smaller name: the order is total, and does not depend on the order of the input.
 
 **Logarithmic ages.** With them, a ReplicaSet's comparison is not transitive. Two pods that became ready at different
@@ -52,7 +52,7 @@ FloatColumn = npt.NDArray[np.float64]
 
 
 class Criterion(Enum):
-    """What tells two pods apart: its number in the list, and the rule."""
+    """A criterion that distinguishes two pods: its number in the list, and the rule."""
 
     UNASSIGNED = 1, "a pod without a node goes before one that has a node"
     PHASE = 2, "Pending goes before Unknown, and Unknown before Running"
@@ -67,7 +67,7 @@ class Criterion(Enum):
     SIDECAR_RESTARTS = 7, "the pod whose sidecars were restarted more often goes first"
     CREATION = 8, "the younger pod goes first"
     CREATION_SHUFFLE = 8, "both are about as old: the smaller UID goes first"
-    UID = 9, "nothing else tells them apart: the smaller UID goes first"
+    UID = 9, "they are equal in everything else: the smaller UID goes first"
 
     def __init__(self, number: int, sentence: str) -> None:
         self.number = number
@@ -128,7 +128,7 @@ STOCK = Options()
 
 
 Where = IntColumn | slice
-_EVERYONE = slice(None)
+_ALL = slice(None)
 
 _BEFORE_ALL = -2
 """The scale of a time that is not known: younger than what has yet to come, which is -1."""
@@ -153,7 +153,7 @@ class Contenders:
     """The pods to put in order. Its columns are copies, made when they are first asked for: ask before the next event.
 
     *Places* are positions in `rows`; rows are those of the table of pods. `costs` replace those of the table: a cost
-    that Trimtab itself wrote is not what somebody wanted.
+    that Trimtab itself wrote expresses no intent of a user.
     """
 
     def __init__(self, pods: PodTable, rows: IntColumn | Sequence[int], costs: IntColumn | None = None) -> None:
@@ -182,7 +182,7 @@ class Contenders:
 
     @functools.cached_property
     def standing(self) -> tuple[Level, ...]:
-        """Criteria 1 to 4: what a pod is worth before anybody asks where or how old it is."""
+        """Criteria 1 to 4: those before location and age."""
         phase = self.column("phase")
         return (
             Level(Criterion.UNASSIGNED, (self.column("node") != NOWHERE).__getitem__),  # 1
@@ -194,7 +194,7 @@ class Contenders:
     @functools.cached_property
     def standing_keys(self) -> IntColumn:
         """Criteria 1 to 4 as one key."""
-        return packed([level.keys(_EVERYONE) for level in self.standing]).keys
+        return packed([level.keys(_ALL) for level in self.standing]).keys
 
     @functools.cached_property
     def seniority(self) -> tuple[Level, ...]:
@@ -210,7 +210,7 @@ class Contenders:
     @functools.cached_property
     def by_seniority(self) -> IntColumn:
         """Places in the order of criteria 6 to 9 alone."""
-        return self.sort(packed([level.keys(_EVERYONE) for level in self.seniority]))
+        return self.sort(packed([level.keys(_ALL) for level in self.seniority]))
 
     def sort(self, key: Packed) -> IntColumn:
         """Places in the order of a key, equal ones by UID."""
@@ -233,6 +233,12 @@ class Contenders:
         together >>= np.uint64(free)
         return order, numbered(together)
 
+    def uid_order(self, places: IntColumn) -> IntColumn:
+        """Numbers that are in the order of these pods' UIDs, and equal where the UIDs are."""
+        texts = [self._text(row)[0] for row in self.rows[places].tolist()]
+        numbers = {text: number for number, text in enumerate(sorted(set(texts)))}
+        return np.array([numbers[text] for text in texts], dtype=np.int64)
+
     def _uid_head(self, places: IntColumn) -> IntColumn:
         return self.column("uid_head")[places]
 
@@ -251,7 +257,7 @@ class Contenders:
 
 
 class Order:
-    """Pods in the order in which they go, and why."""
+    """Pods in the order in which they are deleted, and the criteria."""
 
     def __init__(
         self, contenders: Contenders, order: IntColumn, levels: Sequence[Level], ranks: npt.NDArray[Any]
@@ -281,24 +287,27 @@ class Order:
         return self.contenders.column(name)[self.order]
 
     def deciding(self, first: int, second: int) -> Criterion:
-        """The criterion that tells two pods apart, given by their rows."""
+        """The criterion in which two pods differ, given by their rows."""
         places = self.contenders.places
-        return self._telling_apart(np.array([places[first]]), places[second])[0]
+        return self._deciding_criteria(np.array([places[first]]), places[second])[0]
 
     def decisions(self, victims: int) -> list[Criterion]:
-        """For each of the first so many, what told it apart from the first that stays. None stays: nothing did."""
+        """For each of the first `victims` pods, the criterion in which it differs from the first pod that stays.
+
+        Empty where no pod stays.
+        """
         if not 0 <= victims <= len(self):
             raise InvalidError("victims", f"{victims} of {len(self)} pods cannot go")
         if victims == len(self):
             return []
-        return self._telling_apart(self.order[:victims], int(self.order[victims]))
+        return self._deciding_criteria(self.order[:victims], int(self.order[victims]))
 
     def deciding_all(self, rows: IntColumn, other: int) -> list[Criterion]:
-        """What tells each of these pods apart from another one, all given by their rows."""
+        """The criterion in which each of these pods differs from another one, all given by their rows."""
         places = self.contenders.places
-        return self._telling_apart(np.array([places[row] for row in rows.tolist()], dtype=np.int64), places[other])
+        return self._deciding_criteria(np.array([places[row] for row in rows.tolist()], dtype=np.int64), places[other])
 
-    def _telling_apart(self, places: IntColumn, other: int) -> list[Criterion]:
+    def _deciding_criteria(self, places: IntColumn, other: int) -> list[Criterion]:
         found = np.full(len(places), Criterion.UID, dtype=object)
         against = np.array([other])
         for level in reversed(self.levels):
@@ -326,11 +335,20 @@ def replicaset_order(
 def order_replicas(
     contenders: Contenders, related_rows: IntColumn | Sequence[int], now: int | None, options: Options = STOCK
 ) -> Order:
-    """The same for pods that somebody has looked at already."""
+    """The same for contenders whose columns may be cached already."""
     ranks = same_node_counts(contenders.pods, contenders.column("node"), related_rows)
+    levels = replicaset_levels(contenders, ranks, now, options)
+    sort = _shuffled if options.logarithmic and now is not None else _plain
+    return Order(contenders, sort(contenders, levels), levels, ranks)
+
+
+def replicaset_levels(
+    contenders: Contenders, ranks: SmallColumn, now: int | None, options: Options = STOCK
+) -> tuple[Level, ...]:
+    """The criteria of a ReplicaSet's order at one moment; `ranks` are the same-node counts."""
     standing = [level for level in contenders.standing if options.deletion_cost or level.criterion != Criterion.COST]
     scaled = options.logarithmic and now is not None
-    levels = (
+    return (
         *standing,  # 1 to 4
         Level(Criterion.SAME_NODE, (-ranks).__getitem__),  # 5
         _time(Criterion.READY_TIME, contenders.column("ready_since"), now if scaled else None, options.base),  # 6
@@ -338,8 +356,6 @@ def order_replicas(
         Level(Criterion.SIDECAR_RESTARTS, lambda where: -contenders.some("sidecar_restarts", where)),  # 7
         _time(Criterion.CREATION, contenders.column("created"), now if scaled else None, options.base),  # 8
     )
-    sort = _shuffled if scaled else _plain
-    return Order(contenders, sort(contenders, levels), levels, ranks)
 
 
 def cloneset_order(
@@ -351,12 +367,12 @@ def cloneset_order(
 
 
 def order_contenders(contenders: Contenders, ranks: FloatColumn, available: Mask | None = None) -> Order:
-    """The same for pods that rankers have looked at already: what they worked out is used again."""
+    """The same for contenders that rankers have used already: their cached columns are used again."""
     availability = () if available is None else (Level(Criterion.AVAILABLE, available.__getitem__),)
     unassigned, phase, ready, cost = contenders.standing
     rank = Level(Criterion.RANK, descending(ranks).__getitem__)  # 5
     levels = (unassigned, phase, *availability, ready, cost, rank)
-    order = order_within(contenders, *(level.keys(_EVERYONE) for level in levels))
+    order = order_within(contenders, *(level.keys(_ALL) for level in levels))
     return Order(contenders, order, (*levels, *contenders.seniority), ranks)
 
 
@@ -401,13 +417,13 @@ _SHUFFLES = {
 
 
 def _plain(contenders: Contenders, levels: Sequence[Level]) -> IntColumn:
-    return contenders.sort(packed([level.keys(_EVERYONE) for level in levels]))
+    return contenders.sort(packed([level.keys(_ALL) for level in levels]))
 
 
 def _shuffled(contenders: Contenders, levels: Sequence[Level]) -> IntColumn:
     """Slots by the criteria up to the ready time's scale and by UID; then each group fills its slots."""
     upto = next(i for i, level in enumerate(levels) if level.criterion is Criterion.READY_TIME)
-    order, alike = contenders.sort_by_uid(packed([level.keys(_EVERYONE) for level in levels[: upto + 1]]))
+    order, alike = contenders.sort_by_uid(packed([level.keys(_ALL) for level in levels[: upto + 1]]))
     moment = whole_seconds(contenders.column("ready_since"))
     by_group, group = stable_order(packed((alike, moment[order])))
     tied = ties(group)
