@@ -72,6 +72,8 @@ class Delivery:
 
     side: Side
     costs: tuple[tuple[str, int], ...]
+    is_exact: bool = False
+    """Whether costs alone put every victim before every survivor, whenever the controller acts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +143,9 @@ def deliver(
     exact = policy is not None and bool(policy.combination.strategies)
     task = _Task(made, workload, snapshot, costs, window, survivors, exact)
     found = task.possible({})
-    if task.separates({}) or (rely and task.is_certain(found)):
-        return Delivery(Side.VICTIMS, ())
+    is_exact = task.separates({})
+    if is_exact or (rely and task.is_certain(found)):
+        return Delivery(Side.VICTIMS, (), is_exact)
     candidates = [*(_partial(task, found) if rely else ()), *_whole(task)]
     return min(candidates, key=_effort(task), default=None)
 
@@ -193,7 +196,7 @@ def _partial(task: _Task, found: PossibleVictims) -> Iterator[Delivery]:
                 break
             outcome = task.possible(costs)
             if task.is_certain(outcome):
-                yield _ordered(side, costs)
+                yield _ordered(task, side, costs)
                 break
 
 
@@ -209,11 +212,11 @@ def _whole(task: _Task) -> Iterator[Delivery]:
     for side in Side:
         costs = _numbered(task, side, set(task.victims if side is Side.VICTIMS else task.survivors))
         if costs is not None and _is_enough(task, costs):
-            yield _ordered(side, costs)
+            yield _ordered(task, side, costs)
     if task.workload.foreign_costs == "TieBreak":
         costs = _around_zero(task)
         if _is_enough(task, costs):
-            yield Delivery(Side.VICTIMS, tuple(costs.items()))
+            yield Delivery(Side.VICTIMS, tuple(costs.items()), task.separates(costs))
 
 
 def _is_enough(task: _Task, costs: Mapping[str, int]) -> bool:
@@ -261,9 +264,9 @@ def _around_zero(task: _Task) -> dict[str, int]:
     return below | {key: at + 1 for at, key in enumerate(survivors)}
 
 
-def _ordered(side: Side, costs: Mapping[str, int]) -> Delivery:
+def _ordered(task: _Task, side: Side, costs: Mapping[str, int]) -> Delivery:
     order: Sequence[tuple[str, int]] = list(costs.items())
-    return Delivery(side, tuple(order if side is Side.VICTIMS else reversed(order)))
+    return Delivery(side, tuple(order if side is Side.VICTIMS else reversed(order)), task.separates(costs))
 
 
 def _effort(task: _Task) -> Callable[[Delivery], float]:

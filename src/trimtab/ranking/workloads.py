@@ -24,7 +24,7 @@ class Workload:
 
     `related` are the pods that criterion 5 counts: those of all ReplicaSets with the same owner. A ReplicaSet without
     an owner, and a ReplicationController, have none: upstream's controller does not even count their own pods.
-    `own_costs` names the pods whose deletion cost Trimtab wrote: such a cost expresses no intent, and is ignored.
+    `base_costs` has, for pods whose deletion cost Trimtab wrote, the cost without ours: ours expresses no intent.
     `foreign_costs` says how costs of other writers count: as an order to obey, or only between equals.
     `available` says, for a CloneSet, which of `rows` are available.
     """
@@ -35,7 +35,7 @@ class Workload:
     kind: Literal["ReplicaSet", "CloneSet"] = "ReplicaSet"
     options: Options = STOCK
     available: Mask | None = None
-    own_costs: frozenset[str] = frozenset()
+    base_costs: Mapping[str, int] = field(default_factory=dict)
     foreign_costs: Literal["Obey", "TieBreak"] = "Obey"
 
     @classmethod
@@ -69,14 +69,10 @@ class Workload:
     def contenders(self, snapshot: Snapshot, costs: Mapping[str, int] | None = None) -> Contenders:
         """The pods as the controller sees them, without Trimtab's costs; `costs` replace those of some pods."""
         column = snapshot.pods.column("cost")[self.rows]
-        if self.own_costs or costs:
-            names = pod_keys(snapshot, self.rows)
-            own = np.array([name in self.own_costs for name in names], dtype=np.bool_)
-            column = np.where(own, 0, column)
-            planned = costs or {}
-            column = np.array(
-                [planned.get(name, cost) for name, cost in zip(names, column.tolist(), strict=True)], dtype=np.int64
-            )
+        replaced = {**self.base_costs, **(costs or {})}
+        if replaced:
+            pairs = zip(pod_keys(snapshot, self.rows), column.tolist(), strict=True)
+            column = np.array([replaced.get(name, cost) for name, cost in pairs], dtype=np.int64)
         return Contenders(snapshot.pods, self.rows, column)
 
 

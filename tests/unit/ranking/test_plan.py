@@ -99,7 +99,7 @@ def test_a_cost_that_trimtab_wrote_is_nobodys_wish() -> None:
     left = pod("left").on("b1").created(OLD).ready().cost(-5)
     view = cluster("a: a1", "b: b1").running("a1", "a1").with_pods(left).snapshot()
     everyone = Workload.of_all(view, constraints=ZONES)
-    ours = Workload(everyone.rows, everyone.related, everyone.constraints, own_costs=frozenset({"default/left"}))
+    ours = Workload(everyone.rows, everyone.related, everyone.constraints, base_costs={"default/left": 0})
     assert plan(everyone, view, replicas=2, now=NOW).keys == ("default/left",)
     assert plan(ours, view, replicas=2, now=NOW).levelings[0].after == (1, 1)
 
