@@ -43,13 +43,13 @@ async def client() -> AsyncIterator[Client]:
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 async def test_a_story_of_the_proposal(client: Client, story: Callable[[Fleet, Police], Awaitable[None]]) -> None:
-    """As its teller would have it."""
+    """With the result that the proposal describes."""
     async with fleet(client, TWO_ZONES) as made, policing(client, made.name) as police:
         await story(made, police)
 
 
 async def test_costs_kept_current_keep_zones_level(client: Client) -> None:
-    """Two zones, then three: whatever the size, and without anybody holding a request."""
+    """Two zones, then three: whatever the size, and without holding a request."""
     async with fleet(client, {"zone-a": 4, "zone-b": 4}) as made, policing(client, made.name) as police:
         await police.policy(delivery="Continuous")
         await made.deploy("web", 12)
@@ -70,7 +70,7 @@ async def test_costs_kept_current_keep_zones_level(client: Client) -> None:
         }
 
 
-async def test_what_was_written_goes_with_the_policy(client: Client) -> None:
+async def test_costs_are_reverted_with_the_policy(client: Client) -> None:
     """And with it every trace."""
     async with fleet(client, TWO_ZONES) as made, policing(client, made.name) as police:
         await made.deploy("web", 6)
@@ -97,7 +97,7 @@ async def test_bad_policies_are_refused(client: Client) -> None:
         await bad_policies_are_refused(client, made.name)
 
 
-async def test_a_policy_for_nobody_says_what_to_do(client: Client) -> None:
+async def test_a_policy_without_a_workload_reports_what_to_do(client: Client) -> None:
     """In its conditions, as the server keeps them."""
     async with fleet(client, {"zone-a": 1}) as made, policing(client, made.name) as police:
         await police.policy(selector={"matchLabels": {"app": "nobody"}})

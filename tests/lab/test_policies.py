@@ -31,7 +31,7 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 async def test_a_story_of_the_proposal(client: Client, story: Callable[[Fleet, Police], Awaitable[None]]) -> None:
-    """As its teller would have it."""
+    """With the result that the proposal describes."""
     async with fleet(client, TWO_ZONES) as made, policing(client, made.name) as police:
         await story(made, police)
 
@@ -77,7 +77,7 @@ async def _served(made: Fleet) -> None:
 
 
 async def test_idle_pods_go_first(client: Client) -> None:
-    """By what a metrics server says; and before there is one, the policy says what to install."""
+    """By metrics; and without a metrics server, the policy reports what to install."""
     async with fleet(client, TWO_ZONES) as made, policing(client, made.name) as police:
         await made.deploy("web", 6)
         await police.policy(strategies=[{"name": "Idle"}], delivery="Continuous")
