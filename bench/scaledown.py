@@ -1,8 +1,8 @@
-"""How long a request to shrink is held, over the wire, and how much is written for it.
+"""How long a request to scale down is held, over the wire, and how many costs are written for it.
 
 The lab's API server runs in a process of its own and asks the webhook in this one, as in production. A ReplicaSet of so
-many pods, half of them in one of three zones, shrinks by a third again and again; nobody deletes its pods, so that
-every round is the same, and costs are reverted in between. What is measured is what a user waits for `/scale`.
+many pods, half of them in one of three zones, shrinks by a third again and again; no controller deletes its pods, so
+that every round is the same, and costs are reverted in between. What is measured is what a user waits for `/scale`.
 """
 
 from __future__ import annotations
