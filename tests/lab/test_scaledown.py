@@ -63,7 +63,7 @@ async def test_a_workload_that_opts_out_is_not_written_to(made: Fleet) -> None:
         assert holding.sample("costs_written_total") == 0
 
 
-async def test_without_a_policy_requests_pass(made: Fleet) -> None:
+async def test_without_a_policy_requests_are_admitted_at_once(made: Fleet) -> None:
     """Installed, and quiet."""
     async with serving(made.client, made.name, defaults=NO_DEFAULTS) as holding:
         await made.deploy("web", 6)

@@ -136,8 +136,8 @@ class DividedWorld(TopologyWorld):
         simulation = Simulation(topologies, client.clock, rng=random.Random(8))
         subsets = Subsets(client, simulate=simulation, ended=topologies.ended, rng=random.Random(9))
         view = ScaleDownView(client)
-        intents = ScaleDownHolder(client, view, defaults=self.policies, prepare=self._prepare)
-        scale = ScaleReviews(intents.hold)
+        holder = ScaleDownHolder(client, view, defaults=self.policies, prepare=self._prepare)
+        scale = ScaleReviews(holder.hold)
         hooks = [*subsets.hooks, *Validation(client).hooks, *scale.hooks]
         edge = Edge(
             hooks,
@@ -148,7 +148,7 @@ class DividedWorld(TopologyWorld):
             clock=self.clock,
         )
         process = Process(edge, subsets, simulation, wire)
-        process.tasks = [asyncio.ensure_future(each.run()) for each in (subsets, topologies, view, intents)]
+        process.tasks = [asyncio.ensure_future(each.run()) for each in (subsets, topologies, view, holder)]
         self.processes.append(process)
         await self.settle()
         return process
@@ -189,7 +189,7 @@ class DividedWorld(TopologyWorld):
         return [entry for row in rows for entry in (*row.creating, *row.deleting)]
 
     async def shares(self) -> dict[str, int]:
-        """How many active pods each subset has, by their marks."""
+        """How many active pods each subset has, by their annotations."""
         return dict(sorted((await self.marked()).items()))
 
     # The way of a review.

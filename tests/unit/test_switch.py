@@ -78,11 +78,11 @@ async def test_whoever_writes_costs_goes_by_the_switch() -> None:
     webhooks, controllers = admission.component(means), control.component(means)
     assert isinstance(webhooks, Together)
     assert isinstance(controllers, Together)
-    intents, keeper = webhooks.parts["scale-downs"], controllers.parts["scaledownpolicies"]
-    assert isinstance(intents, ScaleDownHolder)
+    holder, keeper = webhooks.parts["scale-downs"], controllers.parts["scaledownpolicies"]
+    assert isinstance(holder, ScaleDownHolder)
     assert isinstance(keeper, ScaleDownPolicies)
-    before = intents.defaults
+    before = holder.defaults
     means.switch.turn(on=False)
-    assert intents.defaults == keeper.groups.defaults == replace(before, enabled=False)
+    assert holder.defaults == keeper.groups.defaults == replace(before, enabled=False)
     means.switch.turn(on=True)
-    assert intents.defaults == keeper.groups.defaults == before
+    assert holder.defaults == keeper.groups.defaults == before

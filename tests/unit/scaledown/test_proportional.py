@@ -28,8 +28,8 @@ def sizes(found: tuple[proportional.ControllerSize, ...]) -> dict[str, int]:
     return {size.name: size.after for size in found}
 
 
-def test_a_replicaset_of_its_own_gets_the_size() -> None:
-    """Nobody stands between it and its pods."""
+def test_a_standalone_replicaset_gets_the_size() -> None:
+    """It owns its pods."""
     found = proportional.controller_sizes(replicaset("web", 10), 4)
     assert sizes(found) == {"web": 4}
 
@@ -41,7 +41,7 @@ def test_the_only_replicaset_with_pods_gets_all() -> None:
     assert len(found[0].siblings) == 2
 
 
-def test_several_of_a_deployment_that_recreates_are_its_own_matter() -> None:
+def test_several_replicasets_of_a_recreate_deployment_are_left_to_the_rollout() -> None:
     """Its strategy deals with them."""
     sets = [replicaset("new", 5), replicaset("old", 5)]
     assert proportional.controller_sizes(deployment(10, kind="Recreate"), 4, sets) == ()

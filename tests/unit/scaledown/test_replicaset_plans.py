@@ -1,4 +1,4 @@
-"""What a workload is kept level on, and whom earlier requests have sent away."""
+"""The constraints of a workload, and the victims of earlier requests."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_cluster_without_zones_is_kept_level_on_nodes() -> None:
 
 
 def web(name: str, side: str = "", *, to: int = 2, at: int = 1, share: int = 2, plan: str = "p") -> Pod:
-    """A pod, with a mark of a plan that wrote its side."""
+    """A pod, with a annotation of a plan that wrote its side."""
     made = pod(name)
     if side:
         cost = -1 if side == "victims" else 1
@@ -88,8 +88,8 @@ def test_earlier_victims_count_as_gone(pods: list[Pod], size: int, want: str) ->
     assert "".join(each.metadata.name for each in earlier_victims(pods, size)) == want
 
 
-def test_a_user_is_not_told_that_pods_were_kept_where_strategies_came_first() -> None:
-    """They may leave zones less even than stock would: that is what somebody wanted, and is said as it is."""
+def test_the_warning_names_strategies_where_they_decided() -> None:
+    """Strategies may leave zones less even than stock would: then the warning does not mention zones."""
     said = {"a": "1", "b": "2", "x": "9", "y": "9"}
     pods = [
         pod(name).on(name).phase("Running").ready(HOUR).created(HOUR).annotations({STATED_COST: cost})

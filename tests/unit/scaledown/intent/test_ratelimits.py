@@ -8,7 +8,7 @@ from trimtab.scaledown.intent.ratelimits import RateLimiter, Rates, WorkloadLock
 from trimtab.testing.clocks import VirtualClock
 
 
-async def test_one_workload_is_dealt_with_one_request_at_a_time() -> None:
+async def test_requests_for_one_workload_are_served_one_at_a_time() -> None:
     """In the order of arrival; another workload's requests do not wait."""
     turns, seen, go = WorkloadLocks(), list[str](), asyncio.Event()
 
@@ -26,7 +26,7 @@ async def test_one_workload_is_dealt_with_one_request_at_a_time() -> None:
     assert seen == ["1", "3", "2"]
 
 
-async def test_who_gives_up_waiting_keeps_nobody_from_their_turn() -> None:
+async def test_a_cancelled_waiter_does_not_block_others() -> None:
     """A cancelled request leaves no trace."""
     turns, entered = WorkloadLocks(), asyncio.Event()
 

@@ -137,7 +137,7 @@ OTHER = {"spec": {"containers": [{"name": "new"}]}}
         ),
     ],
 )
-def test_a_review_is_an_intent_or_nobodys_business(request_: AdmissionRequest, want: ScaleDownRequest | None) -> None:
+def test_which_reviews_are_requests_to_scale_down(request_: AdmissionRequest, want: ScaleDownRequest | None) -> None:
     """Only what makes a workload smaller, and is not another's to decide."""
     assert scale_down_request(request_) == want
 
@@ -145,7 +145,7 @@ def test_a_review_is_an_intent_or_nobodys_business(request_: AdmissionRequest, w
 RESULT = HoldResult(HoldOutcome.PLANNED, ("kept 1/1/1; stock would leave 2/1/0",))
 
 
-async def test_the_user_is_told_what_was_kept() -> None:
+async def test_the_warnings_are_in_the_response() -> None:
     """As a warning, which kubectl prints; the request is admitted."""
     seen = []
 
@@ -159,8 +159,8 @@ async def test_the_user_is_told_what_was_kept() -> None:
     assert seen == [SHRINKS]
 
 
-async def test_what_is_nobodys_business_is_admitted_without_asking() -> None:
-    """Nobody is told."""
+async def test_other_reviews_are_admitted_at_once() -> None:
+    """Without holding them."""
 
     async def hold(intent: ScaleDownRequest) -> HoldResult:
         raise AssertionError(intent)

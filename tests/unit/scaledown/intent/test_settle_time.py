@@ -19,7 +19,7 @@ def test_misses_make_it_longer_up_to_a_limit() -> None:
     assert seen == [0.45, 0.675, 1.0125, 1.2, 1.2]
 
 
-def test_a_long_calm_makes_it_shorter_again() -> None:
+def test_a_long_run_without_misses_makes_it_shorter_again() -> None:
     """Down to where it began, and no further."""
     settling = SettleTime(0.3, 1.2)
     settling.record_miss()

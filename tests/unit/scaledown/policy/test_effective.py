@@ -1,4 +1,4 @@
-"""Which policy speaks for a workload."""
+"""Which policy applies to a workload."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ BY_LABELS = policy("by-labels", selector=selector(app="web", tier="front"))
         pytest.param([policy("p")], None, (), id="not one that names nobody"),
     ],
 )
-def test_the_more_specific_policy_speaks(
+def test_the_more_specific_policy_applies(
     given_policies: list[ScaleDownPolicy], wanted: str | None, yielding: tuple[str, ...]
 ) -> None:
     """Target, then selector, then age and name; and the others are named."""
@@ -101,7 +101,7 @@ def test_the_more_specific_policy_speaks(
     assert (found.overridden if found else ()) == yielding
 
 
-def test_a_replica_set_is_spoken_for_by_its_deployments_policy() -> None:
+def test_the_policy_of_a_deployment_applies_to_its_replica_sets() -> None:
     """What holds for a Deployment holds for its ReplicaSets, unless one of them has a policy of its own."""
     replicas = workload("web-abc", kind="ReplicaSet", labels={"app": "web"}, owner=("apps/v1", "Deployment", "web"))
     own = policy("own", targetRef=target("web-abc", "ReplicaSet"))
@@ -113,8 +113,8 @@ def test_a_replica_set_is_spoken_for_by_its_deployments_policy() -> None:
     assert (for_itself.name, for_itself.specificity) == ("own", Specificity.TARGET)
 
 
-def test_a_policy_on_its_way_out_speaks_for_nobody() -> None:
-    """A finalizer of somebody else may hold it; it is gone all the same."""
+def test_a_policy_that_is_being_deleted_does_not_apply() -> None:
+    """A finalizer of another program may hold it; it is gone all the same."""
     going = codec.convert(
         {
             "metadata": {"name": "p", "namespace": "default", "deletionTimestamp": "2026-01-01T00:00:00Z"},
@@ -144,13 +144,15 @@ EVERYONE = DefaultPolicy("everyone")
         ),
     ],
 )
-def test_defaults_speak_for_who_has_no_policy(defaults: Defaults, labels: dict[str, str], wanted: str | None) -> None:
+def test_a_default_applies_where_there_is_no_policy(
+    defaults: Defaults, labels: dict[str, str], wanted: str | None
+) -> None:
     """A configuration can hold policies for all workloads, or for those of some namespaces."""
     found = effective.effective_policy(workload(), [], defaults, labels)
     assert (found.name if found else None) == wanted
 
 
-def test_a_policy_of_its_own_comes_before_a_default() -> None:
+def test_a_policy_overrides_a_default() -> None:
     """And the default is not listed as giving way: it is made for that."""
     found = effective.effective_policy(workload(), [BY_LABEL], LEVEL_EVERYONE)
     assert found is not None
@@ -186,7 +188,7 @@ def test_a_policy_of_its_own_comes_before_a_default() -> None:
         ),
     ],
 )
-def test_nobody_speaks_and_the_reason_is_said(
+def test_no_policy_applies_and_the_reason_is_reported(
     ref: WorkloadRef, defaults: Defaults, labels: dict[str, str], reason: str
 ) -> None:
     """Whatever policies there are."""
@@ -239,13 +241,13 @@ def test_workloads_of_every_kind_are_described(kind: type[Any], name: str, spec:
         pytest.param(workload(), False, id="nor is it itself"),
     ],
 )
-def test_two_owners_of_one_group_are_found(other: WorkloadRef, wanted: bool) -> None:
-    """Whoever claims the same pods is a rival, whichever of the two is asked."""
+def test_workloads_that_select_the_same_pods_conflict(other: WorkloadRef, wanted: bool) -> None:
+    """In both directions."""
     assert bool(conflicts.conflicting_workloads(workload(), [other])) is wanted
     assert bool(conflicts.conflicting_workloads(other, [workload()])) is wanted
 
 
-def test_replica_sets_of_one_deployment_are_no_rivals() -> None:
+def test_replica_sets_of_one_deployment_do_not_conflict() -> None:
     """A rollout has two of them, and their pods differ by a hash alone."""
     pair = [
         workload(name, kind="ReplicaSet", labels={"app": "web"}, owner_uid="uid-Deployment-web") for name in ("a", "b")
@@ -299,7 +301,7 @@ def test_replica_sets_of_one_deployment_are_no_rivals() -> None:
         ),
     ],
 )
-def test_a_bad_policy_says_which_field_and_what_to_write(spec: dict[str, Any], path: str, words: str) -> None:
+def test_an_invalid_policy_names_the_field_and_what_to_write(spec: dict[str, Any], path: str, words: str) -> None:
     """Each fault once."""
     found = list(faults(policy("p", **spec)))
     assert [error.path for error in found] == [path]
@@ -307,7 +309,7 @@ def test_a_bad_policy_says_which_field_and_what_to_write(spec: dict[str, Any], p
 
 
 def test_a_negative_weight_is_refused_where_a_policy_is_made_in_python_too() -> None:
-    """The schema refuses it on the wire; who makes a policy otherwise is told the same."""
+    """The schema refuses it on the wire; a policy that is made in Python gets the same error."""
     with pytest.raises(InvalidError, match="weight"):
         policy("p", targetRef=target(), strategies=[{"name": "Balance", "weight": -1}])
 
@@ -353,8 +355,8 @@ some_policies = st.lists(
 
 @settings(deadline=None, max_examples=60)
 @given(some_policies, st.randoms(use_true_random=False))
-def test_who_speaks_does_not_depend_on_the_order_of_reading(found: list[ScaleDownPolicy], rng: Any) -> None:
-    """And every policy that means the workload either speaks or is listed as giving way, once."""
+def test_the_effective_policy_does_not_depend_on_the_order_of_reading(found: list[ScaleDownPolicy], rng: Any) -> None:
+    """And every policy that refers to the workload either applies or is listed as overridden, once."""
     first = effective.effective_policy(workload(), found)
     rng.shuffle(found)
     assert effective.effective_policy(workload(), found) == first
@@ -380,8 +382,8 @@ some_workloads = st.lists(
 
 @settings(deadline=None, max_examples=100)
 @given(some_workloads)
-def test_the_contests_of_a_namespace_are_those_of_its_workloads(refs: list[WorkloadRef]) -> None:
-    """All at once says what one by one says."""
+def test_conflicts_of_a_namespace_equal_those_of_each_workload(refs: list[WorkloadRef]) -> None:
+    """Computed at once and one by one."""
     found = conflicts.conflicts_by_uid(refs)
     assert {ref.uid: conflicts.conflicting_workloads(ref, refs) for ref in refs} == {
         ref.uid: found.get(ref.uid, ()) for ref in refs

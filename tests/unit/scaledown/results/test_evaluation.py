@@ -50,7 +50,7 @@ from trimtab.scaledown.results.evaluation import ControllerState, PlanState, cou
         pytest.param(20, [ControllerState(30, 20, None, 0)], 5, PlanState.DONE, id="the ReplicaSet is gone"),
     ],
 )
-def test_a_plan_is_judged_by_what_the_cluster_shows(
+def test_the_state_of_a_plan_follows_from_the_cluster(
     size: int | None, controllers: list[ControllerState], age: float, verdict: PlanState
 ) -> None:
     """Whatever process looks, it comes to the same verdict."""
@@ -81,7 +81,7 @@ def test_a_miss_has_a_cause(
     assert {cause: count for cause, count in found.items() if count} == want
 
 
-def test_pods_of_an_older_revision_go_before_costs_are_looked_at() -> None:
+def test_pods_of_an_older_revision_are_an_earlier_criterion() -> None:
     """That is no lag, and no reason to wait longer."""
     found = count_misses({"a"}, {"b"}, {"a"}, {}, is_complete=True, is_rolling=True)
     assert {cause: count for cause, count in found.items() if count} == {MissCause.EARLIER_CRITERION: 1}

@@ -1,11 +1,11 @@
-"""A small world for policies: the lab's API server and workload controllers without a socket, virtual time, and the
-policies looked after.
+"""A cluster for tests of policies: the lab's API server and workload controllers without a socket, virtual time, and
+the controllers of policies.
 
-world = PolicyWorld()
-await world.start()
-await world.add_nodes("a", "b", zone="z1")
-await world.deploy(6)
-await world.policy(strategies=[{"name": "Balance"}], delivery="Continuous")
+cluster = PolicyCluster()
+await cluster.start()
+await cluster.add_nodes("a", "b", zone="z1")
+await cluster.deploy(6)
+await cluster.policy(strategies=[{"name": "Balance"}], delivery="Continuous")
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def target(name: str = "web", kind: str = "Deployment", api_version: str = "apps
     return {"apiVersion": api_version, "kind": kind, "name": name}
 
 
-class PolicyWorld(World):
-    """A cluster whose policies are looked after."""
+class PolicyCluster(World):
+    """A cluster with the controllers of policies."""
 
     def __init__(self, *, seed: int = 1, **settings: Any) -> None:
         super().__init__(seed=seed)
@@ -113,7 +113,7 @@ class PolicyWorld(World):
     async def stop_policies(self, *, killed: bool = False) -> None:
         """End the controllers of the policies; killed, whatever they were about to write is lost."""
         self.product.dead = killed
-        for task in reversed(self._tasks):  # the view last: the others look at it while they end
+        for task in reversed(self._tasks):  # the view last: the others use it while they end
             task.cancel()
             while not task.done():
                 await self.clock.advance(0.5)
@@ -135,7 +135,7 @@ class PolicyWorld(World):
     # What a test does.
 
     async def look(self) -> None:
-        """Let what has happened be looked at, and what follows be told."""
+        """Let all events be reconciled and reported."""
         for _ in range(3):
             await self.advance(1.1)
 
@@ -166,7 +166,7 @@ class PolicyWorld(World):
         await self.run_pods()
 
     async def policy(self, name: str = "web", **spec: Any) -> None:
-        """A policy, for the Deployment web unless told otherwise; looked at."""
+        """A policy, for the Deployment web by default; reconciled."""
         if "selector" not in spec:
             spec = {"targetRef": target(), **spec}
         kind = {"apiVersion": "trimtab.dev/v1alpha1", "kind": "ScaleDownPolicy"}
@@ -174,7 +174,7 @@ class PolicyWorld(World):
         await self.look()
 
     async def drop_policy(self, name: str = "web") -> None:
-        """Delete a policy; looked at."""
+        """Delete a policy; reconciled."""
         await self.user.delete(POLICIES, name, namespace="default")
         await self.look()
 
