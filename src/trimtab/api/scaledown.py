@@ -82,6 +82,22 @@ class ScaleDownPolicySpec(Model):
     when_unranked: Annotated[WhenUnranked, Meta(description="What happens while some pods have no rank.")] = (
         WhenUnranked()
     )
+    other_costs: Annotated[
+        Literal["Obey", "TieBreak"] | None,
+        Meta(
+            description="How costs of other writers count: obeyed, or only between pods that are equal otherwise. "
+            "The default is in Trimtab's configuration."
+        ),
+    ] = None
+    budget_seconds: Annotated[
+        float | None,
+        Meta(
+            description="For how long a scale request is held at most; Trimtab's configuration has the default and "
+            "the maximum.",
+            ge=0.1,
+            le=25,
+        ),
+    ] = None
 
 
 class SkewStatus(Model):

@@ -6,7 +6,7 @@ the size that it will have.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,7 +16,8 @@ from trimtab.api.pods import Pod
 from trimtab.ranking import plan as make_plan
 from trimtab.ranking.certainty import Window
 from trimtab.ranking.costs import Side
-from trimtab.ranking.delivery import Delivery, PodCost, deliver, is_settled
+from trimtab.ranking.delivery import Delivery, Expectation, PodCost, deliver, is_settled
+from trimtab.ranking.delivery import expectations as delivery_expectations
 from trimtab.ranking.plan import Plan, Policy, Victim
 from trimtab.ranking.plan import Workload as RankedWorkload
 from trimtab.ranking.rankers import Constraint
@@ -63,6 +64,8 @@ class ControllerPlan:
     constraints: tuple[Constraint, ...] = ()
     is_relying: bool = False
     """Whether the result depends on the controller's other criteria, and so on when it acts."""
+    ranked: RankedWorkload | None = None
+    window: Window | None = None
 
 
 def plan_controller(
@@ -111,6 +114,8 @@ def plan_controller(
             relied_on=_relied_on(delivery, pods, assumed),
             constraints=constraints,
             is_relying=not delivery.is_exact,
+            ranked=ranked,
+            window=model.window,
         )
 
 
@@ -138,6 +143,14 @@ def _ranked(
         base_costs={key: cost.base for key, cost in costs.items() if cost.own is not None},
         foreign_costs=foreign_costs,
     )
+
+
+def expectations(plan: ControllerPlan, snapshot: Snapshot, written: Set[str]) -> tuple[Expectation, ...]:
+    """The least level result of a plan of whose costs only some were written."""
+    if plan.delivery is None or plan.ranked is None:
+        return ()
+    costs = {key: cost for key, cost in plan.delivery.costs if key in written}
+    return delivery_expectations(plan.ranked, snapshot, len(plan.plan.victims), costs, plan.window)
 
 
 def earlier_victims(pods: Sequence[Pod], replicas: int) -> list[Pod]:

@@ -30,7 +30,7 @@ from trimtab.scaledown import replicaset_plans
 from trimtab.scaledown.cost_writer import WRITERS, CostWriter
 from trimtab.scaledown.intent.delivery import RESERVE, PlanDelivery
 from trimtab.scaledown.intent.gate import Gate, Prepare
-from trimtab.scaledown.intent.planner import PlannedRequest, Planner, PolicyOf, strategies_of
+from trimtab.scaledown.intent.planner import ModelSettings, PlannedRequest, Planner, PolicyOf, strategies_of
 from trimtab.scaledown.intent.ratelimits import RATES, RateLimiter, Rates, WorkloadLocks
 from trimtab.scaledown.intent.requests import (
     BUDGET,
@@ -44,6 +44,7 @@ from trimtab.scaledown.intent.settle_time import INITIAL, LONGEST, SettleTime
 from trimtab.scaledown.metrics import HoldOutcome, Metrics
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.results.evaluation import PATIENCE
+from trimtab.scaledown.results.open_plans import OpenPlan
 from trimtab.scaledown.results.plan_tracker import ABANDONED, PlanTracker
 from trimtab.scaledown.view import View
 
@@ -69,6 +70,7 @@ class HoldSettings:
     rates: Rates = RATES
     constraints: tuple[Constraint, ...] = (Constraint(ZONE), Constraint(HOSTNAME))
     """The constraints of workloads whose templates state none."""
+    model: ModelSettings = ModelSettings()
 
 
 SETTINGS = HoldSettings()
@@ -101,7 +103,14 @@ class ScaleDownHolder:
         writer = CostWriter(client, metrics=self.metrics, writers=settings.writers)
         reader = client.using(retry=NO_RETRIES, timeout=settings.budget, urgent=True)
         self._gate = Gate(reader, view, limits, defaults=defaults, prepare=prepare)
-        self._planner = Planner(view, client.clock, constraints=settings.constraints, policy_of=policy_of)
+        self._planner = Planner(
+            view,
+            client.clock,
+            constraints=settings.constraints,
+            policy_of=policy_of,
+            server_time=client.server_time,
+            settings=settings.model,
+        )
         self.tracker = PlanTracker(
             client,
             view,
@@ -111,6 +120,7 @@ class ScaleDownHolder:
             patience=settings.patience,
             abandoned=settings.abandoned,
             defaults=lambda: self.defaults,
+            reassure=self._reassure,
         )
         self._delivery = PlanDelivery(
             view,
@@ -120,6 +130,7 @@ class ScaleDownHolder:
             limits=limits,
             settle_time=self.settle_time,
             metrics=self.metrics,
+            window=settings.model.window,
         )
         self.metrics.watch_settle_time(lambda: self.settle_time.seconds)
 
@@ -178,19 +189,37 @@ class ScaleDownHolder:
         planned = await self._planner.plan(checked)
         if isinstance(planned, HoldOutcome):
             return HoldResult(planned)
-        plans = planned.with_costs
+        plans = planned.deliverable
         if not any(plan.changes for plan in plans):
-            if plans:
-                await self._delivery.rely(checked, plans)
-            return HoldResult(replicaset_plans.reason_without_costs(planned.plans, planned.policy))
+            return await self._without_costs(checked, planned)
         result = await self._delivery.deliver(checked, plans)
         self._remember(checked.identity, result)
         self._report(checked, planned, result)
         return result
 
+    async def _without_costs(self, checked: CheckedRequest, planned: PlannedRequest) -> HoldResult:
+        """Admit a request for which no cost has to be written, or none can be."""
+        outcome = replicaset_plans.reason_without_costs(planned.plans)
+        if planned.deliverable:
+            await self._delivery.rely(checked, planned.deliverable)
+        elif planned.plans:
+            self._delivery.skip(checked, planned.plans, outcome)
+        return HoldResult(outcome)
+
+    async def _reassure(self, workload: str, plan: OpenPlan) -> None:
+        """Plan a request again whose controller has not acted while its result was certain."""
+        if plan.request is None:
+            return
+        request = plan.request.request
+        current = self._view.workload(request.kind, request.namespace, request.name)
+        if current is not None and current.metadata.uid == plan.uid:
+            planned = self._planner.replan(plan.request, current)
+            if planned.deliverable:
+                await self._delivery.reassure(workload, plan, planned.deliverable)
+
     def _report(self, checked: CheckedRequest, planned: PlannedRequest, result: HoldResult) -> None:
         if self._on_plan is not None:
-            request, plans = checked.request, tuple(each.plan for each in planned.with_costs)
+            request, plans = checked.request, tuple(each.plan for each in planned.deliverable)
             identity = (request.kind, request.namespace, request.name, request.before, request.after)
             self._on_plan(DeliveredPlan(checked.policy, *identity, plans, self._clock.now(), result.error))
 

@@ -9,8 +9,10 @@ from typing import NamedTuple
 from trimtab.api.annotations import PlanAnnotation
 from trimtab.api.pods import Pod
 from trimtab.scaledown import clonesets
-from trimtab.scaledown.metrics import MissCause
+from trimtab.scaledown.intent.requests import CheckedRequest
+from trimtab.scaledown.metrics import HoldOutcome, MissCause
 from trimtab.scaledown.results.evaluation import PlanState, count_misses
+from trimtab.scaledown.results.levels import ExpectedLevel, LevelCheck, LevelResult
 
 
 class Resize(NamedTuple):
@@ -32,6 +34,16 @@ class OpenPlan:
     victims: Mapping[str, str]
     """The UIDs of the victims, and what decided each."""
     survivors: frozenset[str]
+    expected: tuple[ExpectedLevel, ...] = ()
+    """What the plan leaves."""
+    is_exact: bool = True
+    """Whether its costs determine the very pods that are deleted, and not only a result that is as level."""
+    request: CheckedRequest | None = None
+    """The request that it is for, if it may have to be planned again."""
+    relies_until: int | None = None
+    """Until when the result is certain without further costs, on the monotonic clock; None: at all times."""
+    skipped: HoldOutcome | None = None
+    """Why it was not delivered, where it was not."""
     supersedes: frozenset[str] = frozenset()
     """Earlier plans of this process for the same workload."""
     is_complete: bool = False
@@ -60,7 +72,12 @@ class OpenPlan:
         self.supersedes |= earlier.supersedes | {earlier.plan}
 
     def misses(self, remaining: Sequence[Pod]) -> Mapping[MissCause, int]:
-        """How many pods were deleted that were to stay, by cause; `remaining` are the active pods."""
+        """How many pods were deleted that were to stay, by cause; `remaining` are the active pods.
+
+        Where only the level was determined, other pods may go as well as the planned ones, and none counts as missed.
+        """
+        if not self.is_exact:
+            return dict.fromkeys(MissCause, 0)
         revisions = self.revisions.union(map(clonesets.revision, remaining))
         return count_misses(
             self.victims.keys(),
@@ -83,6 +100,11 @@ class PlanResult:
     followed: int
     """How many victims were deleted as planned."""
     misses: Mapping[MissCause, int]
+    result: LevelResult | None = None
+    """How level the workload is at the end; None for a plan that was not applied."""
+    cause: str = ""
+    """Why it is less level than was possible, where it is."""
+    checks: tuple[LevelCheck, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ for: its costs are reverted as soon as no request is held for it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from trimtab.api.annotations import PlanAnnotation, plan_annotation
 from trimtab.api.pods import Pod
@@ -32,6 +32,7 @@ from trimtab.scaledown.metrics import Metrics, MissCause
 from trimtab.scaledown.pod_costs import by_plan
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.results.evaluation import PATIENCE, ControllerState, PlanState, evaluate
+from trimtab.scaledown.results.levels import LevelResult, check_levels, level_result
 from trimtab.scaledown.results.open_plans import OpenPlan, PlanResult, PlanTarget, Resize, resizes_of
 from trimtab.scaledown.view import BY_NAMESPACE, BY_PLAN, KINDS, View, read_workload
 
@@ -41,7 +42,12 @@ _POLL = 0.5
 """Seconds between two evaluations while a plan is open."""
 _SOON = 0.1
 """Seconds until an evaluation after an annotated pod has changed."""
+_MARGIN = 2.0
+"""Seconds before the end of its certainty at which a plan is made again."""
 _WORKERS = 2
+
+Reassure = Callable[[str, OpenPlan], Awaitable[None]]
+"""Extends the certainty of an open plan whose controller has not acted yet."""
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +66,8 @@ class PlanTracker:
         patience: float = PATIENCE,
         abandoned: float = ABANDONED,
         defaults: Callable[[], Defaults] = lambda: NO_DEFAULTS,
+        reassure: Reassure | None = None,
+        on_result: Callable[[PlanResult, OpenPlan], None] | None = None,
     ) -> None:
         self._client = client
         self._clock = client.clock
@@ -70,6 +78,8 @@ class PlanTracker:
         self._patience = patience
         self._abandoned = abandoned
         self._defaults = defaults
+        self._reassure = reassure
+        self._on_result = on_result
         self._open: dict[str, OpenPlan] = {}
         self._by_owner: dict[str, OpenPlan] = {}
         self._first_seen: dict[str, dict[str, int]] = {}
@@ -140,11 +150,23 @@ class PlanTracker:
             return Result(_POLL)
         state = self._evaluate(namespace, named, target)
         if state.keeps_costs:
+            if plan is not None and self._is_expiring(plan):
+                await self._extend(workload, plan)
             return Result(_POLL)
         if state is PlanState.NOT_APPLIED and await self._took_effect(namespace, named, target):
             return Result(_POLL)  # the informer is behind
         await self._revert(workload, plan, pods, state.value, state)
         return Result(_POLL if len(pods) < len(annotated) else None)
+
+    def _is_expiring(self, plan: OpenPlan) -> bool:
+        """Whether the result of a plan will not be certain any more by the time of the next evaluation."""
+        margin = round(_MARGIN * SECOND)
+        return plan.relies_until is not None and self._clock.monotonic() + margin >= plan.relies_until
+
+    async def _extend(self, workload: str, plan: OpenPlan) -> None:
+        """Plan again before the certainty of a plan ends; until that has succeeded, try again."""
+        if self._reassure is not None:
+            await self._reassure(workload, plan)
 
     async def _revert(
         self,
@@ -222,7 +244,7 @@ class PlanTracker:
     def _end(self, workload: str, plan: OpenPlan, state: PlanState) -> None:
         self._close(workload)
         if state is not PlanState.DONE:
-            self._record(PlanResult(workload, plan.plan, state, 0, {}))
+            self._record(PlanResult(workload, plan.plan, state, 0, {}), plan)
             return
         remaining = [pod for uid in plan.resizes for pod in self._view.pods_of(uid) if pod.active]
         active = {pod.metadata.uid for pod in remaining}
@@ -241,7 +263,11 @@ class PlanTracker:
             )
         elif plan.is_complete:
             self._settle_time.record_success()
-        self._record(PlanResult(workload, plan.plan, state, len(deleted), misses))
+        checks = check_levels(plan.expected, self._view.snapshot)
+        result = level_result(checks)
+        cause = _cause(plan, misses) if result is LevelResult.MISSED else ""
+        self._metrics.record_result(result, cause)
+        self._record(PlanResult(workload, plan.plan, state, len(deleted), misses, result, cause, checks), plan)
 
     def _close(self, workload: str) -> None:
         plan = self._open.pop(workload, None)
@@ -249,8 +275,10 @@ class PlanTracker:
             for uid in plan.resizes:
                 self._by_owner.pop(uid, None)
 
-    def _record(self, result: PlanResult) -> None:
+    def _record(self, result: PlanResult, plan: OpenPlan) -> None:
         self.results = [*self.results[-99:], result]
+        if self._on_result is not None:
+            self._on_result(result, plan)
 
     # Events.
 
@@ -295,3 +323,15 @@ class PlanTracker:
         pods = (pod for workload in self._view.plans for pod in self._view.pods.store.by(BY_PLAN, workload))
         plans = (plan_annotation(pod.metadata.annotations) for pod in pods)
         return max((now - plan.at / 1000 for plan in plans if plan is not None), default=0.0)
+
+
+def _cause(plan: OpenPlan, misses: Mapping[MissCause, int]) -> str:
+    """Why a workload is less level than was possible."""
+    if plan.skipped is not None:
+        return plan.skipped.value
+    found = [cause for cause in MissCause if misses.get(cause)]
+    if found:
+        return found[0].value
+    if not plan.is_complete:
+        return MissCause.UNWRITTEN.value
+    return MissCause.EARLIER_CRITERION.value if not all(plan.ready.values()) else "unknown"
