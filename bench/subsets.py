@@ -48,7 +48,7 @@ from trimtab.kube.config import discover
 from trimtab.kube.errors import AlreadyExists
 from trimtab.kube.resources import Resource, untyped
 from trimtab.kube.sessions import Session
-from trimtab.unitedtopology.admission.hooks import Subsets
+from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab.unitedtopology.controller.controller import Controller
 from trimtab.unitedtopology.controller.controller import Settings as ControllerSettings
 from trimtab_lab.apiserver.wire.server import Server
@@ -271,7 +271,7 @@ def _control(pipe: Connection, kubeconfig: Path) -> None:
 def _answer(pipe: Connection, kubeconfig: Path, folder: Path) -> None:
     async def run() -> None:
         async with Client(Session(discover(kubeconfig))) as client:
-            subsets, watch = Subsets(client), _Watch()
+            subsets, watch = SubsetHooks(client), _Watch()
             hooks = [replace(hook, decide=watch.over(hook.decide)) for hook in subsets.hooks]
             certificates = GivenCertificates(folder / "tls.crt", folder / "tls.key", clock=client.clock)
             edge = Edge(
@@ -282,7 +282,7 @@ def _answer(pipe: Connection, kubeconfig: Path, folder: Path) -> None:
                     await asyncio.sleep(0.01)
                 pipe.send(edge.port)
                 await asyncio.to_thread(pipe.recv)
-            count = functools.partial(subsets.rounds.metrics.registry.get_sample_value, f"{_WRITES}_total")
+            count = functools.partial(subsets.batcher.metrics.registry.get_sample_value, f"{_WRITES}_total")
             written = [int(count({"outcome": outcome}) or 0) for outcome in ("written", "conflict")]
             pipe.send((watch.seconds, watch.outcomes, *written))
 

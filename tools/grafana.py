@@ -158,12 +158,12 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
             ),
             Panel(
                 "Pods that share a write",
-                [(_mean("trimtab_subset_round_pods"), "mean")],
+                [(_mean("trimtab_subset_batch_pods"), "mean")],
                 description="Pods that come together are given their places in one write of the status.",
             ),
             Panel(
                 "Pods moved to another subset",
-                [(_rate("trimtab_unitedtopology_pods_moved_total"), "moved")],
+                [(_rate("trimtab_unitedtopology_pods_rescheduled_total"), "moved")],
                 unit="ops",
             ),
             Panel(

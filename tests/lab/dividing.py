@@ -29,14 +29,14 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import AlreadyExists, ApiError, NotFound
 from trimtab.kube.resources import Resource
 from trimtab.scaledown.intent.reviews import Intent, ScaleReviews
-from trimtab.unitedtopology.admission.hooks import Subsets
-from trimtab.unitedtopology.admission.scaledown_preparation import Foresight
+from trimtab.unitedtopology.admission.hooks import SubsetHooks
+from trimtab.unitedtopology.admission.scaledown_preparation import ScaleDownPreparation
 from trimtab.unitedtopology.admission.simulation import Simulation
 from trimtab.unitedtopology.controller.controller import Controller, Settings
 from trimtab.unitedtopology.levels import Levels
 from trimtab.unitedtopology.metrics import Metrics
-from trimtab.unitedtopology.pod_annotator import Scribe
-from trimtab.unitedtopology.verdicts import verdict
+from trimtab.unitedtopology.pod_annotator import PodAnnotator
+from trimtab.unitedtopology.readiness import evaluator
 from trimtab.unitedtopology.view import View
 
 MUTATING = "MutatingWebhookConfiguration"
@@ -84,12 +84,12 @@ class Dividing:
         client = self.client
         view = View(client)
         simulation = Simulation(view, client.clock)
-        subsets = Subsets(client, simulate=simulation, ended=view.ended, budget=UNHURRIED)
-        levels = Levels(view, verdict=verdict(pod_webhook=True))
-        foresight = Foresight(view, levels, Scribe(client, Metrics()), client.clock)
+        subsets = SubsetHooks(client, simulate=simulation, ended=view.ended_pods, budget=UNHURRIED)
+        levels = Levels(view, evaluate=evaluator(pod_webhook=True))
+        preparation = ScaleDownPreparation(view, levels, PodAnnotator(client, Metrics()), client.clock)
 
         async def hold(intent: Intent) -> Held:
-            await foresight.prepare(intent.kind, intent.namespace, intent.name, intent.after)
+            await preparation.prepare(intent.kind, intent.namespace, intent.name, intent.after)
             return Held()
 
         scale = ScaleReviews(hold)
@@ -101,7 +101,7 @@ class Dividing:
             configurations=[(kind, self.name) for kind in CONFIGURATIONS],
         )
         hooks = [*subsets.hooks, *scale.hooks, *Validation(client).hooks]
-        edge = Edge(hooks, certificates=certificates, host="127.0.0.1", port=0, let_go=subsets.let_go)
+        edge = Edge(hooks, certificates=certificates, host="127.0.0.1", port=0, let_go=subsets.report_undecided)
         tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(each.run()) for each in (subsets, view, edge)]
         self.edges.append((edge, tasks))
         for each in (subsets, view, edge):

@@ -14,6 +14,7 @@ from tests.lab.edges import UNHURRIED, pod_webhooks
 from tests.lab.test_kubectl import FOUND, Kubectl
 from trimtab.api import annotations as keys
 from trimtab.api import codec, crds
+from trimtab.api.annotations import Reason
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Event, Namespace
@@ -29,7 +30,7 @@ from trimtab.kube.config import discover
 from trimtab.kube.errors import TooManyRequests
 from trimtab.kube.resources import Resource, object_key
 from trimtab.kube.sessions import Session
-from trimtab.unitedtopology.admission.hooks import Subsets
+from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab_lab.apiserver.wire.server import Server
 
 PODS = Resource.of(Pod).raw
@@ -131,21 +132,21 @@ async def client(server: Server) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def hooks(client: Client, tmp_path: Path) -> AsyncIterator[Subsets]:
+async def hooks(client: Client, tmp_path: Path) -> AsyncIterator[SubsetHooks]:
     """One webhook process."""
-    subsets = Subsets(client, budget=UNHURRIED)
+    subsets = SubsetHooks(client, budget=UNHURRIED)
     async with pod_webhooks(client, tmp_path, [subsets], namespace=NAMESPACE):
         yield subsets
 
 
 @pytest.fixture
-async def shop(client: Client, hooks: Subsets) -> Shop:
+async def shop(client: Client, hooks: SubsetHooks) -> Shop:
     """A namespace whose pods are asked about."""
     del hooks
     return Shop(client)
 
 
-async def seen(hooks: Subsets, generation: int = 1) -> None:
+async def seen(hooks: SubsetHooks, generation: int = 1) -> None:
     """Wait until the webhook knows of the UnitedTopology, of a certain generation."""
 
     async def known() -> bool:
@@ -155,7 +156,7 @@ async def seen(hooks: Subsets, generation: int = 1) -> None:
     await eventually(known)
 
 
-async def test_a_pod_is_shaped_as_its_subset_wants_it(shop: Shop, hooks: Subsets) -> None:
+async def test_a_pod_is_shaped_as_its_subset_wants_it(shop: Shop, hooks: SubsetHooks) -> None:
     """Term, tolerations and patch are in the pod that the server stores, and it is marked."""
     patch = {"metadata": {"labels": {"tier": "gold"}}, "spec": {"containers": [{"name": "main", "image": "web:2"}]}}
     toleration = {"key": "gold", "operator": "Exists"}
@@ -174,7 +175,7 @@ async def test_a_pod_is_shaped_as_its_subset_wants_it(shop: Shop, hooks: Subsets
     assert list((await shop.status())["a"].creating) == [mark.reservation]
 
 
-async def test_subsets_are_filled_in_order_and_then_pods_go_as_they_are(shop: Shop, hooks: Subsets) -> None:
+async def test_subsets_are_filled_in_order_and_then_pods_go_as_they_are(shop: Shop, hooks: SubsetHooks) -> None:
     """A number, a percentage of the Deployment's size, and nothing left in the end."""
     await shop.divide(zone("a", 2), zone("b", "50%"))
     await seen(hooks)
@@ -184,7 +185,7 @@ async def test_subsets_are_filled_in_order_and_then_pods_go_as_they_are(shop: Sh
     assert "affinity" not in pods[-1]["spec"]
 
 
-async def test_each_revision_has_places_of_its_own(shop: Shop, hooks: Subsets) -> None:
+async def test_each_revision_has_places_of_its_own(shop: Shop, hooks: SubsetHooks) -> None:
     """A rollout fills the subsets anew while the old revision still holds its places."""
     await shop.divide(zone("a", 1), zone("b"))
     await seen(hooks)
@@ -196,7 +197,7 @@ async def test_each_revision_has_places_of_its_own(shop: Shop, hooks: Subsets) -
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "CloneSet"])
-async def test_other_workloads_are_divided_too(kind: str, shop: Shop, hooks: Subsets) -> None:
+async def test_other_workloads_are_divided_too(kind: str, shop: Shop, hooks: SubsetHooks) -> None:
     """ReplicaSets by themselves and CloneSets, whose size percentages are of."""
     api = "apps/v1" if kind == "ReplicaSet" else "apps.kruise.io/v1alpha1"
     await shop.divide(zone("a", "50%"), zone("b"), kind=kind, api=api)
@@ -211,7 +212,7 @@ async def test_other_workloads_are_divided_too(kind: str, shop: Shop, hooks: Sub
     assert [subset_of(await shop.pod(owner)) for _ in range(3)] == ["a", "b", "b"]
 
 
-async def test_pods_that_were_there_before_are_counted_first(shop: Shop, hooks: Subsets, client: Client) -> None:
+async def test_pods_that_were_there_before_are_counted_first(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
     """Nobody has counted yet when the first pod comes: the webhook does, and finds the marked ones."""
     owner = await shop.revision("web-1", await shop.deployment(3))
     annotations = keys.SubsetAnnotations("spread", "a", "of-old").written()
@@ -226,7 +227,7 @@ async def test_pods_that_were_there_before_are_counted_first(shop: Shop, hooks: 
     assert (await shop.status())["a"].replicas == 1
 
 
-async def test_a_larger_workload_is_noticed_before_a_percentage_is_passed_over(shop: Shop, hooks: Subsets) -> None:
+async def test_a_larger_workload_is_noticed_before_a_percentage_is_passed_over(shop: Shop, hooks: SubsetHooks) -> None:
     """Pods of a scale-up may come before any controller has counted with the new size."""
     await shop.divide(zone("a", "50%"), zone("b"))
     await seen(hooks)
@@ -236,7 +237,7 @@ async def test_a_larger_workload_is_noticed_before_a_percentage_is_passed_over(s
     assert [subset_of(await shop.pod(owner)) for _ in range(2)] == ["a", "b"]
 
 
-async def test_a_dry_run_reserves_nothing(shop: Shop, hooks: Subsets) -> None:
+async def test_a_dry_run_reserves_nothing(shop: Shop, hooks: SubsetHooks) -> None:
     """It shows what would be, and leaves no trace."""
     await shop.divide(zone("a", 1), zone("b"))
     await seen(hooks)
@@ -247,7 +248,7 @@ async def test_a_dry_run_reserves_nothing(shop: Shop, hooks: Subsets) -> None:
     assert await shop.client.get(UnitedTopology, "spread", namespace=NAMESPACE) == before
 
 
-async def test_other_pods_are_left_alone(shop: Shop, hooks: Subsets) -> None:
+async def test_other_pods_are_left_alone(shop: Shop, hooks: SubsetHooks) -> None:
     """Pods without an owner, and pods of a workload without subsets, are admitted as they are."""
     await shop.divide(zone("a", 1))
     await seen(hooks)
@@ -257,7 +258,7 @@ async def test_other_pods_are_left_alone(shop: Shop, hooks: Subsets) -> None:
     assert subset_of(await shop.client.create(PODS, body, namespace=NAMESPACE)) is None
 
 
-async def test_a_united_topology_that_cannot_be_followed_leaves_pods_alone(shop: Shop, hooks: Subsets) -> None:
+async def test_a_united_topology_that_cannot_be_followed_leaves_pods_alone(shop: Shop, hooks: SubsetHooks) -> None:
     """It came in while nobody validated; its patch is none for a pod."""
     await shop.divide(zone("a", 1, patch={"spec": {"containers": [{"image": "no-name"}]}}), zone("b"))
     await seen(hooks)
@@ -267,7 +268,7 @@ async def test_a_united_topology_that_cannot_be_followed_leaves_pods_alone(shop:
 
 async def test_many_at_once_through_two_processes_share_few_writes(client: Client, tmp_path: Path) -> None:
     """Every limit is exact, nobody is refused or let go, and there are fewer writes than pods."""
-    both = [Subsets(client, budget=UNHURRIED), Subsets(client, budget=UNHURRIED)]
+    both = [SubsetHooks(client, budget=UNHURRIED), SubsetHooks(client, budget=UNHURRIED)]
     shop = Shop(client)
     async with pod_webhooks(client, tmp_path, both, namespace=NAMESPACE):
         await shop.divide(zone("a", 7), zone("b", "40%"), zone("c"))
@@ -279,12 +280,12 @@ async def test_many_at_once_through_two_processes_share_few_writes(client: Clien
     assert 0 < sum(map(_writes, both)) < 40
 
 
-def _writes(subsets: Subsets) -> float:
-    registry = subsets.rounds.metrics.registry
+def _writes(subsets: SubsetHooks) -> float:
+    registry = subsets.batcher.metrics.registry
     return registry.get_sample_value("trimtab_subset_status_writes_total", {"outcome": "written"}) or 0.0
 
 
-async def test_a_deleted_pods_place_goes_to_its_successor(shop: Shop, hooks: Subsets, client: Client) -> None:
+async def test_a_deleted_pods_place_goes_to_its_successor(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
     """Before any controller has counted: the deletion was announced, and the pod is seen to go."""
     await shop.divide(zone("a", 1), zone("b"))
     await seen(hooks)
@@ -296,7 +297,7 @@ async def test_a_deleted_pods_place_goes_to_its_successor(shop: Shop, hooks: Sub
     assert [subset_of(await shop.pod(owner)) for _ in range(2)] == ["a", "b"]
 
 
-async def test_dry_runs_of_deletions_leave_no_trace(shop: Shop, hooks: Subsets, client: Client) -> None:
+async def test_dry_runs_of_deletions_leave_no_trace(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
     """Neither a deletion nor an eviction, wherever they say that they are none."""
     await shop.divide(zone("a", 1), zone("b"))
     await seen(hooks)
@@ -318,7 +319,7 @@ async def test_dry_runs_of_deletions_leave_no_trace(shop: Shop, hooks: Subsets, 
 @pytest.mark.skipif(not FOUND, reason="kubectl is not installed: put it in $PATH, or its path in $KUBECTLS")
 @pytest.mark.parametrize("path", FOUND or [""])
 async def test_a_drain_that_is_tried_out_leaves_no_trace(
-    path: str, shop: Shop, hooks: Subsets, server: Server, tmp_path: Path
+    path: str, shop: Shop, hooks: SubsetHooks, server: Server, tmp_path: Path
 ) -> None:
     """`kubectl drain --dry-run=server` says only in the eviction's body that it is none; a real drain is announced."""
     await shop.divide(zone("a", 1), zone("b"))
@@ -343,7 +344,7 @@ async def test_a_drain_that_is_tried_out_leaves_no_trace(
 
 
 async def test_a_refused_eviction_gives_nothing_away_and_is_taken_back(
-    shop: Shop, hooks: Subsets, client: Client
+    shop: Shop, hooks: SubsetHooks, client: Client
 ) -> None:
     """A disruption budget says no: no pod takes the place meanwhile, and the trace goes."""
     await shop.divide(zone("a", 1), zone("b"))
@@ -367,7 +368,7 @@ async def test_a_refused_eviction_gives_nothing_away_and_is_taken_back(
 
 async def test_out_of_time_a_pod_goes_on_and_its_place_is_given_back(client: Client, tmp_path: Path) -> None:
     """The budget is spent before anything is decided: the pod is admitted, and an event says so."""
-    subsets = Subsets(client, budget=0.0)
+    subsets = SubsetHooks(client, budget=0.0)
     shop = Shop(client)
     async with pod_webhooks(client, tmp_path, [subsets], namespace=NAMESPACE):
         await shop.divide(zone("a", 1), zone("b"))
@@ -376,14 +377,14 @@ async def test_out_of_time_a_pod_goes_on_and_its_place_is_given_back(client: Cli
 
         async def known() -> bool:
             metadata = codec.convert({"ownerReferences": [owner]}, ObjectMeta)
-            return subsets.topologies.known(metadata, NAMESPACE) is not None
+            return subsets.topologies.find_cached(metadata, NAMESPACE) is not None
 
         await eventually(known)
         assert subset_of(await shop.pod(owner)) is None
 
         async def told() -> bool:
             events = (await client.list(Event, namespace=NAMESPACE)).items
-            return any(event.reason == "PodLetGo" for event in events)
+            return any(event.reason == Reason.ADMITTED_WITHOUT_SUBSET for event in events)
 
         async def given_back() -> bool:
             return not any(row.creating for row in (await shop.status()).values())

@@ -166,7 +166,7 @@ class Chance:
         return self.rng.choice(pods) if pods else None
 
     async def excess(self) -> dict[tuple[str, str], int]:
-        """Subsets in which more pods of a revision have a place than there are."""
+        """SubsetHooks in which more pods of a revision have a place than there are."""
         found: Counter[tuple[str, str]] = Counter()
         for pod in await self.world.pods():
             mark = keys.subset_annotations(pod.metadata.annotations)

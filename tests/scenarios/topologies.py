@@ -31,7 +31,7 @@ from trimtab.scaledown.intent.reviews import ScaleReviews
 from trimtab.scaledown.policy import effective
 from trimtab.scaledown.policy.effective import Defaults
 from trimtab.scaledown.view import View as ScaleDownView
-from trimtab.unitedtopology.admission.hooks import Subsets
+from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab.unitedtopology.admission.simulation import Simulation
 from trimtab.unitedtopology.view import View as TopologyView
 from trimtab_lab.apiserver.admission.webhooks import CallError
@@ -96,7 +96,7 @@ class Process:
     """One webhook process."""
 
     edge: Edge
-    subsets: Subsets
+    subsets: SubsetHooks
     simulation: Simulation
     wire: Wire
     tasks: list[asyncio.Future[None]] = field(default_factory=list)
@@ -135,7 +135,7 @@ class DividedWorld(TopologyWorld):
         client = Client(wire, clock=self.clock, rng=random.Random(7))
         topologies = TopologyView(client, rng=random.Random(10))
         simulation = Simulation(topologies, client.clock, rng=random.Random(8))
-        subsets = Subsets(client, simulate=simulation, ended=topologies.ended, rng=random.Random(9))
+        subsets = SubsetHooks(client, simulate=simulation, ended=topologies.ended_pods, rng=random.Random(9))
         view = ScaleDownView(client)
         intents = Intents(client, view, defaults=self.policies, prepare=self._prepare)
         scale = ScaleReviews(intents.hold)
@@ -210,11 +210,11 @@ class DividedWorld(TopologyWorld):
         return codec.encode(answer(response))
 
     async def _prepare(self, kind: str, namespace: str, name: str, replicas: int) -> int:
-        return await self.foresight.prepare(kind, namespace, name, replicas)
+        return await self.preparation.prepare(kind, namespace, name, replicas)
 
-    def _let_go(self, subsets: Subsets, hook: Any, request: Any, reason: str) -> None:
+    def _let_go(self, subsets: SubsetHooks, hook: Any, request: Any, reason: str) -> None:
         self.let_go.append(f"{hook.name}: {reason}")
-        subsets.let_go(hook, request, reason)
+        subsets.report_undecided(hook, request, reason)
 
     def _configuration(self, name: str, kind: str, rule: JSON) -> JSON:
         labelled = {"matchLabels": {NAMESPACE_LABEL: NAMESPACE_LABEL_VALUE}} if name in ("pods", "deletions") else {}

@@ -1,7 +1,7 @@
 """The webhooks, and what decides behind them. Every replica answers; one of them keeps the certificates.
 
 review of a scale-down → `ScaleReviews` → the bands of subsets for the new size → `Intents`: costs, settle, admit
-review of a pod        → `Subsets`      → a place in the UnitedTopology's status
+review of a pod        → `SubsetHooks`  → a reservation in the UnitedTopology's status
 review of our kinds    → `Validation`
 """
 
@@ -35,12 +35,12 @@ from trimtab.scaledown.policy.controller import sampled
 from trimtab.scaledown.policy.effective import Governing
 from trimtab.scaledown.sources import Sources
 from trimtab.scaledown.view import View
-from trimtab.unitedtopology.admission.hooks import Subsets
-from trimtab.unitedtopology.admission.scaledown_preparation import Foresight
+from trimtab.unitedtopology.admission.hooks import SubsetHooks
+from trimtab.unitedtopology.admission.scaledown_preparation import ScaleDownPreparation
 from trimtab.unitedtopology.admission.simulation import Simulation
 from trimtab.unitedtopology.levels import Levels
-from trimtab.unitedtopology.pod_annotator import Scribe
-from trimtab.unitedtopology.verdicts import verdict
+from trimtab.unitedtopology.pod_annotator import PodAnnotator
+from trimtab.unitedtopology.readiness import evaluator
 from trimtab.unitedtopology.view import View as TopologyView
 
 LEASE = "trimtab-webhooks"
@@ -52,14 +52,14 @@ def component(means: Means) -> Component:
     """The edge with all its hooks, and what these need to see."""
     client, configuration = means.client, means.configuration
     topologies = _Topologies(means) if configuration.gate("PodWebhook") else None
-    scale_downs = _ScaleDowns(means, prepare=topologies.foresight.prepare if topologies else None)
+    scale_downs = _ScaleDowns(means, prepare=topologies.preparation.prepare if topologies else None)
     candidate = Candidate(partial(means.elect, LEASE)) if configuration.leader_election.enabled else None
     hooks = [
         *ScaleReviews(scale_downs.intents.hold, budget=configuration.scale_down.budget_seconds).hooks,
         *Validation(client, checks(means.strategies)).hooks,
         *(topologies.subsets.hooks if topologies else ()),
     ]
-    told: list[LetGo] = [scale_downs.let_go, *([topologies.subsets.let_go] if topologies else [])]
+    told: list[LetGo] = [scale_downs.let_go, *([topologies.subsets.report_undecided] if topologies else [])]
     parts: dict[str, Component] = {
         **scale_downs.parts,
         **(topologies.parts if topologies else {}),
@@ -118,11 +118,11 @@ class _Topologies:
         client = means.client
         self.view = TopologyView(client)
         simulation = Simulation(self.view, client.clock)
-        self.subsets = Subsets(client, simulate=simulation, ended=self.view.ended, registry=means.registry)
-        levels = Levels(self.view, verdict=verdict(pod_webhook=True))
-        scribe = Scribe(client, means.topology_metrics)
+        self.subsets = SubsetHooks(client, simulate=simulation, ended=self.view.ended_pods, registry=means.registry)
+        levels = Levels(self.view, evaluate=evaluator(pod_webhook=True))
+        annotator = PodAnnotator(client, means.topology_metrics)
         settle = means.configuration.scale_down.settle_milliseconds / 1000
-        self.foresight = Foresight(self.view, levels, scribe, client.clock, settle=settle)
+        self.preparation = ScaleDownPreparation(self.view, levels, annotator, client.clock, settle=settle)
 
     @property
     def parts(self) -> dict[str, Component]:

@@ -18,7 +18,7 @@ from trimtab.scaledown import cost_writer
 from trimtab.scaledown.continuous import carriers
 from trimtab.unitedtopology import costs
 from trimtab.unitedtopology.metrics import Metrics
-from trimtab.unitedtopology.pod_annotator import Scribe
+from trimtab.unitedtopology.pod_annotator import PodAnnotator
 
 Sweep = Callable[[Client], Awaitable[int]]
 """Takes something back everywhere; how many objects had it."""
@@ -29,13 +29,13 @@ _ATTEMPTS = 5
 async def subsets(client: Client) -> int:
     """Take back the marks and costs of subsets. Pods stay where they are."""
     count = 0
-    scribe = Scribe(client, Metrics())
+    annotator = PodAnnotator(client, Metrics())
     for _ in range(_ATTEMPTS):
         pods = [pod async for page in client.pages(Pod) for pod in page.items if not pod.terminating]
-        found = [(pod, change) for pod in pods if (change := costs.taken_back(pod))]
+        found = [(pod, change) for pod in pods if (change := costs.revert_change(pod))]
         if not found:
             return count
-        count += len(await scribe.write(found, reason="sweep"))
+        count += len(await annotator.write(found, reason="sweep"))
     raise Conflict("some pods of subsets change faster than they can be written to; run this again")
 
 

@@ -11,7 +11,7 @@ from trimtab.admission.metrics import Metrics as WebhookMetrics
 from trimtab.cloneset.metrics import Metrics as CloneSetMetrics
 from trimtab.scaledown.metrics import Metrics as ScaleDownMetrics
 from trimtab.scheduler.metrics import Metrics as SchedulerMetrics
-from trimtab.unitedtopology.admission.status_batcher import RoundMetrics
+from trimtab.unitedtopology.metrics import AdmissionMetrics as SubsetMetrics
 from trimtab.unitedtopology.metrics import Metrics as UnitedTopologyMetrics
 
 NAME = re.compile(r"\b(?:trimtab|scheduler)_[a-z_]+\b")
@@ -27,7 +27,7 @@ def series() -> set[str]:
         UnitedTopologyMetrics,
         SchedulerMetrics,
         WebhookMetrics,
-        RoundMetrics,
+        SubsetMetrics,
     ):
         metrics(registry)
     return {f"{family.name}{suffix}" for family in registry.collect() for suffix in SUFFIXES[family.type]}

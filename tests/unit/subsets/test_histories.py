@@ -27,18 +27,18 @@ from tests.unit.subsets.topologies import at, subset, topology, with_status
 from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
 from trimtab.subsets.allocation import (
     Allocation,
-    Applicant,
-    Leaving,
+    PodCreation,
+    PodDeletion,
     allocate,
     announce,
-    announced,
+    announced_deletions,
     has_percentages,
-    take_back,
+    revert_deletions,
     withdraw,
 )
 from trimtab.subsets.apportionment import limits
 from trimtab.subsets.members import Member
-from trimtab.subsets.recount import DELETION_LIMIT, Observed, Recount, Stale, recount
+from trimtab.subsets.recount import DELETION_LIMIT, Observation, Recount, Stale, recount
 from trimtab.subsets.statuses import Table, pod_and_reservation
 
 PATIENCE = 60.0
@@ -140,7 +140,7 @@ class History(RuleBasedStateMachine):
         """A pod that no webhook was asked about runs where a subset's rules are met."""
         self.names += 1
         chosen = self.subsets[which % len(self.subsets)].name
-        self._store(Member(f"p{self.names}", revision=str(self.revision), subset=chosen, matched=True))
+        self._store(Member(f"p{self.names}", revision=str(self.revision), subset=chosen, is_matched=True))
 
     @rule(size=st.integers(0, 12))
     def scale(self, size: int) -> None:
@@ -197,23 +197,23 @@ class History(RuleBasedStateMachine):
         if request.verb == "create" and request.pod not in self.pods:
             self.requests.remove(request)
             self._put(withdraw(self.topology, [request.reservation]))
-            self._store(Member(request.pod, revision=request.revision, subset=self.subsets[0].name, matched=True))
+            self._store(Member(request.pod, revision=request.revision, subset=self.subsets[0].name, is_matched=True))
 
     @rule(which=PICK)
     def look_again(self, which: int) -> None:
         """A webhook's second look at a pod whose deletion was announced."""
-        names = list(announced(self.topology))
+        names = list(announced_deletions(self.topology))
         if names:
             name = names[which % len(names)]
             pod = self.pods.get(name)
             if pod is not None and pod.active:
-                self._put(take_back(self.topology, [name]))
+                self._put(revert_deletions(self.topology, [name]))
 
     def _look(self, request: Request) -> frozenset[str]:
         if request.verb != "create":
             return frozenset(pod.name for pod in [self.pods.get(request.pod)] if pod is not None and pod.active)
         assert request.read is not None
-        entries = announced(request.read)
+        entries = announced_deletions(request.read)
         self.going |= {entry for entry in entries.items() if self._is_going(entry[0])}
         return frozenset(name for name, since in entries.items() if (name, since) in self.going)
 
@@ -227,15 +227,15 @@ class History(RuleBasedStateMachine):
         if request.verb == "create":
             return self._reserve(request)
         pod = self.pods.get(request.pod)
-        if request.facts and pod is not None and (pod.reservation or not pod.matched):
-            leaving = Leaving(pod.name, pod.revision, pod.subset, pod.reservation)
-            self._put(announce(self.topology, [leaving], now=self._now()))
+        if request.facts and pod is not None and (pod.reservation or not pod.is_matched):
+            deletion = PodDeletion(pod.name, pod.revision, pod.subset, pod.reservation)
+            self._put(announce(self.topology, [deletion], now=self._now()))
         return replace(request, answered_at=self.seconds)
 
     def _reserve(self, request: Request) -> Request:
-        applicant = Applicant(request.reservation, request.revision)
-        made = self._allocate(request, applicant)
-        index = made.choices[applicant.reservation]
+        creation = PodCreation(request.reservation, request.revision)
+        made = self._allocate(request, creation)
+        index = made.choices[creation.reservation]
         chosen = None if index is None else self.subsets[index].name
         if index is not None:
             limit = limits(self.subsets, self._size(request))[index]
@@ -244,22 +244,22 @@ class History(RuleBasedStateMachine):
         self._put(made.status)
         return replace(request, answered_at=self.seconds, choice=chosen)
 
-    def _allocate(self, request: Request, applicant: Applicant) -> Allocation:
+    def _allocate(self, request: Request, creation: PodCreation) -> Allocation:
         """As a round does it: with the size that was read, where that matters; then, where a deletion was in doubt, by
         what a live read said of it; then, where a subset is full and some pod was seen to end, after a live count."""
         assert request.facts is not None
         of, now, size = self.topology, self._now(), request.size
-        made = allocate(of, [applicant], now=now, replicas=size)
-        confirmed = request.facts & made.doubts.leaving.keys()
+        made = allocate(of, [creation], now=now, replicas=size)
+        confirmed = request.facts & made.uncertainty.deleting.keys()
         if confirmed:
-            made = allocate(of, [applicant], now=now, confirmed=confirmed, replicas=size)
-        if request.hinted and made.doubts.full:
-            made = allocate(self._counted_live(request), [applicant], now=now, confirmed=request.facts, replicas=size)
+            made = allocate(of, [creation], now=now, confirmed=confirmed, replicas=size)
+        if request.hinted and made.uncertainty.full:
+            made = allocate(self._counted_live(request), [creation], now=now, confirmed=request.facts, replicas=size)
         return made
 
     def _counted_live(self, request: Request) -> UnitedTopology:
         view, size = request.live
-        observed = Observed(list(self.views[view].values()), size, self.topology.status.revision, str(view))
+        observed = Observation(list(self.views[view].values()), size, self.topology.status.revision, str(view))
         made = recount(self.topology, observed, now=self._now())
         assert isinstance(made, Recount), "what is read live is never too old"
         return with_status(self.topology, made.status)
@@ -298,7 +298,7 @@ class History(RuleBasedStateMachine):
 
     def _recount(self, view: int, size: int) -> Recount | Stale:
         members = list(self.views[view].values())
-        observed = Observed(members, size, str(self.revision), str(view))
+        observed = Observation(members, size, str(self.revision), str(view))
         before = self._counted_before()
         made = recount(before, observed, now=self._now())
         if isinstance(made, Recount) and made.overdue:
@@ -493,7 +493,7 @@ class Slow(History):
         if isinstance(made, Stale):
             return made
         old = [
-            Leaving(name, revision, row.name)
+            PodDeletion(name, revision, row.name)
             for revision, row in Table(self.topology).all()
             for name, since in row.deleting.items()
             if self._now() < since + DELETION_LIMIT

@@ -28,9 +28,9 @@ import pytest
 from tests.unit.subsets.topologies import REVISION, at, subset, topology, with_status
 from trimtab.api import codec
 from trimtab.api.unitedtopology import Subset, UnitedTopologyStatus
-from trimtab.subsets.allocation import Applicant, Leaving, allocate, announce, take_back
+from trimtab.subsets.allocation import PodCreation, PodDeletion, allocate, announce, revert_deletions
 from trimtab.subsets.members import Member
-from trimtab.subsets.recount import Observed, Stale, recount
+from trimtab.subsets.recount import Observation, Stale, recount
 from trimtab.subsets.statuses import pod_and_reservation
 
 SOON, AFTER_DELETION, AFTER_CREATION = at(0), at(2), at(100)
@@ -180,18 +180,18 @@ class World:
     def decide(self, state: State, request: Request) -> tuple[UnitedTopologyStatus, str | None]:
         now = with_status(self.empty, self.status(state))
         if request.verb == "create":
-            applicant = Applicant(f"of-{request.pod}", REVISION)
-            made = allocate(now, [applicant], now=SOON, confirmed=request.facts, replicas=now.status.replicas)
-            index = made.choices[applicant.reservation]
+            creation = PodCreation(f"of-{request.pod}", REVISION)
+            made = allocate(now, [creation], now=SOON, confirmed=request.facts, replicas=now.status.replicas)
+            index = made.choices[creation.reservation]
             return made.status, None if index is None else now.spec.subsets[index].name
         if not request.facts:
             return now.status, None
         if request.verb == "take back":
-            return take_back(now, request.facts), None
+            return revert_deletions(now, request.facts), None
         pod = state.find(request.pod)
         assert pod is not None
-        leaving = Leaving(pod.name, REVISION, pod.subset, f"of-{pod.name}")
-        return announce(now, [leaving], now=SOON), None
+        deletion = PodDeletion(pod.name, REVISION, pod.subset, f"of-{pod.name}")
+        return announce(now, [deletion], now=SOON), None
 
     def served(self, state: State, request: Request) -> Iterator[State]:
         """What the API server makes of it in the end."""
@@ -233,7 +233,7 @@ class World:
                    active=pod.life is Life.ACTIVE, version=str(pod.version))
             for pod in state.history[view] if pod.life is not Life.GONE
         ]  # fmt: skip
-        made = recount(current, Observed(members, 10, REVISION, str(view), self.absent(state)), now=now)
+        made = recount(current, Observation(members, 10, REVISION, str(view), self.absent(state)), now=now)
         return None if isinstance(made, Stale) else codec.encode(made.status)
 
     def absent(self, state: State) -> frozenset[str]:

@@ -83,7 +83,7 @@ def test_a_mark_decides_before_the_node_does() -> None:
     """A pod stays where it was counted, wherever it runs."""
     of = topology(zone("a"), zone("b"))
     found = member_of(pod("p").on("n").annotations(MARKED).owned_by("web-1").build(), of, NODE_A)
-    assert (found.subset, found.reservation, found.matched) == ("b", "r", False)
+    assert (found.subset, found.reservation, found.is_matched) == ("b", "r", False)
     assert found.revision == uid_for("ReplicaSet/web-1")
 
 
@@ -98,13 +98,13 @@ def test_a_mark_decides_before_the_node_does() -> None:
 def test_other_pods_are_matched_and_are_to_be_marked(annotations: dict[str, str], reservation: str) -> None:
     """The reservation is kept, for its entry may still be there."""
     found = member_of(pod("p").on("n").annotations(annotations).build(), topology(zone("a")), NODE_A)
-    assert (found.subset, found.reservation, found.matched) == ("a", reservation, True)
+    assert (found.subset, found.reservation, found.is_matched) == ("a", reservation, True)
 
 
 def test_a_pod_that_belongs_nowhere_is_not_to_be_marked() -> None:
     """It is counted in no subset."""
     found = member_of(pod("p").build(), topology(zone("a")), None)
-    assert (found.subset, found.matched) == ("", False)
+    assert (found.subset, found.is_matched) == ("", False)
     assert isinstance(found, Member)
 
 

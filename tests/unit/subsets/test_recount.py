@@ -10,16 +10,16 @@ import pytest
 from tests.unit.subsets.topologies import NOON, REVISION, at, counted, member, subset, topology, with_status
 from trimtab.api.meta import Condition
 from trimtab.api.unitedtopology import Shortage, SubsetStatus, UnitedTopology
-from trimtab.subsets.allocation import Applicant, Leaving, allocate, announce
+from trimtab.subsets.allocation import PodCreation, PodDeletion, allocate, announce
 from trimtab.subsets.members import Member
-from trimtab.subsets.recount import CREATION_LIMIT, DELETION_LIMIT, Observed, Recount, Stale, recount
+from trimtab.subsets.recount import CREATION_LIMIT, DELETION_LIMIT, Observation, Recount, Stale, recount
 
 OF = topology(subset("a", 2), subset("b", "50%"), subset("c"))
 
 
 def made(of: UnitedTopology, *members: Member, now: float = 0, version: str = "1", **more: Any) -> Recount:
     """A count of these pods, so many seconds after noon."""
-    observed = Observed(members, more.pop("replicas", 10), more.pop("revision", REVISION), version, **more)
+    observed = Observation(members, more.pop("replicas", 10), more.pop("revision", REVISION), version, **more)
     found = recount(of, observed, now=at(now))
     assert isinstance(found, Recount)
     return found
@@ -32,12 +32,12 @@ def rows(of: UnitedTopology | Recount) -> dict[str, SubsetStatus]:
 
 def reserved(of: UnitedTopology, *names: str) -> UnitedTopology:
     """The same with places reserved for these pods."""
-    return with_status(of, allocate(of, [Applicant(f"of-{name}", REVISION) for name in names], now=NOON).status)
+    return with_status(of, allocate(of, [PodCreation(f"of-{name}", REVISION) for name in names], now=NOON).status)
 
 
-def leaving(of: UnitedTopology, name: str, reservation: str = "") -> UnitedTopology:
+def deletion(of: UnitedTopology, name: str, reservation: str = "") -> UnitedTopology:
     """The same with the deletion of a pod in the first subset announced."""
-    return with_status(of, announce(of, [Leaving(name, REVISION, "a", reservation)], now=NOON))
+    return with_status(of, announce(of, [PodDeletion(name, REVISION, "a", reservation)], now=NOON))
 
 
 def test_what_is_active_is_counted() -> None:
@@ -103,7 +103,7 @@ def test_an_early_live_read_says_nothing() -> None:
 
 def test_a_deletion_goes_with_its_pod() -> None:
     """Terminating or gone: it is not counted any more, and the announcement goes in the same value."""
-    before = leaving(counted(OF, member("p", "a")), "p")
+    before = deletion(counted(OF, member("p", "a")), "p")
     for pods in ([], [member("p", "a", active=False)]):
         after = rows(made(before, *pods))["a"]
         assert (after.replicas, after.deleting) == (0, {})
@@ -111,18 +111,18 @@ def test_a_deletion_goes_with_its_pod() -> None:
 
 def test_a_deletion_that_was_refused_is_taken_back() -> None:
     """The pod lives on after the time limit."""
-    before = leaving(counted(OF, member("p", "a")), "p")
+    before = deletion(counted(OF, member("p", "a")), "p")
     limit = DELETION_LIMIT.total_seconds()
     early = made(before, member("p", "a"), now=limit - 1)
     assert (list(rows(early)["a"].deleting), early.recheck) == (["p"], 1)
     late = made(before, member("p", "a"), now=limit)
     assert not rows(late)["a"].deleting
-    assert [entry.key for entry in late.taken_back] == ["p"]
+    assert [entry.key for entry in late.reverted] == ["p"]
 
 
 def test_a_pod_that_is_reserved_and_leaving_is_looked_for_at_once() -> None:
     """It did exist: if it is not there any more, both entries go."""
-    before = leaving(reserved(counted(OF), "p"), "p", "of-p")
+    before = deletion(reserved(counted(OF), "p"), "p", "of-p")
     unseen = made(before, now=2)
     assert unseen.overdue == ("p@of-p",)
     assert rows(unseen)["a"].creating
@@ -135,28 +135,28 @@ def test_a_pod_that_is_reserved_and_leaving_is_looked_for_at_once() -> None:
 
 def test_a_later_pod_of_a_name_is_not_the_one_that_was_announced() -> None:
     """A CloneSet may use a name again: the announcement goes when the pod that it was of is not counted any more."""
-    before = reserved(leaving(counted(OF, member("p", "a")), "p"), "again")
+    before = reserved(deletion(counted(OF, member("p", "a")), "p"), "again")
     after = rows(made(before, member("p", "a", reservation="of-again")))["a"]
     assert (after.replicas, after.creating, after.deleting) == (1, {}, {})
 
 
 def test_an_earlier_pod_of_a_name_does_not_end_the_reservation_of_a_later_one() -> None:
-    """A view that lags shows the one that has ended; the one that is leaving now is not there yet."""
-    before = leaving(reserved(counted(OF), "p"), "p", "of-p")
+    """A view that lags shows the one that has ended; the one that is deletion now is not there yet."""
+    before = deletion(reserved(counted(OF), "p"), "p", "of-p")
     earlier = member("p", "a", active=False, reservation="of-earlier")
     assert list(rows(made(before, earlier))["a"].creating) == ["p@of-p"]
 
 
 def test_a_deletion_announced_in_another_subset_is_dropped() -> None:
     """The pod is not counted there."""
-    before = leaving(counted(OF, member("p", "a")), "p")
+    before = deletion(counted(OF, member("p", "a")), "p")
     assert not rows(made(before, member("p", "b")))["a"].deleting
 
 
 def test_a_view_older_than_the_last_count_is_refused() -> None:
     """It might miss pods whose reservations are gone already."""
     before = counted(OF, member("p", "a", version="40"), version="50")
-    observed = Observed([], 10, REVISION, "39")
+    observed = Observation([], 10, REVISION, "39")
     assert recount(before, observed, now=NOON) == Stale("40")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.subsets.topologies import NOON, REVISION, at, counted, member, subset, topology, with_status
 from trimtab.api.unitedtopology import SubsetStatus, UnitedTopology
-from trimtab.subsets.allocation import Applicant, Leaving, allocate, announce, take_back
+from trimtab.subsets.allocation import PodCreation, PodDeletion, allocate, announce, revert_deletions
 from trimtab.subsets.reservations import TRANSITIONS, Event, State, after, diagram
 
 ROOT = Path(__file__).parents[3]
@@ -21,7 +21,7 @@ def state_of(of: UnitedTopology, name: str) -> State:
         return State.DELETING
     if f"of-{name}" in row.creating or f"{name}@of-{name}" in row.creating:
         return State.RESERVED
-    return State.SEEN if row.replicas else State.GONE
+    return State.COUNTED if row.replicas else State.GONE
 
 
 def given_state(state: State) -> UnitedTopology:
@@ -29,23 +29,23 @@ def given_state(state: State) -> UnitedTopology:
     empty = counted(topology(subset("a", 1)))
     if state in (State.NONE, State.GONE):
         return empty
-    if state is State.SEEN:
+    if state is State.COUNTED:
         return counted(empty, member("p", "a"))
-    reserved = with_status(empty, allocate(empty, [Applicant("of-p", REVISION)], now=NOON).status)
+    reserved = with_status(empty, allocate(empty, [PodCreation("of-p", REVISION)], now=NOON).status)
     return reserved if state is State.RESERVED else left(reserved)
 
 
 def left(of: UnitedTopology) -> UnitedTopology:
     """The same after the deletion of `p` was announced."""
-    return with_status(of, announce(of, [Leaving("p", REVISION, "a", "of-p")], now=NOON))
+    return with_status(of, announce(of, [PodDeletion("p", REVISION, "a", "of-p")], now=NOON))
 
 
 def happens(of: UnitedTopology, event: Event) -> UnitedTopology:
     """What the product makes of an event."""
     match event:
         case Event.ADMITTED:
-            return with_status(of, allocate(of, [Applicant("of-p", REVISION)], now=NOON).status)
-        case Event.LEAVING:
+            return with_status(of, allocate(of, [PodCreation("of-p", REVISION)], now=NOON).status)
+        case Event.DELETION_REQUESTED:
             return left(of)
         case Event.ACTIVE:
             return counted(of, member("p", "a"))
@@ -55,8 +55,8 @@ def happens(of: UnitedTopology, event: Event) -> UnitedTopology:
             return counted(of)
         case Event.ABSENT:
             return counted(of, now=at(100), absent={"of-p", "p@of-p"})
-        case Event.LIVES_ON:
-            return counted(with_status(of, take_back(of, ["p"])), member("p", "a"))
+        case Event.DELETION_FAILED:
+            return counted(with_status(of, revert_deletions(of, ["p"])), member("p", "a"))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from trimtab.api.unitedtopology import (
     UnitedTopologyStatus,
 )
 from trimtab.subsets.members import Member
-from trimtab.subsets.recount import Observed, Recount, recount
+from trimtab.subsets.recount import Observation, Recount, recount
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 REVISION = "r1"
@@ -60,7 +60,7 @@ def counted(
     of: UnitedTopology, *members: Member, replicas: int = 10, version: str = "1", now: datetime = NOON, **more: Any
 ) -> UnitedTopology:
     """The UnitedTopology after a count of these pods."""
-    observed = Observed(members, replicas, more.pop("revision", REVISION), version, **more)
+    observed = Observation(members, replicas, more.pop("revision", REVISION), version, **more)
     result = recount(of, observed, now=now)
     assert isinstance(result, Recount)
     return with_status(of, result.status)

@@ -7,11 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.api import annotations as keys
-from trimtab.api.annotations import AIMED_SIZE, DELETION_COST, POLICY_COST, SCALE_PLAN, SUBSET_COST, SubsetAnnotations
+from trimtab.api.annotations import (
+    AIMED_SIZE,
+    DELETION_COST,
+    POLICY_COST,
+    REPLACEABLE,
+    SCALE_PLAN,
+    SUBSET_COST,
+    CostOwner,
+    SubsetAnnotations,
+    cost_owner,
+)
 from trimtab.ranking.costs import Band, Level
 from trimtab.testing.builders import pod
 from trimtab.unitedtopology import costs
-from trimtab.unitedtopology.costs import Aim
+from trimtab.unitedtopology.costs import TargetSize
 
 GUARANTEED = Band(Level.GUARANTEED, 0, 2)
 BEST_EFFORT = Band(Level.BEST_EFFORT, 1, 2)
@@ -46,11 +56,20 @@ def test_what_becomes_of_a_cost(annotations: dict[str, str], band: Band | None, 
     assert costs.cost_change(annotations, band) == want
 
 
-def test_other_parts_call_it_the_same() -> None:
-    """Packages that do not know one another agree on what stands beside a cost."""
-    assert SCALE_PLAN == SCALE_PLAN
-    assert POLICY_COST == POLICY_COST
-    assert SUBSET_COST == SUBSET_COST
+@pytest.mark.parametrize(
+    ("annotations", "owner"),
+    [
+        pytest.param({}, CostOwner.NONE, id="no cost"),
+        pytest.param(ours("4"), CostOwner.SUBSET, id="a subset's"),
+        pytest.param({DELETION_COST: "7"}, CostOwner.OTHER, id="a foreign one"),
+        pytest.param({**ours("4"), SCALE_PLAN: "{}"}, CostOwner.PLAN, id="a plan's"),
+    ],
+)
+def test_the_owner_is_that_of_the_protocol(annotations: dict[str, str], owner: CostOwner) -> None:
+    """Only a policy's annotation makes a difference: the cost is the policy's, whatever the annotation names."""
+    assert costs.owner_of(annotations) is cost_owner(annotations) is owner
+    with_policy = CostOwner.PLAN if owner is CostOwner.PLAN else CostOwner.POLICY
+    assert costs.owner_of({**annotations, POLICY_COST: "{}"}) is with_policy
 
 
 @pytest.mark.parametrize(
@@ -69,7 +88,7 @@ def test_what_becomes_of_a_mark(
     annotations: dict[str, str], mark: SubsetAnnotations | None, want: dict[str, str | None]
 ) -> None:
     """Only what differs is written."""
-    assert costs.mark_change(annotations, mark) == want
+    assert costs.subset_change(annotations, mark) == want
 
 
 def test_a_patch_holds_for_the_version_that_was_looked_at() -> None:
@@ -83,15 +102,15 @@ def test_a_patch_holds_for_the_version_that_was_looked_at() -> None:
 @pytest.mark.parametrize(
     ("text", "want"),
     [
-        pytest.param("3@1767225615", Aim(3, 1767225615), id="a size and a moment"),
+        pytest.param("3@1767225615", TargetSize(3, 1767225615), id="a size and a moment"),
         pytest.param("3", None, id="no moment"),
         pytest.param("3@soon", None, id="not a moment"),
         pytest.param("", None, id="nothing"),
     ],
 )
-def test_what_was_aimed_at(text: str, want: Aim | None) -> None:
+def test_what_was_aimed_at(text: str, want: TargetSize | None) -> None:
     """What cannot be read is not believed."""
-    assert costs.aim({AIMED_SIZE: text}) == want
+    assert costs.target_size({AIMED_SIZE: text}) == want
 
 
 @pytest.mark.parametrize(
@@ -111,13 +130,11 @@ def test_what_was_aimed_at(text: str, want: Aim | None) -> None:
 )
 def test_costs_ahead_of_a_scale_down(annotations: dict[str, str], want: dict[str, str | None]) -> None:
     """Into the band of the size to come."""
-    assert costs.aimed_change(annotations, REDUNDANT) == want
+    assert costs.target_size_change(annotations, REDUNDANT) == want
 
 
 _ANNOTATIONS = st.dictionaries(
-    st.sampled_from(
-        [DELETION_COST, SUBSET_COST, SCALE_PLAN, POLICY_COST, AIMED_SIZE, *dict.fromkeys(keys.SUBSET_KEYS)]
-    ),
+    st.sampled_from([DELETION_COST, SUBSET_COST, SCALE_PLAN, POLICY_COST, AIMED_SIZE, *keys.SUBSET_KEYS]),
     st.sampled_from(["7", "4000000", "-4000000"]),
 )
 _BANDS = st.sampled_from([None, GUARANTEED, BEST_EFFORT, REDUNDANT])
@@ -129,7 +146,7 @@ def test_a_change_is_made_once(annotations: dict[str, str], band: Band | None) -
     change = costs.cost_change(annotations, band)
     after = {name: value for name, value in (annotations | change).items() if value is not None}
     assert costs.cost_change(after, band) == {}
-    if costs.theirs(annotations) or costs.authored(annotations):
+    if costs.owner_of(annotations) not in REPLACEABLE[CostOwner.SUBSET]:
         assert after.get(DELETION_COST) == annotations.get(DELETION_COST)
 
 
@@ -137,8 +154,8 @@ def test_a_change_is_made_once(annotations: dict[str, str], band: Band | None) -
 def test_taking_back_leaves_nothing_of_ours(annotations: dict[str, str]) -> None:
     """No mark, no note, no cost that we wrote; a cost of others is as it was."""
     found = pod("p").annotations(annotations).build()
-    after = {name: value for name, value in (annotations | costs.taken_back(found)).items() if value is not None}
-    assert not after.keys() & {*dict.fromkeys(keys.SUBSET_KEYS), AIMED_SIZE}
-    assert not costs.ours(after) or costs.authored(annotations)
-    if costs.theirs(annotations):
+    after = {name: value for name, value in (annotations | costs.revert_change(found)).items() if value is not None}
+    assert not after.keys() & {*keys.SUBSET_KEYS, AIMED_SIZE}
+    assert costs.owner_of(after) is not CostOwner.SUBSET
+    if costs.has_foreign_cost(annotations):
         assert after[DELETION_COST] == annotations[DELETION_COST]

@@ -53,7 +53,7 @@ def test_a_marked_pod_counts_although_its_workload_is_unknown(
     view.pods.store.put(key_of(seen), seen)
     assert view.target(of) is None
     assert view.pods_of(of, None) == [seen]
-    assert view.strays(of, None) == []
+    assert view.former_pods(of, None) == []
 
 
 def replica_set(deployment: str) -> ReplicaSet:
@@ -81,7 +81,7 @@ def test_a_marked_pod_counts_although_only_its_replicaset_is_known(deployment: s
     view.pods.store.put(key_of(seen), seen)
     view.sets.store.put(key_of(above), above)
     assert view.pods_of(of, view.target(of)) == ([seen] if early else [])
-    assert view.strays(of, view.target(of)) == ([] if early else [seen])
+    assert view.former_pods(of, view.target(of)) == ([] if early else [seen])
 
 
 def test_a_marked_pod_of_another_owner_is_a_stray() -> None:
@@ -94,4 +94,4 @@ def test_a_marked_pod_of_another_owner_is_a_stray() -> None:
     view.pods.store.put(key_of(seen), seen)
     view.clonesets.store.put(key_of(other), other)
     assert view.pods_of(of, None) == []
-    assert view.strays(of, None) == [seen]
+    assert view.former_pods(of, None) == [seen]

@@ -113,7 +113,7 @@ async def test_a_size_that_was_aimed_at_a_moment_ago_is_the_size(world: Topology
     await world.divide(subset("a", "z1", "50%"), subset("b", "z2"))
     pod = (await world.pods())[0]
     until = world.clock.now() // 1_000_000_000 + 15
-    note = {"metadata": {"annotations": {AIMED_SIZE: costs.noted(2, until)}}}
+    note = {"metadata": {"annotations": {AIMED_SIZE: costs.target_size_text(2, until)}}}
     await world.patch(Pod, pod.metadata.name, note)
     assert stand(dict(world.controller.levels("Deployment", "default", "web") or {}))["Guaranteed", 0] == 1
     await world.advance(16)

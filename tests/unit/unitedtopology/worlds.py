@@ -30,10 +30,10 @@ from trimtab.api.unitedtopology import SubsetStatus, UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
 from trimtab.ranking.costs import level_of
-from trimtab.unitedtopology.admission.scaledown_preparation import Foresight
+from trimtab.unitedtopology.admission.scaledown_preparation import ScaleDownPreparation
 from trimtab.unitedtopology.controller.controller import SETTINGS, Controller, Settings
 from trimtab.unitedtopology.metrics import Metrics
-from trimtab.unitedtopology.pod_annotator import Scribe
+from trimtab.unitedtopology.pod_annotator import PodAnnotator
 from trimtab_lab.apiserver.storage import bootstrap
 
 JSON = dict[str, Any]
@@ -92,8 +92,8 @@ class TopologyWorld(World):
         client = Client(self.controller_wire, clock=self.clock, rng=random.Random(2))
         self.metrics = Metrics()
         self.controller = Controller(client, self.settings, metrics=self.metrics, rng=random.Random(3))
-        scribe = Scribe(client, self.metrics)
-        self.foresight = Foresight(self.controller.view, self.controller.levels, scribe, self.clock)
+        annotator = PodAnnotator(client, self.metrics)
+        self.preparation = ScaleDownPreparation(self.controller.view, self.controller.levels, annotator, self.clock)
         self.controlling = asyncio.create_task(self.controller.run())
         await self.settle()
 

@@ -1,4 +1,4 @@
-"""Reviews of pods that come and go: what is asked of the rounds, and what is answered."""
+"""Reviews of pods that come and go: what is asked of the batcher, and what is answered."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import Conflict
 from trimtab.kube.transport import Request, Response
 from trimtab.testing.clocks import VirtualClock
-from trimtab.unitedtopology.admission.deletion_reviews import SECOND_LOOK, is_dry_run
-from trimtab.unitedtopology.admission.hooks import Subsets
+from trimtab.unitedtopology.admission.deletion_reviews import CHECK_AFTER, is_dry_run
+from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab.unitedtopology.admission.pod_reviews import Simulate
 
 SETS = ("/apis/apps/v1", "replicasets")
@@ -53,7 +53,7 @@ class Office:
     def __init__(self, simulate: Simulate | None) -> None:
         self.clock = VirtualClock()
         self.server = FakeServer(self.clock)
-        self.subsets = Subsets(Client(self.server, clock=self.clock), simulate=simulate, rng=random.Random(1))
+        self.subsets = SubsetHooks(Client(self.server, clock=self.clock), simulate=simulate, rng=random.Random(1))
         self._running = asyncio.ensure_future(self.subsets.run())
 
     async def divide(self, tree: JSON) -> None:
@@ -63,7 +63,7 @@ class Office:
         for stored in self.server.objects("replicasets"):
             stored["metadata"]["uid"] = "r1"
         self.server.put(*TOPOLOGIES, tree)
-        await self.until(lambda: self.subsets.synced and self.subsets.topologies.any_in("shop"))
+        await self.until(lambda: self.subsets.synced and self.subsets.topologies.has_any_in("shop"))
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Let time pass until something is so."""
@@ -127,10 +127,10 @@ async def test_nothing_is_kept_of_a_united_topology_that_is_gone(offices: Callab
     office = offices()
     await office.divide(topology(1, -1))
     await office.ask(review("CREATE", newcomer()))
-    assert len(office.subsets.rounds.remembered) == 1
-    (gone,) = office.subsets.rounds.remembered
+    assert len(office.subsets.batcher.remembered) == 1
+    (gone,) = office.subsets.batcher.remembered
     office.server.drop(*TOPOLOGIES, gone)
-    await office.until(lambda: not office.subsets.rounds.remembered)
+    await office.until(lambda: not office.subsets.batcher.remembered)
 
 
 async def test_a_pod_is_given_a_place_and_marked(offices: Callable[..., Office]) -> None:
@@ -324,7 +324,7 @@ async def test_a_deletion_is_announced_and_looked_at_again(offices: Callable[...
     stored = office.server.put(*PODS, pod("p"))
     assert (await office.ask(review("DELETE", stored, name="p"), 1)).allowed
     assert list(office.row["deleting"]) == ["p"]
-    await office.clock.advance(SECOND_LOOK)
+    await office.clock.advance(CHECK_AFTER)
     await office.until(lambda: not office.row.get("deleting"))
 
 

@@ -21,7 +21,7 @@ async def divided(world: TopologyWorld, each: int) -> None:
 
 async def prepare(world: TopologyWorld, size: int) -> int:
     """Prepare for a size; how many costs were written."""
-    task = asyncio.ensure_future(world.foresight.prepare("Deployment", "default", "web", size))
+    task = asyncio.ensure_future(world.preparation.prepare("Deployment", "default", "web", size))
     while not task.done():
         await world.clock.advance(0.1)
     return task.result()

@@ -17,7 +17,7 @@ from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.testing.builders import PodBuilder, pod
-from trimtab.unitedtopology.admission.simulation import PATIENCE, Simulation
+from trimtab.unitedtopology.admission.simulation import ASSUMED_SECONDS, Simulation
 from trimtab.unitedtopology.view import View
 
 JSON = dict[str, Any]
@@ -90,7 +90,7 @@ async def test_the_same_reservation_counts_once(stage: Stage) -> None:
 async def test_a_promise_is_forgotten_after_a_while(stage: Stage) -> None:
     """The pod never came."""
     assert [stage.ask(big(), "one"), stage.ask(big(), "two"), stage.ask(big(), "three")] == [True, True, False]
-    await stage.world.advance(PATIENCE + 1)
+    await stage.world.advance(ASSUMED_SECONDS + 1)
     assert stage.ask(big(), "three")
 
 

@@ -20,9 +20,10 @@ from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import Unreachable
 from trimtab.kube.resources import Key
 from trimtab.kube.transport import Request, Response
-from trimtab.subsets.allocation import Applicant
+from trimtab.subsets.allocation import PodCreation
 from trimtab.testing.clocks import VirtualClock
-from trimtab.unitedtopology.admission.status_batcher import Placed, Rounds
+from trimtab.unitedtopology.admission.pending import Assignment
+from trimtab.unitedtopology.admission.status_batcher import StatusBatcher
 
 KEY = Key("shop/spread")
 TOPOLOGIES = ("/apis/apps.kruise.io/v1alpha1", "unitedtopologies")
@@ -81,7 +82,7 @@ class Counter:
         self.cached: JSON = {}
         self.ended: dict[str, str] = {}
         client = Client(self.server, clock=self.clock)
-        self.rounds = Rounds(client, self._cached, ended=lambda _: self.ended, rng=random.Random(1))
+        self.batcher = StatusBatcher(client, self._cached, ended=lambda _: self.ended, rng=random.Random(1))
 
     def _cached(self, key: Key) -> UnitedTopology | None:
         del key
@@ -104,7 +105,7 @@ class Counter:
 
     async def reserve(self, *names: str) -> list[str | None]:
         """Places for these pods, all at once."""
-        work = asyncio.gather(*(self.rounds.reserve(KEY, Applicant(f"of-{name}", "r1")) for name in names))
+        work = asyncio.gather(*(self.batcher.reserve(KEY, PodCreation(f"of-{name}", "r1")) for name in names))
         return [_name(placed) for placed in await self.settled(work)]
 
     async def settled(self, work: asyncio.Future[Any]) -> Any:
@@ -119,11 +120,11 @@ class Counter:
         await self.settled(asyncio.ensure_future(self._idle()))
 
     async def _idle(self) -> None:
-        while self.rounds.busy:
+        while self.batcher.is_busy:
             await asyncio.sleep(0)
 
 
-def _name(placed: Placed | None) -> str | None:
+def _name(placed: Assignment | None) -> str | None:
     if placed is None or placed.subset is None:
         return None
     return placed.topology.spec.subsets[placed.subset].name
@@ -134,7 +135,7 @@ async def desk() -> AsyncIterator[Counter]:
     """A webhook process."""
     counter = Counter()
     yield counter
-    await counter.rounds.close()
+    await counter.batcher.close()
 
 
 async def test_who_comes_together_shares_a_write(desk: Counter) -> None:
@@ -174,7 +175,7 @@ async def test_where_others_write_who_comes_next_waits_for_its_turn(contended: C
     before = contended.writes
     both = []
     for name in "23":
-        both.append(asyncio.ensure_future(contended.rounds.reserve(KEY, Applicant(f"of-{name}", "r1"))))
+        both.append(asyncio.ensure_future(contended.batcher.reserve(KEY, PodCreation(f"of-{name}", "r1"))))
         await contended.clock.advance(0.02)
     await contended.settled(asyncio.gather(*both))
     assert contended.writes == before + 1
@@ -213,7 +214,7 @@ async def test_nobody_is_let_go_by_an_old_cache(desk: Counter) -> None:
 async def test_who_is_out_of_time_gives_its_place_back(desk: Counter) -> None:
     """Its pod goes on without it, so nobody will come for it."""
     desk.put(topology(1, -1))
-    waiting = asyncio.ensure_future(desk.rounds.reserve(KEY, Applicant("of-1", "r1")))
+    waiting = asyncio.ensure_future(desk.batcher.reserve(KEY, PodCreation("of-1", "r1")))
     while not desk.writes:
         await asyncio.sleep(0)
     waiting.cancel()
@@ -259,7 +260,7 @@ async def test_a_deletion_is_announced_once(desk: Counter) -> None:
     desk.put(topology(2, -1))
     await desk.reserve("p")
     desk.server.put(*PODS, pod("p"))
-    both = asyncio.gather(*(desk.rounds.leave(KEY, "p", "") for _ in range(2)))
+    both = asyncio.gather(*(desk.batcher.announce_deletion(KEY, "p", "") for _ in range(2)))
     assert await desk.settled(both) == [True, True]
     assert list(desk.rows["a"]["deleting"]) == ["p"]
     assert list(desk.rows["a"]["creating"]) == ["p@of-p"]
@@ -279,7 +280,7 @@ async def test_nothing_is_announced(stored: JSON | None, uid: str, desk: Counter
     desk.put(topology(2))
     if stored is not None:
         desk.server.put(*PODS, stored)
-    assert await desk.settled(asyncio.ensure_future(desk.rounds.leave(KEY, "p", uid))) is False
+    assert await desk.settled(asyncio.ensure_future(desk.batcher.announce_deletion(KEY, "p", uid))) is False
     assert desk.writes == 0
 
 
@@ -294,7 +295,7 @@ async def test_an_announced_place_is_given_only_if_the_pod_is_going(desk: Counte
     desk.put(announced)
     desk.server.put(*PODS, pod("p"))
     assert await desk.reserve("1") == ["b"]
-    desk.rounds.take_back(KEY, "p")
+    desk.batcher.revert_deletion(KEY, "p")
     await desk.idle()
     assert not desk.rows["a"].get("deleting")
 
@@ -411,7 +412,7 @@ async def test_a_deletion_is_announced_although_the_spec_is_new(desk: Counter) -
     (stored,) = desk.server.objects("unitedtopologies")
     desk.put({**stored, "metadata": {**stored["metadata"], "generation": 2}})
     desk.server.put(*PODS, pod("p"))
-    assert await desk.settled(asyncio.ensure_future(desk.rounds.leave(KEY, "p", ""))) is True
+    assert await desk.settled(asyncio.ensure_future(desk.batcher.announce_deletion(KEY, "p", ""))) is True
 
 
 def full_of(*names: str, deleting: int = 0) -> JSON:
@@ -520,11 +521,11 @@ async def test_after_any_number_of_failures_it_is_back_soon(desk: Counter) -> No
     desk.put(topology(1))
     desk.server.intercept = lambda _: BrokenError("no token")
     for number in range(60):
-        work = asyncio.gather(desk.rounds.reserve(KEY, Applicant(f"of-{number}", "r1")), return_exceptions=True)
+        work = asyncio.gather(desk.batcher.reserve(KEY, PodCreation(f"of-{number}", "r1")), return_exceptions=True)
         while not work.done():
             await desk.clock.advance(0.5)
     desk.server.intercept = None
-    last = asyncio.ensure_future(desk.rounds.reserve(KEY, Applicant("of-last", "r1")))
+    last = asyncio.ensure_future(desk.batcher.reserve(KEY, PodCreation("of-last", "r1")))
     await desk.clock.advance(2.5)
     assert last.done()
     assert _name(last.result()) == "a"
@@ -552,7 +553,7 @@ async def test_looking_for_nodes_ends_in_time(desk: Counter) -> None:
         desk.clock.work(0.1)
         return True
 
-    everyone = [desk.rounds.reserve(KEY, Applicant(f"of-{number}", "r1", fits)) for number in range(10)]
+    everyone = [desk.batcher.reserve(KEY, PodCreation(f"of-{number}", "r1", fits)) for number in range(10)]
     await desk.settled(asyncio.gather(*everyone))
     assert asked == [0, 0, 0]
 

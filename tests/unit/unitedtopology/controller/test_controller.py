@@ -35,7 +35,7 @@ THIRDS = (subset("a", "z1", "34%"), subset("b", "z2", "33%"), subset("c", "z3", 
 
 
 def spread_template() -> JSON:
-    """A template whose pods may run anywhere."""
+    """A template whose pods may run fits_anywhere."""
     return template(app="web")
 
 
@@ -57,7 +57,7 @@ async def test_pods_from_before_are_matched_to_the_subset_they_are_in(world: Top
     await world.divide(subset("a", "z1", 3), subset("b", "z2", 1), subset("c", "z3"))
     assert await world.marked() == {"a": 2, "b": 2, "c": 2}
     assert await world.missing() == {"a": 1, "b": 0, "c": -1}
-    assert await world.condition() == ("True", "Counted", "the pods of Deployment web are divided")
+    assert await world.condition() == ("True", "Reconciled", "the pods of Deployment web are allocated to subsets")
 
 
 async def test_a_pod_in_no_subset_is_left_alone(world: TopologyWorld) -> None:
@@ -130,7 +130,7 @@ async def test_one_step_down_without_foresight_does_not(world: TopologyWorld) ->
 
 async def prepare(world: TopologyWorld, size: int) -> None:
     """Have the costs written for a size that is aimed at, as whoever holds a scale request does."""
-    preparing = asyncio.create_task(world.foresight.prepare("Deployment", "default", "web", size))
+    preparing = asyncio.create_task(world.preparation.prepare("Deployment", "default", "web", size))
     while not preparing.done():
         await world.clock.advance(0.1)
     assert preparing.result() == 6
@@ -254,9 +254,9 @@ async def test_the_namespace_keeps_its_label_while_one_is_left(world: TopologyWo
 async def test_a_missing_target_is_told_and_waited_for(world: TopologyWorld) -> None:
     """The order in which the two are created does not matter."""
     await world.divide(subset("a", "z1", 2), subset("b", "z2"))
-    assert await world.condition() == ("False", "TargetMissing", "there is no Deployment web")
+    assert await world.condition() == ("False", "TargetNotFound", "Deployment web does not exist")
     await world.deploy(2)
-    assert (await world.condition())[:2] == ("True", "Counted")
+    assert (await world.condition())[:2] == ("True", "Reconciled")
     assert (await world.rows())["a"].replicas == 2
 
 
@@ -268,7 +268,7 @@ async def test_a_target_that_is_replaced_is_counted_anew(world: TopologyWorld) -
     await world.user.delete(Deployment, "web", namespace="default", propagation="Background")
     await world.settle()
     await world.run_pods()
-    assert (await world.condition())[1] == "TargetMissing"
+    assert (await world.condition())[1] == "TargetNotFound"
     await world.deploy(1)
     assert await world.missing() == {"a": 4}
 
@@ -309,12 +309,16 @@ async def test_of_two_for_one_workload_the_older_stands(world: TopologyWorld) ->
     await world.divide(subset("a", "z1", 5))
     await world.advance(2)
     await world.divide(subset("x", "z1", 5), name="another")
-    assert await world.condition("another") == ("False", "TargetTaken", "web divides Deployment web already")
+    assert await world.condition("another") == (
+        "False",
+        "TargetConflict",
+        "web, which is older, has the same target Deployment web",
+    )
     assert (await world.topology("another")).status.subset_statuses == ()
     assert await world.marked() == {"a": 2}
     await world.user.delete(UnitedTopology, "web", namespace="default")
     await world.settle()
-    assert (await world.condition("another"))[1] == "Counted"
+    assert (await world.condition("another"))[1] == "Reconciled"
     assert await world.marked() == {"x": 2}
 
 
@@ -339,7 +343,7 @@ async def test_an_invalid_one_is_told_and_changes_nothing(world: TopologyWorld) 
     await world.settle()
     assert not (await world.topology()).status.subset_statuses[0].deleting, "nobody would ever look for it"
     await world.patch(UnitedTopology, "web", {"spec": {"subsets": [subset("a", "z1", "50%")]}})
-    assert (await world.condition())[1] == "Counted"
+    assert (await world.condition())[1] == "Reconciled"
     assert await world.levels() == {("z1", "Guaranteed"): 1, ("z1", "Redundant"): 1}
 
 
@@ -408,7 +412,7 @@ async def test_a_replicaset_of_a_deployment_is_divided_with_it(world: TopologyWo
     name = replicaset.metadata.name
     await world.divide(subset("x", "z1", 5), name="revision", kind="ReplicaSet", target=name)
     told = f"ReplicaSet {name} belongs to Deployment web; make that the target"
-    assert await world.condition("revision") == ("False", "TargetTaken", told)
+    assert await world.condition("revision") == ("False", "TargetConflict", told)
     assert await world.marked() == {"a": 2}
 
 

@@ -12,7 +12,7 @@ from trimtab.api.core import Event
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.testing.builders import pod
-from trimtab.unitedtopology.controller import moves
+from trimtab.unitedtopology.controller import unschedulable
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -40,7 +40,7 @@ def test_who_has_waited_long_enough() -> None:
         stuck("new", "2026-03-01T11:59:45Z"),
         stuck("old", "2026-03-01T11:00:00Z"),
     ]
-    found = moves.waiting(ADAPTIVE, pods, NOON)
+    found = unschedulable.unschedulable_pods(ADAPTIVE, pods, NOON)
     assert [each.metadata.name for each in found.due] == ["old", "late"]
     assert found.next_in == 15
 
@@ -54,8 +54,11 @@ def test_who_has_waited_long_enough() -> None:
     ],
 )
 def test_nobody_is_moved_unless_asked(strategy: JSON | None) -> None:
-    """Only Adaptive with rescheduleCriticalSeconds moves pods."""
-    assert moves.waiting(topology(strategy), [stuck("old", "2026-03-01T11:00:00Z")], NOON) == moves.Waiting()
+    """Only Adaptive with rescheduleCriticalSeconds unschedulable pods."""
+    assert (
+        unschedulable.unschedulable_pods(topology(strategy), [stuck("old", "2026-03-01T11:00:00Z")], NOON)
+        == unschedulable.UnschedulablePods()
+    )
 
 
 def event(reason: str, **moments: str) -> Event:
@@ -86,4 +89,4 @@ def event(reason: str, **moments: str) -> Event:
 )
 def test_until_when_a_node_may_come(events: list[Event], want: datetime | None) -> None:
     """An autoscaler is given five minutes from when it said so."""
-    assert moves.promised_until(events, timedelta(minutes=5)) == want
+    assert unschedulable.node_expected_until(events, timedelta(minutes=5)) == want
