@@ -132,7 +132,7 @@ async def rented(made: Fleet, zones: dict[str, int]) -> None:
 # The proposal's stories
 
 
-async def test_a_number_in_one_zone_a_share_in_the_next_the_rest_in_the_last(client: Client) -> None:
+async def test_a_number_a_percentage_and_the_rest_in_three_zones(client: Client) -> None:
     """The first story, with its third subset renamed; bigger, smaller, and rolled out."""
     async with fleet(client, ZONES) as made, dividing(client, made.name):
         await divide(
@@ -180,7 +180,7 @@ async def test_names_must_be_unique(client: Client) -> None:
             await divide(made, in_zone("subset-a", "z1", 10), in_zone("subset-b", "z2"), in_zone("subset-a", "z3"))
 
 
-async def test_what_a_schema_cannot_say_is_refused_too(client: Client) -> None:
+async def test_what_the_schema_cannot_express_is_refused_too(client: Client) -> None:
     """By the webhook: the message names the field and what to write."""
     async with fleet(client, {"zone-a": 1}) as made, dividing(client, made.name):
         with pytest.raises(ApiError, match=r"spec\.subsets\[0\]\.tolerations\[0\]\.operator: .* write Exists or Equal"):
@@ -189,7 +189,7 @@ async def test_what_a_schema_cannot_say_is_refused_too(client: Client) -> None:
             await divide(made, in_zone("a", "zone-a", "130%"))
 
 
-async def test_a_fixed_number_on_machines_of_our_own_the_others_on_rented_ones(client: Client) -> None:
+async def test_a_fixed_number_on_own_nodes_the_others_on_rented_ones(client: Client) -> None:
     """The second story: rented machines are left first."""
     async with fleet(client, {"zone-a": 2}) as made, dividing(client, made.name):
         await rented(made, {"zone-a": 2})
@@ -203,7 +203,7 @@ async def test_a_fixed_number_on_machines_of_our_own_the_others_on_rented_ones(c
         assert shares(made) == {"ecs": 3, "vk": 1}
 
 
-async def test_rented_machines_only_once_our_own_have_no_room(client: Client) -> None:
+async def test_rented_nodes_only_once_own_nodes_are_full(client: Client) -> None:
     """The third story: two machines of eight cores take four pods of four; the others go to rented ones at once."""
     async with fleet(client, {"zone-a": 2}) as made, dividing(client, made.name):
         await rented(made, {"zone-a": 2})
@@ -216,7 +216,7 @@ async def test_rented_machines_only_once_our_own_have_no_room(client: Client) ->
         await counted(made, ecs=4, vk=2)
 
 
-async def test_a_pod_that_waits_too_long_is_moved(client: Client) -> None:
+async def test_a_pod_that_is_unschedulable_too_long_is_rescheduled(client: Client) -> None:
     """Without simulation: what waits on our own machines is deleted after the critical time, and comes elsewhere."""
     async with fleet(client, {"zone-a": 1}) as made, dividing(client, made.name):
         await rented(made, {"zone-a": 1})
@@ -275,7 +275,7 @@ async def test_other_workloads_keep_their_shares_too(client: Client, kind: type[
 # What is there already
 
 
-async def test_pods_from_before_are_counted_and_left_as_they_were(client: Client) -> None:
+async def test_existing_pods_are_counted_and_left_unmodified(client: Client) -> None:
     """The workload is older than its UnitedTopology, and outlives it; nothing is restarted."""
     async with fleet(client, ZONES) as made, dividing(client, made.name):
         await made.deploy("web", 6)
@@ -299,7 +299,7 @@ async def unlabelled(made: Fleet) -> bool:
 # Pods that go
 
 
-async def test_deleted_and_evicted_pods_come_back_to_their_subset(client: Client) -> None:
+async def test_deleted_and_evicted_pods_are_replaced_in_their_subset(client: Client) -> None:
     """Their places are announced free, and their successors take them."""
     async with fleet(client, ZONES) as made, dividing(client, made.name):
         await divide(made, in_zone("a", "zone-a", 3), in_zone("b", "zone-b"))
@@ -320,7 +320,7 @@ def shares_of(pod: Pod) -> str:
     return mark.subset if mark is not None else ""
 
 
-async def test_an_eviction_that_a_budget_refuses_leaves_no_trace(client: Client) -> None:
+async def test_an_eviction_that_a_budget_refuses_is_reverted(client: Client) -> None:
     """Nor does a dry run, wherever it says so."""
     async with fleet(client, ZONES) as made, dividing(client, made.name):
         await divide(made, in_zone("a", "zone-a", 3), in_zone("b", "zone-b"))

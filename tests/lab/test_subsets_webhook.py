@@ -156,7 +156,7 @@ async def seen(hooks: SubsetHooks, generation: int = 1) -> None:
     await eventually(known)
 
 
-async def test_a_pod_is_shaped_as_its_subset_wants_it(shop: Shop, hooks: SubsetHooks) -> None:
+async def test_a_pod_gets_the_changes_of_its_subset(shop: Shop, hooks: SubsetHooks) -> None:
     """Term, tolerations and patch are in the pod that the server stores, and it is marked."""
     patch = {"metadata": {"labels": {"tier": "gold"}}, "spec": {"containers": [{"name": "main", "image": "web:2"}]}}
     toleration = {"key": "gold", "operator": "Exists"}
@@ -175,7 +175,7 @@ async def test_a_pod_is_shaped_as_its_subset_wants_it(shop: Shop, hooks: SubsetH
     assert list((await shop.status())["a"].creating) == [mark.reservation]
 
 
-async def test_subsets_are_filled_in_order_and_then_pods_go_as_they_are(shop: Shop, hooks: SubsetHooks) -> None:
+async def test_subsets_are_filled_in_order_and_further_pods_stay_unmodified(shop: Shop, hooks: SubsetHooks) -> None:
     """A number, a percentage of the Deployment's size, and nothing left in the end."""
     await shop.divide(zone("a", 2), zone("b", "50%"))
     await seen(hooks)
@@ -185,7 +185,7 @@ async def test_subsets_are_filled_in_order_and_then_pods_go_as_they_are(shop: Sh
     assert "affinity" not in pods[-1]["spec"]
 
 
-async def test_each_revision_has_places_of_its_own(shop: Shop, hooks: SubsetHooks) -> None:
+async def test_each_revision_has_limits_of_its_own(shop: Shop, hooks: SubsetHooks) -> None:
     """A rollout fills the subsets anew while the old revision still holds its places."""
     await shop.divide(zone("a", 1), zone("b"))
     await seen(hooks)
@@ -197,7 +197,7 @@ async def test_each_revision_has_places_of_its_own(shop: Shop, hooks: SubsetHook
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "CloneSet"])
-async def test_other_workloads_are_divided_too(kind: str, shop: Shop, hooks: SubsetHooks) -> None:
+async def test_other_workloads_get_subsets_too(kind: str, shop: Shop, hooks: SubsetHooks) -> None:
     """ReplicaSets by themselves and CloneSets, whose size percentages are of."""
     api = "apps/v1" if kind == "ReplicaSet" else "apps.kruise.io/v1alpha1"
     await shop.divide(zone("a", "50%"), zone("b"), kind=kind, api=api)
@@ -212,7 +212,7 @@ async def test_other_workloads_are_divided_too(kind: str, shop: Shop, hooks: Sub
     assert [subset_of(await shop.pod(owner)) for _ in range(3)] == ["a", "b", "b"]
 
 
-async def test_pods_that_were_there_before_are_counted_first(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
+async def test_existing_pods_are_counted_first(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
     """Nobody has counted yet when the first pod comes: the webhook does, and finds the marked ones."""
     owner = await shop.revision("web-1", await shop.deployment(3))
     annotations = keys.SubsetAnnotations("spread", "a", "of-old").written()
@@ -227,7 +227,7 @@ async def test_pods_that_were_there_before_are_counted_first(shop: Shop, hooks: 
     assert (await shop.status())["a"].replicas == 1
 
 
-async def test_a_larger_workload_is_noticed_before_a_percentage_is_passed_over(shop: Shop, hooks: SubsetHooks) -> None:
+async def test_a_larger_size_is_noticed_before_a_percentage_is_skipped(shop: Shop, hooks: SubsetHooks) -> None:
     """Pods of a scale-up may come before any controller has counted with the new size."""
     await shop.divide(zone("a", "50%"), zone("b"))
     await seen(hooks)
@@ -258,7 +258,7 @@ async def test_other_pods_are_left_alone(shop: Shop, hooks: SubsetHooks) -> None
     assert subset_of(await shop.client.create(PODS, body, namespace=NAMESPACE)) is None
 
 
-async def test_a_united_topology_that_cannot_be_followed_leaves_pods_alone(shop: Shop, hooks: SubsetHooks) -> None:
+async def test_an_invalid_united_topology_leaves_pods_unmodified(shop: Shop, hooks: SubsetHooks) -> None:
     """It came in while nobody validated; its patch is none for a pod."""
     await shop.divide(zone("a", 1, patch={"spec": {"containers": [{"image": "no-name"}]}}), zone("b"))
     await seen(hooks)
@@ -266,7 +266,9 @@ async def test_a_united_topology_that_cannot_be_followed_leaves_pods_alone(shop:
     assert subset_of(await shop.pod(owner)) is None
 
 
-async def test_many_at_once_through_two_processes_share_few_writes(client: Client, tmp_path: Path) -> None:
+async def test_many_concurrent_admissions_through_two_processes_share_few_writes(
+    client: Client, tmp_path: Path
+) -> None:
     """Every limit is exact, nobody is refused or let go, and there are fewer writes than pods."""
     both = [SubsetHooks(client, budget=UNHURRIED), SubsetHooks(client, budget=UNHURRIED)]
     shop = Shop(client)
@@ -285,7 +287,7 @@ def _writes(subsets: SubsetHooks) -> float:
     return registry.get_sample_value("trimtab_subset_status_writes_total", {"outcome": "written"}) or 0.0
 
 
-async def test_a_deleted_pods_place_goes_to_its_successor(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
+async def test_capacity_of_a_deleted_pod_goes_to_its_successor(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
     """Before any controller has counted: the deletion was announced, and the pod is seen to go."""
     await shop.divide(zone("a", 1), zone("b"))
     await seen(hooks)
@@ -297,7 +299,7 @@ async def test_a_deleted_pods_place_goes_to_its_successor(shop: Shop, hooks: Sub
     assert [subset_of(await shop.pod(owner)) for _ in range(2)] == ["a", "b"]
 
 
-async def test_dry_runs_of_deletions_leave_no_trace(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
+async def test_dry_runs_of_deletions_change_nothing(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
     """Neither a deletion nor an eviction, wherever they say that they are none."""
     await shop.divide(zone("a", 1), zone("b"))
     await seen(hooks)
@@ -318,7 +320,7 @@ async def test_dry_runs_of_deletions_leave_no_trace(shop: Shop, hooks: SubsetHoo
 
 @pytest.mark.skipif(not FOUND, reason="kubectl is not installed: put it in $PATH, or its path in $KUBECTLS")
 @pytest.mark.parametrize("path", FOUND or [""])
-async def test_a_drain_that_is_tried_out_leaves_no_trace(
+async def test_a_dry_run_of_a_drain_changes_nothing(
     path: str, shop: Shop, hooks: SubsetHooks, server: Server, tmp_path: Path
 ) -> None:
     """`kubectl drain --dry-run=server` says only in the eviction's body that it is none; a real drain is announced."""
@@ -343,9 +345,7 @@ async def test_a_drain_that_is_tried_out_leaves_no_trace(
     assert await asyncio.wait_for(drain.wait(), 60) == 0
 
 
-async def test_a_refused_eviction_gives_nothing_away_and_is_taken_back(
-    shop: Shop, hooks: SubsetHooks, client: Client
-) -> None:
+async def test_a_refused_eviction_frees_nothing_and_is_reverted(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
     """A disruption budget says no: no pod takes the place meanwhile, and the trace goes."""
     await shop.divide(zone("a", 1), zone("b"))
     await seen(hooks)
@@ -366,7 +366,7 @@ async def test_a_refused_eviction_gives_nothing_away_and_is_taken_back(
     await asyncio.wait_for(eventually(forgotten), 10)
 
 
-async def test_out_of_time_a_pod_goes_on_and_its_place_is_given_back(client: Client, tmp_path: Path) -> None:
+async def test_out_of_time_a_pod_is_admitted_and_its_reservation_withdrawn(client: Client, tmp_path: Path) -> None:
     """The budget is spent before anything is decided: the pod is admitted, and an event says so."""
     subsets = SubsetHooks(client, budget=0.0)
     shop = Shop(client)

@@ -93,7 +93,7 @@ async def scale(world: DividedWorld, size: int) -> None:
 # The proposal's stories
 
 
-async def test_a_number_in_one_zone_a_share_in_the_next_the_rest_in_the_last(world: DividedWorld) -> None:
+async def test_a_number_a_percentage_and_the_rest_in_three_zones(world: DividedWorld) -> None:
     """The first story, with its third subset renamed: 20 pods are 10, 30 %, and what is left."""
     await world.divide(*ZONES)
     await world.deploy(20)
@@ -113,7 +113,7 @@ async def test_names_must_be_unique(world: DividedWorld) -> None:
         await world.divide(*twice)
 
 
-async def test_a_fixed_number_on_machines_of_our_own_the_others_on_rented_ones(world: DividedWorld) -> None:
+async def test_a_fixed_number_on_own_nodes_the_others_on_rented_ones(world: DividedWorld) -> None:
     """The second story: the first three on our own, whoever comes later tolerates the rented ones' taint."""
     await add_rented(world)
     await world.divide(*own_and_rented(3))
@@ -125,7 +125,7 @@ async def test_a_fixed_number_on_machines_of_our_own_the_others_on_rented_ones(w
     assert await world.zones() == {"z1": 2}
 
 
-async def test_rented_machines_only_once_our_own_have_no_room(world: DividedWorld) -> None:
+async def test_rented_nodes_only_once_own_nodes_are_full(world: DividedWorld) -> None:
     """The third story: the simulation finds our own machines full, and sends the rest to rented ones at once."""
     await add_rented(world)
     await size_nodes(world, "1", "z1-1", "z1-2", "z2-1", "z2-2", "z3-1", "z3-2")
@@ -138,7 +138,7 @@ async def test_rented_machines_only_once_our_own_have_no_room(world: DividedWorl
     assert await world.told("Rescheduled") == []
 
 
-async def test_without_simulation_pods_are_moved_after_the_critical_time(world: DividedWorld) -> None:
+async def test_without_simulation_pods_are_rescheduled_after_the_critical_time(world: DividedWorld) -> None:
     """The third story without looking ahead: pods wait thirty seconds on our own machines, then go to rented ones."""
     await add_rented(world)
     world.room = 1
@@ -183,7 +183,7 @@ async def test_one_step_down_keeps_the_shares(world: DividedWorld) -> None:
     assert await world.zones() == {"z1": 3, "z2": 2, "z3": 2}
 
 
-async def test_many_steps_up_and_down_end_where_one_would(world: DividedWorld) -> None:
+async def test_many_scalings_end_in_the_same_shares_as_one(world: DividedWorld) -> None:
     """The way there leaves no trace."""
     await world.divide(*THIRDS)
     await world.deploy(3)
@@ -193,7 +193,7 @@ async def test_many_steps_up_and_down_end_where_one_would(world: DividedWorld) -
     assert await world.entries() == []
 
 
-async def test_a_policy_decides_inside_of_a_subset(world: DividedWorld) -> None:
+async def test_a_policy_orders_pods_inside_a_subset(world: DividedWorld) -> None:
     """Two zones make one subset without a limit: it is left before the other one, and kept level while it is."""
     both = {"name": "both", "nodeSelectorTerm": zone("z2", "z3")}
     await world.divide(subset("first", "z1", 2), both)
@@ -233,7 +233,7 @@ async def test_other_workloads_keep_their_shares_too(world: DividedWorld, kind: 
     assert await world.entries() == []
 
 
-async def test_an_update_of_a_cloneset_ends_where_a_fresh_start_would(world: DividedWorld) -> None:
+async def test_an_update_of_a_cloneset_ends_as_a_fresh_start_does(world: DividedWorld) -> None:
     """Each of its revisions is counted by itself."""
     await world.start_clonesets()
     await world.divide(*ZONES, kind="CloneSet")
@@ -249,7 +249,7 @@ async def test_an_update_of_a_cloneset_ends_where_a_fresh_start_would(world: Div
 # Rollouts
 
 
-async def test_a_rollout_ends_where_a_fresh_start_would(world: DividedWorld) -> None:
+async def test_a_rollout_ends_as_a_fresh_start_does(world: DividedWorld) -> None:
     """Each revision has places of its own, and the old one gives way where the new one comes."""
     await world.divide(*ZONES)
     await world.deploy(20)
@@ -260,7 +260,7 @@ async def test_a_rollout_ends_where_a_fresh_start_would(world: DividedWorld) -> 
     assert await world.entries() == []
 
 
-async def test_a_rollout_into_a_full_subset_ends_where_a_fresh_start_would(world: DividedWorld) -> None:
+async def test_a_rollout_into_a_full_subset_ends_as_a_fresh_start_does(world: DividedWorld) -> None:
     """Adaptive, and our own machines have room for three: old pods leave them first, new ones take their places."""
     await add_rented(world)
     await size_nodes(world, "1", "z1-1", "z1-2", "z2-1")
@@ -281,7 +281,7 @@ async def test_a_rollout_into_a_full_subset_ends_where_a_fresh_start_would(world
 # Pods that go
 
 
-async def test_a_deleted_pod_comes_back_to_its_subset(world: DividedWorld) -> None:
+async def test_a_deleted_pod_is_replaced_in_its_subset(world: DividedWorld) -> None:
     """Its place is announced free before it is gone, so the successor takes it."""
     await world.divide(subset("a", "z1", 2), subset("b", "z2"))
     await world.deploy(4)
@@ -293,7 +293,7 @@ async def test_a_deleted_pod_comes_back_to_its_subset(world: DividedWorld) -> No
     assert await world.entries() == []
 
 
-async def test_an_eviction_that_a_budget_refuses_leaves_no_trace(world: DividedWorld) -> None:
+async def test_an_eviction_that_a_budget_refuses_is_reverted(world: DividedWorld) -> None:
     """Nothing is given away for it, and after two seconds nothing tells of it."""
     await world.divide(subset("a", "z1", 2), subset("b", "z2"))
     await world.deploy(2)
@@ -337,7 +337,7 @@ async def test_a_pod_that_was_released_is_replaced_in_its_subset(world: DividedW
     assert {name: row.replicas for name, row in (await world.rows()).items()} == {"a": 3, "b": 3}
 
 
-async def test_a_renamed_subset_is_as_full_as_before(world: DividedWorld) -> None:
+async def test_a_renamed_subset_keeps_its_pods(world: DividedWorld) -> None:
     """Its pods are found by where they are, before the first new one comes and with no controller there."""
     await world.divide(subset("a", "z1", 3), subset("b", "z2"))
     await world.deploy(6)
@@ -351,7 +351,7 @@ async def test_a_renamed_subset_is_as_full_as_before(world: DividedWorld) -> Non
     assert await world.zones() == {"z1": 3, "z2": 6}
 
 
-async def test_a_share_of_what_was_once_larger_is_not_exceeded(world: DividedWorld) -> None:
+async def test_a_percentage_of_a_smaller_size_is_not_exceeded(world: DividedWorld) -> None:
     """Half of ten is five, and half of four is two, also where no controller has counted since."""
     await world.divide(subset("a", "z1", "50%"), subset("b", "z2"))
     await world.deploy(10)
@@ -365,7 +365,7 @@ async def test_a_share_of_what_was_once_larger_is_not_exceeded(world: DividedWor
     assert await world.shares() == {"a": 2, "b": 2}
 
 
-async def test_a_dry_run_leaves_no_trace(world: DividedWorld) -> None:
+async def test_a_dry_run_changes_nothing(world: DividedWorld) -> None:
     """Nobody gets a place for a pod that will not be."""
     await world.divide(subset("a", "z1", 2), subset("b", "z2"))
     await world.deploy(2)
@@ -396,7 +396,7 @@ async def test_a_patch_is_merged_into_the_pods_of_its_subset(world: DividedWorld
     assert "pool" not in second["metadata"]["labels"]
 
 
-async def test_only_namespaces_with_subsets_pay(world: DividedWorld) -> None:
+async def test_webhooks_are_called_for_namespaces_with_subsets_only(world: DividedWorld) -> None:
     """Nobody is asked about pods elsewhere, nor after the last UnitedTopology is gone."""
     await world.deploy(3)
     assert world.asked["/pods"] == 0
@@ -432,7 +432,7 @@ async def test_a_webhook_process_is_killed(three: DividedWorld) -> None:
     assert await three.entries() == []
 
 
-async def test_pods_that_came_while_all_webhooks_were_away_are_matched(world: DividedWorld) -> None:
+async def test_pods_created_while_all_webhooks_were_down_are_matched(world: DividedWorld) -> None:
     """They run wherever a scheduler put them, and count there."""
     await world.divide(subset("a", "z1", 2), subset("b", "z2"))
     await world.deploy(2)
@@ -485,7 +485,7 @@ def _failure(code: int) -> Exception:
     return refusal(code, "the disk is full") if code else Unreachable("connection lost")
 
 
-async def test_a_watch_that_lags_does_not_give_a_place_away_twice(world: DividedWorld) -> None:
+async def test_a_lagging_watch_exceeds_no_limit(world: DividedWorld) -> None:
     """The controller does not see pods for a while: what is reserved stays reserved."""
     await world.divide(subset("a", "z1", 5), subset("b", "z2"))
     await world.deploy(3)
@@ -502,7 +502,7 @@ async def test_a_watch_that_lags_does_not_give_a_place_away_twice(world: Divided
     assert await world.entries() == []
 
 
-async def test_a_subset_renamed_while_a_watch_lags_is_as_full_as_before(world: DividedWorld) -> None:
+async def test_a_subset_renamed_while_a_watch_lags_keeps_its_pods(world: DividedWorld) -> None:
     """For a spec that was not counted for yet the controller does not believe its cache either."""
     await world.divide(subset("a", "z1", 5), subset("b", "z2"))
     await world.deploy(2)
@@ -517,7 +517,7 @@ async def test_a_subset_renamed_while_a_watch_lags_is_as_full_as_before(world: D
     assert await world.missing() == {"first": 0, "b": -1}
 
 
-async def test_one_made_anew_while_a_watch_lags_is_as_full_as_before(world: DividedWorld) -> None:
+async def test_one_recreated_while_a_watch_lags_keeps_its_pods(world: DividedWorld) -> None:
     """Nothing of the first one's status is left, and the pods are not in the controller's cache."""
     await world.divide(subset("a", "z1", 5), subset("b", "z2"))
     await world.deploy(2)
@@ -529,7 +529,7 @@ async def test_one_made_anew_while_a_watch_lags_is_as_full_as_before(world: Divi
     assert await world.zones() == {"z1": 5, "z2": 3}
 
 
-async def test_a_watch_of_deployments_that_lags_does_not_give_a_place_away_twice(world: DividedWorld) -> None:
+async def test_a_lagging_watch_of_deployments_exceeds_no_limit(world: DividedWorld) -> None:
     """The controller sees pods and ReplicaSets, and for minutes nothing of the Deployment above them."""
     await world.divide(subset("a", "z1", 5), subset("b", "z2"))
     world.controller_wire.hold("deployments")
@@ -543,7 +543,7 @@ async def test_a_watch_of_deployments_that_lags_does_not_give_a_place_away_twice
     assert await world.missing() == {"a": 0, "b": -1}
 
 
-async def test_the_costs_of_others_are_kept_through_it_all(world: DividedWorld) -> None:
+async def test_foreign_costs_are_kept(world: DividedWorld) -> None:
     """A pod that somebody wants to keep is kept, whatever its subset says."""
     await world.divide(subset("a", "z1", 1), subset("b", "z2"))
     await world.deploy(4)

@@ -185,7 +185,7 @@ class Chance:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 7))
-async def test_whatever_happens(seed: int) -> None:
+async def test_random_histories_keep_every_limit(seed: int) -> None:
     """The three invariants above, for one random life."""
     life = Chance(seed)
     await life.begin()

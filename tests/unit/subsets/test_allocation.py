@@ -47,7 +47,7 @@ def test_subsets_are_filled_in_order() -> None:
     assert chosen(of, 7) == ["a", "a", "b", "b", "b", "c", "c"]
 
 
-def test_no_subset_left() -> None:
+def test_without_free_capacity_a_pod_gets_no_subset() -> None:
     """The pod goes on as it is."""
     assert chosen(counted(topology(subset("a", 1))), 2) == ["a", None]
 
@@ -76,13 +76,13 @@ def test_no_subset_left() -> None:
         ),
     ],
 )
-def test_room_is_missing_less_creating_plus_deleting(row: SubsetStatus, want: list[str]) -> None:
+def test_free_capacity_is_missing_less_creating_plus_deleting(row: SubsetStatus, want: list[str]) -> None:
     """The proposal's sum, read from the status."""
     of = written(row, SubsetStatus(name="b", missing_replicas=-1), of=topology(subset("a", 3), subset("b")))
     assert chosen(of, 3, confirmed={"gone"}) == want
 
 
-def test_doubts_say_what_to_read() -> None:
+def test_uncertainty_names_the_pods_to_read() -> None:
     """A subset was passed over for a deletion that may be real, and for pods that may have ended."""
     rows = (SubsetStatus(name="a", replicas=1, deleting={"p": NOON}), SubsetStatus(name="b", replicas=5))
     of = written(*rows, of=topology(subset("a", 1), subset("b", "50%")))
@@ -91,7 +91,7 @@ def test_doubts_say_what_to_read() -> None:
     assert not allocate(of, creations(1), now=NOON, confirmed={"p"}).uncertainty.deleting
 
 
-def test_certainty_reads_nothing() -> None:
+def test_with_free_capacity_nothing_is_uncertain() -> None:
     """Where the first subset has room, nothing else is looked at."""
     of = counted(topology(subset("a", 3), subset("b", "50%")))
     uncertainty = allocate(of, creations(3), now=NOON).uncertainty
@@ -99,7 +99,7 @@ def test_certainty_reads_nothing() -> None:
     assert not uncertainty.full
 
 
-def test_of_two_deletions_of_one_name_the_later_is_told() -> None:
+def test_of_two_deletions_of_one_name_the_later_is_reported() -> None:
     """The name was used again by another revision: what is known of the first pod says nothing of the second."""
     a = SubsetStatus(name="a", replicas=1, deleting={"p": at(2)})
     of = written(a, of=topology(subset("a", 1)))
@@ -131,14 +131,14 @@ def test_a_larger_workload_has_larger_percentages() -> None:
     assert list(made.choices.values()) == [0]
 
 
-def test_another_spec_than_the_one_counted_for_is_followed() -> None:
+def test_a_newer_spec_than_the_counted_one_is_used() -> None:
     """Limits are those of the spec as it is; what was counted stays counted."""
     of = counted(topology(subset("a", 3), subset("b")), member("p", "a"), member("q", "a"))
     changed = with_status(topology(subset("a", 2), subset("new", 1), subset("b"), generation=2), of.status)
     assert chosen(changed, 2) == ["new", "b"]
 
 
-def test_an_answer_that_was_lost_is_found_again() -> None:
+def test_a_reservation_whose_response_was_lost_is_found_again() -> None:
     """The same reservation gets the same place, and only one."""
     of = counted(topology(subset("a", 2), subset("b")))
     first = with_status(of, allocate(of, creations(2), now=NOON).status)
@@ -153,7 +153,7 @@ def test_each_revision_is_counted_by_itself() -> None:
     assert [other.revision for other in made.status.other_revisions] == ["r2"]
 
 
-def test_who_leaves_before_being_counted_is_held_by_name_too() -> None:
+def test_the_reservation_of_an_uncounted_deleted_pod_gets_its_name() -> None:
     """Both entries belong together then, and nothing is counted twice however often it is announced."""
     of = counted(topology(subset("a", 1), subset("b")))
     of = with_status(of, allocate(of, [PodCreation("of-p", REVISION)], now=NOON).status)
@@ -166,7 +166,7 @@ def test_who_leaves_before_being_counted_is_held_by_name_too() -> None:
     assert revert_deletions(of, ["p"]).subset_statuses[0].deleting == {}
 
 
-def test_a_later_pod_of_a_name_is_not_taken_for_the_one_that_was_announced() -> None:
+def test_a_later_pod_of_a_name_keeps_its_own_reservation() -> None:
     """Whoever knows that the first one is going would take the second one's place."""
     of = counted(topology(subset("a", 2), subset("b")), member("p", "a"), member("q", "a"))
     of = with_status(of, announce(of, [PodDeletion("p", REVISION, "a", "of-p")], now=NOON))
@@ -203,7 +203,7 @@ def fits_only(*subsets: int) -> Callable[[int], bool]:
         pytest.param(fits_only(0), "a", 1, id="rather one that does not fit than one that was found full"),
     ],
 )
-def test_adaptive(fits: Callable[[int], bool], shortage: str, want: int) -> None:
+def test_adaptive_skips_subsets_without_nodes(fits: Callable[[int], bool], shortage: str, want: int) -> None:
     """Room, a node, and no shortage."""
     of = counted(topology(subset("a"), subset("b"), adaptive=True))
     if shortage:
@@ -237,7 +237,7 @@ class Search:
         return fits
 
 
-def test_where_one_pod_found_no_node_its_like_do_not_look() -> None:
+def test_pods_of_a_revision_without_a_node_are_not_simulated_again() -> None:
     """Every yes takes room on some node and is looked for, but a no stays a no."""
     of = counted(topology(subset("a"), subset("b"), adaptive=True))
     search = Search(1)
@@ -245,7 +245,7 @@ def test_where_one_pod_found_no_node_its_like_do_not_look() -> None:
     assert search.asked == [(0, 0), (0, 1), (1, 1), (2, 1)]
 
 
-def test_pods_that_are_swayed_by_others_look_for_themselves() -> None:
+def test_pods_affected_by_peers_are_simulated_each() -> None:
     """Those who were placed meanwhile may have made room: to keep level, or to be near."""
     of = counted(topology(subset("a"), subset("b"), adaptive=True))
     search = Search(1)
@@ -261,7 +261,7 @@ def test_pods_that_are_swayed_by_others_look_for_themselves() -> None:
         pytest.param(2, [1, 1, 1], id="so it does after a yes elsewhere"),
     ],
 )
-def test_out_of_time_nobody_looks_any_more(after: int, want: list[int]) -> None:
+def test_out_of_time_no_pod_is_simulated(after: int, want: list[int]) -> None:
     """A round must not keep everybody else waiting."""
     of = counted(topology(subset("a"), subset("b"), adaptive=True))
     search = Search(1, after=after)
@@ -277,7 +277,7 @@ def test_a_subset_that_was_found_full_is_used_when_all_are() -> None:
     assert chosen(of, 1) == ["a"]
 
 
-def test_fixed_asks_for_no_node_and_remembers_no_shortage() -> None:
+def test_fixed_uses_neither_simulation_nor_shortages() -> None:
     """Only room counts."""
     of = counted(topology(subset("a"), subset("b")))
     of = with_status(of, msgspec.structs.replace(of.status, shortages=(Shortage(name="a", until=at(60)),)))
@@ -306,7 +306,7 @@ def test_nothing_to_write_is_none_and_the_rest_is_conditional() -> None:
     assert list(found["status"]) == ["subsetStatuses"]
 
 
-def test_what_nobody_has_counted_is_told_apart() -> None:
+def test_a_status_without_counts_is_not_counted() -> None:
     """A status without subsets says nothing of what is missing."""
     of = topology(subset("a", 1))
     assert not is_counted(of)
@@ -314,7 +314,7 @@ def test_what_nobody_has_counted_is_told_apart() -> None:
     assert Table(of).row(REVISION, "a") is None
 
 
-def test_a_count_for_another_spec_is_no_count() -> None:
+def test_a_status_of_another_generation_is_not_counted() -> None:
     """A subset that was renamed has pods of which the status says nothing yet."""
     of = counted(topology(subset("a", 1)), member("p", "a"))
     assert not is_counted(with_status(topology(subset("renamed", 1), generation=2), of.status))

@@ -33,7 +33,7 @@ SIZES = st.integers(0, 300)
         pytest.param([], 5, (), id="no percentages"),
     ],
 )
-def test_percentages_come_to(percentages: list[int], replicas: int, want: tuple[int, ...]) -> None:
+def test_percentages_are_apportioned(percentages: list[int], replicas: int, want: tuple[int, ...]) -> None:
     """The places of each percentage."""
     assert apportion(percentages, replicas) == want
 
@@ -55,14 +55,14 @@ def in_turn(parts: list[int], places: int) -> list[int]:
 
 @settings(deadline=None)
 @given(parts=PERCENTAGES, places=st.integers(0, 120))
-def test_the_short_cut_gives_what_turns_give(parts: list[int], places: int) -> None:
+def test_the_shortcut_equals_one_by_one(parts: list[int], places: int) -> None:
     """Most places are given at once; nobody gets another number by that."""
     assert webster(parts, places) == in_turn(parts, places)
 
 
 @settings(deadline=None, max_examples=5)
 @given(part=st.integers(1, 100), replicas=st.integers(0, 3_000))
-def test_a_thousand_equal_parts_are_served_in_turn(part: int, replicas: int) -> None:
+def test_a_thousand_equal_parts_are_served_in_order(part: int, replicas: int) -> None:
     """As many as a UnitedTopology can have: nobody has two more than another, and the earlier come first."""
     given_out = webster([part] * 1_000, replicas)
     assert sum(given_out) == replicas
@@ -70,7 +70,7 @@ def test_a_thousand_equal_parts_are_served_in_turn(part: int, replicas: int) -> 
     assert given_out == sorted(given_out, reverse=True)
 
 
-def test_the_same_question_is_answered_once() -> None:
+def test_results_are_cached() -> None:
     """A decision asks several times; with a thousand percentages, working it out takes a while."""
     percentages = list(range(1, 101)) * 10
     assert apportion(percentages, 1_234) is apportion(list(percentages), 1_234)

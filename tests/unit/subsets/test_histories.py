@@ -447,7 +447,7 @@ def walk(history: History, rng: random.Random) -> None:
     history.teardown()
 
 
-def test_no_walk_gives_a_place_away_twice() -> None:
+def test_no_history_exceeds_a_limit() -> None:
     """Whatever happens by chance, no subset has more pods than it may, and all ends in a plain count."""
     walks(History)
 
@@ -519,7 +519,7 @@ class Backward(History):
         pytest.param(Backward, id="rule 5: caches that go back"),
     ],
 )
-def test_walks_notice_each_rule_that_is_broken(kind: type[History]) -> None:
+def test_histories_detect_each_broken_rule(kind: type[History]) -> None:
     """Without it some walk finds a subset with too many pods."""
     with pytest.raises(AssertionError, match=r"s\d has \d of \d"):
         walks(kind)

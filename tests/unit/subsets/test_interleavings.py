@@ -348,7 +348,7 @@ P, Q = Stored("p", "a"), Stored("q", "a")
         ),
     ],
 )
-def test_no_interleaving_gives_a_place_away_twice(
+def test_no_interleaving_exceeds_a_limit(
     subsets: tuple[Subset, ...], present: Pods, requests: tuple[Request, ...]
 ) -> None:
     """In every state that can be reached each subset keeps its limit, and every end is a plain count."""
@@ -356,7 +356,7 @@ def test_no_interleaving_gives_a_place_away_twice(
     assert len(explore(world, world.start(present, requests))) > 50
 
 
-def test_a_replacement_always_finds_the_place_of_its_predecessor() -> None:
+def test_a_successor_always_gets_the_capacity_of_its_predecessor() -> None:
     """Whatever the controller has or has not seen, a pod that replaces a deleted one goes to the same subset."""
     world = World(ONE, orderly=True)
     requests = (Request("delete", "p"), Request("create", "x", waits_for="p"))

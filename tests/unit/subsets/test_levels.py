@@ -34,18 +34,18 @@ def test_ready_pods_are_kept_before_others_and_then_older_ones() -> None:
     assert [name for name, standing in found.items() if standing.level is Level.REDUNDANT] == ["starting"]
 
 
-def test_pods_that_are_going_have_no_standing() -> None:
+def test_pods_that_have_ended_have_no_level() -> None:
     """They hold no place."""
     assert pod_levels(SUBSETS, [member("p", "a", active=False)], 4) == {}
 
 
-def test_each_revision_is_measured_by_itself() -> None:
+def test_each_revision_is_evaluated_by_itself() -> None:
     """Both revisions of a rollout may fill the subset."""
     pods = [member(f"{revision}{n}", "a", revision=revision) for revision in ("r0", "r1") for n in range(2)]
     assert {standing.level for standing in pod_levels(SUBSETS, pods, 4).values()} == {Level.GUARANTEED}
 
 
-def test_a_scale_down_is_measured_with_the_size_that_is_aimed_at() -> None:
+def test_levels_of_a_scale_down_use_the_target_size() -> None:
     """9 pods at 34/33/33 %, bound for 3, keep one in each subset."""
     thirds = [subset("a", "34%"), subset("b", "33%"), subset("c", "33%")]
     pods = [member(f"{name}{n}", name, created=at(n)) for name in "abc" for n in range(3)]
@@ -57,6 +57,6 @@ def test_a_scale_down_is_measured_with_the_size_that_is_aimed_at() -> None:
     assert kept == {"a": 1, "b": 1, "c": 1}
 
 
-def test_levels_are_named_as_costs_name_them() -> None:
+def test_levels_are_those_of_costs() -> None:
     """Whoever writes costs finds the band by the name."""
     assert {level.value for level in Level} == {level.value for level in costs.Level}

@@ -79,7 +79,7 @@ def test_a_pod_without_a_node_is_matched_by_what_it_requires() -> None:
 MARKED = {TOPOLOGY: "spread", SUBSET: "b", RESERVATION: "r"}
 
 
-def test_a_mark_decides_before_the_node_does() -> None:
+def test_annotations_take_precedence_over_the_node() -> None:
     """A pod stays where it was counted, wherever it runs."""
     of = topology(zone("a"), zone("b"))
     found = member_of(pod("p").on("n").annotations(MARKED).owned_by("web-1").build(), of, NODE_A)
@@ -95,20 +95,22 @@ def test_a_mark_decides_before_the_node_does() -> None:
         pytest.param({**MARKED, SUBSET: "removed"}, "r", id="with the mark of a subset that is no more"),
     ],
 )
-def test_other_pods_are_matched_and_are_to_be_marked(annotations: dict[str, str], reservation: str) -> None:
+def test_pods_without_annotations_are_matched_and_flagged_for_annotation(
+    annotations: dict[str, str], reservation: str
+) -> None:
     """The reservation is kept, for its entry may still be there."""
     found = member_of(pod("p").on("n").annotations(annotations).build(), topology(zone("a")), NODE_A)
     assert (found.subset, found.reservation, found.is_matched) == ("a", reservation, True)
 
 
-def test_a_pod_that_belongs_nowhere_is_not_to_be_marked() -> None:
+def test_a_pod_in_no_subset_is_not_flagged_for_annotation() -> None:
     """It is counted in no subset."""
     found = member_of(pod("p").build(), topology(zone("a")), None)
     assert (found.subset, found.is_matched) == ("", False)
     assert isinstance(found, Member)
 
 
-def test_revisions() -> None:
+def test_the_revision_comes_from_the_replicaset_or_the_label() -> None:
     """A ReplicaSet is its own revision; a CloneSet labels its pods."""
     labels = {"controller-revision-hash": "web-7"}
     cloned = pod("p").labels(labels).owned_by("web", kind="CloneSet", api_version="apps.kruise.io/v1alpha1").build()

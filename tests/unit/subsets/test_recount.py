@@ -40,7 +40,7 @@ def deletion(of: UnitedTopology, name: str, reservation: str = "") -> UnitedTopo
     return with_status(of, announce(of, [PodDeletion(name, REVISION, "a", reservation)], now=NOON))
 
 
-def test_what_is_active_is_counted() -> None:
+def test_active_pods_are_counted() -> None:
     """Each in its subset; -1 is missing where there is no maximum; more than the maximum leaves none missing."""
     pods = [member(f"a{n}", "a") for n in range(3)] + [member("b1", "b"), member("c1", "c"), member("x", "")]
     found = rows(made(OF, *pods, member("done", "b", active=False)))
@@ -51,7 +51,7 @@ def test_what_is_active_is_counted() -> None:
     ]
 
 
-def test_the_rest_of_the_status() -> None:
+def test_a_recount_sets_generation_size_and_revision() -> None:
     """What was counted, by which spec, for which size; conditions stay."""
     conditions = (Condition(type="Ready", status="True"),)
     of = with_status(OF, msgspec.structs.replace(OF.status, conditions=conditions))
@@ -68,7 +68,7 @@ def test_other_revisions_are_kept_while_they_have_pods() -> None:
     assert made(with_status(OF, first.status), pods[1]).status.other_revisions == ()
 
 
-def test_a_reservation_goes_when_its_pod_is_counted() -> None:
+def test_a_reservation_is_removed_when_its_pod_is_counted() -> None:
     """In the same value: the place is never held twice, and never by nobody."""
     before = reserved(counted(OF), "p", "q")
     after = rows(made(before, member("p", "a")))
@@ -77,12 +77,12 @@ def test_a_reservation_goes_when_its_pod_is_counted() -> None:
     assert after["a"].missing_replicas == 1
 
 
-def test_a_reservation_goes_when_its_pod_was_seen_to_end() -> None:
+def test_a_reservation_is_removed_when_its_pod_has_ended() -> None:
     """It came and went."""
     assert not rows(made(reserved(counted(OF), "p"), member("p", "a", active=False)))["a"].creating
 
 
-def test_an_overdue_reservation_goes_after_a_live_read_alone() -> None:
+def test_an_overdue_reservation_is_removed_after_an_uncached_read_only() -> None:
     """The cache may be old: that it shows no pod does not mean that there is none."""
     before = reserved(counted(OF), "p")
     late = CREATION_LIMIT.total_seconds()
@@ -96,12 +96,12 @@ def test_an_overdue_reservation_goes_after_a_live_read_alone() -> None:
     assert [entry.key for entry in confirmed.expired] == ["of-p"]
 
 
-def test_an_early_live_read_says_nothing() -> None:
+def test_an_uncached_read_before_the_time_limit_removes_no_reservation() -> None:
     """The pod may still be on its way through admission."""
     assert rows(made(reserved(counted(OF), "p"), now=1, absent={"of-p"}))["a"].creating
 
 
-def test_a_deletion_goes_with_its_pod() -> None:
+def test_a_deletion_is_removed_with_its_pod() -> None:
     """Terminating or gone: it is not counted any more, and the announcement goes in the same value."""
     before = deletion(counted(OF, member("p", "a")), "p")
     for pods in ([], [member("p", "a", active=False)]):
@@ -109,7 +109,7 @@ def test_a_deletion_goes_with_its_pod() -> None:
         assert (after.replicas, after.deleting) == (0, {})
 
 
-def test_a_deletion_that_was_refused_is_taken_back() -> None:
+def test_a_refused_deletion_is_reverted() -> None:
     """The pod lives on after the time limit."""
     before = deletion(counted(OF, member("p", "a")), "p")
     limit = DELETION_LIMIT.total_seconds()
@@ -120,7 +120,7 @@ def test_a_deletion_that_was_refused_is_taken_back() -> None:
     assert [entry.key for entry in late.reverted] == ["p"]
 
 
-def test_a_pod_that_is_reserved_and_leaving_is_looked_for_at_once() -> None:
+def test_a_reserved_pod_with_an_announced_deletion_is_read_at_once() -> None:
     """It did exist: if it is not there any more, both entries go."""
     before = deletion(reserved(counted(OF), "p"), "p", "of-p")
     unseen = made(before, now=2)
@@ -153,7 +153,7 @@ def test_a_deletion_announced_in_another_subset_is_dropped() -> None:
     assert not rows(made(before, member("p", "b")))["a"].deleting
 
 
-def test_a_view_older_than_the_last_count_is_refused() -> None:
+def test_a_cache_older_than_the_last_recount_is_stale() -> None:
     """It might miss pods whose reservations are gone already."""
     before = counted(OF, member("p", "a", version="40"), version="50")
     observed = Observation([], 10, REVISION, "39")
@@ -161,13 +161,13 @@ def test_a_view_older_than_the_last_count_is_refused() -> None:
 
 
 @pytest.mark.parametrize("pods", [[], [member("p", "a")]], ids=["nothing", "a pod"])
-def test_counting_again_changes_nothing(pods: list[Member]) -> None:
+def test_a_second_recount_changes_nothing(pods: list[Member]) -> None:
     """A doubled event is no event."""
     once = counted(OF, *pods)
     assert made(once, *pods).status == once.status
 
 
-def test_expected_pods_are_forgotten_when_the_workload_lacks_none() -> None:
+def test_pods_to_reschedule_are_limited_to_missing_pods() -> None:
     """A scale-down in the middle of a rescheduling leaves no expectation for ever."""
     adaptive = topology(subset("a"), subset("b"), adaptive=True)
     first = counted(adaptive, member("p", "a"), replicas=3)
@@ -180,7 +180,7 @@ def test_expected_pods_are_forgotten_when_the_workload_lacks_none() -> None:
     assert rows(made(of, member("p", "a"), replicas=1))["b"].missing_reschedule == 0
 
 
-def test_shortages_are_forgotten_in_time() -> None:
+def test_shortages_expire() -> None:
     """After the while, and as long again; or when the strategy or the subset is no more."""
     adaptive = topology(subset("a"), subset("b"), adaptive=True)
     shortages = (Shortage(name="a", until=at(60), times=1), Shortage(name="gone", until=at(60), times=1))

@@ -38,7 +38,7 @@ WAITING = pod("p").condition("PodScheduled", "False", since="2026-03-01T12:00:00
         ),
     ],
 )
-def test_since_when_a_pod_waits(subject: PodBuilder, waits: bool) -> None:
+def test_unschedulable_since(subject: PodBuilder, waits: bool) -> None:
     """What its scheduler says of it."""
     assert unschedulable_since(subject.build()) == (NOON if waits else None)
 
@@ -46,7 +46,7 @@ def test_since_when_a_pod_waits(subject: PodBuilder, waits: bool) -> None:
 OF = topology(subset("a", 2), subset("b", 1), subset("c"), adaptive=True)
 
 
-def test_a_pod_is_given_up_and_expected_in_the_next_subset() -> None:
+def test_a_pod_is_rescheduled_to_the_next_subset() -> None:
     """One value: it leaves, it is expected elsewhere, and its subset is remembered as full."""
     of = counted(OF, member("p", "a"))
     status = reschedule(of, member("p", "a"), now=at(5))
@@ -56,7 +56,7 @@ def test_a_pod_is_given_up_and_expected_in_the_next_subset() -> None:
     assert [(each.name, each.until, each.times) for each in status.shortages] == [("a", at(5) + FIRST_DURATION, 1)]
 
 
-def test_the_next_subset_with_room_is_meant() -> None:
+def test_the_next_subset_with_free_capacity_is_chosen() -> None:
     """Full ones are passed over, and after the last comes the first."""
     full = counted(OF, member("p", "a"), member("q", "b"))
     status = reschedule(full, member("p", "a"), now=NOON)
@@ -68,14 +68,14 @@ def test_the_next_subset_with_room_is_meant() -> None:
     assert status.subset_statuses[0].missing_reschedule == 1
 
 
-def test_a_pod_with_nowhere_to_go_stays() -> None:
+def test_a_pod_without_another_subset_stays() -> None:
     """Waiting is better than being deleted for nothing."""
     alone = topology(subset("a"), adaptive=True)
     assert reschedule(counted(alone, member("p", "a")), member("p", "a"), now=NOON) is None
     assert reschedule(counted(OF), member("p", "gone"), now=NOON) is None
 
 
-def test_a_subset_found_full_is_remembered_across_revisions() -> None:
+def test_a_shortage_holds_for_all_revisions() -> None:
     """A rollout does not try it again before its time; after that it does."""
     of = counted(OF, member("p", "a"))
     status = reschedule(of, member("p", "a"), now=NOON)
@@ -87,7 +87,7 @@ def test_a_subset_found_full_is_remembered_across_revisions() -> None:
     assert allocate(rolled_out, fresh, now=NOON + FIRST_DURATION).choices == {"of-x": 0}
 
 
-def test_a_subset_found_full_again_is_left_alone_for_longer() -> None:
+def test_a_repeated_shortage_lasts_longer() -> None:
     """Twice as long each time, up to a limit; pods that find so in the meantime do not count."""
     first = with_shortage((), "a", NOON)
     assert with_shortage(first, "a", at(1)) == first
@@ -108,7 +108,7 @@ def patient(seconds: int) -> UnitedTopology:
 
 
 @pytest.mark.parametrize("seconds", [30, 300, 1800])
-def test_a_pod_that_finds_a_node_nowhere_is_moved_ever_more_rarely(seconds: int) -> None:
+def test_a_pod_that_no_node_can_take_is_rescheduled_less_and_less_often(seconds: int) -> None:
     """It would be deleted every few minutes for ever, were a subset forgotten before the pod has been back there."""
     of, at_subset, since = patient(seconds), "a", 0
     moves = []
@@ -122,7 +122,7 @@ def test_a_pod_that_finds_a_node_nowhere_is_moved_ever_more_rarely(seconds: int)
     assert len([now for now in moves if now >= 43_200]) <= 2 * 12
 
 
-def test_a_subset_that_nobody_finds_full_is_forgotten() -> None:
+def test_a_shortage_that_is_not_repeated_is_removed() -> None:
     """After as long again as it was passed over, and the time that a pod takes to wait in each subset."""
     of = patient(30)
     of = with_status(of, msgspec.structs.replace(of.status, shortages=with_shortage((), "a", NOON)))

@@ -68,7 +68,7 @@ def test_the_functions_follow_the_table(state: State, event: Event) -> None:
     assert state_of(happens(given_state(state), event), "p") == TRANSITIONS[state, event]
 
 
-def test_what_is_not_in_the_table_does_not_happen() -> None:
+def test_events_that_are_not_in_the_table_raise() -> None:
     """A pod that has gone does not come back."""
     with pytest.raises(KeyError):
         after(State.GONE, Event.ADMITTED)

@@ -96,7 +96,7 @@ def test_the_patch_is_merged_strategically_and_cannot_undo_the_term() -> None:
     assert terms_of(shaped) == [IN_A]
 
 
-def test_a_patch_that_does_not_apply_names_the_place() -> None:
+def test_a_patch_that_does_not_apply_names_the_field() -> None:
     """A container without a name cannot be merged into the others."""
     with pytest.raises(InvalidError, match=r"^patch"):
         shape(pod("p").tree(), subset("a", patch={"spec": {"containers": [{"image": "x"}]}}), MARK)
@@ -117,7 +117,7 @@ def test_a_patch_that_does_not_apply_names_the_place() -> None:
         pytest.param({"spec": None}, r"^patch\.spec\.containers: none is left", id="no containers"),
     ],
 )
-def test_a_patch_that_would_cost_the_workload_its_pod_is_refused(patch: JSON, message: str) -> None:
+def test_a_patch_that_makes_the_owner_release_the_pod_is_refused(patch: JSON, message: str) -> None:
     """An owner makes pods without end if they lose the labels it knows them by; half a container is never stored."""
     with pytest.raises(InvalidError, match=message):
         shape(pod("p").labels({"app": "web"}).tree(), subset("a", patch=patch), MARK)
@@ -131,7 +131,7 @@ def test_a_patch_may_add_labels_and_containers() -> None:
     assert "proxy" in [container["name"] for container in shaped["spec"]["containers"]]
 
 
-def test_the_pod_is_marked_and_the_original_left_alone() -> None:
+def test_the_pod_is_annotated_and_the_original_unchanged() -> None:
     """Three annotations, in a new document; a mark that came with the template is replaced."""
     tree = pod("p").annotations({SUBSET: "old", "keep": "me"}).tree()
     shaped = shape(tree, subset("a"), MARK)
@@ -142,7 +142,7 @@ def test_the_pod_is_marked_and_the_original_left_alone() -> None:
 @pytest.mark.parametrize(
     "mark", [MARK, SubsetAnnotations("spread", "a")], ids=["with a reservation", "matched afterwards"]
 )
-def test_a_mark_is_read_as_it_was_written(mark: SubsetAnnotations) -> None:
+def test_annotations_are_read_as_they_were_written(mark: SubsetAnnotations) -> None:
     """And erasing removes every annotation of it."""
     assert subset_annotations(mark.written()) == mark
     assert set(SUBSET_KEYS) >= set(mark.written())

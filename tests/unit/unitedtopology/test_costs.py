@@ -51,7 +51,9 @@ def ours(cost: str) -> dict[str, str]:
         pytest.param({**ours("4"), POLICY_COST: "{}"}, GUARANTEED, {}, id="a policy that keeps it current"),
     ],
 )
-def test_what_becomes_of_a_cost(annotations: dict[str, str], band: Band | None, want: dict[str, str | None]) -> None:
+def test_the_change_of_a_cost_depends_on_its_owner(
+    annotations: dict[str, str], band: Band | None, want: dict[str, str | None]
+) -> None:
     """By who wrote it, as the table in the module says."""
     assert costs.cost_change(annotations, band) == want
 
@@ -84,14 +86,14 @@ def test_the_owner_is_that_of_the_protocol(annotations: dict[str, str], owner: C
         pytest.param({}, None, {}, id="nothing to take off"),
     ],
 )
-def test_what_becomes_of_a_mark(
+def test_the_change_of_subset_annotations(
     annotations: dict[str, str], mark: SubsetAnnotations | None, want: dict[str, str | None]
 ) -> None:
     """Only what differs is written."""
     assert costs.subset_change(annotations, mark) == want
 
 
-def test_a_patch_holds_for_the_version_that_was_looked_at() -> None:
+def test_a_patch_is_conditional_on_the_resource_version() -> None:
     """Whoever writes a cost meanwhile is not overwritten."""
     found = pod("p").build()
     patch = costs.patch(found, {DELETION_COST: "1"})
@@ -108,7 +110,7 @@ def test_a_patch_holds_for_the_version_that_was_looked_at() -> None:
         pytest.param("", None, id="nothing"),
     ],
 )
-def test_what_was_aimed_at(text: str, want: TargetSize | None) -> None:
+def test_the_target_size_of_an_annotation(text: str, want: TargetSize | None) -> None:
     """What cannot be read is not believed."""
     assert costs.target_size({AIMED_SIZE: text}) == want
 
@@ -141,7 +143,7 @@ _BANDS = st.sampled_from([None, GUARANTEED, BEST_EFFORT, REDUNDANT])
 
 
 @given(_ANNOTATIONS, _BANDS)
-def test_a_change_is_made_once(annotations: dict[str, str], band: Band | None) -> None:
+def test_a_change_is_idempotent(annotations: dict[str, str], band: Band | None) -> None:
     """What was written leaves nothing to write, and a cost of others is never touched."""
     change = costs.cost_change(annotations, band)
     after = {name: value for name, value in (annotations | change).items() if value is not None}
@@ -151,7 +153,7 @@ def test_a_change_is_made_once(annotations: dict[str, str], band: Band | None) -
 
 
 @given(_ANNOTATIONS)
-def test_taking_back_leaves_nothing_of_ours(annotations: dict[str, str]) -> None:
+def test_a_revert_removes_everything_that_was_written(annotations: dict[str, str]) -> None:
     """No mark, no note, no cost that we wrote; a cost of others is as it was."""
     found = pod("p").annotations(annotations).build()
     after = {name: value for name, value in (annotations | costs.revert_change(found)).items() if value is not None}

@@ -43,7 +43,7 @@ def marked(kind: str, api_version: str, owner: str) -> Pod:
         pytest.param("CloneSet", KRUISE, "CloneSet", "web", id="a CloneSet's"),
     ],
 )
-def test_a_marked_pod_counts_although_its_workload_is_unknown(
+def test_an_annotated_pod_counts_before_its_workload_is_cached(
     kind: str, api_version: str, owner_kind: str, owner: str
 ) -> None:
     """A controller that has just started must not count nothing, and give all places away again."""
@@ -70,7 +70,7 @@ def replica_set(deployment: str) -> ReplicaSet:
         pytest.param("other", False, id="of somebody else"),
     ],
 )
-def test_a_marked_pod_counts_although_only_its_replicaset_is_known(deployment: str, early: bool) -> None:
+def test_an_annotated_pod_counts_before_its_deployment_is_cached(deployment: str, early: bool) -> None:
     """A cache of ReplicaSets may be ahead of the one of Deployments; the pods have their places all the same."""
     view = View(Client(ScriptedTransport()))
     of, seen, above = (
@@ -84,7 +84,7 @@ def test_a_marked_pod_counts_although_only_its_replicaset_is_known(deployment: s
     assert view.former_pods(of, view.target(of)) == ([] if early else [seen])
 
 
-def test_a_marked_pod_of_another_owner_is_a_stray() -> None:
+def test_an_annotated_pod_of_another_owner_is_a_former_pod() -> None:
     """Its owner is known, and is not the target."""
     view = View(Client(ScriptedTransport()))
     of = topology("CloneSet", KRUISE)

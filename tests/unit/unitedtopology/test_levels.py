@@ -44,7 +44,7 @@ def test_levels_of_one_revision() -> None:
     assert stand(found) == {("Guaranteed", 0): 2, ("Redundant", 0): 1, ("BestEffort", 1): 2}
 
 
-def test_the_size_that_is_aimed_at_decides() -> None:
+def test_levels_use_the_target_size() -> None:
     """Nine pods in thirds, bound for three: one of each third stays."""
     thirds = topology("34%", "33%", "33%")
     found = bands(thirds, members({"0": 3, "1": 3, "2": 3}), replicas=3, revision="new")
@@ -53,7 +53,7 @@ def test_the_size_that_is_aimed_at_decides() -> None:
     }
 
 
-def test_older_revisions_give_way_from_the_first_subset_on() -> None:
+def test_older_revisions_are_emptied_from_the_first_subset_on() -> None:
     """Those in subsets with a maximum before those without, and the earlier subsets before the later ones."""
     wanted = topology(3, 3, None)
     found = bands(wanted, members({"0": 1, "1": 1, "2": 1}, "old"), replicas=9, revision="new")
@@ -73,7 +73,7 @@ def test_the_only_revision_is_the_newest() -> None:
     st.lists(st.integers(0, 5), min_size=4, max_size=4),
     st.integers(0, 12),
 )
-def test_costs_say_what_levels_say(most: list[int | str | None], counts: list[int], replicas: int) -> None:
+def test_costs_follow_levels(most: list[int | str | None], counts: list[int], replicas: int) -> None:
     """Guaranteed above zero, BestEffort none, Redundant below; inside a level, later subsets first."""
     wanted = topology(*most)
     population = members({str(at): counts[at] for at in range(len(most))})
@@ -107,7 +107,7 @@ async def test_levels_of_a_workload_in_a_cluster(world: TopologyWorld) -> None:
     assert stand(dict(aimed or {}))["Redundant", 0] > stand(dict(by_deployment))["Redundant", 0]
 
 
-async def test_a_size_that_was_aimed_at_a_moment_ago_is_the_size(world: TopologyWorld) -> None:
+async def test_an_unexpired_target_size_is_used(world: TopologyWorld) -> None:
     """Whoever keeps costs current does not undo what was written ahead of a scale-down."""
     await world.deploy(4)
     await world.divide(subset("a", "z1", "50%"), subset("b", "z2"))
@@ -120,7 +120,7 @@ async def test_a_size_that_was_aimed_at_a_moment_ago_is_the_size(world: Topology
     assert stand(dict(world.controller.levels("Deployment", "default", "web") or {}))["Guaranteed", 0] == 2
 
 
-async def test_nobody_divides_what_has_no_topology(world: TopologyWorld) -> None:
+async def test_without_a_united_topology_there_are_no_bands(world: TopologyWorld) -> None:
     """No UnitedTopology, an unknown workload, an unknown kind."""
     await world.deploy(1)
     levels = world.controller.levels

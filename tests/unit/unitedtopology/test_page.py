@@ -49,7 +49,7 @@ def test_every_field_of_the_status_is_explained(name: str) -> None:
     assert f"`{name}`" in PAGE or f"`{name}[]`" in PAGE
 
 
-def test_names_are_those_of_the_code() -> None:
+def test_keys_are_those_of_the_code() -> None:
     """Labels and annotations are called on the page what they are called on objects."""
     for name in (NAMESPACE_LABEL, keys.TOPOLOGY, keys.SUBSET, keys.RESERVATION, SUBSET_COST):
         assert name in PAGE

@@ -32,7 +32,7 @@ def owned() -> PodBuilder:
         pytest.param(pod("p").phase("Failed"), (), id="one without a mark is nobody's"),
     ],
 )
-def test_who_has_ended_unasked(subject: PodBuilder, want: tuple[str, ...]) -> None:
+def test_the_index_of_ended_pods(subject: PodBuilder, want: tuple[str, ...]) -> None:
     """Pods that make room although no webhook heard of it."""
     assert tuple(by_ended(subject.build())) == want
 
@@ -47,7 +47,7 @@ def test_who_has_ended_unasked(subject: PodBuilder, want: tuple[str, ...]) -> No
         pytest.param(False, "", False, [], id="CloneSets that are being read are lacking"),
     ],
 )
-def test_clonesets_are_known_or_known_to_be_absent(absent: bool, problem: str, known: bool, told: list[str]) -> None:
+def test_clonesets_are_cached_or_absent(absent: bool, problem: str, known: bool, told: list[str]) -> None:
     """Whatever else keeps them from being read is a problem, and no answer."""
     view = View(Client(ScriptedTransport()))
     view.clonesets.absent, view.clonesets.problem = absent, problem

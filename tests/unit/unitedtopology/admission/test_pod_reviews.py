@@ -122,7 +122,7 @@ def subset_of(tree: JSON, response: AdmissionResponse) -> str | None:
     return mark.subset if mark is not None else None
 
 
-async def test_nothing_is_kept_of_a_united_topology_that_is_gone(offices: Callable[..., Office]) -> None:
+async def test_a_deleted_united_topology_is_forgotten(offices: Callable[..., Office]) -> None:
     """Namespaces come and go for months, and a process stays."""
     office = offices()
     await office.divide(topology(1, -1))
@@ -133,7 +133,7 @@ async def test_nothing_is_kept_of_a_united_topology_that_is_gone(offices: Callab
     await office.until(lambda: not office.subsets.batcher.remembered)
 
 
-async def test_a_pod_is_given_a_place_and_marked(offices: Callable[..., Office]) -> None:
+async def test_a_pod_gets_a_reservation_and_annotations(offices: Callable[..., Office]) -> None:
     """By the UnitedTopology of its Deployment; the reservation begins with the pod's prefix."""
     office = offices()
     await office.divide(topology(1, -1))
@@ -150,7 +150,7 @@ async def test_a_pod_is_given_a_place_and_marked(offices: Callable[..., Office])
         pytest.param((1, -1), {DELETION_COST: "7"}, ("7", None), id="a cost of the template is its author's"),
     ],
 )
-async def test_a_pod_comes_with_the_cost_of_its_level(
+async def test_a_pod_is_created_with_the_cost_of_its_level(
     most: tuple[int, ...],
     annotations: dict[str, str],
     want: tuple[str | None, str | None],
@@ -166,7 +166,7 @@ async def test_a_pod_comes_with_the_cost_of_its_level(
     assert (found.get(DELETION_COST), found.get(keys.SUBSET_COST)) == want
 
 
-async def test_a_repeated_review_reserves_no_second_place(offices: Callable[..., Office]) -> None:
+async def test_a_repeated_review_makes_no_second_reservation(offices: Callable[..., Office]) -> None:
     """Another webhook changed the pod, which has its place already."""
     office = offices()
     await office.divide(topology(2, -1))
@@ -178,7 +178,7 @@ async def test_a_repeated_review_reserves_no_second_place(offices: Callable[...,
     assert len(office.row["creating"]) == 1
 
 
-async def test_a_mark_that_came_with_the_template_is_nobodys_place(offices: Callable[..., Office]) -> None:
+async def test_annotations_of_the_template_are_no_reservation(offices: Callable[..., Office]) -> None:
     """It is replaced by a real one."""
     office = offices()
     await office.divide(topology(1, -1))
@@ -196,7 +196,7 @@ async def test_a_mark_that_came_with_the_template_is_nobodys_place(offices: Call
         ),
     ],
 )
-async def test_simulation(strategy: JSON, want: str, offices: Callable[..., Office]) -> None:
+async def test_simulation_chooses_the_subset(strategy: JSON, want: str, offices: Callable[..., Office]) -> None:
     """The pod is judged as the subset would shape it, mark included."""
 
     def only_b(tree: JSON, namespace: str) -> bool:
@@ -238,7 +238,7 @@ def conflicting(office: Office, stored: JSON | None = None) -> None:
     office.server.intercept = lose
 
 
-async def test_a_subset_is_tried_once_for_each_pod(offices: Callable[..., Office]) -> None:
+async def test_a_subset_is_simulated_once_for_each_pod(offices: Callable[..., Office]) -> None:
     """A round that is repeated remembers the answers: looking for a node takes time."""
     tried: list[str] = []
     office = offices(only_b(tried))
@@ -248,7 +248,7 @@ async def test_a_subset_is_tried_once_for_each_pod(offices: Callable[..., Office
     assert tried == ["a", "b"]
 
 
-async def test_a_subset_that_was_added_meanwhile_is_taken_in_doubt(offices: Callable[..., Office]) -> None:
+async def test_a_subset_that_was_added_meanwhile_is_taken_to_fit(offices: Callable[..., Office]) -> None:
     """The review began with a spec of two subsets, neither of which has a node; the write found three."""
     office = offices(lambda _tree, _namespace: False)
     await office.divide({**topology(-1, -1), "spec": adaptive(2)})
@@ -270,7 +270,7 @@ def adaptive(count: int) -> JSON:
         pytest.param({"affinity": {"podAffinity": {"x": []}}}, ["a", "a"], id="or to be near others"),
     ],
 )
-async def test_pods_that_come_together_share_what_they_find(
+async def test_concurrent_pods_share_simulation_results(
     spec: JSON, want: list[str], offices: Callable[..., Office]
 ) -> None:
     """Only a no: every yes takes room."""
@@ -284,7 +284,7 @@ async def test_pods_that_come_together_share_what_they_find(
     assert [name for name in tried if name == "a"] == want
 
 
-async def test_a_patch_that_does_not_apply_gives_the_place_back(offices: Callable[..., Office]) -> None:
+async def test_a_patch_that_does_not_apply_withdraws_the_reservation(offices: Callable[..., Office]) -> None:
     """To a pod of this shape: the pod goes on as it is, and people are told."""
     office = offices()
     divided = topology(1, -1)
@@ -315,7 +315,7 @@ async def test_other_reviews_are_admitted(
     assert (response.allowed, response.patch) == (True, None)
 
 
-async def test_a_deletion_is_announced_and_looked_at_again(offices: Callable[..., Office]) -> None:
+async def test_a_deletion_is_announced_and_checked_later(offices: Callable[..., Office]) -> None:
     """The pod lives on: after a while nothing is left of it."""
     office = offices()
     divided = topology(1, -1)
@@ -354,6 +354,6 @@ async def test_an_eviction_is_announced(offices: Callable[..., Office]) -> None:
         pytest.param(lambda: review("CREATE", {"deleteOptions": None}, sub="eviction"), False, id="an eviction"),
     ],
 )
-def test_dry_runs(request_of: Callable[[], AdmissionRequest], want: bool) -> None:
+def test_dry_runs_are_recognized(request_of: Callable[[], AdmissionRequest], want: bool) -> None:
     """Wherever it is said."""
     assert is_dry_run(request_of()) is want

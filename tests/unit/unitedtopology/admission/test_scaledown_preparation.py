@@ -27,14 +27,14 @@ async def prepare(world: TopologyWorld, size: int) -> int:
     return task.result()
 
 
-async def test_only_what_changes_is_written(world: TopologyWorld) -> None:
+async def test_only_changed_costs_are_written(world: TopologyWorld) -> None:
     """Of nine pods in thirds, bound for six, one of each third; a second time nothing."""
     await divided(world, 3)
     assert await prepare(world, 6) == 3
     assert await prepare(world, 6) == 0
 
 
-async def test_the_note_says_for_what_and_until_when(world: TopologyWorld) -> None:
+async def test_the_annotation_has_size_and_expiry(world: TopologyWorld) -> None:
     """Fifteen seconds from now."""
     await divided(world, 2)
     now = world.clock.now() // 1_000_000_000
@@ -43,13 +43,13 @@ async def test_the_note_says_for_what_and_until_when(world: TopologyWorld) -> No
     assert notes == {None, f"3@{now + 15}"}
 
 
-async def test_where_everything_goes_nothing_is_written(world: TopologyWorld) -> None:
+async def test_for_size_zero_nothing_is_written(world: TopologyWorld) -> None:
     """There is no order among those who all go."""
     await divided(world, 2)
     assert await prepare(world, 0) == 0
 
 
-async def test_every_beginning_is_the_plan_on_a_smaller_scale(world: TopologyWorld) -> None:
+async def test_every_prefix_has_the_same_effect_on_a_smaller_scale(world: TopologyWorld) -> None:
     """Costs are written to all thirds alike, whenever time runs out."""
     await divided(world, 4)
     world.controller_wire.requests.clear()
@@ -60,7 +60,7 @@ async def test_every_beginning_is_the_plan_on_a_smaller_scale(world: TopologyWor
     assert [sorted(zones[at : at + 3]) for at in (0, 3, 6)] == [["z1", "z2", "z3"]] * 3
 
 
-async def test_a_cost_of_others_is_left_alone(world: TopologyWorld) -> None:
+async def test_a_foreign_cost_is_left_alone(world: TopologyWorld) -> None:
     """It counts as theirs at every size."""
     await divided(world, 2)
     pod = (await world.pods())[0]
@@ -69,7 +69,7 @@ async def test_a_cost_of_others_is_left_alone(world: TopologyWorld) -> None:
     assert (await world.get(Pod, pod.metadata.name)).metadata.annotations[DELETION_COST] == "5"
 
 
-async def test_what_cannot_be_written_keeps_nobody_from_scaling(world: TopologyWorld) -> None:
+async def test_a_failed_write_does_not_prevent_the_scale_down(world: TopologyWorld) -> None:
     """The request goes on with the costs as they are."""
     await divided(world, 2)
     world.controller_wire.refuse = lambda request: (
@@ -78,7 +78,7 @@ async def test_what_cannot_be_written_keeps_nobody_from_scaling(world: TopologyW
     assert await prepare(world, 3) == 0
 
 
-async def test_a_workload_that_nobody_divides_is_not_held(world: TopologyWorld) -> None:
+async def test_a_workload_without_a_united_topology_is_not_delayed(world: TopologyWorld) -> None:
     """There is nothing to prepare."""
     await world.deploy(3)
     assert await prepare(world, 1) == 0

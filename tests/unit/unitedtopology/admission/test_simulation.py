@@ -69,7 +69,7 @@ async def stage(world: TopologyWorld) -> AsyncIterator[Stage]:
     await cancel(made.task)
 
 
-async def test_a_pod_finds_a_node_or_does_not(stage: Stage) -> None:
+async def test_a_pod_fits_or_does_not(stage: Stage) -> None:
     """By what the placement core says."""
     assert stage.simulation.synced
     assert stage.ask(big())
@@ -77,7 +77,7 @@ async def test_a_pod_finds_a_node_or_does_not(stage: Stage) -> None:
     assert not stage.ask(pod("").node_selector(zone="z9"))
 
 
-async def test_pods_that_were_promised_a_place_count(stage: Stage) -> None:
+async def test_assumed_pods_count(stage: Stage) -> None:
     """Three at once, room for two."""
     assert [stage.ask(big(), str(number)) for number in range(3)] == [True, True, False]
 
@@ -87,7 +87,7 @@ async def test_the_same_reservation_counts_once(stage: Stage) -> None:
     assert [stage.ask(big(), "one") for _ in range(3)] == [True, True, True]
 
 
-async def test_a_promise_is_forgotten_after_a_while(stage: Stage) -> None:
+async def test_an_assumed_pod_expires(stage: Stage) -> None:
     """The pod never came."""
     assert [stage.ask(big(), "one"), stage.ask(big(), "two"), stage.ask(big(), "three")] == [True, True, False]
     await stage.world.advance(ASSUMED_SECONDS + 1)
@@ -102,14 +102,14 @@ async def create(stage: Stage, name: str, reservation: str) -> None:
     await stage.world.settle()
 
 
-async def test_pods_that_others_admitted_count_once_they_are_seen(stage: Stage) -> None:
+async def test_pods_of_other_processes_count_once_they_are_seen(stage: Stage) -> None:
     """Another process gave two pods their places; they wait for a scheduler."""
     await create(stage, "p1", "one")
     await create(stage, "p2", "two")
     assert not stage.ask(big(), "three")
 
 
-async def test_hundreds_that_others_admitted_are_caught_up_with_by_and_by(stage: Stage) -> None:
+async def test_hundreds_of_pods_of_other_processes_are_assumed_step_by_step(stage: Stage) -> None:
     """Who asks has no time to place them all: some each time, and those who come later see more."""
     for number in range(25):
         tree = marked(pod(f"p{number}").requests(cpu="100m"), f"r{number}").tree()
@@ -119,7 +119,7 @@ async def test_hundreds_that_others_admitted_are_caught_up_with_by_and_by(stage:
     assert [stage.ask(big()), stage.ask(big())] == [True, False]
 
 
-async def test_a_pod_that_runs_counts_where_it_runs(stage: Stage) -> None:
+async def test_a_running_pod_counts_on_its_node(stage: Stage) -> None:
     """It is not counted twice, and its room is free again when it is gone."""
     assert stage.ask(big(), "one")
     await create(stage, "p1", "one")
@@ -131,7 +131,7 @@ async def test_a_pod_that_runs_counts_where_it_runs(stage: Stage) -> None:
     assert stage.ask(big(), "three")
 
 
-async def test_a_pod_on_its_way_out_is_taken_for_gone(stage: Stage) -> None:
+async def test_a_terminating_pod_counts_as_gone(stage: Stage) -> None:
     """A rollout finds the room that old pods leave, although they take a while to end."""
     for name in ("p1", "p2"):
         await create(stage, name, name)
@@ -143,7 +143,7 @@ async def test_a_pod_on_its_way_out_is_taken_for_gone(stage: Stage) -> None:
     assert stage.ask(big())
 
 
-async def test_a_pod_that_has_finished_takes_no_room(stage: Stage) -> None:
+async def test_a_finished_pod_takes_no_capacity(stage: Stage) -> None:
     """It stays on its node in name only."""
     for name in ("p1", "p2"):
         await create(stage, name, name)
@@ -154,7 +154,7 @@ async def test_a_pod_that_has_finished_takes_no_room(stage: Stage) -> None:
     assert [stage.ask(big(), "three"), stage.ask(big(), "four")] == [True, False]
 
 
-async def test_a_pod_that_waits_for_good_takes_no_room(stage: Stage) -> None:
+async def test_an_unschedulable_pod_takes_no_capacity(stage: Stage) -> None:
     """A scheduler has said that there is no node for it."""
     assert [stage.ask(big(), "one"), stage.ask(big(), "two")] == [True, True]
     await create(stage, "p1", "one")
@@ -176,11 +176,11 @@ async def test_a_pod_that_waits_for_good_takes_no_room(stage: Stage) -> None:
         pytest.param({"metadata": {}, "spec": {"priority": "high"}}, id="what cannot be read"),
     ],
 )
-async def test_what_is_not_judged_takes_the_subset(stage: Stage, tree: JSON) -> None:
+async def test_what_is_not_evaluated_fits(stage: Stage, tree: JSON) -> None:
     """If that was wrong, the controller moves the pod."""
     assert stage.simulation(tree, "default")
 
 
-async def test_before_the_cluster_is_seen_every_subset_will_do(world: TopologyWorld) -> None:
+async def test_before_the_caches_are_filled_every_pod_fits(world: TopologyWorld) -> None:
     """Nobody is kept waiting."""
     assert Stage(world).ask(big())

@@ -138,7 +138,7 @@ async def desk() -> AsyncIterator[Counter]:
     await counter.batcher.close()
 
 
-async def test_who_comes_together_shares_a_write(desk: Counter) -> None:
+async def test_concurrent_admissions_share_one_status_write(desk: Counter) -> None:
     """In the order in which they came, and each sees those before."""
     desk.put(topology(3, 2, -1))
     assert await desk.reserve(*"123456") == ["a", "a", "a", "b", "b", "c"]
@@ -170,7 +170,7 @@ async def contended(desk: Counter) -> Counter:
     return desk
 
 
-async def test_where_others_write_who_comes_next_waits_for_its_turn(contended: Counter) -> None:
+async def test_with_other_writers_the_next_request_waits_for_its_turn(contended: Counter) -> None:
     """At once, it would be out of turn: somebody loses that race, and it would be a write for one."""
     before = contended.writes
     both = []
@@ -202,7 +202,7 @@ async def test_a_turn_comes_when_two_others_have_written(counted: str, waits: bo
     assert (contended.clock.monotonic() - started > 0.28 * SECOND) is waits
 
 
-async def test_nobody_is_let_go_by_an_old_cache(desk: Counter) -> None:
+async def test_an_old_cache_denies_no_pod_a_subset(desk: Counter) -> None:
     """The cache says full, and there is nothing to write by which that would be noticed: it is read first."""
     full = topology(1)
     full["status"]["subsetStatuses"][0] |= {"missingReplicas": 0, "replicas": 1}
@@ -211,7 +211,7 @@ async def test_nobody_is_let_go_by_an_old_cache(desk: Counter) -> None:
     assert await desk.reserve("1", "2") == ["a", None]
 
 
-async def test_who_is_out_of_time_gives_its_place_back(desk: Counter) -> None:
+async def test_a_cancelled_admission_withdraws_its_reservation(desk: Counter) -> None:
     """Its pod goes on without it, so nobody will come for it."""
     desk.put(topology(1, -1))
     waiting = asyncio.ensure_future(desk.batcher.reserve(KEY, PodCreation("of-1", "r1")))
@@ -223,7 +223,7 @@ async def test_who_is_out_of_time_gives_its_place_back(desk: Counter) -> None:
     assert desk.rows["a"].get("creating", {}) == {}
 
 
-async def test_a_write_without_an_answer_is_taken_back(desk: Counter) -> None:
+async def test_reservations_of_a_write_without_response_are_withdrawn(desk: Counter) -> None:
     """Nobody knows whether it was done: those who waited are told of the fault, and their places withdrawn."""
     desk.put(topology(1, -1))
     lost: list[Request] = []
@@ -248,7 +248,7 @@ def _after(desk: Counter, request: Request) -> JSON:
     return {**stored, "status": {**stored["status"], **codec.decode(request.body, dict[str, Any])["status"]}}
 
 
-async def test_a_united_topology_that_is_gone_has_nothing_to_say(desk: Counter) -> None:
+async def test_a_deleted_united_topology_assigns_no_subset(desk: Counter) -> None:
     """The pod goes on as it is."""
     desk.put(topology(1))
     desk.server.drop(*TOPOLOGIES, "shop/spread")
@@ -284,7 +284,7 @@ async def test_nothing_is_announced(stored: JSON | None, uid: str, desk: Counter
     assert desk.writes == 0
 
 
-async def test_an_announced_place_is_given_only_if_the_pod_is_going(desk: Counter) -> None:
+async def test_announced_capacity_is_assigned_only_if_the_pod_is_terminating(desk: Counter) -> None:
     """It is read before its place is given away; and forgotten, if it lives on."""
     announced = topology(1, -1)
     announced["status"]["subsetStatuses"][0] = {
@@ -300,7 +300,7 @@ async def test_an_announced_place_is_given_only_if_the_pod_is_going(desk: Counte
     assert not desk.rows["a"].get("deleting")
 
 
-async def test_a_place_of_a_pod_that_is_going_is_given(desk: Counter) -> None:
+async def test_capacity_of_a_terminating_pod_is_assigned_once(desk: Counter) -> None:
     """To one, and it need not be read again."""
     announced = topology(1, -1)
     announced["status"]["subsetStatuses"][0] = {
@@ -316,9 +316,7 @@ async def test_a_place_of_a_pod_that_is_going_is_given(desk: Counter) -> None:
 
 
 @pytest.mark.parametrize(("replicas", "want"), [(6, ["a", "a", "b"]), (2, ["b", "b", "b"])], ids=["grown", "shrunk"])
-async def test_a_size_that_has_changed_since_it_was_read_last_decides_anew(
-    replicas: int, want: list[str], desk: Counter
-) -> None:
+async def test_a_changed_size_is_decided_again(replicas: int, want: list[str], desk: Counter) -> None:
     """The write goes out with the size of before; nobody is answered by it, and no reservation of it is left."""
     half = topology(2, -1)
     half["spec"]["subsets"][0]["maxReplicas"] = "50%"
@@ -354,7 +352,7 @@ async def test_a_workload_that_has_shrunk_is_noticed(desk: Counter) -> None:
     assert sum(request.path.endswith("/deployments/web") for request in desk.server.requests) == 1
 
 
-async def test_a_workload_that_is_gone_has_the_size_that_was_counted(desk: Counter) -> None:
+async def test_a_deleted_workload_has_the_counted_size(desk: Counter) -> None:
     """Its ReplicaSet may outlive it, and go on making pods."""
     half = topology(5, -1)
     half["spec"]["subsets"][0]["maxReplicas"] = "50%"
@@ -362,7 +360,7 @@ async def test_a_workload_that_is_gone_has_the_size_that_was_counted(desk: Count
     assert await desk.reserve("1") == ["a"]
 
 
-async def test_numbers_are_not_sized(desk: Counter) -> None:
+async def test_without_percentages_the_size_is_not_read(desk: Counter) -> None:
     """Without a percentage, nobody asks for the workload."""
     desk.put(topology(1, -1))
     assert await desk.reserve("1") == ["a"]
@@ -405,7 +403,7 @@ async def test_a_renamed_subset_is_counted_before_it_is_filled(desk: Counter) ->
     assert sum(request.path.endswith("/pods") for request in desk.server.requests) == 1
 
 
-async def test_a_deletion_is_announced_although_the_spec_is_new(desk: Counter) -> None:
+async def test_a_deletion_is_announced_for_an_uncounted_generation(desk: Counter) -> None:
     """The pod is counted still, whatever else is to be counted anew."""
     desk.put(topology(2, -1))
     await desk.reserve("p")
@@ -425,7 +423,7 @@ def full_of(*names: str, deleting: int = 0) -> JSON:
     return full
 
 
-async def test_any_number_of_places_that_become_free_is_found(desk: Counter) -> None:
+async def test_any_number_of_terminating_pods_is_found(desk: Counter) -> None:
     """They are looked at some hundred at a time, and nobody overflows before all have been."""
     names = [f"gone-{number}" for number in range(450)]
     desk.put(full_of(*names, deleting=450))
@@ -446,14 +444,14 @@ async def test_the_second_deletion_of_a_name_is_not_taken_for_the_first(desk: Co
     assert await desk.reserve("2") == ["b"]
 
 
-async def test_the_place_of_a_pod_that_failed_is_given(desk: Counter) -> None:
+async def test_capacity_of_a_failed_pod_is_assigned(desk: Counter) -> None:
     """Nobody was asked about it; but it was seen, and that makes the pods be counted live."""
     desk.put(full_of("p", "q"))
     populate(desk, pod("p"), {**pod("q"), "status": {"phase": "Failed"}})
     assert await desk.reserve("1", "2") == ["a", "b"]
 
 
-async def test_a_pod_that_was_seen_to_fail_and_counted_out_makes_no_second_room(desk: Counter) -> None:
+async def test_a_failed_pod_frees_capacity_once(desk: Counter) -> None:
     """Its successor is counted in its place; what was seen may be as old as it likes."""
     desk.put(full_of("p", "r"))
     populate(desk, pod("p"), {**pod("q"), "status": {"phase": "Failed"}}, pod("r"))
@@ -463,7 +461,7 @@ async def test_a_pod_that_was_seen_to_fail_and_counted_out_makes_no_second_room(
     assert 1 <= len(lists) <= 2, "it is counted for that once, if need be once more by the stored status"
 
 
-async def test_a_pod_that_was_released_is_counted_for_once(desk: Counter) -> None:
+async def test_a_released_pod_triggers_one_recount(desk: Counter) -> None:
     """It is none of the workload's pods any more, so no count tells how far it was seen; the process remembers."""
     desk.put(full_of("p"))
     populate(desk, pod("p"))
@@ -474,7 +472,7 @@ async def test_a_pod_that_was_released_is_counted_for_once(desk: Counter) -> Non
     assert [request for request in desk.server.requests if request.path.endswith("/pods")] == counts != []
 
 
-async def test_it_is_counted_for_once_although_there_was_nothing_to_write(desk: Counter) -> None:
+async def test_a_recount_without_a_write_is_not_repeated(desk: Counter) -> None:
     """Every subset is full and stays so: no pod gets a place, and nobody counts for each of them."""
     full = full_of("p")
     del full["spec"]["subsets"][1], full["status"]["subsetStatuses"][1]
@@ -490,7 +488,7 @@ async def test_it_is_counted_for_once_although_there_was_nothing_to_write(desk: 
     assert desk.writes == 0
 
 
-async def test_where_there_is_room_nobody_asks_who_has_ended(desk: Counter) -> None:
+async def test_with_free_capacity_ended_pods_are_not_checked(desk: Counter) -> None:
     """One write, and no read."""
     desk.put(topology(1, -1))
     desk.ended = {"q": "999999"}
@@ -502,7 +500,7 @@ class BrokenError(Exception):
     """Something that is no answer of a server."""
 
 
-async def test_whatever_fails_is_tried_again_later_and_not_at_once(desk: Counter) -> None:
+async def test_any_failure_is_retried_after_a_wait(desk: Counter) -> None:
     """A fault of any kind: those who wait are told, and what is to be withdrawn is at last left to the controller."""
     desk.put(topology(1))
     desk.server.intercept = lambda _: BrokenError("no token")
@@ -516,7 +514,7 @@ async def test_whatever_fails_is_tried_again_later_and_not_at_once(desk: Counter
     assert 2 < len(desk.server.requests) < 100
 
 
-async def test_after_any_number_of_failures_it_is_back_soon(desk: Counter) -> None:
+async def test_the_wait_after_many_failures_is_bounded(desk: Counter) -> None:
     """Pods kept coming while nothing worked; the pause between two attempts does not grow for ever."""
     desk.put(topology(1))
     desk.server.intercept = lambda _: BrokenError("no token")
@@ -531,7 +529,7 @@ async def test_after_any_number_of_failures_it_is_back_soon(desk: Counter) -> No
     assert _name(last.result()) == "a"
 
 
-async def test_a_spec_that_cannot_be_followed_ends_as_well(desk: Counter) -> None:
+async def test_an_invalid_spec_raises_and_does_not_hang(desk: Counter) -> None:
     """It was stored while nobody validated: nothing is decided by it, and nothing hangs."""
     desk.put(topology(1))
     desk.cached["spec"]["subsets"][0]["maxReplicas"] = 3_000_000_000
@@ -541,7 +539,7 @@ async def test_a_spec_that_cannot_be_followed_ends_as_well(desk: Counter) -> Non
     await desk.idle()
 
 
-async def test_looking_for_nodes_ends_in_time(desk: Counter) -> None:
+async def test_simulations_end_in_time(desk: Counter) -> None:
     """Each pod would take a tenth of a second; after three tenths they take the first subset with room."""
     adaptive = topology(-1, -1)
     adaptive["spec"]["scheduleStrategy"] = {"type": "Adaptive"}
@@ -558,7 +556,7 @@ async def test_looking_for_nodes_ends_in_time(desk: Counter) -> None:
     assert asked == [0, 0, 0]
 
 
-async def test_a_server_that_is_away_is_not_asked_without_pause(desk: Counter) -> None:
+async def test_an_unreachable_server_is_retried_with_growing_waits(desk: Counter) -> None:
     """What is to be withdrawn is tried again, later and later, and at last left to the controller."""
     desk.put(topology(1))
     desk.server.intercept = lambda _: Unreachable("nobody there", sent=False)

@@ -51,7 +51,7 @@ async def cost_of(world: TopologyWorld, pod: Pod) -> str | None:
     return (await world.get(Pod, pod.metadata.name)).metadata.annotations.get(DELETION_COST)
 
 
-async def test_pods_from_before_are_matched_to_the_subset_they_are_in(world: TopologyWorld) -> None:
+async def test_existing_pods_are_matched_to_the_subset_of_their_node(world: TopologyWorld) -> None:
     """Nobody has to restart anything: pods are counted and marked where they run."""
     await deploy_everywhere(world, 2)
     await world.divide(subset("a", "z1", 3), subset("b", "z2", 1), subset("c", "z3"))
@@ -82,7 +82,7 @@ async def test_levels_are_written_as_costs(world: TopologyWorld) -> None:
     assert all(DELETION_COST not in pod.metadata.annotations for pod in kept)
 
 
-async def test_later_subsets_go_before_earlier_ones(world: TopologyWorld) -> None:
+async def test_later_subsets_are_emptied_first(world: TopologyWorld) -> None:
     """A scale-down takes the redundant first, then those without a limit, then the last of the guaranteed."""
     await deploy_everywhere(world, 2)
     await world.divide(subset("a", "z1", 3), subset("b", "z2", 1), subset("c", "z3"))
@@ -120,7 +120,7 @@ async def test_one_step_down_keeps_the_shares(world: TopologyWorld) -> None:
     assert await world.levels() == {("z1", "Guaranteed"): 1, ("z2", "Guaranteed"): 1, ("z3", "Guaranteed"): 1}
 
 
-async def test_one_step_down_without_foresight_does_not(world: TopologyWorld) -> None:
+async def test_one_step_down_without_preparation_loses_the_shares(world: TopologyWorld) -> None:
     """What the step before is for: with costs for 9, the first subset alone would stay."""
     await deploy_everywhere(world, 3)
     await world.divide(*THIRDS)
@@ -136,7 +136,7 @@ async def prepare(world: TopologyWorld, size: int) -> None:
     assert preparing.result() == 6
 
 
-async def test_costs_of_a_request_that_came_to_nothing_are_put_right(world: TopologyWorld) -> None:
+async def test_costs_of_a_request_without_effect_are_restored(world: TopologyWorld) -> None:
     """Nobody shrank the workload after all: after a while the costs are those of its size again."""
     await deploy_everywhere(world, 3)
     await world.divide(*THIRDS)
@@ -147,7 +147,7 @@ async def test_costs_of_a_request_that_came_to_nothing_are_put_right(world: Topo
     assert all(AIMED_SIZE not in pod.metadata.annotations for pod in await world.pods())
 
 
-async def test_a_cost_that_somebody_set_stays(world: TopologyWorld) -> None:
+async def test_a_foreign_cost_stays(world: TopologyWorld) -> None:
     """It counts as theirs, before and after the UnitedTopology came and went."""
     await deploy_everywhere(world, 1)
     pod = (await world.pods())[0]
@@ -159,7 +159,7 @@ async def test_a_cost_that_somebody_set_stays(world: TopologyWorld) -> None:
     assert await cost_of(world, pod) == "7"
 
 
-async def test_a_cost_that_somebody_changes_becomes_theirs(world: TopologyWorld) -> None:
+async def test_a_changed_cost_becomes_foreign(world: TopologyWorld) -> None:
     """Whoever writes over ours has the last word."""
     await deploy_everywhere(world, 1)
     await world.divide(subset("a", "z1", 3))
@@ -202,7 +202,7 @@ async def test_deletion_leaves_pods_and_removes_what_was_written(world: Topology
     assert NAMESPACE_LABEL not in (await world.user.get(Namespace, "default")).metadata.labels
 
 
-async def test_one_that_others_hold_takes_back_what_it_wrote_at_once(world: TopologyWorld) -> None:
+async def test_a_deleted_one_with_a_foreign_finalizer_reverts_at_once(world: TopologyWorld) -> None:
     """A finalizer of somebody else keeps it for a while; it divides nothing any more."""
     await world.deploy(2)
     await world.divide(subset("a", "z1", 5))
@@ -213,7 +213,7 @@ async def test_one_that_others_hold_takes_back_what_it_wrote_at_once(world: Topo
     assert await world.marked() == {"": 2}
 
 
-async def test_what_was_deleted_while_the_controller_was_away_is_taken_back(world: TopologyWorld) -> None:
+async def test_a_deletion_while_the_controller_was_stopped_is_reverted_later(world: TopologyWorld) -> None:
     """The marks themselves say whose they were."""
     await deploy_everywhere(world, 1)
     await world.divide(subset("a", "z1", 1))
@@ -225,7 +225,7 @@ async def test_what_was_deleted_while_the_controller_was_away_is_taken_back(worl
     assert await world.levels() == {("z1", "BestEffort"): 1, ("z2", "BestEffort"): 1, ("z3", "BestEffort"): 1}
 
 
-async def test_marks_of_one_that_has_not_been_seen_yet_are_left_alone(world: TopologyWorld) -> None:
+async def test_annotations_of_an_uncached_united_topology_stay(world: TopologyWorld) -> None:
     """Watches of two kinds need not agree: pods of a UnitedTopology may be seen before it is."""
     await world.deploy(2)
     world.controller_wire.hold("unitedtopologies")
@@ -251,7 +251,7 @@ async def test_the_namespace_keeps_its_label_while_one_is_left(world: TopologyWo
     assert NAMESPACE_LABEL in (await world.user.get(Namespace, "default")).metadata.labels
 
 
-async def test_a_missing_target_is_told_and_waited_for(world: TopologyWorld) -> None:
+async def test_a_missing_target_is_reported_until_it_exists(world: TopologyWorld) -> None:
     """The order in which the two are created does not matter."""
     await world.divide(subset("a", "z1", 2), subset("b", "z2"))
     assert await world.condition() == ("False", "TargetNotFound", "Deployment web does not exist")
@@ -273,7 +273,7 @@ async def test_a_target_that_is_replaced_is_counted_anew(world: TopologyWorld) -
     assert await world.missing() == {"a": 4}
 
 
-async def test_a_target_that_was_not_seen_yet_has_its_places_all_the_same(world: TopologyWorld) -> None:
+async def test_reservations_count_before_the_target_is_cached(world: TopologyWorld) -> None:
     """The watch of Deployments may lag behind that of pods: nothing is given away, nor taken back, nor ranked by it."""
     await world.divide(subset("a", "z1", 5), subset("b", "z2", "50%"))
     world.room = 2
@@ -286,14 +286,14 @@ async def test_a_target_that_was_not_seen_yet_has_its_places_all_the_same(world:
     assert await world.levels() == before
 
 
-async def test_a_kind_that_cannot_be_read_is_waited_for(world: TopologyWorld) -> None:
+async def test_a_kind_that_cannot_be_read_is_requeued(world: TopologyWorld) -> None:
     """Nobody says that a CloneSet is missing who was not let see CloneSets."""
     world.controller.view.is_known = lambda kind: kind != "CloneSet"  # type: ignore[method-assign]
     await world.divide(subset("a"), kind="CloneSet")
     assert (await world.topology()).status.conditions == ()
 
 
-async def test_pods_that_leave_the_target_lose_their_marks(world: TopologyWorld) -> None:
+async def test_pods_that_leave_the_target_lose_their_annotations(world: TopologyWorld) -> None:
     """A UnitedTopology that turns to another workload takes back what it wrote to the first one's pods."""
     await world.deploy(2)
     await world.divide(subset("a", "z1", 5))
@@ -303,7 +303,7 @@ async def test_pods_that_leave_the_target_lose_their_marks(world: TopologyWorld)
     assert await world.levels() == {("z1", "BestEffort"): 2}
 
 
-async def test_of_two_for_one_workload_the_older_stands(world: TopologyWorld) -> None:
+async def test_of_two_with_the_same_target_the_older_applies(world: TopologyWorld) -> None:
     """The other says whose the workload is, and takes over when it is free."""
     await world.deploy(2)
     await world.divide(subset("a", "z1", 5))
@@ -322,7 +322,7 @@ async def test_of_two_for_one_workload_the_older_stands(world: TopologyWorld) ->
     assert await world.marked() == {"x": 2}
 
 
-async def test_an_invalid_one_is_told_and_changes_nothing(world: TopologyWorld) -> None:
+async def test_an_invalid_one_is_reported_and_changes_no_pod(world: TopologyWorld) -> None:
     """It came while the webhook was away; its pods keep what they have until it is mended."""
     await world.deploy(2)
     await world.divide(subset("a", "z1", 5))
@@ -347,7 +347,7 @@ async def test_an_invalid_one_is_told_and_changes_nothing(world: TopologyWorld) 
     assert await world.levels() == {("z1", "Guaranteed"): 1, ("z1", "Redundant"): 1}
 
 
-async def test_one_that_is_confined_leaves_other_namespaces_alone(world: TopologyWorld) -> None:
+async def test_a_confined_controller_leaves_other_namespaces_alone(world: TopologyWorld) -> None:
     """Their label too: another Trimtab may look after them."""
     await world.stop_controller()
     world.settings = replace(SETTINGS, namespaces=frozenset({"elsewhere"}))
@@ -356,7 +356,7 @@ async def test_one_that_is_confined_leaves_other_namespaces_alone(world: Topolog
     assert NAMESPACE_LABEL not in (await world.user.get(Namespace, "default")).metadata.labels
 
 
-async def test_without_the_pod_webhook_it_is_off_and_says_so(world: TopologyWorld) -> None:
+async def test_without_the_pod_webhook_it_is_disabled_and_reports_it(world: TopologyWorld) -> None:
     """The feature gate is false: the condition tells, and nothing is written to pods or namespaces."""
     await world.stop_controller()
     await world.deploy(2)
@@ -369,7 +369,7 @@ async def test_without_the_pod_webhook_it_is_off_and_says_so(world: TopologyWorl
     assert NAMESPACE_LABEL not in (await world.user.get(Namespace, "default")).metadata.labels
 
 
-async def test_it_keeps_to_the_namespaces_that_it_is_confined_to(world: TopologyWorld) -> None:
+async def test_only_managed_namespaces_are_labelled(world: TopologyWorld) -> None:
     """Another Trimtab looks after the others."""
     await world.stop_controller()
     await world.deploy(2)
@@ -381,7 +381,7 @@ async def test_it_keeps_to_the_namespaces_that_it_is_confined_to(world: Topology
     assert NAMESPACE_LABEL not in (await world.user.get(Namespace, "default")).metadata.labels
 
 
-async def test_a_subset_that_is_removed_lets_its_pods_go_to_others(world: TopologyWorld) -> None:
+async def test_pods_of_a_removed_subset_are_matched_to_others(world: TopologyWorld) -> None:
     """They are matched anew, by where they are."""
     await deploy_everywhere(world, 1)
     await world.divide(subset("a", "z1", 5), subset("b", "z2", 5), subset("rest"))
@@ -391,7 +391,7 @@ async def test_a_subset_that_is_removed_lets_its_pods_go_to_others(world: Topolo
     assert (await world.rows())["rest"].replicas == 2
 
 
-async def test_a_replicaset_of_its_own_can_be_divided(world: TopologyWorld) -> None:
+async def test_a_replicaset_without_owner_can_be_the_target(world: TopologyWorld) -> None:
     """Without a Deployment above it."""
     manifest = {
         "metadata": {"name": "web"},
@@ -404,7 +404,7 @@ async def test_a_replicaset_of_its_own_can_be_divided(world: TopologyWorld) -> N
     assert await world.missing() == {"a": 0, "b": -1}
 
 
-async def test_a_replicaset_of_a_deployment_is_divided_with_it(world: TopologyWorld) -> None:
+async def test_a_replicaset_of_a_deployment_cannot_be_the_target(world: TopologyWorld) -> None:
     """Not by itself: two would write to the same pods without end."""
     await world.deploy(2)
     await world.divide(subset("a", "z1", 5))
@@ -430,7 +430,7 @@ async def test_each_revision_is_counted_by_itself(world: TopologyWorld) -> None:
     assert not (await world.topology()).status.other_revisions
 
 
-async def test_old_revisions_give_way_from_the_first_subset_on(world: TopologyWorld) -> None:
+async def test_old_revisions_are_scaled_down_from_the_first_subset_on(world: TopologyWorld) -> None:
     """The new revision fills from the first subset; that is where room is needed."""
     await deploy_everywhere(world, 2)
     await world.divide(subset("a", "z1", 2), subset("b", "z2", 2), subset("c", "z3"))
@@ -452,7 +452,7 @@ async def test_a_status_is_not_written_when_nothing_changes(world: TopologyWorld
     assert (await world.topology()).metadata.resource_version == before
 
 
-async def test_a_status_that_was_written_meanwhile_is_read_anew(world: TopologyWorld) -> None:
+async def test_a_conflicting_status_is_read_again(world: TopologyWorld) -> None:
     """A webhook reserves a place between our reading and our writing: both stand in the end."""
     await world.deploy(2)
     await world.divide(subset("a", "z1", 5))
@@ -470,7 +470,7 @@ async def test_a_status_that_was_written_meanwhile_is_read_anew(world: TopologyW
     assert (row.replicas, row.missing_replicas, list(row.creating)) == (3, 2, ["x"])
 
 
-async def test_a_reservation_that_nobody_comes_for_ends_with_an_event(world: TopologyWorld) -> None:
+async def test_a_reservation_without_a_pod_expires_with_an_event(world: TopologyWorld) -> None:
     """The place is free again after the time in which any creation ends."""
     await world.deploy(2)
     await world.divide(subset("a", "z1", 5))
@@ -485,7 +485,7 @@ async def test_a_reservation_that_nobody_comes_for_ends_with_an_event(world: Top
     assert "in a " in message
 
 
-async def test_a_reservation_by_a_clock_that_is_behind_is_not_let_go_at_once(world: TopologyWorld) -> None:
+async def test_a_reservation_by_a_slow_clock_does_not_expire_at_once(world: TopologyWorld) -> None:
     """Its pod may be on its way still: it must have been seen for as long as any request takes, by our own clock."""
     await world.deploy(2)
     await world.divide(subset("a", "z1", 5))
@@ -498,7 +498,7 @@ async def test_a_reservation_by_a_clock_that_is_behind_is_not_let_go_at_once(wor
     assert not (await world.rows())["a"].creating
 
 
-async def test_a_deletion_that_did_not_happen_leaves_no_trace_after_two_seconds(world: TopologyWorld) -> None:
+async def test_a_deletion_that_did_not_happen_is_reverted_within_two_seconds(world: TopologyWorld) -> None:
     """An eviction that a disruption budget refused."""
     await world.deploy(2)
     await world.divide(subset("a", "z1", 5))
@@ -526,7 +526,7 @@ async def test_the_controller_survives_being_killed(world: TopologyWorld) -> Non
     assert await world.levels() == {("z1", "Guaranteed"): 2, ("z1", "Redundant"): 4}
 
 
-async def test_pods_are_marked_only_after_they_are_counted(world: TopologyWorld) -> None:
+async def test_pods_are_annotated_only_after_they_are_counted(world: TopologyWorld) -> None:
     """A mark says that a pod is counted, so the status comes first."""
     await world.deploy(2)
     world.controller_wire.requests.clear()
@@ -551,7 +551,7 @@ def test_terms_select_zones(given: tuple[str, ...], want: JSON) -> None:
     assert zone("z1", *given)["matchExpressions"][0]["values"] == list(want)
 
 
-async def test_waiting_pods_are_moved_to_the_next_subset(world: TopologyWorld) -> None:
+async def test_unschedulable_pods_are_rescheduled_to_the_next_subset(world: TopologyWorld) -> None:
     """Adaptive: a pod without a node for thirty seconds is deleted, and its successor is expected elsewhere."""
     strategy = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30}}
     await world.divide(subset("a", "z1"), subset("b", "z2"), scheduleStrategy=strategy)
@@ -579,7 +579,7 @@ def pinned(replicas: int, in_zone: str) -> JSON:
     return tree
 
 
-async def test_an_autoscaler_is_given_its_time(world: TopologyWorld) -> None:
+async def test_an_announced_node_delays_rescheduling(world: TopologyWorld) -> None:
     """It said that it brings a node for the pod: the pod is not moved before that would have come."""
     strategy = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30}}
     await world.divide(subset("a", "z9"), subset("b", "z2"), scheduleStrategy=strategy)
@@ -596,7 +596,7 @@ async def test_an_autoscaler_is_given_its_time(world: TopologyWorld) -> None:
     assert stuck.metadata.uid not in {pod.metadata.uid for pod in await world.pods()}
 
 
-async def test_nothing_is_moved_where_there_is_nowhere_else(world: TopologyWorld) -> None:
+async def test_without_another_subset_nothing_is_rescheduled(world: TopologyWorld) -> None:
     """A pod that waits in the only subset goes on waiting."""
     strategy = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30}}
     await world.divide(subset("a", "z9"), subset("b", "z2", 0), scheduleStrategy=strategy)
@@ -607,7 +607,7 @@ async def test_nothing_is_moved_where_there_is_nowhere_else(world: TopologyWorld
     assert [pod.metadata.uid for pod in await world.pods()] == [stuck.metadata.uid]
 
 
-async def test_who_has_nowhere_to_go_is_moved_once_there_is_room(world: TopologyWorld) -> None:
+async def test_a_pod_is_rescheduled_once_another_subset_has_capacity(world: TopologyWorld) -> None:
     """The other subset was found full, and is tried again when that is over."""
     strategy = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30}}
     await world.divide(subset("a", "z9"), subset("b", "z2"), scheduleStrategy=strategy)
@@ -623,7 +623,7 @@ async def test_who_has_nowhere_to_go_is_moved_once_there_is_room(world: Topology
     assert stuck.metadata.uid not in {pod.metadata.uid for pod in await world.pods()}
 
 
-async def test_a_pod_on_a_node_that_is_not_known_yet_is_matched_when_it_is(world: TopologyWorld) -> None:
+async def test_a_pod_is_matched_when_its_node_is_cached(world: TopologyWorld) -> None:
     """Two informers need not agree on when something happened."""
     await world.deploy(1)
     world.controller_wire.hold("nodes")
@@ -639,7 +639,7 @@ async def test_a_pod_on_a_node_that_is_not_known_yet_is_matched_when_it_is(world
     assert await world.marked() == {"a": 2}
 
 
-def test_manifests_say_what_tests_mean() -> None:
+def test_manifests_of_tests_are_valid() -> None:
     """A CloneSet is of another group than a Deployment."""
     spec = topology_tree(subset("a"), kind="CloneSet")["spec"]
     assert spec["targetRef"]["apiVersion"] == "apps.kruise.io/v1alpha1"

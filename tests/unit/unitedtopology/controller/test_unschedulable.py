@@ -33,7 +33,7 @@ def stuck(name: str, since: str) -> Pod:
     return pod(name).condition("PodScheduled", "False", since=since, reason="Unschedulable").build()
 
 
-def test_who_has_waited_long_enough() -> None:
+def test_pods_that_are_due() -> None:
     """The longest first; when the next one will have."""
     pods = [
         stuck("late", "2026-03-01T11:59:20Z"),
@@ -53,7 +53,7 @@ def test_who_has_waited_long_enough() -> None:
         pytest.param({"type": "Fixed", "adaptive": {"rescheduleCriticalSeconds": 1}}, id="a time without adaptive"),
     ],
 )
-def test_nobody_is_moved_unless_asked(strategy: JSON | None) -> None:
+def test_without_the_field_no_pod_is_due(strategy: JSON | None) -> None:
     """Only Adaptive with rescheduleCriticalSeconds unschedulable pods."""
     assert (
         unschedulable.unschedulable_pods(topology(strategy), [stuck("old", "2026-03-01T11:00:00Z")], NOON)
@@ -87,6 +87,6 @@ def event(reason: str, **moments: str) -> Event:
         pytest.param([event("TriggeredScaleUp")], None, id="nobody knows when"),
     ],
 )
-def test_until_when_a_node_may_come(events: list[Event], want: datetime | None) -> None:
+def test_until_when_a_node_is_expected(events: list[Event], want: datetime | None) -> None:
     """An autoscaler is given five minutes from when it said so."""
     assert unschedulable.node_expected_until(events, timedelta(minutes=5)) == want
