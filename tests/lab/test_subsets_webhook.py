@@ -54,7 +54,9 @@ class Shop:
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    async def divide(self, *subsets: JSON, kind: str = "Deployment", api: str = "apps/v1", **spec: Any) -> None:
+    async def create_topology(
+        self, *subsets: JSON, kind: str = "Deployment", api: str = "apps/v1", **spec: Any
+    ) -> None:
         """A UnitedTopology of the workload `web`."""
         body = {
             "apiVersion": "apps.kruise.io/v1alpha1",
@@ -110,8 +112,8 @@ def _reference(api: str, kind: str, name: str, uid: str) -> JSON:
 
 def subset_of(pod: JSON) -> str | None:
     """The subset that a pod is marked with."""
-    mark = keys.subset_annotations(pod["metadata"].get("annotations", {}))
-    return mark.subset if mark is not None else None
+    known = keys.subset_annotations(pod["metadata"].get("annotations", {}))
+    return known.subset if known is not None else None
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -160,7 +162,7 @@ async def test_a_pod_gets_the_changes_of_its_subset(shop: Shop, hooks: SubsetHoo
     """Term, tolerations and patch are in the pod that the server stores, and it is marked."""
     patch = {"metadata": {"labels": {"tier": "gold"}}, "spec": {"containers": [{"name": "main", "image": "web:2"}]}}
     toleration = {"key": "gold", "operator": "Exists"}
-    await shop.divide(zone("a", 3, tolerations=[toleration], patch=patch), zone("b"))
+    await shop.create_topology(zone("a", 3, tolerations=[toleration], patch=patch), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(3))
     pod = await shop.pod(owner)
@@ -169,15 +171,15 @@ async def test_a_pod_gets_the_changes_of_its_subset(shop: Shop, hooks: SubsetHoo
     assert toleration in pod["spec"]["tolerations"]
     assert pod["spec"]["containers"][0]["image"] == "web:2"
     assert pod["metadata"]["labels"]["tier"] == "gold"
-    mark = keys.subset_annotations(pod["metadata"]["annotations"])
-    assert mark is not None
-    assert (mark.topology, mark.subset) == ("spread", "a")
-    assert list((await shop.status())["a"].creating) == [mark.reservation]
+    known = keys.subset_annotations(pod["metadata"]["annotations"])
+    assert known is not None
+    assert (known.topology, known.subset) == ("spread", "a")
+    assert list((await shop.status())["a"].creating) == [known.reservation]
 
 
 async def test_subsets_are_filled_in_order_and_further_pods_stay_unmodified(shop: Shop, hooks: SubsetHooks) -> None:
     """A number, a percentage of the Deployment's size, and nothing left in the end."""
-    await shop.divide(zone("a", 2), zone("b", "50%"))
+    await shop.create_topology(zone("a", 2), zone("b", "50%"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(4))
     pods = [await shop.pod(owner) for _ in range(5)]
@@ -187,7 +189,7 @@ async def test_subsets_are_filled_in_order_and_further_pods_stay_unmodified(shop
 
 async def test_each_revision_has_limits_of_its_own(shop: Shop, hooks: SubsetHooks) -> None:
     """A rollout fills the subsets anew while the old revision still holds its places."""
-    await shop.divide(zone("a", 1), zone("b"))
+    await shop.create_topology(zone("a", 1), zone("b"))
     await seen(hooks)
     deployment = await shop.deployment(2)
     old, new = await shop.revision("web-1", deployment), await shop.revision("web-2", deployment)
@@ -200,7 +202,7 @@ async def test_each_revision_has_limits_of_its_own(shop: Shop, hooks: SubsetHook
 async def test_other_workloads_get_subsets_too(kind: str, shop: Shop, hooks: SubsetHooks) -> None:
     """ReplicaSets by themselves and CloneSets, whose size percentages are of."""
     api = "apps/v1" if kind == "ReplicaSet" else "apps.kruise.io/v1alpha1"
-    await shop.divide(zone("a", "50%"), zone("b"), kind=kind, api=api)
+    await shop.create_topology(zone("a", "50%"), zone("b"), kind=kind, api=api)
     await seen(hooks)
     if kind == "ReplicaSet":
         owner = await shop.revision("web", None, replicas=2)
@@ -221,7 +223,7 @@ async def test_existing_pods_are_counted_first(shop: Shop, hooks: SubsetHooks, c
         "spec": TEMPLATE["spec"],
     }
     await client.create(PODS, body, namespace=NAMESPACE)
-    await shop.divide(zone("a", 2), zone("b"))
+    await shop.create_topology(zone("a", 2), zone("b"))
     await seen(hooks)
     assert [subset_of(await shop.pod(owner)) for _ in range(2)] == ["a", "b"]
     assert (await shop.status())["a"].replicas == 1
@@ -229,7 +231,7 @@ async def test_existing_pods_are_counted_first(shop: Shop, hooks: SubsetHooks, c
 
 async def test_a_larger_size_is_noticed_before_a_percentage_is_skipped(shop: Shop, hooks: SubsetHooks) -> None:
     """Pods of a scale-up may come before any controller has counted with the new size."""
-    await shop.divide(zone("a", "50%"), zone("b"))
+    await shop.create_topology(zone("a", "50%"), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(2))
     assert [subset_of(await shop.pod(owner)) for _ in range(2)] == ["a", "b"]
@@ -239,7 +241,7 @@ async def test_a_larger_size_is_noticed_before_a_percentage_is_skipped(shop: Sho
 
 async def test_a_dry_run_reserves_nothing(shop: Shop, hooks: SubsetHooks) -> None:
     """It shows what would be, and leaves no trace."""
-    await shop.divide(zone("a", 1), zone("b"))
+    await shop.create_topology(zone("a", 1), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(3))
     await shop.pod(owner)
@@ -250,7 +252,7 @@ async def test_a_dry_run_reserves_nothing(shop: Shop, hooks: SubsetHooks) -> Non
 
 async def test_other_pods_are_left_alone(shop: Shop, hooks: SubsetHooks) -> None:
     """Pods without an owner, and pods of a workload without subsets, are admitted as they are."""
-    await shop.divide(zone("a", 1))
+    await shop.create_topology(zone("a", 1))
     await seen(hooks)
     stranger = await shop.revision("stranger", None)
     assert subset_of(await shop.pod(stranger)) is None
@@ -260,7 +262,7 @@ async def test_other_pods_are_left_alone(shop: Shop, hooks: SubsetHooks) -> None
 
 async def test_an_invalid_united_topology_leaves_pods_unmodified(shop: Shop, hooks: SubsetHooks) -> None:
     """It came in while nobody validated; its patch is none for a pod."""
-    await shop.divide(zone("a", 1, patch={"spec": {"containers": [{"image": "no-name"}]}}), zone("b"))
+    await shop.create_topology(zone("a", 1, patch={"spec": {"containers": [{"image": "no-name"}]}}), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(3))
     assert subset_of(await shop.pod(owner)) is None
@@ -273,7 +275,7 @@ async def test_many_concurrent_admissions_through_two_processes_share_few_writes
     both = [SubsetHooks(client, budget=UNHURRIED), SubsetHooks(client, budget=UNHURRIED)]
     shop = Shop(client)
     async with pod_webhooks(client, tmp_path, both, namespace=NAMESPACE):
-        await shop.divide(zone("a", 7), zone("b", "40%"), zone("c"))
+        await shop.create_topology(zone("a", 7), zone("b", "40%"), zone("c"))
         for subsets in both:
             await seen(subsets)
         owner = await shop.revision("web-1", await shop.deployment(40))
@@ -289,7 +291,7 @@ def _writes(subsets: SubsetHooks) -> float:
 
 async def test_capacity_of_a_deleted_pod_goes_to_its_successor(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
     """Before any controller has counted: the deletion was announced, and the pod is seen to go."""
-    await shop.divide(zone("a", 1), zone("b"))
+    await shop.create_topology(zone("a", 1), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(2))
     first = await shop.pod(owner)
@@ -301,7 +303,7 @@ async def test_capacity_of_a_deleted_pod_goes_to_its_successor(shop: Shop, hooks
 
 async def test_dry_runs_of_deletions_change_nothing(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
     """Neither a deletion nor an eviction, wherever they say that they are none."""
-    await shop.divide(zone("a", 1), zone("b"))
+    await shop.create_topology(zone("a", 1), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(2))
     name = (await shop.pod(owner))["metadata"]["name"]
@@ -324,7 +326,7 @@ async def test_a_dry_run_of_a_drain_changes_nothing(
     path: str, shop: Shop, hooks: SubsetHooks, server: Server, tmp_path: Path
 ) -> None:
     """`kubectl drain --dry-run=server` says only in the eviction's body that it is none; a real drain is announced."""
-    await shop.divide(zone("a", 1), zone("b"))
+    await shop.create_topology(zone("a", 1), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(2))
     name = (await shop.pod(owner))["metadata"]["name"]
@@ -347,7 +349,7 @@ async def test_a_dry_run_of_a_drain_changes_nothing(
 
 async def test_a_refused_eviction_frees_nothing_and_is_reverted(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
     """A disruption budget says no: no pod takes the place meanwhile, and the trace goes."""
-    await shop.divide(zone("a", 1), zone("b"))
+    await shop.create_topology(zone("a", 1), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(2))
     name = (await shop.pod(owner))["metadata"]["name"]
@@ -371,7 +373,7 @@ async def test_out_of_time_a_pod_is_admitted_and_its_reservation_withdrawn(clien
     subsets = SubsetHooks(client, budget=0.0)
     shop = Shop(client)
     async with pod_webhooks(client, tmp_path, [subsets], namespace=NAMESPACE):
-        await shop.divide(zone("a", 1), zone("b"))
+        await shop.create_topology(zone("a", 1), zone("b"))
         await seen(subsets)
         owner = await shop.revision("web-1", await shop.deployment(2))
 

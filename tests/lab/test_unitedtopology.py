@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.dividing import Dividing, dividing
 from tests.lab.fleets import Fleet, fleet
+from tests.lab.subset_processes import SubsetProcesses, running_subsets
 from tests.scenarios.labs import configuration, scheduling
 from trimtab.api import annotations as keys
 from trimtab.api.documents import JSON
@@ -49,7 +49,7 @@ class Plane:
 
     server: Server
     fleet: Fleet
-    trimtab: Dividing
+    trimtab: SubsetProcesses
 
     async def status(self) -> UnitedTopologyStatus:
         """What the UnitedTopology says."""
@@ -75,8 +75,8 @@ class Plane:
 
 def subset_of(pod: Pod) -> str:
     """The subset of a pod."""
-    mark = keys.subset_annotations(pod.metadata.annotations)
-    return mark.subset if mark is not None else ""
+    known = keys.subset_annotations(pod.metadata.annotations)
+    return known.subset if known is not None else ""
 
 
 def subset(name: str, zone: str, most: int | str | None = None) -> JSON:
@@ -123,7 +123,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
         Client(Session(discover(server.kubeconfig))) as client,
         running(client),
         fleet(client, ZONES) as made,
-        dividing(client, made.name) as trimtab,
+        running_subsets(client, made.name) as trimtab,
     ):
         await client.create(UnitedTopology, TOPOLOGY, namespace=made.name)
         await made.deploy("web", 4)

@@ -18,9 +18,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.scenarios.topologies import DividedWorld
+from tests.scenarios.topologies import SubsetCluster
 from tests.unit.lab.workloads.objects import template
-from tests.unit.unitedtopology.worlds import subset, topology_tree
+from tests.unit.unitedtopology.clusters import subset, topology_tree
 from trimtab.api import annotations as keys
 from trimtab.api.apps import Deployment
 from trimtab.api.documents import JSON
@@ -39,7 +39,7 @@ class Chance:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.world = DividedWorld(seed=seed, processes=2)
+        self.world = SubsetCluster(seed=seed, processes=2)
         self.revision = 1
         self.size = 6
         self.lagging: set[str] = set()
@@ -49,7 +49,7 @@ class Chance:
     async def begin(self) -> None:
         """A divided Deployment of six."""
         await self.world.start()
-        await self.world.divide(*self._subsets())
+        await self.world.create_topology(*self._subsets())
         await self.world.deploy(self.size)
 
     def _subsets(self) -> list[JSON]:
@@ -169,9 +169,9 @@ class Chance:
         """SubsetHooks in which more pods of a revision have a place than there are."""
         found: Counter[tuple[str, str]] = Counter()
         for pod in await self.world.pods():
-            mark = keys.subset_annotations(pod.metadata.annotations)
-            if mark is not None and mark.reservation:
-                found[revision_of(pod.metadata), mark.subset.partition("-")[0]] += 1
+            known = keys.subset_annotations(pod.metadata.annotations)
+            if known is not None and known.reservation:
+                found[revision_of(pod.metadata), known.subset.partition("-")[0]] += 1
         return {at: count for at, count in found.items() if count > MOST.get(at[1], 1000)}
 
     async def end(self) -> None:
@@ -200,7 +200,7 @@ async def test_random_histories_keep_every_limit(seed: int) -> None:
     pods = await world.pods()
     assert len(pods) == life.size
     counts = Counter(
-        mark.subset for pod in pods if (mark := keys.subset_annotations(pod.metadata.annotations)) is not None
+        known.subset for pod in pods if (known := keys.subset_annotations(pod.metadata.annotations)) is not None
     )
     rows = await world.rows()
     assert {name: row.replicas for name, row in rows.items()} == {name: counts[name] for name in rows}, history

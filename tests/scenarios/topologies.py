@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.unit.lab.workloads.worlds import Wire
-from tests.unit.unitedtopology.worlds import TopologyWorld
+from tests.unit.unitedtopology.clusters import TopologyCluster
 from trimtab.admission.server import Edge
 from trimtab.admission.validation import Validation
 from trimtab.api import annotations as keys
@@ -105,7 +105,7 @@ class Process:
     """Whether its answers get lost: it decides, writes, and is not heard."""
 
 
-class DividedWorld(TopologyWorld):
+class SubsetCluster(TopologyCluster):
     """A cluster in which pods are given places as they come, and all workloads are kept level as they shrink."""
 
     policies: Defaults = effective.LEVEL_EVERYONE
@@ -191,7 +191,7 @@ class DividedWorld(TopologyWorld):
 
     async def shares(self) -> dict[str, int]:
         """How many active pods each subset has, by their marks."""
-        return dict(sorted((await self.marked()).items()))
+        return dict(sorted((await self.pods_by_subset()).items()))
 
     # The way of a review.
 
@@ -233,5 +233,5 @@ class DividedWorld(TopologyWorld):
 
 def reservation_of(annotations: JSON) -> str:
     """The reservation that a pod came with."""
-    mark = keys.subset_annotations(annotations)
-    return mark.reservation if mark is not None else ""
+    known = keys.subset_annotations(annotations)
+    return known.reservation if known is not None else ""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.kube.fakes import ScriptedTransport, answer
-from tests.unit.unitedtopology.worlds import subset, topology_tree
+from tests.unit.unitedtopology.clusters import subset, topology_tree
 from trimtab.admission.validation import Validation
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, GroupVersionKind
 from trimtab.api.documents import Document

@@ -76,13 +76,13 @@ def test_a_pod_without_a_node_is_matched_by_what_it_requires() -> None:
     assert match(codec.convert(tree, Pod), None, [zone("a")]) == 0
 
 
-MARKED = {TOPOLOGY: "spread", SUBSET: "b", RESERVATION: "r"}
+ANNOTATED = {TOPOLOGY: "spread", SUBSET: "b", RESERVATION: "r"}
 
 
 def test_annotations_take_precedence_over_the_node() -> None:
     """A pod stays where it was counted, wherever it runs."""
     of = topology(zone("a"), zone("b"))
-    found = member_of(pod("p").on("n").annotations(MARKED).owned_by("web-1").build(), of, NODE_A)
+    found = member_of(pod("p").on("n").annotations(ANNOTATED).owned_by("web-1").build(), of, NODE_A)
     assert (found.subset, found.reservation, found.is_matched) == ("b", "r", False)
     assert found.revision == uid_for("ReplicaSet/web-1")
 
@@ -91,8 +91,8 @@ def test_annotations_take_precedence_over_the_node() -> None:
     ("annotations", "reservation"),
     [
         pytest.param({}, "", id="without a mark"),
-        pytest.param({**MARKED, TOPOLOGY: "other"}, "", id="with another's mark"),
-        pytest.param({**MARKED, SUBSET: "removed"}, "r", id="with the mark of a subset that is no more"),
+        pytest.param({**ANNOTATED, TOPOLOGY: "other"}, "", id="with another's mark"),
+        pytest.param({**ANNOTATED, SUBSET: "removed"}, "r", id="with the mark of a subset that is no more"),
     ],
 )
 def test_pods_without_annotations_are_matched_and_flagged_for_annotation(

@@ -35,7 +35,7 @@ def reserved(of: UnitedTopology, *names: str) -> UnitedTopology:
     return with_status(of, allocate(of, [PodCreation(f"of-{name}", REVISION) for name in names], now=NOON).status)
 
 
-def deletion(of: UnitedTopology, name: str, reservation: str = "") -> UnitedTopology:
+def announced(of: UnitedTopology, name: str, reservation: str = "") -> UnitedTopology:
     """The same with the deletion of a pod in the first subset announced."""
     return with_status(of, announce(of, [PodDeletion(name, REVISION, "a", reservation)], now=NOON))
 
@@ -103,7 +103,7 @@ def test_an_uncached_read_before_the_time_limit_removes_no_reservation() -> None
 
 def test_a_deletion_is_removed_with_its_pod() -> None:
     """Terminating or gone: it is not counted any more, and the announcement goes in the same value."""
-    before = deletion(counted(OF, member("p", "a")), "p")
+    before = announced(counted(OF, member("p", "a")), "p")
     for pods in ([], [member("p", "a", active=False)]):
         after = rows(made(before, *pods))["a"]
         assert (after.replicas, after.deleting) == (0, {})
@@ -111,7 +111,7 @@ def test_a_deletion_is_removed_with_its_pod() -> None:
 
 def test_a_refused_deletion_is_reverted() -> None:
     """The pod lives on after the time limit."""
-    before = deletion(counted(OF, member("p", "a")), "p")
+    before = announced(counted(OF, member("p", "a")), "p")
     limit = DELETION_LIMIT.total_seconds()
     early = made(before, member("p", "a"), now=limit - 1)
     assert (list(rows(early)["a"].deleting), early.recheck) == (["p"], 1)
@@ -122,7 +122,7 @@ def test_a_refused_deletion_is_reverted() -> None:
 
 def test_a_reserved_pod_with_an_announced_deletion_is_read_at_once() -> None:
     """It did exist: if it is not there any more, both entries go."""
-    before = deletion(reserved(counted(OF), "p"), "p", "of-p")
+    before = announced(reserved(counted(OF), "p"), "p", "of-p")
     unseen = made(before, now=2)
     assert unseen.overdue == ("p@of-p",)
     assert rows(unseen)["a"].creating
@@ -135,21 +135,21 @@ def test_a_reserved_pod_with_an_announced_deletion_is_read_at_once() -> None:
 
 def test_a_later_pod_of_a_name_is_not_the_one_that_was_announced() -> None:
     """A CloneSet may use a name again: the announcement goes when the pod that it was of is not counted any more."""
-    before = reserved(deletion(counted(OF, member("p", "a")), "p"), "again")
+    before = reserved(announced(counted(OF, member("p", "a")), "p"), "again")
     after = rows(made(before, member("p", "a", reservation="of-again")))["a"]
     assert (after.replicas, after.creating, after.deleting) == (1, {}, {})
 
 
 def test_an_earlier_pod_of_a_name_does_not_end_the_reservation_of_a_later_one() -> None:
     """A view that lags shows the one that has ended; the one that is deletion now is not there yet."""
-    before = deletion(reserved(counted(OF), "p"), "p", "of-p")
+    before = announced(reserved(counted(OF), "p"), "p", "of-p")
     earlier = member("p", "a", active=False, reservation="of-earlier")
     assert list(rows(made(before, earlier))["a"].creating) == ["p@of-p"]
 
 
 def test_a_deletion_announced_in_another_subset_is_dropped() -> None:
     """The pod is not counted there."""
-    before = deletion(counted(OF, member("p", "a")), "p")
+    before = announced(counted(OF, member("p", "a")), "p")
     assert not rows(made(before, member("p", "b")))["a"].deleting
 
 

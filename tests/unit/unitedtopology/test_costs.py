@@ -87,10 +87,10 @@ def test_the_owner_is_that_of_the_protocol(annotations: dict[str, str], owner: C
     ],
 )
 def test_the_change_of_subset_annotations(
-    annotations: dict[str, str], mark: SubsetAnnotations | None, want: dict[str, str | None]
+    annotations: dict[str, str], known: SubsetAnnotations | None, want: dict[str, str | None]
 ) -> None:
     """Only what differs is written."""
-    assert costs.subset_change(annotations, mark) == want
+    assert costs.subset_change(annotations, known) == want
 
 
 def test_a_patch_is_conditional_on_the_resource_version() -> None:
@@ -154,7 +154,7 @@ def test_a_change_is_idempotent(annotations: dict[str, str], band: Band | None) 
 
 @given(_ANNOTATIONS)
 def test_a_revert_removes_everything_that_was_written(annotations: dict[str, str]) -> None:
-    """No mark, no note, no cost that we wrote; a cost of others is as it was."""
+    """No known, no note, no cost that we wrote; a cost of others is as it was."""
     found = pod("p").annotations(annotations).build()
     after = {name: value for name, value in (annotations | costs.revert_change(found)).items() if value is not None}
     assert not after.keys() & {*keys.SUBSET_KEYS, AIMED_SIZE}

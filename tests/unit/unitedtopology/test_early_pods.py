@@ -29,10 +29,10 @@ def topology(kind: str, api_version: str) -> UnitedTopology:
     return codec.convert(tree, UnitedTopology)
 
 
-def marked(kind: str, api_version: str, owner: str) -> Pod:
+def annotated(kind: str, api_version: str, owner: str) -> Pod:
     """A pod that was given a place."""
-    mark = keys.SubsetAnnotations("spread", "a", "r").written()
-    return pod("p").annotations(mark).owned_by(owner, kind=kind, api_version=api_version).build()
+    known = keys.SubsetAnnotations("spread", "a", "r").written()
+    return pod("p").annotations(known).owned_by(owner, kind=kind, api_version=api_version).build()
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_an_annotated_pod_counts_before_its_workload_is_cached(
     """A controller that has just started must not count nothing, and give all places away again."""
     view = View(Client(ScriptedTransport()))
     of = topology(kind, api_version)
-    seen = marked(owner_kind, api_version, owner)
+    seen = annotated(owner_kind, api_version, owner)
     view.pods.store.put(key_of(seen), seen)
     assert view.target(of) is None
     assert view.pods_of(of, None) == [seen]
@@ -75,7 +75,7 @@ def test_an_annotated_pod_counts_before_its_deployment_is_cached(deployment: str
     view = View(Client(ScriptedTransport()))
     of, seen, above = (
         topology("Deployment", "apps/v1"),
-        marked("ReplicaSet", "apps/v1", "web-1"),
+        annotated("ReplicaSet", "apps/v1", "web-1"),
         replica_set(deployment),
     )
     view.pods.store.put(key_of(seen), seen)
@@ -88,7 +88,7 @@ def test_an_annotated_pod_of_another_owner_is_a_former_pod() -> None:
     """Its owner is known, and is not the target."""
     view = View(Client(ScriptedTransport()))
     of = topology("CloneSet", KRUISE)
-    seen = marked("CloneSet", KRUISE, "other")
+    seen = annotated("CloneSet", KRUISE, "other")
     metadata = {"name": "other", "uid": uid_for("CloneSet/other"), "namespace": seen.metadata.namespace}
     other = codec.convert({"metadata": metadata, "spec": {"selector": {}, "template": {}}}, CloneSet)
     view.pods.store.put(key_of(seen), seen)

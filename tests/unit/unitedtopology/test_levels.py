@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.unitedtopology.worlds import TopologyWorld, subset, topology_tree
+from tests.unit.unitedtopology.clusters import TopologyCluster, subset, topology_tree
 from trimtab.api import codec
 from trimtab.api.annotations import AIMED_SIZE, DELETION_COST
 from trimtab.api.apps import ReplicaSet
@@ -89,14 +89,14 @@ def test_costs_follow_levels(most: list[int | str | None], counts: list[int], re
         assert level is Level.BEST_EFFORT or ordered == sorted(ordered, reverse=True)
 
 
-async def test_levels_of_a_workload_in_a_cluster(world: TopologyWorld) -> None:
+async def test_levels_of_a_workload_in_a_cluster(cluster: TopologyCluster) -> None:
     """Asked by who plans scale-downs, by the workload or by its ReplicaSet; pods with a cost of others are left out."""
-    await world.deploy(4)
-    await world.divide(subset("a", "z1", "50%"), subset("b", "z2"))
-    foreign = (await world.pods())[0]
-    await world.patch(Pod, foreign.metadata.name, {"metadata": {"annotations": {DELETION_COST: "9"}}})
-    (replicaset,) = await world.all(ReplicaSet)
-    levels = world.controller.levels
+    await cluster.deploy(4)
+    await cluster.create_topology(subset("a", "z1", "50%"), subset("b", "z2"))
+    foreign = (await cluster.pods())[0]
+    await cluster.patch(Pod, foreign.metadata.name, {"metadata": {"annotations": {DELETION_COST: "9"}}})
+    (replicaset,) = await cluster.all(ReplicaSet)
+    levels = cluster.controller.levels
     by_deployment = levels("Deployment", "default", "web")
     by_set = levels("ReplicaSet", "default", replicaset.metadata.name)
     assert by_deployment is not None
@@ -107,23 +107,23 @@ async def test_levels_of_a_workload_in_a_cluster(world: TopologyWorld) -> None:
     assert stand(dict(aimed or {}))["Redundant", 0] > stand(dict(by_deployment))["Redundant", 0]
 
 
-async def test_an_unexpired_target_size_is_used(world: TopologyWorld) -> None:
+async def test_an_unexpired_target_size_is_used(cluster: TopologyCluster) -> None:
     """Whoever keeps costs current does not undo what was written ahead of a scale-down."""
-    await world.deploy(4)
-    await world.divide(subset("a", "z1", "50%"), subset("b", "z2"))
-    pod = (await world.pods())[0]
-    until = world.clock.now() // 1_000_000_000 + 15
+    await cluster.deploy(4)
+    await cluster.create_topology(subset("a", "z1", "50%"), subset("b", "z2"))
+    pod = (await cluster.pods())[0]
+    until = cluster.clock.now() // 1_000_000_000 + 15
     note = {"metadata": {"annotations": {AIMED_SIZE: costs.target_size_text(2, until)}}}
-    await world.patch(Pod, pod.metadata.name, note)
-    assert stand(dict(world.controller.levels("Deployment", "default", "web") or {}))["Guaranteed", 0] == 1
-    await world.advance(16)
-    assert stand(dict(world.controller.levels("Deployment", "default", "web") or {}))["Guaranteed", 0] == 2
+    await cluster.patch(Pod, pod.metadata.name, note)
+    assert stand(dict(cluster.controller.levels("Deployment", "default", "web") or {}))["Guaranteed", 0] == 1
+    await cluster.advance(16)
+    assert stand(dict(cluster.controller.levels("Deployment", "default", "web") or {}))["Guaranteed", 0] == 2
 
 
-async def test_without_a_united_topology_there_are_no_bands(world: TopologyWorld) -> None:
+async def test_without_a_united_topology_there_are_no_bands(cluster: TopologyCluster) -> None:
     """No UnitedTopology, an unknown workload, an unknown kind."""
-    await world.deploy(1)
-    levels = world.controller.levels
+    await cluster.deploy(1)
+    levels = cluster.controller.levels
     assert levels("Deployment", "default", "web") is None
     assert levels("ReplicaSet", "default", "gone") is None
     assert levels("ReplicationController", "default", "web") is None

@@ -47,7 +47,7 @@ def newcomer(**annotations: str) -> JSON:
     return {"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "app:1"}]}}
 
 
-class Office:
+class WebhookProcess:
     """The hooks of one process over a fake server."""
 
     def __init__(self, simulate: Simulate | None) -> None:
@@ -56,7 +56,7 @@ class Office:
         self.subsets = SubsetHooks(Client(self.server, clock=self.clock), simulate=simulate, rng=random.Random(1))
         self._running = asyncio.ensure_future(self.subsets.run())
 
-    async def divide(self, tree: JSON) -> None:
+    async def create_topology(self, tree: JSON) -> None:
         """Store a UnitedTopology and its ReplicaSet, and let the hooks see them."""
         owned = {"name": "web-1", "namespace": "shop", "ownerReferences": [DEPLOYMENT], "uid": "r1"}
         self.server.put(*SETS, {"metadata": owned})
@@ -99,17 +99,17 @@ async def _awaited(decision: Any) -> AdmissionResponse:
 
 
 @pytest.fixture
-async def offices() -> AsyncIterator[Callable[..., Office]]:
-    """Makes offices, and ends them."""
-    made: list[Office] = []
+async def processes() -> AsyncIterator[Callable[..., WebhookProcess]]:
+    """Makes processes, and ends them."""
+    made: list[WebhookProcess] = []
 
-    def make(simulate: Simulate | None = None) -> Office:
-        made.append(Office(simulate))
+    def make(simulate: Simulate | None = None) -> WebhookProcess:
+        made.append(WebhookProcess(simulate))
         return made[-1]
 
     yield make
-    for office in made:
-        await office.close()
+    for process in made:
+        await process.close()
 
 
 def subset_of(tree: JSON, response: AdmissionResponse) -> str | None:
@@ -118,28 +118,28 @@ def subset_of(tree: JSON, response: AdmissionResponse) -> str | None:
     if response.patch is None:
         return None
     shaped = json_patch(tree, codec.decode(response.patch, list[Any]))
-    mark = keys.subset_annotations(shaped["metadata"].get("annotations") or {})
-    return mark.subset if mark is not None else None
+    known = keys.subset_annotations(shaped["metadata"].get("annotations") or {})
+    return known.subset if known is not None else None
 
 
-async def test_a_deleted_united_topology_is_forgotten(offices: Callable[..., Office]) -> None:
+async def test_a_deleted_united_topology_is_forgotten(processes: Callable[..., WebhookProcess]) -> None:
     """Namespaces come and go for months, and a process stays."""
-    office = offices()
-    await office.divide(topology(1, -1))
-    await office.ask(review("CREATE", newcomer()))
-    assert len(office.subsets.batcher.remembered) == 1
-    (gone,) = office.subsets.batcher.remembered
-    office.server.drop(*TOPOLOGIES, gone)
-    await office.until(lambda: not office.subsets.batcher.remembered)
+    process = processes()
+    await process.create_topology(topology(1, -1))
+    await process.ask(review("CREATE", newcomer()))
+    assert len(process.subsets.batcher.remembered) == 1
+    (gone,) = process.subsets.batcher.remembered
+    process.server.drop(*TOPOLOGIES, gone)
+    await process.until(lambda: not process.subsets.batcher.remembered)
 
 
-async def test_a_pod_gets_a_reservation_and_annotations(offices: Callable[..., Office]) -> None:
+async def test_a_pod_gets_a_reservation_and_annotations(processes: Callable[..., WebhookProcess]) -> None:
     """By the UnitedTopology of its Deployment; the reservation begins with the pod's prefix."""
-    office = offices()
-    await office.divide(topology(1, -1))
-    response = await office.ask(review("CREATE", newcomer()))
+    process = processes()
+    await process.create_topology(topology(1, -1))
+    response = await process.ask(review("CREATE", newcomer()))
     assert subset_of(newcomer(), response) == "a"
-    assert [key.startswith("web-1-") for key in office.row["creating"]] == [True]
+    assert [key.startswith("web-1-") for key in process.row["creating"]] == [True]
 
 
 @pytest.mark.parametrize(
@@ -154,36 +154,36 @@ async def test_a_pod_is_created_with_the_cost_of_its_level(
     most: tuple[int, ...],
     annotations: dict[str, str],
     want: tuple[str | None, str | None],
-    offices: Callable[..., Office],
+    processes: Callable[..., WebhookProcess],
 ) -> None:
     """Nobody has to write to it once more."""
-    office = offices()
-    await office.divide(topology(*most))
+    process = processes()
+    await process.create_topology(topology(*most))
     tree = newcomer(**annotations)
-    response = await office.ask(review("CREATE", tree))
+    response = await process.ask(review("CREATE", tree))
     assert response.patch is not None
     found = json_patch(tree, codec.decode(response.patch, list[Any]))["metadata"]["annotations"]
     assert (found.get(DELETION_COST), found.get(keys.SUBSET_COST)) == want
 
 
-async def test_a_repeated_review_makes_no_second_reservation(offices: Callable[..., Office]) -> None:
+async def test_a_repeated_review_makes_no_second_reservation(processes: Callable[..., WebhookProcess]) -> None:
     """Another webhook changed the pod, which has its place already."""
-    office = offices()
-    await office.divide(topology(2, -1))
-    first = await office.ask(review("CREATE", newcomer()))
+    process = processes()
+    await process.create_topology(topology(2, -1))
+    first = await process.ask(review("CREATE", newcomer()))
     assert first.patch is not None
     shaped = json_patch(newcomer(), codec.decode(first.patch, list[Any]))
-    again = await office.ask(review("CREATE", shaped, uid="0-2"))
+    again = await process.ask(review("CREATE", shaped, uid="0-2"))
     assert (again.allowed, again.patch) == (True, None)
-    assert len(office.row["creating"]) == 1
+    assert len(process.row["creating"]) == 1
 
 
-async def test_annotations_of_the_template_are_no_reservation(offices: Callable[..., Office]) -> None:
+async def test_annotations_of_the_template_are_no_reservation(processes: Callable[..., WebhookProcess]) -> None:
     """It is replaced by a real one."""
-    office = offices()
-    await office.divide(topology(1, -1))
+    process = processes()
+    await process.create_topology(topology(1, -1))
     tree = newcomer(**keys.SubsetAnnotations("spread", "b", "made-up").written())
-    assert subset_of(tree, await office.ask(review("CREATE", tree))) == "a"
+    assert subset_of(tree, await process.ask(review("CREATE", tree))) == "a"
 
 
 @pytest.mark.parametrize(
@@ -196,18 +196,20 @@ async def test_annotations_of_the_template_are_no_reservation(offices: Callable[
         ),
     ],
 )
-async def test_simulation_chooses_the_subset(strategy: JSON, want: str, offices: Callable[..., Office]) -> None:
+async def test_simulation_chooses_the_subset(
+    strategy: JSON, want: str, processes: Callable[..., WebhookProcess]
+) -> None:
     """The pod is judged as the subset would shape it, mark included."""
 
     def only_b(tree: JSON, namespace: str) -> bool:
-        mark = keys.subset_annotations(tree["metadata"]["annotations"])
-        return namespace == "shop" and mark is not None and mark.subset == "b"
+        known = keys.subset_annotations(tree["metadata"]["annotations"])
+        return namespace == "shop" and known is not None and known.subset == "b"
 
-    office = offices(only_b)
+    process = processes(only_b)
     divided = topology(-1, -1)
     divided["spec"]["scheduleStrategy"] = strategy
-    await office.divide(divided)
-    assert subset_of(newcomer(), await office.ask(review("CREATE", newcomer()))) == want
+    await process.create_topology(divided)
+    assert subset_of(newcomer(), await process.ask(review("CREATE", newcomer()))) == want
 
 
 def only_b(tried: list[str]) -> Simulate:
@@ -215,15 +217,15 @@ def only_b(tried: list[str]) -> Simulate:
 
     def simulate(tree: JSON, namespace: str) -> bool:
         del namespace
-        mark = keys.subset_annotations(tree["metadata"]["annotations"])
-        assert mark is not None
-        tried.append(mark.subset)
-        return mark.subset == "b"
+        known = keys.subset_annotations(tree["metadata"]["annotations"])
+        assert known is not None
+        tried.append(known.subset)
+        return known.subset == "b"
 
     return simulate
 
 
-def conflicting(office: Office, stored: JSON | None = None) -> None:
+def conflicting(process: WebhookProcess, stored: JSON | None = None) -> None:
     """Let the first write lose against another process, which has stored this."""
     lost: list[Request] = []
 
@@ -232,28 +234,28 @@ def conflicting(office: Office, stored: JSON | None = None) -> None:
             return None
         lost.append(request)
         if stored is not None:
-            office.server.put(*TOPOLOGIES, stored)
+            process.server.put(*TOPOLOGIES, stored)
         return Conflict("changed meanwhile")
 
-    office.server.intercept = lose
+    process.server.intercept = lose
 
 
-async def test_a_subset_is_simulated_once_for_each_pod(offices: Callable[..., Office]) -> None:
+async def test_a_subset_is_simulated_once_for_each_pod(processes: Callable[..., WebhookProcess]) -> None:
     """A round that is repeated remembers the answers: looking for a node takes time."""
     tried: list[str] = []
-    office = offices(only_b(tried))
-    await office.divide({**topology(-1, -1), "spec": adaptive(2)})
-    conflicting(office)
-    assert subset_of(newcomer(), await office.ask(review("CREATE", newcomer()))) == "b"
+    process = processes(only_b(tried))
+    await process.create_topology({**topology(-1, -1), "spec": adaptive(2)})
+    conflicting(process)
+    assert subset_of(newcomer(), await process.ask(review("CREATE", newcomer()))) == "b"
     assert tried == ["a", "b"]
 
 
-async def test_a_subset_that_was_added_meanwhile_is_taken_to_fit(offices: Callable[..., Office]) -> None:
+async def test_a_subset_that_was_added_meanwhile_is_taken_to_fit(processes: Callable[..., WebhookProcess]) -> None:
     """The review began with a spec of two subsets, neither of which has a node; the write found three."""
-    office = offices(lambda _tree, _namespace: False)
-    await office.divide({**topology(-1, -1), "spec": adaptive(2)})
-    conflicting(office, {**topology(-1, -1, -1), "spec": adaptive(3)})
-    assert subset_of(newcomer(), await office.ask(review("CREATE", newcomer()))) == "c"
+    process = processes(lambda _tree, _namespace: False)
+    await process.create_topology({**topology(-1, -1), "spec": adaptive(2)})
+    conflicting(process, {**topology(-1, -1, -1), "spec": adaptive(3)})
+    assert subset_of(newcomer(), await process.ask(review("CREATE", newcomer()))) == "c"
 
 
 def adaptive(count: int) -> JSON:
@@ -271,30 +273,30 @@ def adaptive(count: int) -> JSON:
     ],
 )
 async def test_concurrent_pods_share_simulation_results(
-    spec: JSON, want: list[str], offices: Callable[..., Office]
+    spec: JSON, want: list[str], processes: Callable[..., WebhookProcess]
 ) -> None:
     """Only a no: every yes takes room."""
     tried: list[str] = []
-    office = offices(only_b(tried))
-    await office.divide({**topology(-1, -1), "spec": adaptive(2)})
+    process = processes(only_b(tried))
+    await process.create_topology({**topology(-1, -1), "spec": adaptive(2)})
     tree = newcomer()
     tree["spec"] |= spec
-    answers = asyncio.gather(*(office.ask(review("CREATE", tree, uid=f"0-{number}")) for number in range(2)))
+    answers = asyncio.gather(*(process.ask(review("CREATE", tree, uid=f"0-{number}")) for number in range(2)))
     assert [subset_of(tree, answer) for answer in await answers] == ["b", "b"]
     assert [name for name in tried if name == "a"] == want
 
 
-async def test_a_patch_that_does_not_apply_withdraws_the_reservation(offices: Callable[..., Office]) -> None:
+async def test_a_patch_that_does_not_apply_withdraws_the_reservation(processes: Callable[..., WebhookProcess]) -> None:
     """To a pod of this shape: the pod goes on as it is, and people are told."""
-    office = offices()
+    process = processes()
     divided = topology(1, -1)
     divided["spec"]["subsets"][0]["patch"] = {"spec": {"containers": [{"name": "main", "image": "web:2"}]}}
-    await office.divide(divided)
+    await process.create_topology(divided)
     nameless = newcomer()
     nameless["spec"]["containers"] = [{"image": "web:1"}]
-    assert subset_of(nameless, await office.ask(review("CREATE", nameless))) is None
-    await office.until(lambda: not office.row.get("creating"))
-    await office.until(lambda: [each["reason"] for each in office.server.objects("events")] == ["PatchFailed"])
+    assert subset_of(nameless, await process.ask(review("CREATE", nameless))) is None
+    await process.until(lambda: not process.row.get("creating"))
+    await process.until(lambda: [each["reason"] for each in process.server.objects("events")] == ["PatchFailed"])
 
 
 @pytest.mark.parametrize(
@@ -306,38 +308,38 @@ async def test_a_patch_that_does_not_apply_withdraws_the_reservation(offices: Ca
     ],
 )
 async def test_other_reviews_are_admitted(
-    request_of: Callable[[], AdmissionRequest], offices: Callable[..., Office]
+    request_of: Callable[[], AdmissionRequest], processes: Callable[..., WebhookProcess]
 ) -> None:
     """Nothing is looked at."""
-    office = offices()
-    await office.divide(topology(1))
-    response = await office.ask(request_of())
+    process = processes()
+    await process.create_topology(topology(1))
+    response = await process.ask(request_of())
     assert (response.allowed, response.patch) == (True, None)
 
 
-async def test_a_deletion_is_announced_and_checked_later(offices: Callable[..., Office]) -> None:
+async def test_a_deletion_is_announced_and_checked_later(processes: Callable[..., WebhookProcess]) -> None:
     """The pod lives on: after a while nothing is left of it."""
-    office = offices()
+    process = processes()
     divided = topology(1, -1)
     divided["status"]["subsetStatuses"][0] = {"name": "a", "replicas": 1}
-    await office.divide(divided)
-    stored = office.server.put(*PODS, pod("p"))
-    assert (await office.ask(review("DELETE", stored, name="p"), 1)).allowed
-    assert list(office.row["deleting"]) == ["p"]
-    await office.clock.advance(CHECK_AFTER)
-    await office.until(lambda: not office.row.get("deleting"))
+    await process.create_topology(divided)
+    stored = process.server.put(*PODS, pod("p"))
+    assert (await process.ask(review("DELETE", stored, name="p"), 1)).allowed
+    assert list(process.row["deleting"]) == ["p"]
+    await process.clock.advance(CHECK_AFTER)
+    await process.until(lambda: not process.row.get("deleting"))
 
 
-async def test_an_eviction_is_announced(offices: Callable[..., Office]) -> None:
+async def test_an_eviction_is_announced(processes: Callable[..., WebhookProcess]) -> None:
     """The review shows no pod, so it is read."""
-    office = offices()
+    process = processes()
     divided = topology(1, -1)
     divided["status"]["subsetStatuses"][0] = {"name": "a", "replicas": 1}
-    await office.divide(divided)
-    office.server.put(*PODS, pod("p"))
+    await process.create_topology(divided)
+    process.server.put(*PODS, pod("p"))
     eviction = {"metadata": {"name": "p", "namespace": "shop"}}
-    assert (await office.ask(review("CREATE", eviction, name="p", sub="eviction"), 1)).allowed
-    assert list(office.row["deleting"]) == ["p"]
+    assert (await process.ask(review("CREATE", eviction, name="p", sub="eviction"), 1)).allowed
+    assert list(process.row["deleting"]) == ["p"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from tests.unit.lab.workloads.worlds import Wire
-from tests.unit.unitedtopology.worlds import TopologyWorld
+from tests.unit.unitedtopology.clusters import TopologyCluster
 from trimtab.api.annotations import SubsetAnnotations
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
@@ -26,11 +26,11 @@ JSON = dict[str, Any]
 class Stage:
     """A cluster with one node of four cores, and a simulation of it."""
 
-    def __init__(self, world: TopologyWorld) -> None:
-        self.world = world
-        client = Client(Wire(world.cluster), clock=world.clock)
+    def __init__(self, cluster: TopologyCluster) -> None:
+        self.world = cluster
+        client = Client(Wire(cluster.cluster), clock=cluster.clock)
         self.view = View(client)
-        self.simulation = Simulation(self.view, world.clock)
+        self.simulation = Simulation(self.view, cluster.clock)
 
     async def start(self) -> None:
         """Look at the cluster. No controller takes the marks of these pods back, although they are of no topology."""
@@ -47,10 +47,10 @@ class Stage:
 
     def ask(self, built: PodBuilder, reservation: str = "") -> bool:
         """Whether there is a node for a pod."""
-        return self.simulation(marked(built, reservation).tree(), "default")
+        return self.simulation(annotated(built, reservation).tree(), "default")
 
 
-def marked(built: PodBuilder, reservation: str) -> PodBuilder:
+def annotated(built: PodBuilder, reservation: str) -> PodBuilder:
     """A pod with a reservation."""
     return built.annotations(SubsetAnnotations("web", "a", reservation).written()) if reservation else built
 
@@ -61,9 +61,9 @@ def big() -> PodBuilder:
 
 
 @pytest_asyncio.fixture
-async def stage(world: TopologyWorld) -> AsyncIterator[Stage]:
+async def stage(cluster: TopologyCluster) -> AsyncIterator[Stage]:
     """A simulation that has seen the cluster."""
-    made = Stage(world)
+    made = Stage(cluster)
     await made.start()
     yield made
     await cancel(made.task)
@@ -96,7 +96,7 @@ async def test_an_assumed_pod_expires(stage: Stage) -> None:
 
 async def create(stage: Stage, name: str, reservation: str) -> None:
     """A pod is created, and seen."""
-    tree = marked(pod(name).requests(cpu="2"), reservation).tree()
+    tree = annotated(pod(name).requests(cpu="2"), reservation).tree()
     tree["metadata"].pop("uid", None)
     await stage.world.user.create(Pod, tree, namespace="default")
     await stage.world.settle()
@@ -112,7 +112,7 @@ async def test_pods_of_other_processes_count_once_they_are_seen(stage: Stage) ->
 async def test_hundreds_of_pods_of_other_processes_are_assumed_step_by_step(stage: Stage) -> None:
     """Who asks has no time to place them all: some each time, and those who come later see more."""
     for number in range(25):
-        tree = marked(pod(f"p{number}").requests(cpu="100m"), f"r{number}").tree()
+        tree = annotated(pod(f"p{number}").requests(cpu="100m"), f"r{number}").tree()
         tree["metadata"].pop("uid", None)
         await stage.world.user.create(Pod, tree, namespace="default")
     await stage.world.settle()
@@ -181,6 +181,6 @@ async def test_what_is_not_evaluated_fits(stage: Stage, tree: JSON) -> None:
     assert stage.simulation(tree, "default")
 
 
-async def test_before_the_caches_are_filled_every_pod_fits(world: TopologyWorld) -> None:
+async def test_before_the_caches_are_filled_every_pod_fits(cluster: TopologyCluster) -> None:
     """Nobody is kept waiting."""
-    assert Stage(world).ask(big())
+    assert Stage(cluster).ask(big())

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.unit.unitedtopology.worlds import JSON, subset, topology_tree
+from tests.unit.unitedtopology.clusters import JSON, subset, topology_tree
 from trimtab.api import codec
 from trimtab.api.core import Event
 from trimtab.api.pods import Pod

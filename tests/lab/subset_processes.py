@@ -56,7 +56,7 @@ class Held:
 
 
 @dataclass(slots=True)
-class Dividing:
+class SubsetProcesses:
     """Trimtab, as it divides the workloads of one namespace; nothing of it, where it is installed already."""
 
     client: Client
@@ -140,10 +140,10 @@ class Dividing:
 
 
 @asynccontextmanager
-async def dividing(client: Client, namespace: str) -> AsyncIterator[Dividing]:
+async def running_subsets(client: Client, namespace: str) -> AsyncIterator[SubsetProcesses]:
     """Trimtab at work on the UnitedTopologies of a namespace, for as long as the context."""
     await define(client)
-    made = Dividing(client, namespace)
+    made = SubsetProcesses(client, namespace)
     installed = await is_installed(client)
     if not installed:
         await made.start_controller()

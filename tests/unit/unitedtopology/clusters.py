@@ -1,12 +1,12 @@
-"""A world with subsets on virtual time: the lab's API server and controllers, nodes in zones, a scheduler that fills
+"""A cluster with subsets on virtual time: the lab's API server and controllers, nodes in zones, a scheduler that fills
 them in order, and the UnitedTopology controller.
 
-world = TopologyWorld()
-await world.start()
-await world.divide(subset("a", "z1", 3), subset("b", "z2"))
-await world.deploy(9)
-await world.run_pods()
-world.shares()                                # {"a": 3, "b": 6}
+cluster = TopologyCluster()
+await cluster.start()
+await cluster.create_topology(subset("a", "z1", 3), subset("b", "z2"))
+await cluster.deploy(9)
+await cluster.run_pods()
+cluster.shares()                                # {"a": 3, "b": 6}
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def topology_tree(
     }
 
 
-class TopologyWorld(World):
+class TopologyCluster(World):
     """A cluster with the UnitedTopology controller in it."""
 
     settings: Settings = SETTINGS
@@ -136,7 +136,7 @@ class TopologyWorld(World):
         await self.user.create(Node, tree)
         await self.user.patch(Node, name, {"spec": {"taints": spec.get("taints")}})
 
-    async def divide(self, *subsets: JSON, **more: Any) -> UnitedTopology:
+    async def create_topology(self, *subsets: JSON, **more: Any) -> UnitedTopology:
         """Create a UnitedTopology."""
         return await self.create(UnitedTopology, topology_tree(*subsets, **more))
 
@@ -171,10 +171,10 @@ class TopologyWorld(World):
         """How many pods each zone has."""
         return Counter(pod.spec.node_name.partition("-")[0] for pod in await self.pods())
 
-    async def marked(self) -> Counter[str]:
+    async def pods_by_subset(self) -> Counter[str]:
         """How many pods each subset's mark is on; none for those without a mark."""
         found = [keys.subset_annotations(pod.metadata.annotations) for pod in await self.pods()]
-        return Counter(mark.subset if mark is not None else "" for mark in found)
+        return Counter(known.subset if known is not None else "" for known in found)
 
     async def levels(self) -> Counter[tuple[str, str]]:
         """How many pods of each zone stand how, by their costs."""
