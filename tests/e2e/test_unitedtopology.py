@@ -93,7 +93,7 @@ async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def counted(made: Fleet, **want: int) -> None:
-    """Wait until the status says how many pods each subset has, and nothing is on its way."""
+    """Wait until the status has these counts, and no entries."""
 
     async def so() -> bool:
         status = (await made.client.get(UnitedTopology, "web", namespace=made.name)).status
@@ -105,7 +105,7 @@ async def counted(made: Fleet, **want: int) -> None:
 
 
 def shares(made: Fleet) -> dict[str, int]:
-    """How many active pods carry the mark of each subset."""
+    """How many active pods are annotated with each subset."""
     found = [keys.subset_annotations(pod.metadata.annotations) for pod in made.pods.store if pod.active]
     return dict(Counter(known.subset if known is not None else "" for known in found))
 
@@ -219,7 +219,7 @@ async def test_rented_nodes_only_once_own_nodes_are_full(client: Client) -> None
 
 
 async def test_a_pod_that_is_unschedulable_too_long_is_rescheduled(client: Client) -> None:
-    """Without simulation: what waits on our own machines is deleted after the critical time, and comes elsewhere."""
+    """Without simulation: what is pending on own nodes is deleted after the critical time, and replaced elsewhere."""
     async with fleet(client, {"zone-a": 1}) as made, running_subsets(client, made.name):
         await rented(made, {"zone-a": 1})
         adaptive = {"disableSimulationSchedule": True, "rescheduleCriticalSeconds": 3}
@@ -242,7 +242,7 @@ async def test_one_step_down_keeps_the_shares(client: Client) -> None:
         thirds = [
             in_zone(f"third-{zone}", zone, share) for zone, share in zip(ZONES, ("34%", "33%", "33%"), strict=True)
         ]
-        # A share of nothing is nothing: the workload comes first, and makes its pods once the shares are in effect.
+        # A percentage of nothing is nothing: the workload comes first, and creates its pods once subsets are in effect.
         await client.create(Deployment, made.deployment("web", 9, paused=True), namespace=made.name)
         await create_topology(made, *thirds)
         await client.patch(Deployment, "web", {"spec": {"paused": False}}, namespace=made.name)
@@ -302,7 +302,7 @@ async def unlabelled(made: Fleet) -> bool:
 
 
 async def test_deleted_and_evicted_pods_are_replaced_in_their_subset(client: Client) -> None:
-    """Their places are announced free, and their successors take them."""
+    """Their deletions are announced, and their successors get the capacity."""
     async with fleet(client, ZONES) as made, running_subsets(client, made.name):
         await create_topology(made, in_zone("a", "zone-a", 3), in_zone("b", "zone-b"))
         await made.deploy("web", 6)
@@ -323,7 +323,7 @@ def shares_of(pod: Pod) -> str:
 
 
 async def test_an_eviction_that_a_budget_refuses_is_reverted(client: Client) -> None:
-    """Nor does a dry run, wherever it says so."""
+    """A dry run changes nothing, by any field that can say so."""
     async with fleet(client, ZONES) as made, running_subsets(client, made.name):
         await create_topology(made, in_zone("a", "zone-a", 3), in_zone("b", "zone-b"))
         await made.deploy("web", 3)
@@ -350,7 +350,7 @@ async def test_an_eviction_that_a_budget_refuses_is_reverted(client: Client) -> 
 
 
 async def test_webhooks_and_controller_are_killed_and_it_converges(client: Client) -> None:
-    """Pods are made all the time; those that came without a place are matched afterwards."""
+    """Pods are created all the time; those without a reservation are matched afterwards."""
     async with fleet(client, ZONES) as made, running_subsets(client, made.name) as trimtab:
         if trimtab.controller is None:
             pytest.skip("the Trimtab that is installed here is not ours to kill")

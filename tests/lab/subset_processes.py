@@ -50,14 +50,14 @@ PRODUCT = "trimtab"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a policy would say; there is none here."""
+    """The policies: there are none here."""
 
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class SubsetProcesses:
-    """Trimtab, as it divides the workloads of one namespace; nothing of it, where it is installed already."""
+    """Trimtab's processes for UnitedTopologies of one namespace; none, where it is installed already."""
 
     client: Client
     namespace: str
@@ -126,7 +126,7 @@ class SubsetProcesses:
             await self.client.create(CONFIGURATIONS[kind], {"metadata": {"name": self.name}, "webhooks": hooks})
 
     async def unregister(self) -> None:
-        """Have the API server ask nobody."""
+        """Remove the webhook configurations."""
         for kind in CONFIGURATIONS:
             with suppress(NotFound):
                 await self.client.delete(CONFIGURATIONS[kind], self.name)
@@ -170,7 +170,7 @@ async def define(client: Client) -> None:
 
 
 async def is_installed(client: Client) -> bool:
-    """Whether there is a Trimtab that somebody installed."""
+    """Whether Trimtab is installed already."""
     try:
         await client.get(CONFIGURATIONS[MUTATING], PRODUCT)
     except NotFound:

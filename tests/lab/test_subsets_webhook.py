@@ -111,7 +111,7 @@ def _reference(api: str, kind: str, name: str, uid: str) -> JSON:
 
 
 def subset_of(pod: JSON) -> str | None:
-    """The subset that a pod is marked with."""
+    """The subset that a pod is annotated with."""
     known = keys.subset_annotations(pod["metadata"].get("annotations", {}))
     return known.subset if known is not None else None
 
@@ -143,7 +143,7 @@ async def hooks(client: Client, tmp_path: Path) -> AsyncIterator[SubsetHooks]:
 
 @pytest.fixture
 async def shop(client: Client, hooks: SubsetHooks) -> Shop:
-    """A namespace whose pods are asked about."""
+    """A namespace for whose pods the webhooks are called."""
     del hooks
     return Shop(client)
 
@@ -159,7 +159,7 @@ async def seen(hooks: SubsetHooks, generation: int = 1) -> None:
 
 
 async def test_a_pod_gets_the_changes_of_its_subset(shop: Shop, hooks: SubsetHooks) -> None:
-    """Term, tolerations and patch are in the pod that the server stores, and it is marked."""
+    """Term, tolerations and patch are in the stored pod, and so are the annotations."""
     patch = {"metadata": {"labels": {"tier": "gold"}}, "spec": {"containers": [{"name": "main", "image": "web:2"}]}}
     toleration = {"key": "gold", "operator": "Exists"}
     await shop.create_topology(zone("a", 3, tolerations=[toleration], patch=patch), zone("b"))
@@ -188,7 +188,7 @@ async def test_subsets_are_filled_in_order_and_further_pods_stay_unmodified(shop
 
 
 async def test_each_revision_has_limits_of_its_own(shop: Shop, hooks: SubsetHooks) -> None:
-    """A rollout fills the subsets anew while the old revision still holds its places."""
+    """A rollout fills the subsets anew while the old revision still has its pods."""
     await shop.create_topology(zone("a", 1), zone("b"))
     await seen(hooks)
     deployment = await shop.deployment(2)
@@ -215,7 +215,7 @@ async def test_other_workloads_get_subsets_too(kind: str, shop: Shop, hooks: Sub
 
 
 async def test_existing_pods_are_counted_first(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
-    """Nobody has counted yet when the first pod comes: the webhook does, and finds the marked ones."""
+    """Nothing is counted yet when the first pod is created: the webhook counts, and finds the annotated ones."""
     owner = await shop.revision("web-1", await shop.deployment(3))
     annotations = keys.SubsetAnnotations("spread", "a", "of-old").written()
     body = {
@@ -261,7 +261,7 @@ async def test_other_pods_are_left_alone(shop: Shop, hooks: SubsetHooks) -> None
 
 
 async def test_an_invalid_united_topology_leaves_pods_unmodified(shop: Shop, hooks: SubsetHooks) -> None:
-    """It came in while nobody validated; its patch is none for a pod."""
+    """It was stored without validation; its patch does not apply to a pod."""
     await shop.create_topology(zone("a", 1, patch={"spec": {"containers": [{"image": "no-name"}]}}), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(3))
@@ -271,7 +271,7 @@ async def test_an_invalid_united_topology_leaves_pods_unmodified(shop: Shop, hoo
 async def test_many_concurrent_admissions_through_two_processes_share_few_writes(
     client: Client, tmp_path: Path
 ) -> None:
-    """Every limit is exact, nobody is refused or let go, and there are fewer writes than pods."""
+    """Every limit is exact, no pod is refused or without a subset, and there are fewer writes than pods."""
     both = [SubsetHooks(client, budget=UNHURRIED), SubsetHooks(client, budget=UNHURRIED)]
     shop = Shop(client)
     async with pod_webhooks(client, tmp_path, both, namespace=NAMESPACE):
@@ -302,7 +302,7 @@ async def test_capacity_of_a_deleted_pod_goes_to_its_successor(shop: Shop, hooks
 
 
 async def test_dry_runs_of_deletions_change_nothing(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
-    """Neither a deletion nor an eviction, wherever they say that they are none."""
+    """Neither a deletion nor an eviction, by any field that can say so."""
     await shop.create_topology(zone("a", 1), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(2))
@@ -325,7 +325,7 @@ async def test_dry_runs_of_deletions_change_nothing(shop: Shop, hooks: SubsetHoo
 async def test_a_dry_run_of_a_drain_changes_nothing(
     path: str, shop: Shop, hooks: SubsetHooks, server: Server, tmp_path: Path
 ) -> None:
-    """`kubectl drain --dry-run=server` says only in the eviction's body that it is none; a real drain is announced."""
+    """`kubectl drain --dry-run=server` says so in the eviction's body only; a real drain is announced."""
     await shop.create_topology(zone("a", 1), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(2))
@@ -348,7 +348,7 @@ async def test_a_dry_run_of_a_drain_changes_nothing(
 
 
 async def test_a_refused_eviction_frees_nothing_and_is_reverted(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
-    """A disruption budget says no: no pod takes the place meanwhile, and the trace goes."""
+    """A disruption budget refuses it: no pod takes the capacity meanwhile, and the entry is reverted."""
     await shop.create_topology(zone("a", 1), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(2))
@@ -369,7 +369,7 @@ async def test_a_refused_eviction_frees_nothing_and_is_reverted(shop: Shop, hook
 
 
 async def test_out_of_time_a_pod_is_admitted_and_its_reservation_withdrawn(client: Client, tmp_path: Path) -> None:
-    """The budget is spent before anything is decided: the pod is admitted, and an event says so."""
+    """The budget is spent before anything is decided: the pod is admitted, and an event reports it."""
     subsets = SubsetHooks(client, budget=0.0)
     shop = Shop(client)
     async with pod_webhooks(client, tmp_path, [subsets], namespace=NAMESPACE):

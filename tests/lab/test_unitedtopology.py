@@ -1,4 +1,4 @@
-"""UnitedTopologies in trouble, over the wire: whatever fails or is killed meanwhile, it converges.
+"""UnitedTopologies with failures, over the wire: whatever fails or is killed, the state converges.
 
 A whole lab in one process: API server, workload controllers, a scheduler, simulated nodes, and Trimtab's webhooks and
 controller, all over HTTPS.
@@ -45,19 +45,19 @@ PATIENCE = 90.0
 
 @dataclass
 class Plane:
-    """A lab with a divided workload in it."""
+    """A lab with a workload that has subsets."""
 
     server: Server
     fleet: Fleet
     trimtab: SubsetProcesses
 
     async def status(self) -> UnitedTopologyStatus:
-        """What the UnitedTopology says."""
+        """The status of the UnitedTopology."""
         found = await self.fleet.client.get(UnitedTopology, "web", namespace=self.fleet.name)
         return found.status
 
     def counts(self) -> Counter[str]:
-        """How many active pods carry the mark of each subset."""
+        """How many active pods are annotated with each subset."""
         return Counter(subset_of(pod) for pod in self.fleet.pods.store if pod.active)
 
     async def is_right(self, size: int) -> bool:
@@ -133,7 +133,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
 
 
 async def test_webhooks_and_controller_are_killed(plane: Plane) -> None:
-    """Pods are made all the time; those that came without a place are matched, and leave first."""
+    """Pods are created all the time; those without a reservation are matched, and deleted first."""
     await plane.fleet.scale("web", 10)
     await plane.trimtab.kill_controller()
     await plane.fleet.settled(10)

@@ -1,4 +1,4 @@
-"""UnitedTopology as people use it: the proposal's stories, rollouts, evictions, and whatever may fail meanwhile."""
+"""UnitedTopology as people use it: the proposal's stories, rollouts, evictions, and failures."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_names_must_be_unique(world: SubsetCluster) -> None:
 
 
 async def test_a_fixed_number_on_own_nodes_the_others_on_rented_ones(world: SubsetCluster) -> None:
-    """The second story: the first three on our own, whoever comes later tolerates the rented ones' taint."""
+    """The second story: the first three on own nodes, later ones tolerate the rented nodes' taint."""
     await add_rented(world)
     await world.create_topology(*own_and_rented(3))
     await world.deploy(7)
@@ -250,7 +250,7 @@ async def test_an_update_of_a_cloneset_ends_as_a_fresh_start_does(world: SubsetC
 
 
 async def test_a_rollout_ends_as_a_fresh_start_does(world: SubsetCluster) -> None:
-    """Each revision has places of its own, and the old one gives way where the new one comes."""
+    """Each revision has limits of its own, and the old one is scaled down where the new one begins."""
     await world.create_topology(*ZONES)
     await world.deploy(20)
     await world.patch(Deployment, "web", {"spec": {"template": template("app:2", app="web")}})
@@ -261,7 +261,7 @@ async def test_a_rollout_ends_as_a_fresh_start_does(world: SubsetCluster) -> Non
 
 
 async def test_a_rollout_into_a_full_subset_ends_as_a_fresh_start_does(world: SubsetCluster) -> None:
-    """Adaptive, and our own machines have room for three: old pods leave them first, new ones take their places."""
+    """Adaptive, and own nodes have capacity for three: old pods are deleted there first, and replaced."""
     await add_rented(world)
     await size_nodes(world, "1", "z1-1", "z1-2", "z2-1")
     for node in ("z2-2", "z3-1", "z3-2"):
@@ -282,7 +282,7 @@ async def test_a_rollout_into_a_full_subset_ends_as_a_fresh_start_does(world: Su
 
 
 async def test_a_deleted_pod_is_replaced_in_its_subset(world: SubsetCluster) -> None:
-    """Its place is announced free before it is gone, so the successor takes it."""
+    """Its deletion is announced before it is gone, so its successor gets the capacity."""
     await world.create_topology(subset("a", "z1", 2), subset("b", "z2"))
     await world.deploy(4)
     victim = next(pod for pod in await world.pods() if pod.spec.node_name.startswith("z1"))
@@ -294,7 +294,7 @@ async def test_a_deleted_pod_is_replaced_in_its_subset(world: SubsetCluster) -> 
 
 
 async def test_an_eviction_that_a_budget_refuses_is_reverted(world: SubsetCluster) -> None:
-    """Nothing is given away for it, and after two seconds nothing tells of it."""
+    """It frees no capacity, and after two seconds the entry is gone."""
     await world.create_topology(subset("a", "z1", 2), subset("b", "z2"))
     await world.deploy(2)
     budget = {
@@ -313,7 +313,7 @@ async def test_an_eviction_that_a_budget_refuses_is_reverted(world: SubsetCluste
 
 
 async def test_a_pod_that_failed_is_replaced_in_its_subset(world: SubsetCluster) -> None:
-    """A finished pod holds no place, although no webhook was asked about it; and again, and again."""
+    """A finished pod takes no capacity, although no webhook was called for it; several times."""
     await world.create_topology(subset("a", "z1", 3), subset("b", "z2"))
     await world.deploy(6)
     for _ in range(3):
@@ -327,7 +327,7 @@ async def test_a_pod_that_failed_is_replaced_in_its_subset(world: SubsetCluster)
 
 
 async def test_a_pod_that_was_released_is_replaced_in_its_subset(world: SubsetCluster) -> None:
-    """Somebody takes it out of service by its labels, to look at it: it belongs to nobody then."""
+    """Its labels are changed, for debugging: it has no owner then."""
     await world.create_topology(subset("a", "z1", 3), subset("b", "z2"))
     await world.deploy(6)
     taken = next(pod for pod in await world.pods() if pod.spec.node_name.startswith("z1"))
@@ -338,7 +338,7 @@ async def test_a_pod_that_was_released_is_replaced_in_its_subset(world: SubsetCl
 
 
 async def test_a_renamed_subset_keeps_its_pods(world: SubsetCluster) -> None:
-    """Its pods are found by where they are, before the first new one comes and with no controller there."""
+    """Its pods are matched by their nodes, before the first new one is created and without a controller."""
     await world.create_topology(subset("a", "z1", 3), subset("b", "z2"))
     await world.deploy(6)
     await world.kill_controller()
@@ -366,7 +366,7 @@ async def test_a_percentage_of_a_smaller_size_is_not_exceeded(world: SubsetClust
 
 
 async def test_a_dry_run_changes_nothing(world: SubsetCluster) -> None:
-    """Nobody gets a place for a pod that will not be."""
+    """There is no reservation for a pod that will not exist."""
     await world.create_topology(subset("a", "z1", 2), subset("b", "z2"))
     await world.deploy(2)
     before = (await world.topology()).metadata.resource_version
@@ -381,7 +381,7 @@ async def test_a_dry_run_changes_nothing(world: SubsetCluster) -> None:
 
 
 async def test_a_patch_is_merged_into_the_pods_of_its_subset(world: SubsetCluster) -> None:
-    """Labels, environment, and nothing lost of what the template said."""
+    """Labels, environment, and the template's fields stay."""
     patch = {
         "metadata": {"labels": {"pool": "first"}},
         "spec": {"containers": [{"name": "main", "env": [{"name": "POOL", "value": "first"}]}]},
@@ -397,7 +397,7 @@ async def test_a_patch_is_merged_into_the_pods_of_its_subset(world: SubsetCluste
 
 
 async def test_webhooks_are_called_for_namespaces_with_subsets_only(world: SubsetCluster) -> None:
-    """Nobody is asked about pods elsewhere, nor after the last UnitedTopology is gone."""
+    """No webhook is called for pods elsewhere, nor after the last UnitedTopology is deleted."""
     await world.deploy(3)
     assert world.asked["/pods"] == 0
     await world.create_topology(subset("a", "z1", 5))
@@ -422,7 +422,7 @@ async def test_three_processes_never_exceed_a_limit(three: SubsetCluster) -> Non
 
 
 async def test_a_webhook_process_is_killed(three: SubsetCluster) -> None:
-    """The others go on; what it had reserved and nobody came for is let go in the end."""
+    """The others continue; its reservations without pods expire."""
     await three.create_topology(subset("a", "z1", 6), subset("b", "z2"))
     await three.deploy(4)
     await three.kill_webhooks(three.processes[0])
@@ -544,7 +544,7 @@ async def test_a_lagging_watch_of_deployments_exceeds_no_limit(world: SubsetClus
 
 
 async def test_foreign_costs_are_kept(world: SubsetCluster) -> None:
-    """A pod that somebody wants to keep is kept, whatever its subset says."""
+    """A pod with a high foreign cost is kept, whatever its subset."""
     await world.create_topology(subset("a", "z1", 1), subset("b", "z2"))
     await world.deploy(4)
     kept = next(pod for pod in await world.pods() if pod.spec.node_name.startswith("z2"))

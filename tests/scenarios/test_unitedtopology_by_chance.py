@@ -1,4 +1,4 @@
-"""Whatever happens to a divided workload, in any order: no limit is exceeded, nothing drifts, nothing stays behind.
+"""Random histories of a workload with subsets: no limit is exceeded, nothing drifts, no entry is left.
 
 Random events on a whole cluster in virtual time: sizes, rollouts, deletions, evictions, failures, watches that lag,
 subsets renamed, the UnitedTopology made anew, processes that die at any moment, also between a reservation and its pod.
@@ -35,7 +35,7 @@ KINDS = ("pods", "unitedtopologies", "replicasets", "deployments", "nodes")
 
 
 class Chance:
-    """One run: a world, and what may happen to it."""
+    """One run: a cluster, and the events that may happen in it."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -47,7 +47,7 @@ class Chance:
         """What the names of the subsets with a maximum end with now."""
 
     async def begin(self) -> None:
-        """A divided Deployment of six."""
+        """A Deployment of six pods with subsets."""
         await self.world.start()
         await self.world.create_topology(*self._subsets())
         await self.world.deploy(self.size)
@@ -85,7 +85,7 @@ class Chance:
         await self.world.user.create(UnitedTopology, topology_tree(*self._subsets()), namespace="default")
 
     async def scale(self) -> None:
-        """The workload is resized, without anybody being asked first."""
+        """The workload is resized without a call to a webhook."""
         self.size = self.rng.randrange(1, 11)
         with contextlib.suppress(ApiError):
             await self._resize()
@@ -146,7 +146,7 @@ class Chance:
         await self.world.start_controller()
 
     async def die_in_between(self) -> None:
-        """A webhook process reserves a place and dies before it can answer."""
+        """A webhook process writes a reservation and ends before it responds."""
         living = [process for process in self.world.processes if not process.dead]
         process = self.rng.choice(living)
         process.mute = True
@@ -166,7 +166,7 @@ class Chance:
         return self.rng.choice(pods) if pods else None
 
     async def excess(self) -> dict[tuple[str, str], int]:
-        """SubsetHooks in which more pods of a revision have a place than there are."""
+        """Subsets that have more pods of a revision than exist."""
         found: Counter[tuple[str, str]] = Counter()
         for pod in await self.world.pods():
             known = keys.subset_annotations(pod.metadata.annotations)

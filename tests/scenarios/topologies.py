@@ -106,7 +106,7 @@ class Process:
 
 
 class SubsetCluster(TopologyCluster):
-    """A cluster in which pods are given places as they come, and all workloads are kept level as they shrink."""
+    """A cluster in which new pods get subsets, and all workloads are kept level as they shrink."""
 
     policies: Defaults = effective.LEVEL_EVERYONE
 
@@ -190,7 +190,7 @@ class SubsetCluster(TopologyCluster):
         return [entry for row in rows for entry in (*row.creating, *row.deleting)]
 
     async def shares(self) -> dict[str, int]:
-        """How many active pods each subset has, by their marks."""
+        """How many active pods each subset has, by their annotations."""
         return dict(sorted((await self.pods_by_subset()).items()))
 
     # The way of a review.

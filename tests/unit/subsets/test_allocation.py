@@ -34,7 +34,7 @@ def chosen(of: UnitedTopology, count: int, **facts: object) -> list[str | None]:
 
 
 def written(*rows: SubsetStatus, of: UnitedTopology, replicas: int = 10) -> UnitedTopology:
-    """A UnitedTopology whose status says so."""
+    """A UnitedTopology with this status."""
     status = UnitedTopologyStatus(
         observed_generation=of.metadata.generation, replicas=replicas, revision=REVISION, subset_statuses=rows
     )
@@ -48,7 +48,7 @@ def test_subsets_are_filled_in_order() -> None:
 
 
 def test_without_free_capacity_a_pod_gets_no_subset() -> None:
-    """The pod goes on as it is."""
+    """The pod is admitted unmodified."""
     assert chosen(counted(topology(subset("a", 1))), 2) == ["a", None]
 
 
@@ -62,7 +62,7 @@ def test_without_free_capacity_a_pod_gets_no_subset() -> None:
         pytest.param(
             SubsetStatus(name="a", missing_replicas=0, replicas=3, deleting={"x": NOON}),
             ["b", "b", "b"],
-            id="a deletion that nobody has confirmed makes no room",
+            id="an unconfirmed deletion frees no capacity",
         ),
         pytest.param(
             SubsetStatus(name="a", missing_replicas=0, replicas=5, deleting={"gone": NOON}),
@@ -72,7 +72,7 @@ def test_without_free_capacity_a_pod_gets_no_subset() -> None:
         pytest.param(
             SubsetStatus(name="a", missing_replicas=0, replicas=3, deleting={"gone": NOON}),
             ["a", "b", "b"],
-            id="one that is confirmed makes room for one",
+            id="a confirmed one frees capacity for one",
         ),
     ],
 )
@@ -83,7 +83,7 @@ def test_free_capacity_is_missing_less_creating_plus_deleting(row: SubsetStatus,
 
 
 def test_uncertainty_names_the_pods_to_read() -> None:
-    """A subset was passed over for a deletion that may be real, and for pods that may have ended."""
+    """A subset was skipped although a deletion may be confirmed and pods may have ended."""
     rows = (SubsetStatus(name="a", replicas=1, deleting={"p": NOON}), SubsetStatus(name="b", replicas=5))
     of = written(*rows, of=topology(subset("a", 1), subset("b", "50%")))
     uncertainty = allocate(of, creations(1), now=NOON).uncertainty
@@ -92,7 +92,7 @@ def test_uncertainty_names_the_pods_to_read() -> None:
 
 
 def test_with_free_capacity_nothing_is_uncertain() -> None:
-    """Where the first subset has room, nothing else is looked at."""
+    """With free capacity in the first subset nothing must be read."""
     of = counted(topology(subset("a", 3), subset("b", "50%")))
     uncertainty = allocate(of, creations(3), now=NOON).uncertainty
     assert not uncertainty.deleting
@@ -100,7 +100,7 @@ def test_with_free_capacity_nothing_is_uncertain() -> None:
 
 
 def test_of_two_deletions_of_one_name_the_later_is_reported() -> None:
-    """The name was used again by another revision: what is known of the first pod says nothing of the second."""
+    """The name was used again by another revision: what is known of the first pod does not apply to the second."""
     a = SubsetStatus(name="a", replicas=1, deleting={"p": at(2)})
     of = written(a, of=topology(subset("a", 1)))
     old = RevisionStatus(revision="r0", subset_statuses=(SubsetStatus(name="a", replicas=1, deleting={"p": at(1)}),))
@@ -132,21 +132,21 @@ def test_a_larger_workload_has_larger_percentages() -> None:
 
 
 def test_a_newer_spec_than_the_counted_one_is_used() -> None:
-    """Limits are those of the spec as it is; what was counted stays counted."""
+    """Limits are those of the current spec; counts stay as they are."""
     of = counted(topology(subset("a", 3), subset("b")), member("p", "a"), member("q", "a"))
     changed = with_status(topology(subset("a", 2), subset("new", 1), subset("b"), generation=2), of.status)
     assert chosen(changed, 2) == ["new", "b"]
 
 
 def test_a_reservation_whose_response_was_lost_is_found_again() -> None:
-    """The same reservation gets the same place, and only one."""
+    """The same reservation gets the same subset, and counts once."""
     of = counted(topology(subset("a", 2), subset("b")))
     first = with_status(of, allocate(of, creations(2), now=NOON).status)
     assert allocate(first, creations(2), now=at(1)).status == first.status
 
 
 def test_each_revision_is_counted_by_itself() -> None:
-    """Another revision finds all places free."""
+    """Another revision finds all subsets empty."""
     of = counted(topology(subset("a", 1), subset("b")), member("p", "a"))
     made = allocate(of, creations(2, "r2"), now=NOON)
     assert list(made.choices.values()) == [0, 1]
@@ -167,7 +167,7 @@ def test_the_reservation_of_an_uncounted_deleted_pod_gets_its_name() -> None:
 
 
 def test_a_later_pod_of_a_name_keeps_its_own_reservation() -> None:
-    """Whoever knows that the first one is going would take the second one's place."""
+    """A confirmed deletion of the first pod would free the capacity of the second."""
     of = counted(topology(subset("a", 2), subset("b")), member("p", "a"), member("q", "a"))
     of = with_status(of, announce(of, [PodDeletion("p", REVISION, "a", "of-p")], now=NOON))
     of = with_status(of, allocate(of, [PodCreation("again", REVISION)], now=NOON, confirmed={"p"}).status)
@@ -176,7 +176,7 @@ def test_a_later_pod_of_a_name_keeps_its_own_reservation() -> None:
 
 
 def test_pods_of_unknown_subsets_announce_nothing() -> None:
-    """A subset that was removed has no place to give."""
+    """A subset that was removed has no row."""
     of = counted(topology(subset("a", 1)))
     assert announce(of, [PodDeletion("p", REVISION, "gone"), PodDeletion("q", "r9", "a")], now=NOON) == of.status
 
@@ -214,7 +214,7 @@ def test_adaptive_skips_subsets_without_nodes(fits: Callable[[int], bool], short
 
 
 class Search:
-    """Looks for nodes, of which only some subsets have any, and notes who asked."""
+    """Simulations in which only some subsets have nodes; records the pods that were simulated."""
 
     def __init__(self, *subsets: int, after: int = 1_000) -> None:
         self.subsets = subsets
@@ -238,7 +238,7 @@ class Search:
 
 
 def test_pods_of_a_revision_without_a_node_are_not_simulated_again() -> None:
-    """Every yes takes room on some node and is looked for, but a no stays a no."""
+    """A pod that fits takes capacity of a node, so each is simulated; a failure holds for the revision."""
     of = counted(topology(subset("a"), subset("b"), adaptive=True))
     search = Search(1)
     assert list(allocate(of, search.creations(3), now=NOON).choices.values()) == [1, 1, 1]
@@ -246,7 +246,7 @@ def test_pods_of_a_revision_without_a_node_are_not_simulated_again() -> None:
 
 
 def test_pods_affected_by_peers_are_simulated_each() -> None:
-    """Those who were placed meanwhile may have made room: to keep level, or to be near."""
+    """Pods placed in the meantime may make a node fit: by spread constraints, or by pod affinity."""
     of = counted(topology(subset("a"), subset("b"), adaptive=True))
     search = Search(1)
     allocate(of, search.creations(2, is_affected_by_peers=True), now=NOON)
@@ -256,8 +256,8 @@ def test_pods_affected_by_peers_are_simulated_each() -> None:
 @pytest.mark.parametrize(
     ("after", "want"),
     [
-        pytest.param(0, [0, 0, 0], id="nobody knows: yes in doubt"),
-        pytest.param(1, [1, 1, 1], id="the first said no of its subset, and that stands"),
+        pytest.param(0, [0, 0, 0], id="without a result the pod takes the subset"),
+        pytest.param(1, [1, 1, 1], id="the first found no node, and that holds"),
         pytest.param(2, [1, 1, 1], id="so it does after a yes elsewhere"),
     ],
 )
@@ -271,14 +271,14 @@ def test_out_of_time_no_pod_is_simulated(after: int, want: list[int]) -> None:
 
 
 def test_a_subset_that_was_found_full_is_used_when_all_are() -> None:
-    """A pod that waits in a subset is better off than one that is let go."""
+    """A pod that waits in a subset is better off than one without a subset."""
     of = counted(topology(subset("a"), adaptive=True))
     of = with_status(of, msgspec.structs.replace(of.status, shortages=(Shortage(name="a", until=at(60)),)))
     assert chosen(of, 1) == ["a"]
 
 
 def test_fixed_uses_neither_simulation_nor_shortages() -> None:
-    """Only room counts."""
+    """Only free capacity counts."""
     of = counted(topology(subset("a"), subset("b")))
     of = with_status(of, msgspec.structs.replace(of.status, shortages=(Shortage(name="a", until=at(60)),)))
     assert allocate(of, [PodCreation("of-p", REVISION, fits_only(1))], now=NOON).choices == {"of-p": 0}
@@ -307,7 +307,7 @@ def test_nothing_to_write_is_none_and_the_rest_is_conditional() -> None:
 
 
 def test_a_status_without_counts_is_not_counted() -> None:
-    """A status without subsets says nothing of what is missing."""
+    """A status without subsets has no counts."""
     of = topology(subset("a", 1))
     assert not is_counted(of)
     assert is_counted(counted(of))
@@ -315,6 +315,6 @@ def test_a_status_without_counts_is_not_counted() -> None:
 
 
 def test_a_status_of_another_generation_is_not_counted() -> None:
-    """A subset that was renamed has pods of which the status says nothing yet."""
+    """A renamed subset has pods that are not in the status yet."""
     of = counted(topology(subset("a", 1)), member("p", "a"))
     assert not is_counted(with_status(topology(subset("renamed", 1), generation=2), of.status))

@@ -64,7 +64,7 @@ class Request:
     size: int | None = None
     """The workload's size as it was read, where there are percentages."""
     hinted: bool = False
-    """Whether the webhook has seen some pod end, and so counts live if a subset is full."""
+    """Whether the webhook has seen a pod end, and so recounts from an uncached list if a subset is full."""
     live: tuple[int, int] = (0, 0)
     """What it would see if it did: the view of the pods, and the workload's size."""
     answered_at: float | None = None
@@ -115,7 +115,7 @@ class History(RuleBasedStateMachine):
             self._begin(Request(verb, pod.name, pod.revision), steps)
 
     def _begin(self, request: Request, steps: int) -> None:
-        """A request comes, and takes some of its steps at once."""
+        """A request arrives, and takes some of its steps at once."""
         self.requests.append(request)
         for _ in range(min(steps, 4)):
             self.proceed(len(self.requests) - 1, refused=request.verb == "evict")
@@ -137,7 +137,7 @@ class History(RuleBasedStateMachine):
 
     @rule(which=PICK)
     def let_go(self, which: int) -> None:
-        """A pod that no webhook was asked about runs where a subset's rules are met."""
+        """A pod for which no webhook was called runs where a subset's rules are met."""
         self.names += 1
         chosen = self.subsets[which % len(self.subsets)].name
         self._store(Member(f"p{self.names}", revision=str(self.revision), subset=chosen, is_matched=True))
@@ -186,13 +186,13 @@ class History(RuleBasedStateMachine):
     @precondition(lambda self: self.requests)
     @rule(which=PICK)
     def die(self, which: int) -> None:
-        """Whoever made the request, or the webhook, is gone: nothing will come of it."""
+        """The client or the webhook has ended: the request has no effect."""
         del self.requests[which % len(self.requests)]
 
     @precondition(lambda self: self.requests)
     @rule(which=PICK)
     def run_out_of_time(self, which: int) -> None:
-        """A pod whose admission took too long goes on without a place, which is withdrawn."""
+        """A pod whose admission took too long is admitted without a reservation, which is withdrawn."""
         request = self.requests[which % len(self.requests)]
         if request.verb == "create" and request.pod not in self.pods:
             self.requests.remove(request)
@@ -201,7 +201,7 @@ class History(RuleBasedStateMachine):
 
     @rule(which=PICK)
     def look_again(self, which: int) -> None:
-        """A webhook's second look at a pod whose deletion was announced."""
+        """A webhook's later check of a pod whose deletion was announced."""
         names = list(announced_deletions(self.topology))
         if names:
             name = names[which % len(names)]
@@ -246,7 +246,7 @@ class History(RuleBasedStateMachine):
 
     def _allocate(self, request: Request, creation: PodCreation) -> Allocation:
         """As a round does it: with the size that was read, where that matters; then, where a deletion was in doubt, by
-        what a live read said of it; then, where a subset is full and some pod was seen to end, after a live count."""
+        the result of an uncached read; then, if a subset is full and a pod was seen to end, after a recount."""
         assert request.facts is not None
         of, now, size = self.topology, self._now(), request.size
         made = allocate(of, [creation], now=now, replicas=size)
@@ -261,15 +261,15 @@ class History(RuleBasedStateMachine):
         view, size = request.live
         observed = Observation(list(self.views[view].values()), size, self.topology.status.revision, str(view))
         made = recount(self.topology, observed, now=self._now())
-        assert isinstance(made, Recount), "what is read live is never too old"
+        assert isinstance(made, Recount), "an uncached read is never stale"
         return with_status(self.topology, made.status)
 
     def _size(self, request: Request) -> int:
-        """What percentages are of: the workload's size when it was looked at, whatever was counted."""
+        """The size that percentages refer to: the workload's when it was read, whatever was counted."""
         return self.topology.status.replicas if request.size is None else request.size
 
     def _held(self, revision: str, name: str) -> int:
-        """Pods that were given a place and have it still, and those that are about to come."""
+        """Pods that hold a reservation or are counted, and those that are about to be created."""
         there = sum(pod.active and bool(pod.reservation) for pod in self._of(revision, name))
         coming = [each for each in self.requests if (each.revision, each.choice) == (revision, name)]
         return there + len(coming)
@@ -311,7 +311,7 @@ class History(RuleBasedStateMachine):
         return self.topology
 
     def _absent(self, overdue: frozenset[str]) -> frozenset[str]:
-        """Whom a live read does not find."""
+        """The pods that an uncached read does not find."""
         present = {pod.reservation for pod in self.pods.values()}
         return frozenset(key for key in overdue if pod_and_reservation(key)[1] not in present)
 
@@ -383,7 +383,7 @@ def some(history: History, name: str, rng: random.Random) -> None:
 
 
 def requests_proceed(history: History, rng: random.Random) -> None:
-    """A request goes on, for a while."""
+    """A request takes some further steps."""
     which = rng.randrange(1_000)
     for _ in range(rng.choice([1, 3])):
         if history.requests:
@@ -405,7 +405,7 @@ def pod_goes(history: History, rng: random.Random) -> None:
 
 
 def request_ends(history: History, name: str, rng: random.Random) -> None:
-    """Nothing comes of a request, if there is one."""
+    """A request has no effect, if there is one."""
     if history.requests:
         some(history, name, rng)
 
@@ -430,7 +430,7 @@ MOVES: Mapping[Callable[[History, random.Random], None], int] = {
 
 
 def walks(kind: type[History]) -> None:
-    """Many histories; the number of one that fails is told."""
+    """Many histories; the number of one that fails is printed."""
     for seed in range(WALKS):
         try:
             walk(kind(), random.Random(seed))
@@ -440,7 +440,7 @@ def walks(kind: type[History]) -> None:
 
 
 def walk(history: History, rng: random.Random) -> None:
-    """A history by chance: few places, which many ask for at once."""
+    """A random history: little capacity, and many concurrent requests."""
     history.begin(most=rng.choices(_FEW, k=rng.choice([1, 1, 2])), size=rng.randint(1, 6))
     for happens in rng.choices(list(MOVES), list(MOVES.values()), k=LENGTH):
         happens(history, rng)
@@ -448,7 +448,7 @@ def walk(history: History, rng: random.Random) -> None:
 
 
 def test_no_history_exceeds_a_limit() -> None:
-    """Whatever happens by chance, no subset has more pods than it may, and all ends in a plain count."""
+    """In every random history no subset exceeds its limit, and the end is a plain count."""
     walks(History)
 
 
@@ -478,7 +478,7 @@ class Hasty(History):
 
 
 class Careless(History):
-    """A creation webhook that takes every announced deletion for a free place."""
+    """A creation webhook for which every announced deletion frees capacity."""
 
     def _is_going(self, name: str) -> bool:
         del name
@@ -511,8 +511,8 @@ class Backward(History):
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(Trusting, id="rule 1: reservations let go without a live read"),
-        pytest.param(Forgetful, id="rule 1: reservations let go unseen"),
+        pytest.param(Trusting, id="rule 1: reservations removed without an uncached read"),
+        pytest.param(Forgetful, id="rule 1: reservations removed before their pods are seen"),
         pytest.param(Hasty, id="rule 2: deletions of pods that are not counted"),
         pytest.param(Careless, id="rule 3: unconfirmed deletions"),
         pytest.param(Slow, id="rule 4: deletions that outlive the count"),

@@ -51,7 +51,7 @@ class Phase(Enum):
     READ = 1
     """The status was read, in its current version or in an older one."""
     LOOKED = 2
-    """Pods were read live after that."""
+    """Pods were read uncached after that."""
     WRITTEN = 3
     """The webhook has answered; the API server has the word."""
     DONE = 4
@@ -72,7 +72,7 @@ class Request:
     """A request on its way through a webhook."""
 
     verb: str
-    """`create`, `delete`, `evict` (which a disruption budget may refuse) or `take back`, the webhook's second look."""
+    """`create`, `delete`, `evict` (which a disruption budget may refuse) or `take back`, the webhook's later check."""
     pod: str
     waits_for: str = ""
     """The pod whose end it is the answer to: a replacement."""
@@ -94,7 +94,7 @@ class State:
     history: tuple[Pods, ...]
     requests: tuple[Request, ...]
     view: int = 0
-    """What the controller counted last, where its cache never goes back."""
+    """The last recount of the controller, where its cache never goes back."""
 
     @property
     def pods(self) -> Pods:
@@ -111,7 +111,7 @@ class World:
         self.empty = topology(*subsets)
         self.limits = {each.name: each.max_replicas for each in subsets}
         self.orderly = orderly
-        """Whether there is one controller whose cache never goes back, and which never believes that a time is over."""
+        """Whether there is one controller whose cache never goes back, and for which no time limit is ever over."""
         self._statuses: dict[bytes, UnitedTopologyStatus] = {}
         self._counts: dict[Hashable, bytes | None] = {}
 
@@ -154,14 +154,14 @@ class World:
                 return
 
     def due(self, state: State, request: Request) -> bool:
-        """A replacement comes only after its predecessor is seen to go."""
+        """A replacement is created only after its predecessor is seen terminating."""
         if request.waits_for:
             pod = state.find(request.waits_for)
             return pod is None or pod.life is not Life.ACTIVE
         return request.verb == "create" or state.find(request.pod) is not None
 
     def look(self, state: State, request: Request) -> frozenset[str]:
-        """The live reads: which announced pods are going, or whether the pod in question lives."""
+        """The uncached reads: which announced pods are terminating, or whether the pod exists."""
         if request.verb == "create":
             announced = {name for row in self.status(state).subset_statuses for name in row.deleting}
             found = {name: state.find(name) for name in announced}
@@ -208,7 +208,7 @@ class World:
     # The controller.
 
     def counts(self, state: State) -> Iterator[State]:
-        """Counts from any earlier state of the pods, at any time that may be believed."""
+        """Recounts from any earlier state of the pods, at any possible time."""
         creating = any(request.verb == "create" and request.phase is Phase.WRITTEN for request in state.requests)
         moments = [SOON] if self.orderly else [SOON, AFTER_DELETION] + ([] if creating else [AFTER_CREATION])
         for view in range(state.view, len(state.history)):
@@ -237,7 +237,7 @@ class World:
         return None if isinstance(made, Stale) else codec.encode(made.status)
 
     def absent(self, state: State) -> frozenset[str]:
-        """What a live read does not find."""
+        """The pods that an uncached read does not find."""
         present = {f"of-{pod.name}" for pod in state.pods if pod.life is not Life.GONE}
         entries = {key for row in self.status(state).subset_statuses for key in row.creating}
         return frozenset(key for key in entries if pod_and_reservation(key)[1] not in present)
@@ -250,7 +250,7 @@ class World:
         return self._statuses[state.status]
 
     def written(self, state: State, text: bytes) -> State:
-        """The status is stored; whoever has read the one before has an old one now."""
+        """The status is stored; those who have read the one before conflict now."""
         if text == state.status:
             return state
         requests = tuple(replace(request, fresh=False) if request.phase in (Phase.READ, Phase.LOOKED) else request
@@ -309,7 +309,7 @@ P, Q = Stored("p", "a"), Stored("q", "a")
 @pytest.mark.parametrize(
     ("subsets", "present", "requests"),
     [
-        pytest.param(ONE, (), (Request("create", "x"), Request("create", "y")), id="two pods for one place"),
+        pytest.param(ONE, (), (Request("create", "x"), Request("create", "y")), id="two pods for the capacity of one"),
         pytest.param(
             ONE,
             (P,),
@@ -326,7 +326,7 @@ P, Q = Stored("p", "a"), Stored("q", "a")
             ONE,
             (P,),
             (Request("evict", "p"), Request("take back", "p"), Request("create", "x")),
-            id="an eviction taken back, and a new pod",
+            id="a reverted eviction, and a new pod",
         ),
         pytest.param(
             ONE,
@@ -357,7 +357,7 @@ def test_no_interleaving_exceeds_a_limit(
 
 
 def test_a_successor_always_gets_the_capacity_of_its_predecessor() -> None:
-    """Whatever the controller has or has not seen, a pod that replaces a deleted one goes to the same subset."""
+    """Whatever the controller has seen, a pod that replaces a deleted one goes to the same subset."""
     world = World(ONE, orderly=True)
     requests = (Request("delete", "p"), Request("create", "x", waits_for="p"))
     states = explore(world, world.start((P,), requests))
@@ -366,7 +366,7 @@ def test_a_successor_always_gets_the_capacity_of_its_predecessor() -> None:
 
 
 class Careless(World):
-    """A webhook that takes every announced deletion for a free place, without reading the pod."""
+    """A webhook for which every announced deletion frees capacity, without reading the pod."""
 
     def look(self, state: State, request: Request) -> frozenset[str]:
         if request.verb == "create":

@@ -24,7 +24,7 @@ def test_levels() -> None:
 
 
 def test_ready_pods_are_kept_before_others_and_then_older_ones() -> None:
-    """Whoever goes is the one that serves least."""
+    """Pods that are not ready are deleted first."""
     pods = [
         member("new", "a", created=at(9), ready=True),
         member("old", "a", created=at(1), ready=True),
@@ -35,7 +35,7 @@ def test_ready_pods_are_kept_before_others_and_then_older_ones() -> None:
 
 
 def test_pods_that_have_ended_have_no_level() -> None:
-    """They hold no place."""
+    """They take no capacity."""
     assert pod_levels(SUBSETS, [member("p", "a", active=False)], 4) == {}
 
 
@@ -58,5 +58,5 @@ def test_levels_of_a_scale_down_use_the_target_size() -> None:
 
 
 def test_levels_are_those_of_costs() -> None:
-    """Whoever writes costs finds the band by the name."""
+    """There is one definition."""
     assert {level.value for level in Level} == {level.value for level in costs.Level}

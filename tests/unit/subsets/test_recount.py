@@ -31,7 +31,7 @@ def rows(of: UnitedTopology | Recount) -> dict[str, SubsetStatus]:
 
 
 def reserved(of: UnitedTopology, *names: str) -> UnitedTopology:
-    """The same with places reserved for these pods."""
+    """The same with reservations for these pods."""
     return with_status(of, allocate(of, [PodCreation(f"of-{name}", REVISION) for name in names], now=NOON).status)
 
 
@@ -69,7 +69,7 @@ def test_other_revisions_are_kept_while_they_have_pods() -> None:
 
 
 def test_a_reservation_is_removed_when_its_pod_is_counted() -> None:
-    """In the same value: the place is never held twice, and never by nobody."""
+    """In the same value: the capacity is always held exactly once."""
     before = reserved(counted(OF), "p", "q")
     after = rows(made(before, member("p", "a")))
     assert after["a"].replicas == 1
@@ -102,7 +102,7 @@ def test_an_uncached_read_before_the_time_limit_removes_no_reservation() -> None
 
 
 def test_a_deletion_is_removed_with_its_pod() -> None:
-    """Terminating or gone: it is not counted any more, and the announcement goes in the same value."""
+    """Terminating or gone: it is not counted any more, and the same value removes the announcement."""
     before = announced(counted(OF, member("p", "a")), "p")
     for pods in ([], [member("p", "a", active=False)]):
         after = rows(made(before, *pods))["a"]
@@ -110,7 +110,7 @@ def test_a_deletion_is_removed_with_its_pod() -> None:
 
 
 def test_a_refused_deletion_is_reverted() -> None:
-    """The pod lives on after the time limit."""
+    """The pod still exists after the time limit."""
     before = announced(counted(OF, member("p", "a")), "p")
     limit = DELETION_LIMIT.total_seconds()
     early = made(before, member("p", "a"), now=limit - 1)
@@ -134,14 +134,14 @@ def test_a_reserved_pod_with_an_announced_deletion_is_read_at_once() -> None:
 
 
 def test_a_later_pod_of_a_name_is_not_the_one_that_was_announced() -> None:
-    """A CloneSet may use a name again: the announcement goes when the pod that it was of is not counted any more."""
+    """A CloneSet may use a name again: the announcement is removed when its pod is not counted any more."""
     before = reserved(announced(counted(OF, member("p", "a")), "p"), "again")
     after = rows(made(before, member("p", "a", reservation="of-again")))["a"]
     assert (after.replicas, after.creating, after.deleting) == (1, {}, {})
 
 
 def test_an_earlier_pod_of_a_name_does_not_end_the_reservation_of_a_later_one() -> None:
-    """A view that lags shows the one that has ended; the one that is deletion now is not there yet."""
+    """A cache that lags has the one that has ended; the one that is being deleted now is not there yet."""
     before = announced(reserved(counted(OF), "p"), "p", "of-p")
     earlier = member("p", "a", active=False, reservation="of-earlier")
     assert list(rows(made(before, earlier))["a"].creating) == ["p@of-p"]

@@ -24,7 +24,7 @@ WAITING = pod("p").condition("PodScheduled", "False", since="2026-03-01T12:00:00
     ("subject", "waits"),
     [
         pytest.param(WAITING, True, id="no node was found"),
-        pytest.param(pod("p"), False, id="nobody has looked yet"),
+        pytest.param(pod("p"), False, id="not scheduled yet"),
         pytest.param(
             pod("p").condition("PodScheduled", "False", reason="SchedulingGated"),
             False,
@@ -34,12 +34,14 @@ WAITING = pod("p").condition("PodScheduled", "False", since="2026-03-01T12:00:00
             pod("p").condition("PodScheduled", "False", reason="Unschedulable").on("n"), False, id="it has a node"
         ),
         pytest.param(
-            pod("p").condition("PodScheduled", "False", reason="Unschedulable").terminating(), False, id="it is going"
+            pod("p").condition("PodScheduled", "False", reason="Unschedulable").terminating(),
+            False,
+            id="it is terminating",
         ),
     ],
 )
 def test_unschedulable_since(subject: PodBuilder, waits: bool) -> None:
-    """What its scheduler says of it."""
+    """By the pod's condition PodScheduled."""
     assert unschedulable_since(subject.build()) == (NOON if waits else None)
 
 
@@ -47,7 +49,7 @@ OF = topology(subset("a", 2), subset("b", 1), subset("c"), adaptive=True)
 
 
 def test_a_pod_is_rescheduled_to_the_next_subset() -> None:
-    """One value: it leaves, it is expected elsewhere, and its subset is remembered as full."""
+    """One value: its deletion, its successor's subset, and a shortage of its own."""
     of = counted(OF, member("p", "a"))
     status = reschedule(of, member("p", "a"), now=at(5))
     assert status is not None
@@ -57,7 +59,7 @@ def test_a_pod_is_rescheduled_to_the_next_subset() -> None:
 
 
 def test_the_next_subset_with_free_capacity_is_chosen() -> None:
-    """Full ones are passed over, and after the last comes the first."""
+    """Full ones are skipped, and after the last comes the first."""
     full = counted(OF, member("p", "a"), member("q", "b"))
     status = reschedule(full, member("p", "a"), now=NOON)
     assert status is not None
@@ -88,7 +90,7 @@ def test_a_shortage_holds_for_all_revisions() -> None:
 
 
 def test_a_repeated_shortage_lasts_longer() -> None:
-    """Twice as long each time, up to a limit; pods that find so in the meantime do not count."""
+    """Twice as long each time, up to a limit; further pods in the meantime do not count."""
     first = with_shortage((), "a", NOON)
     assert with_shortage(first, "a", at(1)) == first
     second = with_shortage(first, "a", first[0].until)
@@ -123,7 +125,7 @@ def test_a_pod_that_no_node_can_take_is_rescheduled_less_and_less_often(seconds:
 
 
 def test_a_shortage_that_is_not_repeated_is_removed() -> None:
-    """After as long again as it was passed over, and the time that a pod takes to wait in each subset."""
+    """After as long again as it was skipped, plus the time for a pod to wait in each subset."""
     of = patient(30)
     of = with_status(of, msgspec.structs.replace(of.status, shortages=with_shortage((), "a", NOON)))
     end = 2 * FIRST_DURATION.total_seconds() + 2 * 30

@@ -1,4 +1,4 @@
-"""The life of a place: the table, and that the functions follow it."""
+"""The states of a reservation: the table, and that the functions follow it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def state_of(of: UnitedTopology, name: str) -> State:
-    """Where a pod's place stands, read from a status of one subset; `of-name` is its reservation."""
+    """The state of a pod's reservation, from a status of one subset; `of-name` is its reservation."""
     (row,) = of.status.subset_statuses
     if name in row.deleting:
         return State.DELETING
@@ -25,7 +25,7 @@ def state_of(of: UnitedTopology, name: str) -> State:
 
 
 def given_state(state: State) -> UnitedTopology:
-    """A UnitedTopology of one subset, in which the place of the pod `p` stands so."""
+    """A UnitedTopology of one subset, in which the pod `p` has this state."""
     empty = counted(topology(subset("a", 1)))
     if state in (State.NONE, State.GONE):
         return empty
@@ -75,7 +75,7 @@ def test_events_that_are_not_in_the_table_raise() -> None:
 
 
 def test_every_state_is_reached_and_ends() -> None:
-    """No state is a trap: from each a place can become free again."""
+    """From every state the capacity can become free again."""
     leads = {state: {to for (source, _), to in TRANSITIONS.items() if source is state} for state in State}
     for state in set(State) - {State.GONE}:
         reached = {state}

@@ -60,7 +60,7 @@ def terms_of(tree: JSON) -> list[JSON]:
             [{"matchExpressions": ON_SSD["matchExpressions"] + IN_A["matchExpressions"]}, {**BY_NAME, **IN_A}],
             id="it is added to each",
         ),
-        pytest.param(requiring({}), [{}], id="a term that matches nothing goes on matching nothing"),
+        pytest.param(requiring({}), [{}], id="a term that matches nothing still matches nothing"),
     ],
 )
 def test_the_node_selector_term(tree: JSON, want: list[JSON]) -> None:
@@ -69,7 +69,7 @@ def test_the_node_selector_term(tree: JSON, want: list[JSON]) -> None:
 
 
 def test_an_empty_term_restricts_nothing() -> None:
-    """A subset that says nothing of nodes does not keep its pods from all of them."""
+    """A subset without expressions does not exclude every node."""
     assert "affinity" not in shape(pod("p").tree(), subset("a", nodeSelectorTerm={}), ANNOTATIONS)["spec"]
 
 
@@ -118,7 +118,7 @@ def test_a_patch_that_does_not_apply_names_the_field() -> None:
     ],
 )
 def test_a_patch_that_makes_the_owner_release_the_pod_is_refused(patch: JSON, message: str) -> None:
-    """An owner makes pods without end if they lose the labels it knows them by; half a container is never stored."""
+    """An owner replaces pods for ever if they lose its labels; the API server refuses half a container."""
     with pytest.raises(InvalidError, match=message):
         shape(pod("p").labels({"app": "web"}).tree(), subset("a", patch=patch), ANNOTATIONS)
 
@@ -132,7 +132,7 @@ def test_a_patch_may_add_labels_and_containers() -> None:
 
 
 def test_the_pod_is_annotated_and_the_original_unchanged() -> None:
-    """Three annotations, in a new document; a mark that came with the template is replaced."""
+    """Three annotations, in a new document; annotations of the template are replaced."""
     tree = pod("p").annotations({SUBSET: "old", "keep": "me"}).tree()
     shaped = shape(tree, subset("a"), ANNOTATIONS)
     assert shaped["metadata"]["annotations"] == {TOPOLOGY: "spread", SUBSET: "a", RESERVATION: "of-p", "keep": "me"}
@@ -143,7 +143,7 @@ def test_the_pod_is_annotated_and_the_original_unchanged() -> None:
     "known", [ANNOTATIONS, SubsetAnnotations("spread", "a")], ids=["with a reservation", "matched afterwards"]
 )
 def test_annotations_are_read_as_they_were_written(known: SubsetAnnotations) -> None:
-    """And erasing removes every annotation of it."""
+    """`SUBSET_KEYS` has every annotation."""
     assert subset_annotations(known.written()) == known
     assert set(SUBSET_KEYS) >= set(known.written())
     assert subset_annotations({}) is None

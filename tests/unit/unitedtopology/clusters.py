@@ -118,7 +118,7 @@ class TopologyCluster(World):
         return requests + len(self.controller_wire.requests) if hasattr(self, "controller_wire") else requests, version
 
     async def settle(self) -> None:
-        """Until nobody has anything left to do, events that are gathered included."""
+        """Wait until everything is idle, collected events included."""
         await super().settle()
         if hasattr(self, "controlling"):
             while True:
@@ -155,7 +155,7 @@ class TopologyCluster(World):
         return await self.get(UnitedTopology, name)
 
     async def condition(self, name: str = "web") -> tuple[str, str, str]:
-        """What it says of itself."""
+        """Its Ready condition."""
         (found,) = (await self.topology(name)).status.conditions
         return found.status, found.reason, found.message
 
@@ -172,12 +172,12 @@ class TopologyCluster(World):
         return Counter(pod.spec.node_name.partition("-")[0] for pod in await self.pods())
 
     async def pods_by_subset(self) -> Counter[str]:
-        """How many pods each subset's mark is on; none for those without a mark."""
+        """How many pods are annotated with each subset; the empty name counts those without annotations."""
         found = [keys.subset_annotations(pod.metadata.annotations) for pod in await self.pods()]
         return Counter(known.subset if known is not None else "" for known in found)
 
     async def levels(self) -> Counter[tuple[str, str]]:
-        """How many pods of each zone stand how, by their costs."""
+        """How many pods of each zone have each level, by their costs."""
         stand: Counter[tuple[str, str]] = Counter()
         for pod in await self.pods():
             level = level_of(int(pod.metadata.annotations.get(DELETION_COST, "0")))
@@ -187,7 +187,7 @@ class TopologyCluster(World):
     # The scheduler.
 
     async def run_pod(self, pod: Pod, *, ready: bool = True) -> None:
-        """Place a pod on the first node that will take it, or tell that there is none."""
+        """Bind a pod to the first node that can take it, or set the condition that there is none."""
         if not pod.spec.node_name:
             node = await self._node_for(pod)
             if node is None:
@@ -198,7 +198,7 @@ class TopologyCluster(World):
         await super().run_pod(pod, ready=ready)
 
     async def run_pods(self, limit: int = 10_000) -> None:
-        """As before, but pods that find no node are left waiting, and those that have failed stay so."""
+        """As before, but pods without a node stay pending, and failed pods stay failed."""
         await self.settle()
         for _ in range(200):
             pods = await self.all(Pod)
@@ -213,7 +213,7 @@ class TopologyCluster(World):
                 except NotFound:
                     continue
             await self.settle()
-        raise AssertionError("pods come and go without end")
+        raise AssertionError("pods are created and deleted without end")
 
     async def _node_for(self, pod: Pod) -> str | None:
         required = nodeselectors.required(pod.spec)

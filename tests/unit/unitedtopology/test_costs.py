@@ -36,17 +36,22 @@ def ours(cost: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("annotations", "band", "want"),
     [
-        pytest.param({}, GUARANTEED, ours("4000000"), id="nobody's becomes ours"),
+        pytest.param({}, GUARANTEED, ours("4000000"), id="a cost is added"),
         pytest.param({}, BEST_EFFORT, {}, id="best effort needs none"),
         pytest.param({}, None, {}, id="no subset, no cost"),
         pytest.param(ours("4000000"), GUARANTEED, {}, id="as it should be"),
-        pytest.param(ours("4000000"), REDUNDANT, ours("-4000000"), id="ours follows the level"),
-        pytest.param(ours("4000000"), BEST_EFFORT, {DELETION_COST: None, SUBSET_COST: None}, id="ours goes"),
-        pytest.param({DELETION_COST: "7"}, GUARANTEED, {}, id="theirs stays"),
+        pytest.param(ours("4000000"), REDUNDANT, ours("-4000000"), id="a subset's follows the level"),
         pytest.param(
-            {DELETION_COST: "7", SUBSET_COST: "4"}, GUARANTEED, {SUBSET_COST: None}, id="ours that they changed"
+            ours("4000000"), BEST_EFFORT, {DELETION_COST: None, SUBSET_COST: None}, id="a subset's is removed"
         ),
-        pytest.param({SUBSET_COST: "4"}, GUARANTEED, ours("4000000"), id="ours that somebody removed"),
+        pytest.param({DELETION_COST: "7"}, GUARANTEED, {}, id="a foreign one stays"),
+        pytest.param(
+            {DELETION_COST: "7", SUBSET_COST: "4"},
+            GUARANTEED,
+            {SUBSET_COST: None},
+            id="a subset's that was changed becomes foreign",
+        ),
+        pytest.param({SUBSET_COST: "4"}, GUARANTEED, ours("4000000"), id="a subset's that was removed is added again"),
         pytest.param({**ours("4"), SCALE_PLAN: "{}"}, GUARANTEED, {}, id="a scale-down under way"),
         pytest.param({**ours("4"), POLICY_COST: "{}"}, GUARANTEED, {}, id="a policy that keeps it current"),
     ],
@@ -54,7 +59,7 @@ def ours(cost: str) -> dict[str, str]:
 def test_the_change_of_a_cost_depends_on_its_owner(
     annotations: dict[str, str], band: Band | None, want: dict[str, str | None]
 ) -> None:
-    """By who wrote it, as the table in the module says."""
+    """By the table in `trimtab.api.annotations`."""
     assert costs.cost_change(annotations, band) == want
 
 
@@ -77,7 +82,7 @@ def test_the_owner_is_that_of_the_protocol(annotations: dict[str, str], owner: C
 @pytest.mark.parametrize(
     ("annotations", "mark", "want"),
     [
-        pytest.param({}, SubsetAnnotations("web", "a"), {keys.TOPOLOGY: "web", keys.SUBSET: "a"}, id="a new mark"),
+        pytest.param({}, SubsetAnnotations("web", "a"), {keys.TOPOLOGY: "web", keys.SUBSET: "a"}, id="new annotations"),
         pytest.param(
             {keys.TOPOLOGY: "web", keys.SUBSET: "a"}, SubsetAnnotations("web", "b"), {keys.SUBSET: "b"}, id="changed"
         ),
@@ -94,7 +99,7 @@ def test_the_change_of_subset_annotations(
 
 
 def test_a_patch_is_conditional_on_the_resource_version() -> None:
-    """Whoever writes a cost meanwhile is not overwritten."""
+    """A cost written meanwhile is not overwritten."""
     found = pod("p").build()
     patch = costs.patch(found, {DELETION_COST: "1"})
     assert patch == {"metadata": {"resourceVersion": "", "annotations": {DELETION_COST: "1"}}}
@@ -111,19 +116,19 @@ def test_a_patch_is_conditional_on_the_resource_version() -> None:
     ],
 )
 def test_the_target_size_of_an_annotation(text: str, want: TargetSize | None) -> None:
-    """What cannot be read is not believed."""
+    """A malformed value is ignored."""
     assert costs.target_size({AIMED_SIZE: text}) == want
 
 
 @pytest.mark.parametrize(
     ("annotations", "want"),
     [
-        pytest.param(ours("4000000"), ours("-4000000"), id="ours follows the level to come"),
-        pytest.param({DELETION_COST: "7"}, {}, id="theirs stays"),
+        pytest.param(ours("4000000"), ours("-4000000"), id="a subset's follows the level of the target size"),
+        pytest.param({DELETION_COST: "7"}, {}, id="a foreign one stays"),
         pytest.param(
             {DELETION_COST: "3999995", SUBSET_COST: "4000000", POLICY_COST: "{}"},
             ours("-4000005"),
-            id="a policy's keeps its place in the other band",
+            id="a policy's keeps its offset in the other band",
         ),
         pytest.param({DELETION_COST: "-4000005", POLICY_COST: "{}"}, {}, id="a policy's that is there already"),
         pytest.param({DELETION_COST: "much", POLICY_COST: "{}"}, ours("-4000000"), id="what cannot be read"),
@@ -131,7 +136,7 @@ def test_the_target_size_of_an_annotation(text: str, want: TargetSize | None) ->
     ],
 )
 def test_costs_ahead_of_a_scale_down(annotations: dict[str, str], want: dict[str, str | None]) -> None:
-    """Into the band of the size to come."""
+    """Into the band of the target size."""
     assert costs.target_size_change(annotations, REDUNDANT) == want
 
 
@@ -154,7 +159,7 @@ def test_a_change_is_idempotent(annotations: dict[str, str], band: Band | None) 
 
 @given(_ANNOTATIONS)
 def test_a_revert_removes_everything_that_was_written(annotations: dict[str, str]) -> None:
-    """No known, no note, no cost that we wrote; a cost of others is as it was."""
+    """No subset annotations, no target size, no cost of the subset; a foreign cost stays."""
     found = pod("p").annotations(annotations).build()
     after = {name: value for name, value in (annotations | costs.revert_change(found)).items() if value is not None}
     assert not after.keys() & {*keys.SUBSET_KEYS, AIMED_SIZE}

@@ -30,7 +30,7 @@ def topology(kind: str, api_version: str) -> UnitedTopology:
 
 
 def annotated(kind: str, api_version: str, owner: str) -> Pod:
-    """A pod that was given a place."""
+    """A pod with a reservation."""
     known = keys.SubsetAnnotations("spread", "a", "r").written()
     return pod("p").annotations(known).owned_by(owner, kind=kind, api_version=api_version).build()
 
@@ -46,7 +46,7 @@ def annotated(kind: str, api_version: str, owner: str) -> Pod:
 def test_an_annotated_pod_counts_before_its_workload_is_cached(
     kind: str, api_version: str, owner_kind: str, owner: str
 ) -> None:
-    """A controller that has just started must not count nothing, and give all places away again."""
+    """A controller that has just started must not count nothing, and free all capacity."""
     view = View(Client(ScriptedTransport()))
     of = topology(kind, api_version)
     seen = annotated(owner_kind, api_version, owner)
@@ -67,11 +67,11 @@ def replica_set(deployment: str) -> ReplicaSet:
     ("deployment", "early"),
     [
         pytest.param("web", True, id="of the target, which is not seen yet"),
-        pytest.param("other", False, id="of somebody else"),
+        pytest.param("other", False, id="of another owner"),
     ],
 )
 def test_an_annotated_pod_counts_before_its_deployment_is_cached(deployment: str, early: bool) -> None:
-    """A cache of ReplicaSets may be ahead of the one of Deployments; the pods have their places all the same."""
+    """A cache of ReplicaSets may be ahead of the one of Deployments; the pods are counted all the same."""
     view = View(Client(ScriptedTransport()))
     of, seen, above = (
         topology("Deployment", "apps/v1"),

@@ -34,7 +34,7 @@ def members(counts: dict[str, int], revision: str = "new") -> list[Member]:
 
 
 def stand(found: dict[str, Band]) -> Counter[tuple[str, int]]:
-    """How many pods have each level and place."""
+    """How many pods have each level and subset."""
     return Counter((band.level.value, band.subset) for band in found.values())
 
 
@@ -62,7 +62,7 @@ def test_older_revisions_are_emptied_from_the_first_subset_on() -> None:
 
 
 def test_the_only_revision_is_the_newest() -> None:
-    """Where nobody knows of a revision yet, none is old."""
+    """Without a known revision none is old."""
     found = bands(topology(3), members({"0": 1}, "any"), replicas=1, revision="")
     assert stand(found) == {("Guaranteed", 0): 1}
 
@@ -90,7 +90,7 @@ def test_costs_follow_levels(most: list[int | str | None], counts: list[int], re
 
 
 async def test_levels_of_a_workload_in_a_cluster(cluster: TopologyCluster) -> None:
-    """Asked by who plans scale-downs, by the workload or by its ReplicaSet; pods with a cost of others are left out."""
+    """By workload or by ReplicaSet; pods with a foreign cost are left out."""
     await cluster.deploy(4)
     await cluster.create_topology(subset("a", "z1", "50%"), subset("b", "z2"))
     foreign = (await cluster.pods())[0]
@@ -108,7 +108,7 @@ async def test_levels_of_a_workload_in_a_cluster(cluster: TopologyCluster) -> No
 
 
 async def test_an_unexpired_target_size_is_used(cluster: TopologyCluster) -> None:
-    """Whoever keeps costs current does not undo what was written ahead of a scale-down."""
+    """A policy that keeps costs current does not undo costs that were written ahead of a scale-down."""
     await cluster.deploy(4)
     await cluster.create_topology(subset("a", "z1", "50%"), subset("b", "z2"))
     pod = (await cluster.pods())[0]

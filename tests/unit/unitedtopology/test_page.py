@@ -1,4 +1,4 @@
-"""The page about UnitedTopology says what the code says."""
+"""The page about UnitedTopology agrees with the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reviews of pods that come and go: what is asked of the batcher, and what is answered."""
+"""Reviews of creations and deletions of pods: calls to the batcher, and responses."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ async def test_a_pod_is_created_with_the_cost_of_its_level(
 
 
 async def test_a_repeated_review_makes_no_second_reservation(processes: Callable[..., WebhookProcess]) -> None:
-    """Another webhook changed the pod, which has its place already."""
+    """Another webhook changed the pod, which has a reservation already."""
     process = processes()
     await process.create_topology(topology(2, -1))
     first = await process.ask(review("CREATE", newcomer()))
@@ -192,14 +192,16 @@ async def test_annotations_of_the_template_are_no_reservation(processes: Callabl
         pytest.param({"type": "Adaptive"}, "b", id="Adaptive asks for a node"),
         pytest.param({"type": "Fixed"}, "a", id="Fixed does not"),
         pytest.param(
-            {"type": "Adaptive", "adaptive": {"disableSimulationSchedule": True}}, "a", id="nor one that is told not to"
+            {"type": "Adaptive", "adaptive": {"disableSimulationSchedule": True}},
+            "a",
+            id="nor one with simulation disabled",
         ),
     ],
 )
 async def test_simulation_chooses_the_subset(
     strategy: JSON, want: str, processes: Callable[..., WebhookProcess]
 ) -> None:
-    """The pod is judged as the subset would shape it, mark included."""
+    """The pod is simulated as the subset would shape it, annotations included."""
 
     def only_b(tree: JSON, namespace: str) -> bool:
         known = keys.subset_annotations(tree["metadata"]["annotations"])
@@ -275,7 +277,7 @@ def adaptive(count: int) -> JSON:
 async def test_concurrent_pods_share_simulation_results(
     spec: JSON, want: list[str], processes: Callable[..., WebhookProcess]
 ) -> None:
-    """Only a no: every yes takes room."""
+    """Only failures: a pod that fits takes capacity."""
     tried: list[str] = []
     process = processes(only_b(tried))
     await process.create_topology({**topology(-1, -1), "spec": adaptive(2)})
@@ -287,7 +289,7 @@ async def test_concurrent_pods_share_simulation_results(
 
 
 async def test_a_patch_that_does_not_apply_withdraws_the_reservation(processes: Callable[..., WebhookProcess]) -> None:
-    """To a pod of this shape: the pod goes on as it is, and people are told."""
+    """The pod is admitted unmodified, with an event."""
     process = processes()
     divided = topology(1, -1)
     divided["spec"]["subsets"][0]["patch"] = {"spec": {"containers": [{"name": "main", "image": "web:2"}]}}
@@ -310,7 +312,7 @@ async def test_a_patch_that_does_not_apply_withdraws_the_reservation(processes: 
 async def test_other_reviews_are_admitted(
     request_of: Callable[[], AdmissionRequest], processes: Callable[..., WebhookProcess]
 ) -> None:
-    """Nothing is looked at."""
+    """Nothing is read."""
     process = processes()
     await process.create_topology(topology(1))
     response = await process.ask(request_of())
@@ -318,7 +320,7 @@ async def test_other_reviews_are_admitted(
 
 
 async def test_a_deletion_is_announced_and_checked_later(processes: Callable[..., WebhookProcess]) -> None:
-    """The pod lives on: after a while nothing is left of it."""
+    """The pod still exists: after a while the entry is reverted."""
     process = processes()
     divided = topology(1, -1)
     divided["status"]["subsetStatuses"][0] = {"name": "a", "replicas": 1}
@@ -346,16 +348,16 @@ async def test_an_eviction_is_announced(processes: Callable[..., WebhookProcess]
     ("request_of", "want"),
     [
         pytest.param(lambda: review("DELETE", pod("p")), False, id="a deletion"),
-        pytest.param(lambda: review("DELETE", pod("p"), dryRun=True), True, id="the review says so"),
-        pytest.param(lambda: review("DELETE", pod("p"), options={"dryRun": ["All"]}), True, id="the options say so"),
+        pytest.param(lambda: review("DELETE", pod("p"), dryRun=True), True, id="by the review"),
+        pytest.param(lambda: review("DELETE", pod("p"), options={"dryRun": ["All"]}), True, id="by the options"),
         pytest.param(
             lambda: review("CREATE", {"deleteOptions": {"dryRun": ["All"]}}, sub="eviction"),
             True,
-            id="the eviction's body says so",
+            id="by the eviction's body",
         ),
         pytest.param(lambda: review("CREATE", {"deleteOptions": None}, sub="eviction"), False, id="an eviction"),
     ],
 )
 def test_dry_runs_are_recognized(request_of: Callable[[], AdmissionRequest], want: bool) -> None:
-    """Wherever it is said."""
+    """By any of the fields that can say so."""
     assert is_dry_run(request_of()) is want

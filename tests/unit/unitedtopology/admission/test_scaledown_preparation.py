@@ -44,7 +44,7 @@ async def test_the_annotation_has_size_and_expiry(cluster: TopologyCluster) -> N
 
 
 async def test_for_size_zero_nothing_is_written(cluster: TopologyCluster) -> None:
-    """There is no order among those who all go."""
+    """Pods that are all deleted need no order."""
     await divided(cluster, 2)
     assert await prepare(cluster, 0) == 0
 
@@ -70,7 +70,7 @@ async def test_a_foreign_cost_is_left_alone(cluster: TopologyCluster) -> None:
 
 
 async def test_a_failed_write_does_not_prevent_the_scale_down(cluster: TopologyCluster) -> None:
-    """The request goes on with the costs as they are."""
+    """The request proceeds with the costs as they are."""
     await divided(cluster, 2)
     cluster.controller_wire.refuse = lambda request: (
         Unreachable("away", sent=False) if request.method == "PATCH" else None

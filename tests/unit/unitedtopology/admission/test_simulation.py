@@ -1,4 +1,4 @@
-"""Would a pod find a node: what was promised a moment ago counts, what is not judged takes the subset."""
+"""Whether a node can take a pod: assumed pods count, and what is not evaluated fits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Stage:
         self.simulation = Simulation(self.view, cluster.clock)
 
     async def start(self) -> None:
-        """Look at the cluster. No controller takes the marks of these pods back, although they are of no topology."""
+        """Fill the caches. No controller reverts the annotations of these pods, which have no UnitedTopology."""
         await self.world.stop_controller()
         for node in (await self.world.user.list(Node)).items:
             await self.world.user.delete(Node, node.metadata.name)
@@ -70,7 +70,7 @@ async def stage(cluster: TopologyCluster) -> AsyncIterator[Stage]:
 
 
 async def test_a_pod_fits_or_does_not(stage: Stage) -> None:
-    """By what the placement core says."""
+    """By the placement core."""
     assert stage.simulation.synced
     assert stage.ask(big())
     assert not stage.ask(pod("").requests(cpu="5"))
@@ -78,7 +78,7 @@ async def test_a_pod_fits_or_does_not(stage: Stage) -> None:
 
 
 async def test_assumed_pods_count(stage: Stage) -> None:
-    """Three at once, room for two."""
+    """Three at once, capacity for two."""
     assert [stage.ask(big(), str(number)) for number in range(3)] == [True, True, False]
 
 
@@ -103,14 +103,14 @@ async def create(stage: Stage, name: str, reservation: str) -> None:
 
 
 async def test_pods_of_other_processes_count_once_they_are_seen(stage: Stage) -> None:
-    """Another process gave two pods their places; they wait for a scheduler."""
+    """Another process admitted two pods, which are not scheduled yet."""
     await create(stage, "p1", "one")
     await create(stage, "p2", "two")
     assert not stage.ask(big(), "three")
 
 
 async def test_hundreds_of_pods_of_other_processes_are_assumed_step_by_step(stage: Stage) -> None:
-    """Who asks has no time to place them all: some each time, and those who come later see more."""
+    """There is no time to simulate them all: each simulation assumes some of them."""
     for number in range(25):
         tree = annotated(pod(f"p{number}").requests(cpu="100m"), f"r{number}").tree()
         tree["metadata"].pop("uid", None)
@@ -120,7 +120,7 @@ async def test_hundreds_of_pods_of_other_processes_are_assumed_step_by_step(stag
 
 
 async def test_a_running_pod_counts_on_its_node(stage: Stage) -> None:
-    """It is not counted twice, and its room is free again when it is gone."""
+    """It is not counted twice, and its capacity is free again when it is gone."""
     assert stage.ask(big(), "one")
     await create(stage, "p1", "one")
     await stage.world.user.bind("p1", namespace="default", node="n1")
@@ -132,7 +132,7 @@ async def test_a_running_pod_counts_on_its_node(stage: Stage) -> None:
 
 
 async def test_a_terminating_pod_counts_as_gone(stage: Stage) -> None:
-    """A rollout finds the room that old pods leave, although they take a while to end."""
+    """A rollout finds the capacity of old pods, although they take a while to end."""
     for name in ("p1", "p2"):
         await create(stage, name, name)
         await stage.world.user.bind(name, namespace="default", node="n1")
@@ -155,7 +155,7 @@ async def test_a_finished_pod_takes_no_capacity(stage: Stage) -> None:
 
 
 async def test_an_unschedulable_pod_takes_no_capacity(stage: Stage) -> None:
-    """A scheduler has said that there is no node for it."""
+    """Its scheduler has set the condition that no node can take it."""
     assert [stage.ask(big(), "one"), stage.ask(big(), "two")] == [True, True]
     await create(stage, "p1", "one")
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}

@@ -1,4 +1,4 @@
-"""Group commit: who waits together is written together, and nobody's place is lost or given twice on the way."""
+"""Group commit: pending requests share a write, and no capacity is lost or assigned twice."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def topology(*missing: int, **more: Any) -> JSON:
 
 
 def pod(name: str, subset: str = "a", **metadata: Any) -> JSON:
-    """A pod of the first revision that was given a place."""
+    """A pod of the first revision, with a reservation."""
     known = keys.SubsetAnnotations("spread", subset, f"of-{name}")
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "r1", "controller": True}
     return {
@@ -66,15 +66,15 @@ def pod(name: str, subset: str = "a", **metadata: Any) -> JSON:
 
 
 class BusyClock(VirtualClock):
-    """A clock that also goes on while something is worked out, and nobody waits."""
+    """A clock that can advance during a computation."""
 
     def work(self, seconds: float) -> None:
-        """So much time has passed meanwhile."""
+        """Let time pass without a wait."""
         self._now += round(seconds * SECOND)
 
 
 class WebhookProcess:
-    """One webhook process and the server behind it; its cache is what the test says."""
+    """One webhook process and the server behind it; the test sets its cache."""
 
     def __init__(self) -> None:
         self.clock = BusyClock()
@@ -139,14 +139,14 @@ async def process() -> AsyncIterator[WebhookProcess]:
 
 
 async def test_concurrent_admissions_share_one_status_write(process: WebhookProcess) -> None:
-    """In the order in which they came, and each sees those before."""
+    """In the order of their arrival, and each sees the reservations before it."""
     process.put(topology(3, 2, -1))
     assert await process.reserve(*"123456") == ["a", "a", "a", "b", "b", "c"]
     assert process.writes == 1
 
 
 async def test_an_old_cache_costs_a_conflict_and_nothing_else(process: WebhookProcess) -> None:
-    """What another process has reserved meanwhile is seen in the second round."""
+    """Reservations of another process are seen in the second attempt."""
     process.put(topology(1, -1))
     other = topology(1, -1)
     other["status"]["subsetStatuses"][0]["creating"] = {"of-x": "2026-01-01T00:00:00Z"}
@@ -157,7 +157,7 @@ async def test_an_old_cache_costs_a_conflict_and_nothing_else(process: WebhookPr
 
 @pytest.fixture
 async def contended(process: WebhookProcess) -> WebhookProcess:
-    """A process that has just written, after another one had: nobody waits, and a write takes a while."""
+    """A process that has just written, after another one had: nothing is pending, and a write takes a while."""
 
     def slowly(request: Request) -> Response | Exception | None:
         process.clock.work(0.05 if request.method == "PATCH" else 0.0)
@@ -171,7 +171,7 @@ async def contended(process: WebhookProcess) -> WebhookProcess:
 
 
 async def test_with_other_writers_the_next_request_waits_for_its_turn(contended: WebhookProcess) -> None:
-    """At once, it would be out of turn: somebody loses that race, and it would be a write for one."""
+    """At once, it would be out of turn: one process would conflict, and the write would serve one request."""
     before = contended.writes
     both = []
     for name in "23":
@@ -184,12 +184,12 @@ async def test_with_other_writers_the_next_request_waits_for_its_turn(contended:
 @pytest.mark.parametrize(
     ("counted", "waits"),
     [
-        pytest.param("7", False, id="two webhooks have"),
-        pytest.param("", True, id="the controller has, and takes no turns"),
+        pytest.param("7", False, id="two webhooks have written"),
+        pytest.param("", True, id="only the controller has written, which takes no turns"),
     ],
 )
 async def test_a_turn_comes_when_two_others_have_written(counted: str, waits: bool, contended: WebhookProcess) -> None:
-    """Which is sooner than it would come by itself."""
+    """Which is sooner than the timeout."""
     waiting = asyncio.ensure_future(contended.reserve("2"))
     started = contended.clock.monotonic()
     for number in range(4):
@@ -203,7 +203,7 @@ async def test_a_turn_comes_when_two_others_have_written(counted: str, waits: bo
 
 
 async def test_an_old_cache_denies_no_pod_a_subset(process: WebhookProcess) -> None:
-    """The cache says full, and there is nothing to write by which that would be noticed: it is read first."""
+    """By the cache it is full, and without a write there is no conflict: the status is read first."""
     full = topology(1)
     full["status"]["subsetStatuses"][0] |= {"missingReplicas": 0, "replicas": 1}
     process.put(full)
@@ -212,7 +212,7 @@ async def test_an_old_cache_denies_no_pod_a_subset(process: WebhookProcess) -> N
 
 
 async def test_a_cancelled_admission_withdraws_its_reservation(process: WebhookProcess) -> None:
-    """Its pod goes on without it, so nobody will come for it."""
+    """Its pod is admitted without it, so no pod will have it."""
     process.put(topology(1, -1))
     waiting = asyncio.ensure_future(process.batcher.reserve(KEY, PodCreation("of-1", "r1")))
     while not process.writes:
@@ -224,7 +224,7 @@ async def test_a_cancelled_admission_withdraws_its_reservation(process: WebhookP
 
 
 async def test_reservations_of_a_write_without_response_are_withdrawn(process: WebhookProcess) -> None:
-    """Nobody knows whether it was done: those who waited are told of the fault, and their places withdrawn."""
+    """It may have been executed: the requests get the error, and their reservations are withdrawn."""
     process.put(topology(1, -1))
     lost: list[Request] = []
 
@@ -249,14 +249,14 @@ def _after(process: WebhookProcess, request: Request) -> JSON:
 
 
 async def test_a_deleted_united_topology_assigns_no_subset(process: WebhookProcess) -> None:
-    """The pod goes on as it is."""
+    """The pod is admitted unmodified."""
     process.put(topology(1))
     process.server.drop(*TOPOLOGIES, "shop/spread")
     assert await process.reserve("1") == [None]
 
 
 async def test_a_deletion_is_announced_once(process: WebhookProcess) -> None:
-    """By however many requests, and held with the reservation while nobody has counted the pod."""
+    """By any number of requests, and kept with the reservation while the pod is not counted."""
     process.put(topology(2, -1))
     await process.reserve("p")
     process.server.put(*PODS, pod("p"))
@@ -269,14 +269,14 @@ async def test_a_deletion_is_announced_once(process: WebhookProcess) -> None:
 @pytest.mark.parametrize(
     ("stored", "uid"),
     [
-        pytest.param(pod("p", deletionTimestamp="2026-01-01T00:00:00Z"), "", id="it is going already"),
+        pytest.param(pod("p", deletionTimestamp="2026-01-01T00:00:00Z"), "", id="it is terminating already"),
         pytest.param(pod("p"), "another", id="it is another pod of that name"),
-        pytest.param(pod("p", annotations={}), "", id="it was never given a place"),
+        pytest.param(pod("p", annotations={}), "", id="it has no reservation"),
         pytest.param(None, "", id="it is gone"),
     ],
 )
 async def test_nothing_is_announced(stored: JSON | None, uid: str, process: WebhookProcess) -> None:
-    """What the review said may be old: the pod itself is read."""
+    """The review may be old: the pod is read uncached."""
     process.put(topology(2))
     if stored is not None:
         process.server.put(*PODS, stored)
@@ -285,7 +285,7 @@ async def test_nothing_is_announced(stored: JSON | None, uid: str, process: Webh
 
 
 async def test_announced_capacity_is_assigned_only_if_the_pod_is_terminating(process: WebhookProcess) -> None:
-    """It is read before its place is given away; and forgotten, if it lives on."""
+    """The pod is read before its capacity is assigned; the entry is reverted if it still exists."""
     announced = topology(1, -1)
     announced["status"]["subsetStatuses"][0] = {
         "name": "a",
@@ -301,7 +301,7 @@ async def test_announced_capacity_is_assigned_only_if_the_pod_is_terminating(pro
 
 
 async def test_capacity_of_a_terminating_pod_is_assigned_once(process: WebhookProcess) -> None:
-    """To one, and it need not be read again."""
+    """To one pod, and it is not read again."""
     announced = topology(1, -1)
     announced["status"]["subsetStatuses"][0] = {
         "name": "a",
@@ -317,7 +317,7 @@ async def test_capacity_of_a_terminating_pod_is_assigned_once(process: WebhookPr
 
 @pytest.mark.parametrize(("replicas", "want"), [(6, ["a", "a", "b"]), (2, ["b", "b", "b"])], ids=["grown", "shrunk"])
 async def test_a_changed_size_is_decided_again(replicas: int, want: list[str], process: WebhookProcess) -> None:
-    """The write goes out with the size of before; nobody is answered by it, and no reservation of it is left."""
+    """The first write uses the old size; no request is answered by it, and its reservations are withdrawn."""
     half = topology(2, -1)
     half["spec"]["subsets"][0]["maxReplicas"] = "50%"
     half["status"] |= {"replicas": 4}
@@ -332,7 +332,7 @@ async def test_a_changed_size_is_decided_again(replicas: int, want: list[str], p
 
 
 async def test_a_workload_that_has_grown_is_noticed(process: WebhookProcess) -> None:
-    """A percentage is passed over only after the size was read."""
+    """A percentage is skipped only after the size was read."""
     half = topology(1, -1)
     half["spec"]["subsets"][0]["maxReplicas"] = "50%"
     half["status"] |= {"replicas": 2}
@@ -343,7 +343,7 @@ async def test_a_workload_that_has_grown_is_noticed(process: WebhookProcess) -> 
 
 
 async def test_a_workload_that_has_shrunk_is_noticed(process: WebhookProcess) -> None:
-    """Half of ten were counted, and now it is half of four: there is no room beyond that, and one read says so."""
+    """Half of ten were counted, and now it is half of four: no capacity beyond that, and one read is enough."""
     half = topology(5, -1)
     half["spec"]["subsets"][0]["maxReplicas"] = "50%"
     process.put(half)
@@ -361,7 +361,7 @@ async def test_a_deleted_workload_has_the_counted_size(process: WebhookProcess) 
 
 
 async def test_without_percentages_the_size_is_not_read(process: WebhookProcess) -> None:
-    """Without a percentage, nobody asks for the workload."""
+    """Without a percentage the workload is not read."""
     process.put(topology(1, -1))
     assert await process.reserve("1") == ["a"]
     assert {request.method for request in process.server.requests} == {"PATCH"}
@@ -391,7 +391,7 @@ def populate(process: WebhookProcess, *pods: JSON, replicas: int = 10) -> None:
 
 
 async def test_a_renamed_subset_is_counted_before_it_is_filled(process: WebhookProcess) -> None:
-    """Until then the status has no row of its name, and it would be taken for empty. It is counted once."""
+    """Until then the status has no row of its name, and it would count as empty. It is counted once."""
     renamed = topology(1, -1)
     renamed["metadata"]["generation"] = 2
     renamed["spec"]["subsets"][0]["name"] = "zone-a"
@@ -404,7 +404,7 @@ async def test_a_renamed_subset_is_counted_before_it_is_filled(process: WebhookP
 
 
 async def test_a_deletion_is_announced_for_an_uncounted_generation(process: WebhookProcess) -> None:
-    """The pod is counted still, whatever else is to be counted anew."""
+    """The pod is still counted, whatever else is to be counted anew."""
     process.put(topology(2, -1))
     await process.reserve("p")
     (stored,) = process.server.objects("unitedtopologies")
@@ -424,7 +424,7 @@ def full_of(*names: str, deleting: int = 0) -> JSON:
 
 
 async def test_any_number_of_terminating_pods_is_found(process: WebhookProcess) -> None:
-    """They are looked at some hundred at a time, and nobody overflows before all have been."""
+    """They are read some hundred at a time, and no pod goes to the next subset before all have been."""
     names = [f"gone-{number}" for number in range(450)]
     process.put(full_of(*names, deleting=450))
     assert set(await process.reserve(*(f"p{number}" for number in range(450)))) == {"a"}
@@ -434,7 +434,7 @@ async def test_any_number_of_terminating_pods_is_found(process: WebhookProcess) 
 
 
 async def test_the_second_deletion_of_a_name_is_not_taken_for_the_first(process: WebhookProcess) -> None:
-    """A pod was seen to be gone; another of its name lives on after an eviction that was refused."""
+    """A pod was gone; another of its name still exists after a refused eviction."""
     process.put(full_of("p", deleting=1))
     assert await process.reserve("1") == ["a"]
     again = full_of("p", deleting=1)
@@ -445,24 +445,24 @@ async def test_the_second_deletion_of_a_name_is_not_taken_for_the_first(process:
 
 
 async def test_capacity_of_a_failed_pod_is_assigned(process: WebhookProcess) -> None:
-    """Nobody was asked about it; but it was seen, and that makes the pods be counted live."""
+    """No webhook was called for it; but it was seen, and that triggers an uncached recount."""
     process.put(full_of("p", "q"))
     populate(process, pod("p"), {**pod("q"), "status": {"phase": "Failed"}})
     assert await process.reserve("1", "2") == ["a", "b"]
 
 
 async def test_a_failed_pod_frees_capacity_once(process: WebhookProcess) -> None:
-    """Its successor is counted in its place; what was seen may be as old as it likes."""
+    """Its successor is counted instead, however old the cache is."""
     process.put(full_of("p", "r"))
     populate(process, pod("p"), {**pod("q"), "status": {"phase": "Failed"}}, pod("r"))
     assert await process.reserve("1") == ["b"]
     assert await process.reserve("2") == ["b"]
     lists = [request for request in process.server.requests if request.path.endswith("/pods")]
-    assert 1 <= len(lists) <= 2, "it is counted for that once, if need be once more by the stored status"
+    assert 1 <= len(lists) <= 2, "one recount, or one more by the stored status"
 
 
 async def test_a_released_pod_triggers_one_recount(process: WebhookProcess) -> None:
-    """It is none of the workload's pods any more, so no count tells how far it was seen; the process remembers."""
+    """It is no pod of the workload any more, so `countedVersion` does not cover it; the process remembers the list."""
     process.put(full_of("p"))
     populate(process, pod("p"))
     process.ended["q"] = process.server.put(*PODS, pod("q", ownerReferences=[]))["metadata"]["resourceVersion"]
@@ -473,7 +473,7 @@ async def test_a_released_pod_triggers_one_recount(process: WebhookProcess) -> N
 
 
 async def test_a_recount_without_a_write_is_not_repeated(process: WebhookProcess) -> None:
-    """Every subset is full and stays so: no pod gets a place, and nobody counts for each of them."""
+    """Every subset stays full: no pod gets a subset, and there is no recount for each of them."""
     full = full_of("p")
     del full["spec"]["subsets"][1], full["status"]["subsetStatuses"][1]
     populate(process, pod("p"))
@@ -497,11 +497,11 @@ async def test_with_free_capacity_ended_pods_are_not_checked(process: WebhookPro
 
 
 class BrokenError(Exception):
-    """Something that is no answer of a server."""
+    """An error that is no response of a server."""
 
 
 async def test_any_failure_is_retried_after_a_wait(process: WebhookProcess) -> None:
-    """A fault of any kind: those who wait are told, and what is to be withdrawn is at last left to the controller."""
+    """Any error: the requests get it, and withdrawals are left to the controller in the end."""
     process.put(topology(1))
     process.server.intercept = lambda _: BrokenError("no token")
     with pytest.raises(BrokenError):
@@ -515,7 +515,7 @@ async def test_any_failure_is_retried_after_a_wait(process: WebhookProcess) -> N
 
 
 async def test_the_wait_after_many_failures_is_bounded(process: WebhookProcess) -> None:
-    """Pods kept coming while nothing worked; the pause between two attempts does not grow for ever."""
+    """Pods were created all the time; the wait between two attempts does not grow for ever."""
     process.put(topology(1))
     process.server.intercept = lambda _: BrokenError("no token")
     for number in range(60):
@@ -530,7 +530,7 @@ async def test_the_wait_after_many_failures_is_bounded(process: WebhookProcess) 
 
 
 async def test_an_invalid_spec_raises_and_does_not_hang(process: WebhookProcess) -> None:
-    """It was stored while nobody validated: nothing is decided by it, and nothing hangs."""
+    """It was stored without validation: nothing is decided from it, and nothing hangs."""
     process.put(topology(1))
     process.cached["spec"]["subsets"][0]["maxReplicas"] = 3_000_000_000
     with pytest.raises(InvalidError):
@@ -540,7 +540,7 @@ async def test_an_invalid_spec_raises_and_does_not_hang(process: WebhookProcess)
 
 
 async def test_simulations_end_in_time(process: WebhookProcess) -> None:
-    """Each pod would take a tenth of a second; after three tenths they take the first subset with room."""
+    """Each pod would take a tenth of a second; after three tenths they take the first subset with free capacity."""
     adaptive = topology(-1, -1)
     adaptive["spec"]["scheduleStrategy"] = {"type": "Adaptive"}
     process.put(adaptive)
@@ -557,9 +557,9 @@ async def test_simulations_end_in_time(process: WebhookProcess) -> None:
 
 
 async def test_an_unreachable_server_is_retried_with_growing_waits(process: WebhookProcess) -> None:
-    """What is to be withdrawn is tried again, later and later, and at last left to the controller."""
+    """Withdrawals are retried with growing waits, and left to the controller in the end."""
     process.put(topology(1))
-    process.server.intercept = lambda _: Unreachable("nobody there", sent=False)
+    process.server.intercept = lambda _: Unreachable("connection refused", sent=False)
     with pytest.raises(Unreachable):
         await process.reserve("1")
     await process.clock.advance(60)

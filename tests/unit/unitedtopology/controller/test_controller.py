@@ -52,7 +52,7 @@ async def cost_of(cluster: TopologyCluster, pod: Pod) -> str | None:
 
 
 async def test_existing_pods_are_matched_to_the_subset_of_their_node(cluster: TopologyCluster) -> None:
-    """Nobody has to restart anything: pods are counted and marked where they run."""
+    """Nothing is restarted: pods are counted and annotated where they run."""
     await deploy_everywhere(cluster, 2)
     await cluster.create_topology(subset("a", "z1", 3), subset("b", "z2", 1), subset("c", "z3"))
     assert await cluster.pods_by_subset() == {"a": 2, "b": 2, "c": 2}
@@ -61,7 +61,7 @@ async def test_existing_pods_are_matched_to_the_subset_of_their_node(cluster: To
 
 
 async def test_a_pod_in_no_subset_is_left_alone(cluster: TopologyCluster) -> None:
-    """It is neither marked nor counted, and has no cost."""
+    """It is neither annotated nor counted, and has no cost."""
     await deploy_everywhere(cluster, 2)
     await cluster.create_topology(subset("a", "z1", 3))
     assert await cluster.pods_by_subset() == {"a": 2, "": 4}
@@ -112,7 +112,7 @@ async def test_percentages_follow_the_size_of_the_workload(cluster: TopologyClus
 
 
 async def test_one_step_down_keeps_the_shares(cluster: TopologyCluster) -> None:
-    """From 9 to 3 at once: whoever holds the request has the costs written for 3 first."""
+    """From 9 to 3 at once: while the request is held, the costs for 3 are written."""
     await deploy_everywhere(cluster, 3)
     await cluster.create_topology(*THIRDS)
     assert await cluster.zones() == {"z1": 3, "z2": 3, "z3": 3}
@@ -131,7 +131,7 @@ async def test_one_step_down_without_preparation_loses_the_shares(cluster: Topol
 
 
 async def prepare(cluster: TopologyCluster, size: int) -> None:
-    """Have the costs written for a size that is aimed at, as whoever holds a scale request does."""
+    """Write the costs for a target size, as for a held scale request."""
     preparing = asyncio.create_task(cluster.preparation.prepare("Deployment", "default", "web", size))
     while not preparing.done():
         await cluster.clock.advance(0.1)
@@ -139,7 +139,7 @@ async def prepare(cluster: TopologyCluster, size: int) -> None:
 
 
 async def test_costs_of_a_request_without_effect_are_restored(cluster: TopologyCluster) -> None:
-    """Nobody shrank the workload after all: after a while the costs are those of its size again."""
+    """The workload was not scaled after all: later the costs are those of its size again."""
     await deploy_everywhere(cluster, 3)
     await cluster.create_topology(*THIRDS)
     await prepare(cluster, 3)
@@ -162,7 +162,7 @@ async def test_a_foreign_cost_stays(cluster: TopologyCluster) -> None:
 
 
 async def test_a_changed_cost_becomes_foreign(cluster: TopologyCluster) -> None:
-    """Whoever writes over ours has the last word."""
+    """The other author owns it from then on."""
     await deploy_everywhere(cluster, 1)
     await cluster.create_topology(subset("a", "z1", 3))
     (pod,) = (pod for pod in await cluster.pods() if pod.spec.node_name.startswith("z1"))
@@ -173,7 +173,7 @@ async def test_a_changed_cost_becomes_foreign(cluster: TopologyCluster) -> None:
 
 
 async def test_a_cost_of_a_scale_down_under_way_is_left_alone(cluster: TopologyCluster) -> None:
-    """It is taken back by whoever wrote it, and follows the level again then."""
+    """The scale-down reverts it, and then it follows the level again."""
     await deploy_everywhere(cluster, 1)
     await cluster.create_topology(subset("a", "z1", 3))
     (pod,) = (pod for pod in await cluster.pods() if pod.spec.node_name.startswith("z1"))
@@ -187,7 +187,7 @@ async def test_a_cost_of_a_scale_down_under_way_is_left_alone(cluster: TopologyC
 
 
 async def test_deletion_leaves_pods_and_removes_what_was_written(cluster: TopologyCluster) -> None:
-    """No known, no cost, no label of the namespace is left; every pod is, and nothing waits for a finalizer."""
+    """No annotation, cost or namespace label is left; every pod is, without a finalizer to wait for."""
     await deploy_everywhere(cluster, 2)
     before = {pod.metadata.uid for pod in await cluster.pods()}
     await cluster.create_topology(subset("a", "z1", 1), subset("b", "z2", 3), subset("c", "z3"))
@@ -205,7 +205,7 @@ async def test_deletion_leaves_pods_and_removes_what_was_written(cluster: Topolo
 
 
 async def test_a_deleted_one_with_a_foreign_finalizer_reverts_at_once(cluster: TopologyCluster) -> None:
-    """A finalizer of somebody else keeps it for a while; it divides nothing any more."""
+    """A finalizer of another component keeps it for a while; it is not in effect any more."""
     await cluster.deploy(2)
     await cluster.create_topology(subset("a", "z1", 5))
     held = {"metadata": {"finalizers": ["example.com/archive"]}}
@@ -216,7 +216,7 @@ async def test_a_deleted_one_with_a_foreign_finalizer_reverts_at_once(cluster: T
 
 
 async def test_a_deletion_while_the_controller_was_stopped_is_reverted_later(cluster: TopologyCluster) -> None:
-    """The marks themselves say whose they were."""
+    """The annotations name their UnitedTopology."""
     await deploy_everywhere(cluster, 1)
     await cluster.create_topology(subset("a", "z1", 1))
     await cluster.kill_controller()
@@ -276,7 +276,7 @@ async def test_a_target_that_is_replaced_is_counted_anew(cluster: TopologyCluste
 
 
 async def test_reservations_count_before_the_target_is_cached(cluster: TopologyCluster) -> None:
-    """The watch of Deployments may lag behind that of pods: nothing is given away, nor taken back, nor ranked by it."""
+    """The watch of Deployments may lag behind that of pods: nothing is freed, reverted or ranked because of it."""
     await cluster.create_topology(subset("a", "z1", 5), subset("b", "z2", "50%"))
     cluster.room = 2
     await cluster.deploy(4)
@@ -289,7 +289,7 @@ async def test_reservations_count_before_the_target_is_cached(cluster: TopologyC
 
 
 async def test_a_kind_that_cannot_be_read_is_requeued(cluster: TopologyCluster) -> None:
-    """Nobody says that a CloneSet is missing who was not let see CloneSets."""
+    """Without permission to list CloneSets, none is reported as missing."""
     cluster.controller.view.is_known = lambda kind: kind != "CloneSet"  # type: ignore[method-assign]
     await cluster.create_topology(subset("a"), kind="CloneSet")
     assert (await cluster.topology()).status.conditions == ()
@@ -306,7 +306,7 @@ async def test_pods_that_leave_the_target_lose_their_annotations(cluster: Topolo
 
 
 async def test_of_two_with_the_same_target_the_older_applies(cluster: TopologyCluster) -> None:
-    """The other says whose the workload is, and takes over when it is free."""
+    """The other one names it in its condition, and takes effect when it is deleted."""
     await cluster.deploy(2)
     await cluster.create_topology(subset("a", "z1", 5))
     await cluster.advance(2)
@@ -350,7 +350,7 @@ async def test_an_invalid_one_is_reported_and_changes_no_pod(cluster: TopologyCl
 
 
 async def test_a_confined_controller_leaves_other_namespaces_alone(cluster: TopologyCluster) -> None:
-    """Their label too: another Trimtab may look after them."""
+    """Their label too: another Trimtab may manage them."""
     await cluster.stop_controller()
     cluster.settings = replace(SETTINGS, namespaces=frozenset({"elsewhere"}))
     await cluster.start_controller()
@@ -359,7 +359,7 @@ async def test_a_confined_controller_leaves_other_namespaces_alone(cluster: Topo
 
 
 async def test_without_the_pod_webhook_it_is_disabled_and_reports_it(cluster: TopologyCluster) -> None:
-    """The feature gate is false: the condition tells, and nothing is written to pods or namespaces."""
+    """The feature gate is false: the condition reports it, and nothing is written to pods or namespaces."""
     await cluster.stop_controller()
     await cluster.deploy(2)
     cluster.settings = replace(SETTINGS, pod_webhook=False)
@@ -372,7 +372,7 @@ async def test_without_the_pod_webhook_it_is_disabled_and_reports_it(cluster: To
 
 
 async def test_only_managed_namespaces_are_labelled(cluster: TopologyCluster) -> None:
-    """Another Trimtab looks after the others."""
+    """Another Trimtab manages the others."""
     await cluster.stop_controller()
     await cluster.deploy(2)
     cluster.settings = replace(SETTINGS, namespaces=frozenset({"elsewhere"}))
@@ -407,7 +407,7 @@ async def test_a_replicaset_without_owner_can_be_the_target(cluster: TopologyClu
 
 
 async def test_a_replicaset_of_a_deployment_cannot_be_the_target(cluster: TopologyCluster) -> None:
-    """Not by itself: two would write to the same pods without end."""
+    """Two would overwrite the same pods for ever."""
     await cluster.deploy(2)
     await cluster.create_topology(subset("a", "z1", 5))
     (replicaset,) = await cluster.all(ReplicaSet)
@@ -419,7 +419,7 @@ async def test_a_replicaset_of_a_deployment_cannot_be_the_target(cluster: Topolo
 
 
 async def test_each_revision_is_counted_by_itself(cluster: TopologyCluster) -> None:
-    """In the middle of a rollout the old pods take no places of the new ones, and give way from the first subset on."""
+    """During a rollout the old pods take no capacity of the new ones, and are deleted from the first subset on."""
     await deploy_everywhere(cluster, 2)
     await cluster.create_topology(subset("a", "z1", 2), subset("b", "z2", 2), subset("c", "z3"))
     await cluster.patch(Deployment, "web", {"spec": {"paused": False, "template": template("app:2", app="web")}})
@@ -433,7 +433,7 @@ async def test_each_revision_is_counted_by_itself(cluster: TopologyCluster) -> N
 
 
 async def test_old_revisions_are_scaled_down_from_the_first_subset_on(cluster: TopologyCluster) -> None:
-    """The new revision fills from the first subset; that is where room is needed."""
+    """The new revision fills from the first subset; that is where capacity is needed."""
     await deploy_everywhere(cluster, 2)
     await cluster.create_topology(subset("a", "z1", 2), subset("b", "z2", 2), subset("c", "z3"))
     await cluster.patch(Deployment, "web", {"spec": {"template": template("app:2", app="web")}})
@@ -455,7 +455,7 @@ async def test_a_status_is_not_written_when_nothing_changes(cluster: TopologyClu
 
 
 async def test_a_conflicting_status_is_read_again(cluster: TopologyCluster) -> None:
-    """A webhook reserves a place between our reading and our writing: both stand in the end."""
+    """A webhook makes a reservation between our read and our write: both changes are kept."""
     await cluster.deploy(2)
     await cluster.create_topology(subset("a", "z1", 5))
     reserved = {
@@ -475,7 +475,7 @@ async def test_a_conflicting_status_is_read_again(cluster: TopologyCluster) -> N
 
 
 async def test_a_reservation_without_a_pod_expires_with_an_event(cluster: TopologyCluster) -> None:
-    """The place is free again after the time in which any creation ends."""
+    """The capacity is free again after the time in which any creation ends."""
     await cluster.deploy(2)
     await cluster.create_topology(subset("a", "z1", 5))
     now = times.format_time(cluster.clock.now())
@@ -490,7 +490,7 @@ async def test_a_reservation_without_a_pod_expires_with_an_event(cluster: Topolo
 
 
 async def test_a_reservation_by_a_slow_clock_does_not_expire_at_once(cluster: TopologyCluster) -> None:
-    """Its pod may be on its way still: it must have been seen for as long as any request takes, by our own clock."""
+    """Its pod may still be created: it must have been seen for as long as any request takes, by our own clock."""
     await cluster.deploy(2)
     await cluster.create_topology(subset("a", "z1", 5))
     behind = times.format_time(cluster.clock.now() - 200 * SECOND)
@@ -531,7 +531,7 @@ async def test_the_controller_survives_being_killed(cluster: TopologyCluster) ->
 
 
 async def test_pods_are_annotated_only_after_they_are_counted(cluster: TopologyCluster) -> None:
-    """A mark says that a pod is counted, so the status comes first."""
+    """An annotation says that a pod is counted, so the status is written first."""
     await cluster.deploy(2)
     cluster.controller_wire.requests.clear()
     await cluster.create_topology(subset("a", "z1", 5))
@@ -551,7 +551,7 @@ async def test_pods_are_annotated_only_after_they_are_counted(cluster: TopologyC
     ],
 )
 def test_terms_select_zones(given: tuple[str, ...], want: JSON) -> None:
-    """The terms that these tests are written with say what they mean."""
+    """The terms of these tests select the zones that they name."""
     assert zone("z1", *given)["matchExpressions"][0]["values"] == list(want)
 
 
@@ -584,7 +584,7 @@ def pinned(replicas: int, in_zone: str) -> JSON:
 
 
 async def test_an_announced_node_delays_rescheduling(cluster: TopologyCluster) -> None:
-    """It said that it brings a node for the pod: the pod is not moved before that would have come."""
+    """The pod is not rescheduled before the node that was announced for it could exist."""
     strategy = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30}}
     await cluster.create_topology(subset("a", "z9"), subset("b", "z2"), scheduleStrategy=strategy)
     await cluster.create(Deployment, pinned(1, "z9"))
@@ -601,7 +601,7 @@ async def test_an_announced_node_delays_rescheduling(cluster: TopologyCluster) -
 
 
 async def test_without_another_subset_nothing_is_rescheduled(cluster: TopologyCluster) -> None:
-    """A pod that waits in the only subset goes on waiting."""
+    """A pod in the only subset stays pending."""
     strategy = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30}}
     await cluster.create_topology(subset("a", "z9"), subset("b", "z2", 0), scheduleStrategy=strategy)
     await cluster.create(Deployment, pinned(1, "z9"))

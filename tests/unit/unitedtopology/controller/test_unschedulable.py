@@ -1,4 +1,4 @@
-"""Which pods have waited too long for a node, and who may be about to bring one."""
+"""Pods that have been unschedulable for too long, and autoscalers that may add a node."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_pods_that_are_due() -> None:
     ],
 )
 def test_without_the_field_no_pod_is_due(strategy: JSON | None) -> None:
-    """Only Adaptive with rescheduleCriticalSeconds unschedulable pods."""
+    """Only Adaptive with rescheduleCriticalSeconds reschedules pods."""
     assert (
         unschedulable.unschedulable_pods(topology(strategy), [stuck("old", "2026-03-01T11:00:00Z")], NOON)
         == unschedulable.UnschedulablePods()
@@ -84,9 +84,9 @@ def event(reason: str, **moments: str) -> Event:
             NOON + timedelta(minutes=3),
             id="the latest counts",
         ),
-        pytest.param([event("TriggeredScaleUp")], None, id="nobody knows when"),
+        pytest.param([event("TriggeredScaleUp")], None, id="without a time"),
     ],
 )
 def test_until_when_a_node_is_expected(events: list[Event], want: datetime | None) -> None:
-    """An autoscaler is given five minutes from when it said so."""
+    """An autoscaler gets five minutes from its event on."""
     assert unschedulable.node_expected_until(events, timedelta(minutes=5)) == want
