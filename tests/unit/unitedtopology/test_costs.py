@@ -80,7 +80,7 @@ def test_the_owner_is_that_of_the_protocol(annotations: dict[str, str], owner: C
 
 
 @pytest.mark.parametrize(
-    ("annotations", "mark", "want"),
+    ("annotations", "known", "want"),
     [
         pytest.param({}, SubsetAnnotations("web", "a"), {keys.TOPOLOGY: "web", keys.SUBSET: "a"}, id="new annotations"),
         pytest.param(
