@@ -57,7 +57,7 @@ async def test_a_workload_is_divided_by_one_alone() -> None:
     """The message names the other one, and what can be done."""
     response = await review(topology_tree(subset("a")), topology_tree(subset("b"), name="first"))
     assert response.status is not None
-    assert "first divides Deployment web already; change that one, or delete it first" in response.status.message
+    assert "first already targets Deployment web; change that one, or delete it first" in response.status.message
 
 
 async def test_it_is_no_rival_of_itself() -> None:

@@ -1,7 +1,7 @@
 """The hooks of UnitedTopologies together: what they share, and what keeps them up to date.
 
     subsets = Subsets(client, simulate=simulation, ended=view.ended, registry=registry)
-    Edge([*subsets.hooks], …, let_go=subsets.let_go)     and beside it     subsets.run()
+    AdmissionServer([*subsets.hooks], …, on_skip=subsets.let_go)     and beside it     subsets.run()
 
 Every process that answers has its own; they meet in the status of the UnitedTopology alone.
 """
