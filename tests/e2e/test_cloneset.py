@@ -145,8 +145,8 @@ async def refusal(made: Clones, spec: dict[str, Any]) -> str:
         await made.create(2, **spec)
     except Invalid as error:
         return error.message
-    refused = await made.condition("Refused")
-    assert (await made.event("Refused")).message == refused.message
+    refused = await made.condition("InvalidSpec")
+    assert (await made.event("InvalidSpec")).message == refused.message
     return refused.message
 
 
@@ -228,7 +228,7 @@ async def test_ranks_are_ignored_if_one_is_missing(client: Client) -> None:
         )
         await made.annotate({name: 12 - number for number, name in enumerate(TWELVE[:11])})
         await made.scale(9)
-        await made.condition("RanksAwaited", "p12")
+        await made.condition("WaitingForRanks", "p12")
         assert len(made.names) == 12
         assert await made.until(9) == set(TWELVE) - {"p12", "p11", "p8"}
         told = await made.event("RanksIgnored")
@@ -247,7 +247,7 @@ async def test_a_strategy_that_needs_recomputation(client: Client) -> None:
             await made.scale(size)
         left = set(TWELVE) - {"p12"}
         for turn in ("p1", "p7"):
-            await made.condition("RanksAwaited", "not been recomputed")
+            await made.condition("WaitingForRanks", "not been recomputed")
             assert made.names == left
             await made.cost({name: int(name == turn) for name in left})
             left -= {turn}

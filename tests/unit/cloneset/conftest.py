@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.unit.cloneset.worlds import CloneSetWorld
+from tests.unit.cloneset.clusters import CloneSetCluster
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[CloneSetWorld]:
+async def world() -> AsyncIterator[CloneSetCluster]:
     """A cluster whose CloneSets are looked after."""
-    made = CloneSetWorld()
+    made = CloneSetCluster()
     await made.start()
     yield made
     await made.close()

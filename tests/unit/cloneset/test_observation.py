@@ -53,7 +53,7 @@ def test_members_are_active_owned_and_matching() -> None:
 
 def test_what_is_misplaced() -> None:
     """Orphans of the namespace that match, and own pods that do not; nothing that is going, and nobody else's."""
-    found = observation.misplaced(SNAPSHOT.pods, WEB, SELECTOR)
+    found = observation.claimable(SNAPSHOT.pods, WEB, SELECTOR)
     assert sorted(each.metadata.name for each in found) == ["orphan", "stray"]
 
 
@@ -70,14 +70,14 @@ def test_what_is_misplaced() -> None:
 def test_revisions_of_pods(label: str, revision: str, want: bool) -> None:
     """A pod is of the revision that its label names."""
     labels = {REVISION_HASH: label} if label else {}
-    assert observation.is_of(owned("p", app="web", **labels).build(), revision) is want
+    assert observation.is_of_revision(owned("p", app="web", **labels).build(), revision) is want
 
 
 def test_marked_pods() -> None:
     """By the label, whatever its value, or by name."""
-    assert observation.is_marked(owned("p", **{SPECIFIED_DELETE: "false"}).build(), ())
-    assert observation.is_marked(owned("p").build(), {"p"})
-    assert not observation.is_marked(owned("p").build(), {"q"})
+    assert observation.is_specified(owned("p", **{SPECIFIED_DELETE: "false"}).build(), ())
+    assert observation.is_specified(owned("p").build(), {"p"})
+    assert not observation.is_specified(owned("p").build(), {"q"})
 
 
 def test_nobody_is_ready_who_does_not_run() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tests.unit.cloneset.worlds import manifest, template
+from tests.unit.cloneset.clusters import manifest, template
 from trimtab.api import codec
 from trimtab.api.apps import ControllerRevision
 from trimtab.api.cloneset import INSTANCE_ID, REVISION_HASH, CloneSet
@@ -26,16 +26,16 @@ def cloneset(image: str = "app:1", name: str = "web", **status: int) -> CloneSet
 def stored(image: str, number: int) -> ControllerRevision:
     """The revision of that image, as an API server has it."""
     newest = revisions.newest(cloneset(image), (), OWNER)
-    assert newest.birth is not None
-    return codec.convert({**newest.birth.body, "revision": number}, ControllerRevision)
+    assert newest.creation is not None
+    return codec.convert({**newest.creation.body, "revision": number}, ControllerRevision)
 
 
 def test_a_new_template_makes_a_revision() -> None:
     """Named after its template, numbered on, owned, holding the whole template."""
     known = [stored("app:1", 4)]
     newest = revisions.newest(cloneset("app:2"), known, OWNER)
-    assert newest.birth is not None
-    body = newest.birth.body
+    assert newest.creation is not None
+    body = newest.creation.body
     assert (newest.name, body["revision"], body["metadata"]["ownerReferences"]) == (
         body["metadata"]["name"],
         5,
@@ -49,7 +49,7 @@ def test_a_new_template_makes_a_revision() -> None:
 def test_the_same_template_has_its_revision() -> None:
     """Nothing is to be made, whatever the order of fields."""
     one = stored("app:1", 1)
-    assert revisions.newest(cloneset("app:1"), [one], OWNER) == revisions.Newest(one.metadata.name, number=1)
+    assert revisions.newest(cloneset("app:1"), [one], OWNER) == revisions.NewestRevision(one.metadata.name, number=1)
 
 
 def test_a_template_that_comes_back_is_renumbered() -> None:
@@ -77,9 +77,9 @@ def test_history_keeps_what_is_in_use_and_the_latest() -> None:
     """The oldest of the others go."""
     known = [stored(f"app:{number}", number) for number in range(1, 6)]
     names = [each.metadata.name for each in known]
-    gone = revisions.forgotten(known, {names[4], names[0].rpartition("-")[2]}, 1)
+    gone = revisions.expired(known, {names[4], names[0].rpartition("-")[2]}, 1)
     assert [each.metadata.name for each in gone] == names[1:3]
-    assert revisions.forgotten(known, set(names), 0) == ()
+    assert revisions.expired(known, set(names), 0) == ()
 
 
 def test_a_pod_is_made_from_the_whole_template() -> None:

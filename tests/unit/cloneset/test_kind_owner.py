@@ -9,7 +9,7 @@ import pytest
 from trimtab.api import codec
 from trimtab.api.crds import OURS
 from trimtab.api.extensions import CustomResourceDefinition
-from trimtab.cloneset.presence import Presence, presence
+from trimtab.cloneset.kind_owner import KindOwner, kind_owner
 
 GENERATED = {"controller-gen.kubebuilder.io/version": "v0.16.5"}
 
@@ -24,19 +24,19 @@ def definition(established: str = "True", **metadata: Any) -> CustomResourceDefi
 @pytest.mark.parametrize(
     ("found", "want"),
     [
-        pytest.param(None, Presence.NOBODY, id="there is none"),
-        pytest.param(definition(labels=OURS), Presence.OURS, id="ours has our label"),
-        pytest.param(definition("False", labels=OURS), Presence.NOBODY, id="not taken up yet"),
+        pytest.param(None, KindOwner.NONE, id="there is none"),
+        pytest.param(definition(labels=OURS), KindOwner.TRIMTAB, id="ours has our label"),
+        pytest.param(definition("False", labels=OURS), KindOwner.NONE, id="not taken up yet"),
         pytest.param(
-            definition(labels=OURS, deletionTimestamp="2026-01-01T00:00:00Z"), Presence.NOBODY, id="on its way out"
+            definition(labels=OURS, deletionTimestamp="2026-01-01T00:00:00Z"), KindOwner.NONE, id="on its way out"
         ),
-        pytest.param(definition(annotations=GENERATED), Presence.OTHERS, id="OpenKruise's"),
-        pytest.param(definition(), Presence.OTHERS, id="somebody's"),
+        pytest.param(definition(annotations=GENERATED), KindOwner.OTHER, id="OpenKruise's"),
+        pytest.param(definition(), KindOwner.OTHER, id="somebody's"),
         pytest.param(
-            definition(labels=OURS, annotations=GENERATED), Presence.OTHERS, id="OpenKruise's, applied over ours"
+            definition(labels=OURS, annotations=GENERATED), KindOwner.OTHER, id="OpenKruise's, applied over ours"
         ),
     ],
 )
-def test_presence(found: CustomResourceDefinition | None, want: Presence) -> None:
+def test_kind_owner(found: CustomResourceDefinition | None, want: KindOwner) -> None:
     """Ours has our label, and nothing of OpenKruise's."""
-    assert presence(found) is want
+    assert kind_owner(found) is want

@@ -1,6 +1,6 @@
 """A small world for CloneSets: the lab's API server without a socket, virtual time, a kubelet that obeys.
 
-world = CloneSetWorld()
+world = CloneSetCluster()
 await world.start()
 await world.create(CloneSet, manifest(3))
 await world.run_pods()
@@ -63,7 +63,7 @@ def template(image: str = "app:1", *, spread: str = "", **labels: str) -> JSON:
     return {"metadata": {"labels": labels}, "spec": spec}
 
 
-class CloneSetWorld(World):
+class CloneSetCluster(World):
     """A cluster whose CloneSets are looked after."""
 
     def __init__(self, settings: Settings | None = None, *, seed: int = 1) -> None:
