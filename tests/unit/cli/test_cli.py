@@ -77,7 +77,7 @@ def test_options_override_the_file(tmp_path: Path) -> None:
     refused = trimtab("run", "--config", "trimtab.yaml", "--check", folder=tmp_path)
     assert (refused.returncode, "trimtab.yaml: logs.level" in refused.stderr) == (1, True)
     taken = trimtab("run", "--config", "trimtab.yaml", "--check", "--log-level", "debug", folder=tmp_path)
-    assert (taken.returncode, taken.stdout) == (0, "the configuration is good; it runs scheduler\n")
+    assert (taken.returncode, taken.stdout) == (0, "the configuration is valid; it runs scheduler\n")
 
 
 def test_the_schedulers_file_is_looked_for_beside_the_one_that_names_it(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_what_is_left_to_who_keeps_the_certificates_is_said(tmp_path: Path) -> N
         ),
         pytest.param(
             "leaderElection: {enabled: false}",
-            "leaderElection.enabled: processes of an installation run beside one another",
+            "leaderElection.enabled: several processes of an installation run at the same time",
             id="nobody leads",
         ),
         pytest.param("scheduler: {profiles: []}", "scheduler.apiVersion: null is not supported", id="no version"),
@@ -120,4 +120,4 @@ async def test_the_way_there_and_back(server: Server, tmp_path: Path) -> None:
     assert "would remove Namespace trimtab-system" in planned.stdout
     done = await typed("uninstall", folder=tmp_path, server=server)
     assert done.returncode == 0
-    assert [line for line in done.stdout.splitlines() if not line.startswith("taken back: 0 ")] == []
+    assert [line for line in done.stdout.splitlines() if not line.startswith("reverted: 0 ")] == []

@@ -11,7 +11,7 @@ from trimtab.api import codec
 from trimtab.api.annotations import DELETION_COST, NAMESPACE_LABEL, SCALE_PLAN, SUBSET_COST, PlanAnnotation
 from trimtab.api.core import Namespace
 from trimtab.api.pods import Pod
-from trimtab.install.sweeps import SWEEPS
+from trimtab.install.cleanup import CLEANUPS
 from trimtab.kube.client import Client
 
 PLAN = PlanAnnotation(
@@ -42,13 +42,13 @@ async def test_every_trace_is_taken_back_and_what_others_wrote_stays(tmp_path: P
         await pod(client, "both", {DELETION_COST: "-5", SCALE_PLAN: both, **subset})
         await pod(client, "theirs", {DELETION_COST: "77"})
         await client.create(Namespace, {"metadata": {"name": "shop", "labels": {NAMESPACE_LABEL: "enabled"}}})
-        counts = {what: await sweep(client) for what, sweep in SWEEPS.items()}
+        counts = {what: await cleanup(client) for what, cleanup in CLEANUPS.items()}
         for name in ("planned", "divided", "both"):
             assert await carried(client, name) == {"example.com/team": "shop"}
         assert (await carried(client, "theirs"))[DELETION_COST] == "77"
         assert NAMESPACE_LABEL not in (await client.get(Namespace, "shop")).metadata.labels
         assert list(counts.values()) == [2, 0, 2, 1]
-        assert {await sweep(client) for sweep in SWEEPS.values()} == {0}
+        assert {await cleanup(client) for cleanup in CLEANUPS.values()} == {0}
 
 
 def _fields(mark: PlanAnnotation) -> dict[str, Any]:
