@@ -249,7 +249,8 @@ class Reason(enum.StrEnum):
     API server."""
     # ScaleDownPolicy, other conditions.
     OVERLAPPING = "Overlapping"
-    """Condition type of ScaleDownPolicy: Several policies select the same workloads."""
+    """Condition type of ScaleDownPolicy: Several policies select the same workloads. Fix: remove one of them, or name
+    the workload in `targetRef`."""
     OVERRIDES = "Overrides"
     """Condition Overlapping of ScaleDownPolicy: This policy applies before others."""
     # UnitedTopology.
@@ -262,7 +263,7 @@ class Reason(enum.StrEnum):
     TARGET_NOT_FOUND = "TargetNotFound"
     """Condition Ready of UnitedTopology: The target does not exist. Fix: create it, or correct `targetRef`."""
     RECONCILED = "Reconciled"
-    """Condition Ready of UnitedTopology: The pods of the target are divided into subsets."""
+    """Condition Ready of UnitedTopology: The pods of the target are allocated to subsets."""
     ADMITTED_WITHOUT_SUBSET = "AdmittedWithoutSubset"
     """Event on UnitedTopology: A pod was admitted without a subset, because no decision was made in time. Fix: for
     single pods nothing is to be done: the controller matches the pod later. If many, check the webhooks' latency."""
@@ -287,7 +288,8 @@ class Reason(enum.StrEnum):
     FAILED_DELETE = "FailedDelete"
     """Event on CloneSet: A pod could not be deleted. Fix: read the API server's message."""
     FAILED_SCALE = "FailedScale"
-    """Condition of CloneSet, and event on it: Pods could not be created or deleted to reach the size."""
+    """Condition of CloneSet, and event on it: Pods could not be created or deleted to reach the size.
+    Fix: read the message."""
     FAILED_UPDATE = "FailedUpdate"
     """Condition of CloneSet, and event on it: Pods could not be replaced by those of the new template. Fix: read the
     message."""
