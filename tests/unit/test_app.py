@@ -122,7 +122,7 @@ async def test_all_components_run_in_one_process(elected: bool, tmp_path: Path) 
 
 
 async def test_replicas_of_the_webhooks_serve_with_one_certificate(tmp_path: Path) -> None:
-    """Whoever leads makes it, the others take it; all of them answer."""
+    """The leader creates it, the others read it; all of them answer."""
     async with Server(tmp_path) as server, Client(Session(discover(server.kubeconfig))) as client:
         replicas = [app.App(app.Settings(whole(components=["webhooks"]), server.kubeconfig)) for _ in range(2)]
         await provisioning.create(client, local.manifests(replicas[0].settings.configuration))
@@ -147,8 +147,8 @@ async def listening(running: app.App) -> tuple[str, int]:
     return "127.0.0.1", webhooks.port
 
 
-async def test_every_hook_is_asked_and_every_question_has_its_hook() -> None:
-    """What `trimtab install` has API servers ask is what the webhooks answer, and as quickly as is said there."""
+async def test_every_hook_has_a_webhook_configuration_and_the_reverse() -> None:
+    """The webhook configurations of `trimtab install` match the hooks that are served, and their budgets."""
     configured = whole(leaderElection={"enabled": False})
     dependencies = Dependencies(
         Client(FakeServer(VirtualClock()), clock=VirtualClock()), configured, CollectorRegistry()

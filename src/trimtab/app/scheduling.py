@@ -30,9 +30,9 @@ def settings(configuration: TrimtabConfiguration) -> Configuration:
         read = scheduler_configuration.read(tree)
     except InvalidError as error:
         raise error.under("scheduler") from None
-    stated = (tree or {}).get("leaderElection") or {}
+    election_tree = (tree or {}).get("leaderElection") or {}
     election = read.election
-    if election is not None and "resourceNamespace" not in stated:
+    if election is not None and "resourceNamespace" not in election_tree:
         election = replace(election, namespace=configuration.namespace)
     return replace(read, election=election, namespaces=frozenset(configuration.namespaces))
 
@@ -45,7 +45,7 @@ def default_constraints(configuration: TrimtabConfiguration) -> tuple[TopologySp
     """
     profile = next(iter(settings(configuration).profiles.values()))
     modern = {DEPRECATED_ZONE: ZONE}
-    stated = [
+    constraints = [
         TopologySpreadConstraint(
             max_skew=each.max_skew,
             topology_key=modern.get(each.topology_key, each.topology_key),
@@ -53,4 +53,4 @@ def default_constraints(configuration: TrimtabConfiguration) -> tuple[TopologySp
         )
         for each in profile.default_constraints
     ]
-    return tuple(sorted(stated, key=lambda each: each.topology_key == HOSTNAME))
+    return tuple(sorted(constraints, key=lambda each: each.topology_key == HOSTNAME))

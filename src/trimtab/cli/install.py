@@ -97,22 +97,22 @@ def install(
     from trimtab.install import definitions, manifests
     from trimtab.install.options import Options
 
-    written: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
     if local_only:
         _print(_local(config_file), output)
         return
     if config_file is not None:
-        written["configuration"] = with_scheduler(read_yaml(config_file), config_file.parent)
-    written |= {} if image is None else {"image": image}
-    chosen = components or tuple(written.get("configuration", {}).get("components") or ())
-    written |= {"components": _components(chosen)} if chosen else {}
+        overrides["configuration"] = with_scheduler(read_yaml(config_file), config_file.parent)
+    overrides |= {} if image is None else {"image": image}
+    chosen = components or tuple(overrides.get("configuration", {}).get("components") or ())
+    overrides |= {"components": _components(chosen)} if chosen else {}
     options = Options(
         namespace=namespace,
         replicas=replicas,
         deny_cost_changes=deny_cost_changes,
         api_server_ranges=_ranges(api_server_cidr),
         ca_bundle=b"" if ca_file is None else ca_file.read_bytes(),
-        **written,
+        **overrides,
     )
     _check(options.read())
     existing, shared = _cluster_state(kubeconfig, context, namespace)
@@ -163,11 +163,11 @@ def _components(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in known if name in names)
 
 
-def _ranges(written: Sequence[str]) -> tuple[str, ...]:
+def _ranges(cidrs: Sequence[str]) -> tuple[str, ...]:
     import ipaddress
 
     try:
-        return tuple(str(ipaddress.ip_network(text)) for text in written)
+        return tuple(str(ipaddress.ip_network(text)) for text in cidrs)
     except ValueError as error:
         raise click.BadParameter(f"{error}; write it as 10.0.0.0/28", param_hint="--api-server-cidr") from error
 

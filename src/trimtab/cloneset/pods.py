@@ -88,11 +88,11 @@ class PodControl:
     async def _is_ours(self, cloneset: CloneSet, name: str) -> bool:
         """Whether the pod was created for this CloneSet, by this process or an earlier one."""
         try:
-            found = await self._client.get(Pod, name, namespace=cloneset.metadata.namespace)
+            existing = await self._client.get(Pod, name, namespace=cloneset.metadata.namespace)
         except ApiError:
             return False
-        owner = found.metadata.controller
-        return owner is not None and owner.uid == cloneset.metadata.uid and found.active
+        owner = existing.metadata.controller
+        return owner is not None and owner.uid == cloneset.metadata.uid and existing.active
 
     async def _delete(self, cloneset: CloneSet, pod: Pod, failed: Callable[[Pod], None]) -> ApiError | None:
         metadata = pod.metadata

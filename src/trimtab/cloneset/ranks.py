@@ -131,9 +131,9 @@ def _from_group(costs: PodGroupCost | None) -> KnownRanks:
 
 
 def _from_annotations(pods: Sequence[Pod]) -> KnownRanks:
-    written = {pod.metadata.name: number(pod.metadata.annotations.get(ALPHA_COST, "")) for pod in pods}
+    values = {pod.metadata.name: number(pod.metadata.annotations.get(ALPHA_COST, "")) for pod in pods}
     among = {pod.metadata.annotations.get(RANKED_AMONG) for pod in pods}
-    ranks = {name: rank for name, rank in written.items() if not math.isnan(rank)}
+    ranks = {name: rank for name, rank in values.items() if not math.isnan(rank)}
     return KnownRanks(ranks, among.pop() if len(among) == 1 else None)
 
 

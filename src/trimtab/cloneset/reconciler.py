@@ -82,8 +82,8 @@ class Reconciler:
         if cloneset is None or not self._is_ours(cloneset):
             self.forget(key)
             return Result()
-        written = self._reporter.written.get(key)
-        if written is not None and not self._view.clonesets.has_seen(key, written):
+        version = self._reporter.status_versions.get(key)
+        if version is not None and not self._view.clonesets.has_seen(key, version):
             return Result(UNSEEN)
         problems = list(rules.problems(cloneset))
         if problems:
@@ -98,7 +98,7 @@ class Reconciler:
     def forget(self, key: Key) -> None:
         """Drop what is remembered of a CloneSet: another one of the same name starts without expectations."""
         self.expectations.forget(key)
-        self._reporter.written.pop(key, None)
+        self._reporter.status_versions.pop(key, None)
 
     async def _reconcile_valid(self, key: Key, cloneset: CloneSet, selector: Selector) -> Result:
         conflicting = conflicts.conflicting(cloneset, self._view.clonesets_in(cloneset.metadata.namespace))

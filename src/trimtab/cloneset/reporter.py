@@ -47,7 +47,7 @@ class Reporter:
         self._recorder = recorder
         self._metrics = metrics
         self._requeue = requeue
-        self.written: dict[Key, str] = {}
+        self.status_versions: dict[Key, str] = {}
         """The resource version of the last status written, by CloneSet."""
 
     async def write(self, cloneset: CloneSet, status: CloneSetStatus) -> None:
@@ -63,7 +63,7 @@ class Reporter:
         except NotFound:
             self._requeue(key_of(cloneset), UNSEEN)
         else:
-            self.written[key_of(cloneset)] = updated.metadata.resource_version
+            self.status_versions[key_of(cloneset)] = updated.metadata.resource_version
 
     async def report_invalid(self, cloneset: CloneSet, problems: Sequence[InvalidError]) -> None:
         """Report a spec that is not supported; its existing pods stay."""

@@ -47,9 +47,9 @@ def newest(cloneset: CloneSet, known: Sequence[ControllerRevision], owner: JSON)
     if not equal:
         creation = _new_revision(cloneset, last + 1, owner)
         return NewestRevision(creation.name, creation=creation, number=last + 1)
-    found = max(equal, key=lambda each: (each.revision, each.metadata.name))
-    behind = any(each.revision >= found.revision for each in known if each is not found)
-    return NewestRevision(found.metadata.name, renumbered=found if behind else None, number=last + behind)
+    latest = max(equal, key=lambda each: (each.revision, each.metadata.name))
+    behind = any(each.revision >= latest.revision for each in known if each is not latest)
+    return NewestRevision(latest.metadata.name, renumbered=latest if behind else None, number=last + behind)
 
 
 def template_of(revision: ControllerRevision) -> Document | None:

@@ -81,12 +81,12 @@ def after(
     """The whole status after a decision, and the failure of its step if it failed."""
     plan = decision.plan
     counted = status(cloneset, decision.group, selector, revision, decision.next_instance, plan.wait)
-    found = findings(plan, conflicting, failure)
+    current = findings(plan, conflicting, failure)
     if not decision.is_current and failure is None:
-        found += standing(cloneset, found, UNDECIDED)
+        current += standing(cloneset, current, UNDECIDED)
     elif plan.step is Step.SPECIFIED and plan.wait is not None:
-        found += standing(cloneset, found, frozenset({Reason.WAITING_FOR_RANKS}))
-    return with_findings(counted, found, now)
+        current += standing(cloneset, current, frozenset({Reason.WAITING_FOR_RANKS}))
+    return with_findings(counted, current, now)
 
 
 def is_soon_outdated(cloneset: CloneSet, decision: Decision) -> bool:
@@ -104,13 +104,13 @@ def failure(step: Step, message: str) -> Finding:
 
 def findings(plan: Plan, conflicting: Sequence[CloneSet], failure: Finding | None) -> list[Finding]:
     """What is in the way of a CloneSet whose spec is valid."""
-    found = [] if failure is None else [failure]
+    current = [] if failure is None else [failure]
     if conflicting:
-        found.append(overlap(conflicting))
+        current.append(overlap(conflicting))
     if plan.wait is not None and plan.wait_reason:
         message = f"the scale-down waits: {plan.wait_reason}"
-        found.append(Finding(Reason.WAITING_FOR_RANKS, Reason.UNRANKED, message))
-    return found
+        current.append(Finding(Reason.WAITING_FOR_RANKS, Reason.UNRANKED, message))
+    return current
 
 
 def overlap(conflicting: Sequence[CloneSet]) -> Finding:
@@ -125,17 +125,17 @@ def invalid_spec(problems: Iterable[InvalidError]) -> Finding:
     return Finding(Reason.INVALID_SPEC, Reason.UNSUPPORTED, "; ".join(str(problem) for problem in problems))
 
 
-def standing(cloneset: CloneSet, found: Sequence[Finding], types: frozenset[str]) -> list[Finding]:
+def standing(cloneset: CloneSet, current: Sequence[Finding], types: frozenset[str]) -> list[Finding]:
     """Conditions of these types that were reported before and still hold, as nothing new was decided about them."""
-    left = types - {finding.type for finding in found}
+    left = types - {finding.type for finding in current}
     return [Finding(each.type, each.reason, each.message) for each in cloneset.status.conditions if each.type in left]
 
 
-def with_findings(status: CloneSetStatus, found: Sequence[Finding], now: int) -> CloneSetStatus:
+def with_findings(status: CloneSetStatus, current: Sequence[Finding], now: int) -> CloneSetStatus:
     """The status with these conditions, and those of others; a condition that stays keeps its transition time."""
     kept = tuple(each for each in status.conditions if each.type not in _TYPES)
     known = {each.type: each for each in status.conditions}
-    ours = tuple(_condition(finding, known.get(finding.type), now) for finding in found)
+    ours = tuple(_condition(finding, known.get(finding.type), now) for finding in current)
     return msgspec.structs.replace(status, conditions=(*kept, *ours))
 
 

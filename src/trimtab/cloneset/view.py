@@ -78,8 +78,8 @@ class View:
         """The PodGroupCost of a CloneSet, if there is one; of several, the first by name."""
         if self.costs is None:
             return None
-        found = self.costs.store.by(_BY_OWNER, key(owner.namespace, owner.name))
-        return min(found, key=lambda each: each.metadata.name, default=None)
+        candidates = self.costs.store.by(_BY_OWNER, key(owner.namespace, owner.name))
+        return min(candidates, key=lambda each: each.metadata.name, default=None)
 
     def has_pod(self, namespace: str, name: str) -> bool:
         """Whether there is a pod of that name."""
@@ -105,5 +105,5 @@ def owner_key(costs: PodGroupCost) -> Key | None:
 
 
 def _by_owner(costs: PodGroupCost) -> Iterable[str]:
-    found = owner_key(costs)
-    return () if found is None else (found,)
+    owner = owner_key(costs)
+    return () if owner is None else (owner,)

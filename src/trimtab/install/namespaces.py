@@ -46,10 +46,10 @@ async def why_foreign(client: Client, name: str) -> str:
     if name in BUILT_IN:
         return why_foreign_by_name(name)
     try:
-        found = await client.get(_NAMESPACES, name)
+        existing = await client.get(_NAMESPACES, name)
     except NotFound:
         return ""
-    return "" if is_ours(found) else f"it exists and does not carry the label {MANAGED_BY}: {NAME}"
+    return "" if is_ours(existing) else f"it exists and does not carry the label {MANAGED_BY}: {NAME}"
 
 
 async def why_in_use(client: Client, name: str) -> str:
@@ -66,11 +66,13 @@ async def why_in_use(client: Client, name: str) -> str:
     return reason
 
 
-def is_ours(found: JSON) -> bool:
+def is_ours(existing: JSON) -> bool:
     """Whether an object carries our label."""
-    labels = found["metadata"].get("labels") or {}
+    labels = existing["metadata"].get("labels") or {}
     return bool(labels.get(MANAGED_BY) == NAME)
 
 
-def _may_be_removed(found: JSON) -> bool:
-    return is_ours(found) or found["metadata"]["name"] in _CREATED_BY_KUBERNETES or found.get("type") == _TOKENS
+def _may_be_removed(existing: JSON) -> bool:
+    return (
+        is_ours(existing) or existing["metadata"]["name"] in _CREATED_BY_KUBERNETES or existing.get("type") == _TOKENS
+    )

@@ -162,11 +162,11 @@ async def _delete(client: Client, objects: Sequence[JSON], report: Report) -> No
         resource = untyped(each["apiVersion"], each["kind"], PLURALS[each["kind"]], namespaced=bool(namespace))
         label = _name_of(each)
         try:
-            found = await client.get(resource, name, namespace=namespace)
-            if not _is_labelled(found):
+            existing = await client.get(resource, name, namespace=namespace)
+            if not _is_labelled(existing):
                 report(f"kept: {label} does not carry the label {MANAGED_BY}: {NAME}")
                 continue
-            await client.delete(resource, name, namespace=namespace, uid=found["metadata"]["uid"])
+            await client.delete(resource, name, namespace=namespace, uid=existing["metadata"]["uid"])
         except NotFound:
             continue
         report(f"removed {label}")
@@ -178,9 +178,9 @@ def _name_of(manifest: JSON) -> str:
     return f"{manifest['kind']} {namespace}{metadata['name']}"
 
 
-def _is_labelled(found: JSON) -> bool:
+def _is_labelled(existing: JSON) -> bool:
     """Whether an object is ours. Leases have no labels; their names are ours alone."""
-    return namespaces.is_ours(found) or found["kind"] == "Lease"
+    return namespaces.is_ours(existing) or existing["kind"] == "Lease"
 
 
 async def _wait_for_pods(client: Client, options: Options, report: Report) -> None:

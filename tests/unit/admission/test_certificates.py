@@ -1,4 +1,4 @@
-"""Certificates: made, renewed without anybody noticing, shared by replicas, or given."""
+"""Certificates: created, renewed without interruption, shared by replicas, or read from files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMES = ("trimtab-webhooks.trimtab-system.svc", "127.0.0.1")
 
 
 def trusts(bundle: bytes, pair: KeyPair, moment: datetime) -> bool:
-    """Whether who trusts a bundle accepts a server with this certificate at that moment."""
+    """Whether a client with this CA bundle accepts the certificate at that moment."""
     store = verification.Store(x509.load_pem_x509_certificates(bundle))
     builder = verification.PolicyBuilder().store(store).time(moment)
     verifier = builder.build_server_verifier(x509.DNSName(NAMES[0]))
@@ -62,8 +62,8 @@ def test_other_names_need_another_certificate() -> None:
     assert changed.authority == keyring.authority
 
 
-def test_over_thirty_years_nobody_ever_meets_a_certificate_that_they_do_not_trust() -> None:
-    """Every replica and every API server may be one look behind: all old and new bundles and certificates fit."""
+def test_over_thirty_years_every_certificate_is_trusted_by_old_and_new_bundles() -> None:
+    """Every replica and every API server may be one check behind: all old and new bundles and certificates match."""
     keyring, moment = renew(None, NAMES, START), START
     step, authorities_seen, changes = timedelta(days=20), set(), 0
     while moment < START + timedelta(days=30 * 365):
@@ -82,7 +82,7 @@ def test_over_thirty_years_nobody_ever_meets_a_certificate_that_they_do_not_trus
 
 
 def test_two_authorities_stand_in_the_bundle_while_they_change() -> None:
-    """The next one before it signs anything, the last one until nobody shows what it signed."""
+    """The next one before it signs anything, the previous one until no replica serves what it signed."""
     keyring = renew(None, NAMES, START)
     due = keyring.authority.expires - timedelta(days=1000)
     keyring = replace(keyring, serving=sign(keyring.authority, NAMES, due))
@@ -115,21 +115,21 @@ def test_a_keyring_survives_a_secret() -> None:
     ],
 )
 def test_a_secret_that_is_not_whole_is_no_keyring(data: dict[str, str]) -> None:
-    """It is made anew."""
+    """It is created again."""
     assert certificates.keyring_in({"data": data}) is None
 
 
 @pytest_asyncio.fixture
 async def world() -> AsyncIterator[World]:
     """A cluster with a webhook configuration in it."""
-    made = World()
-    await made.start()
-    await made.user.create(CONFIGURATIONS[VALIDATING], configuration("default", "https://127.0.0.1:1/scale"))
-    yield made
-    await made.close()
+    cluster = World()
+    await cluster.start()
+    await cluster.user.create(CONFIGURATIONS[VALIDATING], configuration("default", "https://127.0.0.1:1/scale"))
+    yield cluster
+    await cluster.close()
 
 
-def made(world: World, *, is_leader: bool, client: Client | None = None) -> ManagedCertificates:
+def certificates_of(world: World, *, is_leader: bool, client: Client | None = None) -> ManagedCertificates:
     """The certificates of one replica."""
     return ManagedCertificates(
         client or world.user,
@@ -142,9 +142,9 @@ def made(world: World, *, is_leader: bool, client: Client | None = None) -> Mana
     )
 
 
-async def test_the_leader_writes_and_the_others_take_what_they_find(world: World) -> None:
+async def test_the_leader_writes_the_keyring_and_the_others_read_it(world: World) -> None:
     """A replica without a certificate waits for one."""
-    leader, other = made(world, is_leader=True), made(world, is_leader=False)
+    leader, other = certificates_of(world, is_leader=True), certificates_of(world, is_leader=False)
     await other.check()
     found = [other.synced]
     await leader.check()
@@ -157,7 +157,7 @@ async def test_the_leader_writes_and_the_others_take_what_they_find(world: World
 
 async def test_the_configurations_trust_the_bundle(world: World) -> None:
     """Written once, and again only when it changes."""
-    leader = made(world, is_leader=True)
+    leader = certificates_of(world, is_leader=True)
     await leader.check()
     found = await world.user.get(CONFIGURATIONS[VALIDATING], "trimtab-default")
     secret = await world.user.get(SECRETS, "keys", namespace="default")
@@ -170,7 +170,7 @@ async def test_the_configurations_trust_the_bundle(world: World) -> None:
 
 async def test_what_is_due_is_renewed_in_place(world: World) -> None:
     """The Secret and the context change; the authority stays."""
-    leader = made(world, is_leader=True)
+    leader = certificates_of(world, is_leader=True)
     await leader.check()
     first = await world.user.get(SECRETS, "keys", namespace="default")
     await world.clock.advance(timedelta(days=300).total_seconds())
@@ -181,11 +181,11 @@ async def test_what_is_due_is_renewed_in_place(world: World) -> None:
     assert leader.problems == []
 
 
-async def test_a_certificate_that_cannot_be_shown_yet_is_told_and_tried_again(
+async def test_a_certificate_that_cannot_be_loaded_is_reported_and_retried(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk that is full for a while ends nothing."""
-    leader = made(world, is_leader=True)
+    leader = certificates_of(world, is_leader=True)
     load = leader._serving.load  # noqa: SLF001 - what new connections are shown
 
     def refuse(_: KeyPair) -> None:
@@ -201,9 +201,9 @@ async def test_a_certificate_that_cannot_be_shown_yet_is_told_and_tried_again(
     await cancel(running)
 
 
-async def test_a_certificate_that_nobody_renews_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """In the log, in good time and once; on health pages, which API servers go by, not before it has ended."""
-    leader, other = made(world, is_leader=True), made(world, is_leader=False)
+async def test_a_certificate_that_is_not_renewed_is_reported(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """In the log, in time and once; on /readyz, which takes a replica out of service, only after it has expired."""
+    leader, other = certificates_of(world, is_leader=True), certificates_of(world, is_leader=False)
     await leader.check()
     running = asyncio.ensure_future(other.run())
     await world.settle()
@@ -217,10 +217,10 @@ async def test_a_certificate_that_nobody_renews_is_told(world: World, caplog: py
     await cancel(running)
 
 
-async def test_a_good_certificate_serves_although_the_next_one_cannot_be_had(world: World) -> None:
-    """An API server that does not let us read, or write, the Secret for a while takes nobody out of service."""
+async def test_a_valid_certificate_is_served_although_it_cannot_be_renewed(world: World) -> None:
+    """A Secret that cannot be read or written for a while takes no replica out of service."""
     wire = Wire(world.cluster)
-    leader = made(world, is_leader=True, client=Client(wire, clock=world.clock))
+    leader = certificates_of(world, is_leader=True, client=Client(wire, clock=world.clock))
     running = asyncio.ensure_future(leader.run())
     await world.settle()
     wire.refuse = lambda _: Forbidden("not any more")
@@ -231,7 +231,7 @@ async def test_a_good_certificate_serves_although_the_next_one_cannot_be_had(wor
     await cancel(running)
 
 
-def test_given_files_are_read_again_when_they_change(tmp_path: Path) -> None:
+def test_files_are_read_again_when_they_change(tmp_path: Path) -> None:
     """Half replaced, the old ones stay; whole, the new ones are used."""
     clock = VirtualClock()
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"

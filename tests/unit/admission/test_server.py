@@ -1,4 +1,4 @@
-"""The server: it answers, and is never in anybody's way."""
+"""The admission server: it answers, and a fault of ours never blocks a request."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_a_refusal_is_passed_on(tmp_path: Path) -> None:
         pytest.param(b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}', id="no request"),
     ],
 )
-async def test_what_is_no_review_is_refused(data: bytes, tmp_path: Path) -> None:
+async def test_a_body_that_is_no_review_is_refused(data: bytes, tmp_path: Path) -> None:
     """No API server sends such a thing."""
     async with served(tmp_path, [hook(yes)]) as (server, session):
         status, _ = await post(server, session, data)
@@ -123,7 +123,7 @@ async def test_what_is_no_review_is_refused(data: bytes, tmp_path: Path) -> None
 async def decided(
     decide: Decide, *, timeout: float | None = None, in_flight: int = 10
 ) -> tuple[Any, AdmissionServer, list[Any]]:
-    """What a hook comes to in virtual time, and who was reasons."""
+    """The answer of a hook in virtual time, and the reasons given to `on_skip`."""
     clock, reasons = VirtualClock(), []
     server = AdmissionServer(
         [hook(decide)],
@@ -148,7 +148,7 @@ def counted(server: AdmissionServer, outcome: str) -> float:
 
 
 async def test_a_hook_that_fails_admits() -> None:
-    """A fault of ours stops nobody; it is counted, and reasons."""
+    """The failure is counted and reported."""
     (response, _), server, reasons = await decided(fails)
     assert response.allowed
     assert counted(server, "failed") == 1
@@ -165,14 +165,14 @@ async def test_a_hook_that_is_not_done_within_its_budget_admits() -> None:
 
 
 async def test_an_api_server_with_less_timeout_is_answered_in_time() -> None:
-    """Whoever configured a shorter timeout gets an answer before it."""
+    """A shorter timeout of the API server is met."""
     (response, took), _, _ = await decided(never, timeout=1.0)
     assert response.allowed
     assert took == pytest.approx(0.75, abs=0.06)
 
 
-async def test_too_many_at_once_are_admitted() -> None:
-    """Beyond the limit nobody waits."""
+async def test_requests_beyond_the_limit_in_flight_are_admitted() -> None:
+    """Requests beyond the limit do not wait."""
     (response, took), server, _ = await decided(never, in_flight=0)
     assert response.allowed
     assert took < 0.1
@@ -180,7 +180,7 @@ async def test_too_many_at_once_are_admitted() -> None:
 
 
 def test_two_hooks_cannot_share_a_path() -> None:
-    """One of them would never be asked."""
+    """One of them would never be called."""
     certificates = FileCertificates(Path("none"), Path("none"), clock=SystemClock())
     with pytest.raises(ValueError, match="the same path"):
         AdmissionServer([hook(yes), hook(no)], certificates=certificates, host="", port=0)
@@ -190,7 +190,7 @@ def test_two_hooks_cannot_share_a_path() -> None:
     ("signer", "answered"),
     [
         pytest.param("ours", True, id="the API server's own"),
-        pytest.param("another", False, id="one that somebody else signed"),
+        pytest.param("another", False, id="signed by another authority"),
         pytest.param("", False, id="none"),
     ],
 )
@@ -215,7 +215,7 @@ async def test_client_certificates_are_asked_for_where_configured(tmp_path: Path
 
 
 async def test_reviews_under_way_are_answered_when_the_server_ends(tmp_path: Path) -> None:
-    """Nobody is cut off."""
+    """No connection is cut off."""
     entered, go = asyncio.Event(), asyncio.Event()
 
     async def waits(request: AdmissionRequest) -> AdmissionResponse:

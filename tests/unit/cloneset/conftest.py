@@ -1,4 +1,4 @@
-"""A world to work in, for each test."""
+"""A cluster for each test."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.unit.cloneset.clusters import CloneSetCluster
 
 @pytest_asyncio.fixture
 async def world() -> AsyncIterator[CloneSetCluster]:
-    """A cluster whose CloneSets are looked after."""
-    made = CloneSetCluster()
-    await made.start()
-    yield made
-    await made.close()
+    """A cluster with a CloneSet controller."""
+    cluster = CloneSetCluster()
+    await cluster.start()
+    yield cluster
+    await cluster.close()

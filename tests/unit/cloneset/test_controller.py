@@ -127,8 +127,8 @@ async def test_the_scale_subresource_works(world: CloneSetCluster) -> None:
     assert len(await world.pods()) == 4
 
 
-async def test_what_always_fails_is_tried_once_at_a_time(world: CloneSetCluster) -> None:
-    """Slow start: of a hundred pods that are refused one is tried, and less and less often; and it is said why."""
+async def test_a_permanent_failure_is_tried_once_at_a_time(world: CloneSetCluster) -> None:
+    """Slow start: of a hundred pods that are refused one is tried, and less and less often; the condition says why."""
     world.wire.refuse = refusing(lambda _: True)
     await world.user.create(CLONESETS, manifest(100), namespace="default")
     await world.clock.advance(30)
@@ -150,10 +150,10 @@ async def test_what_always_fails_is_tried_once_at_a_time(world: CloneSetCluster)
         pytest.param("GET", "/clonesets/web", id="a CloneSet that cannot be read"),
     ],
 )
-async def test_what_is_refused_before_anything_is_made_is_reported(
+async def test_a_request_that_fails_before_pods_are_created_is_reported(
     world: CloneSetCluster, method: str, ending: str
 ) -> None:
-    """In the server's words; when it is allowed, all goes on, and nothing is said any more."""
+    """In the server's words; when it is allowed, reconciling continues, and the condition goes."""
     await world.place("foundling", "node-0", since="2025-12-31T23:00:00Z")
     world.wire.refuse = lambda request: (
         refusal(403, "you may not") if request.method == method and request.path.endswith(ending) else None
@@ -196,11 +196,11 @@ async def test_min_ready_seconds(world: CloneSetCluster) -> None:
     assert (await world.cloneset()).status.available_replicas == 2
 
 
-# Who belongs to it.
+# Adoption.
 
 
 async def test_orphans_are_adopted_and_strangers_released(world: CloneSetCluster) -> None:
-    """What matches and belongs to nobody is taken in; what does not match any more is let go, and made up for."""
+    """A matching orphan is adopted; a pod that no longer matches is released and replaced."""
     await world.place("orphan", "a", since="2025-12-31T23:00:00Z")
     await world.create(CloneSet, manifest(2, updateStrategy={"paused": True}))
     assert "orphan" in await world.names()
@@ -214,7 +214,7 @@ async def test_orphans_are_adopted_and_strangers_released(world: CloneSetCluster
     assert (await world.cloneset()).status.replicas == 2
 
 
-async def test_a_pod_of_somebody_else_is_left_alone(world: CloneSetCluster) -> None:
+async def test_a_pod_of_another_controller_is_not_touched(world: CloneSetCluster) -> None:
     """Although it matches."""
     reference = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u", "controller": True}
     body = {"metadata": {"name": "theirs", "labels": {"app": "web"}, "ownerReferences": [reference]}}
@@ -224,7 +224,7 @@ async def test_a_pod_of_somebody_else_is_left_alone(world: CloneSetCluster) -> N
     assert len([pod for pod in await world.pods() if pod.metadata.name != "theirs"]) == 1
 
 
-async def test_a_cloneset_that_is_going_makes_nothing(world: CloneSetCluster) -> None:
+async def test_a_cloneset_that_is_being_deleted_creates_no_pods(world: CloneSetCluster) -> None:
     """Its pods go with it, and come not again."""
     await world.create(CloneSet, manifest(3))
     await world.run_pods()
@@ -243,10 +243,11 @@ async def test_a_cloneset_that_is_going_makes_nothing(world: CloneSetCluster) ->
         pytest.param("Orphan", 3, id="without its pods"),
     ],
 )
-async def test_a_cloneset_that_has_gone_unseen_makes_nothing(
+async def test_a_deleted_cloneset_whose_deletion_is_not_observed_creates_no_pods(
     world: CloneSetCluster, propagation: str, left: int
 ) -> None:
-    """Its pods go, or are let go, before the watch says so: others in their place would be collected without end."""
+    """Its pods are deleted or orphaned before the watch shows it: replacements would be garbage-collected without
+    end."""
     await world.create(CloneSet, manifest(3))
     await world.run_pods()
     world.wire.hold("clonesets")
@@ -260,17 +261,17 @@ async def test_a_cloneset_that_has_gone_unseen_makes_nothing(
     assert sum(map(is_creation, world.wire.requests)) == 3
 
 
-async def test_overlapping_clonesets_are_told_and_do_not_fight(world: CloneSetCluster) -> None:
-    """Both say who the other is; each keeps its own number; the pods of nobody are the older one's. Nothing loops."""
+async def test_overlapping_clonesets_report_it_and_do_not_compete(world: CloneSetCluster) -> None:
+    """Both name the other; each keeps its own number; orphans go to the older one. Nothing loops."""
     await world.create(CloneSet, manifest(2))
     await world.clock.advance(5)
     other = manifest(2, "copy", selector={"matchLabels": {"app": "web"}}, template=template(app="web", tier="b"))
     await world.create(CloneSet, {**other, "spec": {**other["spec"], "updateStrategy": {"paused": True}}})
     await world.run_pods()
-    for name, rival in (("web", "copy"), ("copy", "web")):
-        told = await condition(world, "SelectorOverlap", name)
-        assert told is not None
-        assert rival in told.message
+    for name, neighbour in (("web", "copy"), ("copy", "web")):
+        report = await condition(world, "SelectorOverlap", name)
+        assert report is not None
+        assert neighbour in report.message
         assert (await world.cloneset(name)).status.replicas == 2
     await world.place("orphan", "a", since="2025-12-31T23:00:00Z")
     await world.settle()
@@ -491,8 +492,8 @@ async def test_pods_become_available_in_time_while_others_are_refused(world: Clo
     assert (await world.cloneset()).status.available_replicas == 2
 
 
-async def test_a_marked_pod_goes_while_pods_are_refused(world: CloneSetCluster) -> None:
-    """One that does not serve anybody: what there is room for is made when it is gone."""
+async def test_a_specified_pod_is_deleted_while_new_pods_are_refused(world: CloneSetCluster) -> None:
+    """An unavailable one: when it is gone, its replacement fits."""
     world.wire.refuse = quota(world, 2)
     await world.create(CloneSet, manifest(3))
     await world.run_pods()
@@ -505,7 +506,7 @@ async def test_a_marked_pod_goes_while_pods_are_refused(world: CloneSetCluster) 
 
 
 async def test_a_pod_that_cannot_be_deleted_holds_up_nothing_else(world: CloneSetCluster) -> None:
-    """Somebody protects a pod that somebody else has specified: that is reported, and the update goes on."""
+    """The deletion of a specified pod is refused: that is reported, and the update continues."""
     await world.create(CloneSet, manifest(3))
     await world.run_pods()
     kept, *others = sorted(await world.names())
@@ -533,7 +534,7 @@ async def test_a_server_that_is_busy_is_asked_no_more(world: CloneSetCluster) ->
     assert not any(map(is_deletion, world.wire.requests))
 
 
-async def test_a_revision_that_does_not_come_up_stops_and_can_be_taken_back(world: CloneSetCluster) -> None:
+async def test_a_revision_that_does_not_become_available_stops_and_can_be_rolled_back(world: CloneSetCluster) -> None:
     """One broken pod, and the rest is left alone; the old template brings its old revision back, renumbered."""
     await world.create(CloneSet, manifest(4, updateStrategy={"maxUnavailable": 1}))
     await world.run_pods()
@@ -576,7 +577,7 @@ async def test_old_revisions_are_forgotten(world: CloneSetCluster) -> None:
 
 
 async def test_a_taken_revision_name_is_avoided(world: CloneSetCluster) -> None:
-    """Somebody else has an object of that name: the collision is counted, and the next hash is another."""
+    """Another object has that name: the collision is counted, and the next hash is another."""
     await world.create(CloneSet, manifest(0))
     (mine,) = await world.all(ControllerRevision)
     name = mine.metadata.name
@@ -609,7 +610,7 @@ async def test_an_orphaned_revision_of_the_same_template_is_taken_over(world: Cl
 # Crashes, and what was not seen yet.
 
 
-async def test_a_change_that_comes_while_something_is_written_is_heeded(world: CloneSetCluster) -> None:
+async def test_a_change_during_a_write_is_not_lost(world: CloneSetCluster) -> None:
     """The size is lowered while the first revision is on its way, for a second: no more are made than wanted."""
     answer = world.wire.send
 
@@ -649,20 +650,20 @@ async def test_a_pod_that_is_named_as_soon_as_it_is_made_goes_once(world: CloneS
     assert len([request for request in world.wire.requests if is_deletion(request)]) == 1
 
 
-async def test_a_status_that_is_said_to_be_of_nothing_is_written_later(world: CloneSetCluster) -> None:
+async def test_a_status_of_a_cloneset_that_was_not_found_is_written_later(world: CloneSetCluster) -> None:
     """An API server whose definitions are being put in place says so of objects that are there."""
-    told: list[Request] = []
+    report: list[Request] = []
 
     def deny(request: Request) -> Refusal | None:
-        if request.method != "PATCH" or not request.path.endswith("/status") or told:
+        if request.method != "PATCH" or not request.path.endswith("/status") or report:
             return None
-        told.append(request)
+        report.append(request)
         return refusal(404, "there is none")
 
     world.wire.refuse = deny
     await world.create(CloneSet, manifest(0))
     await world.settle()
-    assert told
+    assert report
     await world.advance(31)
     cloneset = await world.cloneset()
     assert cloneset.status.observed_generation == cloneset.metadata.generation
@@ -766,7 +767,7 @@ async def test_killed_at_any_request_it_goes_on(dies_at: int) -> None:
     ],
 )
 async def test_what_is_not_supported_is_refused(world: CloneSetCluster, spec: dict[str, Any], field: str) -> None:
-    """Nothing is made; a condition and an event name the field. When it is mended, all goes on."""
+    """No pod is created; a condition and an event name the field. When it is fixed, reconciling continues."""
     await world.create(CloneSet, manifest(2, **spec))
     assert await world.pods() == []
     refused = await condition(world, "InvalidSpec")
@@ -779,8 +780,8 @@ async def test_what_is_not_supported_is_refused(world: CloneSetCluster, spec: di
     assert await condition(world, "InvalidSpec") is None
 
 
-async def test_it_stands_back_where_openkruise_serves_the_kind() -> None:
-    """Nothing is touched, and that is said; when the kind becomes ours, it is looked after."""
+async def test_clonesets_are_not_managed_where_openkruise_serves_the_kind() -> None:
+    """Nothing is changed, and an event says so; when the kind becomes ours, CloneSets are managed."""
     world = CloneSetCluster()
     ours = next(each for each in world.definitions if each["spec"]["names"]["kind"] == "CloneSet")
     ours["metadata"] |= {"labels": {}, "annotations": {"controller-gen.kubebuilder.io/version": "v0.16.5"}}
@@ -790,8 +791,8 @@ async def test_it_stands_back_where_openkruise_serves_the_kind() -> None:
     assert world.controller.owner is KindOwner.OTHER
     assert world.controller.synced
     assert world.controller.problems == []
-    (told,) = [event for event in await world.all(Event) if event.reason == "NotManaged"]
-    assert "OpenKruise" in told.message
+    (report,) = [event for event in await world.all(Event) if event.reason == "NotManaged"]
+    assert "OpenKruise" in report.message
     patch = {"metadata": {"labels": crds.OURS, "annotations": {"controller-gen.kubebuilder.io/version": None}}}
     await world.user.patch(DEFINITIONS, "clonesets.apps.kruise.io", patch)
     await world.settle()
@@ -820,7 +821,7 @@ async def test_it_waits_for_the_kind_to_be_served() -> None:
 
 
 async def test_it_can_be_confined_to_namespaces() -> None:
-    """What is elsewhere is not looked after."""
+    """CloneSets of other namespaces are not managed."""
     world = CloneSetCluster(Settings(namespaces=frozenset({"shop"})))
     await world.start()
     await world.create(CloneSet, manifest(2))
@@ -839,7 +840,7 @@ async def test_a_cloneset_can_be_left_to_another_controller(world: CloneSetClust
 
 
 async def test_what_is_done_is_counted(world: CloneSetCluster) -> None:
-    """For Prometheus: pods made, pods deleted by what for, failures, and whether CloneSets are looked after at all."""
+    """Pods created, pods deleted by step, failures, and whether CloneSets are managed."""
 
     def value(name: str, **labels: str) -> float | None:
         return world.registry.get_sample_value(f"trimtab_cloneset_{name}", labels)

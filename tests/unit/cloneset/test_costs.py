@@ -25,7 +25,7 @@ from trimtab_lab.apiserver.wire.statuses import Refusal, refusal
 ZONES = {"AZ1": ("a1", "a2"), "AZ2": ("b1", "b2"), "AZ3": ("c1", "c2")}
 PODS = tuple(f"p{number}" for number in range(1, 13))
 ORIGINAL = ("p12", "p11", "p8", "p7", "p4", "p3")
-"""Who goes first where nobody ranks: of the two pods on each node the younger one, the youngest first."""
+"""The order without ranks: of the two pods on each node the younger one, the youngest first."""
 RANKS = {name: number % 4 + 1 for number, name in enumerate(PODS)}
 
 
@@ -55,7 +55,7 @@ async def annotate(world: CloneSetCluster, ranks: dict[str, int], **more: str) -
 
 
 async def twelve(world: CloneSetCluster) -> None:
-    """The example's pods. The oldest would be the last to go, if nobody ranked them."""
+    """The example's pods. The oldest would be the last without ranks."""
     for zone, nodes in ZONES.items():
         await world.add_nodes(*nodes, zone=zone)
     for number, name in enumerate(PODS):
@@ -68,11 +68,11 @@ async def twelve(world: CloneSetCluster) -> None:
 @pytest_asyncio.fixture
 async def world() -> AsyncIterator[CloneSetCluster]:
     """The example's cluster, with the feature gate on."""
-    made = CloneSetCluster(Settings(pod_cost=True))
-    await made.start()
-    await twelve(made)
-    yield made
-    await made.close()
+    cluster = CloneSetCluster(Settings(pod_cost=True))
+    await cluster.start()
+    await twelve(cluster)
+    yield cluster
+    await cluster.close()
 
 
 @pytest.mark.parametrize("carrier", ["AlphaAnnotation", "PodGroupCost"])
@@ -124,8 +124,8 @@ async def test_one_unranked_is_waited_for_and_then_ranks_are_ignored(world: Clon
     assert len(await world.pods()) == 12
     await world.advance(2)
     assert await world.names() == set(PODS) - set(ORIGINAL[:3])
-    (told,) = await world.told("RanksIgnored")
-    assert told == "Scaled down in the original order: 1 of 12 pods have no rank: p12 after 20 s"
+    (message,) = await world.told("RanksIgnored")
+    assert message == "Scaled down in the original order: 1 of 12 pods have no rank: p12 after 20 s"
     assert await condition(world, "WaitingForRanks") is None
     assert (await world.cloneset()).status.rank_wait is None
 
@@ -156,16 +156,16 @@ async def test_a_wait_survives_a_crash(world: CloneSetCluster) -> None:
     assert len(await world.pods()) == 9
 
 
-async def test_a_wait_goes_on_while_marked_pods_go(world: CloneSetCluster) -> None:
-    """They ask for no rank; the surplus that does goes when its own time is up. What is waited for is still said."""
+async def test_a_wait_continues_while_specified_pods_are_deleted(world: CloneSetCluster) -> None:
+    """They ask for no rank; the surplus that does goes when its own time is up. The condition stays."""
     world.policies["web"] = policy(timeoutSeconds=20)
     await world.resize(8)
     await world.advance(15)
-    said = await condition(world, "WaitingForRanks")
+    before = await condition(world, "WaitingForRanks")
     world.wire.hold("pods")
     await world.patch(CloneSet, "web", {"spec": {"scaleStrategy": {"podsToDelete": ["p1"]}}})
     assert await world.names() == set(PODS) - {"p1"}
-    assert await condition(world, "WaitingForRanks") == said
+    assert await condition(world, "WaitingForRanks") == before
     world.wire.go_on()
     await world.advance(6)
     assert len(await world.pods()) == 8
@@ -190,7 +190,7 @@ async def test_a_wait_that_is_over_does_not_begin_anew(world: CloneSetCluster) -
 
 
 async def test_falling_back_at_once(world: CloneSetCluster) -> None:
-    """Where the policy says so, or nobody does."""
+    """If the policy says so, or there is none."""
     world.policies["web"] = policy(action="Fallback")
     await world.resize(9)
     assert await world.names() == set(PODS) - set(ORIGINAL[:3])
@@ -201,14 +201,14 @@ async def test_falling_back_at_once(world: CloneSetCluster) -> None:
     assert len(await world.told("RanksIgnored")) == 2
 
 
-async def test_without_ranks_and_policy_nothing_is_different(world: CloneSetCluster) -> None:
+async def test_without_ranks_and_policy_the_original_order_is_used(world: CloneSetCluster) -> None:
     """The gate alone changes nothing, and says nothing."""
     await world.resize(9)
     assert await world.names() == set(PODS) - set(ORIGINAL[:3])
     assert await world.told("RanksIgnored") == []
 
 
-async def test_with_the_gate_off_ranks_are_not_looked_at() -> None:
+async def test_ranks_are_ignored_with_the_gate_off() -> None:
     """Alpha: disabled by default."""
     world = CloneSetCluster()
     await world.start()
@@ -230,13 +230,13 @@ async def test_deletion_costs_are_the_orders_own(world: CloneSetCluster) -> None
 
 
 class Ranker:
-    """A ranking component whose strategy must rank anew after each removal: whoever is next in turn ranks highest."""
+    """A ranking component whose strategy is recomputed after each removal: the next in turn ranks highest."""
 
     def __init__(self, world: CloneSetCluster) -> None:
         self.world = world
 
     async def rank(self) -> str:
-        """Rank the pods that are there; who will go next."""
+        """Rank the existing pods; the next victim."""
         names = sorted(await self.world.names())
         turn = names[sum(map(ord, "".join(names))) % len(names)]
         await self.world.cost({name: int(name == turn) for name in names})
@@ -307,8 +307,8 @@ async def test_a_ranking_component_that_stopped(world: CloneSetCluster) -> None:
     assert len(await world.pods()) == 10, "the wait began with the last removal"
     await world.advance(10)
     assert len(await world.pods()) == 9
-    (told,) = await world.told("RanksIgnored")
-    assert "have not been recomputed since the last removal after 30 s" in told
+    (message,) = await world.told("RanksIgnored")
+    assert "have not been recomputed since the last removal after 30 s" in message
 
 
 async def test_recomputation_is_seen_in_annotations_too(world: CloneSetCluster) -> None:
@@ -338,7 +338,7 @@ async def test_a_recomputing_controller_that_was_killed_takes_no_second_pod(worl
     assert len(await world.pods()) == 10
 
 
-async def test_a_broken_policy_asks_for_nothing(world: CloneSetCluster) -> None:
+async def test_an_invalid_policy_is_ignored(world: CloneSetCluster) -> None:
     """It says itself what is wrong with it; the scale-down goes on."""
     world.policies["web"] = policy("PodGroupCost", "NoSuchStrategy")
     await world.resize(9)

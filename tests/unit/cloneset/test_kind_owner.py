@@ -1,4 +1,4 @@
-"""Whose kind CloneSet is."""
+"""Which controller the kind CloneSet belongs to."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def definition(established: str = "True", **metadata: Any) -> CustomResourceDefi
     [
         pytest.param(None, KindOwner.NONE, id="there is none"),
         pytest.param(definition(labels=OURS), KindOwner.TRIMTAB, id="ours has our label"),
-        pytest.param(definition("False", labels=OURS), KindOwner.NONE, id="not taken up yet"),
+        pytest.param(definition("False", labels=OURS), KindOwner.NONE, id="not established yet"),
         pytest.param(
-            definition(labels=OURS, deletionTimestamp="2026-01-01T00:00:00Z"), KindOwner.NONE, id="on its way out"
+            definition(labels=OURS, deletionTimestamp="2026-01-01T00:00:00Z"), KindOwner.NONE, id="being deleted"
         ),
         pytest.param(definition(annotations=GENERATED), KindOwner.OTHER, id="OpenKruise's"),
-        pytest.param(definition(), KindOwner.OTHER, id="somebody's"),
+        pytest.param(definition(), KindOwner.OTHER, id="another one without labels"),
         pytest.param(
             definition(labels=OURS, annotations=GENERATED), KindOwner.OTHER, id="OpenKruise's, applied over ours"
         ),

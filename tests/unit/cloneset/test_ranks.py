@@ -45,7 +45,7 @@ def waited(seconds: float, among: str = "") -> RankWait:
         pytest.param(None, Terms(), id="no policy: what there is counts, and nothing is waited for"),
         pytest.param(policy(carrier="Annotation"), None, id="deletion costs are the order's own"),
         pytest.param(
-            policy(carrier="AlphaAnnotation"), Terms(Carrier.ALPHA_ANNOTATION, 30.0), id="half a minute, unless told"
+            policy(carrier="AlphaAnnotation"), Terms(Carrier.ALPHA_ANNOTATION, 30.0), id="half a minute by default"
         ),
         pytest.param(
             policy(carrier="PodGroupCost", whenUnranked={"action": "Fallback"}),
@@ -76,18 +76,18 @@ def test_terms(spec: ScaleDownPolicySpec | None, want: Terms | None) -> None:
 @pytest.mark.parametrize(
     ("terms", "annotations", "costs", "want"),
     [
-        pytest.param(Terms(), {}, None, None, id="nobody has written any"),
-        pytest.param(Terms(), {"a": "4"}, None, {"a": 4.0}, id="somebody has annotated"),
+        pytest.param(Terms(), {}, None, None, id="there are none"),
+        pytest.param(Terms(), {"a": "4"}, None, {"a": 4.0}, id="a pod is annotated"),
         pytest.param(Terms(), {"a": "4"}, group(b=2), {"b": 2.0}, id="a group's costs come first"),
         pytest.param(PATIENT, {}, None, {}, id="promised, and not there yet"),
         pytest.param(PATIENT, {"a": "4", "b": "x"}, group(b=2), {"a": 4.0}, id="what is no number is no rank"),
         pytest.param(RECOMPUTING, {"a": "4"}, None, {}, id="annotations do not stand in for a group's costs"),
     ],
 )
-def test_found(
+def test_known_ranks(
     terms: Terms, annotations: dict[str, str], costs: PodGroupCost | None, want: dict[str, float] | None
 ) -> None:
-    """Ranks are looked for where the policy says, or wherever there are some."""
+    """Ranks are read from the policy's carrier, or from any that has some."""
     pods = [pod(name).annotations({ALPHA_COST: annotations[name]} if name in annotations else {}) for name in NAMES]
     found = ranks.known_ranks(terms, [each.build() for each in pods], costs)
     assert (None if found is None else dict(found.ranks)) == want
@@ -95,11 +95,11 @@ def test_found(
 
 def test_annotations_name_the_pods_that_were_ranked_together() -> None:
     """They hold together only if all say the same."""
-    mark = fingerprint(NAMES)
-    pods = [pod(name).annotations({ALPHA_COST: "1", RANKED_AMONG: mark}).build() for name in NAMES]
+    digest = fingerprint(NAMES)
+    pods = [pod(name).annotations({ALPHA_COST: "1", RANKED_AMONG: digest}).build() for name in NAMES]
     found = ranks.known_ranks(PATIENT, pods, None)
     assert found is not None
-    assert found.among == mark
+    assert found.among == digest
     other = pod("c").annotations({ALPHA_COST: "1", RANKED_AMONG: "other"}).build()
     mixed = ranks.known_ranks(PATIENT, [*pods[:2], other], None)
     assert mixed is not None
@@ -112,7 +112,7 @@ def test_all_ranked() -> None:
 
 
 def test_no_ranks_to_be_had() -> None:
-    """The original order, and nothing to wonder at."""
+    """The original order, without a reason."""
     assert ranks.evaluate(Terms(), None, NAMES, None, START) == OriginalOrder()
 
 
@@ -128,7 +128,7 @@ def test_one_unranked_waits_and_then_falls_back() -> None:
     )
 
 
-def test_who_falls_back_at_once_still_waits_for_ranks_to_be_recomputed() -> None:
+def test_a_policy_without_a_timeout_still_waits_for_recomputation() -> None:
     """Otherwise the first removal would let all the others go in the original order."""
     hasty = Terms(Carrier.POD_GROUP_COST, recompute=True, recompute_timeout=10.0)
     assert isinstance(ranks.evaluate(hasty, ALL, NAMES, None, START), Wait)
@@ -136,7 +136,7 @@ def test_who_falls_back_at_once_still_waits_for_ranks_to_be_recomputed() -> None
 
 
 def test_without_a_policy_nothing_is_waited_for() -> None:
-    """But why ranks were ignored is told."""
+    """But the reason why ranks were ignored is reported."""
     assert ranks.evaluate(Terms(), SOME, NAMES, None, START) == OriginalOrder("1 of 3 pods have no rank: c")
 
 
@@ -155,7 +155,7 @@ def test_a_wait_that_a_faster_clock_has_begun_is_no_longer_than_others() -> None
     )
 
 
-def test_recomputed_ranks_let_one_go() -> None:
+def test_recomputed_ranks_allow_one_deletion() -> None:
     """Ranks that name exactly the pods that are there hold for one of them."""
     exact = KnownRanks(ALL.ranks, fingerprint(NAMES))
     assert ranks.evaluate(RECOMPUTING, exact, NAMES, None, START) == ByRank((1.0, 2.0, 3.0), 1)
@@ -173,8 +173,8 @@ def test_ranks_from_before_the_last_removal_do_not_hold() -> None:
     assert ended == OriginalOrder("the ranks have not been recomputed since the last removal after 30 s")
 
 
-def test_ranks_whose_group_nobody_knows_do_not_hold_after_all() -> None:
-    """Annotations that name no group cannot be told from those of before."""
+def test_ranks_of_an_unknown_group_are_not_used_if_recomputed() -> None:
+    """Annotations that name no group cannot be distinguished from outdated ones."""
     assert isinstance(ranks.evaluate(RECOMPUTING, ALL, NAMES, None, START), Wait)
 
 

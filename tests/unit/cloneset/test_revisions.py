@@ -47,7 +47,7 @@ def test_a_new_template_makes_a_revision() -> None:
 
 
 def test_the_same_template_has_its_revision() -> None:
-    """Nothing is to be made, whatever the order of fields."""
+    """Nothing is to be created, whatever the order of fields."""
     one = stored("app:1", 1)
     assert revisions.newest(cloneset("app:1"), [one], OWNER) == revisions.NewestRevision(one.metadata.name, number=1)
 
@@ -67,7 +67,7 @@ def test_a_revision_that_was_made_late_does_not_stay_the_newest() -> None:
 
 
 def test_a_collision_changes_the_name() -> None:
-    """Somebody else has the name: the next one is another."""
+    """The name is taken: the next one differs."""
     first = revisions.newest(cloneset(), (), OWNER)
     second = revisions.newest(cloneset(collisionCount=1), (), OWNER)
     assert first.name != second.name
@@ -82,21 +82,21 @@ def test_history_keeps_what_is_in_use_and_the_latest() -> None:
     assert revisions.expired(known, set(names), 0) == ()
 
 
-def test_a_pod_is_made_from_the_whole_template() -> None:
+def test_a_pod_is_created_from_the_whole_template() -> None:
     """Fields that no type here knows are in it, and its labels tell revision and id."""
     whole = cloneset()
     tree = whole.spec.template.tree()
     tree["spec"]["brandNewField"] = {"deep": [1, None]}
     spec = msgspec.structs.replace(whole.spec, template=type(whole.spec.template)(tree))
-    made = revisions.pod(msgspec.structs.replace(whole, spec=spec), "web-abc", Instance("x2345", "web-x2345"), OWNER)
-    assert made["spec"]["brandNewField"] == {"deep": [1, None]}
-    labels = made["metadata"]["labels"]
+    created = revisions.pod(msgspec.structs.replace(whole, spec=spec), "web-abc", Instance("x2345", "web-x2345"), OWNER)
+    assert created["spec"]["brandNewField"] == {"deep": [1, None]}
+    labels = created["metadata"]["labels"]
     assert labels == {"app": "web", REVISION_HASH: "web-abc", "pod-template-hash": "abc", INSTANCE_ID: "x2345"}
-    assert (made["metadata"]["name"], made["metadata"]["ownerReferences"]) == ("web-x2345", [OWNER])
+    assert (created["metadata"]["name"], created["metadata"]["ownerReferences"]) == ("web-x2345", [OWNER])
 
 
 def test_a_long_revision_is_labelled_by_its_hash() -> None:
     """A label has 63 characters at most."""
     name = "w" * 70
-    made = revisions.pod(cloneset(name=name), f"{name}-abc", Instance("i", "n"), OWNER)
-    assert made["metadata"]["labels"][REVISION_HASH] == "abc"
+    created = revisions.pod(cloneset(name=name), f"{name}-abc", Instance("i", "n"), OWNER)
+    assert created["metadata"]["labels"][REVISION_HASH] == "abc"

@@ -1,4 +1,4 @@
-"""How many pods are made, deleted and replaced."""
+"""How many pods are created, deleted and replaced."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SURGE = Bounds(10, 3, 0)
 @pytest.mark.parametrize(
     ("limits", "counts", "want"),
     [
-        pytest.param(TEN, Counts(), {"create": 10}, id="none there: all are made"),
+        pytest.param(TEN, Counts(), {"create": 10}, id="no pods: all are created"),
         pytest.param(TEN, Counts(10, new=10), {"spare": 2}, id="as wanted: nothing to do"),
         pytest.param(
             TEN,
@@ -158,7 +158,7 @@ def situations(draw: st.DrawFn) -> tuple[Bounds, Counts]:
 @settings(deadline=None, max_examples=300)
 @given(situations())
 def test_ceiling_and_floor(situation: tuple[Bounds, Counts]) -> None:
-    """Nothing is made beyond the surge, and what is spared leaves the floor."""
+    """No pod is created beyond the surge, and deletions keep the floor."""
     limits, counts = situation
     found = sizes.sizes(limits, counts)
     assert found.create == 0 or counts.total + found.create <= limits.replicas + limits.surge
@@ -176,7 +176,7 @@ def test_something_can_always_be_done_where_all_are_available(situation: tuple[B
     """Unless everything is as wanted: there is no state in which a healthy CloneSet stands still."""
     limits, counts = situation
     if limits.surge + limits.unavailable == 0 and limits.replicas:
-        return  # which nobody can write
+        return  # which is invalid
     counts = Counts(counts.total, counts.old, counts.new, counts.specified)
     found = sizes.sizes(limits, counts)
     done = counts.total == counts.new == limits.replicas

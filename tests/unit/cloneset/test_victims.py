@@ -151,7 +151,7 @@ def test_sparing(spare: int, want: list[str]) -> None:
     assert names(group, victims.deletable(group, order, spare)) == want
 
 
-def test_a_pod_that_was_marked_is_not_chosen_from() -> None:
+def test_a_specified_pod_is_no_candidate() -> None:
     """It goes by itself."""
     pods = [web("a", "a"), web("b", "b").labels({"apps.kruise.io/specified-delete": "true"}), web("c", "c")]
     snapshot, group = seen(("x: a b c",), *pods, scaleStrategy={"podsToDelete": ["c"]})
