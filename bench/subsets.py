@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import Figure, calibration
-from trimtab.admission.authorities import Pair, make_authority, sign
-from trimtab.admission.certificates import GivenCertificates
-from trimtab.admission.server import Decide, Edge, Hook
+from trimtab.admission.certificate_authority import KeyPair, make_authority, sign
+from trimtab.admission.certificates import FileCertificates
+from trimtab.admission.server import AdmissionServer, Decide, Hook
 from trimtab.api import annotations as keys
 from trimtab.api import crds
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
@@ -224,7 +224,7 @@ async def _tidy(client: Client) -> None:
     await client.delete(Namespace, NAME)
 
 
-def _configuration(ports: list[int], authority: Pair) -> JSON:
+def _configuration(ports: list[int], authority: KeyPair) -> JSON:
     bundle = base64.b64encode(authority.certificate).decode()
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
     hooks = [
@@ -273,9 +273,9 @@ def _answer(pipe: Connection, kubeconfig: Path, folder: Path) -> None:
         async with Client(Session(discover(kubeconfig))) as client:
             subsets, watch = SubsetHooks(client), _Watch()
             hooks = [replace(hook, decide=watch.over(hook.decide)) for hook in subsets.hooks]
-            certificates = GivenCertificates(folder / "tls.crt", folder / "tls.key", clock=client.clock)
-            edge = Edge(
-                hooks, certificates=certificates, host="127.0.0.1", port=0, let_go=watch.let_go, clock=client.clock
+            certificates = FileCertificates(folder / "tls.crt", folder / "tls.key", clock=client.clock)
+            edge = AdmissionServer(
+                hooks, certificates=certificates, host="127.0.0.1", port=0, on_skip=watch.let_go, clock=client.clock
             )
             async with _running(subsets.run()), _running(edge.run()):
                 while not (edge.synced and subsets.synced):
@@ -350,7 +350,7 @@ def _ended(pipe: Connection) -> Any:
     return pipe.recv()
 
 
-def _write_pair(pair: Pair, folder: Path) -> None:
+def _write_pair(pair: KeyPair, folder: Path) -> None:
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)
 

@@ -24,7 +24,7 @@ from trimtab.api.meta import Condition
 from trimtab.api.nodes import HOSTNAME, ZONE, Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy, ScaleDownPolicySpec
-from trimtab.cloneset import presence
+from trimtab.cloneset import kind_owner
 from trimtab.cloneset.controller import Controller
 from trimtab.cloneset.settings import Settings
 from trimtab.kube.client import Client
@@ -238,7 +238,7 @@ async def define(client: Client) -> None:
                 await client.create(DEFINITIONS, tree)
 
         def served(store: Store[CustomResourceDefinition]) -> bool:
-            return names <= {each.metadata.name for each in store if presence.served(each)}
+            return names <= {each.metadata.name for each in store if kind_owner.is_served(each)}
 
         await within(client.clock, PATIENCE, definitions.wait_for(served))
     finally:

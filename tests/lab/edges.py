@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.kube.certificates import Authority
-from trimtab.admission.certificates import GivenCertificates
-from trimtab.admission.server import Edge
+from trimtab.admission.certificates import FileCertificates
+from trimtab.admission.server import AdmissionServer
 from trimtab.api.documents import JSON
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
@@ -42,12 +42,12 @@ async def serving(client: Client, subsets: SubsetHooks, folder: Path, authority:
     certificate, key = folder / "tls.crt", folder / "tls.key"
     certificate.write_bytes(pair.certificate)
     key.write_bytes(pair.key)
-    edge = Edge(
+    edge = AdmissionServer(
         subsets.hooks,
-        certificates=GivenCertificates(certificate, key, clock=client.clock),
+        certificates=FileCertificates(certificate, key, clock=client.clock),
         host="127.0.0.1",
         port=0,
-        let_go=subsets.report_undecided,
+        on_skip=subsets.report_undecided,
     )
     tasks = [asyncio.create_task(edge.run()), asyncio.create_task(subsets.run())]
     try:

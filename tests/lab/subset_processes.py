@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.lab.edges import UNHURRIED
-from trimtab.admission.certificates import CONFIGURATIONS, MadeCertificates
-from trimtab.admission.server import Edge
+from trimtab.admission.certificates import CONFIGURATIONS, ManagedCertificates
+from trimtab.admission.server import AdmissionServer
 from trimtab.admission.validation import Validation
 from trimtab.api import crds
 from trimtab.api.annotations import NAMESPACE_LABEL, NAMESPACE_LABEL_VALUE
@@ -61,7 +61,7 @@ class SubsetProcesses:
 
     client: Client
     namespace: str
-    edges: list[tuple[Edge, list[asyncio.Future[Any]]]] = field(default_factory=list)
+    edges: list[tuple[AdmissionServer, list[asyncio.Future[Any]]]] = field(default_factory=list)
     controller: Controller | None = None
     controlling: asyncio.Future[Any] | None = None
 
@@ -93,7 +93,7 @@ class SubsetProcesses:
             return Held()
 
         scale = ScaleReviews(hold)
-        certificates = MadeCertificates(
+        certificates = ManagedCertificates(
             client,
             namespace=self.namespace,
             name="trimtab-subsets",
@@ -101,13 +101,15 @@ class SubsetProcesses:
             configurations=[(kind, self.name) for kind in CONFIGURATIONS],
         )
         hooks = [*subsets.hooks, *scale.hooks, *Validation(client).hooks]
-        edge = Edge(hooks, certificates=certificates, host="127.0.0.1", port=0, let_go=subsets.report_undecided)
+        edge = AdmissionServer(
+            hooks, certificates=certificates, host="127.0.0.1", port=0, on_skip=subsets.report_undecided
+        )
         tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(each.run()) for each in (subsets, view, edge)]
         self.edges.append((edge, tasks))
         for each in (subsets, view, edge):
             await _until_synced(each, *tasks)
         await self._register(edge)
-        await certificates.look()
+        await certificates.check()
 
     async def kill_webhooks(self) -> None:
         """End the webhook process; it stays registered."""
@@ -119,7 +121,7 @@ class SubsetProcesses:
         """What the webhook configurations are called."""
         return f"trimtab-{self.namespace}"
 
-    async def _register(self, edge: Edge) -> None:
+    async def _register(self, edge: AdmissionServer) -> None:
         await self.unregister()
         url = f"https://127.0.0.1:{edge.port}"
         for kind, hooks in _hooks(url, self.namespace).items():

@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.unit.lab.workloads.worlds import Wire
 from tests.unit.unitedtopology.clusters import TopologyCluster
-from trimtab.admission.server import Edge
+from trimtab.admission.server import AdmissionServer
 from trimtab.admission.validation import Validation
 from trimtab.api import annotations as keys
 from trimtab.api import codec
@@ -95,7 +95,7 @@ class NoCertificates:
 class Process:
     """One webhook process."""
 
-    edge: Edge
+    edge: AdmissionServer
     subsets: SubsetHooks
     simulation: Simulation
     wire: Wire
@@ -140,12 +140,12 @@ class SubsetCluster(TopologyCluster):
         intents = Intents(client, view, defaults=self.policies, prepare=self._prepare)
         scale = ScaleReviews(intents.hold)
         hooks = [*subsets.hooks, *Validation(client).hooks, *scale.hooks]
-        edge = Edge(
+        edge = AdmissionServer(
             hooks,
             certificates=NoCertificates(),
             host="",
             port=0,
-            let_go=lambda hook, request, reason: self._let_go(subsets, hook, request, reason),
+            on_skip=lambda hook, request, reason: self._let_go(subsets, hook, request, reason),
             clock=self.clock,
         )
         process = Process(edge, subsets, simulation, wire)
@@ -204,7 +204,7 @@ class SubsetCluster(TopologyCluster):
         request = codec.decode(body, AdmissionReview).request
         assert request is not None
         self.asked[path] += 1
-        response = await process.edge.decide(process.edge.hooks[path], request, patience=timeout)
+        response = await process.edge.decide(process.edge.hooks[path], request, timeout=timeout)
         if process.dead or process.mute:
             raise CallError("connection reset by peer")
         return codec.encode(answer(response))

@@ -1,4 +1,4 @@
-"""What a cluster needs for Trimtab processes that run outside it: our kinds, and webhook configurations by URL.
+"""What a cluster needs for Trimtab processes outside it: our kinds, and webhook configurations by URL.
 
 No ServiceAccount, role or Deployment is needed: the processes use a kubeconfig, and the API server calls the webhooks
 at `webhooks.url`.

@@ -1,7 +1,7 @@
 """The hooks of UnitedTopologies, and the caches that they share.
 
     subsets = SubsetHooks(client, simulate=simulation, ended=view.ended_pods, registry=registry)
-    Edge([*subsets.hooks], …, let_go=subsets.report_undecided)     and beside it     subsets.run()
+    AdmissionServer([*subsets.hooks], …, on_skip=subsets.report_undecided)     and beside it     subsets.run()
 
 Every process that serves webhooks has its own; they coordinate through the status of the UnitedTopology only.
 """

@@ -1,4 +1,4 @@
-"""Whose kind CloneSet is."""
+"""Which controller the kind CloneSet belongs to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from trimtab.api import codec
 from trimtab.api.crds import MANAGED_BY_LABELS
 from trimtab.api.extensions import CustomResourceDefinition
-from trimtab.cloneset.presence import Presence, presence
+from trimtab.cloneset.kind_owner import KindOwner, kind_owner
 
 GENERATED = {"controller-gen.kubebuilder.io/version": "v0.16.5"}
 
@@ -24,23 +24,23 @@ def definition(established: str = "True", **metadata: Any) -> CustomResourceDefi
 @pytest.mark.parametrize(
     ("found", "want"),
     [
-        pytest.param(None, Presence.NOBODY, id="there is none"),
-        pytest.param(definition(labels=MANAGED_BY_LABELS), Presence.OURS, id="ours has our label"),
-        pytest.param(definition("False", labels=MANAGED_BY_LABELS), Presence.NOBODY, id="not taken up yet"),
+        pytest.param(None, KindOwner.NONE, id="there is none"),
+        pytest.param(definition(labels=MANAGED_BY_LABELS), KindOwner.TRIMTAB, id="ours has our label"),
+        pytest.param(definition("False", labels=MANAGED_BY_LABELS), KindOwner.NONE, id="not established yet"),
         pytest.param(
             definition(labels=MANAGED_BY_LABELS, deletionTimestamp="2026-01-01T00:00:00Z"),
-            Presence.NOBODY,
-            id="on its way out",
+            KindOwner.NONE,
+            id="being deleted",
         ),
-        pytest.param(definition(annotations=GENERATED), Presence.OTHERS, id="OpenKruise's"),
-        pytest.param(definition(), Presence.OTHERS, id="somebody's"),
+        pytest.param(definition(annotations=GENERATED), KindOwner.OTHER, id="OpenKruise's"),
+        pytest.param(definition(), KindOwner.OTHER, id="another one without labels"),
         pytest.param(
             definition(labels=MANAGED_BY_LABELS, annotations=GENERATED),
-            Presence.OTHERS,
+            KindOwner.OTHER,
             id="OpenKruise's, applied over ours",
         ),
     ],
 )
-def test_presence(found: CustomResourceDefinition | None, want: Presence) -> None:
+def test_kind_owner(found: CustomResourceDefinition | None, want: KindOwner) -> None:
     """Ours has our label, and nothing of OpenKruise's."""
-    assert presence(found) is want
+    assert kind_owner(found) is want
