@@ -1,8 +1,8 @@
-"""How long a request to shrink is held, over the wire, and how much is written for it.
+"""How long a request to scale down is held, over the wire, and how many costs are written for it.
 
 The lab's API server runs in a process of its own and asks the webhook in this one, as in production. A ReplicaSet of so
-many pods, half of them in one of three zones, shrinks by a third again and again; nobody deletes its pods, so that
-every round is the same, and costs are taken back in between. What is measured is what a user waits for `/scale`.
+many pods, half of them in one of three zones, shrinks by a third again and again; no controller deletes its pods, so
+that every round is the same, and costs are reverted in between. What is measured is what a user waits for `/scale`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import Resource
 from trimtab.kube.sessions import Session
-from trimtab.scaledown.intent.gate import Intents, Settings
+from trimtab.scaledown.intent.holder import HoldSettings, ScaleDownHolder
 from trimtab.scaledown.intent.ratelimits import Rates
 from trimtab.scaledown.intent.reviews import ScaleReviews
-from trimtab.scaledown.policy import effective
+from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE
 from trimtab.scaledown.view import View
 from trimtab.testing.builders import node, pod
 
@@ -67,12 +67,12 @@ def held_5k() -> Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """What was seen in all rounds."""
+class _Measurement:
+    """The measurements of all rounds."""
 
     seconds: list[float]
     written: float
-    taken_back: float
+    reverted: float
     plain: float
     """Seconds that writing as many annotations takes, as many at a time."""
 
@@ -84,26 +84,26 @@ def _held(pods: int) -> Figure:
     rounds = len(found.seconds)
     print(
         f"  {pods} pods to {pods * 2 // 3}: held p50 {median:.3f} s, p99 {worst:.3f} s over {rounds} requests; "
-        f"{found.written / rounds:.0f} costs written and {found.taken_back / rounds:.0f} taken back a request"
+        f"{found.written / rounds:.0f} costs written and {found.reverted / rounds:.0f} reverted a request"
     )
     return Figure(worst, "s (p99)", found.plain, "≤ 2 s (the calibration writes as many annotations and no more)")
 
 
-async def _measure(kubeconfig: Path, size: int) -> _Held:
+async def _measure(kubeconfig: Path, size: int) -> _Measurement:
     logging.getLogger("trimtab").setLevel(logging.ERROR)
     async with Client(Session(config.discover(kubeconfig))) as client:
         await _cluster(client, size)
         plain = await _plain(client, size // 3)
-        async with _serving(client) as (view, intents):
+        async with _serving(client) as (view, holder):
             seconds = [await _round(client, view, size) for _ in range(ROUNDS[size])]
-            registry = intents.metrics.registry
+            registry = holder.metrics.registry
             written = registry.get_sample_value("trimtab_scaledown_costs_written_total") or 0.0
-            back = registry.get_sample_value("trimtab_scaledown_costs_taken_back_total", {"reason": "nothing"}) or 0.0
-    return _Held(seconds, written, back, plain)
+            back = registry.get_sample_value("trimtab_scaledown_costs_reverted_total", {"reason": "not-applied"}) or 0.0
+    return _Measurement(seconds, written, back, plain)
 
 
 async def _round(client: Client, view: View, size: int) -> float:
-    """Shrink, and go back to where it was."""
+    """Scale down, and up again."""
     started = time.perf_counter()
     await client.resize(ReplicaSet, "web", size * 2 // 3, namespace=NAMESPACE)
     took = time.perf_counter() - started
@@ -122,10 +122,10 @@ async def _plain(client: Client, count: int) -> float:
 
 
 @asynccontextmanager
-async def _serving(client: Client) -> AsyncIterator[tuple[View, Intents]]:
+async def _serving(client: Client) -> AsyncIterator[tuple[View, ScaleDownHolder]]:
     view = View(client)
-    intents = Intents(
-        client, view, defaults=effective.LEVEL_EVERYONE, settings=Settings(patience=0.0, rates=_UNLIMITED)
+    holder = ScaleDownHolder(
+        client, view, defaults=LEVEL_EVERYONE, settings=HoldSettings(patience=0.0, rates=_UNLIMITED)
     )
     certificates = ManagedCertificates(
         client,
@@ -134,15 +134,15 @@ async def _serving(client: Client) -> AsyncIterator[tuple[View, Intents]]:
         names=["127.0.0.1"],
         configurations=[("ValidatingWebhookConfiguration", NAME)],
     )
-    edge = AdmissionServer(ScaleReviews(intents.hold).hooks, certificates=certificates, host="127.0.0.1", port=0)
-    tasks = [asyncio.ensure_future(each) for each in (view.run(), intents.run(), edge.run())]
+    edge = AdmissionServer(ScaleReviews(holder.hold).hooks, certificates=certificates, host="127.0.0.1", port=0)
+    tasks = [asyncio.ensure_future(each) for each in (view.run(), holder.run(), edge.run())]
     try:
         await view.wait_synced()
-        while not (edge.synced and intents.synced):
+        while not (edge.synced and holder.synced):
             await asyncio.sleep(0.01)
         await client.create(CONFIGURATIONS["ValidatingWebhookConfiguration"], _configuration(edge.port))
         await certificates.check()
-        yield view, intents
+        yield view, holder
     finally:
         await cancel(*tasks)
 

@@ -47,8 +47,8 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
         (
             Panel(
                 "Requests held",
-                [("sum (trimtab_scaledown_requests_under_way)", "held")],
-                description="Scale-down requests that wait for their costs at this moment.",
+                [("sum (trimtab_scaledown_requests_held)", "held")],
+                description="Requests to scale down that are being held.",
             ),
             Panel(
                 "How long requests are held",
@@ -58,7 +58,11 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 ],
                 unit="s",
             ),
-            Panel("Plans by outcome", [(_rate("trimtab_scaledown_plans_total", "outcome"), "{{outcome}}")], unit="ops"),
+            Panel(
+                "Requests by outcome",
+                [(_rate("trimtab_scaledown_requests_total", "outcome"), "{{outcome}}")],
+                unit="ops",
+            ),
             Panel(
                 "Skew: before, after, stock",
                 [(_mean("trimtab_scaledown_skew", "state"), "{{state}}")],
@@ -68,7 +72,7 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 "Costs written and reverted",
                 [
                     (_rate("trimtab_scaledown_costs_written_total"), "written"),
-                    (_rate("trimtab_scaledown_costs_taken_back_total", "reason"), "reverted: {{reason}}"),
+                    (_rate("trimtab_scaledown_costs_reverted_total", "reason"), "reverted: {{reason}}"),
                 ],
                 unit="ops",
             ),
@@ -87,7 +91,7 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 "Fallbacks",
                 [(_rate("trimtab_scaledown_fallbacks_total", "reason"), "{{reason}}")],
                 unit="ops",
-                description="Scale-downs without a plan although a policy applies, by reason.",
+                description="Scale-downs in which the controller's own order decided although a policy applies.",
             ),
             Panel(
                 "Settle time and the oldest cost",

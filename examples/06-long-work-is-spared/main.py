@@ -13,7 +13,7 @@ from trimtab.api.scaledown import StrategySpec
 from trimtab.kube.clocks import SystemClock
 from trimtab.ranking import Policy, Workload, plan
 from trimtab.ranking.strategies.probe import ProbeSettings
-from trimtab.scaledown.sources.answers import AnswerSource, HttpFetch, Question
+from trimtab.scaledown.sources.answers import AnswerSource, HttpFetch, ProbeRequest
 from trimtab.testing.builders import cluster, pod
 
 HOURS = [0, 7, 3, 0, 1, 5]
@@ -37,7 +37,7 @@ async def main() -> None:
     clock, fetch = SystemClock(), HttpFetch()
     source = AnswerSource(clock, fetch, networks=HERE)
     pods = [running(number, hours) for number, hours in enumerate(HOURS)]
-    await source.ask(Question(each, ProbeSettings(port=port)) for each, port in pods)
+    await source.probe(ProbeRequest(each, ProbeSettings(port=port)) for each, port in pods)
     await fetch.close()
     view = cluster("z1: a", "z2: b").snapshot()
     for each, _ in pods:

@@ -13,12 +13,12 @@ from tests.lab.fleets import Fleet, fleet, skew
 from tests.lab.policing import (
     DEPLOYMENT,
     STORIES,
-    Police,
+    PolicyControllers,
     bad_policies_are_refused,
     costed,
     define,
-    policing,
     policy_json,
+    running_policies,
     settle,
 )
 from trimtab.api.annotations import DELETION_COST, POLICY_COST
@@ -42,23 +42,25 @@ async def client() -> AsyncIterator[Client]:
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
-async def test_a_story_of_the_proposal(client: Client, story: Callable[[Fleet, Police], Awaitable[None]]) -> None:
-    """As its teller would have it."""
-    async with fleet(client, TWO_ZONES) as made, policing(client, made.name) as police:
-        await story(made, police)
+async def test_a_story_of_the_proposal(
+    client: Client, story: Callable[[Fleet, PolicyControllers], Awaitable[None]]
+) -> None:
+    """With the result that the proposal describes."""
+    async with fleet(client, TWO_ZONES) as made, running_policies(client, made.name) as policies:
+        await story(made, policies)
 
 
 async def test_costs_kept_current_keep_zones_level(client: Client) -> None:
-    """Two zones, then three: whatever the size, and without anybody holding a request."""
-    async with fleet(client, {"zone-a": 4, "zone-b": 4}) as made, policing(client, made.name) as police:
-        await police.policy(delivery="Continuous")
+    """Two zones, then three: whatever the size, and without holding a request."""
+    async with fleet(client, {"zone-a": 4, "zone-b": 4}) as made, running_policies(client, made.name) as policies:
+        await policies.policy(delivery="Continuous")
         await made.deploy("web", 12)
         await made.reshape({"zone-a": 4, "zone-b": 4, "zone-c": 4})
         for size in (18, 12, 18, 7):
             await made.scale("web", size)
             counts = await made.settled(size)
             assert skew(counts) <= 1
-            await police.ranked(size)
+            await policies.ranked(size)
             await made.until(lambda store, size=size: len(costed(store, DELETION_COST)) == size)  # type: ignore[misc]
             await settle(made)
         status = (await policy_json(client, made.name))["status"]
@@ -70,11 +72,11 @@ async def test_costs_kept_current_keep_zones_level(client: Client) -> None:
         }
 
 
-async def test_what_was_written_goes_with_the_policy(client: Client) -> None:
+async def test_costs_are_reverted_with_the_policy(client: Client) -> None:
     """And with it every trace."""
-    async with fleet(client, TWO_ZONES) as made, policing(client, made.name) as police:
+    async with fleet(client, TWO_ZONES) as made, running_policies(client, made.name) as policies:
         await made.deploy("web", 6)
-        await police.policy(strategies=[{"name": "Youngest"}], delivery="Continuous")
+        await policies.policy(strategies=[{"name": "Youngest"}], delivery="Continuous")
         await made.until(lambda store: len(costed(store, DELETION_COST)) == 6)
         await client.delete(Resource.of(ScaleDownPolicy), "web", namespace=made.name)
         await made.until(lambda store: not costed(store, DELETION_COST))
@@ -97,11 +99,11 @@ async def test_bad_policies_are_refused(client: Client) -> None:
         await bad_policies_are_refused(client, made.name)
 
 
-async def test_a_policy_for_nobody_says_what_to_do(client: Client) -> None:
+async def test_a_policy_without_a_workload_reports_what_to_do(client: Client) -> None:
     """In its conditions, as the server keeps them."""
-    async with fleet(client, {"zone-a": 1}) as made, policing(client, made.name) as police:
-        await police.policy(selector={"matchLabels": {"app": "nobody"}})
-        found = await police.told(lambda policy: bool(policy.status.conditions))
+    async with fleet(client, {"zone-a": 1}) as made, running_policies(client, made.name) as policies:
+        await policies.policy(selector={"matchLabels": {"app": "nobody"}})
+        found = await policies.wait_for_status(lambda policy: bool(policy.status.conditions))
         ready = found.status.conditions[0]
-        assert (ready.status, ready.reason) == ("False", "NoWorkload")
+        assert (ready.status, ready.reason) == ("False", "WorkloadNotFound")
         assert "compare it with the labels in their templates" in ready.message

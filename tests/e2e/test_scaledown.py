@@ -27,7 +27,7 @@ from trimtab.kube.clocks import within
 from trimtab.kube.errors import MethodNotAllowed, NotFound
 from trimtab.kube.resources import untyped
 from trimtab.kube.sessions import Session
-from trimtab.scaledown.metrics import Cause, Outcome
+from trimtab.scaledown.metrics import HoldOutcome, MissCause
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -115,7 +115,7 @@ async def test_two_zones_then_three_stay_level_over_four_cycles(client: Client, 
 async def test_growing_and_shrinking_by_chance_ends_as_planned(
     client: Client, record_property: Callable[[str, object], None]
 ) -> None:
-    """Between 6 and 60 pods on three zones of different size; whatever went another way says why."""
+    """Between 6 and 60 pods on three zones of different size; every miss has a cause."""
     rng = random.Random(7)
     async with fleet(client, {"zone-a": 12, "zone-b": 6, "zone-c": 3}) as made, serving(client, made.name) as holding:
         await made.deploy("web", 30)
@@ -140,9 +140,9 @@ async def test_growing_and_shrinking_by_chance_ends_as_planned(
 
 
 def _told(holding: Holding) -> dict[str, float]:
-    """What is counted: outcomes of requests, misses by their causes, and requests that were let go."""
-    outcomes = {each.value: holding.sample("plans_total", outcome=each.value) for each in Outcome}
-    misses = {f"miss: {each.value}": holding.sample("misses_total", cause=each.value) for each in Cause}
+    """What is counted: outcomes of requests, misses by their causes, and late requests."""
+    outcomes = {each.value: holding.sample("requests_total", outcome=each.value) for each in HoldOutcome}
+    misses = {f"miss: {each.value}": holding.sample("misses_total", cause=each.value) for each in MissCause}
     registry = holding.edge.metrics.registry
     late = {
         f"edge: {each}": registry.get_sample_value(
@@ -182,7 +182,7 @@ async def test_requests_in_quick_succession_end_as_level_as_one(client: Client) 
 
 
 async def test_a_paused_deployment_shrinks_by_replicaset(client: Client) -> None:
-    """Each of its ReplicaSets goes to the size that was foreseen, and stays level."""
+    """Each of its ReplicaSets shrinks to the planned size, and stays level."""
     async with fleet(client, THREE_ZONES) as made, serving(client, made.name) as holding:
         await made.deploy("web", 24)
         template = {"metadata": {"labels": {"app": "web", "version": "2"}}}
@@ -196,8 +196,8 @@ async def test_a_paused_deployment_shrinks_by_replicaset(client: Client) -> None
         await made.scale("web", 9)
         await _ended(holding)
         await _still(made)
-        assert holding.intents.aftermath.ended, _told(holding)
-        assert sum(holding.intents.aftermath.ended[-1].causes.values()) == 0
+        assert holding.holder.tracker.results, _told(holding)
+        assert sum(holding.holder.tracker.results[-1].misses.values()) == 0
         assert all(
             each.desired_replicas < sets[each.metadata.uid] for each in await _sets(made) if sets[each.metadata.uid]
         )
@@ -218,7 +218,7 @@ async def _still(made: Fleet) -> None:
 
 
 async def test_a_dry_run_changes_nothing(client: Client) -> None:
-    """Nothing is written, nobody waits, and nobody is warned."""
+    """Nothing is written, the request is not held, and there is no warning."""
     async with fleet(client, THREE_ZONES) as made, serving(client, made.name) as holding:
         await made.deploy("web", 9)
         await made.client.resize(Deployment, "web", 4, namespace=made.name, dry_run=True)
@@ -247,7 +247,7 @@ async def test_workloads_that_own_their_pods_stay_level_too(client: Client, kind
 
 
 async def test_with_trimtab_stopped_scaling_works_as_if_it_were_not_installed(client: Client) -> None:
-    """The webhook is still registered, and nobody answers."""
+    """The webhook is still registered, and does not answer."""
     async with fleet(client, THREE_ZONES) as made:
         try:
             async with serving(client, made.name, stays_registered=True):
@@ -263,7 +263,7 @@ async def test_with_trimtab_stopped_scaling_works_as_if_it_were_not_installed(cl
 
 
 async def test_a_workload_at_rest_is_not_written_to(client: Client) -> None:
-    """After a scale-down nothing of ours is left on any pod, and nobody writes to one from then on."""
+    """After a scale-down nothing of ours is left on any pod, and no pod is written to from then on."""
     async with fleet(client, THREE_ZONES) as made, serving(client, made.name) as holding:
         await made.deploy("web", 12)
         await made.scale("web", 4)

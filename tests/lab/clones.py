@@ -33,7 +33,8 @@ from trimtab.kube.errors import AlreadyExists, NotFound
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Resource, object_key, untyped
 from trimtab.kube.stores import Store
-from trimtab.scaledown.policy.effective import governing, workload_ref
+from trimtab.scaledown.policy.effective import effective_policy
+from trimtab.scaledown.policy.workloads import workload_ref
 
 PATIENCE = 30.0
 TAINT = {"key": "clones.trimtab.dev/only", "effect": "NoSchedule"}
@@ -218,7 +219,7 @@ class Clones:
 
     def policy_of(self, cloneset: CloneSet) -> ScaleDownPolicySpec | None:
         """The policy that speaks for a CloneSet."""
-        found = governing(workload_ref(cloneset), self.policies.store)  # which does not ask the namespace
+        found = effective_policy(workload_ref(cloneset), self.policies.store)  # which does not ask the namespace
         return None if found is None else found.spec
 
     def left(self, pod: Pod) -> None:

@@ -17,11 +17,10 @@ from trimtab.api.documents import JSON
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import NotFound
-from trimtab.scaledown.intent.gate import Intents, Settings
+from trimtab.scaledown.intent.holder import HoldSettings, ScaleDownHolder
 from trimtab.scaledown.intent.reviews import ScaleReviews
 from trimtab.scaledown.metrics import Metrics
-from trimtab.scaledown.policy import effective
-from trimtab.scaledown.policy.effective import Defaults
+from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, Defaults
 from trimtab.scaledown.view import View
 
 VALIDATING = "ValidatingWebhookConfiguration"
@@ -46,14 +45,14 @@ class Holding:
     """Trimtab, as it holds requests of one namespace."""
 
     view: View
-    intents: Intents
+    holder: ScaleDownHolder
     edge: AdmissionServer
     certificates: ManagedCertificates
 
     @property
     def metrics(self) -> Metrics:
         """What it counts."""
-        return self.intents.metrics
+        return self.holder.metrics
 
     def sample(self, name: str, **labels: str) -> float:
         """The value of one of its metrics; 0 where there is none yet."""
@@ -61,7 +60,7 @@ class Holding:
 
 
 def configuration(namespace: str, url: str, rules: Sequence[JSON] = RULES) -> JSON:
-    """What tells an API server to ask, as the installation writes it, but by URL."""
+    """The webhook configuration, as the installation writes it, but by URL."""
     selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
     hook = {
         "name": "scale.trimtab.dev",
@@ -82,13 +81,13 @@ async def serving(
     client: Client,
     namespace: str,
     *,
-    defaults: Defaults = effective.LEVEL_EVERYONE,
+    defaults: Defaults = LEVEL_EVERYONE,
     stays_registered: bool = False,
     **settings: Any,
 ) -> AsyncIterator[Holding]:
     """Trimtab at work, for as long as the context; registered for a namespace, which keeps its certificates too."""
     view = View(client)
-    intents = Intents(client, view, defaults=defaults, settings=Settings(**settings))
+    holder = ScaleDownHolder(client, view, defaults=defaults, settings=HoldSettings(**settings))
     certificates = ManagedCertificates(
         client,
         namespace=namespace,
@@ -96,15 +95,15 @@ async def serving(
         names=["127.0.0.1"],
         configurations=[(VALIDATING, f"trimtab-{namespace}")],
     )
-    edge = AdmissionServer(ScaleReviews(intents.hold).hooks, certificates=certificates, host="127.0.0.1", port=0)
-    tasks = [asyncio.ensure_future(each) for each in (view.run(), intents.run(), edge.run())]
+    edge = AdmissionServer(ScaleReviews(holder.hold).hooks, certificates=certificates, host="127.0.0.1", port=0)
+    tasks = [asyncio.ensure_future(each) for each in (view.run(), holder.run(), edge.run())]
     try:
         await view.wait_synced()
-        while not (edge.synced and intents.synced):
+        while not (edge.synced and holder.synced):
             await asyncio.sleep(0.01)
         await register(client, namespace, f"https://127.0.0.1:{edge.port}/scale")
         await certificates.check()
-        yield Holding(view, intents, edge, certificates)
+        yield Holding(view, holder, edge, certificates)
     finally:
         if not stays_registered:
             await unregister(client, namespace)
@@ -112,12 +111,12 @@ async def serving(
 
 
 async def register(client: Client, namespace: str, url: str) -> None:
-    """Have the API server ask at that address, and no other."""
+    """Register the webhook at that address, and no other."""
     await unregister(client, namespace)
     await client.create(CONFIGURATIONS[VALIDATING], configuration(namespace, url))
 
 
 async def unregister(client: Client, namespace: str) -> None:
-    """Have the API server ask nobody."""
+    """Remove the webhook configuration."""
     with suppress(NotFound):
         await client.delete(CONFIGURATIONS[VALIDATING], f"trimtab-{namespace}")

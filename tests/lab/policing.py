@@ -1,4 +1,4 @@
-"""Policies looked after on any control plane, for one namespace alone; and the stories that they are to bring about."""
+"""The controllers of policies on any control plane, for one namespace alone; and the stories of the proposals."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ from trimtab.kube.clocks import cancel, within
 from trimtab.kube.errors import AlreadyExists, ApiError, NotFound, ServerError
 from trimtab.kube.resources import Resource
 from trimtab.kube.stores import Store
-from trimtab.scaledown.continuous.delivery import Settings
+from trimtab.scaledown.continuous.delivery import ContinuousSettings
 from trimtab.scaledown.intent.settle_time import INITIAL
-from trimtab.scaledown.policy.controller import ScaleDownPolicies, sampled
-from trimtab.scaledown.policy.effective import Defaults
+from trimtab.scaledown.policy.controller import ScaleDownPolicies
+from trimtab.scaledown.policy.defaults import Defaults
+from trimtab.scaledown.sources.targets import sources_for
 from trimtab.scaledown.view import View
 
 DEFINITIONS = Resource.of(CustomResourceDefinition)
@@ -65,7 +66,7 @@ def _is_established(condition: Condition) -> bool:
     return condition.type == "Established" and condition.status == "True"
 
 
-class Police:
+class PolicyControllers:
     """The controllers of policies, at work in one namespace."""
 
     def __init__(self, client: Client, namespace: str, **settings: Any) -> None:
@@ -73,45 +74,45 @@ class Police:
         self.client = client
         self.namespace = namespace
         self.view = View(client)
-        self.sources = sampled(client, self.view, lambda: defaults, networks=LOOPBACK)
-        made = Settings(**{"batch": 0.1, "sampled_every": 1.0, **settings})
+        self.sources = sources_for(client, self.view, lambda: defaults, networks=LOOPBACK)
+        made = ContinuousSettings(**{"batch": 0.1, "resync_sampled": 1.0, **settings})
         self.controller = ScaleDownPolicies(client, self.view, self.sources, defaults=defaults, settings=made)
 
     async def policy(self, name: str = "web", **spec: Any) -> None:
-        """Make a policy, for the Deployment web unless told otherwise."""
+        """Create a policy, for the Deployment web by default."""
         if "selector" not in spec:
             spec = {"targetRef": DEPLOYMENT, **spec}
         body = {"apiVersion": POLICIES.api_version, "kind": "ScaleDownPolicy", "metadata": {"name": name}}
         await self.client.create(POLICIES.raw, {**body, "spec": spec}, namespace=self.namespace)
 
-    async def told(self, condition: Callable[[ScaleDownPolicy], bool], name: str = "web") -> ScaleDownPolicy:
-        """Wait until a policy says of itself what is wanted."""
+    async def wait_for_status(self, condition: Callable[[ScaleDownPolicy], bool], name: str = "web") -> ScaleDownPolicy:
+        """Wait until the status of a policy satisfies a condition."""
 
-        def is_told(store: Store[ScaleDownPolicy]) -> bool:
+        def is_satisfied(store: Store[ScaleDownPolicy]) -> bool:
             found = store.get(f"{self.namespace}/{name}")  # type: ignore[arg-type]
             return found is not None and condition(found)
 
-        await within(self.client.clock, 60.0, self.view.policies.wait_for(is_told))
+        await within(self.client.clock, 60.0, self.view.policies.wait_for(is_satisfied))
         found = self.view.policies.get(f"{self.namespace}/{name}")  # type: ignore[arg-type]
         assert found is not None
         return found
 
     async def ranked(self, count: int, name: str = "web") -> ScaleDownPolicy:
         """Wait until a policy ranks so many pods, and is ready."""
-        return await self.told(lambda policy: is_ready(policy) and policy.status.ranked_pods == count, name)
+        return await self.wait_for_status(lambda policy: is_ready(policy) and policy.status.ranked_pods == count, name)
 
 
 def is_ready(policy: ScaleDownPolicy) -> bool:
-    """Whether a policy says that it works, as it is now."""
+    """Whether a policy is ready in its present generation."""
     current = policy.status.observed_generation == policy.metadata.generation
     return current and any(each.type == "Ready" and each.status == "True" for each in policy.status.conditions)
 
 
 @asynccontextmanager
-async def policing(client: Client, namespace: str, **settings: Any) -> AsyncIterator[Police]:
-    """Policies of one namespace looked after, for as long as the context."""
+async def running_policies(client: Client, namespace: str, **settings: Any) -> AsyncIterator[PolicyControllers]:
+    """Run the controllers of policies for one namespace, for as long as the context."""
     await define(client)
-    made = Police(client, namespace, **settings)
+    made = PolicyControllers(client, namespace, **settings)
     tasks = [asyncio.ensure_future(each) for each in (made.view.run(), made.sources.run(), made.controller.run())]
     try:
         await made.view.wait_synced()
@@ -120,7 +121,7 @@ async def policing(client: Client, namespace: str, **settings: Any) -> AsyncIter
     finally:
         await client.delete_all(POLICIES, namespace=namespace)
         await client.delete_all(Resource.of(PodGroupCost), namespace=namespace)
-        for task in reversed(tasks):  # the view last: the others look at it while they end
+        for task in reversed(tasks):  # the view last: the others use it while they end
             await cancel(task)
 
 
@@ -161,7 +162,7 @@ def _reviews(name: str, namespace: str, url: str) -> JSON:
         "clientConfig": {"url": url},
         "rules": [rule],
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-        "failurePolicy": "Fail",  # so that nothing passes that was not looked at
+        "failurePolicy": "Fail",  # so that nothing is stored without a review
         "sideEffects": "None",
         "timeoutSeconds": 5,
         "admissionReviewVersions": ["v1"],
@@ -188,7 +189,7 @@ BAD_POLICIES: dict[str, tuple[JSON, str]] = {
         "spec.targetRef.kind: Job is not supported: a Job does not choose its victims by cost",
     ),
 }
-"""Policies that cannot work, and what is said of them."""
+"""Invalid policies, and their errors."""
 
 
 async def bad_policies_are_refused(client: Client, namespace: str) -> None:
@@ -206,7 +207,7 @@ async def bad_policies_are_refused(client: Client, namespace: str) -> None:
 
 
 async def _taken(client: Client, namespace: str, good: JSON) -> None:
-    """Wait until a good policy would be taken: an API server takes a moment to know whom to trust."""
+    """Wait until a valid policy is admitted: an API server needs a moment to load the certificates."""
     while True:
         with suppress(ServerError):
             await client.create(POLICIES.raw, good, namespace=namespace, dry_run=True)
@@ -278,19 +279,19 @@ async def employed(made: Fleet) -> AsyncIterator[Workers]:
 
 
 async def settle(made: Fleet) -> None:
-    """What Trimtab itself waits before it lets a request go on: nobody can see what a controller has seen."""
+    """Wait for the settle time: the cache of a controller cannot be read."""
     await made.client.clock.sleep(2 * INITIAL)
 
 
-async def long_work_is_spared(made: Fleet, police: Police) -> None:
-    """Who has worked longest goes last: six workers, four of them busy, scaled down to three."""
+async def long_work_is_spared(made: Fleet, policies: PolicyControllers) -> None:
+    """The pods that have worked longest are deleted last: six workers, four of them busy, scaled down to three."""
     await made.deploy("web", 6)
     async with employed(made) as workers:
         names = sorted(pod.metadata.name for pod in made.pods.store)
         workers.answers = {name: str(600 * at) for at, name in enumerate(names)}
         probe = {"name": "Probe", "args": {"port": workers.port, "periodSeconds": 5, "maxAgeSeconds": 60}}
-        await police.policy(strategies=[probe], delivery="Continuous")
-        await police.ranked(6)
+        await policies.policy(strategies=[probe], delivery="Continuous")
+        await policies.ranked(6)
         await made.until(lambda store: len(costed(store, DELETION_COST)) == len(names))
         await settle(made)
         await made.scale("web", 3)
@@ -298,12 +299,12 @@ async def long_work_is_spared(made: Fleet, police: Police) -> None:
     assert {pod.metadata.name for pod in made.pods.store} == set(names[3:])
 
 
-async def unwanted_nodes_empty_first(made: Fleet, police: Police) -> None:
+async def unwanted_nodes_empty_first(made: Fleet, policies: PolicyControllers) -> None:
     """Nodes get a PreferNoSchedule taint while their pods run; those pods go first."""
     await made.deploy("web", 8)
     marked = {node.metadata.name for node in made.machines.store if node.metadata.labels.get(ZONE) == "zone-a"}
-    await police.policy(strategies=[{"name": "PreferNoSchedule"}], delivery="Continuous")
-    await police.ranked(8)
+    await policies.policy(strategies=[{"name": "PreferNoSchedule"}], delivery="Continuous")
+    await policies.ranked(8)
     for name in marked:
         node = await made.client.get(Resource.of(Node).raw, name)
         taints = [*node["spec"].get("taints", []), {"key": "retire", "effect": "PreferNoSchedule"}]
@@ -323,12 +324,12 @@ def _cheaper(costs: dict[str, int], there: set[str]) -> bool:
     return bool(cheap and dear) and max(cheap) < min(dear)
 
 
-async def three_stay_on_two_zones(made: Fleet, police: Police) -> None:
+async def three_stay_on_two_zones(made: Fleet, policies: PolicyControllers) -> None:
     """Three replicas on two zones, scaled down to two, over and over."""
-    await police.policy(delivery="Continuous")
+    await policies.policy(delivery="Continuous")
     await made.deploy("web", 3)
     for _ in range(3):
-        await police.ranked(3)
+        await policies.ranked(3)
         await made.until(lambda store: len(costed(store, DELETION_COST)) == 3)
         await settle(made)
         await made.scale("web", 2)

@@ -28,7 +28,9 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import AlreadyExists, ApiError, NotFound
 from trimtab.kube.resources import Resource
-from trimtab.scaledown.intent.reviews import Intent, ScaleReviews
+from trimtab.scaledown.intent.requests import HoldResult, ScaleDownRequest
+from trimtab.scaledown.intent.reviews import ScaleReviews
+from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab.unitedtopology.admission.scaledown_preparation import ScaleDownPreparation
 from trimtab.unitedtopology.admission.simulation import Simulation
@@ -46,13 +48,6 @@ SCALED = [
 ]
 PRODUCT = "trimtab"
 """What the webhook configurations of an installation are called."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """The policies: there are none here."""
-
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -88,9 +83,9 @@ class SubsetProcesses:
         levels = Levels(view, evaluate=evaluator(pod_webhook=True))
         preparation = ScaleDownPreparation(view, levels, PodAnnotator(client, Metrics()), client.clock)
 
-        async def hold(intent: Intent) -> Held:
-            await preparation.prepare(intent.kind, intent.namespace, intent.name, intent.after)
-            return Held()
+        async def hold(request: ScaleDownRequest) -> HoldResult:
+            await preparation.prepare(request.kind, request.namespace, request.name, request.after)
+            return HoldResult(HoldOutcome.NO_POLICY)
 
         scale = ScaleReviews(hold)
         certificates = ManagedCertificates(

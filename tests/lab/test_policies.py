@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.fleets import Fleet, fleet
-from tests.lab.policing import STORIES, Police, bad_policies_are_refused, costed, policing, settle
+from tests.lab.policing import STORIES, PolicyControllers, bad_policies_are_refused, costed, running_policies, settle
 from tests.scenarios.labs import lab
 from trimtab.api import times
 from trimtab.api.annotations import DELETION_COST
@@ -30,10 +30,12 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
-async def test_a_story_of_the_proposal(client: Client, story: Callable[[Fleet, Police], Awaitable[None]]) -> None:
-    """As its teller would have it."""
-    async with fleet(client, TWO_ZONES) as made, policing(client, made.name) as police:
-        await story(made, police)
+async def test_a_story_of_the_proposal(
+    client: Client, story: Callable[[Fleet, PolicyControllers], Awaitable[None]]
+) -> None:
+    """With the result that the proposal describes."""
+    async with fleet(client, TWO_ZONES) as made, running_policies(client, made.name) as policies:
+        await story(made, policies)
 
 
 async def test_bad_policies_are_refused(client: Client) -> None:
@@ -77,15 +79,15 @@ async def _served(made: Fleet) -> None:
 
 
 async def test_idle_pods_go_first(client: Client) -> None:
-    """By what a metrics server says; and before there is one, the policy says what to install."""
-    async with fleet(client, TWO_ZONES) as made, policing(client, made.name) as police:
+    """By metrics; and without a metrics server, the policy reports what to install."""
+    async with fleet(client, TWO_ZONES) as made, running_policies(client, made.name) as policies:
         await made.deploy("web", 6)
-        await police.policy(strategies=[{"name": "Idle"}], delivery="Continuous")
-        told = await police.told(lambda policy: "install a metrics server" in policy.status.last_error)
+        await policies.policy(strategies=[{"name": "Idle"}], delivery="Continuous")
+        told = await policies.wait_for_status(lambda policy: "install a metrics server" in policy.status.last_error)
         assert (told.status.ranked_pods, told.status.unranked_pods) == (0, 6)
         names = sorted(pod.metadata.name for pod in made.pods.store)
         await measure(made, {name: f"{150 * at}m" for at, name in enumerate(names)})
-        await police.ranked(6)
+        await policies.ranked(6)
         await made.until(lambda store: len(costed(store, DELETION_COST)) == len(names))
         await settle(made)
         await made.scale("web", 2)

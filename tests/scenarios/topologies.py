@@ -26,10 +26,9 @@ from trimtab.cloneset.controller import Controller as CloneSets
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import untyped
-from trimtab.scaledown.intent.gate import Intents
+from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.reviews import ScaleReviews
-from trimtab.scaledown.policy import effective
-from trimtab.scaledown.policy.effective import Defaults
+from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, Defaults
 from trimtab.scaledown.view import View as ScaleDownView
 from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab.unitedtopology.admission.simulation import Simulation
@@ -108,7 +107,7 @@ class Process:
 class SubsetCluster(TopologyCluster):
     """A cluster in which new pods get subsets, and all workloads are kept level as they shrink."""
 
-    policies: Defaults = effective.LEVEL_EVERYONE
+    policies: Defaults = LEVEL_EVERYONE
 
     def __init__(self, *, seed: int = 1, processes: int = 1) -> None:
         super().__init__(seed=seed, call=self._call)
@@ -137,8 +136,8 @@ class SubsetCluster(TopologyCluster):
         simulation = Simulation(topologies, client.clock, rng=random.Random(8))
         subsets = SubsetHooks(client, simulate=simulation, ended=topologies.ended_pods, rng=random.Random(9))
         view = ScaleDownView(client)
-        intents = Intents(client, view, defaults=self.policies, prepare=self._prepare)
-        scale = ScaleReviews(intents.hold)
+        holder = ScaleDownHolder(client, view, defaults=self.policies, prepare=self._prepare)
+        scale = ScaleReviews(holder.hold)
         hooks = [*subsets.hooks, *Validation(client).hooks, *scale.hooks]
         edge = AdmissionServer(
             hooks,
@@ -149,7 +148,7 @@ class SubsetCluster(TopologyCluster):
             clock=self.clock,
         )
         process = Process(edge, subsets, simulation, wire)
-        process.tasks = [asyncio.ensure_future(each.run()) for each in (subsets, topologies, view, intents)]
+        process.tasks = [asyncio.ensure_future(each.run()) for each in (subsets, topologies, view, holder)]
         self.processes.append(process)
         await self.settle()
         return process

@@ -114,7 +114,7 @@ async def test_all_components_run_in_one_process(elected: bool, tmp_path: Path) 
             while (await asyncio.to_thread(read, running.port, "/readyz"))[0] != 200:
                 assert not task.done()
             _, metrics = await asyncio.to_thread(read, running.port, "/metrics")
-            for name in ("scheduler_pending_pods", "trimtab_webhook_reviews_total", "trimtab_scaledown_plans_total"):
+            for name in ("scheduler_pending_pods", "trimtab_webhook_reviews_total", "trimtab_scaledown_requests_total"):
                 assert name in metrics
         finally:
             await cancel(task)

@@ -18,7 +18,7 @@ from trimtab.app.switch import CHECK_INTERVAL, ConfigurationWatch, Switch
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.components import ComponentGroup
-from trimtab.scaledown.intent.gate import Intents
+from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.policy.controller import ScaleDownPolicies
 from trimtab.testing.clocks import VirtualClock
 
@@ -78,11 +78,11 @@ async def test_the_switch_applies_to_webhooks_and_controllers() -> None:
     webhooks, controllers = admission.component(dependencies), control.component(dependencies)
     assert isinstance(webhooks, ComponentGroup)
     assert isinstance(controllers, ComponentGroup)
-    intents, keeper = webhooks.parts["scale-downs"], controllers.parts["scaledownpolicies"]
-    assert isinstance(intents, Intents)
+    holder, keeper = webhooks.parts["scale-downs"], controllers.parts["scaledownpolicies"]
+    assert isinstance(holder, ScaleDownHolder)
     assert isinstance(keeper, ScaleDownPolicies)
-    before = intents.defaults
+    before = holder.defaults
     dependencies.switch.turn(on=False)
-    assert intents.defaults == keeper.groups.defaults == replace(before, enabled=False)
+    assert holder.defaults == keeper.groups.defaults == replace(before, enabled=False)
     dependencies.switch.turn(on=True)
-    assert intents.defaults == keeper.groups.defaults == before
+    assert holder.defaults == keeper.groups.defaults == before

@@ -1,7 +1,7 @@
 """The webhooks, and the features that decide behind them. Every replica answers; the leader renews the certificates.
 
-review of a scale-down → `ScaleReviews` → the bands of subsets for the new size → `Intents`: costs, settle time, admit
-review of a pod        → `Subsets`      → a reservation in the UnitedTopology's status
+review of a scale-down → `ScaleReviews` → the bands of subsets for the new size → `ScaleDownHolder`: costs, settle
+review of a pod        → `Subsets`      → a place in the UnitedTopology's status
 review of our kinds    → `Validation`
 """
 
@@ -28,12 +28,13 @@ from trimtab.ranking.plan import Policy
 from trimtab.ranking.rankers import constraints_of
 from trimtab.ranking.strategies import Factory
 from trimtab.scaledown.intent import reviews
-from trimtab.scaledown.intent.gate import Intents, Prepare, Settings
+from trimtab.scaledown.intent.gate import Prepare
+from trimtab.scaledown.intent.holder import HoldSettings, ScaleDownHolder
 from trimtab.scaledown.intent.plan_reports import PlanReports
 from trimtab.scaledown.intent.reviews import ScaleReviews
-from trimtab.scaledown.policy.controller import sampled
-from trimtab.scaledown.policy.effective import Governing
+from trimtab.scaledown.policy.effective import EffectivePolicy
 from trimtab.scaledown.sources import Sources
+from trimtab.scaledown.sources.targets import sources_for
 from trimtab.scaledown.view import View
 from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab.unitedtopology.admission.scaledown_preparation import ScaleDownPreparation
@@ -76,18 +77,18 @@ class _ScaleDowns:
         configured = defaults(dependencies.configuration, dependencies.strategies)
         self._metrics = dependencies.scale_down_metrics
         self._view = View(dependencies.client)
-        self._sources = sampled(
+        self._sources = sources_for(
             dependencies.client, self._view, lambda: replace(configured, enabled=dependencies.switch.on)
         )
         self._reports = PlanReports(dependencies.client)
-        self.intents = Intents(
+        self.intents = ScaleDownHolder(
             dependencies.client,
             self._view,
             defaults=configured,
             settings=_settings(dependencies.configuration),
             metrics=self._metrics,
             policy_of=partial(_policy_of, dependencies.strategies, self._sources),
-            on_plan=self._reports.note,
+            on_plan=self._reports.record,
             prepare=prepare,
         )
         for source, age in self._sources.ages().items():
@@ -108,7 +109,7 @@ class _ScaleDowns:
         """Log and count a request that the server admitted without a decision."""
         log.warning("%s %s/%s was admitted without a decision: %s", hook.name, request.namespace, request.name, reason)
         if hook.name == reviews.NAME:
-            self._metrics.let_go()
+            self._metrics.record_late()
 
     def _switch(self, on: bool) -> None:
         self.intents.configure(replace(self.intents.defaults, enabled=on))
@@ -142,21 +143,21 @@ def names(configuration: TrimtabConfiguration) -> list[str]:
     return [service, f"{service}.cluster.local", *([by_address] if by_address else [])]
 
 
-def _settings(configuration: TrimtabConfiguration) -> Settings:
-    scale_down = configuration.scale_down
-    return Settings(
-        budget=scale_down.budget_seconds,
-        settle=scale_down.settle_milliseconds / 1000,
+def _settings(configuration: TrimtabConfiguration) -> HoldSettings:
+    stated = configuration.scale_down
+    return HoldSettings(
+        budget=stated.budget_seconds,
+        settle=stated.settle_milliseconds / 1000,
         constraints=constraints_of(default_constraints(configuration)),
     )
 
 
 def _policy_of(
-    strategies: Mapping[str, Factory], sources: Sources, governing: Governing, pods: Sequence[Pod]
+    strategies: Mapping[str, Factory], sources: Sources, policy: EffectivePolicy, pods: Sequence[Pod]
 ) -> Policy:
-    """A policy's strategies, with the samples of these pods."""
-    weighted = governing.spec.strategies
-    return sources.values(weighted, pods).given_to(Policy.of(weighted, strategies))
+    """A policy's strategies, with what has been sampled of these pods."""
+    stated = policy.spec.strategies
+    return sources.values(stated, pods).apply_to(Policy.of(stated, strategies))
 
 
 def _server(

@@ -17,11 +17,13 @@ from trimtab.cloneset.settings import Settings as CloneSetSettings
 from trimtab.kube.client import Client
 from trimtab.kube.components import Background, Component, ComponentGroup, LeaderElectedComponent
 from trimtab.ranking.rankers import constraints_of
-from trimtab.scaledown.continuous.delivery import Settings as Continuous
-from trimtab.scaledown.policy import effective
-from trimtab.scaledown.policy.controller import ScaleDownPolicies, sampled
-from trimtab.scaledown.policy.effective import Defaults
+from trimtab.scaledown.continuous.delivery import ContinuousSettings
+from trimtab.scaledown.policy.controller import ScaleDownPolicies
+from trimtab.scaledown.policy.defaults import Defaults
+from trimtab.scaledown.policy.effective import effective_policy
 from trimtab.scaledown.policy.findings import BUILT_IN, WITH_POD_COST
+from trimtab.scaledown.policy.workloads import workload_ref
+from trimtab.scaledown.sources.targets import sources_for
 from trimtab.scaledown.view import View
 from trimtab.unitedtopology.controller.controller import Controller as UnitedTopologies
 from trimtab.unitedtopology.controller.controller import Settings as UnitedTopologySettings
@@ -47,14 +49,14 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
 
     def make(client: Client) -> Component:
         view = View(client)
-        sources = sampled(client, view, now)
+        sources = sources_for(client, view, now)
         topologies = UnitedTopologies(client, _topology_settings(dependencies), metrics=dependencies.topology_metrics)
         scale_downs = ScaleDownPolicies(
             client,
             view,
             sources,
             defaults=now(),
-            settings=Continuous(constraints=constraints_of(default_constraints(dependencies.configuration))),
+            settings=ContinuousSettings(constraints=constraints_of(default_constraints(dependencies.configuration))),
             readers=WITH_POD_COST if dependencies.configuration.gate(GATE) else BUILT_IN,
             bands=topologies.levels,
             metrics=dependencies.scale_down_metrics,
@@ -97,8 +99,8 @@ def _policy_of(view: View, now: Callable[[], Defaults]) -> Callable[[CloneSet], 
 
     def policy_of(cloneset: CloneSet) -> ScaleDownPolicySpec | None:
         namespace = cloneset.metadata.namespace
-        policy = effective.governing(
-            effective.workload_ref(cloneset), view.policies_in(namespace), now(), view.namespace_labels(namespace)
+        policy = effective_policy(
+            workload_ref(cloneset), view.policies_in(namespace), now(), view.namespace_labels(namespace)
         )
         return None if policy is None else policy.spec
 

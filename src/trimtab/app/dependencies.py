@@ -17,8 +17,7 @@ from trimtab.kube.client import Client
 from trimtab.kube.leases import Elector, LeaseTimings
 from trimtab.ranking.strategies import STRATEGIES, Factory
 from trimtab.scaledown.metrics import Metrics as ScaleDownMetrics
-from trimtab.scaledown.policy import effective
-from trimtab.scaledown.policy.effective import Defaults
+from trimtab.scaledown.policy.defaults import Defaults, read_defaults
 from trimtab.unitedtopology.metrics import Metrics as UnitedTopologyMetrics
 
 
@@ -68,7 +67,7 @@ def defaults(configuration: TrimtabConfiguration, strategies: Mapping[str, Facto
     """The scale-down settings of the configuration. Raises InvalidError for invalid strategies."""
     exempt = {"kube-system", configuration.namespace}
     try:
-        return effective.read_defaults(
+        return read_defaults(
             configuration.scale_down, exempt=exempt, only=configuration.namespaces, registry=strategies
         )
     except InvalidError as error:

@@ -14,7 +14,7 @@ from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.errors import Conflict
 from trimtab.scaledown import cost_writer
-from trimtab.scaledown.continuous import carriers
+from trimtab.scaledown.continuous import sweeps as continuous
 from trimtab.unitedtopology import costs
 from trimtab.unitedtopology.metrics import Metrics
 from trimtab.unitedtopology.pod_annotator import PodAnnotator
@@ -48,7 +48,7 @@ async def namespace_labels(client: Client) -> int:
 
 CLEANUPS: Mapping[str, Cleanup] = {
     "costs of scale-downs": cost_writer.sweep,
-    "costs kept current by policies": carriers.sweep,
+    "costs kept current by policies": continuous.sweep,
     "annotations and costs of subsets": subsets,
     "labels of namespaces": namespace_labels,
 }

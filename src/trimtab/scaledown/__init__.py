@@ -1,19 +1,20 @@
-"""Who goes first when a workload shrinks, carried to a cluster: ScaleDownPolicy.
+"""Scale-downs: which pods are deleted first when a workload shrinks, by ScaleDownPolicy.
 
-Belongs here: which policy speaks for a workload (`policies`, pure), costs at the moment of a scale-down (`intents`),
-costs kept current all the time (`continuous`), how they are written and taken back (`ledger`, `carriers`), what
-strategies need from outside (`sources`), and what policies say of themselves (`controller`, `reports`).
+Belongs here:
 
-At the moment of a scale-down, what `intents` does is decided by pure modules: who shrinks to what (`shares`), the plan
-and its costs (`steps`, `deliveries`), what CloneSets look at before costs (`clonesets`), what became of it
-(`verdicts`). `aftermath` sees every plan to its end, `settling` learns how long to wait, `turns` says whose turn it is.
-All of them look at one `view` of the cluster.
+- `policy`: which policy applies to a workload (`effective`, pure), its status, and the controller of policies.
+- `intent`: requests to scale down that are held: gate → plan → deliver.
+- `results`: what becomes of a delivered plan: tracking, misses, reverting costs.
+- `continuous`: costs that are kept current at all times, for `delivery: Continuous` and the other carriers.
+- `sources`: values that strategies need from outside the cache.
+- `view`: the informers that all of them share.
 
-What `continuous` keeps is decided by pure modules as well: the ranks of a group and its costs (`assessment`), with as
-few changed as can be (`numbering`). `groups` finds who speaks for which pods, `controller` what wakes whom; `findings`
-and `reports` become a policy's status, `plans` its last plan.
+Both deliveries write costs with `pod_costs`, which has the patches that apply and revert them. A plan is computed by
+pure modules: the new size of each controller (`proportional`), the plan of each (`replicaset_plans`), the fewest costs
+for it (`plan_costs`), and what CloneSets compare before costs (`clonesets`). `cost_writer` writes a plan's costs.
 
-Does not belong here: who goes first (see `ranking`), and the admission edge that asks (see `webhooks`).
+Does not belong here: the order of victims and the strategies (see `ranking`), the HTTPS server that receives reviews
+(see `admission`), and the costs of subsets (see `unitedtopology`).
 
-May import: what `controllers` may.
+May import: `admission`, `kube`, the pure packages, `snapshot` and `api`; no other feature.
 """

@@ -1,9 +1,9 @@
-"""What a CloneSet's controller looks at before it looks at costs. Pure.
+"""What a CloneSet's controller compares before costs. Pure.
 
-1. Pods that somebody has named for deletion, in `scaleStrategy.podsToDelete` or by a label, go before all others: a
+1. Pods that are named for deletion, in `scaleStrategy.podsToDelete` or by a label, are deleted before all others: a
    plan counts them as gone.
-2. Of pods of two revisions the older go first, as far as the rollout's own rules let them. That is the rollout's
-   matter: such a CloneSet is left alone.
+2. Of pods of two revisions the older are deleted first, as far as the rollout's own rules allow. Such a CloneSet is
+   left to its rollout.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trimtab.scaledown.view import Workload
 
 
 def is_named(workload: Workload | None, pod: Pod) -> bool:
-    """Whether somebody has named a pod for deletion: the label is enough, whatever its value."""
+    """Whether a pod is named for deletion: the label is enough, whatever its value."""
     if not isinstance(workload, CloneSet):
         return False
     return SPECIFIED_DELETE in pod.metadata.labels or pod.metadata.name in workload.spec.scale_strategy.pods_to_delete
@@ -28,6 +28,6 @@ def revision(pod: Pod) -> str:
 
 
 def is_rolling(workload: Workload, pods: Iterable[Pod]) -> bool:
-    """Whether a CloneSet has pods of several revisions, but for those that are going anyway."""
+    """Whether a CloneSet has pods of several revisions, not counting those that are named for deletion."""
     staying = (pod for pod in pods if pod.active and not is_named(workload, pod))
     return isinstance(workload, CloneSet) and len(set(map(revision, staying))) > 1

@@ -1,10 +1,10 @@
-"""What scale-downs look at: pods and nodes as one snapshot, the workloads above them, namespaces and policies.
+"""The cluster as scale-downs see it: pods and nodes as one snapshot, their workloads, namespaces and policies.
 
-One set of informers serves the requests that are held, the costs that are kept current, and the reports: pods are the
-bulk of a cluster's memory, and are kept once.
+One set of informers serves the requests that are held, the costs that are kept current, and the statuses: pods take
+most of the memory, and are kept once.
 
-CloneSets and policies are kinds that a cluster may not know. Where the API server says so, there are none, and
-everything else works. As long as it says nothing, or cannot, there may be some, and nobody acts as if there were none.
+CloneSets and policies are kinds that a cluster may not have installed. Where the API server says so, there are none,
+and everything else works. Until it has answered there may be some, and nothing is done as if there were none.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from trimtab.kube.errors import NotFound
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Key, Resource, object_key
 from trimtab.kube.stores import IndexFunction, Object, by_controller, by_namespace
-from trimtab.scaledown import cost_writer
+from trimtab.scaledown.pod_costs import by_plan
 from trimtab.snapshot import Snapshot
 
 BY_CONTROLLER = "controller"
 BY_NAMESPACE = "namespace"
 BY_PLAN = "plan"
-"""Indexes: by the controller's UID, by namespace, by the workload that a mark of ours names."""
+"""Indexes: by the controller's UID, by namespace, by the workload that a plan's annotation names."""
 
 Workload = Deployment | ReplicaSet | ReplicationController | CloneSet
 
@@ -42,7 +42,7 @@ KINDS: Mapping[str, type[Workload]] = {
     "ReplicationController": ReplicationController,
     "CloneSet": CloneSet,
 }
-"""What can shrink, by its kind."""
+"""The workloads that can be scaled down, by kind."""
 
 T = TypeVar("T", bound=Object)
 
@@ -55,9 +55,7 @@ class View:
         self._rng = rng or random.Random()  # noqa: S311 - spreads reconnections, guards nothing
         owned: Mapping[str, IndexFunction[Any]] = {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace}
         self.snapshot = Snapshot()
-        self.pods = self._informer(
-            Pod, {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace, BY_PLAN: cost_writer.by_plan}
-        )
+        self.pods = self._informer(Pod, {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace, BY_PLAN: by_plan})
         self.nodes = self._informer(Node, {})
         self.namespaces = self._informer(Namespace, {})
         self.deployments = self._informer(Deployment, owned)
@@ -69,32 +67,32 @@ class View:
 
     @property
     def required(self) -> tuple[Informer[Any], ...]:
-        """The informers that every cluster can feed."""
+        """The informers of kinds that every cluster has."""
         return (self.pods, self.nodes, self.namespaces, self.deployments, self.sets, self.replicators)
 
     @property
     def optional(self) -> tuple[Informer[Any], ...]:
-        """The informers of kinds that a cluster may not know."""
+        """The informers of kinds that may not be installed."""
         return (self.clonesets, self.policies)
 
     @property
     def synced(self) -> bool:
-        """Whether everything that can be seen has been seen at least once."""
+        """Whether all informers have synced, those of kinds that are not installed aside."""
         return all(each.synced for each in self.required) and all(map(is_known, self.optional))
 
     @property
     def problems(self) -> list[str]:
-        """What keeps it from seeing the cluster as it is, for health pages."""
+        """What keeps the caches from being current, for health pages."""
         watched = (*self.required, *(each for each in self.optional if not each.absent))
         return [f"{each.resource.plural}: {each.problem}" for each in watched if each.problem]
 
     async def wait_synced(self) -> None:
-        """Wait until everything that every cluster has, has been seen."""
+        """Wait until the informers of kinds that every cluster has have synced."""
         for informer in self.required:
             await informer.wait_synced()
 
     async def run(self) -> None:
-        """Keep up with the cluster until cancelled."""
+        """Run the informers until cancelled."""
         tasks = [asyncio.ensure_future(each.run()) for each in (*self.required, *self.optional)]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -114,14 +112,14 @@ class View:
         return informers[kind]
 
     def workload(self, kind: str, namespace: str, name: str) -> Workload | None:
-        """A workload as last seen."""
+        """A workload from the cache."""
         if kind not in KINDS:
             return None
         found: Workload | None = self.informer(kind).get(object_key(namespace, name))
         return found
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
-        """The labels of a namespace; none, where it is not known."""
+        """The labels of a namespace; none where it is not in the cache."""
         found = self.namespaces.get(Key(name))
         return {} if found is None else found.metadata.labels
 
@@ -139,11 +137,11 @@ class View:
 
     @property
     def plans(self) -> list[str]:
-        """The workloads (`namespace/Kind/name`) that marks of ours name."""
+        """The workloads (`namespace/Kind/name`) that plans' annotations name."""
         return self.pods.store.values(BY_PLAN)
 
-    def marked(self, namespace: str, workload: str) -> list[Pod]:
-        """The pods that bear a mark of ours for a workload (`Deployment/web`)."""
+    def planned_pods(self, namespace: str, workload: str) -> list[Pod]:
+        """The pods that plans for a workload (`Deployment/web`) have annotated."""
         return self.pods.store.by(BY_PLAN, f"{namespace}/{workload}")
 
     def _keep_snapshot(self) -> None:
@@ -163,12 +161,12 @@ class View:
 
 
 def is_known(informer: Informer[Any]) -> bool:
-    """Whether all objects of a kind have been seen, or the cluster does not know the kind."""
+    """Whether an informer has synced, or its kind is not installed."""
     return informer.synced or informer.absent
 
 
-async def read_live(client: Client, kind: str, namespace: str, name: str) -> Workload | None:
-    """A workload as it is now, by the API server's own word; None where there is none."""
+async def read_workload(client: Client, kind: str, namespace: str, name: str) -> Workload | None:
+    """An uncached read of a workload; None where there is none."""
     if kind not in KINDS:
         return None
     resource: Resource[Any] = Resource.of(KINDS[kind])

@@ -13,7 +13,7 @@ from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.install import definitions, deployments, local, manifests, protection
 from trimtab.install.options import MANAGED_BY, NAME, Options
-from trimtab.scaledown.continuous import carriers
+from trimtab.scaledown.pod_costs import POLICY_KEYS
 
 OPTIONS = Options()
 
@@ -282,5 +282,5 @@ def test_the_annotations_beside_a_cost_are_protected_with_it() -> None:
     """Changing one would change the owner of a cost, or keep a CloneSet waiting for ranks."""
     policy, _ = protection.manifests(OPTIONS)
     compared = " ".join(each["expression"] for each in policy["spec"]["validations"])
-    for name in (carriers.OWN_ANNOTATIONS, {SCALE_PLAN, SUBSET_COST, AIMED_SIZE}):
+    for name in (POLICY_KEYS, {SCALE_PLAN, SUBSET_COST, AIMED_SIZE}):
         assert all(f"'{each}'" in compared for each in name)

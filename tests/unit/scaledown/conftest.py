@@ -1,4 +1,4 @@
-"""A world to work in, for each test."""
+"""A cluster for each test."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.unit.scaledown.worlds import PolicyWorld
+from tests.unit.scaledown.policy_cluster import PolicyCluster
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[PolicyWorld]:
-    """A cluster of two zones whose policies are looked after."""
-    made = PolicyWorld()
+async def cluster() -> AsyncIterator[PolicyCluster]:
+    """A cluster of two zones with the controllers of policies."""
+    made = PolicyCluster()
     await made.start()
     await made.add_nodes("a1", "a2", zone="a")
     await made.add_nodes("b1", zone="b")

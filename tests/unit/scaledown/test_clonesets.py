@@ -19,10 +19,10 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicy, ScaleDownPolicySpec, StrategySpec
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
-from trimtab.scaledown.intent.gate import Held, Intents
-from trimtab.scaledown.intent.reviews import Intent
-from trimtab.scaledown.metrics import Outcome
-from trimtab.scaledown.policy.effective import DefaultPolicy, Defaults
+from trimtab.scaledown.intent.holder import ScaleDownHolder
+from trimtab.scaledown.intent.requests import HoldResult, ScaleDownRequest
+from trimtab.scaledown.metrics import HoldOutcome
+from trimtab.scaledown.policy.defaults import DefaultPolicy, Defaults
 from trimtab.scaledown.view import View
 
 OLDEST = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec(strategies=(StrategySpec(name="Oldest"),))),))
@@ -31,7 +31,7 @@ OLDEST = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec(strategies=
 class ShrinkingCloneSets(CloneSetCluster):
     """A CloneSet of nine pods on three zones, and requests to shrink it that are held."""
 
-    intents: Intents
+    holder: ScaleDownHolder
 
     async def start(self) -> None:
         """Start Trimtab's CloneSets and its scale-downs."""
@@ -47,8 +47,8 @@ class ShrinkingCloneSets(CloneSetCluster):
         await self.run_pods()
         client = Client(Wire(self.cluster), clock=self.clock, rng=random.Random(2))
         view = View(client, rng=random.Random(2))
-        self.intents = Intents(client, view, defaults=OLDEST)
-        self.tasks = [asyncio.ensure_future(part) for part in (view.run(), self.intents.run())]
+        self.holder = ScaleDownHolder(client, view, defaults=OLDEST)
+        self.tasks = [asyncio.ensure_future(part) for part in (view.run(), self.holder.run())]
         await self.settle()
 
     async def close(self) -> None:
@@ -56,11 +56,11 @@ class ShrinkingCloneSets(CloneSetCluster):
         await cancel(*self.tasks)
         await super().close()
 
-    async def hold(self, after: int) -> Held:
+    async def hold(self, after: int) -> HoldResult:
         """What comes of a request to shrink."""
         live = await self.cloneset()
-        asked = Intent("CloneSet", "default", "web", live.metadata.uid, live.spec.replicas or 0, after)
-        request = asyncio.ensure_future(self.intents.hold(asked))
+        asked = ScaleDownRequest("CloneSet", "default", "web", live.metadata.uid, live.spec.replicas or 0, after)
+        request = asyncio.ensure_future(self.holder.hold(asked))
         while not request.done():
             await self.clock.advance(0.01)
         return request.result()
@@ -89,7 +89,7 @@ class ShrinkingCloneSets(CloneSetCluster):
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[ShrinkingCloneSets]:
+async def cluster() -> AsyncIterator[ShrinkingCloneSets]:
     """Six pods and three younger ones; the oldest are to go first, the controller would let the youngest go."""
     made = ShrinkingCloneSets()
     await made.start()
@@ -97,47 +97,47 @@ async def world() -> AsyncIterator[ShrinkingCloneSets]:
     await made.close()
 
 
-async def test_what_costs_say_is_done(world: ShrinkingCloneSets) -> None:
+async def test_a_cloneset_deletes_pods_by_cost(cluster: ShrinkingCloneSets) -> None:
     """Where nothing comes before them."""
-    assert (await world.hold(6)).outcome is Outcome.PLANNED
-    chosen = await world.costly()
-    await world.shrink(6)
+    assert (await cluster.hold(6)).outcome is HoldOutcome.PLANNED
+    chosen = await cluster.costly()
+    await cluster.shrink(6)
     assert len(chosen) == 3
-    assert chosen.isdisjoint(await world.names())
-    (ended,) = world.intents.aftermath.ended
+    assert chosen.isdisjoint(await cluster.names())
+    (ended,) = cluster.holder.tracker.results
     assert ended.followed == 3
 
 
 @pytest.mark.parametrize("labelled", [pytest.param(True, id="by a label"), pytest.param(False, id="in the spec")])
-async def test_pods_that_somebody_has_named_count_as_gone(world: ShrinkingCloneSets, labelled: bool) -> None:
-    """Two of three go anyway: one cost is enough, and it is not theirs."""
-    await world.stop()
-    named = sorted(pod.metadata.name for pod in await world.pods())[:2]
+async def test_pods_named_for_deletion_count_as_gone(cluster: ShrinkingCloneSets, labelled: bool) -> None:
+    """Two of three are deleted anyway: one cost is enough, on another pod."""
+    await cluster.stop()
+    named = sorted(pod.metadata.name for pod in await cluster.pods())[:2]
     if labelled:
         for name in named:
-            await world.patch(Pod, name, {"metadata": {"labels": {SPECIFIED_DELETE: "true"}}})
+            await cluster.patch(Pod, name, {"metadata": {"labels": {SPECIFIED_DELETE: "true"}}})
     else:
-        await world.patch(CloneSet, "web", {"spec": {"scaleStrategy": {"podsToDelete": named}}})
-    await world.settle()
-    assert (await world.hold(6)).outcome is Outcome.PLANNED
-    chosen = await world.costly()
+        await cluster.patch(CloneSet, "web", {"spec": {"scaleStrategy": {"podsToDelete": named}}})
+    await cluster.settle()
+    assert (await cluster.hold(6)).outcome is HoldOutcome.PLANNED
+    chosen = await cluster.costly()
     assert len(chosen) == 1
     assert chosen.isdisjoint(named)
 
 
-async def test_a_cloneset_of_two_revisions_is_left_alone(world: ShrinkingCloneSets) -> None:
+async def test_a_cloneset_of_two_revisions_is_left_to_its_rollout(cluster: ShrinkingCloneSets) -> None:
     """The older ones go first, whatever they cost."""
-    await world.roll(4)
-    assert (await world.hold(6)).outcome is Outcome.ROLLOUT
-    assert await world.costly() == set()
+    await cluster.roll(4)
+    assert (await cluster.hold(6)).outcome is HoldOutcome.ROLLOUT
+    assert await cluster.costly() == set()
 
 
-async def test_pods_named_after_the_plan_was_made_are_no_miss(world: ShrinkingCloneSets) -> None:
-    """Somebody else chose them: waiting longer would help nobody."""
-    await world.hold(6)
-    chosen = await world.costly()
-    await world.shrink(6, scaleStrategy={"podsToDelete": sorted(await world.names() - chosen)[:3]})
-    assert chosen <= await world.names()
-    (ended,) = world.intents.aftermath.ended
-    assert {cause.value: count for cause, count in ended.causes.items() if count} == {"deleted": 3}
-    assert world.intents.settling.seconds == 0.3
+async def test_pods_named_after_the_plan_was_made_are_no_miss(cluster: ShrinkingCloneSets) -> None:
+    """Another program chose them: a longer settle time would not help."""
+    await cluster.hold(6)
+    chosen = await cluster.costly()
+    await cluster.shrink(6, scaleStrategy={"podsToDelete": sorted(await cluster.names() - chosen)[:3]})
+    assert chosen <= await cluster.names()
+    (ended,) = cluster.holder.tracker.results
+    assert {cause.value: count for cause, count in ended.misses.items() if count} == {"deleted": 3}
+    assert cluster.holder.settle_time.seconds == 0.3

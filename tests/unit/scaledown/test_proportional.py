@@ -23,28 +23,28 @@ def deployment(replicas: int, surge: int | str = "25%", kind: str = "RollingUpda
     )
 
 
-def sizes(found: tuple[proportional.Share, ...]) -> dict[str, int]:
+def sizes(found: tuple[proportional.ControllerSize, ...]) -> dict[str, int]:
     """What each is to have."""
-    return {share.name: share.size for share in found}
+    return {size.name: size.after for size in found}
 
 
-def test_a_replicaset_of_its_own_gets_the_size() -> None:
-    """Nobody stands between it and its pods."""
-    found = proportional.of_workload(replicaset("web", 10), 4)
+def test_a_standalone_replicaset_gets_the_size() -> None:
+    """It owns its pods."""
+    found = proportional.controller_sizes(replicaset("web", 10), 4)
     assert sizes(found) == {"web": 4}
 
 
 def test_the_only_replicaset_with_pods_gets_all() -> None:
     """Old ones without pods are no part of it, but their pods would be related."""
-    found = proportional.of_workload(deployment(10), 4, [replicaset("new", 10), replicaset("old", 0)])
+    found = proportional.controller_sizes(deployment(10), 4, [replicaset("new", 10), replicaset("old", 0)])
     assert sizes(found) == {"new": 4}
     assert len(found[0].siblings) == 2
 
 
-def test_several_of_a_deployment_that_recreates_are_its_own_matter() -> None:
+def test_several_replicasets_of_a_recreate_deployment_are_left_to_the_rollout() -> None:
     """Its strategy deals with them."""
     sets = [replicaset("new", 5), replicaset("old", 5)]
-    assert proportional.of_workload(deployment(10, kind="Recreate"), 4, sets) == ()
+    assert proportional.controller_sizes(deployment(10, kind="Recreate"), 4, sets) == ()
 
 
 @settings(deadline=None)
@@ -66,4 +66,4 @@ def test_several_shrink_as_the_deployment_controller_will_do_it(
     move = upstream.move(limits_of(after), Fleet(None, tuple(sets)), rolling=True, reported=0)
     assert move is not None
     want = {each.metadata.name: new for each, new in move.sizes if new < (each.spec.replicas or 0)}
-    assert sizes(proportional.of_workload(made, target, sets)) == want
+    assert sizes(proportional.controller_sizes(made, target, sets)) == want

@@ -2,9 +2,9 @@
 
 What is right:
 
-1. A pod whose policy keeps costs has one of ours, unless somebody else gave it one; the order of the costs of a group
+1. A pod whose policy keeps costs has one of ours, unless another program gave it one; the order of the costs of a group
    is the order of its ranks, ties included.
-2. Nobody else has anything of ours, neither a cost nor a mark nor a PodGroupCost.
+2. Nobody else has anything of ours, neither a cost nor a annotation nor a PodGroupCost.
 3. A cost that a person set stands as they set it.
 4. When nothing happens any more, nothing is written any more.
 """
@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.scaledown.worlds import POLICIES, PolicyWorld
-from trimtab.api.annotations import ALPHA_COST, DELETION_COST, OPT_OUT, POLICY_COST, RANKED_AMONG
+from tests.unit.scaledown.policy_cluster import POLICIES, PolicyCluster
+from trimtab.api.annotations import ALPHA_COST, CARRIER_KEYS, DELETION_COST, OPT_OUT, POLICY_COST, RANKED_AMONG
 from trimtab.api.apps import Deployment
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
@@ -26,8 +26,8 @@ from trimtab.api.scaledown import PodGroupCost
 from trimtab.kube.errors import NotFound
 from trimtab.kube.transport import Request
 from trimtab.ranking.costs import Carrier
-from trimtab.scaledown.continuous.carriers import ANNOTATIONS, own_cost
 from trimtab.scaledown.continuous.delivery import carrier_for
+from trimtab.scaledown.pod_costs import policy_cost
 from trimtab.scaledown.policy.groups import Group
 
 STRATEGIES = [
@@ -42,10 +42,10 @@ STEPS = 25
 
 
 class Life:
-    """What happens to a world, by chance."""
+    """What happens to a cluster, by chance."""
 
-    def __init__(self, world: PolicyWorld, seed: int) -> None:
-        self.world = world
+    def __init__(self, cluster: PolicyCluster, seed: int) -> None:
+        self.cluster = cluster
         self.rng = random.Random(seed)
         self.theirs: dict[str, str] = {}
         """Costs that a person set, by pod."""
@@ -63,17 +63,17 @@ class Life:
         ]
 
     async def live(self) -> None:
-        """So many things, some of them before the last has been looked at."""
+        """So many things, some of them before the last has been reconciled."""
         for _ in range(STEPS):
             await self.rng.choice(self.happenings)()
             if self.rng.random() < 0.6:
-                await self.world.look()
-        await self.world.run_pods()
-        await self.world.look()
-        await self.world.advance(400)
+                await self.cluster.look()
+        await self.cluster.run_pods()
+        await self.cluster.look()
+        await self.cluster.advance(400)
 
     async def resize(self) -> None:
-        await self.world.scale(self.rng.randint(1, 9))
+        await self.cluster.scale(self.rng.randint(1, 9))
 
     async def rewrite(self) -> None:
         """Another spec for the policy, which is made if it is gone."""
@@ -83,17 +83,17 @@ class Life:
             "carrier": self.rng.choice(list(Carrier)).value,
         }
         try:
-            await self.world.user.patch(POLICIES, "web", {"spec": spec}, namespace="default")
+            await self.cluster.user.patch(POLICIES, "web", {"spec": spec}, namespace="default")
         except NotFound:
-            await self.world.policy(**spec)
+            await self.cluster.policy(**spec)
 
     async def delete_policy(self) -> None:
-        for policy in self.world.view.policies.store:
-            await self.world.user.delete(POLICIES, policy.metadata.name, namespace="default")
+        for policy in self.cluster.view.policies.store:
+            await self.cluster.user.delete(POLICIES, policy.metadata.name, namespace="default")
 
     async def crash(self) -> None:
-        await self.world.stop_policies(killed=True)
-        await self.world.start_policies()
+        await self.cluster.stop_policies(killed=True)
+        await self.cluster.start_policies()
 
     async def crash_while_writing(self) -> None:
         """Killed in the middle of writing to pods, wherever that is."""
@@ -102,37 +102,37 @@ class Life:
         def kill(request: Request) -> None:
             nonlocal left
             left -= request.method != "GET"
-            self.world.product.dead = self.world.product.dead or left <= 0
+            self.cluster.product.dead = self.cluster.product.dead or left <= 0
 
-        self.world.product.after = kill
+        self.cluster.product.after = kill
         await self.rewrite()
-        await self.world.look()
+        await self.cluster.look()
         await self.crash()
 
     async def opt_out(self) -> None:
         marked = self.rng.choice(["disabled", None])
-        await self.world.patch(Deployment, "web", {"metadata": {"annotations": {OPT_OUT: marked}}})
+        await self.cluster.patch(Deployment, "web", {"metadata": {"annotations": {OPT_OUT: marked}}})
 
     async def set_a_cost(self) -> None:
-        pods = await self.world.pods()
+        pods = await self.cluster.pods()
         if pods:
             name, cost = self.rng.choice(pods).metadata.name, str(self.rng.randint(100, 999))
-            await self.world.patch(Pod, name, {"metadata": {"annotations": {DELETION_COST: cost}}})
+            await self.cluster.patch(Pod, name, {"metadata": {"annotations": {DELETION_COST: cost}}})
             self.theirs[name] = cost
 
     async def remove_a_pod(self) -> None:
-        pods = await self.world.pods()
+        pods = await self.cluster.pods()
         if pods:
-            await self.world.user.delete(Pod, self.rng.choice(pods).metadata.name, namespace="default")
-            await self.world.settle()
-            await self.world.run_pods()
+            await self.cluster.user.delete(Pod, self.rng.choice(pods).metadata.name, namespace="default")
+            await self.cluster.settle()
+            await self.cluster.run_pods()
 
     async def taint(self) -> None:
         taints = self.rng.choice([[], [{"key": "retire", "effect": "PreferNoSchedule"}]])
-        await self.world.user.patch(Node, self.rng.choice(["a1", "a2", "b1"]), {"spec": {"taints": taints}})
+        await self.cluster.user.patch(Node, self.rng.choice(["a1", "a2", "b1"]), {"spec": {"taints": taints}})
 
     async def wait(self) -> None:
-        await self.world.advance(self.rng.choice([1, 30, 600]))
+        await self.cluster.advance(self.rng.choice([1, 30, 600]))
 
 
 def wants(group: Group | None, active: int) -> Carrier | None:
@@ -147,26 +147,26 @@ def in_order(ranks: dict[str, float], costs: dict[str, int], carrier: Carrier) -
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_costs_are_right_after_any_life(world: PolicyWorld, seed: int) -> None:
+async def test_costs_are_right_after_random_changes(cluster: PolicyCluster, seed: int) -> None:
     """All four promises above."""
-    await world.deploy(6)
-    life = Life(world, seed)
+    await cluster.deploy(6)
+    life = Life(cluster, seed)
     await life.live()
-    objects = {each.metadata.name: each for each in (await world.user.list(PodGroupCost, namespace="default")).items}
-    for a_key in list(world.controller.groups.all_keys()):
-        group = world.controller.groups.get(a_key)
+    objects = {each.metadata.name: each for each in (await cluster.user.list(PodGroupCost, namespace="default")).items}
+    for key in list(cluster.controller.groups.all_keys()):
+        group = cluster.controller.groups.get(key)
         assert group is not None
-        pods = world.controller.groups.pods(group)
+        pods = cluster.controller.groups.pods(group)
         carrier = wants(group, len(pods))
-        found = objects.pop(group.holder.group_name, None)
-        if carrier is None or carrier in ANNOTATIONS:
+        found = objects.pop(group.owner.group_name, None)
+        if carrier is None or carrier in CARRIER_KEYS:
             assert found is None
         if carrier is None:
             assert not [pod for pod in pods if {POLICY_COST, RANKED_AMONG} & set(pod.metadata.annotations)]
             continue
-        ranks = dict(world.controller.continuous.assess(group, pods).ranks)
-        if carrier in ANNOTATIONS:
-            own = {pod.key: cost for pod in pods if (cost := own_cost(pod)) is not None}
+        ranks = dict(cluster.controller.continuous.assess(group, pods).ranks)
+        if carrier in CARRIER_KEYS:
+            own = {pod.key: cost for pod in pods if (cost := policy_cost(pod)) is not None}
             left_out = {pod.key for pod in pods} - set(own)
             assert left_out <= {f"default/{name}" for name in life.theirs}
         else:
@@ -175,10 +175,10 @@ async def test_costs_are_right_after_any_life(world: PolicyWorld, seed: int) -> 
             assert set(own) == {pod.key for pod in pods}
         assert in_order(ranks, own, carrier)
     assert objects == {}
-    for pod in await world.pods():
+    for pod in await cluster.pods():
         text, theirs = pod.metadata.annotations.get(DELETION_COST), life.theirs.get(pod.metadata.name)
-        assert text == theirs if theirs is not None else text is None or own_cost(pod) == int(text)
-        assert ALPHA_COST not in pod.metadata.annotations or own_cost(pod) is not None
-    world.product.requests.clear()
-    await world.advance(1200)
-    assert [request for request in world.product.requests if request.method != "GET"] == []
+        assert text == theirs if theirs is not None else text is None or policy_cost(pod) == int(text)
+        assert ALPHA_COST not in pod.metadata.annotations or policy_cost(pod) is not None
+    cluster.product.requests.clear()
+    await cluster.advance(1200)
+    assert [request for request in cluster.product.requests if request.method != "GET"] == []

@@ -1,4 +1,4 @@
-"""What a workload is kept level on, and whom earlier requests have sent away."""
+"""The constraints of a workload, and the victims of earlier requests."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from trimtab.api.scaledown import StrategySpec
 from trimtab.ranking import plan
 from trimtab.ranking.plan import Policy, Workload
 from trimtab.ranking.rankers import Constraint
-from trimtab.scaledown.proportional import Share
-from trimtab.scaledown.replicaset_plans import Step, constraints_for, going, warnings
+from trimtab.scaledown.proportional import ControllerSize
+from trimtab.scaledown.replicaset_plans import ControllerPlan, constraints_for, earlier_victims, warnings
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import cluster, pod
 
@@ -56,7 +56,7 @@ def test_a_cluster_without_zones_is_kept_level_on_nodes() -> None:
 
 
 def web(name: str, side: str = "", *, to: int = 2, at: int = 1, share: int = 2, plan: str = "p") -> Pod:
-    """A pod, with a mark of a plan that wrote its side."""
+    """A pod, with a annotation of a plan that wrote its side."""
     made = pod(name)
     if side:
         cost = -1 if side == "victims" else 1
@@ -85,11 +85,11 @@ def web(name: str, side: str = "", *, to: int = 2, at: int = 1, share: int = 2, 
 )
 def test_earlier_victims_count_as_gone(pods: list[Pod], size: int, want: str) -> None:
     """As far as the workload wants no more than those requests asked for."""
-    assert "".join(each.metadata.name for each in going(pods, size)) == want
+    assert "".join(each.metadata.name for each in earlier_victims(pods, size)) == want
 
 
-def test_a_user_is_not_told_that_pods_were_kept_where_strategies_came_first() -> None:
-    """They may leave zones less even than stock would: that is what somebody wanted, and is said as it is."""
+def test_the_warning_names_strategies_where_they_decided() -> None:
+    """Strategies may leave zones less even than stock would: then the warning does not mention zones."""
     said = {"a": "1", "b": "2", "x": "9", "y": "9"}
     pods = [
         pod(name).on(name).phase("Running").ready(HOUR).created(HOUR).annotations({STATED_COST: cost})
@@ -99,5 +99,5 @@ def test_a_user_is_not_told_that_pods_were_kept_where_strategies_came_first() ->
     workload = Workload.of_all(snapshot, constraints=[Constraint(ZONE)])
     made = plan(workload, snapshot, Policy.of((StrategySpec(name="Stated"),)), replicas=2, now=NOW)
     assert sorted(made.keys) == ["default/a", "default/b"]
-    (told,) = warnings([Step(Share("u", "web", 4, 2), made)])
+    (told,) = warnings([ControllerPlan(ControllerSize("u", "web", 4, 2), made)])
     assert told == "the policy's strategies chose 1 of 2 pods that stock would have kept"

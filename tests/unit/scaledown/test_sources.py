@@ -22,9 +22,9 @@ from trimtab.kube.client import Client
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.placement.profiles import default_profile
 from trimtab.ranking.strategies.probe import ProbeSettings
-from trimtab.scaledown.sources import Sources, Target
-from trimtab.scaledown.sources.answers import AnswerSource, HttpFetch, Question, Unanswered, address_of, read_answer
+from trimtab.scaledown.sources.answers import AnswerSource, HttpFetch, ProbeRequest, Unanswered, address_of, read_answer
 from trimtab.scaledown.sources.samples import Samples
+from trimtab.scaledown.sources.sampling import Sources, Target
 from trimtab.scaledown.sources.scores import ScoreSource, score_of
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import PodBuilder, cluster, pod
@@ -53,7 +53,7 @@ def at(made: PodBuilder, address: str) -> Pod:
 
 
 def measured(name: str, *cpu: str, at: str = "2026-01-01T00:00:00Z") -> dict[str, Any]:
-    """What a metrics server says of one pod: a value for each container."""
+    """The metrics of one pod: a value for each container."""
     containers = [{"name": f"c{n}", "usage": {"cpu": value, "memory": "1Mi"}} for n, value in enumerate(cpu)]
     return {"metadata": {"name": name, "namespace": "default"}, "timestamp": at, "containers": containers}
 
@@ -89,7 +89,7 @@ async def test_a_measurement_grows_old_from_when_it_was_made() -> None:
     assert sources.values(IDLE, pods).usage == {}
 
 
-async def test_measurements_that_nobody_looks_at_any_more_do_not_grow_old() -> None:
+async def test_samples_that_no_policy_needs_are_dropped() -> None:
     """The policy has gone, and its pods with it: there is no oldest sample then."""
     clock, pods = VirtualClock(), [running("p")]
     sources = measuring(clock, metrics(measured("p", "1")), pods=pods)
@@ -118,7 +118,7 @@ async def test_a_measurement_from_the_future_is_of_now() -> None:
         pytest.param(failure(403, "Forbidden"), "usage cannot be read", id="we may not read it"),
     ],
 )
-async def test_why_usage_is_not_known_is_said(refusal: Any, words: str) -> None:
+async def test_the_cause_of_missing_usage_is_reported(refusal: Any, words: str) -> None:
     """And samples that are there already just grow old."""
     clock, pods = VirtualClock(), [running("p")]
     sources = measuring(clock, metrics(measured("p", "1")), refusal, metrics(measured("p", "2")), pods=pods)
@@ -132,8 +132,8 @@ async def test_why_usage_is_not_known_is_said(refusal: Any, words: str) -> None:
     assert sources.problem(IDLE) == ""
 
 
-async def test_new_pods_are_measured_before_the_others_are_again() -> None:
-    """After five seconds, where somebody has not been measured at all."""
+async def test_new_pods_are_sampled_early() -> None:
+    """After five seconds, where a pod has no sample at all."""
     clock, pods = VirtualClock(), [running("p")]
     sources = measuring(clock, *[metrics(measured("p", "1"), measured("q", "1"))] * 2, pods=pods)
     await sources.measure()
@@ -155,7 +155,7 @@ async def test_an_impossible_measurement_is_none(cpu: str) -> None:
     assert sources.values(IDLE, pods).usage == {}
 
 
-def test_a_sample_is_not_its_successors() -> None:
+def test_a_sample_is_not_used_for_another_pod_of_the_same_name() -> None:
     """A pod of the same name is another pod."""
     samples = Samples()
     samples.put(running("p", uid="old"), 1.0, 0)
@@ -165,7 +165,7 @@ def test_a_sample_is_not_its_successors() -> None:
 
 
 class Workers:
-    """Pods that answer what they were told, or raise it; and who was asked when."""
+    """Pods with configured answers or errors; and the times of all probes."""
 
     def __init__(self, clock: VirtualClock, **answers: bytes | Exception) -> None:
         self.answers = answers
@@ -197,25 +197,25 @@ def asking(clock: VirtualClock, workers: Workers) -> tuple[Sources, list[Pod]]:
     return Sources(client, lambda: [Target(PROBE, pods)], fetch=workers), pods
 
 
-async def test_pods_are_asked_what_they_cost() -> None:
-    """Numbers are taken, everything else is not; and it is said who gave no answer and why."""
+async def test_pods_are_probed_for_their_cost() -> None:
+    """Numbers are accepted, everything else is not; the pod without an answer and the cause are reported."""
     clock = VirtualClock()
     workers = Workers(clock, idle=b"0", busy=b"5400\n", odd=b"ready", mute=Unanswered("it answered 500"))
     sources, pods = asking(clock, workers)
-    await sources.ask()
+    await sources.probe()
     assert sources.values(PROBE, pods).stated == {"default/idle": 0.0, "default/busy": 5400.0}
-    assert "default/odd was asked and gave no answer: its answer is not a number" in sources.problem(PROBE, pods)
+    assert "default/odd was probed and gave no answer: its answer is not a number" in sources.problem(PROBE, pods)
     assert "it answered 500" in sources.problem(PROBE, pods[3:])
 
 
-async def test_why_a_pod_gave_no_answer_is_forgotten_with_it() -> None:
+async def test_refusals_of_deleted_pods_are_dropped() -> None:
     """Pods come and go; what is known of them does not pile up."""
     clock = VirtualClock()
     sources, pods = asking(clock, Workers(clock, mute=Unanswered("it answered 500")))
-    await sources.ask()
+    await sources.probe()
     assert sources.answers.refusals == {pods[0].metadata.uid: "it answered 500"}
     pods.clear()
-    await sources.ask()
+    await sources.probe()
     assert sources.answers.refusals == {}
 
 
@@ -224,37 +224,37 @@ async def test_answers_grow_old() -> None:
     clock = VirtualClock()
     workers = Workers(clock, p=b"7")
     sources, pods = asking(clock, workers)
-    await sources.ask()
+    await sources.probe()
     workers.answers["p"] = Unanswered("gone quiet")
     for _ in range(59):
         await clock.advance(1)
-        await sources.ask()
+        await sources.probe()
     assert sources.values(PROBE, pods).stated == {"default/p": 7.0}
     await clock.advance(2)
     assert sources.values(PROBE, pods).stated == {}
 
 
-async def test_each_pod_is_asked_once_in_its_period() -> None:
+async def test_each_pod_is_probed_once_in_its_period() -> None:
     """At once when it is first seen, then spread over the period, however often we look."""
     clock = VirtualClock()
     workers = Workers(clock, **{f"p{n}": b"1" for n in range(20)})
     sources, _ = asking(clock, workers)
-    await sources.ask()
+    await sources.probe()
     assert len(workers.asked) == 20
     for _ in range(40):
         await clock.advance(1)
-        await sources.ask()
+        await sources.probe()
     counts = {name: workers.asked.count(name) for name in workers.answers}
     assert set(counts.values()) <= {4, 5}
 
 
-async def test_no_more_pods_are_asked_at_once_than_allowed() -> None:
+async def test_concurrent_probes_are_limited() -> None:
     """And one that never answers holds its place no longer than its timeout."""
     clock = VirtualClock()
     workers = Workers(clock, **{f"p{n}": b"never" for n in range(9)})
     source = AnswerSource(clock, workers, at_once=3)
     pods = [running(f"p{n}", f"10.0.0.{n + 1}") for n in range(9)]
-    work = asyncio.ensure_future(source.ask([Question(each, ProbeSettings()) for each in pods]))
+    work = asyncio.ensure_future(source.probe([ProbeRequest(each, ProbeSettings()) for each in pods]))
     await clock.advance(10)
     await work
     assert (workers.most, len(workers.asked)) == (3, 9)
@@ -266,30 +266,30 @@ async def test_no_more_pods_are_asked_at_once_than_allowed() -> None:
     [
         pytest.param("", False, "no address yet", id="no address"),
         pytest.param("10.0.0.1", True, "host's network", id="the host's address"),
-        pytest.param("127.0.0.1", False, "no pod's address", id="ourselves"),
-        pytest.param("::1", False, "no pod's address", id="ourselves, the new way"),
-        pytest.param("169.254.169.254", False, "no pod's address", id="a cloud's metadata service"),
-        pytest.param("::ffff:127.0.0.1", False, "no pod's address", id="ourselves, in disguise"),
-        pytest.param("::ffff:169.254.169.254", False, "no pod's address", id="a metadata service in disguise"),
-        pytest.param("fe80::1", False, "no pod's address", id="a neighbour"),
-        pytest.param("224.0.0.1", False, "no pod's address", id="everybody"),
-        pytest.param("0.0.0.0", False, "no pod's address", id="nobody"),  # noqa: S104 - it is not bound
+        pytest.param("127.0.0.1", False, "not the address of a pod", id="ourselves"),
+        pytest.param("::1", False, "not the address of a pod", id="ourselves, the new way"),
+        pytest.param("169.254.169.254", False, "not the address of a pod", id="a cloud's metadata service"),
+        pytest.param("::ffff:127.0.0.1", False, "not the address of a pod", id="ourselves, in disguise"),
+        pytest.param("::ffff:169.254.169.254", False, "not the address of a pod", id="a metadata service in disguise"),
+        pytest.param("fe80::1", False, "not the address of a pod", id="a neighbour"),
+        pytest.param("224.0.0.1", False, "not the address of a pod", id="everybody"),
+        pytest.param("0.0.0.0", False, "not the address of a pod", id="nobody"),  # noqa: S104 - it is not bound
         pytest.param("example.com", False, "is not an address", id="a name"),
         pytest.param("10.0.0.1/x", False, "is not an address", id="an address and something else"),
     ],
 )
-def test_addresses_that_must_not_be_asked(address: str, host_network: bool, words: str) -> None:
-    """A status can be written by whoever may, and we must not be sent anywhere by it."""
+def test_addresses_that_must_not_be_probed(address: str, host_network: bool, words: str) -> None:
+    """A forged status must not direct a probe to another host."""
     made = pod("p").on("a").spec(hostNetwork=host_network)
     with pytest.raises(Unanswered, match=words):
         address_of(at(made, address))
 
 
-def test_only_the_networks_that_were_named_are_asked() -> None:
+def test_only_configured_networks_are_probed() -> None:
     """Where an administrator names them."""
     assert address_of(running("p", "10.1.2.3"), [ip_network("10.0.0.0/8")]) == "10.1.2.3"
     assert address_of(running("p", "fd00::7")) == "[fd00::7]"
-    with pytest.raises(Unanswered, match="outside of the networks"):
+    with pytest.raises(Unanswered, match="outside the networks"):
         address_of(running("p", "192.168.0.1"), [ip_network("10.0.0.0/8")])
 
 
@@ -321,7 +321,7 @@ def fetch() -> HttpFetch:
     return HttpFetch()
 
 
-async def test_a_pod_is_asked_over_http(fetch: HttpFetch) -> None:
+async def test_a_pod_is_probed_over_http(fetch: HttpFetch) -> None:
     """Through the whole source, with an endpoint that answers."""
 
     async def answering(_: web.Request) -> web.Response:
@@ -330,7 +330,7 @@ async def test_a_pod_is_asked_over_http(fetch: HttpFetch) -> None:
     async with serving(answering) as port:
         clock = VirtualClock()
         source = AnswerSource(clock, fetch, networks=LOOPBACK)
-        await source.ask([Question(running("p", "127.0.0.1"), ProbeSettings(port=port))])
+        await source.probe([ProbeRequest(running("p", "127.0.0.1"), ProbeSettings(port=port))])
         assert source.samples.fresh([running("p")], now=clock.monotonic(), max_age=1) == {"default/p": 42.0}
     await fetch.close()
 
@@ -343,7 +343,7 @@ async def test_a_pod_is_asked_over_http(fetch: HttpFetch) -> None:
     ],
 )
 async def test_what_is_not_a_200_is_no_answer(fetch: HttpFetch, response: dict[str, Any], words: str) -> None:
-    """Nobody sends us elsewhere."""
+    """Redirects are not followed."""
 
     async def answering(_: web.Request) -> web.Response:
         return web.Response(**response)
@@ -374,15 +374,15 @@ async def test_an_endless_answer_is_cut(fetch: HttpFetch) -> None:
 
 
 async def unasked(_: web.Request) -> web.Response:
-    """Nobody comes by."""
+    """Fail: it must not be called."""
     raise AssertionError
 
 
-async def test_nobody_there_is_no_answer(fetch: HttpFetch) -> None:
-    """A refused connection is said, not raised."""
+async def test_a_refused_connection_is_no_answer(fetch: HttpFetch) -> None:
+    """It is reported as Unanswered."""
     async with serving(unasked) as port:
         pass
-    with pytest.raises(Unanswered, match="cannot be asked"):
+    with pytest.raises(Unanswered, match="cannot be probed"):
         await fetch("127.0.0.1", port, "/cost", 5)
     await fetch.close()
 
@@ -418,7 +418,7 @@ def zoned() -> tuple[Snapshot, dict[str, Pod]]:
     return snapshot, {name: each.build() for name, each in pods.items()}
 
 
-def test_who_is_placed_worse_scores_less() -> None:
+def test_a_pod_on_a_worse_node_scores_less() -> None:
     """As the scheduler would see it now, with the pod itself taken out; and nothing is changed by looking."""
     snapshot, pods = zoned()
     scores = {name: score_of(each, snapshot, default_profile()) for name, each in pods.items()}
@@ -435,8 +435,8 @@ def test_who_is_placed_worse_scores_less() -> None:
         pytest.param(lambda node: node.taint("k"), 0.0, id="one that is tainted since"),
     ],
 )
-def test_a_place_that_would_be_refused_counts_nothing(change: Any, wanted: float) -> None:
-    """Whoever is there goes first."""
+def test_a_node_that_is_not_feasible_any_more_scores_zero(change: Any, wanted: float) -> None:
+    """Its pods are deleted first."""
     made = cluster("z1: a b")
     change(made.node("a"))
     snapshot = made.with_pods(pod("p").on("a")).snapshot()
@@ -454,14 +454,14 @@ def test_a_place_that_would_be_refused_counts_nothing(change: Any, wanted: float
         ),
     ],
 )
-def test_what_cannot_be_judged_has_no_score(a_pod: PodBuilder) -> None:
+def test_a_pod_that_cannot_be_evaluated_has_no_score(a_pod: PodBuilder) -> None:
     """So it is unranked."""
     snapshot = cluster("z1: a b").with_pods(a_pod).snapshot()
     assert score_of(a_pod.build(), snapshot, default_profile()) is None
 
 
 async def test_scores_are_taken_once_a_minute_and_a_few_at_a_time() -> None:
-    """And handed out to policies that look at them."""
+    """And returned for policies that need them."""
     clock = VirtualClock()
     snapshot, pods = zoned()
     source = ScoreSource(clock, snapshot, default_profile())

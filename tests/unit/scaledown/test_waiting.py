@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from tests.unit.cloneset.clusters import manifest
 from tests.unit.lab.workloads.worlds import Wire
-from tests.unit.scaledown.worlds import PolicyWorld, target
+from tests.unit.scaledown.policy_cluster import PolicyCluster, target
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
@@ -22,14 +22,15 @@ from trimtab.kube.client import Client
 from trimtab.kube.resources import Resource
 from trimtab.scaledown.policy import effective
 from trimtab.scaledown.policy.findings import WITH_POD_COST
+from trimtab.scaledown.policy.workloads import workload_ref
 
 CLONESET = target("web", "CloneSet", "apps.kruise.io/v1alpha1")
 CARRIERS = ["PodGroupCost", "AlphaAnnotation"]
 DELIVERIES = ["Continuous", "OnScaleIntent"]
 
 
-class CloneWorld(PolicyWorld):
-    """A cluster whose CloneSets and policies are looked after."""
+class CloneWorld(PolicyCluster):
+    """A cluster whose CloneSets and policies are kept current."""
 
     async def start(self) -> None:
         """Start both; CloneSets honour costs as ranks."""
@@ -43,7 +44,7 @@ class CloneWorld(PolicyWorld):
         await self.settle()
 
     def _policy_of(self, cloneset: CloneSet) -> ScaleDownPolicySpec | None:
-        found = effective.governing(effective.workload_ref(cloneset), self.view.policies_in("default"))
+        found = effective.effective_policy(workload_ref(cloneset), self.view.policies_in("default"))
         return None if found is None else found.spec
 
     def _activity(self) -> tuple[int, int]:
@@ -90,7 +91,7 @@ class CloneWorld(PolicyWorld):
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[CloneWorld]:
+async def cluster() -> AsyncIterator[CloneWorld]:
     """A cluster of two zones."""
     made = CloneWorld()
     await made.start()
@@ -109,60 +110,60 @@ def probing(**more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("carrier", CARRIERS)
 @pytest.mark.parametrize("delivery", DELIVERIES)
-async def test_a_cloneset_follows_the_ranks(world: CloneWorld, carrier: str, delivery: str) -> None:
+async def test_a_cloneset_follows_the_ranks(cluster: CloneWorld, carrier: str, delivery: str) -> None:
     """Wherever they are written, and whenever: it waits until they are there."""
-    await world.clone(4)
-    await world.policy(**probing(carrier=carrier, delivery=delivery, whenUnranked={"timeoutSeconds": 600}))
-    pods = sorted(await world.answering())
-    await world.shrink(2)
-    assert await world.names() == set(pods[2:])
+    await cluster.clone(4)
+    await cluster.policy(**probing(carrier=carrier, delivery=delivery, whenUnranked={"timeoutSeconds": 600}))
+    pods = sorted(await cluster.answering())
+    await cluster.shrink(2)
+    assert await cluster.names() == set(pods[2:])
 
 
 @pytest.mark.parametrize("carrier", CARRIERS)
-async def test_it_waits_for_a_pod_without_a_rank_in_full(world: CloneWorld, carrier: str) -> None:
+async def test_a_cloneset_waits_for_the_full_timeout_of_the_policy(cluster: CloneWorld, carrier: str) -> None:
     """Up to the policy's timeout, which no admission budget cuts short; and goes on as soon as the rank is there."""
-    await world.clone(3)
-    await world.policy(**probing(carrier=carrier, delivery="Continuous", whenUnranked={"timeoutSeconds": 600}))
-    addresses = await world.answering()
+    await cluster.clone(3)
+    await cluster.policy(**probing(carrier=carrier, delivery="Continuous", whenUnranked={"timeoutSeconds": 600}))
+    addresses = await cluster.answering()
     pods = sorted(addresses)
     silent = addresses[pods[1]]
-    answer = world.answers.pop(silent)
-    await world.advance(60)
-    await world.shrink(2)
-    await world.advance(300)
-    assert await world.names() == set(pods)
-    world.answers[silent] = answer
-    await world.advance(40)
-    await world.run_pods()
-    assert await world.names() == set(pods[1:])
+    answer = cluster.answers.pop(silent)
+    await cluster.advance(60)
+    await cluster.shrink(2)
+    await cluster.advance(300)
+    assert await cluster.names() == set(pods)
+    cluster.answers[silent] = answer
+    await cluster.advance(40)
+    await cluster.run_pods()
+    assert await cluster.names() == set(pods[1:])
 
 
-async def test_after_the_timeout_it_falls_back(world: CloneWorld) -> None:
+async def test_after_the_timeout_a_cloneset_falls_back(cluster: CloneWorld) -> None:
     """To the order that it always had."""
-    await world.clone(3)
-    await world.policy(**probing(carrier="PodGroupCost", delivery="Continuous", whenUnranked={"timeoutSeconds": 60}))
-    addresses = await world.answering()
-    del world.answers[addresses[min(addresses)]]
-    await world.advance(60)
-    await world.shrink(2)
-    assert len(await world.names()) == 3
-    await world.advance(120)
-    await world.run_pods()
-    assert len(await world.names()) == 2
+    await cluster.clone(3)
+    await cluster.policy(**probing(carrier="PodGroupCost", delivery="Continuous", whenUnranked={"timeoutSeconds": 60}))
+    addresses = await cluster.answering()
+    del cluster.answers[addresses[min(addresses)]]
+    await cluster.advance(60)
+    await cluster.shrink(2)
+    assert len(await cluster.names()) == 3
+    await cluster.advance(120)
+    await cluster.run_pods()
+    assert len(await cluster.names()) == 2
 
 
-async def test_a_strategy_that_must_be_asked_anew_lets_one_go_at_a_time(world: CloneWorld) -> None:
+async def test_with_a_recomputed_strategy_one_pod_is_deleted_at_a_time(cluster: CloneWorld) -> None:
     """Each removal waits until the ranks are those of exactly the pods that are left."""
-    await world.clone(5)
+    await cluster.clone(5)
     strategies = [{"name": "AntiAffinity"}]
-    await world.policy(targetRef=CLONESET, strategies=strategies, carrier="PodGroupCost", delivery="Continuous")
-    world.product.requests.clear()
-    await world.shrink(2)
+    await cluster.policy(targetRef=CLONESET, strategies=strategies, carrier="PodGroupCost", delivery="Continuous")
+    cluster.product.requests.clear()
+    await cluster.shrink(2)
     for _ in range(6):
-        await world.advance(3)
-        await world.run_pods()
-    assert len(await world.names()) == 2
-    await world.look()
-    (left,) = (await world.user.list(Resource.of(PodGroupCost), namespace="default")).items
-    assert set(left.spec.costs) == await world.names()
-    assert len(world.writes("podgroupcosts")) >= 3
+        await cluster.advance(3)
+        await cluster.run_pods()
+    assert len(await cluster.names()) == 2
+    await cluster.look()
+    (left,) = (await cluster.user.list(Resource.of(PodGroupCost), namespace="default")).items
+    assert set(left.spec.costs) == await cluster.names()
+    assert len(cluster.writes("podgroupcosts")) >= 3

@@ -1,15 +1,14 @@
-"""What a policy says of a group right now: who has a rank, who has none, and what each pod is to cost. Pure."""
+"""The ranks of a group by its policy, and the cost that each pod is to have. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
-from trimtab.api.annotations import fingerprint
+from trimtab.api.annotations import CARRIER_KEYS, CostOwner, fingerprint
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import StrategySpec, WhenUnranked
@@ -19,21 +18,16 @@ from trimtab.ranking.costs import Band, Carrier
 from trimtab.ranking.plan import Policy
 from trimtab.ranking.strategies import STRATEGIES, Factory, StrategyError
 from trimtab.scaledown.continuous import numbering
-from trimtab.scaledown.continuous.carriers import ANNOTATIONS, Author, Cost, author, cost_of, number_of, own_cost
+from trimtab.scaledown.continuous.annotation_costs import carrier_cost_owner
+from trimtab.scaledown.continuous.carriers import cost_of, number_of
+from trimtab.scaledown.pod_costs import PolicyCost, policy_cost
+from trimtab.scaledown.sources import Values
 from trimtab.snapshot import Snapshot
 
 SAMPLED = frozenset({"Idle", "Probe", "Scheduled"})
-"""Strategies that look at what was measured: no two samples are the same, so that their ranks are rounded to wholes."""
+"""Strategies that rank by measured values: no two samples are the same, so their ranks are rounded to whole numbers."""
 
 _MIDDLE = Band()
-
-
-class Values(Protocol):
-    """What was found out about pods elsewhere."""
-
-    def given_to(self, policy: Policy) -> Policy:
-        """A policy that knows it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +36,12 @@ class Assessment:
 
     ranks: Mapping[str, float] = field(default_factory=dict)
     unranked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Pods without a rank, and the strategies that say nothing of them."""
+    """Pods without a rank, and the strategies that do not rank them."""
     recompute: bool = False
     fault: str = ""
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether every pod has a rank."""
         return not self.unranked and not self.fault
 
@@ -60,11 +54,11 @@ def assess(
     now: int,
     registry: Mapping[str, Factory] = STRATEGIES,
 ) -> Assessment:
-    """The ranks of these pods. A strategy that fails is the fault of who wrote it, and is told like any other."""
+    """The ranks of these pods. A strategy that fails is reported like any other fault."""
     index = snapshot.pods.rows.index
     rows = np.array([index[pod.key] for pod in pods if pod.key in index], dtype=np.int64)
     try:
-        combined = values.given_to(Policy.of(strategies, registry)).rank(snapshot, rows, now)
+        combined = values.apply_to(Policy.of(strategies, registry)).rank(snapshot, rows, now)
     except (InvalidError, StrategyError) as error:
         return Assessment(fault=str(error))
     return _assessment(combined, rounded=any(each.name in SAMPLED for each in strategies))
@@ -79,39 +73,39 @@ def _assessment(combined: Combined, *, rounded: bool) -> Assessment:
 
 def costs(
     pods: Iterable[Pod],
-    found: Assessment,
+    assessment: Assessment,
     carrier: Carrier,
     bands: Mapping[str, Band] | None,
-    held: Mapping[str, int] | None = None,
+    present: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
-    """What each ranked pod is to cost, with as few changed as can be.
+    """The cost of each ranked pod, with as few changes as possible.
 
-    `bands` are those of a group that has subsets. `held` is what pods cost at present, where that does not stand on
-    the pods themselves.
+    `bands` are those of a group that has subsets. `present` are the present costs, where they are not on the pods
+    themselves.
     """
-    ranked = [pod for pod in pods if pod.key in found.ranks]
+    ranked = [pod for pod in pods if pod.key in assessment.ranks]
     where = [_MIDDLE if bands is None else bands.get(pod.key, _MIDDLE) for pod in ranked]
-    present = [_held(pod, carrier, held) for pod in ranked]
+    costs_now = [_present_cost(pod, carrier, present) for pod in ranked]
     numbers = numbering.number(
-        [found.ranks[pod.key] for pod in ranked],
-        [None if cost is None else number_of(cost, carrier, band) for cost, band in zip(present, where, strict=True)],
+        [assessment.ranks[pod.key] for pod in ranked],
+        [None if cost is None else number_of(cost, carrier, band) for cost, band in zip(costs_now, where, strict=True)],
     )
     return {pod.key: cost_of(number, carrier, band) for pod, number, band in zip(ranked, numbers, where, strict=True)}
 
 
-def _held(pod: Pod, carrier: Carrier, held: Mapping[str, int] | None) -> int | None:
-    if carrier not in ANNOTATIONS:
-        return (held or {}).get(pod.metadata.name)
-    return own_cost(pod) if author(pod, carrier) is Author.POLICY else None
+def _present_cost(pod: Pod, carrier: Carrier, present: Mapping[str, int] | None) -> int | None:
+    if carrier not in CARRIER_KEYS:
+        return (present or {}).get(pod.metadata.name)
+    return policy_cost(pod) if carrier_cost_owner(pod, carrier) is CostOwner.POLICY else None
 
 
-def written(
+def pod_costs(
     pods: Iterable[Pod], wanted: Mapping[str, int], policy: str, carrier: Carrier, *, recompute: bool
-) -> list[Cost]:
+) -> list[PolicyCost]:
     """The costs of a group as they are written to its pods."""
     chosen = [pod for pod in pods if pod.key in wanted]
     among = fingerprint(pod.metadata.name for pod in chosen) if recompute and carrier.sign > 0 else None
-    return [Cost(pod, policy, carrier, wanted[pod.key], among) for pod in chosen]
+    return [PolicyCost(pod, policy, carrier, wanted[pod.key], among) for pod in chosen]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +117,7 @@ class Patience:
 
 
 def patience(rule: WhenUnranked, since: int, now: int) -> Patience:
-    """What a policy wants while pods have had no rank since some moment."""
+    """Whether a policy waits for pods that have had no rank since some moment."""
     if rule.action == "Fallback":
         return Patience(waits=False)
     left = rule.timeout_seconds - (now - since) / SECOND

@@ -1,19 +1,18 @@
-"""From ranks to costs, with as few costs changed as can be. Pure.
+"""From ranks to costs, with as few changes as possible. Pure.
 
-Costs that are kept current are read by somebody all the time, and each one that changes is a write. What matters is
-their order, not their size. So of the costs that pods have already, as many are kept as are in the right order among
-themselves, and only the others are given new ones, between those that stay:
+Each cost that changes is a write. What matters is the order of costs, not their size. So of the costs that pods have
+already, as many are kept as are in the right order among themselves, and only the others get new ones, in between:
 
-1. Pods of equal rank form a level, and get equal costs. What most of a level's pods have already stands for the level.
-2. Of all runs of levels whose costs rise with their ranks, the one stays that most pods are in; of equal ones, the one
+1. Pods of equal rank form a level, and get equal costs. A level's present cost is that of most of its pods.
+2. Of all runs of levels whose costs rise with their ranks, the one with the most pods is kept; of equal ones, the one
    in which more costs are the ranks themselves.
 3. Each of the others gets its rank itself as its cost, where that lies between its neighbours; otherwise, numbers
    spread evenly between them.
-4. Where there is no room between neighbours, all are numbered anew: by their ranks, if those are whole and different;
-   otherwise evenly, with room for those who come later.
+4. Where there is no room between neighbours, all are renumbered: by their ranks, if those are whole and different;
+   otherwise evenly, with room for later ones.
 
-A pod that comes with a rank that others have gets their cost, and a pod that goes changes nothing. Ages, which all grow
-alike, change no cost at all.
+A new pod with a rank that others have gets their cost, and a pod that is deleted changes no cost. Ages, which all grow
+alike, change none either.
 
 Numbers here rise with rank, from −`LIMIT` to `LIMIT`: the carrier turns them around, and the band that a subset gives
 moves them, both afterwards (see `ranking.costs`).
@@ -29,36 +28,38 @@ from typing import NamedTuple
 from trimtab.ranking.costs import LIMIT
 
 _ROOM = 16
-"""How far apart numbers are that say nothing but an order, so that others fit in between."""
+"""The distance between numbers that only express an order, so that others fit in between."""
 
 
-def number(ranks: Sequence[float], held: Sequence[int | None]) -> list[int]:
+def number(ranks: Sequence[float], present: Sequence[int | None]) -> list[int]:
     """A number for each pod such that higher ranks have higher numbers and equal ranks equal ones.
 
-    `held` is what each pod has at present, counted as here; None where it has nothing of ours. Raises ValueError for a
-    rank that is NaN: an order with a gap in it is none.
+    `present` are the present numbers; None where a pod has no cost of a policy. Raises ValueError for a rank that is
+    NaN: an order with a gap in it is none.
     """
     if any(math.isnan(rank) for rank in ranks):
         raise ValueError("a pod without a rank has no number; wait for its rank")
     levels = sorted(set(ranks))
-    numbers = _filled(levels, _kept(_candidates(levels, ranks, held)))
+    numbers = _filled(levels, _kept(_candidates(levels, ranks, present)))
     if numbers is None:
-        numbers = _anew(levels)
+        numbers = _renumbered(levels)
     by_level = dict(zip(levels, numbers, strict=True))
     return [by_level[rank] for rank in ranks]
 
 
 class _Candidate(NamedTuple):
-    """What most pods of a level have, and what it is worth to keep it."""
+    """The number that most pods of a level have, and the value of keeping it."""
 
     number: int
     worth: int
 
 
-def _candidates(levels: Sequence[float], ranks: Sequence[float], held: Sequence[int | None]) -> list[_Candidate | None]:
-    """What most pods of each level have; of several the smallest, so that the choice is always the same."""
+def _candidates(
+    levels: Sequence[float], ranks: Sequence[float], present: Sequence[int | None]
+) -> list[_Candidate | None]:
+    """The number that most pods of each level have; of several the smallest, so that the choice is deterministic."""
     tallies: dict[float, Counter[int]] = {level: Counter() for level in levels}
-    for rank, number in zip(ranks, held, strict=True):
+    for rank, number in zip(ranks, present, strict=True):
         if number is not None and abs(number) <= LIMIT:
             tallies[rank][number] += 1
     return [_candidate(level, tallies[level], len(levels)) for level in levels]
@@ -152,14 +153,14 @@ def _between(levels: Sequence[float], low: int | None, high: int | None) -> list
 
 
 def _own(levels: Sequence[float]) -> list[int] | None:
-    """The ranks as numbers, if they are different as such, and not too large."""
+    """The ranks as whole numbers, if they are still different, and not too large."""
     if levels and not (levels[0] >= -LIMIT and levels[-1] <= LIMIT):
         return None
     rounded = [round(level) for level in levels]
     return rounded if len(set(rounded)) == len(rounded) else None
 
 
-def _anew(levels: Sequence[float]) -> list[int]:
+def _renumbered(levels: Sequence[float]) -> list[int]:
     own = _own(levels)
     if own is not None:
         return own

@@ -1,7 +1,7 @@
-"""Whose turn it is, and how often it comes: requests for one workload one after the other, and not too many.
+"""Limits on requests: one at a time for each workload, and not too many.
 
-What a request costs an API server are the costs that are written for it, so these are counted too: a few requests for
-the largest workloads write as much as thousands for small ones.
+The load of a request on the API server is in the costs that are written for it, so these are limited too: a few
+requests for the largest workloads write as much as thousands for small ones.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _REMEMBERED = 1024
 """How many workloads' limits are remembered."""
 
 
-class Turns:
-    """One at a time for each workload, in the order of arrival."""
+class WorkloadLocks:
+    """A lock for each workload, granted in the order of arrival."""
 
     def __init__(self) -> None:
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
     @asynccontextmanager
-    async def turn(self, workload: str) -> AsyncIterator[None]:
-        """Wait for those who came before."""
+    async def acquire(self, workload: str) -> AsyncIterator[None]:
+        """Wait for earlier requests, and hold the lock."""
         lock, count = self._locks.get(workload, (asyncio.Lock(), 0))
         self._locks[workload] = (lock, count + 1)
         try:
@@ -40,7 +40,7 @@ class Turns:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How many requests a second are planned over time, and how many at once; what comes beyond is passed."""
+    """How many requests a second are planned over time, and how many at once; the rest is admitted without a plan."""
 
     each: float = 1.0
     """For one workload."""
@@ -55,8 +55,8 @@ class Rates:
 RATES = Rates()
 
 
-class Limits:
-    """How often requests are planned, for one workload and for all together."""
+class RateLimiter:
+    """Limits how often requests are planned, for one workload and for all together."""
 
     def __init__(self, rates: Rates, clock: Clock) -> None:
         self._rates = rates
@@ -66,7 +66,7 @@ class Limits:
         self._each: dict[str, TokenBucket] = {}
 
     def allow(self, workload: str) -> bool:
-        """Whether one more may be planned now."""
+        """Whether one more request may be planned now."""
         bucket = self._each.pop(workload, None)
         if bucket is None:
             bucket = TokenBucket(self._rates.each, self._rates.each_burst, self._clock)

@@ -1,26 +1,24 @@
-"""A workload is about to shrink: what a review says of that, and who is told.
+"""Reviews of workloads that are about to shrink.
 
-Reviews come of updates of Deployments, ReplicaSets, ReplicationControllers and CloneSets, and of updates of their
-`/scale`, which is how kubectl, autoscalers and most programs do it. A review of `/scale` shows a Scale alone: a name,
-a UID and two numbers. Of the workload itself nothing is in it.
+API servers send reviews of updates of Deployments, ReplicaSets, ReplicationControllers and CloneSets, and of their
+`/scale`, which is what kubectl, autoscalers and most programs use. A review of `/scale` has a Scale alone: a name, a
+UID and two numbers, and nothing of the workload itself.
 
-Admitted at once, without anybody being told:
+Admitted at once:
 
 1. what is not a decrease, and a dry run;
 2. a change of the template along with the size: that is a rollout, which replaces all pods anyway;
-3. a CloneSet with newly named pods along with the size: who goes has been decided;
+3. a CloneSet with newly named pods along with the size: the victims have been chosen;
 4. a ReplicaSet that its Deployment's controller resizes: the request to the Deployment was held before;
 5. an object that is being deleted.
 
-Everything else is an `Intent`, and `hold` decides how long the request waits, and what its user is told. It is always
-admitted: nobody is kept from scaling.
+Everything else is a `ScaleDownRequest`, which is held until `hold` returns, and then admitted with its warnings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from trimtab.admission.server import Hook, admitted
 from trimtab.api import codec
@@ -29,11 +27,11 @@ from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.model import Model
+from trimtab.scaledown.intent.requests import BUDGET, HoldResult, ScaleDownRequest
+from trimtab.scaledown.policy.workloads import is_managed_by_deployment
 
 NAME = "scale"
 PATH = "/scale"
-BUDGET = 2.0
-"""Seconds; an API server is told to wait a second longer."""
 
 KINDS: Mapping[tuple[str, str], str] = {
     ("apps", "deployments"): "Deployment",
@@ -41,34 +39,13 @@ KINDS: Mapping[tuple[str, str], str] = {
     ("", "replicationcontrollers"): "ReplicationController",
     ("apps.kruise.io", "clonesets"): "CloneSet",
 }
-"""What is looked at, by group and resource."""
+"""The kinds that are reviewed, by group and resource."""
 ROLLED_OUT = frozenset({"Deployment", "CloneSet"})
 """The kinds whose pods are replaced when the template changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
-    """Somebody wants a workload to shrink. Nothing in it has been checked."""
-
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-    before: int
-    after: int
-    user: str = ""
-
-
-class Held(Protocol):
-    """What came of holding a request."""
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """What its user is told."""
-        ...
-
-
-Hold = Callable[[Intent], Awaitable[Held]]
+Hold = Callable[[ScaleDownRequest], Awaitable[HoldResult]]
+"""Returns when a request may be admitted."""
 
 
 class _ScaleStrategy(Model):
@@ -87,23 +64,23 @@ class _Workload(Model):
 
 
 class ScaleReviews:
-    """The hook that turns reviews into intents."""
+    """The hook that turns reviews into requests to scale down, and holds them."""
 
     def __init__(self, hold: Hold, *, budget: float = BUDGET) -> None:
         self._hold = hold
         self.hooks: Sequence[Hook] = (Hook(NAME, PATH, self.decide, budget),)
 
     async def decide(self, request: AdmissionRequest) -> AdmissionResponse:
-        """Admit, after whatever is to be done first."""
-        intent = intent_of(request)
-        if intent is None:
+        """Admit a review, after holding it if it is a request to scale down."""
+        scale_down = scale_down_request(request)
+        if scale_down is None:
             return admitted(request)
-        held = await self._hold(intent)
-        return admitted(request, *held.warnings)
+        result = await self._hold(scale_down)
+        return admitted(request, *result.warnings)
 
 
-def intent_of(request: AdmissionRequest) -> Intent | None:
-    """What a review wants, if that is to shrink a workload and concerns anybody."""
+def scale_down_request(request: AdmissionRequest) -> ScaleDownRequest | None:
+    """The request to scale down that a review is about; None where it is admitted at once."""
     kind = KINDS.get((request.resource.group, request.resource.resource))
     if kind is None or request.operation != "UPDATE" or request.dry_run or request.sub_resource not in ("", "scale"):
         return None
@@ -112,10 +89,10 @@ def intent_of(request: AdmissionRequest) -> Intent | None:
         return None
     absent = 0 if request.sub_resource else 1  # a Scale leaves out 0, a workload's absent size means 1
     before, after = (absent if each.spec.replicas is None else each.spec.replicas for each in (old, new))
-    if after >= before or (not request.sub_resource and _is_left_alone(kind, old, new)):
+    if after >= before or (not request.sub_resource and _is_exempt(kind, old, new)):
         return None
     metadata = old.metadata
-    return Intent(
+    return ScaleDownRequest(
         kind=kind,
         namespace=request.namespace,
         name=request.name or metadata.name,
@@ -126,11 +103,10 @@ def intent_of(request: AdmissionRequest) -> Intent | None:
     )
 
 
-def _is_left_alone(kind: str, old: _Workload, new: _Workload) -> bool:
-    owner = old.metadata.controller
+def _is_exempt(kind: str, old: _Workload, new: _Workload) -> bool:
     if old.metadata.deletion_timestamp is not None:
         return True
-    if kind == "ReplicaSet" and owner is not None and owner.kind == "Deployment":
+    if kind == "ReplicaSet" and is_managed_by_deployment(old.metadata):
         return True
     if kind == "CloneSet" and set(new.spec.scale_strategy.pods_to_delete) - set(old.spec.scale_strategy.pods_to_delete):
         return True
@@ -138,21 +114,21 @@ def _is_left_alone(kind: str, old: _Workload, new: _Workload) -> bool:
 
 
 def _same(one: Document | None, other: Document | None) -> bool:
-    """Whether two templates say the same; the order of fields says nothing."""
+    """Whether two templates are equal; the order of fields does not matter."""
     if one == other:
         return True
-    return one is not None and other is not None and _plain(one.tree()) == _plain(other.tree())
+    return one is not None and other is not None and _without_nulls(one.tree()) == _without_nulls(other.tree())
 
 
-def _plain(value: Any) -> Any:
-    """Without nulls: to Kubernetes they are as good as absent."""
+def _without_nulls(value: Any) -> Any:
+    """A value without nulls, which Kubernetes treats as absent fields."""
     if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items() if part is not None}
-    return [_plain(part) for part in value] if isinstance(value, list) else value
+        return {name: _without_nulls(part) for name, part in value.items() if part is not None}
+    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def _read(document: Document | None) -> _Workload | None:
-    """What is looked at of an object; an object that cannot be read is nobody's intent."""
+    """The fields of an object that matter here; None where it cannot be read."""
     if document is None:
         return None
     try:

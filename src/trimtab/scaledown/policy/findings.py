@@ -1,4 +1,4 @@
-"""What there is to say of a policy, looked up in the view: see `reports` for how it is said."""
+"""What a policy applies to and what keeps it from working, looked up in the view; `statuses` reports it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from trimtab.api import selectors
 from trimtab.api.scaledown import UNSUPPORTED_KINDS, ScaleDownPolicy
+from trimtab.kube.stores import key_of
 from trimtab.ranking.costs import Carrier
 from trimtab.ranking.faults import faults
 from trimtab.ranking.strategies import STRATEGIES, Factory
 from trimtab.scaledown.continuous.delivery import Continuous
 from trimtab.scaledown.policy import effective
-from trimtab.scaledown.policy.effective import WorkloadRef
 from trimtab.scaledown.policy.groups import Group, Groups
 from trimtab.scaledown.policy.statuses import Findings
+from trimtab.scaledown.policy.workloads import WorkloadRef
 from trimtab.scaledown.view import View
 
 Readers = Mapping[str, frozenset[Carrier]]
@@ -29,19 +30,19 @@ WITH_POD_COST: Readers = {**BUILT_IN, "CloneSet": frozenset(Carrier)}
 
 @dataclass(slots=True)
 class _Tally:
-    """What is gathered over the groups of a policy."""
+    """Ranks and errors, summed over the groups of a policy."""
 
     ranked: int = 0
     unranked: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    theirs: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
     fallback: bool = False
     strategy_fault: str = ""
     problem: str = ""
     error: str = ""
 
 
-class Finder:
-    """Finds out about policies."""
+class PolicyInspector:
+    """Collects the findings about policies."""
 
     def __init__(
         self,
@@ -58,39 +59,39 @@ class Finder:
         self._readers = readers
         self._registry = registry
 
-    def find(self, policy: ScaleDownPolicy) -> Findings:
-        """Everything there is to say of a policy."""
+    def inspect(self, policy: ScaleDownPolicy) -> Findings:
+        """Everything that the status of a policy reports."""
         wrong = tuple(str(fault) for fault in faults(policy, self._registry))
         if wrong:
             return Findings(faults=wrong)
-        own_key = effective.key_of(policy)
-        refs = list(self._meant(policy))
-        silent = [reason for ref in refs if (reason := self._groups.silence(ref))]
-        spoken = {name_of(ref): (ref, found) for ref in refs if (found := self._groups.governing(ref)) is not None}
-        speaks = {name: ref for name, (ref, found) in spoken.items() if found.key == own_key}
-        rivals = {name: [name_of(other) for other in self._groups.rivals(ref)] for name, ref in speaks.items()}
+        own_key = key_of(policy)
+        refs = list(self._referenced(policy))
+        exemptions = [reason for ref in refs if (reason := self._groups.exemption(ref))]
+        policies = {name_of(ref): found for ref in refs if (found := self._groups.policy_for(ref)) is not None}
+        own = {name: ref for ref in refs if (name := name_of(ref)) in policies and policies[name].key == own_key}
+        conflicts = {
+            name: [name_of(other) for other in self._groups.conflicting_with(ref)] for name, ref in own.items()
+        }
         carrier = Carrier(policy.spec.carrier)
-        gathered = Findings(
-            speaks_for=tuple(speaks),
-            silent=tuple(dict.fromkeys(silent)),
-            refused=tuple(self._refused(policy)),
-            beats={name: found.yielding for name, (_, found) in spoken.items() if name in speaks and found.yielding},
-            yields_to={name: str(found) for name, (_, found) in spoken.items() if name not in speaks},
-            rivals={name: others for name, others in rivals.items() if others},
-            unread=tuple(name for name, ref in speaks.items() if carrier not in self._readers.get(ref.kind, ())),
-            unasked={
-                name: ref.owner[2]
-                for name, ref in speaks.items()
-                if ref.owner is not None and ref.is_part and effective.is_held(policy.spec)
-            },
+        findings = Findings(
+            applies_to=tuple(own),
+            exemptions=tuple(dict.fromkeys(exemptions)),
+            unsupported=tuple(self._unsupported(policy)),
+            overrides={name: policies[name].overridden for name in own if policies[name].overridden},
+            overridden_by={name: str(found) for name, found in policies.items() if name not in own},
+            conflicts={name: others for name, others in conflicts.items() if others},
+            unread=tuple(name for name, ref in own.items() if carrier not in self._readers.get(ref.kind, ())),
+            managed=_managed(own) if effective.is_on_scale_intent(policy.spec) else {},
         )
-        return self._with_ranks(gathered, own_key, speaks.values())
+        return self._with_ranks(findings, own_key, own.values())
 
-    def _meant(self, policy: ScaleDownPolicy) -> Iterable[WorkloadRef]:
-        """The workloads that a policy means. A Deployment stands for its ReplicaSets, unless one is meant itself."""
+    def _referenced(self, policy: ScaleDownPolicy) -> Iterable[WorkloadRef]:
+        """The workloads that a policy refers to; ReplicaSets of Deployments only if a policy names them."""
         named = set(self._named_in(policy.metadata.namespace))
         for ref in self._groups.refs_in(policy.metadata.namespace):
-            if (not ref.is_part or ref.identity in named) and effective.claimants(ref, [policy]):
+            if (not ref.is_managed_by_deployment or ref.identity in named) and effective.matching_policies(
+                ref, [policy]
+            ):
                 yield ref
 
     def _named_in(self, namespace: str) -> Iterable[tuple[str, str, str]]:
@@ -100,8 +101,8 @@ class Finder:
             if target is not None and each.metadata.deletion_timestamp is None:
                 yield (target.api_version, target.kind, target.name)
 
-    def _refused(self, policy: ScaleDownPolicy) -> Iterable[str]:
-        """Owners of pods that a selector matches, and that do not choose by cost."""
+    def _unsupported(self, policy: ScaleDownPolicy) -> Iterable[str]:
+        """Owners of pods that a selector matches, and that do not choose their victims by cost."""
         if policy.spec.selector is None:
             return
         pods = self._view.snapshot.pods
@@ -112,19 +113,19 @@ class Finder:
             if kind in UNSUPPORTED_KINDS:
                 yield f"{kind} {name} is not supported: {UNSUPPORTED_KINDS[kind]}"
 
-    def _with_ranks(self, found: Findings, own_key: str, refs: Iterable[WorkloadRef]) -> Findings:
+    def _with_ranks(self, findings: Findings, own_key: str, refs: Iterable[WorkloadRef]) -> Findings:
         tally = _Tally()
         for ref in refs:
-            for a_key in self._groups.of_workload(ref):
-                group = self._groups.get(a_key)
-                governing = None if group is None or group.spec is None else group.governing
-                if group is not None and governing is not None and governing.key == own_key:
+            for key in self._groups.of_workload(ref):
+                group = self._groups.get(key)
+                policy = None if group is None or group.spec is None else group.policy
+                if group is not None and policy is not None and policy.key == own_key:
                     self._count(group, tally)
         return replace(
-            found,
+            findings,
             ranked=tally.ranked,
             unranked=tally.unranked,
-            theirs=tuple(tally.theirs),
+            foreign=tuple(tally.foreign),
             fallback=tally.fallback,
             strategy_fault=tally.strategy_fault,
             problem=tally.problem,
@@ -133,20 +134,25 @@ class Finder:
 
     def _count(self, group: Group, tally: _Tally) -> None:
         pods = self._groups.pods(group)
-        assessed = self._continuous.assess(group, pods)
-        tally.ranked += len(assessed.ranks)
-        tally.unranked |= {a_key.partition("/")[2]: by for a_key, by in assessed.unranked.items()}
-        tally.strategy_fault = tally.strategy_fault or assessed.fault
-        if assessed.unranked:
-            missing = [pod for pod in pods if pod.key in assessed.unranked]
+        assessment = self._continuous.assess(group, pods)
+        tally.ranked += len(assessment.ranks)
+        tally.unranked |= {key.partition("/")[2]: by for key, by in assessment.unranked.items()}
+        tally.strategy_fault = tally.strategy_fault or assessment.fault
+        if assessment.unranked:
+            missing = [pod for pod in pods if pod.key in assessment.unranked]
             tally.problem = tally.problem or self._continuous.problem(group, missing)
-        outcome = self._continuous.outcomes.get(group.key)
-        if outcome is not None:
-            tally.theirs += outcome.theirs
-            tally.fallback = tally.fallback or outcome.fallback
-            tally.error = tally.error or outcome.error
+        result = self._continuous.results.get(group.key)
+        if result is not None:
+            tally.foreign += result.foreign
+            tally.fallback = tally.fallback or result.fallback
+            tally.error = tally.error or result.error
+
+
+def _managed(refs: Mapping[str, WorkloadRef]) -> dict[str, str]:
+    """The ReplicaSets that Deployments resize, and the names of these."""
+    return {name: ref.owner[2] for name, ref in refs.items() if ref.owner is not None and ref.is_managed_by_deployment}
 
 
 def name_of(ref: WorkloadRef) -> str:
-    """A workload as people of its namespace call it."""
+    """A workload as messages in its namespace name it."""
     return f"{ref.kind} {ref.name}"

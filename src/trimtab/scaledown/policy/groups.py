@@ -1,8 +1,8 @@
-"""Groups of pods that shrink together, and who speaks for each.
+"""Groups of pods that shrink together, and the policy that applies to each.
 
 A group is the pods of one controller: a ReplicaSet, a ReplicationController or a CloneSet. A Deployment has a group for
-each of its ReplicaSets, for it is the ReplicaSet that chooses its victims among its own; who speaks for the Deployment
-speaks for them.
+each of its ReplicaSets, because each ReplicaSet chooses its victims among its own pods; the Deployment's policy applies
+to all of them.
 """
 
 from __future__ import annotations
@@ -11,25 +11,29 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from trimtab.api.annotations import fingerprint
 from trimtab.api.documents import Document
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicySpec, StrategySpec
 from trimtab.api.selectors import is_key
-from trimtab.kube.resources import object_key
+from trimtab.kube.resources import object_key as object_key
 from trimtab.ranking.rankers import Constraint
-from trimtab.scaledown.continuous.carriers import Holder
-from trimtab.scaledown.policy import effective
-from trimtab.scaledown.policy.effective import Defaults, Governing, WorkloadRef
+from trimtab.scaledown.policy import conflicts, effective
+from trimtab.scaledown.policy.defaults import Defaults
+from trimtab.scaledown.policy.effective import EffectivePolicy
+from trimtab.scaledown.policy.workloads import WorkloadRef, is_managed_by_deployment, workload_ref
 from trimtab.scaledown.view import BY_CONTROLLER, BY_NAMESPACE, View, Workload
 
-HOLDERS = ("ReplicaSet", "ReplicationController", "CloneSet")
+OWNER_KINDS = ("ReplicaSet", "ReplicationController", "CloneSet")
 """The kinds that own pods."""
-TOPS = ("Deployment", *HOLDERS)
+WORKLOAD_KINDS = ("Deployment", *OWNER_KINDS)
+"""The kinds that users scale."""
 
 _FINE = 99
-"""Pods on a node that are told apart where zones come first: more than a kubelet runs."""
+"""Pods on a node that are distinguished where zones come first: more than a kubelet runs."""
 _COARSE = 9999
-"""Pods in a zone that are told apart then."""
+"""Pods in a zone that are distinguished then."""
+_LONGEST_NAME = 253
 
 
 class GroupKey(NamedTuple):
@@ -44,58 +48,75 @@ class GroupKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class GroupOwner:
+    """The controller that owns the pods of a group."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def group_name(self) -> str:
+        """The name of its PodGroupCost: workloads of two kinds may have the same name."""
+        name = f"{self.kind.lower()}-{self.name}"
+        return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 17]}-{fingerprint([name])}"
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
-    """A group, and who speaks for it."""
+    """A group, and the policy that applies to it."""
 
     key: GroupKey
-    holder: Holder
+    owner: GroupOwner
     ref: WorkloadRef
-    """The controller of its pods, as policies see it."""
+    """The controller of its pods, as policies refer to it."""
     top: WorkloadRef
-    """What people call the workload: the Deployment, where there is one."""
+    """The workload that users scale: the Deployment, where there is one."""
     wanted: int
     template: Document | None
-    governing: Governing | None = None
-    rivals: tuple[WorkloadRef, ...] = ()
-    """Who else claims its pods."""
+    policy: EffectivePolicy | None = None
+    conflicts: tuple[WorkloadRef, ...] = ()
+    """Other workloads that select its pods."""
 
     @property
     def spec(self) -> ScaleDownPolicySpec | None:
-        """What the policy says that speaks for it; nothing, where two workloads claim its pods."""
-        return None if self.governing is None or self.rivals else self.governing.spec
+        """The spec of the policy that applies to it; None where two workloads select its pods."""
+        return None if self.policy is None or self.conflicts else self.policy.spec
 
 
 class Groups:
-    """The groups of a cluster, looked up in a view whenever they are asked for."""
+    """The groups of a cluster, looked up in a view on each call."""
 
     def __init__(self, view: View, defaults: Defaults) -> None:
         self.defaults = defaults
         self._view = view
         self._refs: dict[str, tuple[str, WorkloadRef]] = {}
-        self._contests: dict[str, Mapping[str, tuple[WorkloadRef, ...]]] = {}
-        for kind in TOPS:
-            view.informer(kind).subscribe(added=self._moved, updated=self._changed, deleted=self._gone)
+        self._conflicts: dict[str, Mapping[str, tuple[WorkloadRef, ...]]] = {}
+        for kind in WORKLOAD_KINDS:
+            view.informer(kind).subscribe(added=self._changed_selectors, updated=self._changed, deleted=self._gone)
 
-    def looks_after(self, namespace: str) -> bool:
-        """Whether a namespace is ours to write to: what another Trimtab looks after is its own."""
+    def covers(self, namespace: str) -> bool:
+        """Whether this Trimtab is responsible for a namespace."""
         return self.defaults.covers(namespace)
 
-    def get(self, a_key: GroupKey) -> Group | None:
+    def get(self, key: GroupKey) -> Group | None:
         """A group; None where its controller is gone."""
-        found = self._view.workload(a_key.kind, a_key.namespace, a_key.name)
-        return None if found is None or a_key.kind not in HOLDERS else self._group(a_key, found)
+        found = self._view.workload(key.kind, key.namespace, key.name)
+        return None if found is None or key.kind not in OWNER_KINDS else self._group(key, found)
 
     def of_pod(self, pod: Pod) -> GroupKey | None:
         """The group that a pod belongs to, by its owner."""
         owner = pod.metadata.controller
-        if owner is None or owner.kind not in HOLDERS:
+        if owner is None or owner.kind not in OWNER_KINDS:
             return None
-        a_key = GroupKey(owner.kind, pod.metadata.namespace, owner.name)
-        found = self._view.workload(*a_key)
-        return a_key if found is not None and found.metadata.uid == owner.uid else None
+        key = GroupKey(owner.kind, pod.metadata.namespace, owner.name)
+        found = self._view.workload(*key)
+        return key if found is not None and found.metadata.uid == owner.uid else None
 
     def is_stray(self, pod: Pod) -> bool:
-        """Whether a pod belongs to no group, as far as can be known: CloneSets may not have been seen yet."""
+        """Whether a pod belongs to no group, as far as is known: CloneSets may not have synced yet."""
         owner = pod.metadata.controller
         if owner is not None and owner.kind == "CloneSet" and not self._view.clonesets.synced:
             return False
@@ -105,49 +126,49 @@ class Groups:
         """The groups of a namespace."""
         return [
             GroupKey(kind, namespace, each.metadata.name)
-            for kind in HOLDERS
+            for kind in OWNER_KINDS
             for each in self._view.informer(kind).store.by(BY_NAMESPACE, namespace)
         ]
 
     def all_keys(self) -> Iterator[GroupKey]:
         """All groups."""
-        for kind in HOLDERS:
+        for kind in OWNER_KINDS:
             for each in self._view.informer(kind).store:
                 yield GroupKey(kind, each.metadata.namespace, each.metadata.name)
 
     def pods(self, group: Group) -> list[Pod]:
         """The active pods of a group."""
-        return [pod for pod in self._view.pods_of(group.holder.uid) if pod.active]
+        return [pod for pod in self._view.pods_of(group.owner.uid) if pod.active]
 
-    def contending(self, workload: Workload) -> list[GroupKey]:
-        """The groups of those who claim the same pods as a workload, which may be gone already."""
-        if effective.is_part(workload):
+    def in_conflict_with(self, workload: Workload) -> list[GroupKey]:
+        """The groups of the workloads that select the same pods as a workload, which may be gone already."""
+        if is_managed_by_deployment(workload.metadata):
             return []
-        ref = effective.workload_ref(workload)
-        found = effective.rivals(ref, self._tops_in(ref.namespace))
-        return [a_key for rival in found for a_key in self.of_workload(rival)]
+        ref = workload_ref(workload)
+        found = conflicts.conflicting_workloads(ref, self._tops_in(ref.namespace))
+        return [key for other in found for key in self.of_workload(other)]
 
-    def rivals(self, top: WorkloadRef) -> tuple[WorkloadRef, ...]:
-        """The workloads that claim the same pods; worked out once for a namespace, until a workload changes."""
-        known = self._contests.get(top.namespace)
+    def conflicting_with(self, top: WorkloadRef) -> tuple[WorkloadRef, ...]:
+        """The workloads that select the same pods; computed once for a namespace, until a workload changes."""
+        known = self._conflicts.get(top.namespace)
         if known is None:
-            known = self._contests[top.namespace] = effective.contests(self._tops_in(top.namespace))
+            known = self._conflicts[top.namespace] = conflicts.conflicts_by_uid(self._tops_in(top.namespace))
         if top.uid in self._refs:
             return known.get(top.uid, ())
-        return effective.rivals(top, self._tops_in(top.namespace))
+        return conflicts.conflicting_workloads(top, self._tops_in(top.namespace))
 
-    def governing(self, ref: WorkloadRef) -> Governing | None:
-        """Who speaks for a workload."""
+    def policy_for(self, ref: WorkloadRef) -> EffectivePolicy | None:
+        """The policy that applies to a workload."""
         found = self._view.policies_in(ref.namespace)
-        return effective.governing(ref, found, self.defaults, self._view.namespace_labels(ref.namespace))
+        return effective.effective_policy(ref, found, self.defaults, self._view.namespace_labels(ref.namespace))
 
-    def silence(self, ref: WorkloadRef) -> str:
-        """Why nobody speaks for a workload."""
-        return effective.silence(ref, self.defaults, self._view.namespace_labels(ref.namespace))
+    def exemption(self, ref: WorkloadRef) -> str:
+        """Why no policy applies to a workload."""
+        return effective.exemption(ref, self.defaults, self._view.namespace_labels(ref.namespace))
 
     def refs_in(self, namespace: str) -> Iterator[WorkloadRef]:
-        """All workloads of a namespace as policies see them."""
-        for kind in TOPS:
+        """All workloads of a namespace as policies refer to them."""
+        for kind in WORKLOAD_KINDS:
             for each in self._view.informer(kind).store.by(BY_NAMESPACE, namespace):
                 yield self._inherited(self._ref(each))
 
@@ -159,19 +180,19 @@ class Groups:
         alive = [each for each in found if each.desired_replicas or self._view.pods_of(each.metadata.uid)]
         return [GroupKey("ReplicaSet", ref.namespace, each.metadata.name) for each in alive]
 
-    def _group(self, a_key: GroupKey, found: Workload) -> Group:
+    def _group(self, key: GroupKey, found: Workload) -> Group:
         ref = self._inherited(self._ref(found))
         top = self._top(ref)
-        governing = self.governing(ref)
+        policy = self.policy_for(ref)
         return Group(
-            key=a_key,
-            holder=Holder(ref.api_version, a_key.kind, a_key.namespace, a_key.name, ref.uid),
+            key=key,
+            owner=GroupOwner(ref.api_version, key.kind, key.namespace, key.name, ref.uid),
             ref=ref,
             top=top,
             wanted=found.desired_replicas,
             template=found.spec.template,
-            governing=governing,
-            rivals=self.rivals(top) if governing is not None else (),
+            policy=policy,
+            conflicts=self.conflicting_with(top) if policy is not None else (),
         )
 
     def _inherited(self, ref: WorkloadRef) -> WorkloadRef:
@@ -180,48 +201,48 @@ class Groups:
         return replace(ref, opted_out=True) if top.opted_out and not ref.opted_out else ref
 
     def _ref(self, workload: Workload) -> WorkloadRef:
-        """A workload as policies see it, worked out once for each of its versions."""
+        """A workload as policies refer to it, computed once for each of its versions."""
         metadata = workload.metadata
         known = self._refs.get(metadata.uid)
         if known is not None and known[0] == metadata.resource_version:
             return known[1]
-        ref = effective.workload_ref(workload)
+        ref = workload_ref(workload)
         self._refs[metadata.uid] = (metadata.resource_version, ref)
         return ref
 
-    def _moved(self, workload: Workload) -> None:
-        self._contests.pop(workload.metadata.namespace, None)
+    def _changed_selectors(self, workload: Workload) -> None:
+        self._conflicts.pop(workload.metadata.namespace, None)
 
     def _changed(self, old: Workload, new: Workload) -> None:
         if old.metadata.generation != new.metadata.generation:
-            self._moved(new)
+            self._changed_selectors(new)
 
     def _gone(self, workload: Workload) -> None:
-        self._moved(workload)
+        self._changed_selectors(workload)
         self._refs.pop(workload.metadata.uid, None)
 
     def _top(self, ref: WorkloadRef) -> WorkloadRef:
-        if ref.owner is None or not ref.is_part:
+        if ref.owner is None or not ref.is_managed_by_deployment:
             return ref
         found = self._view.deployments.get(object_key(ref.namespace, ref.owner[2]))
         return self._ref(found) if found is not None and found.metadata.uid == ref.owner_uid else ref
 
     def _tops_in(self, namespace: str) -> Iterator[WorkloadRef]:
-        for kind in TOPS:
+        for kind in WORKLOAD_KINDS:
             for each in self._view.informer(kind).store.by(BY_NAMESPACE, namespace):
-                if not effective.is_part(each):
+                if not is_managed_by_deployment(each.metadata):
                     yield self._ref(each)
 
 
-# What a policy means for a group.
+# The strategies of a policy for a group.
 
 
 def strategies_for(spec: ScaleDownPolicySpec, constraints: Iterable[Constraint]) -> tuple[StrategySpec, ...]:
     """The strategies of a policy; where it has none, those that keep pods level.
 
-    A plan for one scale-down weighs all pods at once; costs that are kept current must say the same for every size, and
-    must not all change with every pod that comes or goes. So the first key is kept level by `Balance`, at every size
-    exactly; the second decides only among pods of different domains that the first leaves equal.
+    A plan for one scale-down weighs all pods at once; costs that are kept current must be right for every size, and
+    must not all change with every pod that is created or deleted. So the first key is kept level by `Balance`, at every
+    size exactly; the second decides only among pods of different domains that the first leaves equal.
     """
     if spec.strategies:
         return spec.strategies

@@ -1,28 +1,13 @@
-"""What a policy says of itself: its status, from what was found. Pure.
+"""The status of a policy, from what was found about it. Pure.
 
-| condition | when it is there |
+| condition | present when |
 |---|---|
 | `Ready` | always: `False` with the reason, and what to do about it |
-| `Overlapping` | other policies mean the same workloads: who speaks for which |
-| `CarrierNotConsumed` | nothing that Trimtab knows of reads the chosen carrier for some workload |
-| `TwoOwners` | another workload claims the same pods; they are left alone |
+| `Overlapping` | other policies refer to the same workloads |
+| `CarrierNotConsumed` | no controller that Trimtab knows of reads the chosen carrier for some workload |
+| `OverlappingSelectors` | another workload selects the same pods, which are not ranked |
 
-Reasons of `Ready`, the first that holds:
-
-| reason | what it means |
-|---|---|
-| `Invalid` | the policy cannot work as it is written |
-| `NoWorkload` | there is no such workload, or none whose pods the selector matches |
-| `NotSupported` | the workload, or whatever the selector matches, does not choose its victims by cost |
-| `SwitchedOff` | nobody speaks for it: the switch, an exempt namespace, an opt-out |
-| `GivesWay` | other policies speak for all that it means |
-| `TwoOwners` | as the condition, and for all workloads that it speaks for |
-| `OfDeployment` | it is the Deployment of the ReplicaSet that is asked to shrink, and its policy that is heard then |
-| `StrategyFailed` | a strategy does not work |
-| `CarrierNotConsumed` | as the condition, and for all workloads that it speaks for |
-| `Unranked` | some pods have no rank: whose, by which strategy, and what happens meanwhile |
-| `WriteFailed` | costs could not be written |
-| `Ranking`, `OnScaleIntent` | it works: all the time, or when a scale-down is asked for |
+The reasons are members of `trimtab.api.annotations.Reason`; `obstacles` says which one `Ready` reports first.
 """
 
 from __future__ import annotations
@@ -31,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trimtab.api import times
+from trimtab.api.annotations import Reason
 from trimtab.api.documents import JSON
 from trimtab.api.meta import Condition
 from trimtab.api.scaledown import PlanStatus, ScaleDownPolicy, ScaleDownPolicySpec, ScaleDownPolicyStatus, SkewStatus
@@ -38,12 +24,11 @@ from trimtab.kube.clocks import SECOND
 from trimtab.ranking.plan import Plan
 
 READY = "Ready"
-OVERLAPPING = "Overlapping"
-NOT_CONSUMED = "CarrierNotConsumed"
-TWO_OWNERS = "TwoOwners"
+CONDITIONS = (READY, Reason.OVERLAPPING, Reason.CARRIER_NOT_CONSUMED, Reason.OVERLAPPING_SELECTORS)
+"""The types of all conditions."""
 
 MOST_VICTIMS = 500
-"""How many victims a status names."""
+"""How many victims a status lists."""
 _NAMED = 3
 
 
@@ -52,59 +37,59 @@ class Findings:
     """What was found about one policy."""
 
     faults: Sequence[str] = ()
-    speaks_for: Sequence[str] = ()
-    """Workloads, as people call them."""
-    silent: Sequence[str] = ()
-    """Why nobody speaks for workloads that it means."""
-    refused: Sequence[str] = ()
-    """Workloads, or owners of pods, that do not choose by cost."""
-    beats: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Other policies that mean its workloads, by workload."""
-    yields_to: Mapping[str, str] = field(default_factory=dict)
-    """Who speaks for workloads that it means, by workload."""
-    rivals: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Who else claims the pods of workloads that it speaks for, by workload."""
+    applies_to: Sequence[str] = ()
+    """Workloads that users scale (`Deployment web`)."""
+    exemptions: Sequence[str] = ()
+    """Why no policy applies to workloads that it refers to."""
+    unsupported: Sequence[str] = ()
+    """Workloads, or owners of pods, that do not choose their victims by cost."""
+    overrides: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Other policies that refer to its workloads, by workload."""
+    overridden_by: Mapping[str, str] = field(default_factory=dict)
+    """The policies that apply to workloads that it refers to, by workload."""
+    conflicts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Other workloads that select the pods of its workloads, by workload."""
     unread: Sequence[str] = ()
-    """Workloads for which nothing reads the carrier."""
-    unasked: Mapping[str, str] = field(default_factory=dict)
+    """Workloads whose controllers do not read the carrier."""
+    managed: Mapping[str, str] = field(default_factory=dict)
     """ReplicaSets that are resized by their Deployments, whose scale-downs are not held; and the Deployments' names."""
     ranked: int = 0
     unranked: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Pods without a rank, and the strategies that say nothing of them."""
+    """Pods without a rank, and the strategies that do not rank them."""
     fallback: bool = False
-    """Whether waiting for ranks is over, and costs were taken back."""
+    """Whether the time to wait for ranks has passed, and costs were reverted."""
     strategy_fault: str = ""
     problem: str = ""
     """Why ranks are missing."""
     error: str = ""
-    theirs: Sequence[str] = ()
-    """Pods whose cost is somebody else's."""
+    foreign: Sequence[str] = ()
+    """Pods whose cost belongs to another program."""
 
 
-def status(policy: ScaleDownPolicy, found: Findings, now: int) -> ScaleDownPolicyStatus:
-    """The status that the findings make; what says the same as before keeps its time."""
-    wanted = [_ready(policy.spec, found), *_others(found)]
+def status(policy: ScaleDownPolicy, findings: Findings, now: int) -> ScaleDownPolicyStatus:
+    """The status for these findings; a condition whose status does not change keeps its transition time."""
+    wanted = [_ready(policy.spec, findings), *_others(findings)]
     known = {condition.type: condition for condition in policy.status.conditions}
     generation = policy.metadata.generation
     conditions = tuple(_timed(each, known.get(each.type), generation, now) for each in wanted)
     return ScaleDownPolicyStatus(
         observed_generation=generation,
         conditions=conditions,
-        ranked_pods=found.ranked,
-        unranked_pods=len(found.unranked),
+        ranked_pods=findings.ranked,
+        unranked_pods=len(findings.unranked),
         last_plan=policy.status.last_plan,
-        last_error=found.error or found.strategy_fault or found.problem or _planned_in_vain(policy),
+        last_error=findings.error or findings.strategy_fault or findings.problem or _last_plan_error(policy),
     )
 
 
-def _planned_in_vain(policy: ScaleDownPolicy) -> str:
-    """What kept the last plan from being carried out."""
+def _last_plan_error(policy: ScaleDownPolicy) -> str:
+    """Why costs of the last plan could not be written."""
     last = policy.status.last_plan
     return last.error if last is not None else ""
 
 
 def tree(new: ScaleDownPolicyStatus) -> JSON:
-    """The part of a status that the controller keeps, as it is patched: the last plan is for who plans to write."""
+    """The part of a status that the controller writes, as it is patched: `plan_reports` writes the last plan."""
     return {
         "observedGeneration": new.observed_generation,
         "conditions": [_condition_tree(each) for each in new.conditions],
@@ -142,103 +127,113 @@ def _timed(new: Condition, known: Condition | None, generation: int, now: int) -
 # Ready.
 
 
-def _ready(spec: ScaleDownPolicySpec, found: Findings) -> Condition:
-    for reason, message in obstacles(spec, found):
+def _ready(spec: ScaleDownPolicySpec, findings: Findings) -> Condition:
+    for reason, message in obstacles(spec, findings):
         if message:
             return Condition(type=READY, status="False", reason=reason, message=message)
-    kept = spec.delivery == "Continuous"
-    told = "its costs are kept current" if kept else "costs are written when a scale-down is asked for"
-    theirs = f"; {len(found.theirs)} pods keep costs that others have set" if found.theirs else ""
-    message = f"speaks for {_listed(found.speaks_for)}: {found.ranked} pods are ranked, {told}{theirs}"
-    return Condition(type=READY, status="True", reason="Ranking" if kept else "OnScaleIntent", message=message)
+    is_continuous = spec.delivery == "Continuous"
+    delivery = "costs are kept current" if is_continuous else "costs are written on each scale-down"
+    foreign = f"; {len(findings.foreign)} pods keep costs of other programs" if findings.foreign else ""
+    message = f"applies to {_listed(findings.applies_to)}: {findings.ranked} pods are ranked, {delivery}{foreign}"
+    reason = Reason.RANKING if is_continuous else Reason.ON_SCALE_INTENT
+    return Condition(type=READY, status="True", reason=reason, message=message)
 
 
-def obstacles(spec: ScaleDownPolicySpec, found: Findings) -> Iterable[tuple[str, str]]:
-    """What could be in the way, in the order in which it is told; without a message it is not."""
-    yield "Invalid", "; ".join(found.faults)
-    nobody = not (found.speaks_for or found.yields_to or found.silent)
-    yield "NotSupported", "; ".join(found.refused) if nobody else ""
-    yield "NoWorkload", _missing(spec) if nobody else ""
-    yield "SwitchedOff", "; ".join(found.silent) if not (found.speaks_for or found.yields_to) else ""
-    yield "GivesWay", _told_yielding(found) if not found.speaks_for else ""
-    yield "TwoOwners", _told_rivals(found) if set(found.speaks_for) <= set(found.rivals) else ""
-    yield "OfDeployment", _told_unasked(found) if set(found.speaks_for) <= set(found.unasked) else ""
-    yield "StrategyFailed", found.strategy_fault
-    yield "CarrierNotConsumed", _told_unread(spec, found) if set(found.speaks_for) <= set(found.unread) else ""
-    yield "Unranked", _told_unranked(spec, found)
-    yield "WriteFailed", found.error
+def obstacles(spec: ScaleDownPolicySpec, findings: Findings) -> Iterable[tuple[Reason, str]]:
+    """What may keep a policy from working, in the order in which it is reported; what does not has no message."""
+    yield Reason.INVALID, "; ".join(findings.faults)
+    applies_to = set(findings.applies_to)
+    has_no_workload = not (applies_to or findings.overridden_by or findings.exemptions)
+    yield Reason.NOT_SUPPORTED, "; ".join(findings.unsupported) if has_no_workload else ""
+    yield Reason.WORKLOAD_NOT_FOUND, _missing(spec) if has_no_workload else ""
+    yield Reason.DISABLED, "; ".join(findings.exemptions) if not (applies_to or findings.overridden_by) else ""
+    yield Reason.OVERRIDDEN, _overridden_message(findings) if not applies_to else ""
+    yield Reason.OVERLAPPING_SELECTORS, _conflicts_message(findings) if applies_to <= set(findings.conflicts) else ""
+    yield Reason.MANAGED_BY_DEPLOYMENT, _managed_message(findings) if applies_to <= set(findings.managed) else ""
+    yield Reason.STRATEGY_FAILED, findings.strategy_fault
+    yield Reason.CARRIER_NOT_CONSUMED, _unread_message(spec, findings) if applies_to <= set(findings.unread) else ""
+    yield Reason.UNRANKED, _unranked_message(spec, findings)
+    yield Reason.WRITE_FAILED, findings.error
 
 
 def _missing(spec: ScaleDownPolicySpec) -> str:
     if spec.target_ref is not None:
         kind, name = spec.target_ref.kind, spec.target_ref.name
-        return f"there is no {kind} {name} in this namespace; create it, or write the name of one in spec.targetRef"
+        return f"there is no {kind} {name} in this namespace; create it, or name an existing one in spec.targetRef"
     return (
         "the selector matches the pods of no workload in this namespace; compare it with the labels in their templates"
     )
 
 
-def _told_unasked(found: Findings) -> str:
-    told = [f"{name} is resized by its Deployment {owner}" for name, owner in found.unasked.items()]
-    advice = "name the Deployment in spec.targetRef, or write delivery: Continuous"
-    return f"{'; '.join(_shortened(told))}, and a scale-down is asked of that; {advice}" if told else ""
+def _managed_message(findings: Findings) -> str:
+    managed = [f"{name} is resized by its Deployment {owner}" for name, owner in findings.managed.items()]
+    advice = "name the Deployment in spec.targetRef, or use delivery: Continuous"
+    return f"{'; '.join(_shortened(managed))}; only requests to the Deployment are held; {advice}" if managed else ""
 
 
-def _told_unranked(spec: ScaleDownPolicySpec, found: Findings) -> str:
-    if not found.unranked:
+def _unranked_message(spec: ScaleDownPolicySpec, findings: Findings) -> str:
+    if not findings.unranked:
         return ""
-    names = [f"{pod} (by {', '.join(by)})" for pod, by in list(found.unranked.items())[:_NAMED]]
-    more = f" and {len(found.unranked) - _NAMED} more" if len(found.unranked) > _NAMED else ""
-    why = f": {found.problem}" if found.problem else ""
-    total = found.ranked + len(found.unranked)
-    return (
-        f"{len(found.unranked)} of {total} pods have no rank, {', '.join(names)}{more}{why}; {_meanwhile(spec, found)}"
-    )
+    names = [f"{pod} (by {', '.join(by)})" for pod, by in list(findings.unranked.items())[:_NAMED]]
+    more = f" and {len(findings.unranked) - _NAMED} more" if len(findings.unranked) > _NAMED else ""
+    why = f": {findings.problem}" if findings.problem else ""
+    total = findings.ranked + len(findings.unranked)
+    pods = f"{', '.join(names)}{more}{why}"
+    return f"{len(findings.unranked)} of {total} pods have no rank, {pods}; {_meanwhile(spec, findings)}"
 
 
-def _meanwhile(spec: ScaleDownPolicySpec, found: Findings) -> str:
+def _meanwhile(spec: ScaleDownPolicySpec, findings: Findings) -> str:
     rule = spec.when_unranked
-    if found.fallback or rule.action == "Fallback":
-        return "until they have, the workload's controller chooses by itself"
-    return f"a scale-down waits for them, up to {rule.timeout_seconds} s or what its controller allows"
+    if findings.fallback or rule.action == "Fallback":
+        return "until they have one, the controller's own order decides"
+    return f"a scale-down waits for them, up to {rule.timeout_seconds} s, or as long as its controller allows"
 
 
 # The other conditions.
 
 
-def _others(found: Findings) -> Iterable[Condition]:
-    if found.beats or found.yields_to:
-        reason = "SpeaksFirst" if not found.yields_to else "GivesWay"
-        yield Condition(type=OVERLAPPING, status="True", reason=reason, message=_told_overlaps(found))
-    if found.unread:
-        message = f"nothing reads this carrier for {_listed(found.unread)}; {_ADVICE}"
-        yield Condition(type=NOT_CONSUMED, status="True", reason="NoReader", message=message)
-    if found.rivals:
-        yield Condition(type=TWO_OWNERS, status="True", reason="SelectorsOverlap", message=_told_rivals(found))
+def _others(findings: Findings) -> Iterable[Condition]:
+    if findings.overrides or findings.overridden_by:
+        reason = Reason.OVERRIDDEN if findings.overridden_by else Reason.OVERRIDES
+        yield _true(Reason.OVERLAPPING, reason, _overlaps_message(findings))
+    if findings.unread:
+        message = f"no controller reads this carrier for {_listed(findings.unread)}; {_ADVICE}"
+        yield _true(Reason.CARRIER_NOT_CONSUMED, Reason.CARRIER_NOT_CONSUMED, message)
+    if findings.conflicts:
+        yield _true(Reason.OVERLAPPING_SELECTORS, Reason.OVERLAPPING_SELECTORS, _conflicts_message(findings))
 
 
-_ADVICE = "write carrier: Annotation, which its controller honours"
+def _true(condition: Reason, reason: Reason, message: str) -> Condition:
+    return Condition(type=condition, status="True", reason=reason, message=message)
 
 
-def _told_unread(spec: ScaleDownPolicySpec, found: Findings) -> str:
-    if not found.unread:
+_ADVICE = "use carrier: Annotation, which its controller reads"
+
+
+def _unread_message(spec: ScaleDownPolicySpec, findings: Findings) -> str:
+    if not findings.unread:
         return ""
-    return f"costs in {spec.carrier} have no effect on {_listed(found.unread)}; {_ADVICE}"
+    return f"costs in {spec.carrier} have no effect on {_listed(findings.unread)}; {_ADVICE}"
 
 
-def _told_overlaps(found: Findings) -> str:
-    beats = [f"speaks for {workload} before {_listed(others)}" for workload, others in found.beats.items()]
-    yields = [f"gives way to {other} for {workload}" for workload, other in found.yields_to.items()]
-    return "; ".join(_shortened([*beats, *yields]))
+def _overlaps_message(findings: Findings) -> str:
+    overrides = [f"overrides {_listed(others)} for {workload}" for workload, others in findings.overrides.items()]
+    overridden = [f"is overridden by {other} for {workload}" for workload, other in findings.overridden_by.items()]
+    return "; ".join(_shortened([*overrides, *overridden]))
 
 
-def _told_yielding(found: Findings) -> str:
-    return "; ".join(_shortened([f"{other} speaks for {workload}" for workload, other in found.yields_to.items()]))
+def _overridden_message(findings: Findings) -> str:
+    return "; ".join(
+        _shortened([f"{other} applies to {workload}" for workload, other in findings.overridden_by.items()])
+    )
 
 
-def _told_rivals(found: Findings) -> str:
-    told = [f"{workload} and {_listed(others)} claim the same pods" for workload, others in found.rivals.items()]
-    return "; ".join(_shortened(told)) + "; they are left alone: give each selector labels of its own" if told else ""
+def _conflicts_message(findings: Findings) -> str:
+    conflicts = [
+        f"{workload} and {_listed(others)} select the same pods" for workload, others in findings.conflicts.items()
+    ]
+    advice = "these are not ranked: give each selector labels of its own"
+    return f"{'; '.join(_shortened(conflicts))}; {advice}" if conflicts else ""
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -254,7 +249,7 @@ def _shortened(names: Sequence[str]) -> list[str]:
 
 
 def plan_status(plans: Sequence[Plan], before: int, after: int, now: int, error: str = "") -> PlanStatus:
-    """A scale-down that was planned: one plan, or one for each ReplicaSet of a Deployment; what went wrong with it."""
+    """The status of a plan: one for the workload, or one for each ReplicaSet of a Deployment; and its error."""
     victims = tuple(key.partition("/")[2] for plan in plans for key in plan.keys)
     skews: dict[str, SkewStatus] = {}
     for leveling in (each for plan in plans for each in plan.levelings):

@@ -1,16 +1,18 @@
-"""What strategies look at that no object of a cluster says: usage, and what pods answer when they are asked.
+"""Values that strategies need and that no object of the cluster has: usage, answers of pods to probes, scores.
 
-Belongs here: fetching such values in the background and keeping the last of each; handing out those that are fresh.
+Belongs here: sampling such values in the background, keeping the last of each, and returning those that are fresh.
 
-Does not belong here: what the values mean (the strategies' own matter), and waiting for them: `Sources.values` answers
-at once with what is known, for it is asked while a scale-down waits. What is missing or stale is left out, and the pod
-counts as unranked.
+Does not belong here: what the values mean (see `ranking.strategies`), and waiting for them: `Sources.values` returns at
+once, because it is called while a scale-down is held. Missing and stale values are left out, and their pods are
+unranked.
 
     sources = Sources(client, targets)
     await sources.run()                           # until cancelled
     sources.values(strategies, pods)              # at any time
 
-Every replica that plans scale-downs samples for itself: nothing that a plan needs is asked of another process.
+Every replica that plans scale-downs samples for itself: a plan needs nothing of another process.
+
+May import: `trimtab.scaledown.policy` and `view` (in `targets` alone), `kube`, the pure packages and `api`.
 """
 
 from trimtab.scaledown.sources.sampling import Sources, Target, Values

@@ -1,4 +1,4 @@
-"""The last value of each pod, and when it was taken."""
+"""The last sample of each pod."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Sample:
 
 
 class Samples:
-    """Samples by pod (`namespace/name`). One of a pod that was replaced under its name is none of its successor's."""
+    """Samples by pod (`namespace/name`). A sample of a deleted pod is not used for another pod of the same name."""
 
     def __init__(self) -> None:
         self._by_key: dict[str, Sample] = {}
@@ -28,11 +28,11 @@ class Samples:
         return len(self._by_key)
 
     def put(self, pod: Pod, value: float, at: int) -> None:
-        """A value was taken of this pod."""
+        """Store a value of this pod."""
         self._by_key[pod.key] = Sample(pod.metadata.uid, value, at)
 
     def fresh(self, pods: Iterable[Pod], *, now: int, max_age: float) -> dict[str, float]:
-        """The values of these pods that are not older than so many seconds."""
+        """The values of these pods that are not older than `max_age` seconds."""
         oldest = now - round(max_age * SECOND)
         found = ((pod, self._by_key.get(pod.key)) for pod in pods)
         return {
@@ -42,9 +42,9 @@ class Samples:
         }
 
     def oldest(self, now: int) -> float:
-        """How many seconds ago the oldest was taken; 0 where there are none."""
+        """The age of the oldest sample in seconds; 0 where there are none."""
         return max(((now - sample.at) / SECOND for sample in self._by_key.values()), default=0.0)
 
     def keep(self, uids: frozenset[str]) -> None:
-        """Forget all others."""
+        """Drop the samples of all other pods."""
         self._by_key = {key: sample for key, sample in self._by_key.items() if sample.uid in uids}

@@ -1,10 +1,10 @@
-"""How well pods are placed where they are, by the scheduler's own rules: for `Scheduled`.
+"""How well pods are placed on their nodes, by the scheduler's own rules: for `Scheduled`.
 
 A pod's score is what its node would get if the pod were scheduled now, with itself taken out: the total of all scoring
-plugins in percent of what they could give. A node that would be refused counts 0 (cordoned since, tainted since), and
-the only one that will do counts 100. A pod that Trimtab cannot judge (see `placement.support`) has no score.
+plugins in percent of what they could give. A node that is not feasible any more (cordoned or tainted since) counts 0,
+and the only feasible one counts 100. A pod that Trimtab cannot evaluate (see `placement.support`) has no score.
 
-Each pod is scored once a minute, a few at a time, so that the loop is never held up: on 5,000 nodes one takes some
+Each pod is scored once a minute, a few at a time, so that the event loop is not blocked: on 5,000 nodes one takes some
 milliseconds.
 """
 
@@ -47,7 +47,7 @@ class ScoreSource:
         self._due: dict[str, int] = {}
 
     def follow(self, groups: Iterable[Informer[Any]]) -> None:
-        """Know the workloads by which default constraints tell which pods belong together."""
+        """Keep workloads in the snapshot: default constraints need them to group pods."""
         for informer in groups:
             informer.subscribe(
                 added=self._snapshot.put,
@@ -56,31 +56,31 @@ class ScoreSource:
             )
 
     async def score(self, pods: Iterable[Pod]) -> None:
-        """Score those whose turn it is, a few at most; others run in between."""
+        """Score the pods that are due, a few at most; other tasks run in between."""
         now = self._clock.monotonic()
         due = [pod for pod in pods if pod.active and self._due.get(pod.metadata.uid, now) <= now]
         for pod in due[:AT_A_TIME]:
             self._due[pod.metadata.uid] = now + PERIOD * SECOND
-            found = score_of(pod, self._snapshot, self._profile)
-            if found is not None:
-                self.samples.put(pod, found, self._clock.monotonic())
+            score = score_of(pod, self._snapshot, self._profile)
+            if score is not None:
+                self.samples.put(pod, score, self._clock.monotonic())
             await asyncio.sleep(0)
 
     def keep(self, uids: frozenset[str]) -> None:
-        """Forget what is known of all other pods."""
+        """Drop the samples of all other pods."""
         self.samples.keep(uids)
         self._due = {uid: due for uid, due in self._due.items() if uid in uids}
 
 
 def score_of(pod: Pod, snapshot: Snapshot, profile: Profile) -> float | None:
-    """What the pod's node would score for it now, from 0 to 100; None where nobody can say."""
+    """The score of the pod's node for it now, from 0 to 100; None where it cannot be computed."""
     row = snapshot.nodes.rows.index.get(pod.spec.node_name)
     if row is None or not snapshot.nodes.known[row]:
         return None
     loose = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
     try:
         with snapshot.with_assumed(gone=[pod.key]):
-            decision = place(loose, snapshot, profile, random.Random(0))  # noqa: S311 - who wins is of no interest
+            decision = place(loose, snapshot, profile, random.Random(0))  # noqa: S311 - which node is chosen does not matter
     except InvalidError:
         return None
     if decision.outcome in (Outcome.GATED, Outcome.UNSUPPORTED):

@@ -1,7 +1,7 @@
-"""What pods use, from `metrics.k8s.io`: for `Idle`.
+"""The CPU usage of pods, from `metrics.k8s.io`: for `Idle`.
 
-A metrics server measures every so often and says when it did; that time, and not the time of asking, is a sample's age.
-Its clock may differ from ours: what seems to come from the future is of now.
+A metrics server measures periodically and reports when it did; the age of a sample counts from then. Its clock may
+differ from ours: a time in the future counts as now.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from trimtab.snapshot.requests import CPU, RequestsBook
 PERIOD = 30.0
 """Seconds between samples; metrics servers measure every 15 to 60."""
 EAGER = 5.0
-"""Seconds between samples while there are pods of which none was taken."""
+"""Seconds between samples while there are pods without one."""
 _CORE = 1000
-"""A core in the unit that is counted in."""
-_ABSENT = "metrics.k8s.io is not served by this cluster; install a metrics server, or leave the strategy Idle out"
+"""A core in thousandths."""
+_ABSENT = "metrics.k8s.io is not served by this cluster; install a metrics server, or remove the strategy Idle"
 
 
 class ContainerUsage(Model):
-    """What one container uses."""
+    """The usage of one container."""
 
     name: str = ""
     usage: ResourceList = {}
 
 
 class PodMetrics(Model):
-    """What a pod uses, and when that was measured."""
+    """The usage of a pod, and when it was measured."""
 
     metadata: ObjectMeta = ObjectMeta()
     timestamp: datetime | None = None
@@ -54,13 +54,13 @@ class UsageSource:
     def __init__(self, client: Client) -> None:
         self.samples = Samples()
         self.problem = ""
-        """What keeps usage from being known, or empty."""
+        """Why usage is not known, or empty."""
         self._client = client
         self._clock = client.clock
         self._requests = RequestsBook()
 
     async def sample(self, pods: Iterable[Pod]) -> None:
-        """Measure these pods, a namespace at a time. What fails leaves the samples as they are, to grow old."""
+        """Sample these pods, a namespace at a time. Where that fails, the previous samples stay."""
         by_namespace: dict[str, dict[str, Pod]] = {}
         for pod in pods:
             by_namespace.setdefault(pod.metadata.namespace, {})[pod.metadata.name] = pod
@@ -85,7 +85,7 @@ class UsageSource:
                 self.samples.put(pod, used / self._base(pod), self._moment(metrics.timestamp))
 
     def _base(self, pod: Pod) -> int:
-        """What counts as one: the CPU that the pod requests, or one core where it requests none."""
+        """The CPU that usage is a share of: what the pod requests, or one core where it requests none."""
         return self._requests.of(pod).amounts.get(CPU, 0) or _CORE
 
     def _moment(self, measured: datetime | None) -> int:
@@ -94,7 +94,7 @@ class UsageSource:
 
 
 def cpu_used(metrics: PodMetrics) -> int | None:
-    """Thousandths of a core; None where nothing was measured, or something that cannot be."""
+    """The CPU usage in thousandths of a core; None where it was not measured, or is invalid."""
     try:
         used = [millis(container.usage[CPU]) for container in metrics.containers if CPU in container.usage]
     except InvalidError:

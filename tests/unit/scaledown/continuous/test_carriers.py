@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.lab.workloads.worlds import JSON
-from tests.unit.scaledown.worlds import PolicyWorld, target, template
+from tests.unit.scaledown.policy_cluster import PolicyCluster, target, template
 from trimtab.api import codec
 from trimtab.api.annotations import (
     ALPHA_COST,
@@ -21,6 +21,7 @@ from trimtab.api.annotations import (
     RANKED_AMONG,
     SCALE_PLAN,
     SUBSET_COST,
+    CostOwner,
     fingerprint,
 )
 from trimtab.api.cloneset import CloneSet
@@ -28,8 +29,11 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost
 from trimtab.kube.resources import Resource
 from trimtab.ranking.costs import LIMIT, Band, Carrier, Level
-from trimtab.scaledown.continuous import carriers
-from trimtab.scaledown.continuous.carriers import Author, Cost, Holder, author, cost_of, erasure, inscription, number_of
+from trimtab.scaledown.continuous.annotation_costs import carrier_cost_owner
+from trimtab.scaledown.continuous.carriers import cost_of, number_of
+from trimtab.scaledown.continuous.sweeps import sweep
+from trimtab.scaledown.pod_costs import PolicyCost, apply_policy_patch, revert_policy_patch
+from trimtab.scaledown.policy.groups import GroupOwner
 from trimtab.testing.builders import pod
 from trimtab_lab.apiserver.wire.statuses import refusal
 
@@ -68,46 +72,46 @@ NAMES = {
 @pytest.mark.parametrize(
     ("a_pod", "wanted"),
     [
-        pytest.param(with_annotations(), Author.NOBODY, id="no cost"),
-        pytest.param(with_annotations(cost="3"), Author.OTHERS, id="a person's"),
-        pytest.param(with_annotations(cost="2000000", subset="2000000"), Author.SUBSET, id="a subset's"),
-        pytest.param(with_annotations(cost="3", subset="2000000"), Author.OTHERS, id="a person's over a subset's"),
-        pytest.param(with_annotations(cost="-1", plan="{}"), Author.PLAN, id="a scale-down's that is under way"),
-        pytest.param(with_annotations(cost="3", mark="?"), Author.OTHERS, id="one beside a mark that says nothing"),
-        pytest.param(with_annotations(alpha="3"), Author.NOBODY, id="that of another carrier does not count"),
+        pytest.param(with_annotations(), CostOwner.NONE, id="no cost"),
+        pytest.param(with_annotations(cost="3"), CostOwner.OTHER, id="a person's"),
+        pytest.param(with_annotations(cost="2000000", subset="2000000"), CostOwner.SUBSET, id="a subset's"),
+        pytest.param(with_annotations(cost="3", subset="2000000"), CostOwner.OTHER, id="a person's over a subset's"),
+        pytest.param(with_annotations(cost="-1", plan="{}"), CostOwner.PLAN, id="a scale-down's that is under way"),
+        pytest.param(with_annotations(cost="3", mark="?"), CostOwner.OTHER, id="one beside a mark that says nothing"),
+        pytest.param(with_annotations(alpha="3"), CostOwner.NONE, id="that of another carrier does not count"),
     ],
 )
-def test_whose_a_cost_is(a_pod: Pod, wanted: Author) -> None:
+def test_cost_owner(a_pod: Pod, wanted: CostOwner) -> None:
     """By what stands beside it."""
-    assert author(a_pod, Carrier.ANNOTATION) is wanted
+    assert carrier_cost_owner(a_pod, Carrier.ANNOTATION) is wanted
 
 
 @pytest.mark.parametrize("carrier", ANNOTATED)
 @pytest.mark.parametrize("before", [None, "2000000"])
-def test_written_and_taken_back_is_as_before(carrier: Carrier, before: str | None) -> None:
+def test_an_applied_and_reverted_pod_is_as_before(carrier: Carrier, before: str | None) -> None:
     """Whatever a subset had put there comes back; nothing else is touched."""
     start = pod("p").annotations({"other": "x"}).build()
     if before is not None:
         start = patched(start, {"metadata": {"annotations": {DELETION_COST: before, SUBSET_COST: before}}})
-    first = patched(start, inscription(Cost(start, "default/web", carrier, 5)))
-    assert author(first, carrier) is Author.POLICY
-    second = patched(first, inscription(Cost(first, "default/web", carrier, 6, among="abc")))
+    first = patched(start, apply_policy_patch(PolicyCost(start, "default/web", carrier, 5)))
+    assert carrier_cost_owner(first, carrier) is CostOwner.POLICY
+    second = patched(first, apply_policy_patch(PolicyCost(first, "default/web", carrier, 6, among="abc")))
     assert second.metadata.annotations[RANKED_AMONG] == "abc"
-    assert inscription(Cost(second, "default/web", carrier, 6, among="abc")) is None
-    assert patched(second, erasure(second)) == start
+    assert apply_policy_patch(PolicyCost(second, "default/web", carrier, 6, among="abc")) is None
+    assert patched(second, revert_policy_patch(second)) == start
 
 
-def test_patches_hold_for_the_version_that_was_looked_at() -> None:
-    """Whoever writes a cost meanwhile is not overwritten."""
+def test_patches_have_the_resource_version_they_were_computed_from() -> None:
+    """A cost that is written meanwhile is not overwritten."""
     seen = codec.convert({"metadata": {"name": "p", "namespace": "default", "resourceVersion": "7"}}, Pod)
-    patch = inscription(Cost(seen, "default/web", Carrier.ANNOTATION, 5))
+    patch = apply_policy_patch(PolicyCost(seen, "default/web", Carrier.ANNOTATION, 5))
     assert patch is not None
     assert patch["metadata"]["resourceVersion"] == "7"
 
 
 @settings(deadline=None)
 @given(st.integers(-LIMIT, LIMIT), st.sampled_from(Carrier), st.sampled_from(Level), st.integers(0, 9))
-def test_a_cost_says_which_number_it_stands_for(number: int, carrier: Carrier, level: Level, subset: int) -> None:
+def test_a_cost_can_be_converted_back_to_its_number(number: int, carrier: Carrier, level: Level, subset: int) -> None:
     """In every band, for every carrier; and one of another band stands for none."""
     band = Band(level, subset, 10)
     cost = cost_of(number, carrier, band)
@@ -116,15 +120,15 @@ def test_a_cost_says_which_number_it_stands_for(number: int, carrier: Carrier, l
     assert abs(number_of(cost, carrier, other)) > LIMIT
 
 
-def test_sets_of_pods_are_named_as_clonesets_look_for_them() -> None:
+def test_fingerprints_equal_those_that_clonesets_compute() -> None:
     """The two parts know nothing of one another; this is where they meet."""
     assert fingerprint(["b", "a"]) == fingerprint(["a", "b"])
     assert RANKED_AMONG == RANKED_AMONG
 
 
-def test_the_name_of_a_group_is_one_that_a_server_takes() -> None:
+def test_group_names_are_valid_and_unique() -> None:
     """However long the workload's own is; and two workloads never share one."""
-    names = {Holder("v1", kind, "ns", "x" * 250 + end, "u").group_name for kind in ("A", "B") for end in "yz"}
+    names = {GroupOwner("v1", kind, "ns", "x" * 250 + end, "u").group_name for kind in ("A", "B") for end in "yz"}
     assert len(names) == 4
     assert max(map(len, names)) <= 253
 
@@ -133,32 +137,32 @@ def test_the_name_of_a_group_is_one_that_a_server_takes() -> None:
 
 
 @pytest_asyncio.fixture
-async def clones(world: PolicyWorld) -> AsyncIterator[PolicyWorld]:
-    """The same world with a CloneSet of four pods, two of them in each zone; nobody looks after CloneSets here."""
+async def clones(cluster: PolicyCluster) -> AsyncIterator[PolicyCluster]:
+    """The same cluster with a CloneSet of four pods, two of them in each zone; CloneSets have no controller."""
     labels = {"app": "web"}
     spec = {"replicas": 4, "selector": {"matchLabels": labels}, "template": template(**labels)}
     kind = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet"}
-    made = await world.user.create(
+    made = await cluster.user.create(
         Resource.of(CloneSet).raw, {**kind, "metadata": {"name": "web"}, "spec": spec}, namespace="default"
     )
     owner = {**kind, "name": "web", "uid": made["metadata"]["uid"], "controller": True}
     for at, where in enumerate(("a1", "b1", "a2", "b1")):
         body = {**template(**labels), "metadata": {"name": f"web-{at}", "labels": labels, "ownerReferences": [owner]}}
-        await world.user.create(Resource.of(Pod).raw, body, namespace="default")
-        await world.user.bind(f"web-{at}", namespace="default", node=where)
-        await world.advance(1)
-    await world.look()
-    yield world
+        await cluster.user.create(Resource.of(Pod).raw, body, namespace="default")
+        await cluster.user.bind(f"web-{at}", namespace="default", node=where)
+        await cluster.advance(1)
+    await cluster.look()
+    yield cluster
 
 
-async def group_cost(world: PolicyWorld) -> JSON | None:
+async def group_cost(cluster: PolicyCluster) -> JSON | None:
     """The PodGroupCost of the CloneSet web."""
-    found = await world.user.list(RAW_COSTS, namespace="default")
+    found = await cluster.user.list(RAW_COSTS, namespace="default")
     return next(iter(found.items), None)
 
 
-async def test_all_costs_of_a_group_are_one_write(clones: PolicyWorld) -> None:
-    """One object, in the group's namespace, owned by its workload: the higher goes first."""
+async def test_all_costs_of_a_group_are_one_write(clones: PolicyCluster) -> None:
+    """One object, in the group's namespace, owned by its workload: the higher cost is deleted first."""
     clones.product.requests.clear()
     await clones.policy(targetRef=CLONESET, strategies=BALANCE, delivery="Continuous", carrier="PodGroupCost")
     made = await group_cost(clones)
@@ -170,8 +174,8 @@ async def test_all_costs_of_a_group_are_one_write(clones: PolicyWorld) -> None:
     assert (len(clones.writes("podgroupcosts")), len(clones.writes("pods"))) == (1, 0)
 
 
-async def test_a_pod_that_goes_is_one_write_too(clones: PolicyWorld) -> None:
-    """Its cost goes with it: the object names the pods that are there."""
+async def test_a_deleted_pod_is_one_write_too(clones: PolicyCluster) -> None:
+    """Its cost is removed: the object names the pods that exist."""
     await clones.policy(targetRef=CLONESET, strategies=BALANCE, delivery="Continuous", carrier="PodGroupCost")
     clones.product.requests.clear()
     await clones.user.delete(Pod, "web-3", namespace="default", grace_period_seconds=0)
@@ -182,14 +186,14 @@ async def test_a_pod_that_goes_is_one_write_too(clones: PolicyWorld) -> None:
     assert len(clones.writes("podgroupcosts")) == 1
 
 
-async def test_the_object_goes_with_the_policy(clones: PolicyWorld) -> None:
+async def test_the_pod_group_cost_is_deleted_with_the_policy(clones: PolicyCluster) -> None:
     """And comes back with it."""
     await clones.policy(targetRef=CLONESET, strategies=BALANCE, delivery="Continuous", carrier="PodGroupCost")
     await clones.drop_policy()
     assert await group_cost(clones) is None
 
 
-async def test_an_object_of_somebody_else_is_left_alone(clones: PolicyWorld) -> None:
+async def test_a_foreign_pod_group_cost_is_not_changed(clones: PolicyCluster) -> None:
     """It is not ours to write to, nor to delete."""
     kind = {"apiVersion": "trimtab.dev/v1alpha1", "kind": "PodGroupCost"}
     body = {**kind, "metadata": {"name": "cloneset-web"}, "spec": {"owner": CLONESET, "costs": {"web-0": 9}}}
@@ -201,7 +205,7 @@ async def test_an_object_of_somebody_else_is_left_alone(clones: PolicyWorld) -> 
     assert made["spec"]["costs"] == {"web-0": 9}
 
 
-async def test_an_object_that_cannot_be_written_is_told(clones: PolicyWorld) -> None:
+async def test_a_pod_group_cost_that_cannot_be_written_is_reported(clones: PolicyCluster) -> None:
     """In the status, until it can."""
     clones.product.refuse = lambda request: (
         refusal(403, "not allowed to create podgroupcosts") if request.method == "POST" else None
@@ -216,7 +220,7 @@ async def test_an_object_that_cannot_be_written_is_told(clones: PolicyWorld) -> 
     assert (await clones.status()).status.last_error == ""
 
 
-async def test_a_change_made_by_somebody_else_is_undone(clones: PolicyWorld) -> None:
+async def test_a_foreign_change_to_a_pod_group_cost_is_reverted(clones: PolicyCluster) -> None:
     """The object is ours as a whole."""
     await clones.policy(targetRef=CLONESET, strategies=BALANCE, delivery="Continuous", carrier="PodGroupCost")
     await clones.user.patch(RAW_COSTS, "cloneset-web", {"spec": {"costs": {"web-0": 99}}}, namespace="default")
@@ -227,15 +231,15 @@ async def test_a_change_made_by_somebody_else_is_undone(clones: PolicyWorld) -> 
     assert made["spec"]["costs"]["web-0"] < made["spec"]["costs"]["web-2"]
 
 
-async def test_the_alpha_annotation_says_the_higher_goes_first(clones: PolicyWorld) -> None:
+async def test_the_alpha_annotation_has_the_opposite_sign(clones: PolicyCluster) -> None:
     """The same ranks with the other sign; `pod-deletion-cost` is not touched."""
     await clones.policy(targetRef=CLONESET, strategies=BALANCE, delivery="Continuous", carrier="AlphaAnnotation")
     assert await clones.costs(ALPHA_COST) == {"web-0": 1, "web-1": 1, "web-2": 2, "web-3": 2}
     assert await clones.costs() == {}
 
 
-async def test_ranks_that_must_be_recomputed_name_the_pods_they_are_of(clones: PolicyWorld) -> None:
-    """So that who reads them can tell whether they were worked out since the last removal."""
+async def test_ranks_that_must_be_recomputed_have_a_fingerprint(clones: PolicyCluster) -> None:
+    """So that readers know whether they were computed since the last removal."""
     strategies = [{"name": "AntiAffinity"}]
     await clones.policy(targetRef=CLONESET, strategies=strategies, delivery="Continuous", carrier="AlphaAnnotation")
     names = [pod.metadata.name for pod in await clones.pods()]
@@ -247,7 +251,7 @@ async def test_ranks_that_must_be_recomputed_name_the_pods_they_are_of(clones: P
     assert found == {fingerprint(names[:3])}
 
 
-async def test_another_carrier_takes_over_from_the_first(clones: PolicyWorld) -> None:
+async def test_a_change_of_carrier_reverts_the_previous_one(clones: PolicyCluster) -> None:
     """Nothing of the old one is left."""
     await clones.policy(targetRef=CLONESET, strategies=BALANCE, delivery="Continuous", carrier="PodGroupCost")
     policies = Resource.of(type(await clones.status())).raw
@@ -259,7 +263,7 @@ async def test_another_carrier_takes_over_from_the_first(clones: PolicyWorld) ->
         assert marks == [{annotation, POLICY_COST}] * 4
 
 
-async def test_costs_for_controllers_that_wait_are_written_when_a_scale_down_is_asked_for(clones: PolicyWorld) -> None:
+async def test_costs_for_controllers_that_wait_are_written_on_scale_down(clones: PolicyCluster) -> None:
     """With delivery on intent: nothing before, all of them while the workload is to shrink, nothing after."""
     await clones.policy(targetRef=CLONESET, strategies=BALANCE, carrier="PodGroupCost")
     assert await group_cost(clones) is None
@@ -273,22 +277,22 @@ async def test_costs_for_controllers_that_wait_are_written_when_a_scale_down_is_
     assert await group_cost(clones) is None
 
 
-async def test_a_sweep_needs_nobody(clones: PolicyWorld) -> None:
-    """Uninstalling takes everything back, whatever carries it, with nothing running; and may be done twice."""
+async def test_a_sweep_reverts_all_carriers_without_a_running_trimtab(clones: PolicyCluster) -> None:
+    """Uninstalling reverts everything, whatever carries it, with nothing running; and may be done twice."""
     await clones.policy(targetRef=CLONESET, strategies=BALANCE, delivery="Continuous", carrier="PodGroupCost")
     await clones.deploy(3, name="api")
     await clones.policy("api", targetRef=target("api"), strategies=BALANCE, delivery="Continuous")
     assert len(await clones.costs()) == 3
     await clones.stop_policies()
-    assert await carriers.sweep(clones.user) == 4
+    assert await sweep(clones.user) == 4
     assert (await group_cost(clones), await clones.costs()) == (None, {})
-    assert await carriers.sweep(clones.user) == 0
+    assert await sweep(clones.user) == 0
 
 
-async def test_the_mark_is_plain_to_read(world: PolicyWorld) -> None:
-    """Whoever looks at a pod sees who wrote its cost."""
-    await world.deploy(1)
-    await world.policy(strategies=BALANCE, delivery="Continuous")
-    (found,) = await world.pods()
+async def test_the_annotation_is_readable(cluster: PolicyCluster) -> None:
+    """It shows which policy wrote the cost."""
+    await cluster.deploy(1)
+    await cluster.policy(strategies=BALANCE, delivery="Continuous")
+    (found,) = await cluster.pods()
     mark: dict[str, Any] = json.loads(found.metadata.annotations[POLICY_COST])
     assert mark == {"policy": "ScaleDownPolicy default/web", "carrier": "Annotation", "cost": -1}

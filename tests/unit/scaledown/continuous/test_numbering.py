@@ -35,7 +35,7 @@ def same_order(ranks: list[float], numbers: list[int]) -> bool:
 
 @settings(deadline=None)
 @given(groups())
-def test_numbers_say_what_ranks_say(group: tuple[list[float], list[int | None]]) -> None:
+def test_numbers_have_the_order_of_ranks(group: tuple[list[float], list[int | None]]) -> None:
     """Whatever was there before: the order, the ties and the bounds hold."""
     ranks, held = group
     found = number(ranks, held)
@@ -45,7 +45,7 @@ def test_numbers_say_what_ranks_say(group: tuple[list[float], list[int | None]])
 
 @settings(deadline=None)
 @given(groups())
-def test_what_is_right_stays(group: tuple[list[float], list[int | None]]) -> None:
+def test_numbering_twice_changes_nothing(group: tuple[list[float], list[int | None]]) -> None:
     """Numbering twice changes nothing."""
     ranks, held = group
     found = number(ranks, held)
@@ -54,7 +54,7 @@ def test_what_is_right_stays(group: tuple[list[float], list[int | None]]) -> Non
 
 @settings(deadline=None)
 @given(groups(), st.data())
-def test_a_pod_that_goes_moves_nobody(group: tuple[list[float], list[int | None]], data: st.DataObject) -> None:
+def test_a_deleted_pod_changes_no_number(group: tuple[list[float], list[int | None]], data: st.DataObject) -> None:
     """The order of the others is what it was."""
     ranks, held = group
     found = number(ranks, held)
@@ -65,7 +65,7 @@ def test_a_pod_that_goes_moves_nobody(group: tuple[list[float], list[int | None]
 
 @settings(deadline=None)
 @given(groups(), ANY_RANK)
-def test_a_pod_that_comes_with_a_known_rank_moves_nobody(
+def test_a_new_pod_with_a_known_rank_changes_no_number(
     group: tuple[list[float], list[int | None]], rank: float
 ) -> None:
     """It gets what the others of that rank have; with the highest rank of all it goes on top."""
@@ -101,7 +101,7 @@ def test_numbers_by_example(ranks: list[float], held: list[int | None], wanted: 
     assert number(ranks, held) == wanted
 
 
-def test_ages_grow_and_nobody_moves() -> None:
+def test_growing_ages_change_no_number() -> None:
     """Oldest ranks by age in hours: an hour later, and a newcomer later, one number is new."""
     ages = [30.5, 12.25, 3.0]
     found = number(ages, [None] * 3)

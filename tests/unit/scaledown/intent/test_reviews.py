@@ -8,7 +8,9 @@ import pytest
 
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionReview
-from trimtab.scaledown.intent.reviews import Intent, ScaleReviews, intent_of
+from trimtab.scaledown.intent.requests import HoldResult, ScaleDownRequest
+from trimtab.scaledown.intent.reviews import ScaleReviews, scale_down_request
+from trimtab.scaledown.metrics import HoldOutcome
 
 JSON = dict[str, Any]
 
@@ -58,7 +60,7 @@ def review(
     return request
 
 
-SHRINKS = Intent("Deployment", "shop", "web", "u1", 5, 3, "jane")
+SHRINKS = ScaleDownRequest("Deployment", "shop", "web", "u1", 5, 3, "jane")
 OWNED: JSON = {"ownerReferences": [{"kind": "Deployment", "name": "web", "uid": "d", "controller": True}]}
 MANAGED: JSON = {"ownerReferences": [{"kind": "Rollout", "name": "web", "uid": "d", "controller": True}]}
 OTHER = {"spec": {"containers": [{"name": "new"}]}}
@@ -89,7 +91,7 @@ OTHER = {"spec": {"containers": [{"name": "new"}]}}
         ),
         pytest.param(
             review(workload(5, **MANAGED), workload(3, **MANAGED), resource="replicasets"),
-            Intent("ReplicaSet", "shop", "web", "u1", 5, 3, "jane"),
+            ScaleDownRequest("ReplicaSet", "shop", "web", "u1", 5, 3, "jane"),
             id="a ReplicaSet of some other controller",
         ),
         pytest.param(
@@ -99,21 +101,23 @@ OTHER = {"spec": {"containers": [{"name": "new"}]}}
         pytest.param(review(workload(5), workload(3), group="other"), None, id="another group's deployments"),
         pytest.param(
             review(scale(5), scale(None), sub="scale"),
-            Intent("Deployment", "shop", "web", "u1", 5, 0, "jane"),
+            ScaleDownRequest("Deployment", "shop", "web", "u1", 5, 0, "jane"),
             id="to 0",
         ),
         pytest.param(
-            review(workload(5), workload(None)), Intent("Deployment", "shop", "web", "u1", 5, 1, "jane"), id="to unsaid"
+            review(workload(5), workload(None)),
+            ScaleDownRequest("Deployment", "shop", "web", "u1", 5, 1, "jane"),
+            id="to unsaid",
         ),
         pytest.param(review({"spec": {"replicas": "five"}}, workload(3)), None, id="what cannot be read"),
         pytest.param(
             review(workload(5), workload(3), resource="replicationcontrollers", group=""),
-            Intent("ReplicationController", "shop", "web", "u1", 5, 3, "jane"),
+            ScaleDownRequest("ReplicationController", "shop", "web", "u1", 5, 3, "jane"),
             id="a ReplicationController",
         ),
         pytest.param(
             review(scale(5), scale(3), sub="scale", resource="clonesets", group="apps.kruise.io"),
-            Intent("CloneSet", "shop", "web", "u1", 5, 3, "jane"),
+            ScaleDownRequest("CloneSet", "shop", "web", "u1", 5, 3, "jane"),
             id="a CloneSet",
         ),
         pytest.param(
@@ -128,40 +132,37 @@ OTHER = {"spec": {"containers": [{"name": "new"}]}}
                 resource="clonesets",
                 group="apps.kruise.io",
             ),
-            Intent("CloneSet", "shop", "web", "u1", 5, 3, "jane"),
+            ScaleDownRequest("CloneSet", "shop", "web", "u1", 5, 3, "jane"),
             id="a CloneSet whose user has said before who goes",
         ),
     ],
 )
-def test_a_review_is_an_intent_or_nobodys_business(request_: AdmissionRequest, want: Intent | None) -> None:
+def test_which_reviews_are_requests_to_scale_down(request_: AdmissionRequest, want: ScaleDownRequest | None) -> None:
     """Only what makes a workload smaller, and is not another's to decide."""
-    assert intent_of(request_) == want
+    assert scale_down_request(request_) == want
 
 
-class Told:
-    """What came of holding a request."""
-
-    warnings = ("kept 1/1/1; stock would leave 2/1/0",)
+RESULT = HoldResult(HoldOutcome.PLANNED, ("kept 1/1/1; stock would leave 2/1/0",))
 
 
-async def test_the_user_is_told_what_was_kept() -> None:
+async def test_the_warnings_are_in_the_response() -> None:
     """As a warning, which kubectl prints; the request is admitted."""
     seen = []
 
-    async def hold(intent: Intent) -> Told:
+    async def hold(intent: ScaleDownRequest) -> HoldResult:
         seen.append(intent)
-        return Told()
+        return RESULT
 
     (hook,) = ScaleReviews(hold).hooks
     response = await hook.decide(review(workload(5), workload(3)))
-    assert (response.uid, response.allowed, response.warnings) == ("r1", True, Told.warnings)
+    assert (response.uid, response.allowed, response.warnings) == ("r1", True, RESULT.warnings)
     assert seen == [SHRINKS]
 
 
-async def test_what_is_nobodys_business_is_admitted_without_asking() -> None:
-    """Nobody is told."""
+async def test_other_reviews_are_admitted_at_once() -> None:
+    """Without holding them."""
 
-    async def hold(intent: Intent) -> Told:
+    async def hold(intent: ScaleDownRequest) -> HoldResult:
         raise AssertionError(intent)
 
     (hook,) = ScaleReviews(hold).hooks

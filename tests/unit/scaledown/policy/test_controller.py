@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.lab.workloads.worlds import JSON
-from tests.unit.scaledown.worlds import PolicyWorld, deployment, target, template
+from tests.unit.scaledown.policy_cluster import PolicyCluster, deployment, target, template
 from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.nodes import Node
@@ -15,7 +15,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
-from trimtab.scaledown.policy.effective import Defaults
+from trimtab.scaledown.policy.defaults import Defaults
 from trimtab.scaledown.policy.findings import WITH_POD_COST
 from trimtab_lab.apiserver.wire.statuses import refusal
 
@@ -24,46 +24,46 @@ PROBE = [{"name": "Probe", "args": {"periodSeconds": 10, "maxAgeSeconds": 60}}]
 POLICIES = Resource.of(ScaleDownPolicy).raw
 
 
-async def ready(world: PolicyWorld, name: str = "web") -> tuple[str, str, str]:
+async def ready(cluster: PolicyCluster, name: str = "web") -> tuple[str, str, str]:
     """Status, reason and message of the condition Ready."""
-    found = await world.condition("Ready", name)
+    found = await cluster.condition("Ready", name)
     assert found is not None
     return found.status, found.reason, found.message
 
 
-async def test_a_policy_that_works_says_for_whom(world: PolicyWorld) -> None:
-    """With the generation that it speaks of, and how many pods it ranks."""
-    await world.deploy(6)
-    await world.policy(strategies=BALANCE)
-    found = (await world.status()).status
+async def test_a_policy_that_works_reports_its_workloads(cluster: PolicyCluster) -> None:
+    """With the observed generation, and how many pods it ranks."""
+    await cluster.deploy(6)
+    await cluster.policy(strategies=BALANCE)
+    found = (await cluster.status()).status
     assert (found.observed_generation, found.ranked_pods, found.unranked_pods) == (1, 6, 0)
-    assert await ready(world) == (
+    assert await ready(cluster) == (
         "True",
         "OnScaleIntent",
-        "speaks for Deployment web: 6 pods are ranked, costs are written when a scale-down is asked for",
+        "applies to Deployment web: 6 pods are ranked, costs are written on each scale-down",
     )
     assert [each.type for each in found.conditions] == ["Ready"]
 
 
-async def test_a_status_follows_the_generation(world: PolicyWorld) -> None:
+async def test_a_status_follows_the_generation(cluster: PolicyCluster) -> None:
     """Also where nothing else changes; and the time of the transition stays."""
-    await world.deploy(3)
-    await world.policy(strategies=BALANCE)
-    since = (await world.condition("Ready")).last_transition_time  # type: ignore[union-attr]
-    await world.user.patch(POLICIES, "web", {"spec": {"whenUnranked": {"timeoutSeconds": 5}}}, namespace="default")
-    await world.look()
-    found = (await world.status()).status
+    await cluster.deploy(3)
+    await cluster.policy(strategies=BALANCE)
+    since = (await cluster.condition("Ready")).last_transition_time  # type: ignore[union-attr]
+    await cluster.user.patch(POLICIES, "web", {"spec": {"whenUnranked": {"timeoutSeconds": 5}}}, namespace="default")
+    await cluster.look()
+    found = (await cluster.status()).status
     assert found.observed_generation == 2
     assert found.conditions[0].last_transition_time == since
 
 
-async def test_a_status_that_says_the_same_is_not_written(world: PolicyWorld) -> None:
-    """Neither when time passes nor when it is looked at again."""
-    await world.deploy(3)
-    await world.policy(strategies=BALANCE)
-    version = (await world.status()).metadata.resource_version
-    await world.advance(1200)
-    assert (await world.status()).metadata.resource_version == version
+async def test_an_unchanged_status_is_not_written(cluster: PolicyCluster) -> None:
+    """Neither when time passes nor when it is requeued."""
+    await cluster.deploy(3)
+    await cluster.policy(strategies=BALANCE)
+    version = (await cluster.status()).metadata.resource_version
+    await cluster.advance(1200)
+    assert (await cluster.status()).metadata.resource_version == version
 
 
 @pytest.mark.parametrize(
@@ -83,188 +83,190 @@ async def test_a_status_that_says_the_same_is_not_written(world: PolicyWorld) ->
         pytest.param(
             {"targetRef": target("web", "Job", "batch/v1")}, "Invalid", "does not choose its victims", id="a Job"
         ),
-        pytest.param({"targetRef": target("wbe")}, "NoWorkload", "there is no Deployment wbe", id="no such target"),
+        pytest.param(
+            {"targetRef": target("wbe")}, "WorkloadNotFound", "there is no Deployment wbe", id="no such target"
+        ),
         pytest.param(
             {"selector": {"matchLabels": {"app": "wbe"}}},
-            "NoWorkload",
+            "WorkloadNotFound",
             "matches the pods of no workload",
             id="a selector that matches nothing",
         ),
     ],
 )
-async def test_a_policy_that_cannot_work_says_what_to_do(
-    world: PolicyWorld, spec: JSON, reason: str, words: str
+async def test_a_policy_that_cannot_work_reports_what_to_do(
+    cluster: PolicyCluster, spec: JSON, reason: str, words: str
 ) -> None:
     """Whatever let it into the cluster."""
-    await world.deploy(3)
-    await world.policy(**{"delivery": "Continuous", **{name: value for name, value in spec.items() if value}})
+    await cluster.deploy(3)
+    await cluster.policy(**{"delivery": "Continuous", **{name: value for name, value in spec.items() if value}})
     if spec.get("targetRef", "") is None:
-        await world.user.patch(POLICIES, "web", {"spec": {"targetRef": None}}, namespace="default")
-        await world.look()
-    status, found, message = await ready(world)
+        await cluster.user.patch(POLICIES, "web", {"spec": {"targetRef": None}}, namespace="default")
+        await cluster.look()
+    status, found, message = await ready(cluster)
     assert (status, found) == ("False", reason)
     assert words in message
-    assert await world.costs() == {}
+    assert await cluster.costs() == {}
 
 
 @pytest.mark.parametrize("weight", [0, -1, 1001])
-async def test_a_weight_that_cannot_be_is_refused_by_the_server(world: PolicyWorld, weight: int) -> None:
-    """The schema says so."""
+async def test_a_weight_that_cannot_be_is_refused_by_the_server(cluster: PolicyCluster, weight: int) -> None:
+    """By the schema."""
     with pytest.raises(Exception, match="weight"):
-        await world.policy(strategies=[{"name": "Balance", "weight": weight}])
+        await cluster.policy(strategies=[{"name": "Balance", "weight": weight}])
 
 
-async def test_a_workload_that_comes_later_is_spoken_for(world: PolicyWorld) -> None:
-    """Nobody has to touch the policy."""
-    await world.policy(strategies=BALANCE, delivery="Continuous")
-    assert (await ready(world))[1] == "NoWorkload"
-    await world.deploy(3)
-    await world.look()
-    assert (await ready(world))[1] == "Ranking"
-    assert len(await world.costs()) == 3
+async def test_a_policy_applies_to_a_workload_that_is_created_later(cluster: PolicyCluster) -> None:
+    """Without a change to the policy."""
+    await cluster.policy(strategies=BALANCE, delivery="Continuous")
+    assert (await ready(cluster))[1] == "WorkloadNotFound"
+    await cluster.deploy(3)
+    await cluster.look()
+    assert (await ready(cluster))[1] == "Ranking"
+    assert len(await cluster.costs()) == 3
 
 
-async def test_overlapping_policies_both_say_so(world: PolicyWorld) -> None:
-    """The more specific one speaks, the other gives way; and each names the other."""
-    await world.deploy(3)
-    await world.policy("by-label", selector={"matchLabels": {"app": "web"}}, strategies=[{"name": "Youngest"}])
-    await world.policy("by-name", strategies=BALANCE)
-    winner = await world.condition("Overlapping", "by-name")
-    loser = await world.condition("Overlapping", "by-label")
+async def test_overlapping_policies_both_report_it(cluster: PolicyCluster) -> None:
+    """The more specific one applies, the other is overridden; and each names the other."""
+    await cluster.deploy(3)
+    await cluster.policy("by-label", selector={"matchLabels": {"app": "web"}}, strategies=[{"name": "Youngest"}])
+    await cluster.policy("by-name", strategies=BALANCE)
+    winner = await cluster.condition("Overlapping", "by-name")
+    loser = await cluster.condition("Overlapping", "by-label")
     assert winner is not None
     assert loser is not None
-    assert winner.message == "speaks for Deployment web before default/by-label"
-    assert loser.message == "gives way to ScaleDownPolicy default/by-name for Deployment web"
-    assert (await ready(world, "by-name"))[0] == "True"
-    assert (await ready(world, "by-label"))[:2] == ("False", "GivesWay")
-    await world.drop_policy("by-name")
-    assert await world.condition("Overlapping", "by-label") is None
-    assert (await ready(world, "by-label"))[0] == "True"
+    assert winner.message == "overrides default/by-label for Deployment web"
+    assert loser.message == "is overridden by ScaleDownPolicy default/by-name for Deployment web"
+    assert (await ready(cluster, "by-name"))[0] == "True"
+    assert (await ready(cluster, "by-label"))[:2] == ("False", "Overridden")
+    await cluster.drop_policy("by-name")
+    assert await cluster.condition("Overlapping", "by-label") is None
+    assert (await ready(cluster, "by-label"))[0] == "True"
 
 
-async def test_a_policy_for_a_deployments_replicaset_says_what_it_can_do(world: PolicyWorld) -> None:
-    """Costs can be kept on its pods, and then both policies say so; but a scale-down is asked of the Deployment."""
-    await world.deploy(6)
-    (found,) = (await world.user.list(ReplicaSet, namespace="default")).items
+async def test_a_policy_for_a_deployments_replicaset_reports_what_to_do(cluster: PolicyCluster) -> None:
+    """Costs can be kept current on its pods; but only requests to the Deployment are held."""
+    await cluster.deploy(6)
+    (found,) = (await cluster.user.list(ReplicaSet, namespace="default")).items
     name = found.metadata.name
-    await world.policy("part", targetRef=target(name, "ReplicaSet"))
-    await world.policy()
-    status, reason, message = await ready(world, "part")
-    assert (status, reason) == ("False", "OfDeployment")
+    await cluster.policy("part", targetRef=target(name, "ReplicaSet"))
+    await cluster.policy()
+    status, reason, message = await ready(cluster, "part")
+    assert (status, reason) == ("False", "ManagedByDeployment")
     assert message == (
-        f"ReplicaSet {name} is resized by its Deployment web, and a scale-down is asked of that; "
-        "name the Deployment in spec.targetRef, or write delivery: Continuous"
+        f"ReplicaSet {name} is resized by its Deployment web; only requests to the Deployment are held; "
+        "name the Deployment in spec.targetRef, or use delivery: Continuous"
     )
-    overlaps = {each: await world.condition("Overlapping", each) for each in ("part", "web")}
+    overlaps = {each: await cluster.condition("Overlapping", each) for each in ("part", "web")}
     assert {each: known and known.message for each, known in overlaps.items()} == {
-        "part": f"speaks for ReplicaSet {name} before default/web",
-        "web": f"gives way to ScaleDownPolicy default/part for ReplicaSet {name}",
+        "part": f"overrides default/web for ReplicaSet {name}",
+        "web": f"is overridden by ScaleDownPolicy default/part for ReplicaSet {name}",
     }
-    await world.user.patch(POLICIES, "part", {"spec": {"delivery": "Continuous"}}, namespace="default")
-    await world.look()
-    assert (await ready(world, "part"))[0] == "True"
-    assert len(await world.costs()) == 6
+    await cluster.user.patch(POLICIES, "part", {"spec": {"delivery": "Continuous"}}, namespace="default")
+    await cluster.look()
+    assert (await ready(cluster, "part"))[0] == "True"
+    assert len(await cluster.costs()) == 6
 
 
-async def test_a_workload_that_an_operator_owns_is_a_workload_like_any_other(world: PolicyWorld) -> None:
-    """A selector finds it, its scale-downs are told, and whoever claims the same pods is found."""
+async def test_a_workload_that_an_operator_owns_is_treated_like_any_other(cluster: PolicyCluster) -> None:
+    """A selector finds it, its scale-downs are reported, and conflicting workloads are found."""
     owner = {"apiVersion": "example.com/v1", "kind": "Shop", "name": "shop", "uid": "1-2-3", "controller": True}
-    await world.deploy(6, ownerReferences=[owner])
-    await world.policy(selector={"matchLabels": {"app": "web"}}, strategies=BALANCE, delivery="Continuous")
-    status, _, message = await ready(world)
+    await cluster.deploy(6, ownerReferences=[owner])
+    await cluster.policy(selector={"matchLabels": {"app": "web"}}, strategies=BALANCE, delivery="Continuous")
+    status, _, message = await ready(cluster)
     assert status == "True"
-    assert message.startswith("speaks for Deployment web: 6 pods are ranked")
-    await world.scale(4)
-    await world.look()
-    plan = (await world.status()).status.last_plan
+    assert message.startswith("applies to Deployment web: 6 pods are ranked")
+    await cluster.scale(4)
+    await cluster.look()
+    plan = (await cluster.status()).status.last_plan
     assert plan is not None
     assert (plan.from_, plan.to) == (6, 4)
-    await world.create(Deployment, deployment("other", 1, labels={"app": "web"}))
-    await world.look()
-    assert (await ready(world))[:2] == ("False", "TwoOwners")
+    await cluster.create(Deployment, deployment("other", 1, labels={"app": "web"}))
+    await cluster.look()
+    assert (await ready(cluster))[:2] == ("False", "OverlappingSelectors")
 
 
-async def test_a_policy_may_speak_for_some_and_give_way_for_others(world: PolicyWorld) -> None:
-    """It is ready, and says where it is not heard."""
-    await world.deploy(2)
-    await world.deploy(2, name="api", labels={"app": "api"})
-    await world.policy("everyone", selector={}, strategies=BALANCE)
-    await world.policy("web", strategies=BALANCE)
-    status, _, message = await ready(world, "everyone")
+async def test_a_policy_may_apply_to_some_workloads_and_be_overridden_for_others(cluster: PolicyCluster) -> None:
+    """It is ready, and reports where it is overridden."""
+    await cluster.deploy(2)
+    await cluster.deploy(2, name="api", labels={"app": "api"})
+    await cluster.policy("everyone", selector={}, strategies=BALANCE)
+    await cluster.policy("web", strategies=BALANCE)
+    status, _, message = await ready(cluster, "everyone")
     assert status == "True"
-    assert message.startswith("speaks for Deployment api: 2 pods")
-    found = await world.condition("Overlapping", "everyone")
+    assert message.startswith("applies to Deployment api: 2 pods")
+    found = await cluster.condition("Overlapping", "everyone")
     assert found is not None
-    assert found.reason == "GivesWay"
+    assert found.reason == "Overridden"
 
 
 @pytest.mark.parametrize("carrier", ["PodGroupCost", "AlphaAnnotation"])
-async def test_a_carrier_that_nobody_reads_is_told(world: PolicyWorld, carrier: str) -> None:
-    """A Deployment's controller looks at pod-deletion-cost and at nothing else."""
-    await world.deploy(3)
-    await world.policy(strategies=BALANCE, carrier=carrier)
-    found = await world.condition("CarrierNotConsumed")
+async def test_a_carrier_that_no_controller_reads_is_reported(cluster: PolicyCluster, carrier: str) -> None:
+    """A Deployment's controller reads pod-deletion-cost and nothing else."""
+    await cluster.deploy(3)
+    await cluster.policy(strategies=BALANCE, carrier=carrier)
+    found = await cluster.condition("CarrierNotConsumed")
     assert found is not None
     assert found.status == "True"
-    assert "nothing reads this carrier for Deployment web; write carrier: Annotation" in found.message
-    assert (await ready(world))[:2] == ("False", "CarrierNotConsumed")
+    assert "no controller reads this carrier for Deployment web; use carrier: Annotation" in found.message
+    assert (await ready(cluster))[:2] == ("False", "CarrierNotConsumed")
 
 
 @pytest.mark.parametrize("gate", [False, True])
-async def test_clonesets_read_the_other_carriers_behind_a_gate(world: PolicyWorld, gate: bool) -> None:
-    """With the gate nothing is amiss."""
-    await world.stop_policies()
-    world.readers = WITH_POD_COST if gate else world.readers
-    await world.start_policies()
+async def test_clonesets_read_the_other_carriers_behind_a_gate(cluster: PolicyCluster, gate: bool) -> None:
+    """With the gate there is no condition."""
+    await cluster.stop_policies()
+    cluster.readers = WITH_POD_COST if gate else cluster.readers
+    await cluster.start_policies()
     spec = {"replicas": 0, "selector": {"matchLabels": {"app": "c"}}, "template": template(app="c")}
     kind = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet"}
-    await world.user.create(
+    await cluster.user.create(
         Resource.of(CloneSet).raw, {**kind, "metadata": {"name": "c"}, "spec": spec}, namespace="default"
     )
-    await world.policy(targetRef=target("c", "CloneSet", kind["apiVersion"]), carrier="PodGroupCost")
-    assert (await world.condition("CarrierNotConsumed") is None) is gate
+    await cluster.policy(targetRef=target("c", "CloneSet", kind["apiVersion"]), carrier="PodGroupCost")
+    assert (await cluster.condition("CarrierNotConsumed") is None) is gate
 
 
-async def test_a_selector_that_matches_a_statefulsets_pods_says_why_not(world: PolicyWorld) -> None:
-    """Its pods are seen, and nobody can speak for them."""
+async def test_a_selector_that_matches_a_statefulsets_pods_reports_not_supported(cluster: PolicyCluster) -> None:
+    """Its pods are seen, and no policy can apply to them."""
     spec = {"selector": {"matchLabels": {"app": "db"}}, "template": template(app="db"), "serviceName": "db"}
-    made = await world.create(StatefulSet, {"metadata": {"name": "db"}, "spec": spec})
+    made = await cluster.create(StatefulSet, {"metadata": {"name": "db"}, "spec": spec})
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": made.metadata.uid, "controller": True}
     body = {**template(app="db"), "metadata": {"name": "db-0", "labels": {"app": "db"}, "ownerReferences": [owner]}}
-    await world.user.create(Resource.of(Pod).raw, body, namespace="default")
-    await world.policy("db", selector={"matchLabels": {"app": "db"}}, delivery="Continuous")
-    status, reason, message = await ready(world, "db")
+    await cluster.user.create(Resource.of(Pod).raw, body, namespace="default")
+    await cluster.policy("db", selector={"matchLabels": {"app": "db"}}, delivery="Continuous")
+    status, reason, message = await ready(cluster, "db")
     assert (status, reason) == ("False", "NotSupported")
     assert message.startswith("StatefulSet db is not supported: a StatefulSet removes its highest ordinal first")
 
 
-async def test_the_last_plan_is_told(world: PolicyWorld) -> None:
+async def test_the_last_plan_is_reported(cluster: PolicyCluster) -> None:
     """From, to, victims, skew before, after, and what stock would have left."""
-    await world.deploy(9)
-    await world.policy(strategies=BALANCE, delivery="Continuous")
-    before = {pod.metadata.name for pod in await world.pods()}
-    await world.scale(4)
-    await world.look()
-    plan = (await world.status()).status.last_plan
+    await cluster.deploy(9)
+    await cluster.policy(strategies=BALANCE, delivery="Continuous")
+    before = {pod.metadata.name for pod in await cluster.pods()}
+    await cluster.scale(4)
+    await cluster.look()
+    plan = (await cluster.status()).status.last_plan
     assert plan is not None
     assert (plan.from_, plan.to) == (9, 4)
-    assert set(plan.victims) == before - {pod.metadata.name for pod in await world.pods()}
+    assert set(plan.victims) == before - {pod.metadata.name for pod in await cluster.pods()}
     zone = next(each for each in plan.skews if each.topology_key == "topology.kubernetes.io/zone")
     assert (zone.before, zone.after) == (3, 0)
 
 
-async def test_a_plan_that_could_not_be_carried_out_is_the_last_error(world: PolicyWorld) -> None:
+async def test_a_plan_whose_costs_were_not_written_is_the_last_error(cluster: PolicyCluster) -> None:
     """Until there is one that could."""
-    await world.deploy(9)
-    await world.policy()
+    await cluster.deploy(9)
+    await cluster.policy()
     for error in ("0 of 3 costs were written", ""):
         plan = {"status": {"lastPlan": {"from": 9, "to": 6, "error": error}}}
-        await world.user.patch(ScaleDownPolicy, "web", plan, namespace="default", subresource="status")
-        await world.look()
-        assert (await world.status()).status.last_error == error
+        await cluster.user.patch(ScaleDownPolicy, "web", plan, namespace="default", subresource="status")
+        await cluster.look()
+        assert (await cluster.status()).status.last_error == error
 
 
-async def test_the_plan_of_a_policy_that_was_made_anew_is_dropped(world: PolicyWorld) -> None:
+async def test_the_plan_of_a_recreated_policy_is_dropped(cluster: PolicyCluster) -> None:
     """It is not its successor's, and is not offered to it for ever."""
     told: list[Request] = []
 
@@ -275,156 +277,156 @@ async def test_the_plan_of_a_policy_that_was_made_anew_is_dropped(world: PolicyW
         return refusal(503, "come back later") if away else None
 
     away = True
-    await world.deploy(9)
-    await world.policy(strategies=BALANCE, delivery="Continuous")
-    world.product.refuse = refuse
-    await world.scale(4)
-    await world.drop_policy()
-    await world.policy(strategies=BALANCE, delivery="Continuous")
+    await cluster.deploy(9)
+    await cluster.policy(strategies=BALANCE, delivery="Continuous")
+    cluster.product.refuse = refuse
+    await cluster.scale(4)
+    await cluster.drop_policy()
+    await cluster.policy(strategies=BALANCE, delivery="Continuous")
     assert told
     away = False
-    await world.advance(60)
+    await cluster.advance(60)
     told.clear()
-    await world.advance(600)
+    await cluster.advance(600)
     assert told == []
-    assert (await world.status()).status.last_plan is None
+    assert (await cluster.status()).status.last_plan is None
 
 
 # Ranks that are missing.
 
 
-async def probed(world: PolicyWorld, replicas: int = 3, **spec: Any) -> list[Pod]:
-    """A Deployment whose pods answer what they cost: 0, 60, 120 and so on; looked at."""
-    await world.deploy(replicas)
-    pods = sorted(await world.pods(), key=lambda pod: pod.metadata.name)
+async def probed(cluster: PolicyCluster, replicas: int = 3, **spec: Any) -> list[Pod]:
+    """A Deployment whose pods answer what they cost: 0, 60, 120 and so on; reconciled."""
+    await cluster.deploy(replicas)
+    pods = sorted(await cluster.pods(), key=lambda pod: pod.metadata.name)
     for at, pod in enumerate(pods):
         address = f"10.1.0.{at + 1}"
-        world.answers[address] = str(60 * at).encode()
+        cluster.answers[address] = str(60 * at).encode()
         status = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
-        await world.user.patch(Pod, pod.metadata.name, status, namespace="default", subresource="status")
-    await world.policy(**{"strategies": PROBE, "delivery": "Continuous", **spec})
-    await world.advance(20)
-    await world.look()
+        await cluster.user.patch(Pod, pod.metadata.name, status, namespace="default", subresource="status")
+    await cluster.policy(**{"strategies": PROBE, "delivery": "Continuous", **spec})
+    await cluster.advance(20)
+    await cluster.look()
     return pods
 
 
-async def test_long_running_work_is_spared(world: PolicyWorld) -> None:
-    """The proposal's first story: who has worked longest goes last."""
-    pods = await probed(world, 4)
-    assert await world.costs() == {pod.metadata.name: 60 * at for at, pod in enumerate(pods)}
-    await world.scale(2)
-    assert {pod.metadata.name for pod in await world.pods()} == {pod.metadata.name for pod in pods[2:]}
+async def test_long_running_work_is_spared(cluster: PolicyCluster) -> None:
+    """The proposal's first story: the pod that has worked longest is deleted last."""
+    pods = await probed(cluster, 4)
+    assert await cluster.costs() == {pod.metadata.name: 60 * at for at, pod in enumerate(pods)}
+    await cluster.scale(2)
+    assert {pod.metadata.name for pod in await cluster.pods()} == {pod.metadata.name for pod in pods[2:]}
 
 
-async def test_costs_follow_what_pods_answer(world: PolicyWorld) -> None:
+async def test_costs_follow_what_pods_answer(cluster: PolicyCluster) -> None:
     """Only the pod whose answer changed is written to."""
-    pods = await probed(world)
-    world.product.requests.clear()
-    world.answers["10.1.0.1"] = b"999"
-    await world.advance(40)
-    assert (await world.costs())[pods[0].metadata.name] == 999
-    assert len(world.writes()) == 1
+    pods = await probed(cluster)
+    cluster.product.requests.clear()
+    cluster.answers["10.1.0.1"] = b"999"
+    await cluster.advance(40)
+    assert (await cluster.costs())[pods[0].metadata.name] == 999
+    assert len(cluster.writes()) == 1
 
 
-async def test_a_status_follows_what_is_sampled_whatever_the_delivery(world: PolicyWorld) -> None:
-    """It is first told before anybody has been asked; who has a rank since, or none any more, is told soon."""
-    await probed(world, delivery="OnScaleIntent")
-    assert await ready(world) == (
+async def test_a_status_follows_what_is_sampled_whatever_the_delivery(cluster: PolicyCluster) -> None:
+    """It is first written before any pod was probed; changes of ranks are reported soon."""
+    await probed(cluster, delivery="OnScaleIntent")
+    assert await ready(cluster) == (
         "True",
         "OnScaleIntent",
-        "speaks for Deployment web: 3 pods are ranked, costs are written when a scale-down is asked for",
+        "applies to Deployment web: 3 pods are ranked, costs are written on each scale-down",
     )
-    world.answers.clear()
-    await world.advance(90)
-    assert (await ready(world))[1] == "Unranked"
-    assert (await world.status()).status.unranked_pods == 3
+    cluster.answers.clear()
+    await cluster.advance(90)
+    assert (await ready(cluster))[1] == "Unranked"
+    assert (await cluster.status()).status.unranked_pods == 3
 
 
-async def test_a_process_that_leads_no_more_tells_of_nothing(world: PolicyWorld) -> None:
+async def test_a_former_leader_reports_no_metrics(cluster: PolicyCluster) -> None:
     """Ages would grow without end, and pods be counted twice, although another process looks after them."""
-    await probed(world)
+    await probed(cluster)
     names = ("pods", "oldest_ranks_seconds", "oldest_sample_seconds")
     labels: dict[str, dict[str, str]] = {"pods": {"rank": "known"}, "oldest_sample_seconds": {"source": "answers"}}
 
     def told() -> list[float | None]:
-        found = world.metrics.registry.get_sample_value
+        found = cluster.metrics.registry.get_sample_value
         return [found(f"trimtab_scaledown_{name}", labels.get(name, {})) for name in names]
 
-    await world.advance(1)
+    await cluster.advance(1)
     assert all(told())
-    await world.stop_policies()
-    await world.advance(1000)
+    await cluster.stop_policies()
+    await cluster.advance(1000)
     assert told() == [0.0, 0.0, 0.0]
 
 
-async def test_nobody_is_asked_while_the_switch_is_off(world: PolicyWorld) -> None:
-    """What a policy would want to know is of no use to anybody then."""
-    await probed(world)
-    world.defaults = Defaults(enabled=False)
-    world.controller.configure(world.defaults)
-    await world.advance(10)
-    assert await world.costs() == {}
-    world.answers.clear()  # nobody is there any more, which whoever asks would notice
-    await world.advance(120)
-    assert world.sources.answers.refusals == {}
+async def test_no_pod_is_probed_while_scale_downs_are_disabled(cluster: PolicyCluster) -> None:
+    """The values are not needed then."""
+    await probed(cluster)
+    cluster.defaults = Defaults(enabled=False)
+    cluster.controller.configure(cluster.defaults)
+    await cluster.advance(10)
+    assert await cluster.costs() == {}
+    cluster.answers.clear()  # a probe would fail from now on
+    await cluster.advance(120)
+    assert cluster.sources.answers.refusals == {}
 
 
-async def test_while_it_waits_what_stands_stays(world: PolicyWorld) -> None:
-    """Then the costs are taken back, and the workload's controller chooses by itself; until ranks return."""
-    await probed(world, whenUnranked={"action": "Wait", "timeoutSeconds": 100})
-    del world.answers["10.1.0.2"]
-    await world.advance(80)
-    await world.look()
-    status, reason, message = await ready(world)
+async def test_costs_stay_while_a_policy_waits_for_ranks(cluster: PolicyCluster) -> None:
+    """Then the costs are reverted, and the workload's controller chooses by itself; until ranks return."""
+    await probed(cluster, whenUnranked={"action": "Wait", "timeoutSeconds": 100})
+    del cluster.answers["10.1.0.2"]
+    await cluster.advance(80)
+    await cluster.look()
+    status, reason, message = await ready(cluster)
     assert (status, reason) == ("False", "Unranked")
     assert "1 of 3 pods have no rank" in message
-    assert "was asked and gave no answer: nobody is there" in message
+    assert "was probed and gave no answer: nobody is there" in message
     assert "a scale-down waits for them, up to 100 s" in message
-    assert len(await world.costs()) == 3
-    assert (world.sample("pods", rank="known"), world.sample("pods", rank="missing")) == (2, 1)
-    assert world.sample("oldest_sample_seconds", source="answers") > 60
-    await world.advance(120)
-    await world.look()
-    assert await world.costs() == {}
-    assert world.sample("fallbacks_total", reason="unranked") == 1
-    assert "chooses by itself" in (await ready(world))[2]
-    world.answers["10.1.0.2"] = b"60"
-    await world.advance(40)
-    await world.look()
-    assert len(await world.costs()) == 3
-    assert (await ready(world))[0] == "True"
+    assert len(await cluster.costs()) == 3
+    assert (cluster.sample("pods", rank="known"), cluster.sample("pods", rank="missing")) == (2, 1)
+    assert cluster.sample("oldest_sample_seconds", source="answers") > 60
+    await cluster.advance(120)
+    await cluster.look()
+    assert await cluster.costs() == {}
+    assert cluster.sample("fallbacks_total", reason="unranked") == 1
+    assert "the controller's own order decides" in (await ready(cluster))[2]
+    cluster.answers["10.1.0.2"] = b"60"
+    await cluster.advance(40)
+    await cluster.look()
+    assert len(await cluster.costs()) == 3
+    assert (await ready(cluster))[0] == "True"
 
 
-async def test_a_fallback_waits_for_nobody(world: PolicyWorld) -> None:
+async def test_a_fallback_does_not_wait(cluster: PolicyCluster) -> None:
     """The costs go as soon as one rank is missing."""
-    await probed(world, whenUnranked={"action": "Fallback"})
-    assert len(await world.costs()) == 3
-    del world.answers["10.1.0.2"]
-    await world.advance(90)
-    await world.look()
-    assert await world.costs() == {}
+    await probed(cluster, whenUnranked={"action": "Fallback"})
+    assert len(await cluster.costs()) == 3
+    del cluster.answers["10.1.0.2"]
+    await cluster.advance(90)
+    await cluster.look()
+    assert await cluster.costs() == {}
 
 
-async def test_controllers_that_wait_see_who_has_no_rank(world: PolicyWorld) -> None:
-    """A PodGroupCost names the ranked pods alone, whatever the policy says of waiting."""
-    await probed(world, carrier="AlphaAnnotation", whenUnranked={"action": "Wait"})
-    assert len(await world.costs("scheduling.alpha.kubernetes.io/cost")) == 3
-    del world.answers["10.1.0.2"]
-    await world.advance(90)
-    await world.look()
-    assert len(await world.costs("scheduling.alpha.kubernetes.io/cost")) == 2
+async def test_a_pod_group_cost_lists_ranked_pods_only(cluster: PolicyCluster) -> None:
+    """A PodGroupCost names the ranked pods alone, whatever `whenUnranked` is."""
+    await probed(cluster, carrier="AlphaAnnotation", whenUnranked={"action": "Wait"})
+    assert len(await cluster.costs("scheduling.alpha.kubernetes.io/cost")) == 3
+    del cluster.answers["10.1.0.2"]
+    await cluster.advance(90)
+    await cluster.look()
+    assert len(await cluster.costs("scheduling.alpha.kubernetes.io/cost")) == 2
 
 
-async def test_a_strategy_that_cannot_work_says_why(world: PolicyWorld) -> None:
+async def test_a_strategy_that_cannot_work_reports_why(cluster: PolicyCluster) -> None:
     """Idle without a metrics server: what to install, and what happens meanwhile."""
-    world.product.refuse = lambda request: refusal(404, "no such path") if "metrics" in request.path else None
-    await world.deploy(3)
-    await world.policy(strategies=[{"name": "Idle"}], delivery="Continuous")
-    await world.advance(60)
-    status, reason, message = await ready(world)
+    cluster.product.refuse = lambda request: refusal(404, "no such path") if "metrics" in request.path else None
+    await cluster.deploy(3)
+    await cluster.policy(strategies=[{"name": "Idle"}], delivery="Continuous")
+    await cluster.advance(60)
+    status, reason, message = await ready(cluster)
     assert (status, reason) == ("False", "Unranked")
     assert "metrics.k8s.io is not served by this cluster; install a metrics server" in message
-    found = (await world.status()).status
+    found = (await cluster.status()).status
     assert (found.ranked_pods, found.unranked_pods) == (0, 3)
     assert "install a metrics server" in found.last_error
 
@@ -432,26 +434,26 @@ async def test_a_strategy_that_cannot_work_says_why(world: PolicyWorld) -> None:
 # The proposal's other stories.
 
 
-async def test_pods_on_nodes_that_would_rather_have_none_go_first(world: PolicyWorld) -> None:
+async def test_pods_on_prefer_no_schedule_nodes_are_deleted_first(cluster: PolicyCluster) -> None:
     """The proposal's second story, as taints come and go."""
-    await world.deploy(6)
-    await world.policy(strategies=[{"name": "PreferNoSchedule"}], delivery="Continuous")
+    await cluster.deploy(6)
+    await cluster.policy(strategies=[{"name": "PreferNoSchedule"}], delivery="Continuous")
     taints = [{"key": "retire", "effect": "PreferNoSchedule"}]
-    await world.user.patch(Resource.of(Node).raw, "a2", {"spec": {"taints": taints}})
-    await world.look()
-    await world.scale(4)
-    assert {pod.spec.node_name for pod in await world.pods()} == {"a1", "b1"}
+    await cluster.user.patch(Resource.of(Node).raw, "a2", {"spec": {"taints": taints}})
+    await cluster.look()
+    await cluster.scale(4)
+    assert {pod.spec.node_name for pod in await cluster.pods()} == {"a1", "b1"}
 
 
-async def test_three_replicas_on_two_zones_stay_on_two_zones(world: PolicyWorld) -> None:
+async def test_three_replicas_on_two_zones_stay_on_two_zones(cluster: PolicyCluster) -> None:
     """The proposal's third story: two in one zone, one in the other, scaled down to two."""
     for _ in range(3):
-        await world.deploy(3)
-        await world.policy(delivery="Continuous")
-        assert await world.zones() == {"a": 2, "b": 1}
-        await world.scale(2)
-        assert await world.zones() == {"a": 1, "b": 1}
-        await world.drop_policy()
-        await world.user.delete(Deployment, "web", namespace="default", propagation="Background")
-        await world.settle()
-        await world.run_pods()
+        await cluster.deploy(3)
+        await cluster.policy(delivery="Continuous")
+        assert await cluster.zones() == {"a": 2, "b": 1}
+        await cluster.scale(2)
+        assert await cluster.zones() == {"a": 1, "b": 1}
+        await cluster.drop_policy()
+        await cluster.user.delete(Deployment, "web", namespace="default", propagation="Background")
+        await cluster.settle()
+        await cluster.run_pods()

@@ -1,4 +1,4 @@
-"""Which policy speaks for a workload."""
+"""Which policy applies to a workload."""
 
 from __future__ import annotations
 
@@ -18,16 +18,12 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab.api.scaledown import ScaleDownPolicy, StrategySpec
 from trimtab.api.selectors import from_labels
+from trimtab.kube.stores import key_of
 from trimtab.ranking.faults import faults
-from trimtab.scaledown.policy import effective
-from trimtab.scaledown.policy.effective import (
-    LEVEL_EVERYONE,
-    NO_DEFAULTS,
-    DefaultPolicy,
-    Defaults,
-    Specificity,
-    WorkloadRef,
-)
+from trimtab.scaledown.policy import conflicts, effective
+from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, NO_DEFAULTS, DefaultPolicy, Defaults, read_defaults
+from trimtab.scaledown.policy.effective import Specificity
+from trimtab.scaledown.policy.workloads import WorkloadRef, workload_ref
 
 
 def workload(
@@ -96,29 +92,29 @@ BY_LABELS = policy("by-labels", selector=selector(app="web", tier="front"))
         pytest.param([policy("p")], None, (), id="not one that names nobody"),
     ],
 )
-def test_the_more_specific_policy_speaks(
+def test_the_more_specific_policy_applies(
     given_policies: list[ScaleDownPolicy], wanted: str | None, yielding: tuple[str, ...]
 ) -> None:
     """Target, then selector, then age and name; and the others are named."""
-    found = effective.governing(workload(labels={"app": "web", "tier": "front"}), given_policies)
+    found = effective.effective_policy(workload(labels={"app": "web", "tier": "front"}), given_policies)
     assert (found.name if found else None) == wanted
-    assert (found.yielding if found else ()) == yielding
+    assert (found.overridden if found else ()) == yielding
 
 
-def test_a_replica_set_is_spoken_for_by_its_deployments_policy() -> None:
+def test_the_policy_of_a_deployment_applies_to_its_replica_sets() -> None:
     """What holds for a Deployment holds for its ReplicaSets, unless one of them has a policy of its own."""
     replicas = workload("web-abc", kind="ReplicaSet", labels={"app": "web"}, owner=("apps/v1", "Deployment", "web"))
     own = policy("own", targetRef=target("web-abc", "ReplicaSet"))
-    for_owner = effective.governing(replicas, [BY_NAME, BY_LABEL])
+    for_owner = effective.effective_policy(replicas, [BY_NAME, BY_LABEL])
     assert for_owner is not None
     assert (for_owner.name, for_owner.specificity) == ("by-name", Specificity.OWNER)
-    for_itself = effective.governing(replicas, [BY_NAME, own])
+    for_itself = effective.effective_policy(replicas, [BY_NAME, own])
     assert for_itself is not None
     assert (for_itself.name, for_itself.specificity) == ("own", Specificity.TARGET)
 
 
-def test_a_policy_on_its_way_out_speaks_for_nobody() -> None:
-    """A finalizer of somebody else may hold it; it is gone all the same."""
+def test_a_policy_that_is_being_deleted_does_not_apply() -> None:
+    """A finalizer of another program may hold it; it is gone all the same."""
     going = codec.convert(
         {
             "metadata": {"name": "p", "namespace": "default", "deletionTimestamp": "2026-01-01T00:00:00Z"},
@@ -126,7 +122,7 @@ def test_a_policy_on_its_way_out_speaks_for_nobody() -> None:
         },
         ScaleDownPolicy,
     )
-    assert effective.governing(workload(), [going]) is None
+    assert effective.effective_policy(workload(), [going]) is None
 
 
 FRONT = DefaultPolicy("front", namespaces=from_labels({"team": "front"}))
@@ -148,25 +144,33 @@ EVERYONE = DefaultPolicy("everyone")
         ),
     ],
 )
-def test_defaults_speak_for_who_has_no_policy(defaults: Defaults, labels: dict[str, str], wanted: str | None) -> None:
+def test_a_default_applies_where_there_is_no_policy(
+    defaults: Defaults, labels: dict[str, str], wanted: str | None
+) -> None:
     """A configuration can hold policies for all workloads, or for those of some namespaces."""
-    found = effective.governing(workload(), [], defaults, labels)
+    found = effective.effective_policy(workload(), [], defaults, labels)
     assert (found.name if found else None) == wanted
 
 
-def test_a_policy_of_its_own_comes_before_a_default() -> None:
+def test_a_policy_overrides_a_default() -> None:
     """And the default is not listed as giving way: it is made for that."""
-    found = effective.governing(workload(), [BY_LABEL], LEVEL_EVERYONE)
+    found = effective.effective_policy(workload(), [BY_LABEL], LEVEL_EVERYONE)
     assert found is not None
-    assert (str(found), found.yielding) == ("ScaleDownPolicy default/by-label", ())
+    assert (str(found), found.overridden) == ("ScaleDownPolicy default/by-label", ())
 
 
 @pytest.mark.parametrize(
     ("ref", "defaults", "labels", "reason"),
     [
-        pytest.param(workload(), Defaults(enabled=False), {}, "switched off", id="the switch is off"),
+        pytest.param(workload(), Defaults(enabled=False), {}, "disabled", id="the switch is off"),
         pytest.param(workload(), Defaults(exempt=frozenset({"default"})), {}, "exempt", id="the namespace is exempt"),
-        pytest.param(workload(), Defaults(only=frozenset({"shop"})), {}, "look after", id="other namespaces are meant"),
+        pytest.param(
+            workload(),
+            Defaults(only=frozenset({"shop"})),
+            {},
+            "not among the namespaces",
+            id="other namespaces are meant",
+        ),
         pytest.param(workload(opted_out=True), LEVEL_EVERYONE, {}, "opts out", id="the workload opts out"),
         pytest.param(workload(), LEVEL_EVERYONE, {OPT_OUT: "disabled"}, "opts out", id="its namespace opts out"),
         pytest.param(
@@ -184,13 +188,13 @@ def test_a_policy_of_its_own_comes_before_a_default() -> None:
         ),
     ],
 )
-def test_nobody_speaks_and_the_reason_is_said(
+def test_no_policy_applies_and_the_reason_is_reported(
     ref: WorkloadRef, defaults: Defaults, labels: dict[str, str], reason: str
 ) -> None:
     """Whatever policies there are."""
     everything = [policy("all", selector={}), policy("one", targetRef=target())]
-    assert effective.governing(ref, everything, defaults, labels) is None
-    assert reason in effective.silence(ref, defaults, labels)
+    assert effective.effective_policy(ref, everything, defaults, labels) is None
+    assert reason in effective.exemption(ref, defaults, labels)
 
 
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}]}}
@@ -216,7 +220,7 @@ def test_workloads_of_every_kind_are_described(kind: type[Any], name: str, spec:
         "annotations": {OPT_OUT: "Disabled"},
         "ownerReferences": [{"apiVersion": "v1", "kind": "Boss", "name": "b", "uid": "o", "controller": True}],
     }
-    ref = effective.workload_ref(codec.convert({"metadata": metadata, "spec": spec}, kind))
+    ref = workload_ref(codec.convert({"metadata": metadata, "spec": spec}, kind))
     assert (ref.kind, ref.pod_labels, ref.selector) == (name, {"app": "web"}, from_labels({"app": "web"}))
     assert (ref.opted_out, ref.owner, ref.owner_uid) == (True, ("v1", "Boss", "b"), "o")
 
@@ -237,18 +241,18 @@ def test_workloads_of_every_kind_are_described(kind: type[Any], name: str, spec:
         pytest.param(workload(), False, id="nor is it itself"),
     ],
 )
-def test_two_owners_of_one_group_are_found(other: WorkloadRef, wanted: bool) -> None:
-    """Whoever claims the same pods is a rival, whichever of the two is asked."""
-    assert bool(effective.rivals(workload(), [other])) is wanted
-    assert bool(effective.rivals(other, [workload()])) is wanted
+def test_workloads_that_select_the_same_pods_conflict(other: WorkloadRef, wanted: bool) -> None:
+    """In both directions."""
+    assert bool(conflicts.conflicting_workloads(workload(), [other])) is wanted
+    assert bool(conflicts.conflicting_workloads(other, [workload()])) is wanted
 
 
-def test_replica_sets_of_one_deployment_are_no_rivals() -> None:
+def test_replica_sets_of_one_deployment_do_not_conflict() -> None:
     """A rollout has two of them, and their pods differ by a hash alone."""
     pair = [
         workload(name, kind="ReplicaSet", labels={"app": "web"}, owner_uid="uid-Deployment-web") for name in ("a", "b")
     ]
-    assert effective.rivals(pair[0], pair) == ()
+    assert conflicts.conflicting_workloads(pair[0], pair) == ()
 
 
 @pytest.mark.parametrize(
@@ -297,7 +301,7 @@ def test_replica_sets_of_one_deployment_are_no_rivals() -> None:
         ),
     ],
 )
-def test_a_bad_policy_says_which_field_and_what_to_write(spec: dict[str, Any], path: str, words: str) -> None:
+def test_an_invalid_policy_names_the_field_and_what_to_write(spec: dict[str, Any], path: str, words: str) -> None:
     """Each fault once."""
     found = list(faults(policy("p", **spec)))
     assert [error.path for error in found] == [path]
@@ -305,7 +309,7 @@ def test_a_bad_policy_says_which_field_and_what_to_write(spec: dict[str, Any], p
 
 
 def test_a_negative_weight_is_refused_where_a_policy_is_made_in_python_too() -> None:
-    """The schema refuses it on the wire; who makes a policy otherwise is told the same."""
+    """The schema refuses it on the wire; a policy that is made in Python gets the same error."""
     with pytest.raises(InvalidError, match="weight"):
         policy("p", targetRef=target(), strategies=[{"name": "Balance", "weight": -1}])
 
@@ -316,7 +320,7 @@ def test_a_default_policy_with_an_unknown_strategy_is_refused() -> None:
         default_policies=(configuration.DefaultPolicy(name="a", strategies=(StrategySpec(name="None"),)),)
     )
     with pytest.raises(InvalidError) as caught:
-        effective.read_defaults(written)
+        read_defaults(written)
     assert caught.value.path == "defaultPolicies[0].strategies[0].name"
 
 
@@ -327,11 +331,11 @@ def test_a_configuration_is_read() -> None:
     )
     every = configuration.DefaultPolicy(name="all", strategies=(StrategySpec(name="Balance"),))
     written = configuration.ScaleDown(default_policies=(front, every))
-    read = effective.read_defaults(written, exempt=["kube-system", "trimtab"], only=["shop"])
+    read = read_defaults(written, exempt=["kube-system", "trimtab"], only=["shop"])
     assert [each.name for each in read.policies] == ["front", "all"]
     assert read.policies[0].spec.delivery == "Continuous"
     assert (read.exempt, read.only) == (frozenset({"kube-system", "trimtab"}), frozenset({"shop"}))
-    assert effective.read_defaults(configuration.ScaleDown()) == NO_DEFAULTS
+    assert read_defaults(configuration.ScaleDown()) == NO_DEFAULTS
 
 
 names = st.sampled_from(["a", "b", "c", "d"])
@@ -351,13 +355,13 @@ some_policies = st.lists(
 
 @settings(deadline=None, max_examples=60)
 @given(some_policies, st.randoms(use_true_random=False))
-def test_who_speaks_does_not_depend_on_the_order_of_reading(found: list[ScaleDownPolicy], rng: Any) -> None:
-    """And every policy that means the workload either speaks or is listed as giving way, once."""
-    first = effective.governing(workload(), found)
+def test_the_effective_policy_does_not_depend_on_the_order_of_reading(found: list[ScaleDownPolicy], rng: Any) -> None:
+    """And every policy that refers to the workload either applies or is listed as overridden, once."""
+    first = effective.effective_policy(workload(), found)
     rng.shuffle(found)
-    assert effective.governing(workload(), found) == first
-    meaning = {effective.key_of(each) for _, each in effective.claimants(workload(), found)}
-    assert ({first.key, *first.yielding} if first else set()) == meaning
+    assert effective.effective_policy(workload(), found) == first
+    meaning = {key_of(each) for _, each in effective.matching_policies(workload(), found)}
+    assert ({first.key, *first.overridden} if first else set()) == meaning
 
 
 some_labels = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["x", "y"]), max_size=2)
@@ -378,7 +382,9 @@ some_workloads = st.lists(
 
 @settings(deadline=None, max_examples=100)
 @given(some_workloads)
-def test_the_contests_of_a_namespace_are_those_of_its_workloads(refs: list[WorkloadRef]) -> None:
-    """All at once says what one by one says."""
-    found = effective.contests(refs)
-    assert {ref.uid: effective.rivals(ref, refs) for ref in refs} == {ref.uid: found.get(ref.uid, ()) for ref in refs}
+def test_conflicts_of_a_namespace_equal_those_of_each_workload(refs: list[WorkloadRef]) -> None:
+    """Computed at once and one by one."""
+    found = conflicts.conflicts_by_uid(refs)
+    assert {ref.uid: conflicts.conflicting_workloads(ref, refs) for ref in refs} == {
+        ref.uid: found.get(ref.uid, ()) for ref in refs
+    }

@@ -1,10 +1,10 @@
-"""A small world in which requests to shrink are held: the lab's API server asks Trimtab's hook, without a socket.
+"""A cluster in which requests to scale down are held: the lab's API server calls Trimtab's hook, without a socket.
 
-world = ScaleWorld()
-await world.start()
-await world.zones(a=3, b=3)                  # nodes
-await world.deploy(6)                        # placed on the nodes by turns, and ready
-await world.scale(4)                         # asks, waits as long as it is held, and lets the controllers do it
+cluster = ScaleCluster()
+await cluster.start()
+await cluster.zones(a=3, b=3)                  # nodes
+await cluster.deploy(6)                        # placed on the nodes by turns, and ready
+await cluster.scale(4)                         # requests, waits while it is held, and runs the controllers
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any, TypeVar
 
 from tests.lab.holding import VALIDATING, configuration
 from tests.unit.lab.workloads.worlds import JSON, Wire, World
-from tests.unit.scaledown.worlds import DEFINITIONS, OURS, deployment
+from tests.unit.scaledown.policy_cluster import DEFINITIONS, OURS, deployment
 from trimtab.admission.certificates import CONFIGURATIONS
 from trimtab.admission.server import AdmissionServer, admitted
 from trimtab.api import codec, crds
 from trimtab.api.admission import AdmissionReview, answer
-from trimtab.api.annotations import DELETION_COST, PlanAnnotation
+from trimtab.api.annotations import DELETION_COST, PlanAnnotation, plan_annotation
 from trimtab.api.apps import Deployment
 from trimtab.api.nodes import ZONE, Node
 from trimtab.api.pods import Pod
@@ -33,11 +33,11 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, Clock, cancel
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
-from trimtab.scaledown import cost_writer
-from trimtab.scaledown.intent.gate import Intents, Made, PolicyOf, Settings, strategies_of
-from trimtab.scaledown.intent.reviews import Intent, ScaleReviews
-from trimtab.scaledown.policy import effective
-from trimtab.scaledown.policy.effective import Defaults
+from trimtab.scaledown.intent.holder import HoldSettings, ScaleDownHolder
+from trimtab.scaledown.intent.planner import PolicyOf, strategies_of
+from trimtab.scaledown.intent.requests import DeliveredPlan, ScaleDownRequest
+from trimtab.scaledown.intent.reviews import ScaleReviews
+from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, Defaults
 from trimtab.scaledown.view import View
 from trimtab.testing.builders import node
 from trimtab_lab.apiserver.admission.webhooks import CallError
@@ -52,7 +52,7 @@ RULES = [
 
 
 class NoCertificates:
-    """For an edge that nobody connects to."""
+    """For an edge without connections."""
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     synced = True
@@ -77,7 +77,7 @@ class Ahead:
         return self._clock.now() + self._seconds * SECOND
 
     def monotonic(self) -> int:
-        """The same for everybody here."""
+        """As the other clock."""
         return self._clock.monotonic()
 
     async def sleep(self, seconds: float) -> None:
@@ -85,19 +85,19 @@ class Ahead:
         await self._clock.sleep(seconds)
 
 
-class ScaleWorld(World):
-    """A cluster whose API server asks Trimtab before a workload shrinks."""
+class ScaleCluster(World):
+    """A cluster whose API server calls Trimtab before a workload shrinks."""
 
     def __init__(
         self,
         *,
         seed: int = 1,
-        defaults: Defaults = effective.LEVEL_EVERYONE,
+        defaults: Defaults = LEVEL_EVERYONE,
         policy_of: PolicyOf = strategies_of,
         **settings: Any,
     ) -> None:
         super().__init__(seed=seed, call=self._ask)
-        self.settings = Settings(**settings)
+        self.settings = HoldSettings(**settings)
         self.defaults = defaults
         self.policy_of = policy_of
         self.product = Wire(self.cluster)
@@ -105,7 +105,7 @@ class ScaleWorld(World):
         self.answers: list[tuple[str, ...]] = []
         """The warnings of every answer."""
         self.unasked = False
-        """Whether requests are admitted without anybody being asked."""
+        """Whether requests are admitted without calling Trimtab."""
         self._places: Iterator[str] = itertools.cycle(["node-0"])
         self._tasks: list[asyncio.Future[None]] = []
 
@@ -128,35 +128,35 @@ class ScaleWorld(World):
         self.product = Wire(self.cluster)
         client = Client(self.product, clock=self.clock, rng=random.Random(1))
         self.view = View(client, rng=random.Random(1))
-        self.made: list[Made] = []
-        self.intents = Intents(
+        self.delivered: list[DeliveredPlan] = []
+        self.holder = ScaleDownHolder(
             client,
             self.view,
             defaults=self.defaults,
             settings=self.settings,
             policy_of=self.policy_of,
-            on_plan=self.made.append,
+            on_plan=self.delivered.append,
         )
         self.edge = AdmissionServer(
-            ScaleReviews(self.intents.hold).hooks,
+            ScaleReviews(self.holder.hold).hooks,
             certificates=NoCertificates(),
             host="",
             port=0,
             clock=self.clock,
         )
-        self._tasks = [asyncio.ensure_future(part) for part in (self.view.run(), self.intents.run())]
+        self._tasks = [asyncio.ensure_future(part) for part in (self.view.run(), self.holder.run())]
         await self.settle()
 
     @contextlib.asynccontextmanager
-    async def replica(self, *, ahead: int = 0) -> AsyncIterator[Intents]:
+    async def replica(self, *, ahead: int = 0) -> AsyncIterator[ScaleDownHolder]:
         """Another process of Trimtab, whose clock is so many seconds ahead."""
         client = Client(Wire(self.cluster), clock=Ahead(self.clock, ahead), rng=random.Random(2))
         view = View(client, rng=random.Random(2))
-        intents = Intents(client, view, defaults=self.defaults, settings=self.settings, policy_of=self.policy_of)
-        tasks = [asyncio.ensure_future(part) for part in (view.run(), intents.run())]
+        holder = ScaleDownHolder(client, view, defaults=self.defaults, settings=self.settings, policy_of=self.policy_of)
+        tasks = [asyncio.ensure_future(part) for part in (view.run(), holder.run())]
         await self.settle()
         try:
-            yield intents
+            yield holder
         finally:
             await cancel(*tasks)
 
@@ -177,7 +177,7 @@ class ScaleWorld(World):
         await super().close()
 
     async def _ask(self, config: JSON, body: bytes, timeout: float) -> bytes:  # noqa: ARG002 - a Call
-        """As an API server asks; where nobody is there, nobody answers."""
+        """Call the hook as an API server does; it fails where Trimtab is not running."""
         if not self._tasks or self.product.dead:
             raise CallError("connection refused")
         request = codec.decode(body, AdmissionReview).request
@@ -242,7 +242,9 @@ class ScaleWorld(World):
         await self.run_pods()
         return took
 
-    async def intent(self, after: int, *, name: str = "web", kind: str = "Deployment", **changes: Any) -> Intent:
+    async def request(
+        self, after: int, *, name: str = "web", kind: str = "Deployment", **changes: Any
+    ) -> ScaleDownRequest:
         """What a review of a workload as it is would say."""
         resource = {"Deployment": Deployment}[kind]
         live = await self.get(resource, name)
@@ -254,7 +256,7 @@ class ScaleWorld(World):
             "before": live.spec.replicas,
             "after": after,
         }
-        return Intent(**{**fields, **changes})
+        return ScaleDownRequest(**{**fields, **changes})
 
     async def spread(self) -> tuple[int, ...]:
         """How many pods each zone has, by the zones' names."""
@@ -268,9 +270,9 @@ class ScaleWorld(World):
         found = [pod.metadata.annotations.get(DELETION_COST) for pod in await self.pods()]
         return sorted(int(cost) for cost in found if cost is not None)
 
-    async def marks(self) -> list[PlanAnnotation]:
-        """The marks on pods."""
-        return [mark for pod in await self.pods() if (mark := cost_writer.mark_of(pod)) is not None]
+    async def plan_annotations(self) -> list[PlanAnnotation]:
+        """The annotations on pods."""
+        return [mark for pod in await self.pods() if (mark := plan_annotation(pod.metadata.annotations)) is not None]
 
     def writes(self) -> list[Request]:
         """What Trimtab wrote."""
@@ -278,4 +280,4 @@ class ScaleWorld(World):
 
     def count(self, name: str, **labels: str) -> float:
         """The value of one of Trimtab's metrics; 0 where there is none yet."""
-        return self.intents.metrics.registry.get_sample_value(f"trimtab_scaledown_{name}", labels) or 0.0
+        return self.holder.metrics.registry.get_sample_value(f"trimtab_scaledown_{name}", labels) or 0.0

@@ -1,11 +1,11 @@
-"""A small world for policies: the lab's API server and workload controllers without a socket, virtual time, and the
-policies looked after.
+"""A cluster for tests of policies: the lab's API server and workload controllers without a socket, virtual time, and
+the controllers of policies.
 
-world = PolicyWorld()
-await world.start()
-await world.add_nodes("a", "b", zone="z1")
-await world.deploy(6)
-await world.policy(strategies=[{"name": "Balance"}], delivery="Continuous")
+cluster = PolicyCluster()
+await cluster.start()
+await cluster.add_nodes("a", "b", zone="z1")
+await cluster.deploy(6)
+await cluster.policy(strategies=[{"name": "Balance"}], delivery="Continuous")
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.kube.client import Client
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
-from trimtab.scaledown.continuous.delivery import Bands, Settings, no_bands
+from trimtab.scaledown.continuous.delivery import Bands, ContinuousSettings, no_bands
 from trimtab.scaledown.metrics import Metrics
-from trimtab.scaledown.policy.controller import ScaleDownPolicies, sampled
-from trimtab.scaledown.policy.effective import NO_DEFAULTS, Defaults
+from trimtab.scaledown.policy.controller import ScaleDownPolicies
+from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.policy.findings import BUILT_IN, Readers
 from trimtab.scaledown.sources.answers import Unanswered
+from trimtab.scaledown.sources.targets import sources_for
 from trimtab.scaledown.view import View
 from trimtab.testing.builders import node
 from trimtab_lab.apiserver.storage import bootstrap
@@ -61,12 +62,12 @@ def target(name: str = "web", kind: str = "Deployment", api_version: str = "apps
     return {"apiVersion": api_version, "kind": kind, "name": name}
 
 
-class PolicyWorld(World):
-    """A cluster whose policies are looked after."""
+class PolicyCluster(World):
+    """A cluster with the controllers of policies."""
 
     def __init__(self, *, seed: int = 1, **settings: Any) -> None:
         super().__init__(seed=seed)
-        self.settings = Settings(**settings)
+        self.settings = ContinuousSettings(**settings)
         self.defaults: Defaults = NO_DEFAULTS
         self.readers: Readers = BUILT_IN
         self.bands: Bands = no_bands
@@ -93,7 +94,7 @@ class PolicyWorld(World):
         client = Client(self.product, clock=self.clock, rng=random.Random(1))
         self.view = View(client, rng=random.Random(1))
         self.metrics = Metrics()
-        self.sources = sampled(client, self.view, lambda: self.defaults, fetch=self._fetch)
+        self.sources = sources_for(client, self.view, lambda: self.defaults, fetch=self._fetch)
         self.controller = ScaleDownPolicies(
             client,
             self.view,
@@ -112,7 +113,7 @@ class PolicyWorld(World):
     async def stop_policies(self, *, killed: bool = False) -> None:
         """End the controllers of the policies; killed, whatever they were about to write is lost."""
         self.product.dead = killed
-        for task in reversed(self._tasks):  # the view last: the others look at it while they end
+        for task in reversed(self._tasks):  # the view last: the others use it while they end
             task.cancel()
             while not task.done():
                 await self.clock.advance(0.5)
@@ -134,7 +135,7 @@ class PolicyWorld(World):
     # What a test does.
 
     async def look(self) -> None:
-        """Let what has happened be looked at, and what follows be told."""
+        """Let all events be reconciled and reported."""
         for _ in range(3):
             await self.advance(1.1)
 
@@ -165,7 +166,7 @@ class PolicyWorld(World):
         await self.run_pods()
 
     async def policy(self, name: str = "web", **spec: Any) -> None:
-        """A policy, for the Deployment web unless told otherwise; looked at."""
+        """A policy, for the Deployment web by default; reconciled."""
         if "selector" not in spec:
             spec = {"targetRef": target(), **spec}
         kind = {"apiVersion": "trimtab.dev/v1alpha1", "kind": "ScaleDownPolicy"}
@@ -173,7 +174,7 @@ class PolicyWorld(World):
         await self.look()
 
     async def drop_policy(self, name: str = "web") -> None:
-        """Delete a policy; looked at."""
+        """Delete a policy; reconciled."""
         await self.user.delete(POLICIES, name, namespace="default")
         await self.look()
 

@@ -14,7 +14,7 @@ from trimtab.ranking.costs import INT32_MAX, Band, Level, Side
 from trimtab.ranking.plan import Workload
 from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.victims import replicaset_order
-from trimtab.scaledown import deliveries
+from trimtab.scaledown import plan_costs
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import PodBuilder, cluster, pod
 
@@ -41,15 +41,15 @@ def of(snapshot: Snapshot) -> Workload:
     return Workload.of_all(snapshot, constraints=[Constraint(ZONE)])
 
 
-def delivered(snapshot: Snapshot, replicas: int) -> deliveries.Delivery | None:
+def delivered(snapshot: Snapshot, replicas: int) -> plan_costs.CostAssignment | None:
     """The costs for a plan of so many."""
     workload = of(snapshot)
     made = plan(workload, snapshot, replicas=replicas, now=NOW)
-    return deliveries.deliver(made, workload, snapshot, now=NOW)
+    return plan_costs.assign_costs(made, workload, snapshot, now=NOW)
 
 
 def test_victims_are_written_first_one_first() -> None:
-    """The lowest cost goes to whoever goes first."""
+    """The first victim has the lowest cost."""
     snapshot = world(*(ready(f"p{n}", node) for n, node in enumerate(["a1", "a2", "a3", "a4", "b1", "c1"])))
     found = delivered(snapshot, 4)
     assert found is not None
@@ -66,7 +66,7 @@ def test_survivors_are_written_last_one_first() -> None:
     assert [cost for _, cost in found.costs] == [2, 1]
 
 
-def test_a_cost_of_zero_that_somebody_wrote_is_theirs_too() -> None:
+def test_a_foreign_cost_of_zero_is_not_overwritten() -> None:
     """The victim cannot be written, so the survivors are, although they are more."""
     snapshot = world(
         ready("p0", "a1").cost(0), ready("p1", "a2").cost(0), ready("p2", "b1"), ready("p3", "c1").restarts(9)
@@ -93,7 +93,7 @@ def test_costs_stay_inside_the_bands_of_subsets() -> None:
 
 
 @pytest.mark.parametrize("moved", [pytest.param(7, id="above"), pytest.param(-7, id="below")])
-def test_costs_of_an_earlier_plan_of_ours_are_gone_beyond(moved: int) -> None:
+def test_new_costs_go_beyond_those_of_an_earlier_plan(moved: int) -> None:
     """Whatever an earlier plan left on the other side, the new costs decide."""
     pods = []
     for number, node in enumerate(["a1", "a2", "a3", "a4", "b1", "c1"]):
@@ -118,7 +118,7 @@ def test_costs_of_an_earlier_plan_of_ours_are_gone_beyond(moved: int) -> None:
     ),
     st.data(),
 )
-def test_what_is_delivered_is_what_the_controller_does(
+def test_with_the_assigned_costs_the_controller_chooses_the_victims(
     drawn: list[tuple[str, int | None]], data: st.DataObject
 ) -> None:
     """With the costs in place, a ReplicaSet's own order takes the victims of the plan; others' costs stay."""
@@ -129,7 +129,7 @@ def test_what_is_delivered_is_what_the_controller_does(
     snapshot = world(*pods)
     replicas = data.draw(st.integers(1, len(pods) - 1))
     made = plan(of(snapshot), snapshot, replicas=replicas, now=NOW)
-    found = deliveries.deliver(made, of(snapshot), snapshot, now=NOW)
+    found = plan_costs.assign_costs(made, of(snapshot), snapshot, now=NOW)
     if found is None:
         return
     theirs = {f"default/p{number}" for number, (_, cost) in enumerate(drawn) if cost is not None}
@@ -144,7 +144,7 @@ def test_what_is_delivered_is_what_the_controller_does(
     assert {names[row] for row in order.rows[: len(made.victims)].tolist()} == set(made.keys)
 
 
-def test_what_stands_there_already_is_not_written_again() -> None:
+def test_costs_that_are_in_place_are_not_written_again() -> None:
     """A repeat costs nothing."""
     snapshot = world(*(ready(f"p{n}", node) for n, node in enumerate(["a1", "a2", "b1", "c1"])))
     found = delivered(snapshot, 3)
@@ -153,4 +153,4 @@ def test_what_stands_there_already_is_not_written_again() -> None:
     note = f'{{"plan":"x","workload":"ReplicaSet/web","uid":"u","generation":1,"to":3,"at":0,"cost":{cost}}}'
     name = key.removeprefix("default/")
     snapshot.put(ready(name, "a1").cost(cost).annotations({SCALE_PLAN: note}).build())
-    assert deliveries.changes(found, snapshot) == ()
+    assert plan_costs.missing_costs(found, snapshot) == ()

@@ -1,0 +1,33 @@
+"""Reverts every cost that a policy keeps current, for uninstalling."""
+
+from __future__ import annotations
+
+import contextlib
+
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import PodGroupCost
+from trimtab.kube.client import Client
+from trimtab.kube.errors import ApiError, NotFound
+from trimtab.kube.limits import TokenBucket
+from trimtab.scaledown.continuous.annotation_costs import AnnotationCosts
+from trimtab.scaledown.continuous.carriers import CarrierReport
+from trimtab.scaledown.continuous.group_costs import GroupCosts
+
+
+async def sweep(client: Client, *, namespace: str = "") -> int:
+    """Revert every cost of a policy, in all namespaces or in one; how many there were.
+
+    It reads the cluster alone, needs no running Trimtab, and may be repeated.
+    """
+    limit = TokenBucket(1000.0, 1000, client.clock)
+    report = CarrierReport()
+    pods, groups = AnnotationCosts(client, limit), GroupCosts(client, limit)
+    async for page in client.pages(Pod, namespace=namespace):
+        await pods.revert(page.items, report, reason="sweep")
+    with contextlib.suppress(NotFound):  # the kind may not be installed
+        for known in (await client.list(PodGroupCost, namespace=namespace)).items:
+            await groups.revert(known, report, reason="sweep")
+    if report.failed:
+        key, reason = next(iter(report.failed.items()))
+        raise ApiError(f"costs of {len(report.failed)} objects could not be reverted, {key} among them: {reason}")
+    return report.reverted

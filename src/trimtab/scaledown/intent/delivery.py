@@ -1,0 +1,222 @@
+"""Delivers a plan: writes its costs, waits until our own watch shows them, settles, and hands the plan to its tracker.
+
+The controller reads the same stream of events as we do: it will soon see what our own watch has shown. The settle time
+is how long "soon" is (see `settle_time`).
+
+**Costs that are in place already**, for the same size or of an earlier plan, are relied on instead of being written
+again. They must then not be reverted with the plan that wrote them. A plan of this process is superseded by the new
+one; a cost that another process wrote gets a new annotation with the same cost, and is tracked by this process from
+then on.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Sequence
+
+from trimtab.api.annotations import PlanAnnotation, plan_annotation
+from trimtab.api.pods import Pod
+from trimtab.kube.clocks import Clock, within
+from trimtab.ranking.costs import Side
+from trimtab.scaledown import replicaset_plans
+from trimtab.scaledown.cost_writer import LAST, CostChange, CostWriter, WriteReport
+from trimtab.scaledown.intent.ratelimits import RateLimiter
+from trimtab.scaledown.intent.requests import CheckedRequest, HoldResult, TimeBudget
+from trimtab.scaledown.intent.settle_time import SettleTime
+from trimtab.scaledown.metrics import HoldOutcome, Metrics
+from trimtab.scaledown.pod_costs import annotation_for, plan_cost
+from trimtab.scaledown.replicaset_plans import ControllerPlan
+from trimtab.scaledown.results.open_plans import OpenPlan, Resize, resizes_of
+from trimtab.scaledown.results.plan_tracker import PlanTracker
+from trimtab.scaledown.view import View
+
+_ANSWER = 0.1
+"""Seconds of the budget that are left for answering."""
+RESERVE = LAST + _ANSWER
+"""Seconds of the budget in which neither a cost is written nor a controller waited for."""
+
+log = logging.getLogger(__name__)
+
+
+class PlanDelivery:
+    """Writes the costs of plans, or relies on those that are in place."""
+
+    def __init__(
+        self,
+        view: View,
+        clock: Clock,
+        writer: CostWriter,
+        tracker: PlanTracker,
+        *,
+        limits: RateLimiter,
+        settle_time: SettleTime,
+        metrics: Metrics,
+    ) -> None:
+        self._view = view
+        self._clock = clock
+        self._writer = writer
+        self._tracker = tracker
+        self._limits = limits
+        self._settle_time = settle_time
+        self._metrics = metrics
+
+    async def deliver(self, checked: CheckedRequest, plans: Sequence[ControllerPlan]) -> HoldResult:
+        """Put the costs of these plans in place, and return when the request may be answered."""
+        key, settle, budget = checked.key, self._settle_time.seconds, checked.budget
+        annotation = self._new_annotation(checked)
+        changes = [*_new_costs(annotation, plans), *self._adopted_costs(key, annotation, plans)]
+        plan = _open_plan(annotation.plan, checked, plans)
+        is_complete = False
+        self._tracker.begin(key, plan)
+        try:
+            report = await self._write(changes, budget)
+            is_complete = await self._is_seen(report, budget) and report.is_complete
+            await self._clock.sleep(min(settle, budget.left(budget.seconds - _ANSWER)))
+        finally:
+            self._tracker.answer(key, plan, is_complete=is_complete)
+        for each in plans:
+            self._metrics.record_skews(each.plan)
+        return _result(checked, plans, report, len(changes), is_complete=is_complete)
+
+    async def rely(self, checked: CheckedRequest, plans: Sequence[ControllerPlan]) -> None:
+        """Keep the costs in place that bring these plans about."""
+        annotation = self._new_annotation(checked)
+        plan = _open_plan(annotation.plan, checked, plans)
+        await self._adopt(checked, plan, list(self._adopted_costs(checked.key, annotation, plans)))
+
+    def is_repeat(self, checked: CheckedRequest) -> bool:
+        """Whether costs for this very size are in place, and nothing about the workload has changed since."""
+        return bool(self._present(checked))
+
+    async def renew(self, checked: CheckedRequest) -> None:
+        """Keep the costs of a repeated request for as long as those of a new one.
+
+        Costs that another process wrote are adopted; that process counts which pods are deleted as planned.
+        """
+        annotation, present = self._new_annotation(checked), self._present(checked)
+        if any(self._tracker.renew(checked.key, known) for _, known in present):
+            return
+        uid, size = checked.workload.metadata.uid, checked.request.after
+        plan = OpenPlan(annotation.plan, uid, size, resizes_of(present), {}, frozenset())
+        fields = ("share", "was", "side", "cost")
+        changes = [
+            CostChange(pod, annotation_for(annotation, pod, **{name: getattr(known, name) for name in fields}))
+            for pod, known in present
+        ]
+        await self._adopt(checked, plan, changes)
+
+    def _present(self, checked: CheckedRequest) -> list[tuple[Pod, PlanAnnotation]]:
+        """The pods that have a cost for this very request, and its annotation."""
+        request = checked.request
+        pods = self._view.planned_pods(request.namespace, request.workload)
+        written = (
+            (pod, plan_annotation(pod.metadata.annotations))
+            for pod in pods
+            if pod.active and plan_cost(pod) is not None
+        )
+        identity = checked.identity
+        return [(pod, plan) for pod, plan in written if plan and (plan.uid, plan.generation, plan.to) == identity]
+
+    async def _adopt(self, checked: CheckedRequest, plan: OpenPlan, changes: Sequence[CostChange]) -> None:
+        is_complete = False
+        self._tracker.begin(checked.key, plan)
+        try:
+            report = await self._write(changes, checked.budget)
+            is_complete = report.is_complete and bool(plan.victims)
+        finally:
+            self._tracker.answer(checked.key, plan, is_complete=is_complete)
+
+    def _new_annotation(self, checked: CheckedRequest) -> PlanAnnotation:
+        metadata = checked.workload.metadata
+        return PlanAnnotation(
+            plan=uuid.uuid4().hex[:12],
+            workload=checked.request.workload,
+            uid=metadata.uid,
+            generation=metadata.generation,
+            to=checked.request.after,
+            at=self._clock.now() // 1_000_000,
+        )
+
+    def _adopted_costs(
+        self, key: str, annotation: PlanAnnotation, plans: Sequence[ControllerPlan]
+    ) -> Iterable[CostChange]:
+        """New annotations for the costs of other processes that the plans rely on."""
+        for plan in plans:
+            for pod in plan.relied_on:
+                if not self._tracker.tracks(key, plan_annotation(pod.metadata.annotations)):
+                    side = Side.VICTIMS if pod.metadata.uid in plan.victims else Side.SURVIVORS
+                    yield _cost_change(annotation, plan, pod, plan_cost(pod) or 0, side)
+
+    async def _write(self, changes: Sequence[CostChange], budget: TimeBudget) -> WriteReport:
+        """Write while there is time, and as many as the rate limit allows: every prefix is a plan of its own."""
+        until = budget.moment(budget.seconds - self._settle_time.seconds - RESERVE)
+        allowed = changes[: self._limits.writes.left]
+        self._limits.writes.spend(len(allowed))
+        report = await self._writer.write(allowed, until=until)
+        report.late += len(changes) - len(allowed)
+        return report
+
+    async def _is_seen(self, report: WriteReport, budget: TimeBudget) -> bool:
+        """Whether our own watch has shown every write in time."""
+        waiting = list(report.versions.items())
+        pods = self._view.pods
+
+        def is_shown() -> bool:
+            while waiting and pods.has_seen(*waiting[-1]):
+                waiting.pop()
+            return not waiting
+
+        try:
+            await within(self._clock, budget.left(budget.seconds - _ANSWER), pods.wait_for(lambda _: is_shown()))
+        except TimeoutError:
+            return False
+        return True
+
+
+def _new_costs(annotation: PlanAnnotation, plans: Sequence[ControllerPlan]) -> Iterable[CostChange]:
+    """The costs of plans that pods do not have yet."""
+    for plan in plans:
+        for pod, cost in plan.changes:
+            yield _cost_change(annotation, plan, pod, cost, None if plan.costs is None else plan.costs.side)
+
+
+def _cost_change(
+    annotation: PlanAnnotation, plan: ControllerPlan, pod: Pod, cost: int, side: Side | None
+) -> CostChange:
+    size, text = plan.size, "" if side is None else side.value
+    return CostChange(pod, annotation_for(annotation, pod, share=size.after, was=size.before, side=text, cost=cost))
+
+
+def _open_plan(name: str, checked: CheckedRequest, plans: Sequence[ControllerPlan]) -> OpenPlan:
+    victims: dict[str, str] = {}
+    survivors: set[str] = set()
+    for plan in plans:
+        victims |= plan.victims
+        survivors |= plan.survivors
+    resizes = {plan.size.uid: Resize(plan.size.before, plan.size.after) for plan in plans}
+    uid, size = checked.workload.metadata.uid, checked.request.after
+    return OpenPlan(name, uid, size, resizes, victims, frozenset(survivors))
+
+
+def _result(
+    checked: CheckedRequest, plans: Sequence[ControllerPlan], report: WriteReport, count: int, *, is_complete: bool
+) -> HoldResult:
+    warnings, error = replicaset_plans.warnings(plans), ""
+    if not report.is_complete:
+        shortfall = _shortfall(report, count)
+        failures = [f"{pod}: {reason}" for pod, reason in list(report.failed.items())[:1]]
+        error, warnings = "; ".join([shortfall, *failures]), (*warnings, shortfall)
+    request = checked.request
+    log.info("%s: %d → %d: %s", checked.key, request.before, request.after, "; ".join(warnings))
+    return HoldResult(HoldOutcome.PLANNED if is_complete else HoldOutcome.PARTIAL, warnings, error)
+
+
+def _shortfall(report: WriteReport, count: int) -> str:
+    causes = {
+        "not in time": report.late,
+        "failed": len(report.failed),
+        "set by other programs": len(report.foreign),
+    }
+    listed = ", ".join(f"{number} {cause}" for cause, number in causes.items() if number)
+    return f"{len(report.versions)} of {count} costs were written ({listed}); the controller chooses the rest"

@@ -1,0 +1,131 @@
+"""Plans a checked request: one plan for each controller of pods that shrinks.
+
+Planning begins when our own watch has shown as many pods as the workload counts, and when the policy ranks every pod;
+both are waited for, within limits. Victims of earlier requests that are still being deleted are assumed gone (see
+`replicaset_plans`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from trimtab.api.apps import Deployment
+from trimtab.api.pods import Pod
+from trimtab.kube.clocks import Clock, within
+from trimtab.ranking.plan import Policy
+from trimtab.ranking.plan import Workload as RankedWorkload
+from trimtab.ranking.rankers import Constraint
+from trimtab.scaledown import clonesets, proportional, replicaset_plans
+from trimtab.scaledown.intent.requests import CheckedRequest
+from trimtab.scaledown.metrics import HoldOutcome
+from trimtab.scaledown.policy.effective import EffectivePolicy
+from trimtab.scaledown.proportional import ControllerSize
+from trimtab.scaledown.replicaset_plans import ControllerPlan
+from trimtab.scaledown.view import View, Workload
+
+_CATCH_UP = 0.3
+"""Seconds that our own watch is given to show pods that the workload counts already."""
+_RANK_AGAIN = 0.05
+"""Seconds between two attempts to rank all pods."""
+
+PolicyOf = Callable[[EffectivePolicy, Sequence[Pod]], Policy]
+"""A policy's strategies, with the values that they need about these pods.
+
+Raises InvalidError where they cannot work.
+"""
+
+
+def strategies_of(policy: EffectivePolicy, _: Sequence[Pod]) -> Policy:
+    """The strategies of a policy, without any values from sources."""
+    return Policy.of(policy.spec.strategies)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRequest:
+    """The plans for a request, and the policy with its strategies."""
+
+    policy: Policy
+    plans: tuple[ControllerPlan, ...]
+
+    @property
+    def with_costs(self) -> list[ControllerPlan]:
+        """The plans that costs bring about."""
+        return [each for each in self.plans if each.costs is not None]
+
+
+class Planner:
+    """Makes the plans for requests."""
+
+    def __init__(
+        self, view: View, clock: Clock, *, constraints: Sequence[Constraint], policy_of: PolicyOf = strategies_of
+    ) -> None:
+        self._view = view
+        self._clock = clock
+        self._constraints = constraints
+        self._policy_of = policy_of
+
+    async def plan(self, checked: CheckedRequest) -> PlannedRequest | HoldOutcome:
+        """The plans, or why there are none."""
+        await self._wait_for_pods(checked)
+        workload, size = checked.workload, checked.request.after
+        if clonesets.is_rolling(workload, self._view.pods_of(workload.metadata.uid)):
+            return HoldOutcome.ROLLOUT
+        policy = await self._wait_for_ranks(checked)
+        if policy is None:
+            return HoldOutcome.UNRANKED
+        return PlannedRequest(policy, tuple(self._plans(workload, size, policy)))
+
+    async def _wait_for_pods(self, checked: CheckedRequest) -> None:
+        """Wait, for a moment at most, until our own watch has shown as many pods as the workload says it has.
+
+        While an earlier request is being carried out, that number is decreasing, and there is nothing to wait for.
+        """
+        request, workload = checked.request, checked.workload
+        if self._view.planned_pods(request.namespace, request.workload):
+            return
+        owners = [workload.metadata.uid]
+        if isinstance(workload, Deployment):
+            owners = [each.metadata.uid for each in self._view.sets_of(workload)]
+
+        def is_shown() -> bool:
+            return sum(pod.active for uid in owners for pod in self._view.pods_of(uid)) >= workload.status.replicas
+
+        with contextlib.suppress(TimeoutError):
+            await within(self._clock, _CATCH_UP, self._view.pods.wait_for(lambda _: is_shown()))
+
+    async def _wait_for_ranks(self, checked: CheckedRequest) -> Policy | None:
+        """The policy, once it ranks every pod; None if it does not, and the controller's own order is to decide."""
+        rule, budget = checked.policy.spec.when_unranked, checked.budget
+        patience = min(float(rule.timeout_seconds), budget.seconds / 2) if rule.action == "Wait" else 0.0
+        while True:
+            owners = [size.uid for size in self._sizes(checked.workload, checked.request.after)]
+            pods = [pod for uid in owners for pod in self._view.pods_of(uid) if pod.active]
+            policy = self._policy_of(checked.policy, pods)
+            if not policy.combination.strategies or self._ranks_all(policy, owners):
+                return policy
+            if budget.left(patience) <= 0:
+                return None
+            await self._clock.sleep(_RANK_AGAIN)
+
+    def _ranks_all(self, policy: Policy, owners: Sequence[str]) -> bool:
+        snapshot = self._view.snapshot
+        groups = [RankedWorkload.owned_by(snapshot, uid).rows for uid in owners]
+        ranked = (policy.rank(snapshot, rows, self._clock.now()) for rows in groups if len(rows))
+        return not any(each.unranked.any() for each in ranked)
+
+    def _sizes(self, workload: Workload, size: int) -> tuple[ControllerSize, ...]:
+        sets = self._view.sets_of(workload) if isinstance(workload, Deployment) else ()
+        return proportional.controller_sizes(workload, size, sets)
+
+    def _plans(self, workload: Workload, size: int, policy: Policy) -> list[ControllerPlan]:
+        """The plan of each controller that loses pods. Without an await: rows are valid until the next event."""
+        plans = []
+        for each in self._sizes(workload, size):
+            pods, snapshot, now = self._view.pods_of(each.uid), self._view.snapshot, self._clock.now()
+            plan = replicaset_plans.plan_controller(
+                workload, each, pods, snapshot, policy, defaults=self._constraints, now=now
+            )
+            plans += [plan] if plan is not None else []
+        return plans

@@ -1,0 +1,110 @@
+"""The values that a request to scale down passes through: the request, its budget of time, the plan, and the result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trimtab.kube.clocks import SECOND, Clock
+from trimtab.ranking.plan import Plan
+from trimtab.scaledown.metrics import HoldOutcome
+from trimtab.scaledown.policy.effective import EffectivePolicy
+from trimtab.scaledown.view import Workload
+
+BUDGET = 2.0
+"""Seconds for which a request is held at most; the API server is configured to wait a second longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleDownRequest:
+    """A request to reduce the size of a workload, as a review describes it. Nothing in it has been verified."""
+
+    kind: str
+    """Deployment, ReplicaSet, ReplicationController or CloneSet."""
+    namespace: str
+    name: str
+    uid: str
+    """The workload's; reviews of `/scale` have it too."""
+    before: int
+    after: int
+    user: str = ""
+
+    @property
+    def workload(self) -> str:
+        """The workload as plans name it: `Deployment/web`."""
+        return f"{self.kind}/{self.name}"
+
+    @property
+    def key(self) -> str:
+        """`namespace/Kind/name`."""
+        return f"{self.namespace}/{self.workload}"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBudget:
+    """The time that a request may take, from its arrival."""
+
+    clock: Clock
+    started: int
+    """On the monotonic clock."""
+    seconds: float
+
+    def elapsed(self) -> float:
+        """Seconds since the request arrived."""
+        return (self.clock.monotonic() - self.started) / SECOND
+
+    def left(self, seconds: float) -> float:
+        """How many of the first `seconds` of the budget are left."""
+        return max(0.0, seconds - self.elapsed())
+
+    def moment(self, seconds: float) -> int:
+        """The moment, on the monotonic clock, at which so many seconds have passed."""
+        return self.started + round(seconds * SECOND)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRequest:
+    """A request that passed all checks: the workload by an uncached read, and the policy that applies to it."""
+
+    request: ScaleDownRequest
+    workload: Workload
+    policy: EffectivePolicy
+    budget: TimeBudget
+
+    @property
+    def key(self) -> str:
+        """`namespace/Kind/name` of the workload."""
+        return self.request.key
+
+    @property
+    def identity(self) -> tuple[str, int, int]:
+        """The same for all repeats of a request: nothing about the workload has changed in between."""
+        metadata = self.workload.metadata
+        return metadata.uid, metadata.generation, self.request.after
+
+
+@dataclass(frozen=True, slots=True)
+class HoldResult:
+    """The outcome of holding a request, and the warnings for its user."""
+
+    outcome: HoldOutcome
+    warnings: tuple[str, ...] = ()
+    error: str = ""
+    """For the policy's status: more detailed than the warnings."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredPlan:
+    """A plan whose costs were written, for reports."""
+
+    policy: EffectivePolicy
+    kind: str
+    namespace: str
+    name: str
+    before: int
+    after: int
+    plans: tuple[Plan, ...]
+    """One, or one for each ReplicaSet."""
+    at: int
+    """The time of day, in nanoseconds."""
+    error: str = ""
+    """Why not all of its costs could be written."""

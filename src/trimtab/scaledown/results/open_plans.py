@@ -1,0 +1,107 @@
+"""Plans that have been answered or are being delivered, and their results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from trimtab.api.annotations import PlanAnnotation
+from trimtab.api.pods import Pod
+from trimtab.scaledown import clonesets
+from trimtab.scaledown.metrics import MissCause
+from trimtab.scaledown.results.evaluation import PlanState, count_misses
+
+
+class Resize(NamedTuple):
+    """The size of a controller of pods before a plan, and by the plan."""
+
+    before: int
+    after: int
+
+
+@dataclass(slots=True)
+class OpenPlan:
+    """A plan of this process that has not come to an end."""
+
+    plan: str
+    uid: str
+    to: int
+    resizes: Mapping[str, Resize]
+    """The sizes of each controller of pods, by its UID."""
+    victims: Mapping[str, str]
+    """The UIDs of the victims, and what decided each."""
+    survivors: frozenset[str]
+    supersedes: frozenset[str] = frozenset()
+    """Earlier plans of this process for the same workload."""
+    is_complete: bool = False
+    """Whether all costs were written and seen."""
+    answered: int | None = None
+    """When the request was answered, on the monotonic clock."""
+    ready: dict[str, bool] = field(default_factory=dict)
+    """Pods that have been deleted, and whether they were ready."""
+    deleted_elsewhere: set[str] = field(default_factory=set)
+    """Those of them that their controller did not choose: drained, named by a user, or by a plan of another process."""
+    revisions: set[str] = field(default_factory=set)
+    """The revisions of pods that a CloneSet deleted."""
+
+    def covers(self, annotation: PlanAnnotation | None) -> bool:
+        """Whether an annotation is of this plan or one that it supersedes."""
+        return annotation is not None and (annotation.plan == self.plan or annotation.plan in self.supersedes)
+
+    def supersede(self, earlier: OpenPlan) -> None:
+        """Take over what an earlier plan for the same workload has not finished."""
+        unfinished = {uid: why for uid, why in earlier.victims.items() if uid not in self.survivors}
+        self.victims = {**unfinished, **self.victims}
+        self.ready |= earlier.ready
+        self.deleted_elsewhere |= earlier.deleted_elsewhere
+        self.revisions |= earlier.revisions
+        self.resizes = {**earlier.resizes, **self.resizes}
+        self.supersedes |= earlier.supersedes | {earlier.plan}
+
+    def misses(self, remaining: Sequence[Pod]) -> Mapping[MissCause, int]:
+        """How many pods were deleted that were to stay, by cause; `remaining` are the active pods."""
+        revisions = self.revisions.union(map(clonesets.revision, remaining))
+        return count_misses(
+            self.victims.keys(),
+            self.survivors,
+            {pod.metadata.uid for pod in remaining},
+            self.ready,
+            is_complete=self.is_complete,
+            deleted_elsewhere=self.deleted_elsewhere,
+            is_rolling=bool(self.revisions) and len(revisions) > 1,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """The end of a plan."""
+
+    workload: str
+    plan: str
+    state: PlanState
+    followed: int
+    """How many victims were deleted as planned."""
+    misses: Mapping[MissCause, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTarget:
+    """What a plan was to bring about, and since when."""
+
+    uid: str
+    to: int
+    resizes: Mapping[str, Resize]
+    age: float
+    """Seconds since it was answered, or since it was first seen."""
+    patience: float
+
+
+def resizes_of(annotated: Sequence[tuple[Pod, PlanAnnotation]]) -> dict[str, Resize]:
+    """The sizes of each controller of annotated pods, by the latest annotation."""
+    latest: dict[str, PlanAnnotation] = {}
+    for pod, plan in annotated:
+        owner = pod.metadata.controller
+        if owner is not None and (owner.uid not in latest or latest[owner.uid].at < plan.at):
+            latest[owner.uid] = plan
+    return {uid: Resize(plan.was, plan.share) for uid, plan in latest.items()}

@@ -1,0 +1,674 @@
+"""Requests to shrink, held: what is written, how long it takes, and what is left alone."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.unit.scaledown.policy_cluster import POLICIES, deployment, template
+from tests.unit.scaledown.scale_cluster import ScaleCluster
+from trimtab.api.annotations import DELETION_COST, OPT_OUT, OPTED_OUT, SCALE_PLAN
+from trimtab.api.apps import Deployment, ReplicaSet
+from trimtab.api.configuration import RESERVED_MILLISECONDS
+from trimtab.api.core import ReplicationController
+from trimtab.api.pods import Pod
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
+from trimtab.kube.errors import Forbidden
+from trimtab.scaledown.intent.delivery import RESERVE
+from trimtab.scaledown.intent.holder import ScaleDownHolder
+from trimtab.scaledown.intent.ratelimits import Rates
+from trimtab.scaledown.metrics import HoldOutcome, MissCause
+from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
+
+
+@pytest_asyncio.fixture
+async def cluster() -> AsyncIterator[ScaleCluster]:
+    """Four pods on two zones, and two more in a third that came later: stock empties that one again."""
+    made = ScaleCluster()
+    await made.start()
+    await made.zones(a=4, b=4)
+    await made.deploy(8)
+    await made.zones(c=4)
+    await made.grow(12, "c-0", "c-1", "c-2", "c-3")
+    yield made
+    await made.close()
+
+
+def outcomes(cluster: ScaleCluster) -> dict[str, float]:
+    """How often each outcome came."""
+    found = {each.value: cluster.count("requests_total", outcome=each.value) for each in HoldOutcome}
+    return {name: count for name, count in found.items() if count}
+
+
+async def test_a_request_by_scale_is_held_and_stays_level(cluster: ScaleCluster) -> None:
+    """The measured case of an emptied zone, without a change to the Deployment."""
+    took = await cluster.scale(6)
+    assert await cluster.spread() == (2, 2, 2)
+    assert 0.3 <= took < 0.5
+    (warning,) = [text for answer in cluster.answers for text in answer]
+    assert re.fullmatch(r"kept 2/2/2; stock would leave \d/\d/\d", warning)
+    assert outcomes(cluster) == {"planned": 1}
+
+
+async def test_a_request_by_update_is_held_and_stays_level(cluster: ScaleCluster) -> None:
+    """Appliers write the whole object; only its size changes."""
+    await cluster.held(cluster.user.patch(Deployment, "web", {"spec": {"replicas": 6}}, namespace="default"))
+    assert await cluster.spread() == (2, 2, 2)
+    assert outcomes(cluster) == {"planned": 1}
+
+
+async def test_the_replicaset_that_its_deployment_resizes_is_admitted_at_once(cluster: ScaleCluster) -> None:
+    """The Deployment was held; its controller is not."""
+    await cluster.scale(6)
+    assert cluster.asked >= 2
+    assert outcomes(cluster) == {"planned": 1}
+
+
+async def test_a_deployments_replicaset_scaled_by_hand_is_not_planned(cluster: ScaleCluster) -> None:
+    """A Scale does not show the owner; the ReplicaSet itself does."""
+    (owned,) = await cluster.all(ReplicaSet)
+    await cluster.held(cluster.user.resize(ReplicaSet, owned.metadata.name, 6, namespace="default"))
+    assert outcomes(cluster) == {"managed": 1}
+    assert cluster.writes() == []
+
+
+async def test_nothing_is_written_when_everything_goes(cluster: ScaleCluster) -> None:
+    """The order does not matter."""
+    assert await cluster.scale(0) < 0.1
+    assert cluster.writes() == []
+    assert outcomes(cluster) == {"as-stock": 1}
+
+
+async def test_nothing_is_written_where_stock_is_as_level() -> None:
+    """Two pods on one node and one on another of one zone: the controller's own order takes from the fuller node."""
+    cluster = ScaleCluster()
+    await cluster.start()
+    await cluster.zones(a=2)
+    await cluster.deploy(3)
+    assert await cluster.scale(2) < 0.1
+    assert cluster.writes() == []
+    assert outcomes(cluster) == {"as-stock": 1}
+    await cluster.close()
+
+
+async def test_few_victims_are_written_below_zero(cluster: ScaleCluster) -> None:
+    """Three of twelve: three writes, in the order of deletion."""
+    await cluster.stop()
+    await cluster.held(cluster.user.resize(Deployment, "web", 9, namespace="default"))
+    assert await cluster.costs() == [-12, -11, -10]
+    assert len(cluster.writes()) == 3
+    assert {mark.side for mark in await cluster.plan_annotations()} == {"victims"}
+    await cluster.resume()
+    assert await cluster.spread() == (3, 3, 3)
+
+
+async def test_few_survivors_are_written_above_zero_and_cleaned_afterwards(cluster: ScaleCluster) -> None:
+    """Nine of twelve go: three writes keep the others, and three more revert them."""
+    await cluster.scale(3)
+    assert await cluster.spread() == (1, 1, 1)
+    await cluster.advance(2)
+    assert await cluster.costs() == []
+    assert await cluster.plan_annotations() == []
+    assert len(cluster.writes()) == 6
+    assert cluster.count("costs_written_total") == 3
+    assert cluster.count("costs_reverted_total", reason="done") == 3
+
+
+async def test_a_cost_has_an_annotation_with_plan_and_previous_cost(cluster: ScaleCluster) -> None:
+    """In the same patch: any process can revert it."""
+    await cluster.held(cluster.holder.hold(await cluster.request(9)))
+    marks = await cluster.plan_annotations()
+    assert len({mark.plan for mark in marks}) == 1
+    assert {(mark.workload, mark.to, mark.share, mark.before) for mark in marks} == {("Deployment/web", 9, 9, None)}
+    assert all(DELETION_COST in request_body(each) and SCALE_PLAN in request_body(each) for each in cluster.writes())
+
+
+def request_body(request: Any) -> str:
+    """What was sent."""
+    return (request.body or b"").decode()
+
+
+async def test_a_repeat_is_answered_at_once(cluster: ScaleCluster) -> None:
+    """An API server asks twice for one request, with a new UID: nothing is written again."""
+    asked = await cluster.request(9)
+    first, took = await cluster.held(cluster.holder.hold(asked))
+    written = len(cluster.writes())
+    again, moment = await cluster.held(cluster.holder.hold(asked))
+    assert (first.outcome, again.outcome) == (HoldOutcome.PLANNED, HoldOutcome.REPEATED)
+    assert again.warnings == first.warnings
+    assert took >= 0.3
+    assert moment < 0.05
+    assert len(cluster.writes()) == written
+
+
+async def test_a_repeat_that_comes_while_the_first_is_held_waits_for_it(cluster: ScaleCluster) -> None:
+    """Answered earlier, it would let the controller loose before it has seen the costs."""
+    asked = await cluster.request(9)
+    both = asyncio.gather(cluster.holder.hold(asked), cluster.holder.hold(asked))
+    (first, second), took = await cluster.held(both)
+    assert (first.outcome, second.outcome) == (HoldOutcome.PLANNED, HoldOutcome.REPEATED)
+    assert 0.3 <= took < 0.5
+
+
+async def test_another_process_recognizes_a_repeat_by_the_annotations(cluster: ScaleCluster) -> None:
+    """The second call may go to another replica: the costs stay as they are, and are its own from then on."""
+    asked = await cluster.request(9)
+    await cluster.held(cluster.holder.hold(asked))
+    before = {mark.plan for mark in await cluster.plan_annotations()}
+    async with cluster.replica() as other:
+        await cluster.advance(9)
+        again, moment = await cluster.held(other.hold(asked))
+        assert again.outcome is HoldOutcome.REPEATED
+        assert moment < 0.05
+        assert await cluster.costs() == [-12, -11, -10]
+        assert before.isdisjoint(mark.plan for mark in await cluster.plan_annotations())
+        await cluster.advance(5)
+        assert await cluster.costs() == [-12, -11, -10], (
+            "the plan of the first replica came to nothing, this one did not"
+        )
+        await cluster.advance(10)
+        assert await cluster.costs() == []
+
+
+async def test_a_repeat_renews_the_patience(cluster: ScaleCluster) -> None:
+    """An autoscaler that tries again after a while needs the costs from then on."""
+    asked = await cluster.request(9)
+    await cluster.held(cluster.holder.hold(asked))
+    await cluster.advance(9.5)
+    again, _ = await cluster.held(cluster.holder.hold(asked))
+    await cluster.advance(5)
+    assert again.outcome is HoldOutcome.REPEATED
+    assert await cluster.costs() == [-12, -11, -10]
+    await cluster.advance(10)
+    assert await cluster.costs() == []
+
+
+@pytest.mark.parametrize("elsewhere", [pytest.param(False, id="one process"), pytest.param(True, id="two processes")])
+async def test_costs_of_an_earlier_plan_that_the_next_relies_on_stay(cluster: ScaleCluster, elsewhere: bool) -> None:
+    """The survivors of six are ranked: three of them go before the others without another cost."""
+    await cluster.stop()
+    await cluster.held(cluster.user.resize(Deployment, "web", 5, namespace="default"))
+    async with cluster.replica() as other:
+        asked = await cluster.request(3)
+        held, moment = await cluster.held((other if elsewhere else cluster.holder).hold(asked))
+        assert (held.outcome, moment < 0.05) == (HoldOutcome.REPEATED, True)
+        await cluster.resume()
+        await cluster.advance(5)
+        assert await cluster.costs() == [1, 2, 3, 4, 5], "the first plan is done; the second is still waited for"
+        cluster.unasked = True
+        await cluster.scale(3)
+    assert await cluster.spread() == (1, 1, 1)
+
+
+async def test_the_end_of_a_plan_does_not_revert_the_plan_of_another_process(cluster: ScaleCluster) -> None:
+    """A second request is held elsewhere while the controller carries out the first."""
+    await cluster.stop()
+    await cluster.held(cluster.user.resize(Deployment, "web", 10, namespace="default"))
+    async with cluster.replica() as other:
+        second = asyncio.ensure_future(other.hold(await cluster.request(6)))
+        await cluster.clock.advance(0.1)
+        await cluster.resume()
+        held, _ = await cluster.held(second)
+        assert held.outcome is HoldOutcome.PLANNED
+        cluster.unasked = True
+        await cluster.scale(6)
+        assert await cluster.spread() == (2, 2, 2)
+        assert cluster.holder.settle_time.seconds == 0.3, "whom the other one sent away is no miss"
+
+
+async def test_requests_in_quick_succession_count_earlier_victims_as_gone(cluster: ScaleCluster) -> None:
+    """The controller has done nothing of the first yet; both together are as level as one, and the first ones go
+    first."""
+    await cluster.stop()
+    await cluster.held(cluster.user.resize(Deployment, "web", 9, namespace="default"))
+    first = await cluster.costs()
+    await cluster.held(cluster.user.resize(Deployment, "web", 6, namespace="default"))
+    assert outcomes(cluster) == {"planned": 2}
+    assert sorted(first) == [-12, -11, -10]
+    assert sorted(await cluster.costs()) == [-12, -11, -10, -9, -8, -7]
+    await cluster.resume()
+    assert await cluster.spread() == (2, 2, 2)
+
+
+async def test_after_survivors_were_written_the_rest_counts_as_gone(cluster: ScaleCluster) -> None:
+    """From four survivors one more goes; the eight without a cost go too."""
+    await cluster.stop()
+    await cluster.held(cluster.user.resize(Deployment, "web", 4, namespace="default"))
+    await cluster.held(cluster.user.resize(Deployment, "web", 3, namespace="default"))
+    await cluster.resume()
+    assert await cluster.spread() == (1, 1, 1)
+
+
+async def test_a_second_request_before_the_first_took_effect_is_planned_anew(cluster: ScaleCluster) -> None:
+    """The first was not carried out so far: its victims are not gone, and its costs are gone beyond."""
+    await cluster.held(cluster.holder.hold(await cluster.request(9)))
+    await cluster.scale(6)
+    assert await cluster.spread() == (2, 2, 2)
+    await cluster.advance(2)
+    assert await cluster.plan_annotations() == []
+
+
+async def test_a_rollout_is_not_planned(cluster: ScaleCluster) -> None:
+    """Size and template changed together: all pods are replaced anyway."""
+    patch = {"spec": {"replicas": 6, "template": {"metadata": {"labels": {"app": "web", "new": "yes"}}}}}
+    await cluster.held(cluster.user.patch(Deployment, "web", patch, namespace="default"))
+    assert cluster.writes() == []
+    assert outcomes(cluster) == {}
+
+
+async def test_a_paused_deployment_is_planned_by_replicaset(cluster: ScaleCluster) -> None:
+    """Both shrink in proportion, as the controller will do it, and each stays as level as it can."""
+    patch = {"spec": {"template": {"metadata": {"labels": {"app": "web", "new": "yes"}}}}}
+    cluster.place_on("a-0", "a-1", "a-2", "b-0", "c-0", "a-3")
+    await cluster.patch(Deployment, "web", patch)
+    await cluster.patch(Deployment, "web", {"spec": {"paused": True}})
+    await cluster.run_pods()
+    sizes = {each.metadata.name: each.spec.replicas or 0 for each in await cluster.all(ReplicaSet)}
+    assert sorted(sizes.values()) == [6, 9]
+    await cluster.stop()
+    await cluster.held(cluster.user.resize(Deployment, "web", 6, namespace="default"))
+    planned = {mark.share for mark in await cluster.plan_annotations()}
+    assert outcomes(cluster) == {"planned": 1}
+    await cluster.resume()
+    sizes = {each.metadata.name: each.spec.replicas or 0 for each in await cluster.all(ReplicaSet)}
+    assert planned <= set(sizes.values())
+    assert sorted(sizes.values()) == [3, 5]
+    await cluster.advance(2)
+    assert not any(cluster.count("misses_total", cause=cause.value) for cause in MissCause)
+    assert await cluster.plan_annotations() == []
+
+
+async def test_an_opt_out_is_looked_up_on_the_workload(cluster: ScaleCluster) -> None:
+    """A Scale carries no annotations."""
+    await cluster.patch(Deployment, "web", {"metadata": {"annotations": {OPT_OUT: OPTED_OUT}}})
+    await cluster.scale(6)
+    assert outcomes(cluster) == {"no-policy": 1}
+    assert cluster.writes() == []
+
+
+async def test_a_dry_run_never_acts(cluster: ScaleCluster) -> None:
+    """Nothing is written, and nothing waits."""
+    _, took = await cluster.held(cluster.user.resize(Deployment, "web", 6, namespace="default", dry_run=True))
+    assert took < 0.05
+    assert cluster.writes() == []
+    assert outcomes(cluster) == {}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"uid": "another"}, id="another object of that name"),
+        pytest.param({"uid": ""}, id="no UID at all"),
+        pytest.param({"before": 99}, id="a size that it does not have"),
+        pytest.param({"name": "nobody"}, id="a workload that is not there"),
+        pytest.param({"kind": "StatefulSet"}, id="a kind that nobody plans"),
+        pytest.param({"after": -1}, id="a size that nothing can have"),
+    ],
+)
+async def test_reviews_are_checked_against_an_uncached_read(cluster: ScaleCluster, changes: Any) -> None:
+    """Anyone who reaches the webhook can send one: it is not trusted."""
+    asked = await cluster.request(6)
+    fields = {name: getattr(asked, name) for name in ("kind", "namespace", "name", "uid", "before", "after")}
+    held, _ = await cluster.held(cluster.holder.hold(type(asked)(**{**fields, **changes})))
+    assert held.outcome is HoldOutcome.STALE
+    assert cluster.writes() == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"enabled": False}, id="the switch is off"),
+        pytest.param({"exempt": frozenset({"default"})}, id="an exempt namespace"),
+        pytest.param({"only": frozenset({"shop"})}, id="a namespace of another Trimtab"),
+    ],
+)
+async def test_nothing_is_prepared_where_writes_are_not_allowed(cluster: ScaleCluster, changes: Any) -> None:
+    """Neither costs nor bands are written."""
+    prepared: list[str] = []
+
+    async def prepare(kind: str, namespace: str, name: str, replicas: int) -> int:
+        prepared.append(f"{namespace}/{kind}/{name}: {replicas}")
+        return 0
+
+    client = Client(cluster.product, clock=cluster.clock)
+    for defaults, want in ((Defaults(), 1), (replace(Defaults(), **changes), 0)):
+        prepared.clear()
+        holder = ScaleDownHolder(client, cluster.view, defaults=defaults, prepare=prepare)
+        held, _ = await cluster.held(holder.hold(await cluster.request(6)))
+        assert (held.outcome, len(prepared)) == (HoldOutcome.NO_POLICY, want)
+
+
+async def test_requests_beyond_the_write_limit_are_admitted_without_a_plan() -> None:
+    """A few requests for a large workload are worth many for small ones: what is left is the best beginning."""
+    cluster = ScaleCluster(rates=Rates(writes=0.1, writes_burst=2))
+    await cluster.start()
+    await cluster.zones(a=4, b=4)
+    await cluster.deploy(8)
+    await cluster.zones(c=4)
+    await cluster.grow(12, "c-0", "c-1", "c-2", "c-3")
+    held, _ = await cluster.held(cluster.holder.hold(await cluster.request(9)))
+    assert held.outcome is HoldOutcome.PARTIAL
+    assert await cluster.costs() == [-12, -11]
+    held, _ = await cluster.held(cluster.holder.hold(await cluster.request(6)))
+    assert held.outcome is HoldOutcome.RATE_LIMITED
+    await cluster.close()
+
+
+async def test_requests_beyond_the_rate_limit_are_admitted_without_a_plan(cluster: ScaleCluster) -> None:
+    """Thousands of reviews cause no more than a few plans."""
+    cluster.settings = type(cluster.settings)(rates=Rates(each=0.001, each_burst=2))
+    await cluster.stop_product()
+    await cluster.start_product()
+    asked = await cluster.request(6)
+    found = [(await cluster.held(cluster.holder.hold(asked)))[0].outcome for _ in range(4)]
+    assert found == [HoldOutcome.PLANNED, HoldOutcome.REPEATED, HoldOutcome.RATE_LIMITED, HoldOutcome.RATE_LIMITED]
+
+
+async def test_the_answer_waits_for_our_own_watch(cluster: ScaleCluster) -> None:
+    """What our watch has not shown, the controller may not have seen; after the budget the request is admitted."""
+    cluster.product.hold("pods")
+    held, took = await cluster.held(cluster.holder.hold(await cluster.request(9)))
+    assert held.outcome is HoldOutcome.PARTIAL
+    assert 1.8 <= took <= 2.0
+
+
+async def test_misses_make_the_settle_time_longer(cluster: ScaleCluster) -> None:
+    """A controller that lags behind chooses by what it sees: counted, and waited for the next time."""
+    cluster.wire.hold("pods")  # the workload controllers see nothing new of pods
+    await cluster.held(cluster.user.resize(Deployment, "web", 6, namespace="default"))
+    cluster.wire.go_on()
+    await cluster.run_pods()
+    await cluster.advance(2)
+    assert cluster.count("misses_total", cause="lag") > 0
+    assert cluster.holder.settle_time.seconds == pytest.approx(0.45)
+    assert cluster.count("settle_seconds") == pytest.approx(0.45)
+
+
+async def test_the_settle_time_always_leaves_time_to_write() -> None:
+    """A controller that is always late makes requests wait longer, and never for nothing."""
+    assert round(RESERVE * 1000) == RESERVED_MILLISECONDS, "what the configuration refuses is what cannot work"
+    cluster = ScaleCluster(budget=1.0)
+    await cluster.start()
+    await cluster.zones(a=4, b=4)
+    await cluster.deploy(8)
+    await cluster.zones(c=4)
+    await cluster.grow(12, "c-0", "c-1", "c-2", "c-3")
+    for _ in range(9):
+        cluster.holder.settle_time.record_miss()
+    assert cluster.holder.settle_time.seconds == pytest.approx(0.4)
+    assert await cluster.scale(9) < 1
+    assert await cluster.spread() == (3, 3, 3)
+    await cluster.close()
+
+
+async def test_a_foreign_cost_is_never_overwritten(cluster: ScaleCluster) -> None:
+    """The plan is made around it."""
+    chosen = (await cluster.pods())[0].metadata.name
+    await cluster.patch(Pod, chosen, {"metadata": {"annotations": {DELETION_COST: "100"}}})
+    await cluster.scale(3)
+    pods = {pod.metadata.name: pod for pod in await cluster.pods()}
+    assert pods[chosen].metadata.annotations[DELETION_COST] == "100"
+    assert await cluster.spread() == (1, 1, 1)
+    await cluster.advance(2)
+    assert await cluster.costs() == [100]
+
+
+async def test_where_all_costs_are_foreign_nothing_is_written(cluster: ScaleCluster) -> None:
+    """A template that states a cost leaves no room for ours."""
+    for pod in await cluster.pods():
+        await cluster.patch(Pod, pod.metadata.name, {"metadata": {"annotations": {DELETION_COST: "5"}}})
+    await cluster.scale(6)
+    assert outcomes(cluster) == {"foreign-costs": 1}
+    assert cluster.writes() == []
+    assert cluster.count("fallbacks_total", reason="foreign-costs") == 1
+
+
+async def test_costs_are_reverted_when_the_request_was_not_stored(cluster: ScaleCluster) -> None:
+    """Another webhook refused it, or the API server lost it: the pods are as they were."""
+    await cluster.held(cluster.holder.hold(await cluster.request(6)))
+    assert len(await cluster.costs()) == 6
+    await cluster.advance(12)
+    assert await cluster.costs() == []
+    assert await cluster.plan_annotations() == []
+    assert cluster.count("costs_reverted_total", reason="not-applied") == 6
+
+
+async def test_a_cost_of_a_plan_that_another_program_changes_is_foreign(cluster: ScaleCluster) -> None:
+    """Only our annotation is removed from it."""
+    await cluster.held(cluster.holder.hold(await cluster.request(9)))
+    marked = next(pod for pod in await cluster.pods() if SCALE_PLAN in pod.metadata.annotations)
+    await cluster.patch(Pod, marked.metadata.name, {"metadata": {"annotations": {DELETION_COST: "77"}}})
+    await cluster.advance(12)
+    assert await cluster.costs() == [77]
+    assert await cluster.plan_annotations() == []
+
+
+async def test_costs_stay_while_the_controller_is_away(cluster: ScaleCluster) -> None:
+    """The scale-down is still to come, whenever that is."""
+    await cluster.stop()
+    await cluster.held(cluster.user.resize(Deployment, "web", 6, namespace="default"))
+    await cluster.advance(300)
+    assert len(await cluster.costs()) == 6
+    await cluster.resume()
+    assert await cluster.spread() == (2, 2, 2)
+
+
+async def test_running_out_of_budget_leaves_the_best_partial_result(cluster: ScaleCluster) -> None:
+    """Slow writes: as many as fit, the first victims first, and the request is admitted."""
+    slow = cluster.product.send
+
+    async def slowly(request: Any) -> Any:
+        if request.method == "PATCH":
+            await cluster.clock.sleep(0.5)
+        return await slow(request)
+
+    cluster.settings = type(cluster.settings)(writers=1)
+    await cluster.stop_product()
+    await cluster.start_product()
+    slow = cluster.product.send
+    cluster.product.send = slowly  # type: ignore[method-assign]
+    await cluster.stop()
+    _, took = await cluster.held(cluster.user.resize(Deployment, "web", 6, namespace="default"))
+    assert took <= 2.0
+    assert await cluster.costs() == [-12, -11, -10]
+    assert outcomes(cluster) == {"partial": 1}
+    assert any("3 of 6 costs were written (3 not in time)" in text for text in cluster.answers[-1])
+
+
+async def test_a_request_is_admitted_although_costs_cannot_be_written(cluster: ScaleCluster) -> None:
+    """Forbidden, or whatever: the request is admitted."""
+
+    def refuse(request: Any) -> Exception | None:
+        return RuntimeError("no") if request.method == "PATCH" else None
+
+    cluster.product.refuse = refuse
+    await cluster.scale(6)
+    assert sum(await cluster.spread()) == 6
+
+
+async def test_the_error_of_a_plan_whose_costs_are_forbidden_is_reported(cluster: ScaleCluster) -> None:
+    """In the words of the API server, for the status of its policy; the warning has the number."""
+    cluster.product.refuse = lambda request: Forbidden("you may not") if request.method == "PATCH" else None
+    await cluster.held(cluster.holder.hold(await cluster.request(9)))
+    (made,) = cluster.delivered
+    assert made.error.startswith("0 of 3 costs were written (3 failed); the controller chooses the rest; ")
+    assert made.error.endswith("you may not")
+    cluster.product.refuse = None
+    await cluster.held(cluster.holder.hold(await cluster.request(9)))
+    assert [each.error for each in cluster.delivered[1:]] == [""]
+
+
+async def test_a_request_that_is_cut_off_is_counted_with_the_time_it_was_held(cluster: ScaleCluster) -> None:
+    """It was held the longest."""
+    cluster.product.hold("pods")
+    holding = asyncio.ensure_future(cluster.holder.hold(await cluster.request(9)))
+    await cluster.clock.advance(0.5)
+    await cancel(holding)
+    cluster.product.go_on()
+    assert outcomes(cluster) == {"late": 1}
+    assert cluster.count("held_seconds_sum", outcome="late") >= 0.5
+    assert cluster.count("requests_held") == 0
+
+
+async def test_with_trimtab_stopped_scaling_works(cluster: ScaleCluster) -> None:
+    """The webhook does not answer, and the request is admitted."""
+    await cluster.stop_product()
+    assert await cluster.scale(6) < 0.1
+    assert sum(await cluster.spread()) == 6
+
+
+async def test_before_the_caches_have_synced_requests_are_admitted(cluster: ScaleCluster) -> None:
+    """A process that has just started has nothing to plan from."""
+    await cluster.stop_product()
+    cluster.product.refuse = lambda _: RuntimeError("not yet")
+    holder = cluster.holder
+    cluster.view.pods._synced.clear()  # noqa: SLF001 - as it is before the first list
+    held, took = await cluster.held(holder.hold(await cluster.request(6)))
+    assert held.outcome is HoldOutcome.NOT_SYNCED
+    assert took < 0.05
+
+
+async def test_an_hour_of_idling_writes_nothing(cluster: ScaleCluster) -> None:
+    """Nothing shrinks, nothing is written: to no pod, and to nothing else."""
+    await cluster.scale(6)
+    await cluster.advance(5)
+    before = len(cluster.writes())
+    for _ in range(60):
+        await cluster.advance(60)
+    assert len(cluster.writes()) == before
+
+
+async def test_a_policy_with_continuous_delivery_is_not_planned(cluster: ScaleCluster) -> None:
+    """Its costs are in place already, or its carrier is another one."""
+    await policy(cluster, delivery="Continuous")
+    await cluster.scale(6)
+    assert outcomes(cluster) == {"other-delivery": 1}
+    assert cluster.writes() == []
+
+
+async def policy(cluster: ScaleCluster, **spec: Any) -> None:
+    """A policy for the Deployment web."""
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    kind = {"apiVersion": "trimtab.dev/v1alpha1", "kind": "ScaleDownPolicy"}
+    body = {**kind, "metadata": {"name": "web"}, "spec": {"targetRef": reference, **spec}}
+    await cluster.user.create(POLICIES, body, namespace="default")
+    await cluster.advance(31)  # where the kind was not known at the start, it is looked for again
+
+
+@pytest.mark.parametrize(
+    ("when", "least", "most"),
+    [
+        pytest.param({"action": "Fallback"}, 0.0, 0.05, id="fall back at once"),
+        pytest.param({"action": "Wait", "timeoutSeconds": 30}, 1.0, 1.2, id="wait, but not beyond half the budget"),
+    ],
+)
+async def test_while_pods_are_unranked_the_controller_chooses(
+    cluster: ScaleCluster, when: Any, least: float, most: float
+) -> None:
+    """Waiting ends with the budget: the built-in controllers do not wait."""
+    await policy(cluster, strategies=[{"name": "Idle"}], whenUnranked=when)
+    held, took = await cluster.held(cluster.holder.hold(await cluster.request(6)))
+    assert held.outcome is HoldOutcome.UNRANKED
+    assert least <= took <= most
+    assert cluster.writes() == []
+
+
+async def test_strategies_choose_the_victims(cluster: ScaleCluster) -> None:
+    """The oldest first, by a policy: costs are written although stock would be as level."""
+    await policy(cluster, strategies=[{"name": "Oldest"}])
+    held, _ = await cluster.held(cluster.holder.hold(await cluster.request(9)))
+    assert held.outcome is HoldOutcome.PLANNED
+    victims = {pod.metadata.name for pod in await cluster.pods() if SCALE_PLAN in pod.metadata.annotations}
+    young = sorted(await cluster.pods(), key=lambda pod: str(pod.metadata.creation_timestamp))[-4:]
+    assert victims.isdisjoint({pod.metadata.name for pod in young})
+
+
+async def test_pods_that_two_workloads_select_are_not_ranked_and_the_user_is_warned(cluster: ScaleCluster) -> None:
+    """Also where a default applies, which has no status."""
+    await cluster.create(Deployment, deployment("other", 0, labels={"app": "web"}))
+    await cluster.scale(6)
+    assert outcomes(cluster) == {"conflict": 1}
+    told = [warning for answer in cluster.answers for warning in answer]
+    assert told == ["Deployment web and Deployment other select the same pods, which are not ranked"]
+    assert cluster.writes() == []
+
+
+async def test_without_a_policy_nothing_is_written() -> None:
+    """No default in the configuration: installed, and quiet."""
+    cluster = ScaleCluster(defaults=NO_DEFAULTS)
+    await cluster.start()
+    await cluster.zones(a=2, b=2)
+    await cluster.deploy(4)
+    await cluster.scale(2)
+    assert outcomes(cluster) == {"no-policy": 1}
+    assert cluster.writes() == []
+    await cluster.close()
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(ReplicaSet, id="ReplicaSet"), pytest.param(ReplicationController, id="ReplicationController")]
+)
+async def test_workloads_that_own_their_pods_are_held_too(kind: type[Any]) -> None:
+    """By their own `/scale`."""
+    cluster = ScaleCluster()
+    await cluster.start()
+    await cluster.zones(a=3, b=3)
+    labels = {"app": "web"}
+    selector: Any = labels if kind is ReplicationController else {"matchLabels": labels}
+    spec = {"replicas": 4, "selector": selector, "template": template(**labels)}
+    cluster.place_on("a-0", "a-1", "a-2", "b-0")
+    await cluster.create(kind, {"metadata": {"name": "web"}, "spec": spec})
+    await cluster.run_pods()
+    assert await cluster.spread() == (3, 1)
+    await cluster.scale(2, kind=kind)
+    assert await cluster.spread() == (1, 1)
+    await cluster.close()
+
+
+async def test_costs_of_a_lost_request_do_not_mislead_the_next_one() -> None:
+    """A policy spared three pods of one node, and its request was lost; by itself, the controller would be level."""
+    cluster = ScaleCluster()
+    await cluster.start()
+    await cluster.zones(a=2)
+    cluster.place_on("a-0", "a-0", "a-0", "a-1")
+    await cluster.deploy(4)
+    await cluster.grow(7, "a-0")
+    await policy(cluster, strategies=[{"name": "Oldest"}])
+    await cluster.held(cluster.holder.hold(await cluster.request(3)))
+    assert {mark.side for mark in await cluster.plan_annotations()} == {"survivors"}
+    await cluster.user.delete(POLICIES, "web", namespace="default")
+    await cluster.settle()
+    await cluster.scale(2)
+    assert {pod.spec.node_name for pod in await cluster.pods()} == {"a-0", "a-1"}
+    await cluster.close()
+
+
+async def test_pods_that_our_own_watch_has_not_shown_yet_are_waited_for(cluster: ScaleCluster) -> None:
+    """The workload counts fifteen; a plan among the twelve that are known would keep the wrong ones."""
+    cluster.product.hold("pods")
+    await cluster.grow(15, "c-0", "c-1", "c-2")
+    holding = asyncio.ensure_future(cluster.holder.hold(await cluster.request(6)))
+    await cluster.clock.advance(0.1)
+    assert await cluster.costs() == []
+    cluster.product.go_on()
+    held, _ = await cluster.held(holding)
+    assert held.outcome is HoldOutcome.PLANNED
+    assert len(await cluster.costs()) == 6
+    assert {mark.side for mark in await cluster.plan_annotations()} == {"survivors"}
+
+
+async def test_pods_that_never_show_are_waited_for_no_longer_than_a_moment(cluster: ScaleCluster) -> None:
+    """The budget is for more important things."""
+    cluster.product.hold("pods")
+    await cluster.grow(15, "c-0", "c-1", "c-2")
+    await cluster.clock.advance(1)
+    held, took = await cluster.held(cluster.holder.hold(await cluster.request(6)))
+    assert held.outcome is HoldOutcome.PARTIAL
+    assert took <= 2.0
