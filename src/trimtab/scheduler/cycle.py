@@ -30,12 +30,12 @@ from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import Clock
 from trimtab.kube.retries import Backoff
+from trimtab.placement import changes
+from trimtab.placement.changes import Action, Change, Subject
 from trimtab.placement.decisions import Outcome
-from trimtab.placement.engine import Chance, place
+from trimtab.placement.engine import RandomSource, place
 from trimtab.placement.profiles import Profile
-from trimtab.scheduler import changes
-from trimtab.scheduler.changes import Action, Change, Subject
-from trimtab.scheduler.hints import NOBODY, UNSUPPORTED, Hints
+from trimtab.placement.requeue import NO_NODES, UNSUPPORTED, RequeueHints
 from trimtab.scheduler.queue import Observer, Queue, Waiting
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.view import Group
@@ -73,7 +73,7 @@ class Cycle:
         self,
         profiles: Mapping[str, Profile],
         clock: Clock,
-        rng: Chance,
+        rng: RandomSource,
         *,
         backoff: Backoff,
         observer: Observer | None = None,
@@ -82,8 +82,8 @@ class Cycle:
         self.profiles = profiles
         self.namespaces = namespaces
         self.snapshot = Snapshot()
-        hints = Hints(profiles, self.snapshot)
-        self.queue = Queue(clock, hints.help, self.snapshot.requests, backoff=backoff, observer=observer)
+        hints = RequeueHints(profiles, self.snapshot)
+        self.queue = Queue(clock, hints.can_help, self.snapshot.requests, backoff=backoff, observer=observer)
         self.assumed: dict[str, Assumption] = {}
         self._clock = clock
         self._rng = rng
@@ -115,7 +115,7 @@ class Cycle:
         if decision.outcome is Outcome.UNSUPPORTED:
             refused_by = frozenset((UNSUPPORTED,))
         else:
-            refused_by = frozenset(refusal.plugin for refusal in decision.refusals) or frozenset((NOBODY,))
+            refused_by = frozenset(refusal.plugin for refusal in decision.refusals) or frozenset((NO_NODES,))
         self.queue.refused(waiting, refused_by)
         return Attempt(waiting, pod, started, sentence=decision.sentence)
 

@@ -40,9 +40,9 @@ import msgspec
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import SECOND, Clock
 from trimtab.kube.retries import Backoff
-from trimtab.scheduler import changes, hints
-from trimtab.scheduler.changes import Change, RequestsOf
-from trimtab.scheduler.hints import UNSUPPORTED
+from trimtab.placement import changes, requeue
+from trimtab.placement.changes import Change, RequestsOf
+from trimtab.placement.requeue import UNSUPPORTED
 
 KEPT_ASIDE = 300 * SECOND
 """How long a pod is kept aside at most: a change that nobody thought of may have helped it."""
@@ -145,7 +145,7 @@ class _Aside:
 
     def concerned(self, change: Change) -> Iterator[_Group]:
         """The groups that a change of this kind may help at all."""
-        concerns = hints.interested(change)
+        concerns = requeue.concerns(change)
         for refused_by, groups in self.groups.items():
             if concerns(refused_by):
                 yield from groups.values()

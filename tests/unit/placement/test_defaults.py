@@ -174,7 +174,7 @@ def test_constraints_that_are_refused(written: list[Tree], path: str) -> None:
 @pytest.mark.parametrize("kind", ["System", "Proposal"])
 def test_constraints_beside_those_of_the_type_are_refused(kind: str) -> None:
     """Only a list can be written out."""
-    with pytest.raises(InvalidError, match=f'defaultingType: "{kind}" has constraints of its own; write "List"'):
+    with pytest.raises(InvalidError, match=f'defaultingType: "{kind}" has fixed constraints; set "List"'):
         PodTopologySpread(args(defaultingType=kind, defaultConstraints=[constraint()]))
 
 

@@ -19,7 +19,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.pods import Pod
 from trimtab.api.schedulerconfig import PodTopologySpreadArgs
-from trimtab.placement.decisions import LEAVE_IT, Decision, Outcome, Placement
+from trimtab.placement.decisions import NOT_SUPPORTED, Decision, Outcome, Placement
 from trimtab.placement.engine import place, place_many
 from trimtab.placement.framework import SUCCESS, Cycle
 from trimtab.placement.profiles import Profile, default_profile, profiles
@@ -172,7 +172,7 @@ def test_a_verdict_for_every_node() -> None:
     assert (verdicts["c"].plugin, verdicts["c"].code_name) == ("TaintToleration", "UnschedulableAndUnresolvable")
     assert verdicts["u"].ok
     assert decision.verdict("b") == verdicts["b"]
-    with pytest.raises(LookupError, match="'nowhere' was not looked at"):
+    with pytest.raises(LookupError, match="'nowhere' was not evaluated"):
         decision.verdict("nowhere")
 
 
@@ -261,7 +261,7 @@ def test_what_trimtab_knows_nothing_of_is_left_to_others(incoming: PodBuilder, f
     """Such a pod gets no node, and the sentence says why."""
     decision = decide(incoming, cluster("z1: a").snapshot())
     assert (decision.outcome, decision.node) == (Outcome.UNSUPPORTED, None)
-    assert decision.sentence.startswith(f"{LEAVE_IT}: {field}")
+    assert decision.sentence.startswith(f"{NOT_SUPPORTED}: {field}")
 
 
 def test_volumes_that_fit_everywhere_do_no_harm() -> None:

@@ -10,7 +10,7 @@ from trimtab.api import schedulerconfig
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import DEPRECATED_ZONE, HOSTNAME, ZONE
 from trimtab.api.schedulerconfig import PROPOSAL, V1, PluginReference
-from trimtab.placement.plugins import DEFAULTS, KINDS
+from trimtab.placement.plugins import DEFAULT_PLUGINS, PLUGINS
 from trimtab.placement.profiles import POINTS, SPREADING, Profile, default_profile, profiles
 
 Tree = dict[str, Any]
@@ -101,8 +101,8 @@ def test_what_is_left_out_is_said() -> None:
 
 def test_every_default_is_known_and_every_plugin_does_what_its_points_say() -> None:
     """The registry and the plugins agree on who filters and who scores."""
-    assert {reference.name for reference in DEFAULTS} <= set(KINDS)
-    for name, kind in KINDS.items():
+    assert {reference.name for reference in DEFAULT_PLUGINS} <= set(PLUGINS)
+    for name, kind in PLUGINS.items():
         assert {*kind.points, *kind.needs} <= set(POINTS)
         if kind.make is not None:
             plugin = kind.make(None)
@@ -287,7 +287,7 @@ ARGS = "profiles[0].pluginConfig[1].args"
         pytest.param(
             config("NodePorts", mode="strict"),
             ARGS,
-            'must be left out: "NodePorts" takes none',
+            'must be empty: "NodePorts" takes no arguments',
             id="arguments for none",
         ),
         pytest.param(
@@ -341,7 +341,7 @@ ARGS = "profiles[0].pluginConfig[1].args"
         pytest.param(
             spread(labelSelector={"matchLabels": {"app": "web"}}),
             f"{ARGS}.defaultConstraints[0].labelSelector",
-            "must be left out: it is deduced for each pod from what the pod belongs to",
+            "must be empty: it is deduced from each pod's services and controller",
             id="a selector in a default constraint",
         ),
         pytest.param(
@@ -458,7 +458,7 @@ def test_the_proposals_table_of_valid_combinations(
 @pytest.mark.parametrize(
     ("scores", "operator", "reason"),
     [
-        pytest.param(True, True, "default constraints of your own", id="both, operator: two masters"),
+        pytest.param(True, True, "together with defaultConstraints", id="both, operator: two masters"),
         pytest.param(False, False, "needs PodTopologySpread", id="SelectorSpread alone"),
         pytest.param(False, True, "needs PodTopologySpread", id="SelectorSpread alone, operator"),
     ],
@@ -518,6 +518,6 @@ def test_the_proposals_own_form_refused(fields: Tree, path: str) -> None:
 
 def test_defaults_weigh_nothing_where_they_do_not_score() -> None:
     """A weight in the list of defaults is for a plugin that scores."""
-    weighing = [reference.name for reference in DEFAULTS if reference.weight]
-    assert all("score" in KINDS[name].points for name in weighing)
+    weighing = [reference.name for reference in DEFAULT_PLUGINS if reference.weight]
+    assert all("score" in PLUGINS[name].points for name in weighing)
     assert PluginReference(name="x").weight == 0

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.retries import Backoff
-from trimtab.scheduler.changes import Action, Change, Subject
-from trimtab.scheduler.hints import UNSUPPORTED
+from trimtab.placement.changes import Action, Change, Subject
+from trimtab.placement.requeue import UNSUPPORTED
 from trimtab.scheduler.queue import Place, Queue, Waiting
 from trimtab.snapshot.requests import compute
 from trimtab.testing.builders import PodBuilder, node, pod

@@ -7,7 +7,7 @@ import pytest
 from trimtab.api import codec
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.core import Namespace, Service
-from trimtab.scheduler import changes
+from trimtab.placement import changes
 from trimtab.snapshot.requests import compute
 from trimtab.testing.builders import NodeBuilder, PodBuilder, node, pod
 

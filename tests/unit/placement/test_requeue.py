@@ -1,7 +1,8 @@
-"""Hints: which changes could help a pod, by who refused it."""
+"""Requeue hints: which changes may help a pod, by the plugins that refused it."""
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections.abc import Iterable
 
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 
 from trimtab.api import codec
 from trimtab.api.core import Namespace, Service
+from trimtab.placement import changes, requeue
+from trimtab.placement.changes import Action, Change, Subject
 from trimtab.placement.engine import place
-from trimtab.scheduler import changes, hints
-from trimtab.scheduler.changes import Action, Change, Subject
+from trimtab.placement.plugins import PLUGINS
+from trimtab.placement.requeue import NO_NODES, UNSUPPORTED, RequeueHints
 from trimtab.scheduler.configuration import read
-from trimtab.scheduler.hints import NOBODY, UNSUPPORTED, Hints
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import NodeBuilder, PodBuilder, node, pod
 
@@ -58,9 +60,9 @@ LONELY = waiting().avoids("zone", selector={"app": "db"})
     ("refused_by", "incoming", "change", "want"),
     [
         # Nobody, and everybody.
-        pytest.param(NOBODY, waiting(), node_change(Action.ADD, None, node("a")), True, id="there is a node at last"),
+        pytest.param(NO_NODES, waiting(), node_change(Action.ADD, None, node("a")), True, id="there is a node at last"),
         pytest.param(
-            NOBODY,
+            NO_NODES,
             waiting(),
             pod_change(Action.DELETE, pod("q").on("a"), None),
             False,
@@ -386,9 +388,9 @@ LONELY = waiting().avoids("zone", selector={"app": "db"})
 )
 def test_what_could_help(refused_by: str, incoming: PodBuilder, change: Change, want: bool) -> None:
     """Each row of the table, with a change that helps and one that does not."""
-    answers = Hints(PROFILES, Snapshot())
-    assert answers.help(incoming.build(), frozenset((refused_by,)), change) is want
-    assert hints.interested(change)((refused_by,)) >= want
+    answers = RequeueHints(PROFILES, Snapshot())
+    assert answers.can_help(incoming.build(), frozenset((refused_by,)), change) is want
+    assert requeue.concerns(change)((refused_by,)) >= want
 
 
 def test_a_service_helps_who_is_spread_by_default() -> None:
@@ -397,19 +399,19 @@ def test_a_service_helps_who_is_spread_by_default() -> None:
         {"metadata": {"name": "s", "namespace": "default"}, "spec": {"selector": {"app": "web"}}}, Service
     )
     (change,) = changes.of_group(None, service)
-    answers = Hints(PROFILES, Snapshot())
+    answers = RequeueHints(PROFILES, Snapshot())
     refused_by = frozenset(("PodTopologySpread",))
-    assert answers.help(waiting().build(), refused_by, change)
-    assert not answers.help(SPREAD.build(), refused_by, change)
+    assert answers.can_help(waiting().build(), refused_by, change)
+    assert not answers.can_help(SPREAD.build(), refused_by, change)
 
 
 def test_a_namespaces_labels_help_who_looks_at_them() -> None:
     """Affinity between pods may reach other namespaces; nothing else does."""
     namespace = codec.convert({"metadata": {"name": "n", "labels": {"team": "a"}}}, Namespace)
     (change,) = changes.of_namespace(None, namespace)
-    answers = Hints(PROFILES, Snapshot())
-    assert answers.help(SEEKING.build(), frozenset(("InterPodAffinity",)), change)
-    assert not answers.help(SEEKING.build(), frozenset(("PodTopologySpread", "NodeResourcesFit")), change)
+    answers = RequeueHints(PROFILES, Snapshot())
+    assert answers.can_help(SEEKING.build(), frozenset(("InterPodAffinity",)), change)
+    assert not answers.can_help(SEEKING.build(), frozenset(("PodTopologySpread", "NodeResourcesFit")), change)
 
 
 def test_a_term_that_selects_namespaces_reaches_those_alone() -> None:
@@ -418,12 +420,39 @@ def test_a_term_that_selects_namespaces_reaches_those_alone() -> None:
     seeking = waiting().affinity({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}).build()
     view = Snapshot()
     view.put(codec.convert({"metadata": {"name": "ours", "labels": {"team": "a"}}}, Namespace))
-    answers = Hints(PROFILES, view)
+    answers = RequeueHints(PROFILES, view)
     refused_by = frozenset(("InterPodAffinity",))
     ours = pod_change(Action.ADD, None, pod("q", namespace="ours").labels(app="db").on("a"))
     theirs = pod_change(Action.ADD, None, pod("q", namespace="theirs").labels(app="db").on("a"))
-    assert answers.help(seeking, refused_by, ours)
-    assert not answers.help(seeking, refused_by, theirs)
+    assert answers.can_help(seeking, refused_by, ours)
+    assert not answers.can_help(seeking, refused_by, theirs)
+
+
+# --- where hints are declared ----------------------------------------------------------------------------------------
+
+FILTERS = [name for name, kind in PLUGINS.items() if kind.make is not None and "filter" in kind.points]
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_a_plugin_that_filters_declares_its_hints_beside_its_filter(name: str) -> None:
+    """A plugin is one module or folder, which declares all of its hints, and one line of the registry."""
+    kind = PLUGINS[name]
+    assert kind.make is not None
+    package, _, rest = type(kind.make(None)).__module__.removeprefix("trimtab.placement.").partition(".")
+    home = importlib.import_module(f"trimtab.placement.{package}")
+    assert home.PLUGIN is kind
+    assert home.HINTS is kind.hints
+    assert requeue.HINTS[name] is kind.hints
+    assert kind.hints
+    declared_in = {hint.condition.__module__ for hint in kind.hints if hint.condition is not None}
+    assert declared_in <= {f"{home.__name__}.hints" if rest else home.__name__}
+
+
+def test_no_module_declares_two_plugins() -> None:
+    """A plugin can be added, and removed, without changing another."""
+    kinds = [kind for kind in PLUGINS.values() if kind.make is not None]
+    modules = [type(kind.make(None)).__module__ for kind in kinds if kind.make is not None]
+    assert len(set(modules)) == len(modules)
 
 
 # --- a hint is never no without reason -------------------------------------------------------------------------------
@@ -493,15 +522,15 @@ def test_no_pod_is_left_that_a_change_would_have_helped(seed: int) -> None:
     view = Snapshot()
     for name in "ab":
         view.put(random_node(rng, name).build())
-    answers = Hints(PROFILES, view)
+    answers = RequeueHints(PROFILES, view)
     incoming = random_pod(rng, "incoming").build()
     refused_by: frozenset[str] | None = None
     for _ in range(25):
         found = mutate(view, rng)
-        helped = refused_by is None or any(answers.help(incoming, refused_by, change) for change in found)
+        helped = refused_by is None or any(answers.can_help(incoming, refused_by, change) for change in found)
         decision = place(incoming, view, PROFILES["trimtab"], rng)
         if decision.node is not None:
             assert helped, f"{refused_by} said nothing of {[change.label for change in found]}"
             refused_by = None
         elif helped:
-            refused_by = frozenset(refusal.plugin for refusal in decision.refusals) or frozenset((NOBODY,))
+            refused_by = frozenset(refusal.plugin for refusal in decision.refusals) or frozenset((NO_NODES,))
