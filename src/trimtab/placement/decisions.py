@@ -36,7 +36,7 @@ class Placement:
     pod: str
     outcome: Outcome
     node: str | None
-    sentence: str
+    message: str
     reasons: Mapping[str, int]
 
     @property
@@ -124,7 +124,7 @@ class Decision:
         return self.node is not None
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """The decision as a sentence, in the words of kube-scheduler's events."""
         if self.outcome is Outcome.PLACED:
             return f"Successfully assigned {self.pod} to {self.node}"
@@ -142,7 +142,7 @@ class Decision:
 
     def brief(self) -> Placement:
         """The decision without the verdicts on nodes: a few hundred bytes instead of as many kilobytes."""
-        return Placement(self.pod, self.outcome, self.node, self.sentence, self.reasons())
+        return Placement(self.pod, self.outcome, self.node, self.message, self.reasons())
 
     def reasons(self) -> Counter[str]:
         """Each reason for refusing a node, and the number of nodes that it applies to."""

@@ -71,7 +71,7 @@ def test_the_best_node_is_chosen() -> None:
     view = cluster("z1: a b", "z2: x").running("a", "b").snapshot()
     decision = decide(web().spread("zone", hard=False), view)
     assert (decision.outcome, decision.node, decision.placed) == (Outcome.PLACED, "x", True)
-    assert decision.sentence == "Successfully assigned default/incoming to x"
+    assert decision.message == "Successfully assigned default/incoming to x"
 
 
 def mixed() -> ClusterBuilder:
@@ -148,9 +148,9 @@ def test_why_there_is_no_place(incoming: PodBuilder, view: ClusterBuilder, want:
     """One sentence, worded as kube-scheduler words it."""
     decision = decide(incoming, view.snapshot())
     assert (decision.outcome, decision.node) == (Outcome.UNSCHEDULABLE, None)
-    assert decision.sentence == want
+    assert decision.message == want
     assert decision.brief() == Placement(
-        "default/incoming", Outcome.UNSCHEDULABLE, None, decision.sentence, decision.reasons()
+        "default/incoming", Outcome.UNSCHEDULABLE, None, decision.message, decision.reasons()
     )
 
 
@@ -158,7 +158,7 @@ def test_without_nodes_there_is_nothing_to_say_of_any() -> None:
     """Pods may name nodes that are not there; those are not counted."""
     view = Snapshot()
     view.put(web("p").on("gone").build())
-    assert decide(web(), view).sentence == "no nodes available to schedule pods"
+    assert decide(web(), view).message == "no nodes available to schedule pods"
 
 
 def test_a_verdict_for_every_node() -> None:
@@ -261,7 +261,7 @@ def test_what_trimtab_knows_nothing_of_is_left_to_others(incoming: PodBuilder, f
     """Such a pod gets no node, and the sentence says why."""
     decision = decide(incoming, cluster("z1: a").snapshot())
     assert (decision.outcome, decision.node) == (Outcome.UNSUPPORTED, None)
-    assert decision.sentence.startswith(f"{NOT_SUPPORTED}: {field}")
+    assert decision.message.startswith(f"{NOT_SUPPORTED}: {field}")
 
 
 def test_volumes_that_fit_everywhere_do_no_harm() -> None:
@@ -274,20 +274,20 @@ def test_gated_pods_wait() -> None:
     """They are not looked at before the gates are gone."""
     decision = decide(web().spec(schedulingGates=[{"name": "one"}, {"name": "two"}]), cluster("z1: a").snapshot())
     assert (decision.outcome, decision.node) == (Outcome.GATED, None)
-    assert decision.sentence == "waiting for scheduling gates: [one two]"
+    assert decision.message == "waiting for scheduling gates: [one two]"
 
 
 def test_a_decision_does_not_change_with_the_cluster() -> None:
     """Later events leave it as it was."""
     view = cluster("z1: a b", "z2: x y").running("a").snapshot()
     decision = decide(web().spread("zone").spread("host", hard=False), view)
-    before = (decision.sentence, decision.verdicts(), decision.totals(), [decision.score(n) for n in ("x", "y")])
+    before = (decision.message, decision.verdicts(), decision.totals(), [decision.score(n) for n in ("x", "y")])
     for name in ("a", "x"):
         view.put(node(name, zone="z9").cordoned().build())
     view.put(web("q").on("y").build())
     view.drop(type(node("b").build()), "", "b")
     view.put(node("new", zone="z1").build())
-    after = (decision.sentence, decision.verdicts(), decision.totals(), [decision.score(n) for n in ("x", "y")])
+    after = (decision.message, decision.verdicts(), decision.totals(), [decision.score(n) for n in ("x", "y")])
     assert before == after
 
 
@@ -299,7 +299,7 @@ def test_each_pod_sees_those_before_it() -> None:
     placements = place_many(pods, view, PROFILE, Last())
     assert sorted(str(p.node) for p in placements[:4]) == ["a", "a", "x", "x"]
     assert (placements[4].node, placements[5].node) == ("a", None)
-    assert placements[5].sentence == f"0/2 nodes are available: 1 Too many pods, 1 {SKEWED}."
+    assert placements[5].message == f"0/2 nodes are available: 1 Too many pods, 1 {SKEWED}."
 
 
 def test_pods_of_one_template_need_no_names() -> None:
@@ -473,5 +473,5 @@ def test_custom_rules_on_physical_hosts_and_racks() -> None:
     small, *large = sorted(spread_over(view, placements, PHYSICAL_HOST))
     assert (small, sum(large)) == (6, 21)
     assert max(large) - min(large) <= 1
-    assert placements[27].sentence == f"0/6 nodes are available: 2 Too many pods, 4 {SKEWED}."
+    assert placements[27].message == f"0/6 nodes are available: 2 Too many pods, 4 {SKEWED}."
     assert np.count_nonzero(view.nodes.pods) == 0

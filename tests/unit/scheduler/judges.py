@@ -10,8 +10,8 @@ from trimtab.api import codec
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.placement.engine import place
-from trimtab.scheduler.cycle import Attempt
 from trimtab.scheduler.service import Service
+from trimtab.scheduler.state import Attempt
 from trimtab.snapshot import Snapshot
 
 
@@ -42,9 +42,9 @@ class Judge:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._decide = service.cycle.attempt
+        self._decide = service.state.attempt
         self.decisions = 0
-        service.cycle.attempt = self.attempt  # type: ignore[method-assign]
+        service.state.attempt = self.attempt  # type: ignore[method-assign]
 
     def attempt(self) -> Attempt | None:
         """Decide, and judge the decision."""
@@ -52,7 +52,7 @@ class Judge:
         attempt = self._decide()
         if attempt is not None and attempt.node:
             self.decisions += 1
-            profile = self.service.configuration.profiles[attempt.waiting.profile]
+            profile = self.service.configuration.profiles[attempt.queued.profile]
             verdict = place(attempt.pod, before, profile, random.Random(0)).verdict(attempt.node)
             assert verdict.ok, f"{attempt.node} refuses {attempt.pod.key}: {verdict}"
         return attempt
@@ -61,17 +61,17 @@ class Judge:
         """What was observed, and what is assumed, from scratch."""
         nodes, pods = self.service.informers[0].store, self.service.informers[-1].store
         view = view_of(nodes, pods)
-        for assumption in self.service.cycle.assumed.values():
-            view.assume(assumption.attempt.waiting.pod, assumption.attempt.node)
+        for assumption in self.service.state.assumed.values():
+            view.assume(assumption.attempt.queued.pod, assumption.attempt.node)
         return view
 
 
 def check_agreement(service: Service, server: ControlPlane) -> None:
     """In the end nothing is assumed, and what the scheduler counts is what is."""
-    assert not service.cycle.assumed
+    assert not service.state.assumed
     truth = _truth(server)
-    assert amounts(service.cycle.snapshot) == amounts(truth)
-    waiting = {waiting.uid for waiting in service.cycle.waiting()}
+    assert amounts(service.state.snapshot) == amounts(truth)
+    waiting = {waiting.uid for waiting in service.state.queued_pods()}
     ours = [p for p in _pods(server) if p.spec.scheduler_name in service.configuration.profiles]
     assert waiting == {p.metadata.uid for p in ours if not p.spec.node_name and not p.finished}
 

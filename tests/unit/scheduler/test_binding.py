@@ -26,9 +26,9 @@ from trimtab.kube.errors import (
 )
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.transport import Request, Response
-from trimtab.scheduler.binding import Binder, Fate, Outcome, is_certain
-from trimtab.scheduler.cycle import Attempt
-from trimtab.scheduler.queue import Waiting
+from trimtab.scheduler.binding import Binder, BindingOutcome, BindingResult, is_certainly_unbound
+from trimtab.scheduler.queuedpods import QueuedPod
+from trimtab.scheduler.state import Attempt
 from trimtab.testing.builders import pod
 from trimtab.testing.clocks import VirtualClock
 
@@ -40,14 +40,14 @@ class Stage:
         self.clock = VirtualClock()
         self.server = ControlPlane(self.clock)
         self.open = True
-        self.outcomes: list[Outcome] = []
+        self.results: list[BindingResult] = []
         self.uid = self.server.add_pod(pod("p"))
         client = Client(self.server, clock=self.clock, rng=random.Random(1)).using(retry=NO_RETRIES)
         self.binder = Binder(
             client,
             limit=limit,
-            is_open=lambda _: self.open,
-            settled=lambda _, outcome: self.outcomes.append(outcome),
+            is_assumed=lambda _: self.open,
+            on_result=lambda _, result: self.results.append(result),
             rng=random.Random(1),
         )
         self._answers: list[Response | Exception | None] = []
@@ -55,7 +55,7 @@ class Stage:
     def attempt(self, name: str = "p", node: str = "a") -> Attempt:
         """A decision about the pod."""
         made = pod(name).uid(self.uid).build()
-        return Attempt(Waiting(made, 0), made, 0, node=node)
+        return Attempt(QueuedPod(made, 0), made, 0, node=node)
 
     def answer_bindings(self, *answers: Response | Exception | None, lost: bool = False) -> None:
         """What the server answers to bindings, one after the other; None for the truth. Lost: it acts all the same."""
@@ -70,12 +70,12 @@ class Stage:
 
         self.server.intercept = intercept
 
-    async def bind(self) -> Outcome:
+    async def bind(self) -> BindingResult:
         """Bind the pod; what became of it."""
         self.binder.start(self.attempt())
         await self.clock.advance(0)
-        (outcome,) = self.outcomes
-        return outcome
+        (result,) = self.results
+        return result
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def stage() -> Stage:
 
 async def test_a_pod_is_bound_to_its_node(stage: Stage) -> None:
     """With its UID, so that no successor is bound by mistake."""
-    assert (await stage.bind()).fate is Fate.BOUND
+    assert (await stage.bind()).outcome is BindingOutcome.BOUND
     assert stage.server.bindings == [(stage.uid, "a")]
     assert not any(request.method == "GET" for request in stage.server.requests)
 
@@ -111,15 +111,15 @@ async def test_a_pod_is_bound_to_its_node(stage: Stage) -> None:
 )
 def test_which_failures_leave_no_doubt(error: KubeError, certain: bool) -> None:
     """Where there is doubt, the pod is looked at."""
-    assert is_certain(error) is certain
+    assert is_certainly_unbound(error) is certain
 
 
 async def test_a_clear_no_is_not_looked_into(stage: Stage) -> None:
     """The pod is as it was."""
     stage.answer_bindings(failure(403, "Forbidden", "you may not"))
-    outcome = await stage.bind()
-    assert outcome.fate is Fate.UNBOUND
-    assert isinstance(outcome.error, Forbidden)
+    result = await stage.bind()
+    assert result.outcome is BindingOutcome.NOT_BOUND
+    assert isinstance(result.error, Forbidden)
     assert len(stage.server.requests) == 1
 
 
@@ -127,21 +127,21 @@ async def test_a_clear_no_is_not_looked_into(stage: Stage) -> None:
 async def test_a_lost_answer_is_resolved_by_looking(stage: Stage, lost: Response | Exception) -> None:
     """The server had done it, or had not: the live pod says which."""
     stage.answer_bindings(lost, lost=True)
-    outcome = await stage.bind()
-    assert outcome.fate is Fate.BOUND
-    assert outcome.live is not None
-    assert outcome.live.spec.node_name == "a"
+    result = await stage.bind()
+    assert result.outcome is BindingOutcome.BOUND
+    assert result.live is not None
+    assert result.live.spec.node_name == "a"
     another = Stage()
     another.answer_bindings(lost)
-    assert (await another.bind()).fate is Fate.UNBOUND
+    assert (await another.bind()).outcome is BindingOutcome.NOT_BOUND
 
 
 async def test_somebody_else_was_faster(stage: Stage) -> None:
     """Conflict, and the live pod is on another node."""
     stage.server.change_pod("p", spec={"nodeName": "b"})
-    outcome = await stage.bind()
-    assert outcome.fate is Fate.ELSEWHERE
-    assert isinstance(outcome.error, Conflict)
+    result = await stage.bind()
+    assert result.outcome is BindingOutcome.BOUND_ELSEWHERE
+    assert isinstance(result.error, Conflict)
     assert stage.server.bindings == []
 
 
@@ -154,7 +154,7 @@ async def test_the_pod_is_not_there_any_more(stage: Stage, how: str) -> None:
         stage.server.delete_pod("p")
         if how == "replaced":
             stage.server.add_pod(pod("p"))
-    assert (await stage.bind()).fate is Fate.GONE
+    assert (await stage.bind()).outcome is BindingOutcome.GONE
 
 
 async def test_while_the_server_is_away_it_is_asked_again_and_again(stage: Stage) -> None:
@@ -162,12 +162,12 @@ async def test_while_the_server_is_away_it_is_asked_again_and_again(stage: Stage
     stage.server.intercept = lambda _: Unreachable("away")
     stage.binder.start(stage.attempt())
     await stage.clock.advance(100)
-    assert stage.outcomes == []
+    assert stage.results == []
     assert 5 < len(stage.server.requests) < 30
     stage.server.intercept = None
     await stage.clock.advance(20)
-    (outcome,) = stage.outcomes
-    assert outcome.fate is Fate.UNBOUND
+    (result,) = stage.results
+    assert result.outcome is BindingOutcome.NOT_BOUND
 
 
 async def test_the_watch_may_know_first(stage: Stage) -> None:
@@ -177,8 +177,8 @@ async def test_the_watch_may_know_first(stage: Stage) -> None:
     await stage.clock.advance(1)
     stage.open = False
     await stage.clock.advance(20)
-    (outcome,) = stage.outcomes
-    assert outcome.fate is Fate.SETTLED
+    (result,) = stage.results
+    assert result.outcome is BindingOutcome.SETTLED
 
 
 async def test_so_many_at_once_and_no_more(stage: Stage) -> None:
@@ -187,15 +187,15 @@ async def test_so_many_at_once_and_no_more(stage: Stage) -> None:
     for number in range(2):
         stage.server.add_pod(pod(f"q{number}"))
     stage.binder.start(stage.attempt())
-    await asyncio.wait_for(stage.binder.room(), 1)
+    await asyncio.wait_for(stage.binder.wait_for_capacity(), 1)
     stage.binder.start(stage.attempt())
-    waits = asyncio.ensure_future(stage.binder.room())
+    waits = asyncio.ensure_future(stage.binder.wait_for_capacity())
     await stage.clock.advance(0)
-    assert stage.binder.under_way == 2
+    assert stage.binder.in_flight == 2
     assert not waits.done()
     await stage.clock.advance(5)
     assert waits.done()
-    assert stage.binder.under_way == 0
+    assert stage.binder.in_flight == 0
 
 
 async def test_in_the_end_bindings_may_finish(stage: Stage) -> None:
@@ -206,7 +206,7 @@ async def test_in_the_end_bindings_may_finish(stage: Stage) -> None:
     ending = asyncio.ensure_future(stage.binder.finish(5.0))
     await stage.clock.advance(4)
     assert ending.done()
-    assert [outcome.fate for outcome in stage.outcomes] == [Fate.BOUND]
+    assert [result.outcome for result in stage.results] == [BindingOutcome.BOUND]
 
 
 async def test_in_the_end_what_does_not_finish_is_cut_off(stage: Stage) -> None:
@@ -217,6 +217,6 @@ async def test_in_the_end_what_does_not_finish_is_cut_off(stage: Stage) -> None:
     ending = asyncio.ensure_future(stage.binder.finish(5.0))
     await stage.clock.advance(6)
     assert ending.done()
-    assert stage.outcomes == []
-    assert stage.binder.under_way == 0
+    assert stage.results == []
+    assert stage.binder.in_flight == 0
     await stage.binder.finish(5.0)

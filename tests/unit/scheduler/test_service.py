@@ -18,7 +18,7 @@ from trimtab.api.pods import Pod
 from trimtab.kube.errors import LeadershipLost, Unreachable
 from trimtab.kube.transport import Request, Response
 from trimtab.scheduler.configuration import read
-from trimtab.scheduler.queue import Place
+from trimtab.scheduler.queuedpods import QueueState
 from trimtab.scheduler.service import Service
 from trimtab.testing.builders import NodeBuilder, PodBuilder, node, pod
 from trimtab.testing.clocks import VirtualClock
@@ -42,7 +42,7 @@ async def test_pods_that_are_there_and_pods_that_come_are_bound() -> None:
         await stage.settle()
         assert stage.server.pods() == {"early": "a", "late": "a"}
         assert len(stage.server.events("Scheduled")) == 2
-        assert not stage.service.cycle.assumed
+        assert not stage.service.state.assumed
         assert metric(stage.service, 'scheduler_schedule_attempts_total{profile="trimtab",result="scheduled"}') == 2
         assert metric(stage.service, "scheduler_pod_scheduling_attempts_sum") == 2
 
@@ -201,8 +201,8 @@ async def test_a_binding_that_fails_is_rolled_back_and_tried_again() -> None:
             "SchedulerError",
             'running Bind plugin "DefaultBinder": not today',
         )
-        assert not stage.service.cycle.assumed
-        assert stage.service.cycle.queue.length(Place.BACKING_OFF) == 1
+        assert not stage.service.state.assumed
+        assert stage.service.state.queue.length(QueueState.BACKING_OFF) == 1
         await stage.advance(3)
         assert stage.server.pods() == {"p": "a"}
         assert metric(stage.service, 'scheduler_schedule_attempts_total{profile="trimtab",result="error"}') == 1
@@ -219,7 +219,7 @@ async def test_a_lost_answer_is_not_a_lost_pod() -> None:
         await stage.advance(20)
         assert [node_name for _, node_name in stage.server.bindings] == ["a"]
         assert len(stage.server.events("Scheduled")) == 1
-        assert not stage.service.cycle.assumed
+        assert not stage.service.state.assumed
 
 
 async def test_a_pod_bound_by_somebody_else_leaves_the_queue() -> None:
@@ -239,11 +239,11 @@ async def test_a_place_is_free_as_soon_as_the_pod_is_seen_elsewhere() -> None:
     """Looking live is enough: the watch may be late."""
     async with running(node("a").allocatable(pods="1")) as stage:
         stage.server.add_pod(pod("p"))
-        stage.service.cycle.pod_seen(None, codec.convert(stage.server.pod("p"), Pod))
+        stage.service.state.pod_updated(None, codec.convert(stage.server.pod("p"), Pod))
         stage.server.deaf = True
         stage.server.change_pod("p", spec={"nodeName": "elsewhere"})
         stage.server.add_pod(pod("q"))
-        stage.service.cycle.pod_seen(None, codec.convert(stage.server.pod("q"), Pod))
+        stage.service.state.pod_updated(None, codec.convert(stage.server.pod("q"), Pod))
         await stage.settle()
         assert stage.server.pods() == {"p": "elsewhere", "q": "a"}
 
@@ -258,7 +258,7 @@ async def test_a_pod_deleted_while_it_is_bound_is_forgotten() -> None:
         stage.server.add_pod(pod("q"))
         await stage.advance(30)
         assert stage.server.pods() == {"q": "a"}
-        assert not stage.service.cycle.assumed
+        assert not stage.service.state.assumed
 
 
 async def test_what_the_watch_never_shows_is_looked_at_live() -> None:
@@ -274,10 +274,10 @@ async def test_what_the_watch_never_shows_is_looked_at_live() -> None:
         await stage.settle()
         assert stage.server.pods() == {"p": ""}
         await stage.advance(25)
-        assert len(stage.service.cycle.assumed) == 1
+        assert len(stage.service.state.assumed) == 1
         await stage.advance(30)
         assert stage.server.pods()["p"] in ("a", "b")
-        assert not stage.service.cycle.assumed
+        assert not stage.service.state.assumed
 
 
 async def test_a_watch_that_is_only_late_changes_nothing() -> None:
@@ -285,12 +285,12 @@ async def test_a_watch_that_is_only_late_changes_nothing() -> None:
     async with running(node("a"), pod("p")) as stage:
         stage.server.deaf = True
         stage.server.add_pod(pod("q"))
-        stage.service.cycle.pod_seen(None, codec.convert(stage.server.pod("q"), Pod))
+        stage.service.state.pod_updated(None, codec.convert(stage.server.pod("q"), Pod))
         await stage.settle()
         assert stage.server.pods() == {"p": "a", "q": "a"}
-        assert len(stage.service.cycle.assumed) == 1
+        assert len(stage.service.state.assumed) == 1
         await stage.advance(60)
-        assert not stage.service.cycle.assumed
+        assert not stage.service.state.assumed
         stage.server.deaf = False
         stage.server.cut_watches()
         await stage.advance(60)
@@ -358,7 +358,7 @@ async def test_in_the_end_bindings_under_way_finish() -> None:
         for number in range(5):
             stage.server.add_pod(pod(f"p{number}"))
         await stage.advance(0.01)
-        assert stage.service.binder.under_way == 2
+        assert stage.service.binder.in_flight == 2
         stage.task.cancel()
         await stage.advance(10)
         assert stage.task.done()
