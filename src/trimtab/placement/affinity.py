@@ -65,7 +65,7 @@ class NodeAffinity:
         added = () if self._preferred is None else self._preferred.terms
         raw = np.zeros(len(nodes), dtype=np.int64)
         for weight, term in (*added, *nodeselectors.preferred(cycle.pod.spec).terms):
-            raw += weight * nodes.verdicts(("holds", term), partial(_holds, term))
+            raw += weight * nodes.evaluate(("holds", term), partial(_holds, term))
         return Scores(raw, in_proportion(raw, largest(raw, feasible)))
 
 
@@ -105,7 +105,7 @@ def _excluded(cycle: Cycle) -> Mask | None:
 
 
 def _suited(nodes: NodeTable, chosen: RequiredNodeAffinity) -> Mask:
-    return nodes.verdicts(("suits", chosen), partial(_suits, chosen))
+    return nodes.evaluate(("suits", chosen), partial(_suits, chosen))
 
 
 def _suited_among(nodes: NodeTable, chosen: RequiredNodeAffinity, names: Iterable[str]) -> Mask:

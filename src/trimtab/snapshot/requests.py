@@ -1,9 +1,9 @@
-"""What a pod asks of a node, in whole numbers: milli-CPUs, bytes, pieces.
+"""The resource requests of a pod, in whole numbers: milli-CPUs, bytes, pieces.
 
 The sums are exact and rounded up once a pod, as the API defines them: containers and sidecars run together; each
 ordinary init container runs beside the sidecars started before it, and the largest such moment counts; pod-level
-requests replace the sum; overhead comes on top. A pod that is being resized counts for the larger of what it asks for
-and what it has, once it is on a node.
+requests replace the sum; overhead is added. A pod that is being resized counts, once it is on a node, with the larger
+of what it requests and what it has.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ MEMORY = "memory"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 PODS = "pods"
 
-# What a container without a request is taken to use when nodes are compared by how full they are.
+# The assumed usage of a container without a request, where nodes are compared by utilization.
 _ASSUMED = {CPU: parse("100m"), MEMORY: parse("200Mi")}
 _ZERO = parse("0")
 
 _Sums = dict[str, Quantity]
 _pack = msgspec.msgpack.Encoder().encode
-# Templates come and go; a book that has grown so large holds mostly those that went, and starts anew.
+# A cache of this size holds mostly templates that no longer exist, and is cleared.
 _BOOK_LIMIT = 16_384
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requests:
-    """A pod's requests by resource; and with the assumed amounts where a container states none.
+    """A pod's requests by resource; and with the assumed amounts for containers without a request.
 
-    `stated` is what the spec says, whatever a resize has given: what an incoming pod must find room for. `bare` leaves
-    pod-level requests out as well, which the incoming pod's score does where its filter does not.
+    `stated` are the requests of the spec, without those of a resize: what a node must have room for. `bare` leaves
+    pod-level requests out as well, as the score of an incoming pod does and its filter does not.
     """
 
     amounts: Mapping[str, int]
@@ -49,10 +49,10 @@ class Requests:
 
 
 class RequestsBook:
-    """Requests worked out once for all pods of a template.
+    """A cache of requests, computed once for all pods of a template.
 
-    Two pods with the same containers and the same resized amounts ask for the same; there are as many entries as
-    there are templates (times the resizes under way).
+    Two pods with the same containers and the same resized amounts have the same requests; there are as many entries as
+    templates (times the resizes in progress).
     """
 
     __slots__ = ("_known",)
@@ -74,9 +74,9 @@ class RequestsBook:
 
 
 def compute(pod: Pod) -> Requests:
-    """The pod's requests, worked out from its spec and, where it is being resized, its status."""
+    """Compute a pod's requests from its spec and, while it is being resized, its status."""
     amounts = _total(pod, {})
-    # What the pod as a whole asks for is not assumed of a container that leaves it out.
+    # No amount is assumed for a resource that has a pod-level request.
     missing = {n: q for n, q in _ASSUMED.items() if n not in amounts} if _pod_level(pod, resized=True) else _ASSUMED
     assumed = _total(pod, missing)
     stated = _total(pod, {}, resized=False)
@@ -111,7 +111,7 @@ def _total(pod: Pod, missing: Mapping[str, Quantity], *, resized: bool = True, p
 
 
 def _pod_level(pod: Pod, *, resized: bool) -> _Sums:
-    """What the pod as a whole asks for: CPU, memory and huge pages; the sum of the containers stands for the rest."""
+    """The pod-level requests: CPU, memory and huge pages; other resources are sums of the containers."""
     own = pod.spec.resources
     asked = {} if own is None else _quantities(own.requests)
     names = [name for name in asked if name in (CPU, MEMORY) or name.startswith("hugepages-")]
@@ -156,7 +156,7 @@ def _effective(
 
 
 def _granted(asked: _Sums, given: ResourceRequirements, allocated: ResourceList, *, infeasible: bool) -> _Sums:
-    """What counts while a resize is under way: the largest amount in play."""
+    """The amounts that count during a resize: the largest of the requested, given and allocated ones."""
     largest: _Sums = {} if infeasible else dict(asked)
     _raise(largest, _quantities(given.requests))
     _raise(largest, _quantities(allocated))

@@ -286,9 +286,9 @@ def test_a_question_about_nodes_is_asked_again_only_of_those_that_changed() -> N
         asked.append(candidate.metadata.name)
         return candidate.metadata.labels[ZONE] == "z1"
 
-    assert view.nodes.verdicts("in z1", in_z1).tolist() == [True, True, False]
+    assert view.nodes.evaluate("in z1", in_z1).tolist() == [True, True, False]
     view.put(node("x", zone="z1").build())
-    assert view.nodes.verdicts("in z1", in_z1).tolist() == [True, True, True]
+    assert view.nodes.evaluate("in z1", in_z1).tolist() == [True, True, True]
     assert asked == ["a", "b", "x", "x"]
 
 
