@@ -95,33 +95,33 @@ def _unsuited(cycle: Cycle) -> Mask | None:
 
 def _excluded(cycle: Cycle) -> Mask | None:
     nodes = cycle.snapshot.nodes
-    chosen = nodeselectors.required(cycle.pod.spec)
-    required = _spec(cycle.pod).required_during_scheduling_ignored_during_execution
-    terms = required.node_selector_terms if required else ()
+    required = nodeselectors.required(cycle.pod.spec)
+    selector = _spec(cycle.pod).required_during_scheduling_ignored_during_execution
+    terms = selector.node_selector_terms if selector else ()
     names = named_nodes(terms) if terms else None
     if names is None:
-        return ~_suited(nodes, chosen)
-    return ~_suited_among(nodes, chosen, names) if names else None
+        return ~_suited(nodes, required)
+    return ~_suited_among(nodes, required, names) if names else None
 
 
-def _suited(nodes: NodeTable, chosen: RequiredNodeAffinity) -> Mask:
-    return nodes.evaluate(("suits", chosen), partial(_suits, chosen))
+def _suited(nodes: NodeTable, required: RequiredNodeAffinity) -> Mask:
+    return nodes.evaluate(("suits", required), partial(_suits, required))
 
 
-def _suited_among(nodes: NodeTable, chosen: RequiredNodeAffinity, names: Iterable[str]) -> Mask:
+def _suited_among(nodes: NodeTable, required: RequiredNodeAffinity, names: Iterable[str]) -> Mask:
     """As `_suited`, where only nodes of these names can match: a DaemonSet pod must not evaluate all nodes."""
     suited = np.zeros(len(nodes), dtype=np.bool_)
     for name in names:
         row = nodes.rows.index.get(name)
         node = None if row is None else nodes.objects[row]
         if row is not None and node is not None:
-            suited[row] = _suits(chosen, node)
+            suited[row] = _suits(required, node)
     return suited
 
 
-def _suits(chosen: RequiredNodeAffinity, node: Node) -> bool:
+def _suits(required: RequiredNodeAffinity, node: Node) -> bool:
     try:
-        return chosen.matches(node)
+        return required.matches(node)
     except InvalidError:
         return False
 
@@ -143,10 +143,10 @@ def _added_required(added: AddedAffinity) -> RequiredNodeAffinity | None:
     spec = added.required_during_scheduling_ignored_during_execution
     if spec is None:
         return None
-    chosen = nodeselectors.compile(spec, path=_ADDED_REQUIRED)
-    if chosen.problem is not None:
-        raise InvalidError(*chosen.problem)
-    return chosen
+    required = nodeselectors.compile(spec, path=_ADDED_REQUIRED)
+    if required.problem is not None:
+        raise InvalidError(*required.problem)
+    return required
 
 
 def _added_preferred(added: AddedAffinity) -> PreferredTerms | None:

@@ -40,25 +40,25 @@ class NodeResourcesBalancedAllocation:
         if not any(requested.get(resource.name) for resource in self._resources):
             return None
         nodes = cycle.snapshot.nodes
-        found = uses(nodes, self._resources, requested, assumed=False)
-        divisors = [use.divisor.astype(np.float64) for use in found]
-        raw = _evenness(found, [use.used + use.requested for use in found], divisors, len(nodes))
-        raw -= _evenness(found, [use.used for use in found], divisors, len(nodes))
+        in_use = uses(nodes, self._resources, requested, assumed=False)
+        divisors = [use.divisor.astype(np.float64) for use in in_use]
+        raw = _evenness(in_use, [use.used + use.requested for use in in_use], divisors, len(nodes))
+        raw -= _evenness(in_use, [use.used for use in in_use], divisors, len(nodes))
         raw += MAX_SCORE // 2
         raw >>= 1
         raw += MAX_SCORE // 2
         return Scores(raw, raw)
 
 
-def _evenness(found: list[Use], used: list[IntColumn], divisors: list[FloatColumn], length: int) -> IntColumn:
+def _evenness(in_use: list[Use], used: list[IntColumn], divisors: list[FloatColumn], length: int) -> IntColumn:
     """100 where all fractions are the same, down to 50 where they could not differ more."""
     fractions = [_fraction(amount, divisor) for amount, divisor in zip(used, divisors, strict=True)]
-    if len(found) == 2 and all(use.counted is None for use in found):
+    if len(in_use) == 2 and all(use.counted is None for use in in_use):
         deviation = fractions[0] - fractions[1]
         np.abs(deviation, out=deviation)
         deviation /= 2
     else:
-        deviation = _deviation(fractions, [use.capacity != 0 for use in found], length)
+        deviation = _deviation(fractions, [use.capacity != 0 for use in in_use], length)
     np.subtract(1, deviation, out=deviation)
     deviation *= MAX_SCORE
     return deviation.astype(np.int64)

@@ -165,8 +165,8 @@ class Decision:
         if not self.feasible[row]:
             return {}
         return {
-            plugin: PluginScore(int(given.scores.raw[row]), int(given.scores.normalized[row]), given.weight)
-            for plugin, given in self.scores.items()
+            plugin: PluginScore(int(weighted.scores.raw[row]), int(weighted.scores.normalized[row]), weighted.weight)
+            for plugin, weighted in self.scores.items()
         }
 
     def totals(self) -> dict[str, int]:

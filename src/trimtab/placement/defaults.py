@@ -78,14 +78,14 @@ def check(args: PodTopologySpreadArgs, *, any_key: bool = False) -> None:
     check_list(args.default_constraints, "defaultConstraints", any_key=any_key)
 
 
-def check_list(given: tuple[TopologySpreadConstraint, ...], path: str, *, any_key: bool = False) -> None:
+def check_list(default_constraints: tuple[TopologySpreadConstraint, ...], path: str, *, any_key: bool = False) -> None:
     """Raise InvalidError if one of an operator's constraints is invalid.
 
     With `any_key`, a topology key need not be a valid label key: the proposal's own sample has keys with two slashes,
     and must be accepted as printed.
     """
     seen: dict[tuple[str, str], int] = {}
-    for index, constraint in enumerate(given):
+    for index, constraint in enumerate(default_constraints):
         try:
             _check_constraint(constraint, any_key=any_key)
         except InvalidError as error:
@@ -128,16 +128,16 @@ def selector_of(pod: Pod, snapshot: Snapshot) -> Selector:
     return selectors.from_labels(labels).with_requirements(*_owner_selector(pod, owner, snapshot).requirements)
 
 
-def _selects(wanted: Mapping[str, str], pod: Pod) -> bool:
+def _selects(selector: Mapping[str, str], pod: Pod) -> bool:
     labels = pod.metadata.labels
-    return all(labels.get(key) == value for key, value in wanted.items())
+    return all(labels.get(key) == value for key, value in selector.items())
 
 
 def _owner_selector(pod: Pod, owner: OwnerReference, snapshot: Snapshot) -> Selector:
     """The selector of the pod's workload; one without requirements if there is no such workload or it is invalid."""
-    written = _owners_label_selector(pod.metadata.namespace, owner, snapshot)
+    selector = _owners_label_selector(pod.metadata.namespace, owner, snapshot)
     try:
-        return selectors.compile(written)
+        return selectors.compile(selector)
     except InvalidError:
         return selectors.NOTHING
 

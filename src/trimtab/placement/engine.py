@@ -115,24 +115,24 @@ def _refused(pod: Pod) -> Decision | None:
 def _filtered(cycle: Cycle, profile: Profile) -> tuple[Mask, tuple[Refusal, ...], str]:
     """The feasible nodes, the refusals of the others, and what is wrong with the pod itself."""
     feasible = cycle.snapshot.nodes.known.copy()
-    kept: list[Refusal] = []
+    recorded: list[Refusal] = []
     unnamed, problem = _unnamed_nodes(cycle, profile)
     if unnamed is not None:
-        _record(kept, _NODE_AFFINITY, unnamed, feasible)
+        _record(recorded, _NODE_AFFINITY, unnamed, feasible)
     for plugin in profile.filters:
         refusals = plugin.filter(cycle)
         if refusals is not None:
-            _record(kept, plugin.name, refusals, feasible)
-    return feasible, tuple(kept), problem
+            _record(recorded, plugin.name, refusals, feasible)
+    return feasible, tuple(recorded), problem
 
 
-def _record(kept: list[Refusal], plugin: str, refusals: Refusals, feasible: Mask) -> None:
+def _record(recorded: list[Refusal], plugin: str, refusals: Refusals, feasible: Mask) -> None:
     """Remove the refused nodes from the feasible ones, and record the reasons."""
     codes = refusals.codes * feasible
     if not codes.any():
         return
     refused = codes > 0
-    kept.append(Refusal(plugin, codes, tuple((mask & refused, reason) for mask, reason in refusals.reasons)))
+    recorded.append(Refusal(plugin, codes, tuple((mask & refused, reason) for mask, reason in refusals.reasons)))
     feasible &= ~refused
 
 
@@ -159,16 +159,16 @@ def _unnamed_nodes(cycle: Cycle, profile: Profile) -> tuple[Refusals | None, str
 def _scored(cycle: Cycle, profile: Profile, feasible: Mask) -> dict[str, WeightedScores]:
     scores: dict[str, WeightedScores] = {}
     for plugin, weight in profile.scores:
-        given = plugin.score(cycle, feasible)
-        if given is not None:
-            scores[plugin.name] = WeightedScores(weight, given)
+        plugin_scores = plugin.score(cycle, feasible)
+        if plugin_scores is not None:
+            scores[plugin.name] = WeightedScores(weight, plugin_scores)
     return scores
 
 
 def _total(scores: dict[str, WeightedScores], rows: int) -> IntColumn:
     total = np.zeros(rows, dtype=np.int64)
-    for given in scores.values():
-        total += given.scores.normalized * given.weight
+    for weighted in scores.values():
+        total += weighted.scores.normalized * weighted.weight
     return total
 
 

@@ -16,12 +16,12 @@ class NodeName:
 
     def filter(self, cycle: Cycle) -> Refusals | None:
         """All nodes but the one named."""
-        wanted = cycle.pod.spec.node_name
-        if not wanted:
+        name = cycle.pod.spec.node_name
+        if not name:
             return None
         nodes = cycle.snapshot.nodes
         others = np.ones(len(nodes), dtype=np.bool_)
-        row = nodes.rows.index.get(wanted)
+        row = nodes.rows.index.get(name)
         if row is not None:
             others[row] = False
         return Refusals.of(others, UNRESOLVABLE, "node(s) didn't match the requested node name")

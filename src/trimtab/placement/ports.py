@@ -24,18 +24,18 @@ class NodePorts:
     def filter(self, cycle: Cycle) -> Refusals | None:
         """The nodes where a port is in use."""
         snapshot = cycle.snapshot
-        wanted = snapshot.shape(cycle.pod).ports
-        if not wanted:
+        ports = snapshot.shape(cycle.pod).ports
+        if not ports:
             return None
         in_use = np.zeros(len(snapshot.nodes), dtype=np.bool_)
-        for port in wanted:
+        for port in ports:
             in_use[_rows_in_use(snapshot, port)] = True
         return Refusals.of(in_use, UNSCHEDULABLE, "node(s) didn't have free ports for the requested pod ports")
 
 
-def _rows_in_use(snapshot: Snapshot, wanted: HostPort) -> list[int]:
-    by_node = snapshot.ports.get((wanted.protocol, wanted.port), {})
-    return [row for row, taken in by_node.items() if any(_overlap(wanted.ip, port.ip) for port in taken)]
+def _rows_in_use(snapshot: Snapshot, port: HostPort) -> list[int]:
+    by_node = snapshot.ports.get((port.protocol, port.port), {})
+    return [row for row, used in by_node.items() if any(_overlap(port.ip, other.ip) for other in used)]
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -109,23 +109,23 @@ def profiles(configuration: SchedulerConfiguration | ProposalConfiguration) -> d
     if isinstance(configuration, ProposalConfiguration):
         return {DEFAULT_SCHEDULER: _proposed(configuration)}
     _check(configuration)
-    written = configuration.profiles or (SchedulerProfile(),)
+    configured = configuration.profiles or (SchedulerProfile(),)
     by_name: dict[str, Profile] = {}
-    for index, each in enumerate(written):
-        name = each.scheduler_name or (DEFAULT_SCHEDULER if len(written) == 1 else "")
+    for index, each in enumerate(configured):
+        name = each.scheduler_name or (DEFAULT_SCHEDULER if len(configured) == 1 else "")
         with _under(f"profiles[{index}]"):
             if not name:
                 raise InvalidError("schedulerName", "is missing: with several profiles, each needs a name")
             if name in by_name:
                 raise InvalidError("schedulerName", f'"{name}" is the name of an earlier profile')
-            if (each.plugins or Plugins()).queue_sort != (written[0].plugins or Plugins()).queue_sort:
+            if (each.plugins or Plugins()).queue_sort != (configured[0].plugins or Plugins()).queue_sort:
                 raise InvalidError("plugins.queueSort", "must be the same in all profiles: they share one queue")
             by_name[name] = _profile(name, each, dict(_arguments(each.plugin_config)))
     return by_name
 
 
 def default_profile(args: PodTopologySpreadArgs | None = None) -> Profile:
-    """The profile of an empty configuration, with other default constraints if they are given."""
+    """The profile of an empty configuration, with other default constraints if these are given."""
     return _profile(DEFAULT_SCHEDULER, SchedulerProfile(), {} if args is None else {_SPREAD: args})
 
 
@@ -162,16 +162,16 @@ def _check_percentage(percentage: int | None) -> None:
         raise InvalidError("percentageOfNodesToScore", f"{percentage} is not from 0 to 100")
 
 
-def _profile(name: str, written: SchedulerProfile, args: Mapping[str, Any]) -> Profile:
-    _check_percentage(written.percentage_of_nodes_to_score)
-    sets = written.plugins or Plugins()
+def _profile(name: str, profile: SchedulerProfile, args: Mapping[str, Any]) -> Profile:
+    _check_percentage(profile.percentage_of_nodes_to_score)
+    sets = profile.plugins or Plugins()
     for point in _SETS:
         with _under(f"plugins.{point}"):
             _check_set(_set(sets, point), point)
     everywhere = _merged(sets.multi_point)
     running = {point: _running(point, _set(sets, point), everywhere) for point in POINTS}
     _check_needs(running)
-    plugins = _plugins(args, written)
+    plugins = _plugins(args, profile)
     weights = _weights(sets.score, everywhere)
     spread_args = args.get(_SPREAD) or PodTopologySpreadArgs()
     _check_spreading(running["score"], spread_args)
@@ -185,17 +185,17 @@ def _profile(name: str, written: SchedulerProfile, args: Mapping[str, Any]) -> P
 
 
 def _set(sets: Plugins, point: str) -> PluginSet:
-    found: PluginSet = getattr(sets, _SETS[point])
-    return found
+    plugin_set: PluginSet = getattr(sets, _SETS[point])
+    return plugin_set
 
 
-def _check_set(given: PluginSet, point: str) -> None:
+def _check_set(plugin_set: PluginSet, point: str) -> None:
     seen: set[str] = set()
-    for index, reference in enumerate(given.enabled):
+    for index, reference in enumerate(plugin_set.enabled):
         with _under(f"enabled[{index}]"):
             _check_enabled(reference, point, seen)
         seen.add(reference.name)
-    for index, reference in enumerate(given.disabled):
+    for index, reference in enumerate(plugin_set.disabled):
         if reference.name != _ALL:
             with _under(f"disabled[{index}]"):
                 _known(reference.name)
@@ -220,19 +220,19 @@ def _known(name: str) -> PluginKind:
     raise InvalidError("name", f'"{name}" is not a plugin that Trimtab knows{hint}')
 
 
-def _merged(given: PluginSet) -> tuple[PluginReference, ...]:
+def _merged(plugin_set: PluginSet) -> tuple[PluginReference, ...]:
     """The `multiPoint` plugins: the defaults as changed by this set (rules 2 and 3)."""
-    disabled = {reference.name for reference in given.disabled}
-    again = {reference.name: reference for reference in given.enabled}
-    kept = [] if _ALL in disabled else [again.get(d.name, d) for d in DEFAULT_PLUGINS if d.name not in disabled]
+    disabled = {reference.name for reference in plugin_set.disabled}
+    overrides = {reference.name: reference for reference in plugin_set.enabled}
+    kept = [] if _ALL in disabled else [overrides.get(d.name, d) for d in DEFAULT_PLUGINS if d.name not in disabled]
     names = {reference.name for reference in kept}
-    return (*kept, *(reference for reference in given.enabled if reference.name not in names))
+    return (*kept, *(reference for reference in plugin_set.enabled if reference.name not in names))
 
 
-def _running(point: str, given: PluginSet, everywhere: Iterable[PluginReference]) -> list[str]:
+def _running(point: str, plugin_set: PluginSet, everywhere: Iterable[PluginReference]) -> list[str]:
     """The plugins at one point, in order (rules 3 and 4)."""
-    here = [reference.name for reference in given.enabled]
-    disabled = {reference.name for reference in given.disabled}
+    here = [reference.name for reference in plugin_set.enabled]
+    disabled = {reference.name for reference in plugin_set.disabled}
     if _ALL in disabled:
         return here
     general = [r.name for r in everywhere if point in PLUGINS[r.name].points and r.name not in disabled]
@@ -247,10 +247,10 @@ def _check_needs(running: Mapping[str, list[str]]) -> None:
                 raise InvalidError(f"plugins.{before}", f'"{name}" needs it in order to {after}; disable both or none')
 
 
-def _arguments(given: Iterable[PluginConfig]) -> Iterator[tuple[str, Any]]:
+def _arguments(configs: Iterable[PluginConfig]) -> Iterator[tuple[str, Any]]:
     """The arguments of each plugin that takes arguments."""
     seen: set[str] = set()
-    for index, config in enumerate(given):
+    for index, config in enumerate(configs):
         with _under(f"pluginConfig[{index}]"):
             kind = _known(config.name)
             if config.name in seen:
@@ -275,9 +275,9 @@ def _decoded(config: PluginConfig, of: type[Any]) -> Any:
     return args
 
 
-def _plugins(args: Mapping[str, Any], written: SchedulerProfile) -> dict[str, Any]:
+def _plugins(args: Mapping[str, Any], profile: SchedulerProfile) -> dict[str, Any]:
     """The plugins that Trimtab runs, by name. Their constructors check their arguments."""
-    paths = {config.name: f"pluginConfig[{index}].args" for index, config in enumerate(written.plugin_config)}
+    paths = {config.name: f"pluginConfig[{index}].args" for index, config in enumerate(profile.plugin_config)}
     plugins: dict[str, Any] = {}
     for name, kind in PLUGINS.items():
         if kind.make is not None:
@@ -286,10 +286,10 @@ def _plugins(args: Mapping[str, Any], written: SchedulerProfile) -> dict[str, An
     return plugins
 
 
-def _weights(given: PluginSet, everywhere: Iterable[PluginReference]) -> dict[str, int]:
+def _weights(plugin_set: PluginSet, everywhere: Iterable[PluginReference]) -> dict[str, int]:
     """The weight of each plugin's score; the first mention decides (rule 4)."""
     weights: dict[str, int] = {}
-    for reference in (*given.enabled, *everywhere):
+    for reference in (*plugin_set.enabled, *everywhere):
         weights.setdefault(reference.name, reference.weight or 1)
     return weights
 

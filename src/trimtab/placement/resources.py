@@ -72,8 +72,8 @@ class NodeResourcesFit:
     def score(self, cycle: Cycle, feasible: Mask) -> Scores:  # noqa: ARG002 – nodes are scored independently
         """The strategy's score of each node."""
         nodes = cycle.snapshot.nodes
-        found = uses(nodes, self._resources, _scored(requests_of(cycle)), assumed=True)
-        raw = self._scorer(found) if found else np.zeros(len(nodes), dtype=np.int64)
+        in_use = uses(nodes, self._resources, _scored(requests_of(cycle)), assumed=True)
+        raw = self._scorer(in_use) if in_use else np.zeros(len(nodes), dtype=np.int64)
         return Scores(raw, raw)
 
     def _filtered_requests(self, cycle: Cycle) -> Iterator[tuple[str, int]]:
@@ -112,23 +112,23 @@ def _scored(requests: Requests) -> Mapping[str, int]:
 def _least_allocated(strategy: ScoringStrategy) -> Scorer:
     """The more is left, the better."""
     _check_no_curve(strategy)
-    return lambda found: _mean(found, [_percent_left(use) for use in found])
+    return lambda in_use: _mean(in_use, [_percent_left(use) for use in in_use])
 
 
 def _most_allocated(strategy: ScoringStrategy) -> Scorer:
     """The less is left, the better."""
     _check_no_curve(strategy)
-    return lambda found: _mean(found, [_percent_used(use) for use in found])
+    return lambda in_use: _mean(in_use, [_percent_used(use) for use in in_use])
 
 
 def _requested_to_capacity_ratio(strategy: ScoringStrategy) -> Scorer:
     """By a curve over the percentage in use; resources that score 0 are left out of the mean, halves round up."""
     points = curve(_checked_shape(strategy))
 
-    def score(found: list[Use]) -> IntColumn:
-        total = np.zeros(len(found[0].capacity), dtype=np.int64)
+    def score(in_use: list[Use]) -> IntColumn:
+        total = np.zeros(len(in_use[0].capacity), dtype=np.int64)
         weights = np.zeros_like(total)
-        for use in found:
+        for use in in_use:
             scores = points.take(_percent_used(use), mode="clip")
             if use.counted is not None:
                 scores *= use.counted
@@ -183,16 +183,16 @@ def _percent_used(use: Use) -> IntColumn:
     return used
 
 
-def _mean(found: list[Use], scores: list[IntColumn]) -> IntColumn:
+def _mean(in_use: list[Use], scores: list[IntColumn]) -> IntColumn:
     """The mean of each node's scores, by the weights of the resources that the node has."""
-    total = scores[0] * found[0].weight
-    for use, score in zip(found[1:], scores[1:], strict=True):
+    total = scores[0] * in_use[0].weight
+    for use, score in zip(in_use[1:], scores[1:], strict=True):
         total += score * use.weight
-    if all(use.counted is None for use in found):
-        total //= sum(use.weight for use in found)
+    if all(use.counted is None for use in in_use):
+        total //= sum(use.weight for use in in_use)
         return total
     weights = np.zeros_like(total)
-    for use in found:
+    for use in in_use:
         weights += use.weight * (use.capacity != 0)
     return total // np.maximum(weights, 1)
 
@@ -216,11 +216,11 @@ def _check_no_curve(strategy: ScoringStrategy) -> None:
 
 
 def _checked_shape(strategy: ScoringStrategy) -> tuple[UtilizationShapePoint, ...]:
-    given = strategy.requested_to_capacity_ratio
-    if given is None or not given.shape:
+    ratio = strategy.requested_to_capacity_ratio
+    if ratio is None or not ratio.shape:
         raise InvalidError(f"{_CURVE}.shape", f"is missing: {strategy.type} needs at least one point")
     last = -1
-    for index, point in enumerate(given.shape):
+    for index, point in enumerate(ratio.shape):
         path = f"{_CURVE}.shape[{index}]"
         if not last < point.utilization <= 100:
             above = "must be from 0 to 100, and above that of the point before"
@@ -228,7 +228,7 @@ def _checked_shape(strategy: ScoringStrategy) -> tuple[UtilizationShapePoint, ..
         if not 0 <= point.score <= MOST_POINTS:
             raise InvalidError(f"{path}.score", f"{point.score} is not from 0 to {MOST_POINTS}")
         last = point.utilization
-    return given.shape
+    return ratio.shape
 
 
 # --- requeue hints ---------------------------------------------------------------------------------------------------

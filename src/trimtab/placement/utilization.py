@@ -50,7 +50,7 @@ def uses(
     With `assumed`, containers without a request for CPU or memory count with the assumed amounts. Resources that no
     scheduler counts are left out, and extended resources that the pod does not request.
     """
-    found = []
+    in_use: list[Use] = []
     for resource in resources:
         amount = requested.get(resource.name, 0)
         column = _column(nodes, resource.name, amount)
@@ -58,8 +58,8 @@ def uses(
             capacity = nodes.allocatable[:, column]
             used = nodes.assumed if assumed and resource.name in (CPU, MEMORY) else nodes.requested
             counted = None if capacity.min(initial=1) > 0 else capacity != 0
-            found.append(Use(resource.weight, capacity, used[:, column], amount, counted))
-    return found
+            in_use.append(Use(resource.weight, capacity, used[:, column], amount, counted))
+    return in_use
 
 
 def weighed(resources: tuple[ResourceSpec, ...], path: str, *, most: int = MOST_WEIGHT) -> tuple[ResourceSpec, ...]:
@@ -71,8 +71,8 @@ def weighed(resources: tuple[ResourceSpec, ...], path: str, *, most: int = MOST_
         if not 0 <= resource.weight <= most:
             reason = f"{resource.weight} is not a weight from 1 to {most}" if most > 1 else "must be 1"
             raise InvalidError(f"{path}[{index}].weight", reason)
-    chosen = resources or DEFAULT_RESOURCES
-    return tuple(ResourceSpec(name=resource.name, weight=resource.weight or 1) for resource in chosen)
+    configured = resources or DEFAULT_RESOURCES
+    return tuple(ResourceSpec(name=resource.name, weight=resource.weight or 1) for resource in configured)
 
 
 @lru_cache(maxsize=1024)

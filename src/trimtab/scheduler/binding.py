@@ -39,7 +39,7 @@ class BindingOutcome(Enum):
     BOUND = auto()
     BOUND_ELSEWHERE = auto()
     """Another scheduler has bound the pod to another node."""
-    GONE = auto()
+    DELETED = auto()
     """The pod was deleted, or is terminating."""
     NOT_BOUND = auto()
     SETTLED = auto()
@@ -115,7 +115,7 @@ class Binder:
             try:
                 live = await self._client.get(Pod, pod.name, namespace=pod.namespace)
             except NotFound:
-                return BindingResult(BindingOutcome.GONE, error=error)
+                return BindingResult(BindingOutcome.DELETED, error=error)
             except KubeError:
                 failures += 1
                 await self._clock.sleep(_LOOK_UP_BACKOFF.delay(failures, self._rng))
@@ -155,7 +155,7 @@ def is_certainly_unbound(error: KubeError) -> bool:
 
 def _outcome(live: Pod, attempt: Attempt) -> BindingOutcome:
     if live.metadata.uid != attempt.pod.metadata.uid:
-        return BindingOutcome.GONE
+        return BindingOutcome.DELETED
     if live.spec.node_name:
         return BindingOutcome.BOUND if live.spec.node_name == attempt.node else BindingOutcome.BOUND_ELSEWHERE
-    return BindingOutcome.GONE if live.terminating else BindingOutcome.NOT_BOUND
+    return BindingOutcome.DELETED if live.terminating else BindingOutcome.NOT_BOUND

@@ -72,18 +72,18 @@ def read(tree: Mapping[str, Any] | None = None, *, scheduler_name: str = SCHEDUL
     `scheduler_name` is the name of the only profile where the configuration has none.
     """
     tree = {"apiVersion": V1, "kind": KIND} if tree is None else dict(tree)
-    written = schedulerconfig.read(_named(tree, scheduler_name))
-    by_name = profiles(written)
-    if not isinstance(written, SchedulerConfiguration):
+    configuration = schedulerconfig.read(_named(tree, scheduler_name))
+    by_name = profiles(configuration)
+    if not isinstance(configuration, SchedulerConfiguration):
         (profile,) = by_name.values()
         election = _election(tree, LeaderElection())
         return Configuration({scheduler_name: replace(profile, name=scheduler_name)}, election=election)
     return Configuration(
         profiles=by_name,
-        backoff=Backoff(float(written.pod_initial_backoff_seconds), float(written.pod_max_backoff_seconds)),
-        bindings=written.parallelism,
-        election=_election(tree, written.leader_election),
-        rate_limit=_rate_limit(tree, written),
+        backoff=Backoff(float(configuration.pod_initial_backoff_seconds), float(configuration.pod_max_backoff_seconds)),
+        bindings=configuration.parallelism,
+        election=_election(tree, configuration.leader_election),
+        rate_limit=_rate_limit(tree, configuration),
     )
 
 
@@ -91,26 +91,26 @@ def _named(tree: dict[str, Any], name: str) -> dict[str, Any]:
     """The configuration with this name for its only profile, if that has none."""
     if tree.get("apiVersion") != V1:
         return tree
-    written = tree.get("profiles") or [{}]
-    if not isinstance(written, list) or len(written) != 1 or not isinstance(written[0], dict):
+    configured = tree.get("profiles") or [{}]
+    if not isinstance(configured, list) or len(configured) != 1 or not isinstance(configured[0], dict):
         return tree
-    return {**tree, "profiles": [{**written[0], "schedulerName": written[0].get("schedulerName") or name}]}
+    return {**tree, "profiles": [{**configured[0], "schedulerName": configured[0].get("schedulerName") or name}]}
 
 
-def _election(tree: Mapping[str, Any], written: LeaderElection) -> Election | None:
-    if not written.leader_elect:
+def _election(tree: Mapping[str, Any], election: LeaderElection) -> Election | None:
+    if not election.leader_elect:
         return None
     section = tree.get("leaderElection") or {}
-    name = written.resource_name if "resourceName" in section else LEASE_NAME
-    return Election(name, written.resource_namespace, _terms(written))
+    name = election.resource_name if "resourceName" in section else LEASE_NAME
+    return Election(name, election.resource_namespace, _terms(election))
 
 
-def _terms(written: LeaderElection) -> Terms:
+def _terms(election: LeaderElection) -> Terms:
     try:
         return Terms(
-            lease_duration=_seconds(written.lease_duration, "leaseDuration"),
-            renew_deadline=_seconds(written.renew_deadline, "renewDeadline"),
-            retry_period=_seconds(written.retry_period, "retryPeriod"),
+            lease_duration=_seconds(election.lease_duration, "leaseDuration"),
+            renew_deadline=_seconds(election.renew_deadline, "renewDeadline"),
+            retry_period=_seconds(election.retry_period, "retryPeriod"),
         )
     except InvalidError as error:
         raise error.under("leaderElection") from None
@@ -118,8 +118,8 @@ def _terms(written: LeaderElection) -> Terms:
         raise InvalidError("leaderElection", str(error)) from error
 
 
-def _rate_limit(tree: Mapping[str, Any], written: SchedulerConfiguration) -> RateLimit | None:
-    connection = written.client_connection
+def _rate_limit(tree: Mapping[str, Any], configuration: SchedulerConfiguration) -> RateLimit | None:
+    connection = configuration.client_connection
     if "qps" not in (tree.get("clientConnection") or {}) or connection.qps < 0:
         return None
     if not connection.qps or connection.burst < 1:

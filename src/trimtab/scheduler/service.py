@@ -186,7 +186,7 @@ class Service:
                 if self.state.mark_failed(attempt):
                     message = f'running Bind plugin "DefaultBinder": {_error_message(result)}'
                     self._report_failed(attempt, Result.ERROR, Reason.SCHEDULER_ERROR, message)
-            case BindingOutcome.GONE:
+            case BindingOutcome.DELETED:
                 self.state.mark_deleted(attempt)
             case BindingOutcome.SETTLED if self.state.is_placed(attempt):
                 self._report_bound(attempt)
@@ -217,7 +217,7 @@ class Service:
                         "pod %s was bound to node %s and now has no node; it is requeued", attempt.pod.key, attempt.node
                     )
                     self.state.mark_failed(attempt)
-                elif result.outcome is BindingOutcome.GONE:
+                elif result.outcome is BindingOutcome.DELETED:
                     self.state.mark_deleted(attempt)
                 elif result.live is not None:
                     self.state.pod_updated(None, result.live)

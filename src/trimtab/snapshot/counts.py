@@ -10,7 +10,7 @@ A tally that has not been requested for long is dropped; the next request counts
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -120,12 +120,3 @@ class TallyBook:
         idle = [key for key, tally in self._tallies.items() if self._requests - tally.requested > IDLE_REQUESTS]
         for key in idle:
             del self._tallies[key]
-
-
-def domains(per_node: IntColumn, codes: Iterable[int]) -> dict[int, int]:
-    """The sum of each domain of a label, by code: the slow form, for tests."""
-    totals: dict[int, int] = {}
-    for count, code in zip(per_node.tolist(), codes, strict=True):
-        if code >= 0:
-            totals[code] = totals.get(code, 0) + count
-    return totals

@@ -230,16 +230,16 @@ class NodeTable:
 
         `key` must determine `test`. Rows without a node are false.
         """
-        found = self._predicates.pop(key, None)
-        if found is None or len(found.mask) < len(self):
+        predicate = self._predicates.pop(key, None)
+        if predicate is None or len(predicate.mask) < len(self):
             mask = np.zeros(self.capacity, dtype=np.bool_)
-            found = _Predicate(mask, -1)
-        if found.upto != self.changes:
-            self._retest(found, test)
-        self._predicates[key] = found
+            predicate = _Predicate(mask, -1)
+        if predicate.upto != self.changes:
+            self._retest(predicate, test)
+        self._predicates[key] = predicate
         if len(self._predicates) > _MASKS_KEPT:
             self._predicates.pop(next(iter(self._predicates)))
-        return found.mask[: len(self)]
+        return predicate.mask[: len(self)]
 
     def _retest(self, predicate: _Predicate, test: Callable[[Node], bool]) -> None:
         stale = np.flatnonzero(self._columns["changed"][: len(self)] > predicate.upto)
@@ -271,12 +271,12 @@ class NodeTable:
         `key` must determine `compute`. The value is shared; callers must not modify it.
         """
         state = (self.changes, len(self))
-        found = self._derived.get(key)
-        if found is None or found[0] != state:
+        cached = self._derived.get(key)
+        if cached is None or cached[0] != state:
             if len(self._derived) >= _MASKS_KEPT:
                 self._derived.clear()
-            found = self._derived[key] = (state, compute())
-        value: T = found[1]
+            cached = self._derived[key] = (state, compute())
+        value: T = cached[1]
         return value
 
     def _touch(self, row: int) -> None:
@@ -299,8 +299,8 @@ class NodeTable:
             self._requested = np.asfortranarray(np.hstack([self._requested, extra]))
         return index
 
-    def _set_allocatable(self, row: int, given: Mapping[str, int]) -> None:
-        indexed = {self._resource(name): amount for name, amount in given.items()}
+    def _set_allocatable(self, row: int, allocatable: Mapping[str, int]) -> None:
+        indexed = {self._resource(name): amount for name, amount in allocatable.items()}
         self._allocatable[row] = 0
         for index, amount in indexed.items():
             self._allocatable[row, index] = amount

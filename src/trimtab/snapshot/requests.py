@@ -55,22 +55,22 @@ class RequestsBook:
     templates (times the resizes in progress).
     """
 
-    __slots__ = ("_known",)
+    __slots__ = ("_cache",)
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Requests] = {}
+        self._cache: dict[bytes, Requests] = {}
 
     def of(self, pod: Pod) -> Requests:
         """The pod's requests."""
         spec = pod.spec
         resized = _resized(pod)
         key = _pack((spec.containers, spec.init_containers, spec.resources, spec.overhead, resized))
-        found = self._known.get(key)
-        if found is None:
-            if len(self._known) >= _BOOK_LIMIT:
-                self._known.clear()
-            found = self._known[key] = compute(pod)
-        return found
+        cached = self._cache.get(key)
+        if cached is None:
+            if len(self._cache) >= _BOOK_LIMIT:
+                self._cache.clear()
+            cached = self._cache[key] = compute(pod)
+        return cached
 
 
 def compute(pod: Pod) -> Requests:
@@ -113,12 +113,12 @@ def _total(pod: Pod, missing: Mapping[str, Quantity], *, resized: bool = True, p
 def _pod_level(pod: Pod, *, resized: bool) -> _Sums:
     """The pod-level requests: CPU, memory and huge pages; other resources are sums of the containers."""
     own = pod.spec.resources
-    asked = {} if own is None else _quantities(own.requests)
-    names = [name for name in asked if name in (CPU, MEMORY) or name.startswith("hugepages-")]
+    requested = {} if own is None else _quantities(own.requests)
+    names = [name for name in requested if name in (CPU, MEMORY) or name.startswith("hugepages-")]
     given = pod.status.resources
     if names and resized and given is not None:
-        asked = _granted(asked, given, pod.status.allocated_resources, infeasible=_infeasible(pod))
-    return {name: asked.get(name, _ZERO) for name in names}
+        requested = _granted(requested, given, pod.status.allocated_resources, infeasible=_infeasible(pod))
+    return {name: requested.get(name, _ZERO) for name in names}
 
 
 def _containers(pod: Pod, missing: Mapping[str, Quantity], *, resized: bool) -> _Sums:
@@ -131,13 +131,13 @@ def _containers(pod: Pod, missing: Mapping[str, Quantity], *, resized: bool) -> 
     peak: _Sums = {}
     for container in pod.spec.init_containers:
         sidecar = container.restart_policy == "Always"
-        asked = _effective(container, statuses.get(container.name) if sidecar else None, infeasible, missing)
+        requested = _effective(container, statuses.get(container.name) if sidecar else None, infeasible, missing)
         if sidecar:
-            _add(total, asked)
-            _add(sidecars, asked)
+            _add(total, requested)
+            _add(sidecars, requested)
             moment = dict(sidecars)
         else:
-            moment = dict(asked)
+            moment = dict(requested)
             _add(moment, sidecars)
         _raise(peak, moment)
     _raise(total, peak)
@@ -147,17 +147,17 @@ def _containers(pod: Pod, missing: Mapping[str, Quantity], *, resized: bool) -> 
 def _effective(
     container: Container, status: ContainerStatus | None, infeasible: bool, missing: Mapping[str, Quantity]
 ) -> _Sums:
-    asked = _quantities(container.resources.requests)
+    requested = _quantities(container.resources.requests)
     if status is not None and status.resources is not None:
-        asked = _granted(asked, status.resources, status.allocated_resources, infeasible=infeasible)
+        requested = _granted(requested, status.resources, status.allocated_resources, infeasible=infeasible)
     for name, quantity in missing.items():
-        asked.setdefault(name, quantity)
-    return asked
+        requested.setdefault(name, quantity)
+    return requested
 
 
-def _granted(asked: _Sums, given: ResourceRequirements, allocated: ResourceList, *, infeasible: bool) -> _Sums:
+def _granted(requested: _Sums, given: ResourceRequirements, allocated: ResourceList, *, infeasible: bool) -> _Sums:
     """The amounts that count during a resize: the largest of the requested, given and allocated ones."""
-    largest: _Sums = {} if infeasible else dict(asked)
+    largest: _Sums = {} if infeasible else dict(requested)
     _raise(largest, _quantities(given.requests))
     _raise(largest, _quantities(allocated))
     return largest

@@ -82,10 +82,10 @@ class Shape:
 class ShapeBook:
     """A cache of shapes, by template and namespace."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_cache",)
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Shape] = {}
+        self._cache: dict[bytes, Shape] = {}
 
     def of(self, pod: Pod) -> Shape:
         """The pod's shape."""
@@ -93,12 +93,12 @@ class ShapeBook:
         affinity = spec.affinity
         ports = [c.ports for c in spec.containers] + [(c.restart_policy, c.ports) for c in spec.init_containers]
         key = _pack((pod.metadata.namespace if affinity else "", affinity, ports))
-        found = self._known.get(key)
-        if found is None:
-            if len(self._known) >= _BOOK_LIMIT:
-                self._known.clear()
-            found = self._known[key] = shape(pod)
-        return found
+        cached = self._cache.get(key)
+        if cached is None:
+            if len(self._cache) >= _BOOK_LIMIT:
+                self._cache.clear()
+            cached = self._cache[key] = shape(pod)
+        return cached
 
 
 def shape(pod: Pod) -> Shape:

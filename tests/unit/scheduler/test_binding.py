@@ -154,7 +154,7 @@ async def test_the_pod_is_not_there_any_more(stage: Stage, how: str) -> None:
         stage.server.delete_pod("p")
         if how == "replaced":
             stage.server.add_pod(pod("p"))
-    assert (await stage.bind()).outcome is BindingOutcome.GONE
+    assert (await stage.bind()).outcome is BindingOutcome.DELETED
 
 
 async def test_while_the_server_is_away_it_is_asked_again_and_again(stage: Stage) -> None:
