@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.placement.plugin_twins import NEVER, PASSED, Marks, Verdicts, World
-from tests.unit.placement.plugin_worlds import (
+from tests.unit.placement.plugin_clusters import (
     agrees,
     filtered,
     incoming_pods,
     node_affinity,
+    sample_clusters,
     scored,
     snapshot_of,
-    worlds,
 )
+from tests.unit.placement.plugin_twins import NEVER, PASSED, SampleCluster, ScoresByNode, Verdicts
 from trimtab.api import codec
 from trimtab.api.errors import InvalidError
 from trimtab.api.schedulerconfig import NodeAffinityArgs
@@ -32,7 +32,7 @@ UNSUITED = (NEVER, ("node(s) didn't match Pod's node affinity/selector",))
 UNENFORCED = (NEVER, ("node(s) didn't match scheduler-enforced node affinity",))
 CONFLICT = (NEVER, ("pod affinity terms conflict",))
 
-WORLD = World([node("a", disk="ssd").build(), node("b", disk="hdd").build()], [])
+CLUSTER = SampleCluster([node("a", disk="ssd").build(), node("b", disk="hdd").build()], [])
 
 
 def label(key: str, operator: str, *values: str) -> Tree:
@@ -104,7 +104,7 @@ ENFORCING = adding(requiredDuringSchedulingIgnoredDuringExecution={"nodeSelector
 )
 def test_required_affinity(incoming: PodBuilder, want: Verdicts | None) -> None:
     """A node suits if the node selector holds and one of the terms does."""
-    assert filtered(NodeAffinity(), incoming.build(), WORLD) == want
+    assert filtered(NodeAffinity(), incoming.build(), CLUSTER) == want
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_required_affinity(incoming: PodBuilder, want: Verdicts | None) -> None:
         ),
     ],
 )
-def test_an_affinity_that_a_profile_adds(incoming: PodBuilder, want: Verdicts) -> None:
+def test_added_affinity_of_a_profile(incoming: PodBuilder, want: Verdicts) -> None:
     """Every pod of the profile must meet it besides its own."""
-    assert filtered(NodeAffinity(ENFORCING), incoming.build(), WORLD) == want
+    assert filtered(NodeAffinity(ENFORCING), incoming.build(), CLUSTER) == want
 
 
 @pytest.mark.parametrize(
@@ -138,23 +138,23 @@ def test_an_affinity_that_a_profile_adds(incoming: PodBuilder, want: Verdicts) -
         ),
     ],
 )
-def test_preferred_affinity(incoming: PodBuilder, want: Marks | None) -> None:
+def test_preferred_affinity(incoming: PodBuilder, want: ScoresByNode | None) -> None:
     """The node where most weights hold scores 100."""
-    assert scored(NodeAffinity(), incoming.build(), WORLD) == want
+    assert scored(NodeAffinity(), incoming.build(), CLUSTER) == want
 
 
-def test_wishes_that_a_profile_adds() -> None:
+def test_added_preferences_of_a_profile() -> None:
     """They count for every pod, and together with its own."""
     wish = {"weight": 10, "preference": label("disk", "In", "hdd")}
     plugin = NodeAffinity(adding(preferredDuringSchedulingIgnoredDuringExecution=[wish]))
-    assert scored(plugin, pod("p").build(), WORLD) == {"a": (0, 0), "b": (10, 100)}
-    assert scored(plugin, wishing((5, label("disk", "In", "ssd"))).build(), WORLD) == {"a": (5, 50), "b": (10, 100)}
+    assert scored(plugin, pod("p").build(), CLUSTER) == {"a": (0, 0), "b": (10, 100)}
+    assert scored(plugin, wishing((5, label("disk", "In", "ssd"))).build(), CLUSTER) == {"a": (5, 50), "b": (10, 100)}
 
 
-def test_a_wish_that_cannot_be_read_is_an_error() -> None:
+def test_an_invalid_preferred_term_is_an_error() -> None:
     """It names the field, as the API server would have."""
     with pytest.raises(InvalidError, match=r"preferredDuring.*\[1\]\.preference\.matchExpressions\[0\]\.operator"):
-        scored(NodeAffinity(), wishing((1, label("disk", "Exists")), (1, label("disk", "Near"))).build(), WORLD)
+        scored(NodeAffinity(), wishing((1, label("disk", "Exists")), (1, label("disk", "Near"))).build(), CLUSTER)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_wish_that_cannot_be_read_is_an_error() -> None:
         ),
     ],
 )
-def test_an_added_affinity_that_cannot_be_read_is_refused(parts: Tree, path: str) -> None:
+def test_an_invalid_added_affinity_is_refused(parts: Tree, path: str) -> None:
     """A configuration is checked when it is read, not when a pod comes."""
     with pytest.raises(InvalidError) as raised:
         NodeAffinity(adding(**parts))
@@ -186,9 +186,9 @@ def test_an_unknown_field_of_an_added_affinity_is_refused() -> None:
         adding(requiredDuringSchedulingIgnoredDuringExecution={"nodeSelectorTerms": [{"matchLabels": {"a": "b"}}]})
 
 
-def test_a_changed_node_is_judged_anew() -> None:
+def test_a_changed_node_is_evaluated_again() -> None:
     """Answers are kept for all pods that ask the same, and a node's change makes its own answer void."""
-    view = snapshot_of(WORLD)
+    view = snapshot_of(CLUSTER)
     incoming = pod("p").node_selector(disk="ssd").build()
     before = NodeAffinity().filter(Cycle(incoming, view))
     view.put(node("b", disk="ssd").build())
@@ -203,8 +203,8 @@ def test_a_changed_node_is_judged_anew() -> None:
 @given(st.data())
 def test_affinity_agrees_with_its_twin(data: st.DataObject) -> None:
     """On any cluster, the plugin says what a look at each node says."""
-    world, _ = data.draw(worlds())
+    sample, _ = data.draw(sample_clusters())
     incoming = data.draw(incoming_pods("affinity", "nodeSelector"))
-    agrees(NodeAffinity(), incoming, world, NodeAffinityArgs())
+    agrees(NodeAffinity(), incoming, sample, NodeAffinityArgs())
     args = adding(**node_affinity(Random(data.draw(st.integers(0, 999))), readable=True))
-    agrees(NodeAffinity(args), incoming, world, args)
+    agrees(NodeAffinity(args), incoming, sample, args)

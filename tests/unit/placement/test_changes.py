@@ -31,7 +31,7 @@ from trimtab.testing.builders import NodeBuilder, PodBuilder, node, pod
         ),
     ],
 )
-def test_what_changes_about_a_node(old: NodeBuilder | None, new: NodeBuilder | None, want: list[str]) -> None:
+def test_changes_of_a_node(old: NodeBuilder | None, new: NodeBuilder | None, want: list[str]) -> None:
     """Only what a filter looks at counts."""
     found = changes.of_node(old.build() if old else None, new.build() if new else None)
     assert [change.label for change in found] == want
@@ -72,12 +72,12 @@ def test_what_changes_about_a_node(old: NodeBuilder | None, new: NodeBuilder | N
         ),
     ],
 )
-def test_what_changes_about_a_pod(old: PodBuilder, new: PodBuilder, want: list[str]) -> None:
+def test_changes_of_a_pod(old: PodBuilder, new: PodBuilder, want: list[str]) -> None:
     """A pod's changes are named by whether it has a node, as kube-scheduler names them."""
     assert [change.label for change in changes.of_pod(old.build(), new.build(), compute)] == want
 
 
-def test_a_namespace_counts_by_its_labels() -> None:
+def test_changes_of_a_namespace_are_those_of_its_labels() -> None:
     """A phase is nothing, a label is something."""
     plain = codec.convert({"metadata": {"name": "n"}}, Namespace)
     labelled = codec.convert({"metadata": {"name": "n", "labels": {"team": "a"}}}, Namespace)
@@ -88,7 +88,7 @@ def test_a_namespace_counts_by_its_labels() -> None:
     assert not list(changes.of_namespace(plain, ending))
 
 
-def test_what_groups_pods_counts_by_whom_it_selects() -> None:
+def test_changes_of_a_service_are_those_of_its_selector() -> None:
     """A replica set that is scaled is nothing, a service with another selector is something."""
     web = codec.convert({"metadata": {"name": "s"}, "spec": {"selector": {"app": "web"}}}, Service)
     other = codec.convert({"metadata": {"name": "s"}, "spec": {"selector": {"app": "other"}}}, Service)

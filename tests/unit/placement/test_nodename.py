@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.placement.plugin_twins import NEVER, PASSED, Verdicts, World
-from tests.unit.placement.plugin_worlds import NAMES, agrees, filtered, worlds
+from tests.unit.placement.plugin_clusters import NAMES, agrees, filtered, sample_clusters
+from tests.unit.placement.plugin_twins import NEVER, PASSED, SampleCluster, Verdicts
 from trimtab.placement.nodename import NodeName
 from trimtab.testing.builders import PodBuilder, node, pod
 
 ELSEWHERE = (NEVER, ("node(s) didn't match the requested node name",))
 
-WORLD = World([node("a").build(), node("b").cordoned().build()], [])
+CLUSTER = SampleCluster([node("a").build(), node("b").cordoned().build()], [])
 
 
 @pytest.mark.parametrize(
@@ -28,13 +28,13 @@ WORLD = World([node("a").build(), node("b").cordoned().build()], [])
 )
 def test_the_named_node(incoming: PodBuilder, want: Verdicts | None) -> None:
     """A pod that names a node goes there or nowhere."""
-    assert filtered(NodeName(), incoming.build(), WORLD) == want
+    assert filtered(NodeName(), incoming.build(), CLUSTER) == want
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_node_name_agrees_with_its_twin(data: st.DataObject) -> None:
     """On any cluster, the plugin decides as a loop over the nodes does."""
-    world, _ = data.draw(worlds())
+    sample, _ = data.draw(sample_clusters())
     named = pod("new").spec(nodeName=data.draw(st.sampled_from(["", *NAMES]))).build()
-    agrees(NodeName(), named, world)
+    agrees(NodeName(), named, sample)

@@ -79,7 +79,7 @@ def test_an_empty_configuration_has_kube_schedulers_defaults() -> None:
     assert filters(default_profile()) == FILTERS
 
 
-def test_what_is_left_out_is_said() -> None:
+def test_plugins_that_are_not_run_are_listed() -> None:
     """Default plugins that Trimtab has no part in are listed, for the log."""
     assert default_profile().left_out == (
         "SchedulingGates",
@@ -99,7 +99,7 @@ def test_what_is_left_out_is_said() -> None:
     assert "GangScheduling" in with_plugins(multiPoint={"enabled": named("GangScheduling")}).left_out
 
 
-def test_every_default_is_known_and_every_plugin_does_what_its_points_say() -> None:
+def test_every_default_is_registered_and_every_plugin_implements_its_points() -> None:
     """The registry and the plugins agree on who filters and who scores."""
     assert {reference.name for reference in DEFAULT_PLUGINS} <= set(PLUGINS)
     for name, kind in PLUGINS.items():
@@ -376,7 +376,7 @@ ARGS = "profiles[0].pluginConfig[1].args"
         ),
     ],
 )
-def test_profiles_that_are_refused(profile: Tree, path: str, reason: str) -> None:
+def test_invalid_profiles(profile: Tree, path: str, reason: str) -> None:
     """The error says where, and why."""
     with pytest.raises(InvalidError) as caught:
         read(profile)
@@ -417,7 +417,7 @@ def test_profiles_that_are_refused(profile: Tree, path: str, reason: str) -> Non
         pytest.param({"parallelismm": 1}, "", id="an unknown field"),
     ],
 )
-def test_configurations_that_are_refused(fields: Tree, path: str) -> None:
+def test_invalid_configurations(fields: Tree, path: str) -> None:
     """As kube-scheduler refuses them, and what Trimtab cannot do besides."""
     with pytest.raises(InvalidError) as caught:
         read(**fields)
@@ -470,7 +470,7 @@ def test_the_proposals_table_of_invalid_combinations(scores: bool, operator: boo
     assert caught.value.path == "profiles[0].plugins.score"
 
 
-def test_an_empty_list_is_no_contradiction() -> None:
+def test_an_empty_list_does_not_contradict_selector_spread() -> None:
     """An operator who lists nothing leaves the spreading of such pods to SelectorSpread."""
     args = {"defaultingType": "List"}
     profile = only(plugins={"multiPoint": SELECTOR_SPREAD}, pluginConfig=[{"name": "PodTopologySpread", "args": args}])
@@ -509,14 +509,14 @@ def test_the_proposals_own_form_without_constraints() -> None:
         pytest.param({"profiles": []}, "", id="a field of the other form"),
     ],
 )
-def test_the_proposals_own_form_refused(fields: Tree, path: str) -> None:
+def test_the_proposals_own_form_invalid(fields: Tree, path: str) -> None:
     """With the path in that form."""
     with pytest.raises(InvalidError) as caught:
         profiles(schedulerconfig.read({"apiVersion": PROPOSAL, **fields}))
     assert caught.value.path == path
 
 
-def test_defaults_weigh_nothing_where_they_do_not_score() -> None:
+def test_no_default_constraints_where_the_plugin_does_not_run() -> None:
     """A weight in the list of defaults is for a plugin that scores."""
     weighing = [reference.name for reference in DEFAULT_PLUGINS if reference.weight]
     assert all("score" in PLUGINS[name].points for name in weighing)

@@ -386,14 +386,14 @@ LONELY = waiting().avoids("zone", selector={"app": "db"})
         ),
     ],
 )
-def test_what_could_help(refused_by: str, incoming: PodBuilder, change: Change, want: bool) -> None:
+def test_changes_that_may_help(refused_by: str, incoming: PodBuilder, change: Change, want: bool) -> None:
     """Each row of the table, with a change that helps and one that does not."""
     answers = RequeueHints(PROFILES, Snapshot())
     assert answers.can_help(incoming.build(), frozenset((refused_by,)), change) is want
     assert requeue.concerns(change)((refused_by,)) >= want
 
 
-def test_a_service_helps_who_is_spread_by_default() -> None:
+def test_a_service_may_help_pods_with_default_constraints() -> None:
     """A pod without constraints belongs to services; one with constraints has said what it wants."""
     service = codec.convert(
         {"metadata": {"name": "s", "namespace": "default"}, "spec": {"selector": {"app": "web"}}}, Service
@@ -405,7 +405,7 @@ def test_a_service_helps_who_is_spread_by_default() -> None:
     assert not answers.can_help(SPREAD.build(), refused_by, change)
 
 
-def test_a_namespaces_labels_help_who_looks_at_them() -> None:
+def test_a_namespace_may_help_only_pods_with_affinity_between_pods() -> None:
     """Affinity between pods may reach other namespaces; nothing else does."""
     namespace = codec.convert({"metadata": {"name": "n", "labels": {"team": "a"}}}, Namespace)
     (change,) = changes.of_namespace(None, namespace)
@@ -414,7 +414,7 @@ def test_a_namespaces_labels_help_who_looks_at_them() -> None:
     assert not answers.can_help(SEEKING.build(), frozenset(("PodTopologySpread", "NodeResourcesFit")), change)
 
 
-def test_a_term_that_selects_namespaces_reaches_those_alone() -> None:
+def test_a_namespace_selector_limits_the_pods_that_may_help() -> None:
     """A pod that comes counts as company only if its namespace is meant."""
     term = {**NEAR, "namespaceSelector": {"matchLabels": {"team": "a"}}}
     seeking = waiting().affinity({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}).build()
@@ -516,7 +516,7 @@ def mutate(view: Snapshot, rng: random.Random) -> Iterable[Change]:
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32))
-def test_no_pod_is_left_that_a_change_would_have_helped(seed: int) -> None:
+def test_every_change_that_makes_a_pod_schedulable_has_a_hint(seed: int) -> None:
     """A pod without a node that could be placed after a change has had a hint about it, in random clusters."""
     rng = random.Random(seed)
     view = Snapshot()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.placement.plugin_twins import NEVER, PASSED, Verdicts, World
-from tests.unit.placement.plugin_worlds import agrees, filtered, incoming_pods, snapshot_of, worlds
+from tests.unit.placement.plugin_clusters import agrees, filtered, incoming_pods, sample_clusters, snapshot_of
+from tests.unit.placement.plugin_twins import NEVER, PASSED, SampleCluster, Verdicts
 from trimtab.api.pods import Pod
 from trimtab.placement.framework import Cycle
 from trimtab.placement.unschedulable import NodeUnschedulable
@@ -15,7 +15,7 @@ from trimtab.testing.builders import PodBuilder, node, pod
 
 CORDONED = (NEVER, ("node(s) were unschedulable",))
 
-WORLD = World([node("a").build(), node("b").cordoned().build()], [])
+CLUSTER = SampleCluster([node("a").build(), node("b").cordoned().build()], [])
 
 
 @pytest.mark.parametrize(
@@ -33,12 +33,12 @@ WORLD = World([node("a").build(), node("b").cordoned().build()], [])
 )
 def test_cordoned_nodes(incoming: PodBuilder, want: Verdicts | None) -> None:
     """A cordoned node takes only pods that tolerate the taint which stands for it, whether or not it has the taint."""
-    assert filtered(NodeUnschedulable(), incoming.build(), WORLD) == want
+    assert filtered(NodeUnschedulable(), incoming.build(), CLUSTER) == want
 
 
 def test_a_refusal_does_not_change_with_the_next_event() -> None:
     """A refusal stays the same if the node is uncordoned later."""
-    view = snapshot_of(WORLD)
+    view = snapshot_of(CLUSTER)
     refusals = NodeUnschedulable().filter(Cycle(pod("p").build(), view))
     view.put(node("b").build())
     assert refusals is not None
@@ -49,6 +49,6 @@ def test_a_refusal_does_not_change_with_the_next_event() -> None:
 @given(st.data())
 def test_cordons_agree_with_their_twin(data: st.DataObject) -> None:
     """On any cluster, the plugin decides as a loop over the nodes does."""
-    world, _ = data.draw(worlds())
+    sample, _ = data.draw(sample_clusters())
     incoming: Pod = data.draw(incoming_pods("tolerations"))
-    agrees(NodeUnschedulable(), incoming, world)
+    agrees(NodeUnschedulable(), incoming, sample)

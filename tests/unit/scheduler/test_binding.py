@@ -1,4 +1,4 @@
-"""Binding: what an answer means, and what is done where there is none."""
+"""Binding: the meaning of each response, and the look-up where there is none."""
 
 from __future__ import annotations
 
@@ -58,20 +58,20 @@ class Stage:
         return Attempt(QueuedPod(made, 0), made, 0, node=node)
 
     def answer_bindings(self, *answers: Response | Exception | None, lost: bool = False) -> None:
-        """What the server answers to bindings, one after the other; None for the truth. Lost: it acts all the same."""
+        """The responses to bindings, in order; None for the real one. `lost`: the binding takes effect nevertheless."""
         self._answers = list(answers)
 
         def intercept(request: Request) -> Response | Exception | None:
             if not request.path.endswith("/binding") or not self._answers:
                 return None
             if lost:
-                self.server._respond(request)  # noqa: SLF001 - the server does it, and the answer never comes
+                self.server._respond(request)  # noqa: SLF001 - the binding takes effect, and its response is lost
             return self._answers.pop(0)
 
         self.server.intercept = intercept
 
     async def bind(self) -> BindingResult:
-        """Bind the pod; what became of it."""
+        """Bind the pod; the result."""
         self.binder.start(self.attempt())
         await self.clock.advance(0)
         (result,) = self.results
@@ -97,24 +97,24 @@ async def test_a_pod_is_bound_to_its_node(stage: Stage) -> None:
         pytest.param(Forbidden("no"), True, id="forbidden"),
         pytest.param(BadRequest("no"), True, id="nonsense"),
         pytest.param(TooManyRequests("later"), True, id="too many requests"),
-        pytest.param(ServiceUnavailable("later", retry_after=1.0), True, id="away, and says when to come back"),
-        pytest.param(ServiceUnavailable("gone"), False, id="away"),
+        pytest.param(ServiceUnavailable("later", retry_after=1.0), True, id="unavailable, with Retry-After"),
+        pytest.param(ServiceUnavailable("gone"), False, id="unavailable"),
         pytest.param(Unreachable("refused", sent=False), True, id="never left"),
         pytest.param(Unreachable("cut"), False, id="cut"),
         pytest.param(Timeout("late"), False, id="late"),
         pytest.param(ServerError("oh"), False, id="the server failed"),
         pytest.param(Conflict("changed"), False, id="conflict: the pod is not as we know it"),
-        pytest.param(NotFound("gone"), False, id="not found: the pod is not as we know it"),
+        pytest.param(NotFound("gone"), False, id="not found: the pod has changed"),
         pytest.param(CredentialsError("none"), True, id="no credentials"),
         pytest.param(LeadershipLost("lost"), True, id="not ours to write any more"),
     ],
 )
-def test_which_failures_leave_no_doubt(error: KubeError, certain: bool) -> None:
-    """Where there is doubt, the pod is looked at."""
+def test_errors_after_which_a_pod_is_certainly_unbound(error: KubeError, certain: bool) -> None:
+    """In all other cases the pod is looked up."""
     assert is_certainly_unbound(error) is certain
 
 
-async def test_a_clear_no_is_not_looked_into(stage: Stage) -> None:
+async def test_a_refused_binding_is_not_looked_up(stage: Stage) -> None:
     """The pod is as it was."""
     stage.answer_bindings(failure(403, "Forbidden", "you may not"))
     result = await stage.bind()
@@ -124,8 +124,8 @@ async def test_a_clear_no_is_not_looked_into(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("lost", [Unreachable("cut"), failure(500, "InternalError"), failure(504, "Timeout")])
-async def test_a_lost_answer_is_resolved_by_looking(stage: Stage, lost: Response | Exception) -> None:
-    """The server had done it, or had not: the live pod says which."""
+async def test_a_lost_response_is_resolved_by_a_look_up(stage: Stage, lost: Response | Exception) -> None:
+    """The binding took effect or did not: the look-up shows which."""
     stage.answer_bindings(lost, lost=True)
     result = await stage.bind()
     assert result.outcome is BindingOutcome.BOUND
@@ -136,7 +136,7 @@ async def test_a_lost_answer_is_resolved_by_looking(stage: Stage, lost: Response
     assert (await another.bind()).outcome is BindingOutcome.NOT_BOUND
 
 
-async def test_somebody_else_was_faster(stage: Stage) -> None:
+async def test_a_pod_that_another_scheduler_bound(stage: Stage) -> None:
     """Conflict, and the live pod is on another node."""
     stage.server.change_pod("p", spec={"nodeName": "b"})
     result = await stage.bind()
@@ -146,8 +146,8 @@ async def test_somebody_else_was_faster(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced", "terminating"])
-async def test_the_pod_is_not_there_any_more(stage: Stage, how: str) -> None:
-    """It was deleted, its name belongs to another, or it is on its way out."""
+async def test_a_pod_that_was_deleted(stage: Stage, how: str) -> None:
+    """It was deleted, replaced by another of its name, or is terminating."""
     if how == "terminating":
         stage.server.change_pod("p", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     else:
@@ -157,7 +157,7 @@ async def test_the_pod_is_not_there_any_more(stage: Stage, how: str) -> None:
     assert (await stage.bind()).outcome is BindingOutcome.DELETED
 
 
-async def test_while_the_server_is_away_it_is_asked_again_and_again(stage: Stage) -> None:
+async def test_a_look_up_is_repeated_while_the_server_is_unavailable(stage: Stage) -> None:
     """The assumption stands meanwhile."""
     stage.server.intercept = lambda _: Unreachable("away")
     stage.binder.start(stage.attempt())
@@ -170,7 +170,7 @@ async def test_while_the_server_is_away_it_is_asked_again_and_again(stage: Stage
     assert result.outcome is BindingOutcome.NOT_BOUND
 
 
-async def test_the_watch_may_know_first(stage: Stage) -> None:
+async def test_the_watch_may_show_the_outcome_first(stage: Stage) -> None:
     """Then there is no need to ask any more."""
     stage.server.intercept = lambda _: Unreachable("away")
     stage.binder.start(stage.attempt())
@@ -181,8 +181,8 @@ async def test_the_watch_may_know_first(stage: Stage) -> None:
     assert result.outcome is BindingOutcome.SETTLED
 
 
-async def test_so_many_at_once_and_no_more(stage: Stage) -> None:
-    """Whoever decides waits for room."""
+async def test_the_number_of_bindings_in_flight_is_limited(stage: Stage) -> None:
+    """The scheduler waits until another binding may start."""
     stage.server.bad.latency = 1.0
     for number in range(2):
         stage.server.add_pod(pod(f"q{number}"))
@@ -198,7 +198,7 @@ async def test_so_many_at_once_and_no_more(stage: Stage) -> None:
     assert stage.binder.in_flight == 0
 
 
-async def test_in_the_end_bindings_may_finish(stage: Stage) -> None:
+async def test_shutdown_waits_for_bindings(stage: Stage) -> None:
     """Within the time that they are given."""
     stage.server.bad.latency = 1.0
     stage.binder.start(stage.attempt())
@@ -209,7 +209,7 @@ async def test_in_the_end_bindings_may_finish(stage: Stage) -> None:
     assert [result.outcome for result in stage.results] == [BindingOutcome.BOUND]
 
 
-async def test_in_the_end_what_does_not_finish_is_cut_off(stage: Stage) -> None:
+async def test_shutdown_cancels_bindings_after_the_grace_period(stage: Stage) -> None:
     """Nothing keeps the service from ending."""
     stage.server.intercept = lambda _: Unreachable("away")
     stage.binder.start(stage.attempt())

@@ -44,7 +44,7 @@ def test_buckets_are_kube_schedulers(name: str, first: float, last: float, count
     assert infinite == float("inf")
 
 
-def test_what_is_counted_has_the_labels_that_dashboards_ask_for() -> None:
+def test_labels_are_those_of_kube_scheduler() -> None:
     """Each counter and gauge once, with its labels."""
     metrics = Metrics()
     metrics.count_attempt(Result.UNSCHEDULABLE, "trimtab", 0.1)

@@ -1,4 +1,4 @@
-"""The queue: who is tried next, who waits for what, and that nobody is forgotten. Numbers are those of its rules."""
+"""The queue: order, states and requeueing. Numbers are those of its rules."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Hand:
         return self.time
 
     async def sleep(self, seconds: float) -> None:
-        """Nobody waits here."""
+        """The queue never waits."""
         raise AssertionError(seconds)
 
     def move(self, seconds: float) -> None:
@@ -48,7 +48,7 @@ class Hand:
 
 
 class Counts:
-    """What the queue's observer was told."""
+    """An observer that counts."""
 
     def __init__(self) -> None:
         self.incoming_pods: Counter[tuple[str, str]] = Counter()
@@ -66,20 +66,20 @@ class Counts:
 
 
 class Stage:
-    """A queue, its clock, and what is asked of the hints."""
+    """A queue, its clock, and the pods that hints were evaluated for."""
 
     def __init__(self) -> None:
         self.clock = Hand()
         self.counts = Counts()
         self.helps = True
-        self.asked: list[str] = []
+        self.evaluated: list[str] = []
         self.queue = Queue(self.clock, self.help, compute, backoff=BACKOFF, observer=self.counts)
 
     def help(self, pod: Pod, refused_by: frozenset[str], change: Change) -> bool:
-        """The hints' answer."""
+        """The result of the hints."""
         assert refused_by
         assert change.label
-        self.asked.append(pod.metadata.name)
+        self.evaluated.append(pod.metadata.name)
         return self.helps
 
     def take(self) -> str:
@@ -112,11 +112,11 @@ def stage() -> Stage:
 
 
 def made(name: str, *, priority: int = 0) -> PodBuilder:
-    """A pod of ours."""
+    """A pod of the profile trimtab."""
     return pod(name).labels(app="web").spec(schedulerName="trimtab", priority=priority)
 
 
-def test_the_more_important_pod_goes_first_then_the_one_that_waited_longer(stage: Stage) -> None:
+def test_pods_are_taken_by_priority_then_by_time(stage: Stage) -> None:
     """Rule 1."""
     for name, priority in (("first", 0), ("second", 0), ("important", 10), ("unimportant", -5)):
         stage.queue.put(made(name, priority=priority).build())
@@ -125,14 +125,14 @@ def test_the_more_important_pod_goes_first_then_the_one_that_waited_longer(stage
 
 
 def test_a_pod_without_a_priority_has_priority_zero(stage: Stage) -> None:
-    """A pod may leave it out where there are no priority classes."""
+    """Pods have no priority where no priority classes exist."""
     stage.queue.put(made("below", priority=-1).build())
     stage.queue.put(pod("none").spec(schedulerName="trimtab").build())
     assert [stage.take(), stage.take()] == ["none", "below"]
 
 
 def test_a_pod_in_flight_is_not_taken_twice(stage: Stage) -> None:
-    """It stays known, whatever is observed of it."""
+    """An update does not make it active."""
     stage.queue.put(made("p").build())
     assert stage.take() == "p"
     stage.queue.put(made("p").labels(app="changed").build())
@@ -140,8 +140,8 @@ def test_a_pod_in_flight_is_not_taken_twice(stage: Stage) -> None:
     assert stage.state("p") is QueueState.IN_FLIGHT
 
 
-def test_a_refused_pod_waits_for_a_change_that_could_help(stage: Stage) -> None:
-    """Rule 2: a change that could not help leaves it where it is."""
+def test_a_refused_pod_waits_for_a_change_that_may_help(stage: Stage) -> None:
+    """Rule 2: a change that cannot help leaves it unschedulable."""
     stage.refuse("p")
     assert stage.take() == ""
     stage.helps = False
@@ -152,26 +152,26 @@ def test_a_refused_pod_waits_for_a_change_that_could_help(stage: Stage) -> None:
     assert stage.take() == "p"
 
 
-def test_a_change_that_concerns_no_plugin_is_not_even_asked_about(stage: Stage) -> None:
+def test_a_change_that_concerns_no_plugin_is_not_evaluated(stage: Stage) -> None:
     """Whether a pod fits does not depend on a namespace."""
     stage.refuse("p")
     stage.queue.requeue_helped(Change(Subject.NAMESPACE, Action.ADD, None, None))
-    assert not stage.asked
+    assert not stage.evaluated
 
 
-def test_pods_that_are_alike_are_asked_about_once(stage: Stage) -> None:
-    """A hundred pods of one template are one question; one with other labels is another."""
+def test_similar_pods_are_evaluated_once(stage: Stage) -> None:
+    """A hundred pods of one template are evaluated once; a pod with other labels separately."""
     for number in range(100):
         stage.refuse(f"p{number}")
     stage.queue.put(made("other").labels(app="other").build())
     stage.refuse_next("other")
     stage.queue.requeue_helped(NODE_ADDED)
-    assert stage.asked == ["p0", "other"]
+    assert stage.evaluated == ["p0", "other"]
     assert stage.queue.length(QueueState.UNSCHEDULABLE) == 0
 
 
-def test_a_pod_is_kept_aside_for_five_minutes_at_most(stage: Stage) -> None:
-    """Rule 2: `due` says when, and the pod is marked, for metrics tell of it."""
+def test_a_pod_is_unschedulable_for_five_minutes_at_most(stage: Stage) -> None:
+    """Rule 2: `next_due` is the timeout, and the pod is flagged as flushed, for metrics."""
     queued = stage.refuse("p")
     assert stage.queue.next_due == stage.clock.time + 300 * SECOND
     stage.clock.move(299)
@@ -183,7 +183,7 @@ def test_a_pod_is_kept_aside_for_five_minutes_at_most(stage: Stage) -> None:
 
 
 def test_an_update_does_not_prolong_the_five_minutes(stage: Stage) -> None:
-    """Rule 2: those who came earlier are due earlier, however often they change."""
+    """Rule 2: the timeout depends on the refusal and not on later updates."""
     stage.refuse("early")
     stage.clock.move(10)
     stage.refuse("late")
@@ -211,7 +211,7 @@ def test_back_off_doubles_and_ends_with_a_full_second(stage: Stage) -> None:
     assert waits == [1, 2, 4, 8, 10, 10]
 
 
-def test_where_nothing_is_active_a_refused_pod_is_tried_early(stage: Stage) -> None:
+def test_a_refused_pod_is_taken_early_if_no_pod_is_active(stage: Stage) -> None:
     """Rule 4: queued only serves the others."""
     stage.refuse("p")
     stage.queue.requeue_helped(NODE_ADDED)
@@ -232,14 +232,14 @@ def test_after_its_back_off_a_pod_competes_by_priority_again(stage: Stage) -> No
 
 
 def test_a_pod_whose_back_off_is_over_is_active_at_once(stage: Stage) -> None:
-    """The back-off runs while the pod is kept aside, too."""
+    """The back-off also runs while the pod is unschedulable."""
     stage.refuse("p")
     stage.clock.move(5)
     stage.queue.requeue_helped(NODE_ADDED)
     assert stage.state("p") is QueueState.ACTIVE
 
 
-def test_a_failure_waits_to_the_end(stage: Stage) -> None:
+def test_a_failed_pod_waits_for_the_end_of_its_back_off(stage: Stage) -> None:
     """Rule 4: and a refusal after it starts counting from refusals again."""
     stage.queue.put(made("p").build())
     queued = stage.queue.take()
@@ -253,7 +253,7 @@ def test_a_failure_waits_to_the_end(stage: Stage) -> None:
     assert (queued.failures, queued.refusals, queued.attempts) == (0, 1, 2)
 
 
-def test_an_unsupported_pod_waits_for_its_own_change_alone(stage: Stage) -> None:
+def test_only_its_own_change_requeues_an_unsupported_pod(stage: Stage) -> None:
     """Rule 5: neither time nor nodes help it."""
     stage.refuse("p", frozenset((UNSUPPORTED,)))
     assert stage.queue.next_due is None
@@ -276,7 +276,7 @@ def test_a_gated_pod_waits_until_its_last_gate_is_gone(stage: Stage) -> None:
     assert stage.take() == "p"
 
 
-def test_a_waiting_pod_is_tried_as_it_is_now(stage: Stage) -> None:
+def test_the_latest_version_of_a_pod_is_taken(stage: Stage) -> None:
     """An update while it is active, or backing off, replaces it."""
     stage.queue.put(made("p").build())
     stage.queue.put(made("p").labels(app="new").build())
@@ -294,13 +294,13 @@ def test_a_waiting_pod_is_tried_as_it_is_now(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("after", "tried"),
     [
-        pytest.param(made("p").labels(app="new"), True, id="its labels are others"),
+        pytest.param(made("p").labels(app="new"), True, id="its labels changed"),
         pytest.param(made("p").tolerates("x"), True, id="it tolerates more"),
         pytest.param(made("p").condition("PodScheduled", "False"), False, id="only its status changed"),
         pytest.param(made("p").annotations(a="b"), False, id="only an annotation changed"),
     ],
 )
-def test_a_refused_pod_that_changes_is_tried_if_that_could_help(stage: Stage, after: PodBuilder, tried: bool) -> None:
+def test_a_refused_pod_is_requeued_if_its_own_change_may_help(stage: Stage, after: PodBuilder, tried: bool) -> None:
     """What we write into its status ourselves must not start it anew."""
     stage.refuse("p")
     stage.queue.put(after.build())
@@ -311,8 +311,8 @@ def test_a_refused_pod_that_changes_is_tried_if_that_could_help(stage: Stage, af
     "where",
     [QueueState.ACTIVE, QueueState.BACKING_OFF, QueueState.UNSCHEDULABLE, QueueState.GATED, QueueState.IN_FLIGHT],
 )
-def test_a_dropped_pod_is_gone_from_wherever_it_was(stage: Stage, where: QueueState) -> None:
-    """Nothing of it comes back, and nothing is left to count."""
+def test_a_pod_can_be_dropped_in_every_state(stage: Stage, where: QueueState) -> None:
+    """It is never taken, and no count includes it."""
     queued = moved_to(stage, where)
     stage.queue.drop(queued.uid)
     stage.queue.record_refusal(queued, REFUSED)
@@ -341,7 +341,7 @@ def moved_to(stage: Stage, where: QueueState) -> QueuedPod:
     return found
 
 
-def test_a_successor_of_the_same_name_is_another_pod(stage: Stage) -> None:
+def test_a_pod_of_the_same_name_with_another_uid_is_another_pod(stage: Stage) -> None:
     """What becomes of the first, in flight, is nothing to the second."""
     stage.queue.put(made("p").build())
     first = stage.queue.take()
@@ -355,7 +355,7 @@ def test_a_successor_of_the_same_name_is_another_pod(stage: Stage) -> None:
     assert second.attempts == 1
 
 
-def test_the_first_time_it_could_be_tried_is_remembered(stage: Stage) -> None:
+def test_the_first_activation_is_recorded(stage: Stage) -> None:
     """From then on people wait for it: not while it was gated, and not only since the last attempt."""
     stage.queue.put(made("p").spec(schedulingGates=[{"name": "g"}]).build())
     stage.clock.move(60)
@@ -367,7 +367,7 @@ def test_the_first_time_it_could_be_tried_is_remembered(stage: Stage) -> None:
     assert queued.first_active == opened
 
 
-def test_what_comes_into_which_queue_is_counted_as_kube_scheduler_does(stage: Stage) -> None:
+def test_incoming_pods_are_counted_as_in_kube_scheduler(stage: Stage) -> None:
     """The names of queues and events are on dashboards."""
     stage.refuse("p")
     stage.queue.requeue_helped(NODE_ADDED)
@@ -382,8 +382,8 @@ def test_what_comes_into_which_queue_is_counted_as_kube_scheduler_does(stage: St
     assert stage.counts.refused_pods == {"NodeResourcesFit": 1}
 
 
-def test_somebody_is_told_when_there_is_something_to_take(stage: Stage) -> None:
-    """So that nobody has to ask again and again."""
+def test_on_ready_is_called_when_a_pod_can_be_taken(stage: Stage) -> None:
+    """The service waits for this call and does not poll."""
     calls: list[int] = []
     stage.queue.on_ready = lambda: calls.append(1)
     stage.queue.put(made("p").build())
@@ -396,7 +396,7 @@ def test_somebody_is_told_when_there_is_something_to_take(stage: Stage) -> None:
 
 @settings(deadline=None, max_examples=150)
 @given(st.integers(0, 2**32))
-def test_nobody_is_forgotten_and_nobody_is_taken_twice(seed: int) -> None:
+def test_no_pod_is_forgotten_or_taken_twice(seed: int) -> None:
     """Whatever happens in whatever order, every pod is in exactly one place, and in the end everybody was tried."""
     rng = random.Random(seed)
     stage = Stage()
@@ -410,7 +410,7 @@ def test_nobody_is_forgotten_and_nobody_is_taken_twice(seed: int) -> None:
         assert all(stage.queue.length(place) == lengths[place] for place in QueueState)
         assert {uid for uid, queued in flying.items() if queued.state is QueueState.IN_FLIGHT} == set(flying)
         assert len(stage.queue) == len(alive)
-    _nobody_is_left(stage, alive, flying)
+    _check_none_left(stage, alive, flying)
 
 
 def _act(rng: random.Random, stage: Stage, alive: dict[str, Pod], flying: dict[str, QueuedPod], step: int) -> None:
@@ -445,7 +445,7 @@ def _act(rng: random.Random, stage: Stage, alive: dict[str, Pod], flying: dict[s
             stage.queue.record_failure(landed) if rng.random() < 0.3 else stage.queue.record_refusal(landed, REFUSED)
 
 
-def _nobody_is_left(stage: Stage, alive: dict[str, Pod], flying: dict[str, QueuedPod]) -> None:
+def _check_none_left(stage: Stage, alive: dict[str, Pod], flying: dict[str, QueuedPod]) -> None:
     """Given time and no gates, everybody is taken."""
     for landed in flying.values():
         stage.queue.record_refusal(landed, REFUSED)

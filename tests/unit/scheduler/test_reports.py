@@ -74,7 +74,7 @@ async def test_a_bound_pod_has_a_normal_event(stage: Stage) -> None:
 
 
 async def test_a_refused_pod_has_a_warning_and_a_condition(stage: Stage) -> None:
-    """Both say the same; the condition says since when, and of which generation."""
+    """Both have the same message; the condition has a transition time and a generation."""
     stage.server.change_pod("p", metadata={"generation": 3}, status={"nominatedNodeName": "theirs"})
     stage.reporter.report_failed(stage.pod, MESSAGE, Reason.UNSCHEDULABLE)
     await stage.settle()
@@ -96,7 +96,7 @@ async def test_a_refused_pod_has_a_warning_and_a_condition(stage: Stage) -> None
     assert stage.pod.status.nominated_node_name == "theirs"
 
 
-async def test_the_same_is_not_said_twice(stage: Stage) -> None:
+async def test_an_unchanged_condition_is_not_written_again(stage: Stage) -> None:
     """A condition is patched where it changes, and keeps its time while its status is the same."""
     stage.reporter.report_failed(stage.pod, MESSAGE, Reason.UNSCHEDULABLE)
     await stage.settle()
@@ -112,7 +112,7 @@ async def test_the_same_is_not_said_twice(stage: Stage) -> None:
     assert (condition["reason"], condition["lastTransitionTime"]) == ("SchedulerError", "2026-01-01T00:00:00Z")
 
 
-async def test_what_happens_again_is_counted_in_one_event(stage: Stage) -> None:
+async def test_repeated_events_are_counted_in_one(stage: Stage) -> None:
     """A pod that is refused a hundred times has one line."""
     for _ in range(3):
         stage.reporter.report_failed(stage.pod, MESSAGE, Reason.UNSCHEDULABLE)
@@ -121,7 +121,7 @@ async def test_what_happens_again_is_counted_in_one_event(stage: Stage) -> None:
     assert event["count"] == 3
 
 
-async def test_of_what_waits_to_be_written_the_last_counts(stage: Stage) -> None:
+async def test_the_last_of_several_pending_conditions_is_written(stage: Stage) -> None:
     """And nothing at all, once the pod is bound."""
     known = stage.pod
     for number in range(5):
@@ -138,10 +138,10 @@ async def test_of_what_waits_to_be_written_the_last_counts(stage: Stage) -> None
     ("code", "reason", "logged"),
     [(404, "NotFound", False), (409, "Conflict", False), (403, "Forbidden", True)],
 )
-async def test_what_cannot_be_written_stops_nothing(
+async def test_a_condition_that_cannot_be_written_is_dropped(
     stage: Stage, caplog: pytest.LogCaptureFixture, code: int, reason: str, logged: bool
 ) -> None:
-    """A pod that is gone is not worth a word; anything else is."""
+    """A deleted pod is not logged as a warning; other errors are."""
     stage.server.intercept = lambda request: failure(code, reason) if request.path.endswith("status") else None
     stage.reporter.report_failed(stage.pod, MESSAGE, Reason.UNSCHEDULABLE)
     await stage.settle()
@@ -152,7 +152,7 @@ async def test_what_cannot_be_written_stops_nothing(
     assert stage.server.condition("p") is not None
 
 
-async def test_a_long_sentence_is_cut_in_the_event_alone(stage: Stage) -> None:
+async def test_a_long_message_is_shortened_only_in_the_event(stage: Stage) -> None:
     """An API server takes no event with a longer text, and the condition has room."""
     sentence = "0/5000 nodes are available: " + ", ".join(f"1 node(s) said {'no' * 20} {n}" for n in range(50))
     stage.reporter.report_failed(stage.pod, sentence, Reason.UNSCHEDULABLE)
@@ -165,7 +165,7 @@ async def test_a_long_sentence_is_cut_in_the_event_alone(stage: Stage) -> None:
     assert condition["message"] == sentence
 
 
-async def test_in_the_end_events_may_be_written(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+async def test_flush_waits_for_events(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     """For a moment, but nothing waits for them for ever."""
     caplog.set_level("INFO")
     stage.server.bad.latency = 0.1

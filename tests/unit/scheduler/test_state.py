@@ -1,4 +1,4 @@
-"""The state: decisions on the live snapshot, and what becomes of assumptions."""
+"""The scheduler's state: decisions on the live snapshot, and the end of assumptions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def new_state(*things: NodeBuilder | PodBuilder) -> SchedulerState:
 
 
 def waiting(name: str) -> PodBuilder:
-    """A pod of ours."""
+    """A pod of the profile trimtab."""
     return pod(name).labels(app="web").requests(cpu="1").spec(schedulerName="trimtab")
 
 
@@ -61,8 +61,8 @@ def test_a_pod_counts_on_its_node_from_the_decision_on() -> None:
     assert state.attempt() is None
 
 
-def test_pods_of_others_are_not_ours() -> None:
-    """Neither another scheduler's pods, nor those on their way out, nor those that have finished."""
+def test_pods_of_other_schedulers_are_ignored() -> None:
+    """Neither pods of other schedulers, nor terminating or finished ones."""
     state = new_state(
         node("a"),
         pod("theirs").spec(schedulerName="default-scheduler"),
@@ -73,8 +73,8 @@ def test_pods_of_others_are_not_ours() -> None:
     assert not list(state.queued_pods())
 
 
-def test_a_pod_that_needs_what_we_do_not_judge_is_left_to_others() -> None:
-    """It is told so, and kept until it changes."""
+def test_an_unsupported_pod_is_not_placed() -> None:
+    """It is reported, and unschedulable until it changes."""
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
     state = new_state(node("a"), waiting("p").spec(volumes=[volume]))
     made = attempt(state)
@@ -92,7 +92,7 @@ def test_without_nodes_a_pod_waits_for_the_first_one() -> None:
     assert attempt(state).node == "a"
 
 
-def test_a_decision_that_fails_is_an_attempt_that_failed(
+def test_an_exception_in_a_decision_is_a_failed_attempt(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One pod that breaks something does not stop the others; it is tried again."""
@@ -108,7 +108,7 @@ def test_a_decision_that_fails_is_an_attempt_that_failed(
     assert next(state.queued_pods()).state is QueueState.BACKING_OFF
 
 
-def test_a_pod_that_cannot_be_read_is_an_attempt_that_failed() -> None:
+def test_an_invalid_pod_is_a_failed_attempt() -> None:
     """An API server refuses such pods; if one is there nevertheless, its path is named."""
     broken = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     selector = {"matchExpressions": [{"key": "app", "operator": "Like", "values": ["web"]}]}
@@ -122,7 +122,7 @@ def test_a_pod_that_cannot_be_read_is_an_attempt_that_failed() -> None:
 
 
 def test_the_watch_confirms_an_assumption() -> None:
-    """What is observed counts, once, whether the API server's answer comes before or after it."""
+    """The observed pod counts once, whether the response to the binding is handled before or after it."""
     for answered_first in (True, False):
         state = new_state(node("a"), waiting("p"))
         made = attempt(state)
@@ -136,8 +136,8 @@ def test_the_watch_confirms_an_assumption() -> None:
         assert state.is_placed(made)
 
 
-def test_an_assumption_yields_to_what_is_observed_elsewhere() -> None:
-    """Somebody else was faster: the place on our node is free again, and who waited for it is tried."""
+def test_a_pod_observed_on_another_node_replaces_the_assumption() -> None:
+    """Another scheduler bound it: our node is free again, and the pods that it may help are requeued."""
     state = new_state(node("a").allocatable(pods="1"), waiting("p"), waiting("q"))
     made = attempt(state)
     assert attempt(state).node == ""
@@ -148,7 +148,7 @@ def test_an_assumption_yields_to_what_is_observed_elsewhere() -> None:
     assert not state.mark_failed(made)
 
 
-def test_a_binding_that_failed_is_rolled_back() -> None:
+def test_a_failed_binding_is_reverted() -> None:
     """The place is free, others are tried first, and the pod itself after a back-off."""
     state = new_state(node("a").allocatable(pods="1"), waiting("p"), waiting("q"))
     first = attempt(state)
@@ -164,7 +164,8 @@ def test_a_binding_that_failed_is_rolled_back() -> None:
     [
         pytest.param(lambda state, made: state.pod_deleted(made.pod), id="it is deleted"),
         pytest.param(
-            lambda state, made: state.pod_updated(made.pod, waiting("p").terminating().build()), id="it starts to go"
+            lambda state, made: state.pod_updated(made.pod, waiting("p").terminating().build()),
+            id="it starts to terminate",
         ),
         pytest.param(
             lambda state, made: state.pod_updated(made.pod, waiting("p").phase("Failed").build()), id="it has finished"
@@ -172,7 +173,7 @@ def test_a_binding_that_failed_is_rolled_back() -> None:
         pytest.param(lambda state, made: state.mark_deleted(made), id="the API server does not know it"),
     ],
 )
-def test_a_pod_that_goes_while_it_is_bound_leaves_no_trace(happens: Callable[[SchedulerState, Attempt], None]) -> None:
+def test_a_pod_deleted_during_its_binding_is_forgotten(happens: Callable[[SchedulerState, Attempt], None]) -> None:
     """Whatever the API server then answers means nothing any more."""
     state = new_state(node("a"), waiting("p"))
     made = attempt(state)
@@ -185,7 +186,7 @@ def test_a_pod_that_goes_while_it_is_bound_leaves_no_trace(happens: Callable[[Sc
     assert not list(state.queued_pods())
 
 
-def test_a_pod_that_changes_while_it_is_bound_counts_as_changed() -> None:
+def test_a_pod_updated_during_its_binding_counts_as_updated() -> None:
     """And is tried as changed, should the binding fail."""
     state = new_state(node("a", zone="z1"), waiting("p"))
     made = attempt(state)
@@ -198,7 +199,7 @@ def test_a_pod_that_changes_while_it_is_bound_counts_as_changed() -> None:
     assert again.pod.metadata.labels == {"app": "changed"}
 
 
-def test_a_successor_is_not_touched_by_what_becomes_of_the_first() -> None:
+def test_a_pod_of_the_same_name_is_independent_of_the_earlier_one() -> None:
     """The second pod of that name is on a node; rolling the first one back must not take it away."""
     state = new_state(node("a"), waiting("p"))
     first = attempt(state)
@@ -210,12 +211,12 @@ def test_a_successor_is_not_touched_by_what_becomes_of_the_first() -> None:
     assert used(state, "a") == 1
 
 
-async def test_what_the_watch_never_shows_is_found() -> None:
-    """Only those that the API server has said to be bound, and only after a while."""
+async def test_confirmed_bindings_that_the_watch_does_not_show_are_listed() -> None:
+    """Only confirmed bindings, and only after a while."""
     state = new_state(node("a"), waiting("p"), waiting("q"))
     bound, open_still = attempt(state), attempt(state)
     state.mark_bound(bound)
-    clock = state._clock  # noqa: SLF001 - the state was made with a clock that tests move
+    clock = state._clock  # noqa: SLF001 - the clock is one that tests advance
     assert isinstance(clock, VirtualClock)
     assert state.unconfirmed(30 * SECOND) == []
     await clock.advance(30)
@@ -228,7 +229,7 @@ async def test_what_the_watch_never_shows_is_found() -> None:
 # --- what is observed of the rest ------------------------------------------------------------------------------------
 
 
-def test_a_node_that_goes_takes_no_more_pods() -> None:
+def test_a_deleted_node_gets_no_pods() -> None:
     """Its pods are still counted, should it come back."""
     state = new_state(node("a"), pod("old").on("a"), waiting("p"))
     state.node_deleted(node("a").build())
@@ -238,7 +239,7 @@ def test_a_node_that_goes_takes_no_more_pods() -> None:
     assert attempt(state).node == "a"
 
 
-def test_services_and_namespaces_are_known_and_forgotten() -> None:
+def test_services_and_namespaces_are_added_and_deleted() -> None:
     """They are part of decisions: default constraints, and terms that select namespaces."""
     state = new_state()
     service = codec.convert(
