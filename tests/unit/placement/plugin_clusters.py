@@ -49,7 +49,7 @@ def snapshot_of(sample: SampleCluster, churn: Iterable[Pod] = ()) -> Snapshot:
 
 
 def verdicts(view: Snapshot, refusals: Refusals | None) -> Verdicts | None:
-    """What a filter says, in the words of the twins."""
+    """A filter's refusals in the twins' form."""
     if refusals is None:
         return None
     return {
@@ -63,7 +63,7 @@ def verdicts(view: Snapshot, refusals: Refusals | None) -> Verdicts | None:
 
 
 def marks(view: Snapshot, scores: Scores | None, feasible: Iterable[Node]) -> ScoresByNode | None:
-    """What a score says, in the words of the twins."""
+    """A plugin's scores in the twins' form."""
     if scores is None:
         return None
     rows = {n.metadata.name: view.nodes.rows.index[n.metadata.name] for n in feasible}
@@ -88,12 +88,12 @@ def scored(
 
 
 def agrees(plugin: Any, incoming: Pod, sample: SampleCluster, args: Any = None, churn: Iterable[Pod] = ()) -> None:
-    """A plugin says what its twin says, with every second node feasible and with all."""
+    """Check that a plugin agrees with its twin, with every second node feasible and with all."""
     filter_twin, score_twin = twins.FILTERS.get(plugin.name), twins.SCORES.get(plugin.name)
     if filter_twin is not None:
         found = filtered(plugin, incoming, sample, churn)
         expected = filter_twin(incoming, sample, args)
-        # A filter that is asked about every node may leave out saying that all of them pass.
+        # A filter that applies to every pod may return None where all nodes pass.
         passes = expected is not None and all(verdict == twins.PASSED for verdict in expected.values())
         assert found == expected or (found is None and passes)
     if score_twin is not None:
@@ -222,7 +222,7 @@ def pod_affinity(rng: Random) -> Tree:
 
 
 def node_term(rng: Random, *, readable: bool = False) -> Tree:
-    """A term of a node affinity; some cannot be read, unless that is asked for."""
+    """A node affinity term; some are invalid, unless `readable`."""
     chances = EXPRESSIONS if readable else (*EXPRESSIONS, UNREADABLE)
 
     def name(rng: Random) -> Tree:
@@ -260,11 +260,11 @@ FIELDS: Mapping[str, Callable[[Random], Any]] = {
     "affinity": affinity,
     "volumes": lambda rng: rng.choice([[], [{"image": {"reference": "app"}}], [{"configMap": {}}]]),
 }
-"""What a pod's spec may say, by field."""
+"""The values that a pod's spec may have, by field."""
 
 
 def random_pod(seed: int, *fields: str, placed: bool) -> Pod:
-    """A pod that says something in some of these fields; anywhere, and in any state, if it is placed."""
+    """A pod with values in some of these fields; if placed, on any node and in any state."""
     rng = Random(f"{seed} {fields} {placed}")
     tree = pod(f"p{seed}", namespace=rng.choice(sorted(NAMESPACES))).tree()
     tree["metadata"]["labels"] = maybe(rng, {"app": APPS}, 0.8)
@@ -278,7 +278,7 @@ def random_pod(seed: int, *fields: str, placed: bool) -> Pod:
 
 
 def random_node(seed: int) -> Node:
-    """A node that differs from others in everything that a plugin looks at."""
+    """A node with random values of everything that plugins read."""
     rng = Random(seed)
     name = NAMES[seed % len(NAMES)]
     tree = node(name).tree()
@@ -314,7 +314,7 @@ def incoming_pods(*fields: str) -> st.SearchStrategy[Pod]:
 
 @st.composite
 def sample_clusters(draw: st.DrawFn, *fields: str) -> tuple[SampleCluster, list[Pod]]:
-    """A cluster, and pods that came before it was as it is, of which some went again."""
+    """A cluster, and the pods of an earlier state of it, some of which were deleted."""
     nodes = draw(st.lists(st.sampled_from(many_nodes()), min_size=1, max_size=5, unique_by=lambda n: n.metadata.name))
     pods = st.lists(st.sampled_from(many_pods(*fields, placed=True)), max_size=7, unique_by=lambda p: p.key)
     placed, before = draw(pods), draw(pods)

@@ -108,13 +108,13 @@ def of_containers(spec: PodSpec, missing: Amounts) -> Amounts:
 
 
 def of_the_pod(spec: PodSpec) -> Amounts:
-    """What is asked for at the level of the pod."""
+    """The pod-level requests."""
     written = quantities(spec.resources.requests) if spec.resources else {}
     return {n: q for n, q in written.items() if n in ("cpu", "memory") or n.startswith("hugepages-")}
 
 
 def total(spec: PodSpec, missing: Amounts, *, pod_level: bool = True) -> dict[str, int]:
-    """All that a pod asks for, as whole numbers."""
+    """All requests of a pod, as whole numbers."""
     whole = of_containers(spec, missing)
     if pod_level:
         whole.update(of_the_pod(spec))
@@ -123,7 +123,7 @@ def total(spec: PodSpec, missing: Amounts, *, pod_level: bool = True) -> dict[st
 
 
 def requested(pod: Pod) -> dict[str, int]:
-    """What a pod asks for."""
+    """The requests of a pod."""
     return total(pod.spec, {})
 
 
@@ -178,7 +178,7 @@ def fit(pod: Pod, sample: SampleCluster, args: NodeResourcesFitArgs) -> Verdicts
 
 
 def curve(shape: Iterable[UtilizationShapePoint], percent: int) -> int:
-    """The mark for a percentage in use."""
+    """The score for a percentage in use."""
     points = [(p.utilization, p.score * 10) for p in shape]
     if percent <= points[0][0]:
         return points[0][1]
@@ -189,7 +189,7 @@ def curve(shape: Iterable[UtilizationShapePoint], percent: int) -> int:
 
 
 def mark(args: NodeResourcesFitArgs, use: int, room: int) -> int:
-    """The mark of one resource."""
+    """The score of one resource."""
     strategy = args.scoring_strategy
     if strategy.type == "LeastAllocated":
         return 0 if use > room else (room - use) * 100 // room
@@ -325,7 +325,7 @@ def names_only(terms: Iterable[NodeSelectorTerm]) -> set[str] | None:
 
 
 def suits(chosen: nodeselectors.RequiredNodeAffinity, node: Node) -> bool:
-    """Whether a node will do; what cannot be read will not."""
+    """Whether a node matches; an invalid affinity matches none."""
     try:
         return chosen.matches(node)
     except InvalidError:

@@ -1,4 +1,4 @@
-"""Random small clusters with everything that spreading looks at."""
+"""Random small clusters with everything that spreading reads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def nodes(draw: st.DrawFn, name: str) -> Node:
 
 @st.composite
 def running_pods(draw: st.DrawFn, number: int) -> Pod:
-    """A pod somewhere, also on a node that is not there, perhaps finished or on its way out."""
+    """A pod on a node, which may not exist; perhaps finished or terminating."""
     made = pod(f"pod-{number}", namespace=draw(st.sampled_from(["default", "default", "other"])))
     made.labels(draw(LABELS)).on(draw(st.sampled_from([*NAMES, "gone"])))
     made.phase(draw(st.sampled_from(["Running", "Running", "Pending", "Succeeded"])))

@@ -176,7 +176,7 @@ def included(pod: Pod, node: Node, rule: Rule) -> bool:
 
 
 def filtered(pod: Pod, sample: SampleCluster, args: PodTopologySpreadArgs) -> dict[str, str] | None:
-    """What hard constraints say of every node; None if there are none."""
+    """The verdicts of hard constraints on every node; None if there are none."""
     hard = rules(pod, sample, args, HARD)
     if not hard:
         return None
@@ -234,7 +234,7 @@ def scored(
 def raw_score(
     pod: Pod, sample: SampleCluster, soft: list[Rule], node: Node, chosen: list[Node], part: list[Node]
 ) -> int:
-    """The sum of what each constraint says of a node."""
+    """The raw score of a node, summed over the constraints."""
     total = 0.0
     for rule in soft:
         value = rule.value(node)

@@ -41,7 +41,7 @@ def label(key: str, operator: str, *values: str) -> Tree:
 
 
 def named(*names: str) -> Tree:
-    """A term that asks for a node of each of these names at once."""
+    """A term that requires all these names at once."""
     return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]} for name in names]}
 
 
@@ -68,7 +68,7 @@ ENFORCING = adding(requiredDuringSchedulingIgnoredDuringExecution={"nodeSelector
 @pytest.mark.parametrize(
     ("incoming", "want"),
     [
-        pytest.param(pod("p"), None, id="a pod that asks for nothing is not looked at"),
+        pytest.param(pod("p"), None, id="a pod without affinity is skipped"),
         pytest.param(pod("p").node_selector(disk="ssd"), {"a": PASSED, "b": UNSUITED}, id="a node selector"),
         pytest.param(requiring(label("disk", "NotIn", "ssd")), {"a": UNSUITED, "b": PASSED}, id="a required term"),
         pytest.param(
@@ -82,7 +82,7 @@ ENFORCING = adding(requiredDuringSchedulingIgnoredDuringExecution={"nodeSelector
         pytest.param(requiring(), {"a": UNSUITED, "b": UNSUITED}, id="no terms hold nowhere"),
         pytest.param(requiring({}), {"a": UNSUITED, "b": UNSUITED}, id="an empty term holds nowhere"),
         pytest.param(
-            requiring(label("disk", "Near")), {"a": UNSUITED, "b": UNSUITED}, id="what cannot be read holds nowhere"
+            requiring(label("disk", "Near")), {"a": UNSUITED, "b": UNSUITED}, id="an invalid term matches no node"
         ),
         pytest.param(
             requiring(label("disk", "Near"), label("disk", "In", "ssd")),
@@ -90,7 +90,7 @@ ENFORCING = adding(requiredDuringSchedulingIgnoredDuringExecution={"nodeSelector
             id="and does not stop the other terms",
         ),
         pytest.param(requiring(named("b")), {"a": UNSUITED, "b": PASSED}, id="a node by name"),
-        pytest.param(requiring(named("gone")), {"a": UNSUITED, "b": UNSUITED}, id="a name that nobody has"),
+        pytest.param(requiring(named("gone")), {"a": UNSUITED, "b": UNSUITED}, id="a name that no node has"),
         pytest.param(
             requiring({**named("b"), **label("disk", "In", "ssd")}),
             {"a": UNSUITED, "b": UNSUITED},
@@ -110,7 +110,7 @@ def test_required_affinity(incoming: PodBuilder, want: Verdicts | None) -> None:
 @pytest.mark.parametrize(
     ("incoming", "want"),
     [
-        pytest.param(pod("p"), {"a": PASSED, "b": UNENFORCED}, id="also for pods that say nothing"),
+        pytest.param(pod("p"), {"a": PASSED, "b": UNENFORCED}, id="also for pods without affinity"),
         pytest.param(
             pod("p").node_selector(disk="hdd"),
             {"a": UNSUITED, "b": UNENFORCED},
@@ -126,7 +126,7 @@ def test_added_affinity_of_a_profile(incoming: PodBuilder, want: Verdicts) -> No
 @pytest.mark.parametrize(
     ("incoming", "want"),
     [
-        pytest.param(pod("p"), None, id="a pod without wishes is not scored"),
+        pytest.param(pod("p"), None, id="a pod without preferences is skipped"),
         pytest.param(
             wishing((30, label("disk", "In", "ssd")), (10, label("disk", "Exists"))),
             {"a": (40, 100), "b": (10, 25)},
@@ -134,7 +134,7 @@ def test_added_affinity_of_a_profile(incoming: PodBuilder, want: Verdicts) -> No
         ),
         pytest.param(wishing((5, label("rack", "Exists"))), {"a": (0, 0), "b": (0, 0)}, id="nothing holds: all 0"),
         pytest.param(
-            wishing((0, label("disk", "Near")), (7, {})), {"a": (0, 0), "b": (0, 0)}, id="no weight, and nothing said"
+            wishing((0, label("disk", "Near")), (7, {})), {"a": (0, 0), "b": (0, 0)}, id="weight 0, and an empty term"
         ),
     ],
 )
@@ -174,7 +174,7 @@ def test_an_invalid_preferred_term_is_an_error() -> None:
     ],
 )
 def test_an_invalid_added_affinity_is_refused(parts: Tree, path: str) -> None:
-    """A configuration is checked when it is read, not when a pod comes."""
+    """A configuration is checked when it is read, not at the first pod."""
     with pytest.raises(InvalidError) as raised:
         NodeAffinity(adding(**parts))
     assert raised.value.path == path
@@ -202,7 +202,7 @@ def test_a_changed_node_is_evaluated_again() -> None:
 @settings(deadline=None, max_examples=70)
 @given(st.data())
 def test_affinity_agrees_with_its_twin(data: st.DataObject) -> None:
-    """On any cluster, the plugin says what a look at each node says."""
+    """On any cluster, the plugin agrees with its slow twin."""
     sample, _ = data.draw(sample_clusters())
     incoming = data.draw(incoming_pods("affinity", "nodeSelector"))
     agrees(NodeAffinity(), incoming, sample, NodeAffinityArgs())

@@ -27,8 +27,10 @@ def over(*names: str) -> NodeResourcesBalancedAllocationArgs:
 @pytest.mark.parametrize(
     ("given_args", "incoming", "want"),
     [
-        pytest.param(over(), pod("p"), None, id="a pod that asks for nothing is not scored"),
-        pytest.param(over(), pod("p").requests(**{GPU: "1"}), None, id="nor one that asks for none of the resources"),
+        pytest.param(over(), pod("p"), None, id="a pod without requests is skipped"),
+        pytest.param(
+            over(), pod("p").requests(**{GPU: "1"}), None, id="a pod that requests none of the resources is skipped"
+        ),
         pytest.param(
             over(), pod("p").requests(cpu="2", memory="2Gi"), {"a": (75, 75), "b": (75, 75)}, id="even as before"
         ),

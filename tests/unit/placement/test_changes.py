@@ -15,13 +15,13 @@ from trimtab.testing.builders import NodeBuilder, PodBuilder, node, pod
 @pytest.mark.parametrize(
     ("old", "new", "want"),
     [
-        pytest.param(None, node("a"), ["NodeAdd"], id="a node comes"),
-        pytest.param(node("a"), None, ["NodeDelete"], id="a node goes"),
+        pytest.param(None, node("a"), ["NodeAdd"], id="a node is added"),
+        pytest.param(node("a"), None, ["NodeDelete"], id="a node is deleted"),
         pytest.param(node("a"), node("a").annotations(seen="now"), [], id="a heartbeat is nothing"),
         pytest.param(node("a"), node("a").labels(disk="ssd"), ["NodeUpdateNodeLabel"], id="its labels change"),
         pytest.param(node("a"), node("a").taint("x"), ["NodeUpdateNodeTaint"], id="its taints change"),
         pytest.param(node("a").cordoned(), node("a"), ["NodeUpdateNodeTaint"], id="it is open again"),
-        pytest.param(node("a"), node("a").cordoned(), [], id="closing it helps nobody"),
+        pytest.param(node("a"), node("a").cordoned(), [], id="cordoning is not a change that may help"),
         pytest.param(node("a"), node("a").allocatable(cpu="9"), ["NodeUpdateNodeAllocatable"], id="it grows"),
         pytest.param(
             node("a"),
@@ -32,7 +32,7 @@ from trimtab.testing.builders import NodeBuilder, PodBuilder, node, pod
     ],
 )
 def test_changes_of_a_node(old: NodeBuilder | None, new: NodeBuilder | None, want: list[str]) -> None:
-    """Only what a filter looks at counts."""
+    """Only fields that filters read count."""
     found = changes.of_node(old.build() if old else None, new.build() if new else None)
     assert [change.label for change in found] == want
 
@@ -56,16 +56,16 @@ def test_changes_of_a_node(old: NodeBuilder | None, new: NodeBuilder | None, wan
             pod("p").spec(schedulingGates=[{"name": "g"}]),
             pod("p"),
             ["UnschedulablePodUpdatePodSchedulingGatesEliminated"],
-            id="the last gate goes",
+            id="the last gate is removed",
         ),
         pytest.param(
             pod("p").on("a").requests(cpu="2"),
             pod("p").on("a").requests(cpu="1"),
             ["AssignedPodUpdatePodScaleDown"],
-            id="it asks for less",
+            id="it requests less",
         ),
         pytest.param(
-            pod("p").requests(cpu="1"), pod("p").requests(cpu="2"), ["UnschedulablePodUpdate"], id="it asks for more"
+            pod("p").requests(cpu="1"), pod("p").requests(cpu="2"), ["UnschedulablePodUpdate"], id="it requests more"
         ),
         pytest.param(
             pod("p").on("a"), pod("p").on("a").terminating(), ["AssignedPodUpdatePodTerminating"], id="it starts to go"

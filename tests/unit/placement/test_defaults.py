@@ -83,7 +83,7 @@ LABELLED = {"app": "web", "tier": "front"}
             "app=web,tier=x",
             id="a replication controller has the last word on a label",
         ),
-        pytest.param(pod("p").labels(LABELLED).owned_by("web"), [], "", id="a replica set that is gone"),
+        pytest.param(pod("p").labels(LABELLED).owned_by("web"), [], "", id="a replica set that does not exist"),
         pytest.param(
             pod("p").labels(LABELLED).owned_by("web", api_version="extensions/v1beta1"),
             [REPLICA_SET],
@@ -100,7 +100,7 @@ LABELLED = {"app": "web", "tier": "front"}
             pod("p").labels(LABELLED).owned_by("web"),
             [workload(ReplicaSet, {"matchExpressions": [{"key": "app", "operator": "Near"}]}), service({"app": "web"})],
             "app=web",
-            id="neither does one whose selector cannot be read",
+            id="neither does one whose selector is invalid",
         ),
     ],
 )
@@ -135,7 +135,7 @@ def constraint(**fields: Any) -> Tree:
 @pytest.mark.parametrize(
     ("given_args", "want"),
     [
-        pytest.param(args(), [(3, HOSTNAME), (5, ZONE)], id="System, where nothing is said"),
+        pytest.param(args(), [(3, HOSTNAME), (5, ZONE)], id="System by default"),
         pytest.param(args(defaultingType="Proposal"), [(1, HOSTNAME), (1, DEPRECATED_ZONE)], id="Proposal"),
         pytest.param(args(defaultingType="List"), [], id="an empty list"),
         pytest.param(args(defaultingType="List", defaultConstraints=[constraint()]), [(1, "zone")], id="List"),
@@ -167,7 +167,7 @@ def test_constraints_by_defaulting_type(given_args: PodTopologySpreadArgs, want:
     ],
 )
 def test_invalid_default_constraints(written: list[Tree], path: str) -> None:
-    """The error says where."""
+    """The error has the path."""
     with pytest.raises(InvalidError) as caught:
         defaults.check(args(defaultingType="List", defaultConstraints=written))
     assert caught.value.path == path
@@ -175,7 +175,7 @@ def test_invalid_default_constraints(written: list[Tree], path: str) -> None:
 
 @pytest.mark.parametrize("kind", ["System", "Proposal"])
 def test_only_the_type_list_takes_constraints(kind: str) -> None:
-    """Only a list can be written out."""
+    """The other types have fixed constraints."""
     with pytest.raises(InvalidError, match=f'defaultingType: "{kind}" has fixed constraints; set "List"'):
         PodTopologySpread(args(defaultingType=kind, defaultConstraints=[constraint()]))
 
@@ -203,7 +203,7 @@ def test_defaults_apply_only_to_pods_without_any_constraint() -> None:
 
 
 def test_defaults_do_not_apply_to_pods_without_service_and_controller() -> None:
-    """There is nobody to spread them among."""
+    """They have no group to be spread among."""
     plugin = PodTopologySpread()
     assert plugin.score(Cycle(pod("p").labels(app="db").build(), grouped("a")), np.ones(4, dtype=np.bool_)) is None
 

@@ -36,7 +36,7 @@ def test_domains_are_numbered_from_one() -> None:
     ],
 )
 def test_amounts_are_summed_by_domain(chosen: list[bool], sums: list[int], sizes: list[int]) -> None:
-    """Over the nodes that are asked for."""
+    """Only over the given nodes."""
     found = domains(view_of("z1", "z2", None, "z1").nodes, ZONE)
     mask = np.array(chosen)
     assert found.sums(np.array([1, 2, 4, 8]), mask).tolist() == sums

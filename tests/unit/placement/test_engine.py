@@ -34,7 +34,7 @@ ELSEWHERE = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 
 
 class Last:
-    """Breaks every tie in favour of the last, and counts how often it was asked."""
+    """Breaks every tie in favour of the last, and counts its calls."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -204,7 +204,7 @@ def test_ties_are_broken_by_the_random_source() -> None:
 
 
 def test_the_random_source_is_used_only_for_ties() -> None:
-    """So that a decision does not depend on how often it was asked before."""
+    """So that a decision does not depend on the number of earlier ties."""
     chance = Last()
     view = cluster("z1: a", "z2: x").running("a").snapshot()
     place(web().spread("zone", hard=False).build(), view, PROFILE, chance)
@@ -222,7 +222,7 @@ def test_a_single_feasible_node_is_taken_without_scoring() -> None:
     [
         pytest.param("a", "a", id="a node that will do is taken, though others are better"),
         pytest.param("full", "x", id="one that will not is not"),
-        pytest.param("gone", "x", id="one that is not there neither"),
+        pytest.param("gone", "x", id="nor one that does not exist"),
     ],
 )
 def test_nominated_nodes(nominated: str, want: str) -> None:
@@ -258,7 +258,7 @@ def test_nominated_nodes(nominated: str, want: str) -> None:
     ],
 )
 def test_pods_with_unsupported_features_are_not_placed(incoming: PodBuilder, field: str) -> None:
-    """Such a pod gets no node, and the sentence says why."""
+    """Such a pod gets no node, and the message names the field."""
     decision = decide(incoming, cluster("z1: a").snapshot())
     assert (decision.outcome, decision.node) == (Outcome.UNSUPPORTED, None)
     assert decision.message.startswith(f"{NOT_SUPPORTED}: {field}")
@@ -271,7 +271,7 @@ def test_volumes_that_every_node_can_mount_are_supported() -> None:
 
 
 def test_gated_pods_are_not_placed() -> None:
-    """They are not looked at before the gates are gone."""
+    """They are not placed before their gates are removed."""
     decision = decide(web().spec(schedulingGates=[{"name": "one"}, {"name": "two"}]), cluster("z1: a").snapshot())
     assert (decision.outcome, decision.node) == (Outcome.GATED, None)
     assert decision.message == "waiting for scheduling gates: [one two]"
@@ -312,7 +312,7 @@ def test_pods_of_one_template_need_no_names() -> None:
 
 
 def test_place_many_passes_each_decision_to_see() -> None:
-    """What is returned is short; who wants to know more is shown it."""
+    """The complete decisions are passed to `see`, and the short ones returned."""
     seen: list[Decision] = []
     view = cluster("z1: a", "z2: x").snapshot()
     placements = place_many([web("p").build(), web("q").build()], view, PROFILE, Last(), see=seen.append)
@@ -321,7 +321,7 @@ def test_place_many_passes_each_decision_to_see() -> None:
 
 
 def state(view: Snapshot) -> tuple[Any, ...]:
-    """Everything that placing pods looks at."""
+    """Everything that placing pods reads."""
     nodes = view.nodes
     matching = view.matching("default", selectors.from_labels({"app": "web"}))
     return (
@@ -439,7 +439,7 @@ def spread_over(view: Snapshot, placements: list[Placement], key: str) -> list[i
 
 @pytest.mark.parametrize("defaulting", ["System", "Proposal"])
 def test_default_rules(defaulting: str) -> None:
-    """A replica set that says nothing is spread over zones and nodes; its pods are not written to."""
+    """A replica set without constraints is spread over zones and nodes; its pods are not modified."""
     view = cluster("z1: a b c d", "z2: s t u v", "z3: w x y z").snapshot()
     view.put(DEMO)
     pods = demo_pods(12)

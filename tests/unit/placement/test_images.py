@@ -35,7 +35,7 @@ def test_image_names_are_normalized(written: str, name: str) -> None:
     ("nodes", "incoming", "want"),
     [
         pytest.param(
-            [node("a"), node("b")], pod("p").image("app:1"), {"a": (0, 0), "b": (0, 0)}, id="an image that nobody has"
+            [node("a"), node("b")], pod("p").image("app:1"), {"a": (0, 0), "b": (0, 0)}, id="an image that no node has"
         ),
         pytest.param(
             [node("a").image("app:1", 1000 * MIB), node("b")],
@@ -75,7 +75,7 @@ def test_image_scores(nodes: list[NodeBuilder], incoming: PodBuilder, want: Scor
 
 
 def test_image_scores_follow_added_and_deleted_nodes() -> None:
-    """The sizes that were asked for once are kept current, and forgotten with the last node that has the image."""
+    """Cached sizes are kept current, and dropped with the last node that has the image."""
     view = snapshot_of(SampleCluster([node("a").image("app:1", 5).build()], []))
     assert view.nodes.image_sizes("other:1") is None
     found = view.nodes.image_sizes("app:1")
@@ -96,6 +96,6 @@ def test_image_scores_follow_added_and_deleted_nodes() -> None:
 @settings(deadline=None, max_examples=80)
 @given(st.data())
 def test_images_agree_with_their_twin(data: st.DataObject) -> None:
-    """On any cluster, the plugin says what a look at each node says; nodes that pods alone name do not count."""
+    """On any cluster, the plugin agrees with its slow twin; nodes that pods alone name do not count."""
     sample, churn = data.draw(sample_clusters())
     agrees(ImageLocality(), data.draw(incoming_pods("initContainers", "volumes")), sample, churn=churn)

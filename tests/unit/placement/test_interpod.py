@@ -88,14 +88,14 @@ def zones(z1: tuple[str, Any], z2: tuple[str, Any], lost: tuple[str, Any]) -> Ve
 @pytest.mark.parametrize(
     ("incoming", "there", "want"),
     [
-        pytest.param(web(), [db("d", "a")], None, id="nobody says anything: not looked at"),
+        pytest.param(web(), [db("d", "a")], None, id="no terms: skipped"),
         pytest.param(
             web().affinity(near(term("db"))),
             [db("d", "a")],
             zones(PASSED, LONELY, LONELY),
             id="rule 1: the zone of the other",
         ),
-        pytest.param(web().affinity(near(term("db"))), [], zones(LONELY, LONELY, LONELY), id="rule 1: nobody is there"),
+        pytest.param(web().affinity(near(term("db"))), [], zones(LONELY, LONELY, LONELY), id="rule 1: no pods exist"),
         pytest.param(
             web().affinity(near(term("web"))), [], zones(PASSED, PASSED, LONELY), id="rule 1: the first of its kind"
         ),
@@ -127,7 +127,7 @@ def zones(z1: tuple[str, Any], z2: tuple[str, Any], lost: tuple[str, Any]) -> Ve
             web().affinity(near(term("db"))),
             [db("d", "a").terminating(), db("e", "x").phase("Failed")],
             zones(PASSED, LONELY, LONELY),
-            id="a pod on its way out is still there, a finished one is not",
+            id="a pod terminating is still there, a finished one is not",
         ),
         pytest.param(
             web().affinity(away(term("db"))),
@@ -141,7 +141,7 @@ def zones(z1: tuple[str, Any], z2: tuple[str, Any], lost: tuple[str, Any]) -> Ve
             {**ALL_PASS, "a": DISLIKED, "lost": DISLIKED},
             id="rule 2: not on the node of the other",
         ),
-        pytest.param(web().affinity(away(term("db"))), [], ALL_PASS, id="rule 2: nobody is there"),
+        pytest.param(web().affinity(away(term("db"))), [], ALL_PASS, id="rule 2: no pods exist"),
         pytest.param(
             web(),
             [db("d", "a").affinity(away(term("web")))],
@@ -149,7 +149,7 @@ def zones(z1: tuple[str, Any], z2: tuple[str, Any], lost: tuple[str, Any]) -> Ve
             id="rule 3: the other objects",
         ),
         pytest.param(
-            web(), [db("d", "a").affinity(away(term("db")))], None, id="rule 3: the other speaks of somebody else"
+            web(), [db("d", "a").affinity(away(term("db")))], None, id="rule 3: the other's term selects other pods"
         ),
         pytest.param(web(), [db("d", "lost").affinity(away(term("web")))], None, id="rule 3: the other is in no zone"),
         pytest.param(
@@ -162,7 +162,7 @@ def zones(z1: tuple[str, Any], z2: tuple[str, Any], lost: tuple[str, Any]) -> Ve
             web().affinity(near({"topologyKey": ZONE})),
             [web("q").on("a")],
             zones(LONELY, LONELY, LONELY),
-            id="no selector means nobody",
+            id="no selector matches no pods",
         ),
         pytest.param(
             web().affinity(away({"topologyKey": ZONE, "labelSelector": {}})),
@@ -201,7 +201,7 @@ def selecting(operator: str, *values: str) -> Tree:
     ],
 )
 def test_namespaces(scope: Tree, incoming_avoids: bool, other_avoids: bool) -> None:
-    """A pod of `default`, which has no labels, and one of `other`, which has: each may say that it avoids the other.
+    """A pod of `default`, which has no labels, and one of `other`, which has: each may avoid the other.
 
     The quirk: of the incoming pod's selector, `NotIn` and `DoesNotExist` match every namespace, whatever its labels.
     The selectors of pods that are there are matched as one would expect.
@@ -232,7 +232,7 @@ def worth(z1: tuple[int, int], z2: tuple[int, int], lost: tuple[int, int]) -> Sc
 @pytest.mark.parametrize(
     ("incoming", "there", "args", "want"),
     [
-        pytest.param(web(), [db("d", "a")], {}, None, id="nobody prefers anything"),
+        pytest.param(web(), [db("d", "a")], {}, None, id="no preferred terms"),
         pytest.param(
             web().affinity(likes(7, term("db"))),
             [db("d", "a"), db("e", "b"), db("f", "x")],
@@ -262,14 +262,14 @@ def worth(z1: tuple[int, int], z2: tuple[int, int], lost: tuple[int, int]) -> Sc
             [db("d", "a").affinity(near(term("web")))],
             {},
             worth((1, 100), (0, 0), (0, 0)),
-            id="who needs the pod counts 1",
+            id="required affinity of another pod counts 1",
         ),
         pytest.param(
             web(),
             [db("d", "a").affinity(near(term("web")))],
             {"hardPodAffinityWeight": 60},
             worth((60, 100), (0, 0), (0, 0)),
-            id="or as much as the arguments say",
+            id="or the weight of the arguments",
         ),
         pytest.param(
             web(), [db("d", "a").affinity(near(term("web")))], {"hardPodAffinityWeight": 0}, None, id="or not at all"
@@ -300,7 +300,7 @@ def worth(z1: tuple[int, int], z2: tuple[int, int], lost: tuple[int, int]) -> Sc
             [db("d", "a").affinity(dislikes(5, term("web")))],
             {},
             worth((0, 0), (0, 0), (0, 0)),
-            id="what cancels out was met all the same",
+            id="weights that cancel out still count as met",
         ),
         pytest.param(
             web().affinity(likes(5, term("db", HOSTNAME))),
@@ -378,7 +378,7 @@ ARGS = st.builds(
 @settings(deadline=None, max_examples=120)
 @given(st.data())
 def test_interpod_agrees_with_its_twin(data: st.DataObject) -> None:
-    """On any cluster, the plugin says what a walk over all pods and their terms says."""
+    """On any cluster, the plugin agrees with its slow twin."""
     sample, churn = data.draw(sample_clusters("affinity"))
     args = data.draw(ARGS)
     agrees(InterPodAffinity(args), data.draw(incoming_pods("affinity")), sample, args, churn)

@@ -21,13 +21,11 @@ CLUSTER = SampleCluster([node("a").build(), node("b").cordoned().build()], [])
     [
         pytest.param(pod("p"), None, id="a pod that names no node may go anywhere"),
         pytest.param(pod("p").spec(nodeName="b"), {"a": ELSEWHERE, "b": PASSED}, id="the named node alone will do"),
-        pytest.param(
-            pod("p").spec(nodeName="gone"), {"a": ELSEWHERE, "b": ELSEWHERE}, id="a node that is not there never will"
-        ),
+        pytest.param(pod("p").spec(nodeName="gone"), {"a": ELSEWHERE, "b": ELSEWHERE}, id="a node that does not exist"),
     ],
 )
 def test_the_named_node(incoming: PodBuilder, want: Verdicts | None) -> None:
-    """A pod that names a node goes there or nowhere."""
+    """All other nodes are refused."""
     assert filtered(NodeName(), incoming.build(), CLUSTER) == want
 
 

@@ -1,4 +1,4 @@
-"""What kube-scheduler 1.36 said of random clusters, plugin by plugin: asked of the plugins, and of their slow twins.
+"""The plugins and their twins against recorded results of kube-scheduler 1.36 on random clusters.
 
 Two tags mark what looks like an oversight upstream and is followed all the same, for pods must go where the rest of the
 cluster expects them: `podLevelResources` (the score of an incoming pod does not look at pod-level requests, though its
@@ -59,7 +59,7 @@ def plainly(verdicts: twins.Verdicts) -> Case:
 
 @each_case
 def test_the_twins_agree_with_kubernetes(case: Case) -> None:
-    """The slow way is right too, so that it can be trusted on clusters that nobody recorded."""
+    """The twins are right too, so that they can check clusters without recorded results."""
     question, expected = case["input"], case["expected"]
     sample, incoming = sample_cluster_of(question), codec.convert(question["pod"], Pod)
     for plugin, twin in twins.FILTERS.items():

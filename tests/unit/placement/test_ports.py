@@ -42,10 +42,13 @@ def sidecar(port: int, **more: Any) -> dict[str, Any]:
             pod("p").host_port(80, ip="10.0.0.1"),
             pod("q").host_port(80),
             True,
-            id="who wants every address finds one taken",
+            id="every address conflicts with one in use",
         ),
         pytest.param(
-            pod("p").host_port(80), pod("q").host_port(80, ip="10.0.0.1"), True, id="who has every address has all"
+            pod("p").host_port(80),
+            pod("q").host_port(80, ip="10.0.0.1"),
+            True,
+            id="every address in use conflicts with one",
         ),
         pytest.param(
             pod("p").host_port(80, ip="::"),
@@ -66,7 +69,7 @@ def sidecar(port: int, **more: Any) -> dict[str, Any]:
             id="an init container gives it back",
         ),
         pytest.param(
-            pod("p").host_port(80).terminating(), pod("q").host_port(80), True, id="a pod on its way out still has it"
+            pod("p").host_port(80).terminating(), pod("q").host_port(80), True, id="a terminating pod still uses it"
         ),
         pytest.param(pod("p").host_port(80).on("b"), pod("q").host_port(80), False, id="another node has its own"),
     ],
@@ -96,6 +99,6 @@ def test_a_port_is_free_after_its_last_user_is_deleted() -> None:
 @settings(deadline=None, max_examples=80)
 @given(st.data())
 def test_ports_agree_with_their_twin(data: st.DataObject) -> None:
-    """On any cluster, the plugin says what a walk over the pods says."""
+    """On any cluster, the plugin agrees with its slow twin."""
     sample, churn = data.draw(sample_clusters("initContainers"))
     agrees(NodePorts(), data.draw(incoming_pods("initContainers")), sample, churn=churn)

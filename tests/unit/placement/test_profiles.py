@@ -69,7 +69,7 @@ def named(*names: str, **weights: int) -> list[Tree]:
 
 
 def test_an_empty_configuration_has_kube_schedulers_defaults() -> None:
-    """Plugins, order, weights, and the name that pods carry which name nobody."""
+    """Plugins, order, weights, and the name default-scheduler."""
     made = read()
     assert list(made) == ["default-scheduler"]
     profile = made["default-scheduler"]
@@ -100,7 +100,7 @@ def test_plugins_that_are_not_run_are_listed() -> None:
 
 
 def test_every_default_is_registered_and_every_plugin_implements_its_points() -> None:
-    """The registry and the plugins agree on who filters and who scores."""
+    """The registry and the plugins agree on what each implements."""
     assert {reference.name for reference in DEFAULT_PLUGINS} <= set(PLUGINS)
     for name, kind in PLUGINS.items():
         assert {*kind.points, *kind.needs} <= set(POINTS)
@@ -180,7 +180,7 @@ def test_every_default_is_registered_and_every_plugin_implements_its_points() ->
             {"multiPoint": {"enabled": named(SelectorSpread=3)}},
             FILTERS,
             {**SCORES, "SelectorSpread": 3},
-            id="1: multiPoint speaks for all points",
+            id="1: multiPoint applies to all points",
         ),
     ],
 )
@@ -377,7 +377,7 @@ ARGS = "profiles[0].pluginConfig[1].args"
     ],
 )
 def test_invalid_profiles(profile: Tree, path: str, reason: str) -> None:
-    """The error says where, and why."""
+    """The error has the path and the reason."""
     with pytest.raises(InvalidError) as caught:
         read(profile)
     assert (caught.value.path, caught.value.reason) == (path, reason)
@@ -458,7 +458,7 @@ def test_the_proposals_table_of_valid_combinations(
 @pytest.mark.parametrize(
     ("scores", "operator", "reason"),
     [
-        pytest.param(True, True, "together with defaultConstraints", id="both, operator: two masters"),
+        pytest.param(True, True, "together with defaultConstraints", id="both, operator: contradiction"),
         pytest.param(False, False, "needs PodTopologySpread", id="SelectorSpread alone"),
         pytest.param(False, True, "needs PodTopologySpread", id="SelectorSpread alone, operator"),
     ],

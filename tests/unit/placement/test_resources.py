@@ -1,4 +1,4 @@
-"""Room for a pod, and the strategies that say where it is best used."""
+"""NodeResourcesFit: requests that fit, and the scoring strategies."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def ignoring(**names: list[str]) -> NodeResourcesFitArgs:
             id="a resource that the node does not have",
         ),
         pytest.param(pod("p").requests(cpu="0", **{GPU: "0"}), PASSED, id="asking for zero is asking for nothing"),
-        pytest.param(pod("p").requests(odd="7", pods="9"), PASSED, id="a name without a domain is nobody's resource"),
+        pytest.param(
+            pod("p").requests(odd="7", pods="9"), PASSED, id="a name without a domain is not a resource that counts"
+        ),
     ],
 )
 def test_requests_that_fit(incoming: PodBuilder, want: Verdict) -> None:
@@ -141,7 +143,7 @@ def test_extended_and_scalar_resource_names(name: str, extended: bool, scalar: b
             args({GPU: 1}),
             pod("p").requests(cpu="1"),
             {"a": (0, 0), "b": (0, 0)},
-            id="an extended resource not asked for",
+            id="an extended resource that is not requested",
         ),
         pytest.param(
             args({"cpu": 1, GPU: 1}),
@@ -165,7 +167,7 @@ def test_extended_and_scalar_resource_names(name: str, extended: bool, scalar: b
             args({"cpu": 1, "memory": 2}, strategy="RequestedToCapacityRatio", shape=[(0, 0), (100, 10)]),
             pod("p").requests(cpu="1", memory="1Gi"),
             {"a": (50, 50), "b": (58, 58)},
-            id="ratio: as the curve says, rounded to the nearest",
+            id="ratio: by the curve, rounded to the nearest",
         ),
         pytest.param(
             args({"cpu": 1, "memory": 1}, strategy="RequestedToCapacityRatio", shape=[(40, 0), (50, 2), (60, 0)]),
@@ -197,7 +199,7 @@ def test_the_score_of_an_incoming_pod_ignores_pod_level_requests() -> None:
 
 
 def test_resized_amounts_count_only_on_the_pods_node() -> None:
-    """A status speaks of a resize; a pod that is not placed yet must find room for what its spec says."""
+    """Resized amounts are in the status; an incoming pod is filtered by its spec."""
     tree = pod("p").requests(cpu="3").tree()
     status = {"name": "main", "resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "5"}}
     tree["status"]["containerStatuses"] = [status]
@@ -286,7 +288,7 @@ ARGS = st.sampled_from(
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_fit_agrees_with_its_twin(data: st.DataObject) -> None:
-    """On any cluster and with any strategy, the plugin says what a sum over the pods of each node says."""
+    """On any cluster and with any strategy, the plugin agrees with its slow twin."""
     fields = ("initContainers", "overhead", "resources")
     sample, churn = data.draw(sample_clusters(*fields))
     chosen = data.draw(ARGS)
@@ -294,7 +296,7 @@ def test_fit_agrees_with_its_twin(data: st.DataObject) -> None:
 
 
 def test_no_amount_is_rounded_by_floats() -> None:
-    """Bytes beyond 2**53 are told apart."""
+    """Bytes beyond 2**53 are distinguished."""
     huge = 2**56
     sample = SampleCluster(
         [node("a").allocatable(memory=str(huge)).build()], [pod("q").on("a").requests(memory="1").build()]

@@ -26,7 +26,7 @@ WEB = pod("p").labels(app="web").build()
 
 
 def scores(incoming: Pod, view: Snapshot, feasible: list[str] | None = None) -> dict[str, tuple[int, int]] | None:
-    """Raw and normalised scores of the feasible nodes: all, unless told otherwise."""
+    """Raw and normalised scores of the feasible nodes: all by default."""
     rows = view.nodes.rows.index
     names = list(rows) if feasible is None else feasible
     mask = np.zeros(len(view.nodes), dtype=np.bool_)

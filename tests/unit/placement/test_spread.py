@@ -35,7 +35,7 @@ each_case = pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) f
 
 
 def verdicts(incoming: Pod, view: Snapshot, args: PodTopologySpreadArgs | None = None) -> dict[str, str] | None:
-    """What the plugin's filter says of every node."""
+    """The filter's codes by node."""
     refusals = PodTopologySpread(args).filter(Cycle(incoming, view))
     if refusals is None:
         return None
@@ -46,7 +46,7 @@ def verdicts(incoming: Pod, view: Snapshot, args: PodTopologySpreadArgs | None =
 def scores(
     incoming: Pod, view: Snapshot, feasible: list[str] | None = None, args: PodTopologySpreadArgs | None = None
 ) -> dict[str, tuple[int, int]] | None:
-    """The plugin's raw and normalised scores of the feasible nodes: all, unless told otherwise."""
+    """The plugin's raw and normalised scores of the feasible nodes: all by default."""
     rows = view.nodes.rows.index
     names = [name for name in rows if view.nodes.known[rows[name]]] if feasible is None else feasible
     mask = np.zeros(len(view.nodes), dtype=np.bool_)
@@ -73,7 +73,7 @@ def web(name: str = "incoming") -> PodBuilder:
             web().spread("zone", max_skew=2),
             cluster("z1: a b", "z2: x y").running("a"),
             {"a": OK, "b": OK, "x": OK, "y": OK},
-            id="4: a larger skew is allowed where it is asked for",
+            id="4: a larger maxSkew allows a larger skew",
         ),
         pytest.param(
             web().spread("zone", selector={"app": "db"}),
@@ -91,7 +91,7 @@ def web(name: str = "incoming") -> PodBuilder:
             web().spread("zone"),
             cluster("z1: a", "z2: x").with_pods(web("p").on("a").terminating(), web("q").on("a").phase("Failed")),
             {"a": OK, "x": OK},
-            id="1: pods that go or are gone do not count",
+            id="1: terminating and finished pods do not count",
         ),
         pytest.param(
             web().spread("zone"),
@@ -109,7 +109,7 @@ def web(name: str = "incoming") -> PodBuilder:
             web().spread("zone", labelSelector={}),
             cluster("z1: a", "z2: x").running("a", "a", "a"),
             {"a": OK, "x": OK},
-            id="1: an empty selector counts nobody",
+            id="1: an empty selector counts no pods",
         ),
         pytest.param(
             web().labels(version="2").spread("zone", labelSelector={}, matchLabelKeys=["version", "absent"]),
@@ -133,12 +133,12 @@ def web(name: str = "incoming") -> PodBuilder:
             web().spread("zone", nodeAffinityPolicy="Ignore").node_selector({HOSTNAME: "a"}),
             cluster("z1: a", "z2: x").running("a"),
             {"a": NO, "x": OK},
-            id="2: unless the policy says so",
+            id="2: unless the policy ignores it",
         ),
     ],
 )
 def test_hard_constraints(incoming: PodBuilder, sample: ClusterBuilder, want: dict[str, str]) -> None:
-    """What a hard constraint says of each node."""
+    """The codes of a hard constraint by node."""
     assert verdicts(incoming.build(), sample.snapshot()) == want
 
 
@@ -152,7 +152,7 @@ def tainted() -> ClusterBuilder:
 @pytest.mark.parametrize(
     ("incoming", "want"),
     [
-        pytest.param(web().spread("zone"), {"a": NO, "x": OK}, id="taints are ignored unless told otherwise"),
+        pytest.param(web().spread("zone"), {"a": NO, "x": OK}, id="taints are ignored by default"),
         pytest.param(
             web().spread("zone", nodeTaintsPolicy="Honor"),
             {"a": OK, "x": OK},
@@ -182,7 +182,7 @@ def test_a_node_without_a_key_is_unresolvable_and_does_not_count() -> None:
 
 
 def test_the_first_constraint_that_fails_decides() -> None:
-    """Rule 5: a skew found first is what is said, though a later key is missing."""
+    """Rule 5: an earlier skew decides, although a later key is missing."""
     view = cluster("z1: a", "z2: x").snapshot()
     view.put(node("racked", zone="z1").labels({RACK: "r1"}).build())
     view.put(node("empty", zone="z2").labels({RACK: "r1"}).build())
@@ -245,7 +245,7 @@ def test_a_node_without_a_soft_key_scores_zero() -> None:
 
 
 def test_no_node_with_the_key_at_all() -> None:
-    """Rule 6: then nobody is preferred."""
+    """Rule 6: then no node is preferred."""
     view = cluster("z1: a").snapshot()
     assert scores(web().spread(RACK, hard=False).build(), view) == {"a": (0, 0)}
 
@@ -257,7 +257,7 @@ def test_an_empty_cluster_scores_all_nodes_equally() -> None:
 
 
 def test_a_pod_without_constraints_is_skipped() -> None:
-    """Hard ones alone are not scored, soft ones alone refuse nobody, and none do neither."""
+    """Hard constraints alone are not scored, and soft ones alone do not filter."""
     view = cluster("z1: a").snapshot()
     assert scores(web().spread("zone").build(), view) is None
     assert verdicts(web().spread("zone", hard=False).build(), view) is None
@@ -265,7 +265,7 @@ def test_a_pod_without_constraints_is_skipped() -> None:
 
 
 def test_an_invalid_selector_is_an_error_with_its_path() -> None:
-    """The pod is at fault, and is told where."""
+    """The error has the path in the pod."""
     bad = {"matchExpressions": [{"key": "app", "operator": "Near"}]}
     incoming = web().spread("zone").spread("host", labelSelector=bad).build()
     with pytest.raises(InvalidError) as caught:

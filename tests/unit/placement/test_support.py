@@ -1,4 +1,4 @@
-"""What Trimtab does not judge."""
+"""Features of pods that Trimtab does not support."""
 
 from __future__ import annotations
 

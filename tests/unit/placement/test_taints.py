@@ -38,7 +38,7 @@ OPEN = {"free": PASSED, "shy": PASSED, "shyer": PASSED}
             {**OPEN, "gpu": PASSED, "old": TAINTED},
             id="with the right value",
         ),
-        pytest.param(pod("p").tolerates(), None, id="who tolerates everything may go anywhere"),
+        pytest.param(pod("p").tolerates(), None, id="a toleration of everything passes all nodes"),
     ],
 )
 def test_no_schedule_taints(incoming: PodBuilder, want: Verdicts | None) -> None:
@@ -85,6 +85,6 @@ def test_only_feasible_nodes_set_the_scale() -> None:
 @settings(deadline=None, max_examples=80)
 @given(st.data())
 def test_taints_agree_with_their_twin(data: st.DataObject) -> None:
-    """On any cluster, the plugin says what a walk over the nodes says."""
+    """On any cluster, the plugin agrees with its slow twin."""
     sample, _ = data.draw(sample_clusters())
     agrees(TaintToleration(), data.draw(incoming_pods("tolerations")), sample)
