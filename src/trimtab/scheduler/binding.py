@@ -72,7 +72,7 @@ class Binder:
         self._client = client
         self._clock = client.clock
         self._limit = limit
-        self._is_open = is_assumed
+        self._is_assumed = is_assumed
         self._on_result = on_result
         self._rng = rng
         self._tasks: set[asyncio.Task[None]] = set()
@@ -111,7 +111,7 @@ class Binder:
         """Determine the outcome of a binding by an uncached read of the pod."""
         failures = 0
         pod = attempt.pod.metadata
-        while self._is_open(attempt):
+        while self._is_assumed(attempt):
             try:
                 live = await self._client.get(Pod, pod.name, namespace=pod.namespace)
             except NotFound:
@@ -137,8 +137,8 @@ class Binder:
         elif is_certainly_unbound(error):
             result = BindingResult(BindingOutcome.NOT_BOUND, error=error, seconds=seconds)
         else:
-            looked = await self.look_up(attempt, error)
-            result = BindingResult(looked.outcome, looked.live, error, seconds)
+            found = await self.look_up(attempt, error)
+            result = BindingResult(found.outcome, found.live, error, seconds)
         self._on_result(attempt, result)
 
     def _discard(self, task: asyncio.Task[None]) -> None:

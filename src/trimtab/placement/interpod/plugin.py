@@ -111,7 +111,7 @@ def _namespaces(snapshot: Snapshot, term: Term) -> frozenset[str] | None:
     if selector.matches({}):
         return None
     return term.namespaces.union(
-        n for n, found in snapshot.namespaces.items() if selector.matches(found.metadata.labels)
+        n for n, namespace in snapshot.namespaces.items() if selector.matches(namespace.metadata.labels)
     )
 
 
