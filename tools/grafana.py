@@ -1,6 +1,6 @@
-"""Writes the Grafana dashboard to `deploy/grafana` from a table of panels: a title, what is measured, how it is shown.
+"""Writes the Grafana dashboard to `deploy/grafana` from a table of panels.
 
-A test holds every metric that a panel names to the code, so that a metric that goes takes its panel with it.
+A test checks that every metric that a panel names exists.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
         (
             Panel(
                 "Requests held",
-                [("sum (trimtab_scaledown_requests_under_way)", "under way")],
-                description="Requests to shrink that wait for their costs at this moment.",
+                [("sum (trimtab_scaledown_requests_under_way)", "held")],
+                description="Scale-down requests that wait for their costs at this moment.",
             ),
             Panel(
                 "How long requests are held",
@@ -65,10 +65,10 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 description="Mean over the plans of each moment; stock is what Kubernetes alone would have left.",
             ),
             Panel(
-                "Costs written and taken back",
+                "Costs written and reverted",
                 [
                     (_rate("trimtab_scaledown_costs_written_total"), "written"),
-                    (_rate("trimtab_scaledown_costs_taken_back_total", "reason"), "taken back: {{reason}}"),
+                    (_rate("trimtab_scaledown_costs_taken_back_total", "reason"), "reverted: {{reason}}"),
                 ],
                 unit="ops",
             ),
@@ -81,13 +81,13 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 "Misses",
                 [(_rate("trimtab_scaledown_misses_total", "cause"), "{{cause}}")],
                 unit="ops",
-                description="Pods that went although the plan kept them, and why.",
+                description="Pods that were deleted although the plan kept them, by cause.",
             ),
             Panel(
                 "Fallbacks",
                 [(_rate("trimtab_scaledown_fallbacks_total", "reason"), "{{reason}}")],
                 unit="ops",
-                description="Scale-downs that were left to the controller although a policy speaks for them.",
+                description="Scale-downs without a plan although a policy applies, by reason.",
             ),
             Panel(
                 "Settle time and the oldest cost",
@@ -100,10 +100,10 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
             Panel(
                 "Pods by rank",
                 [("max by (rank) (trimtab_scaledown_pods)", "{{rank}}")],
-                description="Of the pods that ScaleDownPolicies speak for: whether every strategy can say something.",
+                description="Pods to which ScaleDownPolicies apply, by whether every strategy has a rank for them.",
             ),
             Panel(
-                "Age of what ranks are made from",
+                "Age of the samples and ranks",
                 [
                     ("max by (source) (trimtab_scaledown_oldest_sample_seconds)", "{{source}}"),
                     ("max(trimtab_scaledown_oldest_ranks_seconds)", "costs kept current"),
@@ -119,14 +119,14 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 "Reviews by outcome",
                 [(_rate("trimtab_webhook_reviews_total", "hook", "outcome"), "{{hook}} {{outcome}}")],
                 unit="reqps",
-                description="late, failed and busy ones were admitted without a decision",
+                description="late, failed and busy reviews were admitted without a decision",
             ),
             Panel(
                 "How long reviews take",
                 [(_quantile(0.99, "trimtab_webhook_review_duration_seconds", "hook"), "{{hook}} p99")],
                 unit="s",
             ),
-            Panel("Reviews under way", [("sum (trimtab_webhook_reviews_under_way)", "under way")]),
+            Panel("Reviews in flight", [("sum (trimtab_webhook_reviews_in_flight)", "in flight")]),
         ),
     ),
     (
@@ -143,13 +143,13 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
             Panel(
                 "Waits for ranks",
                 [
-                    (_rate("trimtab_cloneset_rank_waits_total"), "held up"),
-                    (_rate("trimtab_cloneset_rank_fallbacks_total"), "fell back"),
+                    (_rate("trimtab_cloneset_rank_waits_total"), "waits"),
+                    (_rate("trimtab_cloneset_rank_fallbacks_total"), "ignored ranks"),
                 ],
                 unit="ops",
             ),
             Panel(
-                "Places for pods, by what came of writing them",
+                "Status updates of reservations, by outcome",
                 [
                     (_rate("trimtab_subset_status_writes_total", "outcome"), "{{outcome}}"),
                     (_rate("trimtab_subset_reservations_withdrawn_total"), "withdrawn"),
@@ -157,13 +157,13 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 unit="ops",
             ),
             Panel(
-                "Pods that share a write",
+                "Pods per status update",
                 [(_mean("trimtab_subset_round_pods"), "mean")],
-                description="Pods that come together are given their places in one write of the status.",
+                description="Concurrent admissions share one update of the status.",
             ),
             Panel(
                 "Pods moved to another subset",
-                [(_rate("trimtab_unitedtopology_pods_moved_total"), "moved")],
+                [(_rate("trimtab_unitedtopology_pods_rescheduled_total"), "moved")],
                 unit="ops",
             ),
             Panel(
@@ -210,12 +210,12 @@ def dashboard() -> dict[str, Any]:
 
 
 def text() -> str:
-    """The file."""
+    """The dashboard as JSON text."""
     return json.dumps(dashboard(), indent=2) + "\n"
 
 
 def main() -> None:
-    """Write it."""
+    """Write the file."""
     TARGET.parent.mkdir(parents=True, exist_ok=True)
     TARGET.write_text(text(), encoding="utf-8")
 

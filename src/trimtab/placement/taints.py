@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from trimtab.api.pods import Pod
-from trimtab.api.tolerations import untolerated, unwelcome
+from trimtab.api.tolerations import count_prefer_no_schedule, untolerated
 from trimtab.placement.changes import Action, Change, Subject
 from trimtab.placement.framework import MAX_SCORE, UNRESOLVABLE, Cycle, PluginKind, Refusals, Scores
 from trimtab.placement.hints import HintContext, Hints, hint
@@ -33,7 +33,9 @@ class TaintToleration:
     def score(self, cycle: Cycle, feasible: Mask) -> Scores:
         """The number of `PreferNoSchedule` taints that the pod does not tolerate."""
         nodes, tolerations = cycle.snapshot.nodes, cycle.pod.spec.tolerations
-        counts = np.array([unwelcome(tolerations, taints) for taints in nodes.taint_sets], dtype=np.int64)
+        counts = np.array(
+            [count_prefer_no_schedule(tolerations, taints) for taints in nodes.taint_sets], dtype=np.int64
+        )
         if not counts.any():
             return Scores(np.zeros(len(nodes), dtype=np.int64), np.full(len(nodes), MAX_SCORE, dtype=np.int64))
         raw = counts.take(nodes.taints, mode="clip")

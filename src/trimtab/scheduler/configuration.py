@@ -21,7 +21,7 @@ from typing import Any
 from trimtab.api import schedulerconfig
 from trimtab.api.errors import InvalidError
 from trimtab.api.schedulerconfig import KIND, V1, LeaderElection, SchedulerConfiguration
-from trimtab.kube.leases import Terms
+from trimtab.kube.leases import LeaseTimings
 from trimtab.kube.retries import Backoff
 from trimtab.placement.profiles import Profile, profiles
 
@@ -42,7 +42,7 @@ class Election:
 
     name: str
     namespace: str
-    terms: Terms
+    terms: LeaseTimings
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +105,9 @@ def _election(tree: Mapping[str, Any], election: LeaderElection) -> Election | N
     return Election(name, election.resource_namespace, _terms(election))
 
 
-def _terms(election: LeaderElection) -> Terms:
+def _terms(election: LeaderElection) -> LeaseTimings:
     try:
-        return Terms(
+        return LeaseTimings(
             lease_duration=_seconds(election.lease_duration, "leaseDuration"),
             renew_deadline=_seconds(election.renew_deadline, "renewDeadline"),
             retry_period=_seconds(election.retry_period, "retryPeriod"),
