@@ -324,3 +324,9 @@ class Reason(enum.StrEnum):
     FAILED_SCHEDULING = "FailedScheduling"
     """Event on Pod: No node can take the pod, or the pod needs what this scheduler does not decide. Fix: read the
     message: it counts the nodes by the reason for which each is excluded."""
+    UNSCHEDULABLE = "Unschedulable"
+    """Condition PodScheduled of Pod: All nodes were refused, or the pod needs what this scheduler does not support.
+    Fix: read the message: it counts the nodes by the reason for which each is excluded."""
+    SCHEDULER_ERROR = "SchedulerError"
+    """Condition PodScheduled of Pod: The attempt to schedule the pod failed, and is repeated after a back-off. Fix:
+    read the message: the pod is invalid, or the API server did not bind it."""

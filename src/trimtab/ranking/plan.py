@@ -380,7 +380,7 @@ def _possible_domains(constraint: Constraint, workload: Workload, snapshot: Snap
     if pod is not None:
         required = nodeselectors.required(pod.spec)
         if not required.unrestricted:
-            eligible = snapshot.nodes.verdicts(required, functools.partial(_allows, required))
+            eligible = snapshot.nodes.evaluate(required, functools.partial(_allows, required))
     codes = snapshot.nodes.codes(constraint.topology_key)[eligible]
     possible[codes[codes != ABSENT]] = True
     if constraint.limited_values:

@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tests.unit.placement import plugin_twins as twins
-from tests.unit.placement.plugin_twins import Marks, Verdicts, World
+from tests.unit.placement.plugin_twins import SampleCluster, ScoresByNode, Verdicts
 from trimtab.api import codec
 from trimtab.api.core import Namespace
 from trimtab.api.nodes import HOSTNAME, ZONE, Node
@@ -30,26 +30,26 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def snapshot_of(world: World, churn: Iterable[Pod] = ()) -> Snapshot:
-    """The view of a world. Pods of the churn come first and go again: they must leave no trace."""
+def snapshot_of(sample: SampleCluster, churn: Iterable[Pod] = ()) -> Snapshot:
+    """A snapshot of the cluster. Pods of the churn are added first and deleted again: they must leave no trace."""
     view = Snapshot()
     passing = list(churn)
     for each in passing:
         view.put(each)
-    for name, labels in world.namespaces.items():
+    for name, labels in sample.namespaces.items():
         view.put(codec.convert({"metadata": {"name": name, "labels": dict(labels)}}, Namespace))
-    for a_node in world.nodes:
+    for a_node in sample.nodes:
         view.put(a_node)
-    for a_pod in world.pods:
+    for a_pod in sample.pods:
         view.put(a_pod)
     for each in passing:
-        if each not in world.pods:
+        if each not in sample.pods:
             view.drop(Pod, each.metadata.namespace, each.metadata.name)
     return view
 
 
 def verdicts(view: Snapshot, refusals: Refusals | None) -> Verdicts | None:
-    """What a filter says, in the words of the twins."""
+    """A filter's refusals in the twins' form."""
     if refusals is None:
         return None
     return {
@@ -62,43 +62,43 @@ def verdicts(view: Snapshot, refusals: Refusals | None) -> Verdicts | None:
     }
 
 
-def marks(view: Snapshot, scores: Scores | None, feasible: Iterable[Node]) -> Marks | None:
-    """What a score says, in the words of the twins."""
+def marks(view: Snapshot, scores: Scores | None, feasible: Iterable[Node]) -> ScoresByNode | None:
+    """A plugin's scores in the twins' form."""
     if scores is None:
         return None
     rows = {n.metadata.name: view.nodes.rows.index[n.metadata.name] for n in feasible}
     return {name: (int(scores.raw[row]), int(scores.normalized[row])) for name, row in rows.items()}
 
 
-def filtered(plugin: Filter, incoming: Pod, world: World, churn: Iterable[Pod] = ()) -> Verdicts | None:
-    """A filter's answer on a world."""
-    view = snapshot_of(world, churn)
+def filtered(plugin: Filter, incoming: Pod, sample: SampleCluster, churn: Iterable[Pod] = ()) -> Verdicts | None:
+    """A filter's verdicts on a cluster."""
+    view = snapshot_of(sample, churn)
     return verdicts(view, plugin.filter(Cycle(incoming, view)))
 
 
 def scored(
-    plugin: Score, incoming: Pod, world: World, feasible: list[Node] | None = None, churn: Iterable[Pod] = ()
-) -> Marks | None:
-    """A score's answer on a world, for the feasible nodes (all, unless told otherwise)."""
-    view = snapshot_of(world, churn)
-    chosen = world.nodes if feasible is None else feasible
+    plugin: Score, incoming: Pod, sample: SampleCluster, feasible: list[Node] | None = None, churn: Iterable[Pod] = ()
+) -> ScoresByNode | None:
+    """A plugin's scores of the feasible nodes of a cluster (all by default)."""
+    view = snapshot_of(sample, churn)
+    chosen = sample.nodes if feasible is None else feasible
     mask = np.zeros(len(view.nodes), dtype=np.bool_)
     mask[[view.nodes.rows.index[n.metadata.name] for n in chosen]] = True
     return marks(view, plugin.score(Cycle(incoming, view), mask), chosen)
 
 
-def agrees(plugin: Any, incoming: Pod, world: World, args: Any = None, churn: Iterable[Pod] = ()) -> None:
-    """A plugin says what its twin says, with every second node feasible and with all."""
+def agrees(plugin: Any, incoming: Pod, sample: SampleCluster, args: Any = None, churn: Iterable[Pod] = ()) -> None:
+    """Check that a plugin agrees with its twin, with every second node feasible and with all."""
     filter_twin, score_twin = twins.FILTERS.get(plugin.name), twins.SCORES.get(plugin.name)
     if filter_twin is not None:
-        found = filtered(plugin, incoming, world, churn)
-        expected = filter_twin(incoming, world, args)
-        # A filter that is asked about every node may leave out saying that all of them pass.
+        found = filtered(plugin, incoming, sample, churn)
+        expected = filter_twin(incoming, sample, args)
+        # A filter that applies to every pod may return None where all nodes pass.
         passes = expected is not None and all(verdict == twins.PASSED for verdict in expected.values())
         assert found == expected or (found is None and passes)
     if score_twin is not None:
-        for feasible in (world.nodes, world.nodes[::2]):
-            assert scored(plugin, incoming, world, feasible, churn) == score_twin(incoming, world, feasible, args)
+        for feasible in (sample.nodes, sample.nodes[::2]):
+            assert scored(plugin, incoming, sample, feasible, churn) == score_twin(incoming, sample, feasible, args)
 
 
 # --- random pieces ---------------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def pod_affinity(rng: Random) -> Tree:
 
 
 def node_term(rng: Random, *, readable: bool = False) -> Tree:
-    """A term of a node affinity; some cannot be read, unless that is asked for."""
+    """A node affinity term; some are invalid, unless `readable`."""
     chances = EXPRESSIONS if readable else (*EXPRESSIONS, UNREADABLE)
 
     def name(rng: Random) -> Tree:
@@ -260,11 +260,11 @@ FIELDS: Mapping[str, Callable[[Random], Any]] = {
     "affinity": affinity,
     "volumes": lambda rng: rng.choice([[], [{"image": {"reference": "app"}}], [{"configMap": {}}]]),
 }
-"""What a pod's spec may say, by field."""
+"""The values that a pod's spec may have, by field."""
 
 
 def random_pod(seed: int, *fields: str, placed: bool) -> Pod:
-    """A pod that says something in some of these fields; anywhere, and in any state, if it is placed."""
+    """A pod with values in some of these fields; if placed, on any node and in any state."""
     rng = Random(f"{seed} {fields} {placed}")
     tree = pod(f"p{seed}", namespace=rng.choice(sorted(NAMESPACES))).tree()
     tree["metadata"]["labels"] = maybe(rng, {"app": APPS}, 0.8)
@@ -278,7 +278,7 @@ def random_pod(seed: int, *fields: str, placed: bool) -> Pod:
 
 
 def random_node(seed: int) -> Node:
-    """A node that differs from others in everything that a plugin looks at."""
+    """A node with random values of everything that plugins read."""
     rng = Random(seed)
     name = NAMES[seed % len(NAMES)]
     tree = node(name).tree()
@@ -313,10 +313,10 @@ def incoming_pods(*fields: str) -> st.SearchStrategy[Pod]:
 
 
 @st.composite
-def worlds(draw: st.DrawFn, *fields: str) -> tuple[World, list[Pod]]:
-    """A cluster, and pods that came before it was as it is, of which some went again."""
+def sample_clusters(draw: st.DrawFn, *fields: str) -> tuple[SampleCluster, list[Pod]]:
+    """A cluster, and the pods of an earlier state of it, some of which were deleted."""
     nodes = draw(st.lists(st.sampled_from(many_nodes()), min_size=1, max_size=5, unique_by=lambda n: n.metadata.name))
     pods = st.lists(st.sampled_from(many_pods(*fields, placed=True)), max_size=7, unique_by=lambda p: p.key)
     placed, before = draw(pods), draw(pods)
     known = draw(st.sets(st.sampled_from(sorted(NAMESPACES))))
-    return World(nodes, placed, {name: NAMESPACES[name] for name in known}), before
+    return SampleCluster(nodes, placed, {name: NAMESPACES[name] for name in known}), before

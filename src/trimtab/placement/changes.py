@@ -1,8 +1,8 @@
-"""What happens in a cluster that may help a pod which waits: a change of one kind, to one object.
+"""Changes of a cluster that may help a waiting pod: each of one kind, to one object.
 
-Kinds of changes are named as kube-scheduler names them, for these names are on dashboards
-(`scheduler_queue_incoming_pods_total{event="NodeUpdateNodeTaint"}`). Some are our own: kube-scheduler does not look at
-a pod that starts to terminate, nor at what groups pods.
+Kinds of changes have kube-scheduler's names, since these are on dashboards
+(`scheduler_queue_incoming_pods_total{event="NodeUpdateNodeTaint"}`). Two are our own: kube-scheduler has no event for a
+pod that starts to terminate, nor for services and workloads.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from trimtab.snapshot.requests import Requests
 from trimtab.snapshot.view import Group
 
 RequestsOf = Callable[[Pod], Requests]
-"""What a pod asks for: `Snapshot.requests`, which works it out once for all pods of a template."""
+"""The requests of a pod: `Snapshot.requests`, which computes them once for all pods of a template."""
 
 
 class Subject(StrEnum):
-    """What has changed."""
+    """The kind of object that changed."""
 
     NODE = "Node"
     ASSIGNED_POD = "AssignedPod"
     WAITING_POD = "UnschedulablePod"
     NAMESPACE = "Namespace"
     GROUP = "Group"
-    """What groups pods: services, replica sets and their like."""
+    """Services, replication controllers, replica sets and stateful sets: default constraints follow from them."""
 
 
 class Action(StrEnum):
-    """How it has changed."""
+    """The way in which the object changed."""
 
     ADD = "Add"
     DELETE = "Delete"
     UPDATE = "Update"
-    """In none of the ways below."""
+    """In none of the specific ways below."""
     NODE_ALLOCATABLE = "UpdateNodeAllocatable"
     NODE_LABEL = "UpdateNodeLabel"
     NODE_TAINT = "UpdateNodeTaint"
-    """Taints, or that the node is open again."""
+    """Taints, or the node was uncordoned."""
     POD_LABEL = "UpdatePodLabel"
     POD_SCALE_DOWN = "UpdatePodScaleDown"
     POD_TOLERATION = "UpdatePodToleration"
@@ -53,7 +53,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """One change: `old` is None for what came, `new` for what went."""
+    """One change: `old` is None if the object was added, `new` if it was deleted."""
 
     subject: Subject
     action: Action
@@ -62,17 +62,17 @@ class Change:
 
     @property
     def label(self) -> str:
-        """As metrics name it."""
+        """The name of the change in metrics."""
         return f"{self.subject}{self.action}"
 
     @property
     def current(self) -> Any:
-        """The object as it is now, or as it last was."""
+        """The object after the change; a deleted object as it last was."""
         return self.old if self.new is None else self.new
 
 
 def of_node(old: Node | None, new: Node | None) -> Iterator[Change]:
-    """How a node that came, went or changed may matter to pods."""
+    """The changes of a node that was added, deleted or updated which may matter to pods."""
     if old is None or new is None:
         yield Change(Subject.NODE, Action.ADD if old is None else Action.DELETE, old, new)
         return
@@ -86,19 +86,19 @@ def of_node(old: Node | None, new: Node | None) -> Iterator[Change]:
 
 
 def of_pod(old: Pod, new: Pod, requests: RequestsOf) -> Iterator[Change]:
-    """How a pod has changed; nothing, where only its status has."""
+    """The changes of a pod that was updated; none if only its status changed."""
     subject = Subject.ASSIGNED_POD if new.spec.node_name else Subject.WAITING_POD
-    found = [action for action, changed in _POD_ACTIONS if changed(old, new)]
-    if old.spec != new.spec and _shrank(requests(old), requests(new)):
-        found.append(Action.POD_SCALE_DOWN)
-    if not found and old.spec != new.spec:
-        found.append(Action.UPDATE)
-    for action in found:
+    actions = [action for action, changed in _POD_ACTIONS if changed(old, new)]
+    if old.spec != new.spec and _is_smaller(requests(old), requests(new)):
+        actions.append(Action.POD_SCALE_DOWN)
+    if not actions and old.spec != new.spec:
+        actions.append(Action.UPDATE)
+    for action in actions:
         yield Change(subject, action, old, new)
 
 
 def of_namespace(old: Namespace | None, new: Namespace | None) -> Iterator[Change]:
-    """How a namespace may matter to pods: by its labels."""
+    """The changes of a namespace that may matter to pods: those of its labels."""
     if old is None or new is None:
         yield Change(Subject.NAMESPACE, Action.ADD if old is None else Action.DELETE, old, new)
     elif old.metadata.labels != new.metadata.labels:
@@ -106,14 +106,14 @@ def of_namespace(old: Namespace | None, new: Namespace | None) -> Iterator[Chang
 
 
 def of_group(old: Group | None, new: Group | None) -> Iterator[Change]:
-    """How a service or a workload may matter to pods: by whom it selects."""
+    """The changes of a service or workload that may matter to pods: those of its selector."""
     if old is None or new is None:
         yield Change(Subject.GROUP, Action.ADD if old is None else Action.DELETE, old, new)
     elif old.spec.selector != new.spec.selector:
         yield Change(Subject.GROUP, Action.UPDATE, old, new)
 
 
-def _shrank(old: Requests, new: Requests) -> bool:
+def _is_smaller(old: Requests, new: Requests) -> bool:
     return any(amount > new.amounts.get(name, 0) for name, amount in old.amounts.items())
 
 

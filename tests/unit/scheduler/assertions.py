@@ -1,4 +1,4 @@
-"""Who judges a scheduler from the outside: views that are built anew, and never from its own."""
+"""Assertions about a scheduler, on snapshots that are built from scratch and not taken from it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from trimtab.api import codec
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.placement.engine import place
-from trimtab.scheduler.cycle import Attempt
 from trimtab.scheduler.service import Service
+from trimtab.scheduler.state import Attempt
 from trimtab.snapshot import Snapshot
 
 
 def view_of(nodes: Iterable[Node], pods: Iterable[Pod]) -> Snapshot:
-    """A view of a cluster, from scratch."""
+    """A snapshot of a cluster, from scratch."""
     view = Snapshot()
     for node in nodes:
         view.put(node)
@@ -27,7 +27,7 @@ def view_of(nodes: Iterable[Node], pods: Iterable[Pod]) -> Snapshot:
 
 
 def amounts(view: Snapshot) -> dict[str, tuple[int, list[int]]]:
-    """What each node holds: pods, and what they ask for."""
+    """For each node, the number of its pods and their requests."""
     nodes = view.nodes
     rows = {name: row for name, row in nodes.rows.index.items() if nodes.known[row]}
     columns = sorted(nodes.resources, key=str)
@@ -37,47 +37,47 @@ def amounts(view: Snapshot) -> dict[str, tuple[int, list[int]]]:
     }
 
 
-class Judge:
-    """Stands between a service and its decisions: each node that is chosen must take the pod at that moment."""
+class DecisionChecker:
+    """Checks each decision of a service: the chosen node must be feasible for the pod at that moment."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._decide = service.cycle.attempt
+        self._decide = service.state.attempt
         self.decisions = 0
-        service.cycle.attempt = self.attempt  # type: ignore[method-assign]
+        service.state.attempt = self.attempt  # type: ignore[method-assign]
 
     def attempt(self) -> Attempt | None:
-        """Decide, and judge the decision."""
+        """Make an attempt, and check its decision."""
         before = self._view()
         attempt = self._decide()
         if attempt is not None and attempt.node:
             self.decisions += 1
-            profile = self.service.configuration.profiles[attempt.waiting.profile]
+            profile = self.service.configuration.profiles[attempt.queued.profile]
             verdict = place(attempt.pod, before, profile, random.Random(0)).verdict(attempt.node)
             assert verdict.ok, f"{attempt.node} refuses {attempt.pod.key}: {verdict}"
         return attempt
 
     def _view(self) -> Snapshot:
-        """What was observed, and what is assumed, from scratch."""
+        """The observed and the assumed pods, from scratch."""
         nodes, pods = self.service.informers[0].store, self.service.informers[-1].store
         view = view_of(nodes, pods)
-        for assumption in self.service.cycle.assumed.values():
-            view.assume(assumption.attempt.waiting.pod, assumption.attempt.node)
+        for assumption in self.service.state.assumed.values():
+            view.assume(assumption.attempt.queued.pod, assumption.attempt.node)
         return view
 
 
 def check_agreement(service: Service, server: ControlPlane) -> None:
-    """In the end nothing is assumed, and what the scheduler counts is what is."""
-    assert not service.cycle.assumed
+    """Check that nothing is assumed, and that the scheduler's counts equal those of the control plane."""
+    assert not service.state.assumed
     truth = _truth(server)
-    assert amounts(service.cycle.snapshot) == amounts(truth)
-    waiting = {waiting.uid for waiting in service.cycle.waiting()}
+    assert amounts(service.state.snapshot) == amounts(truth)
+    waiting = {waiting.uid for waiting in service.state.queued_pods()}
     ours = [p for p in _pods(server) if p.spec.scheduler_name in service.configuration.profiles]
     assert waiting == {p.metadata.uid for p in ours if not p.spec.node_name and not p.finished}
 
 
 def stuck(service: Service, server: ControlPlane) -> list[str]:
-    """The pods without a node, although there is one that would take them."""
+    """The pods without a node for which a feasible node exists."""
     truth = _truth(server)
     waiting = [
         p for p in _pods(server) if not p.spec.node_name and p.spec.scheduler_name in service.configuration.profiles

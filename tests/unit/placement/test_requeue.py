@@ -1,7 +1,8 @@
-"""Hints: which changes could help a pod, by who refused it."""
+"""Requeue hints: which changes may help a pod, by the plugins that refused it."""
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections.abc import Iterable
 
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 
 from trimtab.api import codec
 from trimtab.api.core import Namespace, Service
+from trimtab.placement import changes, requeue
+from trimtab.placement.changes import Action, Change, Subject
 from trimtab.placement.engine import place
-from trimtab.scheduler import changes, hints
-from trimtab.scheduler.changes import Action, Change, Subject
+from trimtab.placement.plugins import PLUGINS
+from trimtab.placement.requeue import NO_NODES, UNSUPPORTED, RequeueHints
 from trimtab.scheduler.configuration import read
-from trimtab.scheduler.hints import NOBODY, UNSUPPORTED, Hints
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import NodeBuilder, PodBuilder, node, pod
 
@@ -24,12 +26,12 @@ PROFILES = read().profiles
 
 
 def waiting(name: str = "p") -> PodBuilder:
-    """A pod of ours that waits."""
+    """A waiting pod of the profile trimtab."""
     return pod(name).labels(app="web").spec(schedulerName="trimtab")
 
 
 def change_of(subject: Subject, action: Action, old: Object, new: Object) -> Change:
-    """A change between two objects in words."""
+    """A change from one object to another."""
     return Change(subject, action, old.build() if old else None, new.build() if new else None)
 
 
@@ -39,166 +41,172 @@ def node_change(action: Action, old: NodeBuilder | None, new: NodeBuilder | None
 
 
 def pod_change(action: Action, old: PodBuilder | None, new: PodBuilder | None) -> Change:
-    """A change of a pod that has a node."""
+    """A change of an assigned pod."""
     return change_of(Subject.ASSIGNED_POD, action, old, new)
 
 
 def own_change(action: Action, old: PodBuilder, new: PodBuilder) -> Change:
-    """A change of the pod that waits itself."""
+    """A change of the waiting pod itself."""
     return change_of(Subject.WAITING_POD, action, old, new)
 
 
 SPREAD = waiting().spread("zone")
 NEAR = {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": {"app": "db"}}}
-SEEKING = waiting().affinity({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [NEAR]}})
-LONELY = waiting().avoids("zone", selector={"app": "db"})
+WITH_AFFINITY = waiting().affinity({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [NEAR]}})
+WITH_ANTI_AFFINITY = waiting().avoids("zone", selector={"app": "db"})
 
 
 @pytest.mark.parametrize(
     ("refused_by", "incoming", "change", "want"),
     [
-        # Nobody, and everybody.
-        pytest.param(NOBODY, waiting(), node_change(Action.ADD, None, node("a")), True, id="there is a node at last"),
+        # No nodes, unsupported pods and unknown plugins.
         pytest.param(
-            NOBODY,
+            NO_NODES, waiting(), node_change(Action.ADD, None, node("a")), True, id="no nodes: a node is added"
+        ),
+        pytest.param(
+            NO_NODES,
             waiting(),
             pod_change(Action.DELETE, pod("q").on("a"), None),
             False,
-            id="no node: a pod's going is nothing",
+            id="no nodes: a pod is deleted",
         ),
         pytest.param(
             "TheirOwn",
             waiting(),
             node_change(Action.DELETE, node("a"), None),
             True,
-            id="an unknown plugin: anything may help",
+            id="an unknown plugin: every change may help",
         ),
         pytest.param(
-            UNSUPPORTED, waiting(), node_change(Action.ADD, None, node("a")), False, id="unsupported: no node helps"
+            UNSUPPORTED, waiting(), node_change(Action.ADD, None, node("a")), False, id="unsupported: a node is added"
         ),
         pytest.param(
             UNSUPPORTED,
             waiting(),
             own_change(Action.UPDATE, waiting(), waiting()),
             True,
-            id="unsupported: its own change does",
+            id="unsupported: the pod itself changes",
         ),
-        # Room.
+        # NodeResourcesFit.
         pytest.param(
             "NodeResourcesFit",
             waiting().requests(cpu="4"),
             node_change(Action.ADD, None, node("a").allocatable(cpu="8")),
             True,
-            id="room: a node comes that could hold it",
+            id="fit: a node is added that could take it",
         ),
         pytest.param(
             "NodeResourcesFit",
             waiting().requests(cpu="9"),
             node_change(Action.ADD, None, node("a").allocatable(cpu="8")),
             False,
-            id="room: a node comes that is too small, even empty",
+            id="fit: a node is added that is too small",
         ),
         pytest.param(
             "NodeResourcesFit",
             waiting().requests(cpu="4"),
             node_change(Action.NODE_ALLOCATABLE, node("a").allocatable(cpu="4"), node("a").allocatable(cpu="8")),
             True,
-            id="room: a node grows",
+            id="fit: a node grows",
         ),
         pytest.param(
             "NodeResourcesFit",
             waiting().requests(cpu="4"),
             node_change(Action.NODE_ALLOCATABLE, node("a").allocatable(cpu="8"), node("a").allocatable(cpu="4")),
             False,
-            id="room: a node shrinks",
+            id="fit: a node shrinks",
         ),
         pytest.param(
             "NodeResourcesFit",
             waiting().requests(cpu="4"),
             node_change(Action.NODE_ALLOCATABLE, node("a"), node("a").allocatable(pods="200")),
             True,
-            id="room: a node takes more pods",
+            id="fit: a node accepts more pods",
         ),
         pytest.param(
             "NodeResourcesFit",
             waiting().requests(**{"example.com/gpu": "1"}),
             node_change(Action.NODE_ALLOCATABLE, node("a"), node("a").allocatable(**{"example.com/gpu": "2"})),
             True,
-            id="room: a node gets devices",
+            id="fit: a node gets devices",
         ),
         pytest.param(
             "NodeResourcesFit",
             waiting(),
             pod_change(Action.DELETE, pod("q").on("a"), None),
             True,
-            id="room: a pod goes",
+            id="fit: a pod is deleted",
         ),
         pytest.param(
-            "NodeResourcesFit", waiting(), pod_change(Action.ADD, None, pod("q").on("a")), False, id="room: a pod comes"
+            "NodeResourcesFit",
+            waiting(),
+            pod_change(Action.ADD, None, pod("q").on("a")),
+            False,
+            id="fit: a pod is added",
         ),
         pytest.param(
             "NodeResourcesFit",
             waiting().requests(cpu="1"),
             pod_change(Action.POD_SCALE_DOWN, pod("q").on("a").requests(cpu="2"), pod("q").on("a").requests(cpu="1")),
             True,
-            id="room: a pod asks for less of the same",
+            id="fit: a pod requests less of the same resource",
         ),
         pytest.param(
             "NodeResourcesFit",
             waiting().requests(memory="1Gi"),
             pod_change(Action.POD_SCALE_DOWN, pod("q").on("a").requests(cpu="2"), pod("q").on("a").requests(cpu="1")),
             False,
-            id="room: a pod asks for less of something else",
+            id="fit: a pod requests less of another resource",
         ),
-        # What nodes say.
+        # Taints, cordons, node affinity, node name and ports.
         pytest.param(
             "TaintToleration",
             waiting(),
             node_change(Action.NODE_TAINT, node("a").taint("x"), node("a")),
             True,
-            id="taints: the taint goes",
+            id="taints: the taint is removed",
         ),
         pytest.param(
             "TaintToleration",
             waiting(),
             node_change(Action.NODE_TAINT, node("a"), node("a").taint("x")),
             False,
-            id="taints: one more comes",
+            id="taints: a taint is added",
         ),
         pytest.param(
             "TaintToleration",
             waiting(),
             node_change(Action.ADD, None, node("a").taint("x")),
             False,
-            id="taints: a node comes that repels it too",
+            id="taints: a node is added with an untolerated taint",
         ),
         pytest.param(
             "TaintToleration",
             waiting(),
             own_change(Action.POD_TOLERATION, waiting(), waiting().tolerates("x")),
             True,
-            id="taints: it tolerates more",
+            id="taints: the pod tolerates more",
         ),
         pytest.param(
             "NodeUnschedulable",
             waiting(),
             node_change(Action.NODE_TAINT, node("a").cordoned(), node("a")),
             True,
-            id="cordons: a node is open again",
+            id="cordons: a node is uncordoned",
         ),
         pytest.param(
             "NodeUnschedulable",
             waiting(),
             node_change(Action.ADD, None, node("a").cordoned()),
             False,
-            id="cordons: a closed node comes",
+            id="cordons: a cordoned node is added",
         ),
         pytest.param(
             "NodeUnschedulable",
             waiting().tolerates("node.kubernetes.io/unschedulable"),
             own_change(Action.POD_TOLERATION, waiting(), waiting()),
             True,
-            id="cordons: it tolerates them now",
+            id="cordons: the pod tolerates them now",
         ),
         pytest.param(
             "NodeAffinity",
@@ -212,10 +220,10 @@ LONELY = waiting().avoids("zone", selector={"app": "db"})
             waiting().node_selector(disk="ssd"),
             node_change(Action.ADD, None, node("a", disk="hdd")),
             False,
-            id="node affinity: a node comes with another label",
+            id="node affinity: a node is added with another label",
         ),
         pytest.param(
-            "NodeName", waiting(), node_change(Action.ADD, None, node("a")), True, id="node name: a node comes"
+            "NodeName", waiting(), node_change(Action.ADD, None, node("a")), True, id="node name: a node is added"
         ),
         pytest.param(
             "NodePorts",
@@ -231,48 +239,48 @@ LONELY = waiting().avoids("zone", selector={"app": "db"})
             False,
             id="ports: another port is free",
         ),
-        # Spreading.
+        # PodTopologySpread.
         pytest.param(
             "PodTopologySpread",
             SPREAD,
             pod_change(Action.ADD, None, pod("q").labels(app="web").on("a")),
             True,
-            id="spread: one of its kind comes, and the emptiest domain is fuller",
+            id="spread: a matching pod is added, which may raise the minimum",
         ),
         pytest.param(
             "PodTopologySpread",
             SPREAD,
             pod_change(Action.DELETE, pod("q").labels(app="web").on("a"), None),
             True,
-            id="spread: one of its kind goes",
+            id="spread: a matching pod is deleted",
         ),
         pytest.param(
             "PodTopologySpread",
             SPREAD,
             pod_change(Action.POD_TERMINATING, pod("q").labels(app="web").on("a"), pod("q").labels(app="web").on("a")),
             True,
-            id="spread: one of its kind starts to go, and does not count any more",
+            id="spread: a matching pod starts to terminate",
         ),
         pytest.param(
             "PodTopologySpread",
             SPREAD,
             pod_change(Action.DELETE, pod("q").labels(app="db").on("a"), None),
             False,
-            id="spread: a pod of another kind goes",
+            id="spread: another pod is deleted",
         ),
         pytest.param(
             "PodTopologySpread",
             SPREAD,
             pod_change(Action.DELETE, pod("q", namespace="other").labels(app="web").on("a"), None),
             False,
-            id="spread: a pod of another namespace goes",
+            id="spread: a pod of another namespace is deleted",
         ),
         pytest.param(
             "PodTopologySpread",
             SPREAD,
             pod_change(Action.POD_LABEL, pod("q").labels(app="web").on("a"), pod("q").labels(app="db").on("a")),
             True,
-            id="spread: one of its kind becomes another",
+            id="spread: a pod stops to match",
         ),
         pytest.param(
             "PodTopologySpread",
@@ -281,191 +289,218 @@ LONELY = waiting().avoids("zone", selector={"app": "db"})
                 Action.POD_LABEL, pod("q").labels(app="web").on("a"), pod("q").labels(app="web", tier="1").on("a")
             ),
             False,
-            id="spread: a label changes that no selector looks at",
+            id="spread: a label changes that no selector uses",
         ),
         pytest.param(
             "PodTopologySpread",
             SPREAD,
             node_change(Action.ADD, None, node("a", zone="z9")),
             True,
-            id="spread: a node in a zone comes",
+            id="spread: a node in a zone is added",
         ),
         pytest.param(
             "PodTopologySpread",
             SPREAD,
             node_change(Action.ADD, None, node("a")),
             False,
-            id="spread: a node without a zone comes",
+            id="spread: a node without a zone is added",
         ),
         pytest.param(
             "PodTopologySpread",
             SPREAD,
             node_change(Action.DELETE, node("a", zone="z9"), None),
             True,
-            id="spread: the emptiest domain may be gone",
+            id="spread: a node is deleted, perhaps with the emptiest domain",
         ),
         pytest.param(
             "PodTopologySpread",
             SPREAD,
             own_change(Action.POD_LABEL, SPREAD, SPREAD),
             True,
-            id="spread: its own labels change",
+            id="spread: the pod's own labels change",
         ),
-        # Affinity between pods.
+        # InterPodAffinity.
         pytest.param(
             "InterPodAffinity",
-            SEEKING,
+            WITH_AFFINITY,
             pod_change(Action.ADD, None, pod("q").labels(app="db").on("a")),
             True,
-            id="company: whom it seeks comes",
+            id="interpod: a pod that meets its affinity is added",
         ),
         pytest.param(
             "InterPodAffinity",
-            SEEKING,
+            WITH_AFFINITY,
             pod_change(Action.ADD, None, pod("q").labels(app="x").on("a")),
             False,
-            id="company: somebody else comes",
+            id="interpod: another pod is added",
         ),
         pytest.param(
             "InterPodAffinity",
-            SEEKING,
+            WITH_AFFINITY,
             pod_change(Action.DELETE, pod("q").labels(app="db").on("a"), None),
             True,
-            id="company: the last one goes, and who fits its own terms may go first",
+            id="interpod: the last pod that met its affinity is deleted, and it may be the first",
         ),
         pytest.param(
             "InterPodAffinity",
-            SEEKING,
+            WITH_AFFINITY,
             pod_change(Action.POD_LABEL, pod("q").labels(app="x").on("a"), pod("q").labels(app="db").on("a")),
             True,
-            id="company: somebody becomes whom it seeks",
+            id="interpod: a pod starts to meet its affinity",
         ),
         pytest.param(
             "InterPodAffinity",
-            LONELY,
+            WITH_ANTI_AFFINITY,
             pod_change(Action.DELETE, pod("q").labels(app="db").on("a"), None),
             True,
-            id="company: whom it avoids goes",
+            id="interpod: a pod that it avoids is deleted",
         ),
         pytest.param(
             "InterPodAffinity",
-            LONELY,
+            WITH_ANTI_AFFINITY,
             pod_change(Action.DELETE, pod("q").labels(app="x").on("a"), None),
             False,
-            id="company: somebody goes who was not in the way",
+            id="interpod: another pod is deleted",
         ),
         pytest.param(
             "InterPodAffinity",
-            LONELY,
+            WITH_ANTI_AFFINITY,
             pod_change(Action.POD_LABEL, pod("q").labels(app="db").on("a"), pod("q").labels(app="x").on("a")),
             True,
-            id="company: whom it avoids becomes somebody else",
+            id="interpod: a pod that it avoids changes its labels",
         ),
         pytest.param(
             "InterPodAffinity",
             waiting(),
             pod_change(Action.DELETE, pod("q").on("a").avoids("zone", selector={"app": "web"}), None),
             True,
-            id="company: who avoids it goes",
+            id="interpod: a pod that avoids it is deleted",
         ),
         pytest.param(
             "InterPodAffinity",
-            SEEKING,
+            WITH_AFFINITY,
             node_change(Action.NODE_LABEL, node("a", zone="z1"), node("a", zone="z2")),
             True,
-            id="company: a node moves to another zone",
+            id="interpod: a node changes its zone",
         ),
         pytest.param(
             "InterPodAffinity",
-            SEEKING,
+            WITH_AFFINITY,
             node_change(Action.NODE_LABEL, node("a", zone="z1"), node("a", zone="z1", disk="ssd")),
             False,
-            id="company: a node gets a label that no term looks at",
+            id="interpod: a node gets a label that no term uses",
         ),
     ],
 )
-def test_what_could_help(refused_by: str, incoming: PodBuilder, change: Change, want: bool) -> None:
-    """Each row of the table, with a change that helps and one that does not."""
-    answers = Hints(PROFILES, Snapshot())
-    assert answers.help(incoming.build(), frozenset((refused_by,)), change) is want
-    assert hints.interested(change)((refused_by,)) >= want
+def test_changes_that_may_help(refused_by: str, incoming: PodBuilder, change: Change, want: bool) -> None:
+    """Each hint, with a change that helps and one that does not."""
+    hints = RequeueHints(PROFILES, Snapshot())
+    assert hints.can_help(incoming.build(), frozenset((refused_by,)), change) is want
+    assert requeue.concerns(change)((refused_by,)) >= want
 
 
-def test_a_service_helps_who_is_spread_by_default() -> None:
-    """A pod without constraints belongs to services; one with constraints has said what it wants."""
+def test_a_service_may_help_pods_with_default_constraints() -> None:
+    """Default constraints follow from services; a pod's own constraints do not."""
     service = codec.convert(
         {"metadata": {"name": "s", "namespace": "default"}, "spec": {"selector": {"app": "web"}}}, Service
     )
     (change,) = changes.of_group(None, service)
-    answers = Hints(PROFILES, Snapshot())
+    hints = RequeueHints(PROFILES, Snapshot())
     refused_by = frozenset(("PodTopologySpread",))
-    assert answers.help(waiting().build(), refused_by, change)
-    assert not answers.help(SPREAD.build(), refused_by, change)
+    assert hints.can_help(waiting().build(), refused_by, change)
+    assert not hints.can_help(SPREAD.build(), refused_by, change)
 
 
-def test_a_namespaces_labels_help_who_looks_at_them() -> None:
-    """Affinity between pods may reach other namespaces; nothing else does."""
+def test_a_namespace_may_help_only_pods_with_affinity_between_pods() -> None:
+    """Only affinity between pods applies to other namespaces."""
     namespace = codec.convert({"metadata": {"name": "n", "labels": {"team": "a"}}}, Namespace)
     (change,) = changes.of_namespace(None, namespace)
-    answers = Hints(PROFILES, Snapshot())
-    assert answers.help(SEEKING.build(), frozenset(("InterPodAffinity",)), change)
-    assert not answers.help(SEEKING.build(), frozenset(("PodTopologySpread", "NodeResourcesFit")), change)
+    hints = RequeueHints(PROFILES, Snapshot())
+    assert hints.can_help(WITH_AFFINITY.build(), frozenset(("InterPodAffinity",)), change)
+    assert not hints.can_help(WITH_AFFINITY.build(), frozenset(("PodTopologySpread", "NodeResourcesFit")), change)
 
 
-def test_a_term_that_selects_namespaces_reaches_those_alone() -> None:
-    """A pod that comes counts as company only if its namespace is meant."""
+def test_a_namespace_selector_limits_the_pods_that_may_help() -> None:
+    """An added pod meets a term only if the selector matches its namespace."""
     term = {**NEAR, "namespaceSelector": {"matchLabels": {"team": "a"}}}
     seeking = waiting().affinity({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}).build()
     view = Snapshot()
     view.put(codec.convert({"metadata": {"name": "ours", "labels": {"team": "a"}}}, Namespace))
-    answers = Hints(PROFILES, view)
+    hints = RequeueHints(PROFILES, view)
     refused_by = frozenset(("InterPodAffinity",))
     ours = pod_change(Action.ADD, None, pod("q", namespace="ours").labels(app="db").on("a"))
     theirs = pod_change(Action.ADD, None, pod("q", namespace="theirs").labels(app="db").on("a"))
-    assert answers.help(seeking, refused_by, ours)
-    assert not answers.help(seeking, refused_by, theirs)
+    assert hints.can_help(seeking, refused_by, ours)
+    assert not hints.can_help(seeking, refused_by, theirs)
 
 
-# --- a hint is never no without reason -------------------------------------------------------------------------------
+# --- where hints are declared ----------------------------------------------------------------------------------------
+
+FILTERS = [name for name, kind in PLUGINS.items() if kind.make is not None and "filter" in kind.points]
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_a_plugin_that_filters_declares_its_hints_beside_its_filter(name: str) -> None:
+    """A plugin is one module or folder, which declares all of its hints, and one line of the registry."""
+    kind = PLUGINS[name]
+    assert kind.make is not None
+    package, _, rest = type(kind.make(None)).__module__.removeprefix("trimtab.placement.").partition(".")
+    home = importlib.import_module(f"trimtab.placement.{package}")
+    assert home.PLUGIN is kind
+    assert home.HINTS is kind.hints
+    assert requeue.HINTS[name] is kind.hints
+    assert kind.hints
+    declared_in = {hint.condition.__module__ for hint in kind.hints if hint.condition is not None}
+    assert declared_in <= {f"{home.__name__}.hints" if rest else home.__name__}
+
+
+def test_no_module_declares_two_plugins() -> None:
+    """A plugin can be added, and removed, without changing another."""
+    kinds = [kind for kind in PLUGINS.values() if kind.make is not None]
+    modules = [type(kind.make(None)).__module__ for kind in kinds if kind.make is not None]
+    assert len(set(modules)) == len(modules)
+
+
+# --- no change that helps is missed ----------------------------------------------------------------------------------
 
 ZONES = ("z1", "z2", "")
 APPS = ("web", "db")
 
 
 def random_node(rng: random.Random, name: str) -> NodeBuilder:
-    """A node that may refuse for any reason."""
-    made = node(name, zone=rng.choice(ZONES)).allocatable(cpu=rng.choice(("1", "2")), pods=rng.choice(("2", "3")))
+    """A node that may be refused for any reason."""
+    built = node(name, zone=rng.choice(ZONES)).allocatable(cpu=rng.choice(("1", "2")), pods=rng.choice(("2", "3")))
     if rng.random() < 0.3:
-        made.taint("dedicated")
+        built.taint("dedicated")
     if rng.random() < 0.2:
-        made.cordoned()
+        built.cordoned()
     if rng.random() < 0.5:
-        made.labels(disk="ssd")
-    return made
+        built.labels(disk="ssd")
+    return built
 
 
 def random_pod(rng: random.Random, name: str) -> PodBuilder:
     """A pod that may be refused for any reason."""
-    made = (
+    built = (
         pod(name).labels(app=rng.choice(APPS)).requests(cpu=rng.choice(("0", "1", "2"))).spec(schedulerName="trimtab")
     )
     if rng.random() < 0.4:
-        made.spread("zone", selector={"app": rng.choice(APPS)})
+        built.spread("zone", selector={"app": rng.choice(APPS)})
     if rng.random() < 0.3:
-        made.avoids("zone", selector={"app": rng.choice(APPS)})
+        built.avoids("zone", selector={"app": rng.choice(APPS)})
     if rng.random() < 0.2:
-        made.affinity({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [NEAR]}})
+        built.affinity({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [NEAR]}})
     if rng.random() < 0.2:
-        made.node_selector(disk="ssd")
+        built.node_selector(disk="ssd")
     if rng.random() < 0.2:
-        made.host_port(80)
+        built.host_port(80)
     if rng.random() < 0.2:
-        made.tolerates("dedicated")
-    return made
+        built.tolerates("dedicated")
+    return built
 
 
 def mutate(view: Snapshot, rng: random.Random) -> Iterable[Change]:
-    """Something happens in the cluster; what it is."""
+    """Change the cluster at random; the changes."""
     name = rng.choice("abcd")
     if rng.random() < 0.5:
         old = view.node(name)
@@ -487,21 +522,21 @@ def mutate(view: Snapshot, rng: random.Random) -> Iterable[Change]:
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32))
-def test_no_pod_is_left_that_a_change_would_have_helped(seed: int) -> None:
-    """A pod without a node that could be placed after a change has had a hint about it, in random clusters."""
+def test_every_change_that_makes_a_pod_schedulable_has_a_hint(seed: int) -> None:
+    """In random clusters: a pod that can be placed after a change, and could not before, was requeued by a hint."""
     rng = random.Random(seed)
     view = Snapshot()
     for name in "ab":
         view.put(random_node(rng, name).build())
-    answers = Hints(PROFILES, view)
+    hints = RequeueHints(PROFILES, view)
     incoming = random_pod(rng, "incoming").build()
     refused_by: frozenset[str] | None = None
     for _ in range(25):
         found = mutate(view, rng)
-        helped = refused_by is None or any(answers.help(incoming, refused_by, change) for change in found)
+        helped = refused_by is None or any(hints.can_help(incoming, refused_by, change) for change in found)
         decision = place(incoming, view, PROFILES["trimtab"], rng)
         if decision.node is not None:
-            assert helped, f"{refused_by} said nothing of {[change.label for change in found]}"
+            assert helped, f"{refused_by} have no hint for {[change.label for change in found]}"
             refused_by = None
         elif helped:
-            refused_by = frozenset(refusal.plugin for refusal in decision.refusals) or frozenset((NOBODY,))
+            refused_by = frozenset(refusal.plugin for refusal in decision.refusals) or frozenset((NO_NODES,))

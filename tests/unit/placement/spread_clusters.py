@@ -1,4 +1,4 @@
-"""Random small clusters with everything that spreading looks at."""
+"""Random small clusters with everything that spreading reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.unit.placement.spread_twin import World
+from tests.unit.placement.spread_twin import SampleCluster
 from trimtab.api import codec
 from trimtab.api.apps import ReplicaSet, StatefulSet
 from trimtab.api.core import ReplicationController, Service
@@ -38,7 +38,7 @@ def nodes(draw: st.DrawFn, name: str) -> Node:
 
 @st.composite
 def running_pods(draw: st.DrawFn, number: int) -> Pod:
-    """A pod somewhere, also on a node that is not there, perhaps finished or on its way out."""
+    """A pod on a node, which may not exist; perhaps finished or terminating."""
     made = pod(f"pod-{number}", namespace=draw(st.sampled_from(["default", "default", "other"])))
     made.labels(draw(LABELS)).on(draw(st.sampled_from([*NAMES, "gone"])))
     made.phase(draw(st.sampled_from(["Running", "Running", "Pending", "Succeeded"])))
@@ -84,7 +84,7 @@ GROUPS = [("ReplicaSet", "apps/v1"), ("StatefulSet", "apps/v1"), ("ReplicationCo
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
+def sample_clusters(draw: st.DrawFn) -> SampleCluster:
     """Nodes, pods, services and workloads."""
     present = draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
     meta = {"name": "owner", "namespace": "default"}
@@ -92,7 +92,7 @@ def worlds(draw: st.DrawFn) -> World:
     controller = {"metadata": meta, "spec": {"selector": {"app": "web"}}}
     service = {"metadata": {"name": "s", "namespace": "default"}, "spec": {"selector": draw(LABELS)}}
     there = draw(st.booleans())
-    return World(
+    return SampleCluster(
         nodes=[draw(nodes(name)) for name in present],
         pods=[draw(running_pods(number)) for number in range(draw(st.integers(0, 8)))],
         services=[codec.convert(service, Service)] if draw(st.booleans()) else [],

@@ -1,20 +1,4 @@
-"""Affinity between pods: whom a pod must or would like to be near to, or away from; and who is there and says the same
-of it.
-
-Near means: on nodes with the same value of a topology key. Pods on their way out count, for they are still there.
-
-1. **Required affinity** holds where the node has the key of every term, and each of these domains has a pod that meets
-   *all* terms. If no such pod is in any domain at all and the pod meets its own terms, it is the first of its kind, and
-   any node that has the keys will do.
-2. **Required anti-affinity** refuses the domains with a pod that meets a term; a node without the key is never refused.
-3. The required anti-affinity of pods that are there refuses their domains to the pod, if it meets their terms.
-4. **The score** adds the weights of preferred terms that are met, both the pod's own and those of pods that are there;
-   anti-affinity subtracts. Required affinity of pods that are there counts with a weight from the arguments.
-
-A term speaks of the namespaces that it lists, and of those that its namespace selector matches. Of an incoming pod's
-term, kube-scheduler 1.36 also tries the selector on a namespace without labels, for any pod: `{}`, `NotIn` and
-`DoesNotExist` thus reach every namespace. That looks like an oversight, but it is how pods are placed; so it is here.
-"""
+"""The filter and the score of InterPodAffinity; the rules are those of the package."""
 
 from __future__ import annotations
 
@@ -40,11 +24,11 @@ UNREADABLE = "parsing pod: "
 MOST_WEIGHT = 100
 
 PerNode = tuple[str, IntColumn]
-"""Pods counted on each node, and the topology key by which nodes are near to each other."""
+"""A topology key, and a number of pods on each node."""
 
 
 class InterPodAffinity:
-    """A pod may go where neither it nor those that are there object, and prefers the company that it likes."""
+    """Refuses nodes by required affinity and anti-affinity between pods, and prefers nodes by the preferred terms."""
 
     name = "InterPodAffinity"
 
@@ -56,32 +40,33 @@ class InterPodAffinity:
             raise InvalidError("hardPodAffinityWeight", f"{weight} is not a weight from 0 to {MOST_WEIGHT}")
 
     def filter(self, cycle: Cycle) -> Refusals | None:
-        """The nodes that required terms rule out, each for the first of the rules that it breaks."""
+        """The nodes that required terms exclude, each for the first of the rules that it breaks."""
         nodes, terms, shape = cycle.snapshot.nodes, cycle.snapshot.terms, _shape(cycle)
         if shape.problem:
             return Refusals.of(np.ones(len(nodes), dtype=np.bool_), UNRESOLVABLE, f"{UNREADABLE}{shape.problem}")
-        near = [held.term for held in shape.terms if held.required and not held.anti]
-        away = [held.term for held in shape.terms if held.required and held.anti]
-        against = [held for held in _reaching(cycle) if held.required and held.anti]
-        unwanted = _near_any(nodes, ((held.term.topology_key, terms.per_node(held)) for held in against))
-        if not near and not away and unwanted is None:
+        affinity = [held.term for held in shape.terms if held.required and not held.anti]
+        anti_affinity = [held.term for held in shape.terms if held.required and held.anti]
+        existing = [held for held in _reaching(cycle) if held.required and held.anti]
+        refused_by_existing = _near_any(nodes, ((held.term.topology_key, terms.per_node(held)) for held in existing))
+        if not affinity and not anti_affinity and refused_by_existing is None:
             return None
-        disliked = _near_any(nodes, ((term.topology_key, _counted(cycle.snapshot, [term])) for term in away))
-        return _first_broken(len(nodes), _lonely(cycle, near) if near else None, disliked, unwanted)
+        avoided = _near_any(nodes, ((term.topology_key, _counted(cycle.snapshot, [term])) for term in anti_affinity))
+        unmet = _without_affinity(cycle, affinity) if affinity else None
+        return _first_broken(len(nodes), unmet, avoided, refused_by_existing)
 
     def score(self, cycle: Cycle, feasible: Mask) -> Scores | None:
-        """The weights of all preferences that a node meets. Raises InvalidError if the pod's cannot be read."""
+        """The weights of all preferred terms that a node meets. Raises InvalidError if those of the pod are invalid."""
         shape = _shape(cycle)
         if shape.problem:
             raise InvalidError("", shape.problem)
-        wishes = [held for held in shape.terms if not held.required]
-        if self._args.ignore_preferred_terms_of_existing_pods and not wishes:
+        preferred = [held for held in shape.terms if not held.required]
+        if self._args.ignore_preferred_terms_of_existing_pods and not preferred:
             return None
-        raw = _worth(cycle.snapshot.nodes, [*_of_the_pod(cycle, wishes), *self._of_the_others(cycle)])
-        return None if raw is None else Scores(raw, _stretched(raw, feasible))
+        raw = _weighted_sum(cycle.snapshot.nodes, [*_own_weights(cycle, preferred), *self._weights_of_existing(cycle)])
+        return None if raw is None else Scores(raw, _normalized(raw, feasible))
 
-    def _of_the_others(self, cycle: Cycle) -> Iterator[tuple[int, PerNode]]:
-        """What the pods that are there think of the pod."""
+    def _weights_of_existing(self, cycle: Cycle) -> Iterator[tuple[int, PerNode]]:
+        """The weights of the terms of existing pods that apply to the pod."""
         for held in _reaching(cycle):
             weight = _signed(held)
             if held.required:
@@ -91,8 +76,8 @@ class InterPodAffinity:
             yield weight, (held.term.topology_key, cycle.snapshot.terms.per_node(held))
 
 
-def _of_the_pod(cycle: Cycle, wishes: Iterable[HeldTerm]) -> Iterator[tuple[int, PerNode]]:
-    for held in wishes:
+def _own_weights(cycle: Cycle, preferred: Iterable[HeldTerm]) -> Iterator[tuple[int, PerNode]]:
+    for held in preferred:
         yield _signed(held), (held.term.topology_key, _counted(cycle.snapshot, [held.term]))
 
 
@@ -105,7 +90,7 @@ def _shape(cycle: Cycle) -> Shape:
 
 
 def _reaching(cycle: Cycle) -> list[HeldTerm]:
-    """The terms of the pods that are there which speak of the pod."""
+    """The terms of existing pods that apply to the pod."""
     return cycle.once("terms reaching the pod", lambda: _look_up(cycle.snapshot, cycle.pod))
 
 
@@ -115,23 +100,25 @@ def _look_up(snapshot: Snapshot, pod: Pod) -> list[HeldTerm]:
     return snapshot.terms.reaching(pod.metadata.namespace, labels, pod.metadata.labels)
 
 
-# --- whom an incoming pod's terms speak of ---------------------------------------------------------------------------
+# --- the pods that an incoming pod's terms match ---------------------------------------------------------------------
 
 
 def _namespaces(snapshot: Snapshot, term: Term) -> frozenset[str] | None:
-    """The namespaces that an incoming pod's term reaches; None for all."""
-    wider = term.namespace_selector
-    if wider is None:
+    """The namespaces that an incoming pod's term applies to; None for all."""
+    selector = term.namespace_selector
+    if selector is None:
         return term.namespaces
-    if wider.matches({}):
+    if selector.matches({}):
         return None
-    return term.namespaces.union(n for n, found in snapshot.namespaces.items() if wider.matches(found.metadata.labels))
+    return term.namespaces.union(
+        n for n, namespace in snapshot.namespaces.items() if selector.matches(namespace.metadata.labels)
+    )
 
 
 def _counted(snapshot: Snapshot, terms: Sequence[Term]) -> IntColumn:
-    """How many pods meet all these terms, on each node."""
-    reaches = [_namespaces(snapshot, term) for term in terms]
-    limited = [names for names in reaches if names is not None]
+    """The number of pods on each node that meet all these terms."""
+    reached = [_namespaces(snapshot, term) for term in terms]
+    limited = [names for names in reached if names is not None]
     namespaces = frozenset.intersection(*limited) if limited else None
     selector = terms[0].selector.and_(*(term.selector for term in terms[1:]))
     if selector.nothing or namespaces == frozenset():
@@ -154,9 +141,9 @@ def _meets(snapshot: Snapshot, pod: Pod, terms: Iterable[Term]) -> bool:
 
 
 def _totals(nodes: NodeTable, per_node: PerNode) -> IntColumn | None:
-    """The sum of each domain, by the code of its label, and 0 in the last place, which `ABSENT` stands for.
+    """The sum of each domain, by the code of its label, and 0 in the last slot, which `ABSENT` indexes.
 
-    None where no domain has any.
+    None if no domain has any.
     """
     key, counts = per_node
     label = nodes.label(key)
@@ -178,12 +165,12 @@ def _near_any(nodes: NodeTable, counted: Iterable[PerNode]) -> Mask | None:
     return near
 
 
-def _lonely(cycle: Cycle, terms: Sequence[Term]) -> Mask:
+def _without_affinity(cycle: Cycle, terms: Sequence[Term]) -> Mask:
     """The nodes where required affinity does not hold (rule 1)."""
     nodes = cycle.snapshot.nodes
     counted = _counted(cycle.snapshot, terms)
     keyless, alone = np.zeros(len(nodes), dtype=np.bool_), np.zeros(len(nodes), dtype=np.bool_)
-    nobody = True
+    is_first = True
     for key in {term.topology_key for term in terms}:
         codes = nodes.codes(key)
         keyless |= codes == ABSENT
@@ -191,16 +178,20 @@ def _lonely(cycle: Cycle, terms: Sequence[Term]) -> Mask:
         if near is None:
             alone[:] = True
         else:
-            nobody = False
+            is_first = False
             alone |= ~near
-    return keyless if nobody and _meets(cycle.snapshot, cycle.pod, terms) else keyless | alone
+    return keyless if is_first and _meets(cycle.snapshot, cycle.pod, terms) else keyless | alone
 
 
-def _first_broken(length: int, lonely: Mask | None, disliked: Mask | None, unwanted: Mask | None) -> Refusals:
+def _first_broken(length: int, unmet: Mask | None, avoided: Mask | None, refused_by_existing: Mask | None) -> Refusals:
     """Refusals where a node that breaks several rules is refused for the first of them only."""
     codes = np.zeros(length, dtype=np.int8)
     reasons = []
-    rules = ((lonely, UNRESOLVABLE, NOT_NEAR), (disliked, UNSCHEDULABLE, NEAR), (unwanted, UNSCHEDULABLE, NEAR_OTHERS))
+    rules = (
+        (unmet, UNRESOLVABLE, NOT_NEAR),
+        (avoided, UNSCHEDULABLE, NEAR),
+        (refused_by_existing, UNSCHEDULABLE, NEAR_OTHERS),
+    )
     for broken, code, reason in rules:
         if broken is not None:
             first = broken & (codes == 0)
@@ -209,8 +200,8 @@ def _first_broken(length: int, lonely: Mask | None, disliked: Mask | None, unwan
     return Refusals(codes, tuple(reasons))
 
 
-def _worth(nodes: NodeTable, weighted: Iterable[tuple[int, PerNode]]) -> IntColumn | None:
-    """The sum of all weights in each node's domains; None where not one pod was counted in any domain."""
+def _weighted_sum(nodes: NodeTable, weighted: Iterable[tuple[int, PerNode]]) -> IntColumn | None:
+    """The sum of all weights in each node's domains; None if no pod was counted in any domain."""
     by_key: dict[str, IntColumn] = {}
     for weight, per_node in weighted:
         totals = _totals(nodes, per_node)
@@ -225,8 +216,8 @@ def _worth(nodes: NodeTable, weighted: Iterable[tuple[int, PerNode]]) -> IntColu
     return raw
 
 
-def _stretched(raw: IntColumn, feasible: Mask) -> IntColumn:
-    """From the least of the feasible nodes, 0, to the most, 100; all 0 where they are the same."""
+def _normalized(raw: IntColumn, feasible: Mask) -> IntColumn:
+    """Scores from 0 for the lowest of the feasible nodes to 100 for the highest; all 0 where they are the same."""
     chosen = raw[feasible]
     low, high = (int(chosen.min()), int(chosen.max())) if chosen.size else (0, 0)
     if low == high:

@@ -7,7 +7,7 @@ import pytest
 from trimtab.api import codec
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.core import Namespace, Service
-from trimtab.scheduler import changes
+from trimtab.placement import changes
 from trimtab.snapshot.requests import compute
 from trimtab.testing.builders import NodeBuilder, PodBuilder, node, pod
 
@@ -15,13 +15,13 @@ from trimtab.testing.builders import NodeBuilder, PodBuilder, node, pod
 @pytest.mark.parametrize(
     ("old", "new", "want"),
     [
-        pytest.param(None, node("a"), ["NodeAdd"], id="a node comes"),
-        pytest.param(node("a"), None, ["NodeDelete"], id="a node goes"),
+        pytest.param(None, node("a"), ["NodeAdd"], id="a node is added"),
+        pytest.param(node("a"), None, ["NodeDelete"], id="a node is deleted"),
         pytest.param(node("a"), node("a").annotations(seen="now"), [], id="a heartbeat is nothing"),
         pytest.param(node("a"), node("a").labels(disk="ssd"), ["NodeUpdateNodeLabel"], id="its labels change"),
         pytest.param(node("a"), node("a").taint("x"), ["NodeUpdateNodeTaint"], id="its taints change"),
         pytest.param(node("a").cordoned(), node("a"), ["NodeUpdateNodeTaint"], id="it is open again"),
-        pytest.param(node("a"), node("a").cordoned(), [], id="closing it helps nobody"),
+        pytest.param(node("a"), node("a").cordoned(), [], id="cordoning is not a change that may help"),
         pytest.param(node("a"), node("a").allocatable(cpu="9"), ["NodeUpdateNodeAllocatable"], id="it grows"),
         pytest.param(
             node("a"),
@@ -31,8 +31,8 @@ from trimtab.testing.builders import NodeBuilder, PodBuilder, node, pod
         ),
     ],
 )
-def test_what_changes_about_a_node(old: NodeBuilder | None, new: NodeBuilder | None, want: list[str]) -> None:
-    """Only what a filter looks at counts."""
+def test_changes_of_a_node(old: NodeBuilder | None, new: NodeBuilder | None, want: list[str]) -> None:
+    """Only fields that filters read count."""
     found = changes.of_node(old.build() if old else None, new.build() if new else None)
     assert [change.label for change in found] == want
 
@@ -56,28 +56,28 @@ def test_what_changes_about_a_node(old: NodeBuilder | None, new: NodeBuilder | N
             pod("p").spec(schedulingGates=[{"name": "g"}]),
             pod("p"),
             ["UnschedulablePodUpdatePodSchedulingGatesEliminated"],
-            id="the last gate goes",
+            id="the last gate is removed",
         ),
         pytest.param(
             pod("p").on("a").requests(cpu="2"),
             pod("p").on("a").requests(cpu="1"),
             ["AssignedPodUpdatePodScaleDown"],
-            id="it asks for less",
+            id="it requests less",
         ),
         pytest.param(
-            pod("p").requests(cpu="1"), pod("p").requests(cpu="2"), ["UnschedulablePodUpdate"], id="it asks for more"
+            pod("p").requests(cpu="1"), pod("p").requests(cpu="2"), ["UnschedulablePodUpdate"], id="it requests more"
         ),
         pytest.param(
             pod("p").on("a"), pod("p").on("a").terminating(), ["AssignedPodUpdatePodTerminating"], id="it starts to go"
         ),
     ],
 )
-def test_what_changes_about_a_pod(old: PodBuilder, new: PodBuilder, want: list[str]) -> None:
+def test_changes_of_a_pod(old: PodBuilder, new: PodBuilder, want: list[str]) -> None:
     """A pod's changes are named by whether it has a node, as kube-scheduler names them."""
     assert [change.label for change in changes.of_pod(old.build(), new.build(), compute)] == want
 
 
-def test_a_namespace_counts_by_its_labels() -> None:
+def test_changes_of_a_namespace_are_those_of_its_labels() -> None:
     """A phase is nothing, a label is something."""
     plain = codec.convert({"metadata": {"name": "n"}}, Namespace)
     labelled = codec.convert({"metadata": {"name": "n", "labels": {"team": "a"}}}, Namespace)
@@ -88,7 +88,7 @@ def test_a_namespace_counts_by_its_labels() -> None:
     assert not list(changes.of_namespace(plain, ending))
 
 
-def test_what_groups_pods_counts_by_whom_it_selects() -> None:
+def test_changes_of_a_service_are_those_of_its_selector() -> None:
     """A replica set that is scaled is nothing, a service with another selector is something."""
     web = codec.convert({"metadata": {"name": "s"}, "spec": {"selector": {"app": "web"}}}, Service)
     other = codec.convert({"metadata": {"name": "s"}, "spec": {"selector": {"app": "other"}}}, Service)
