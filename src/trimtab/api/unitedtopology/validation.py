@@ -1,4 +1,4 @@
-"""Validation of UnitedTopology beyond its schema: mistakes that would keep pods of a subset from being created or run."""
+"""Validation of UnitedTopology beyond its schema: mistakes that keep pods of a subset from being created or run."""
 
 from __future__ import annotations
 
