@@ -312,7 +312,7 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
             stage.server.cut_watches(cleanly=True)
             await stage.clock.advance(0.1)
         assert len(stage.server.requests) < 20
-        assert stage.informer.problem == "the server ends every watch at once"
+        assert stage.informer.problem == "the server ends the watch without any event"
 
 
 async def test_a_server_that_forgets_everything_at_once_is_not_hammered() -> None:

@@ -173,7 +173,7 @@ async def test_a_token_wins_over_an_exec_plugin(tmp_path: Path) -> None:
             config({"client-key-data": f"{SECRET}!"}), "client-key-data is not valid base64", id="broken base64"
         ),
         pytest.param(config({"as-uid": "7"}), "need `as`", id="half an impersonation"),
-        pytest.param(config({"token": 42_000_000}), r"users\[0\]\.user\.token is not what belongs", id="a wrong type"),
+        pytest.param(config({"token": 42_000_000}), r"users\[0\]\.user\.token has the wrong type", id="a wrong type"),
         pytest.param(config({"exec": {"command": "x"}}), "apiVersion '' is not one of", id="exec without a version"),
         pytest.param(
             config({"exec": {"command": "x", "apiVersion": "client.authentication.k8s.io/v1alpha1"}}),
@@ -187,7 +187,7 @@ async def test_a_token_wins_over_an_exec_plugin(tmp_path: Path) -> None:
         ),
         pytest.param(
             config({"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1"}}),
-            "no command is given",
+            "command is missing",
             id="exec without a command",
         ),
         pytest.param(
