@@ -49,7 +49,7 @@ async def test_what_one_raises_ends_the_others() -> None:
 async def test_one_that_ends_by_itself_ends_the_others() -> None:
     """A process that does half of its work would look healthy from the outside."""
     patient = Part()
-    with pytest.raises(RuntimeError, match="short ended by itself"):
+    with pytest.raises(RuntimeError, match="short ended unexpectedly"):
         await ComponentGroup({"patient": patient, "short": Part(ends=True)}).run()
     assert patient.ended
 

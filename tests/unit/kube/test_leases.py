@@ -242,9 +242,9 @@ async def test_a_leader_that_cannot_renew_stops_at_its_deadline() -> None:
     leader.elector.check()
     await scene.clock.advance(0.1)
     assert not leader.acts()
-    with pytest.raises(LeadershipLost, match="could not renew kube-system/lock"):
+    with pytest.raises(LeadershipLost, match="could not renew the lease kube-system/lock"):
         await leading
-    with pytest.raises(LeadershipLost, match="a does not hold"):
+    with pytest.raises(LeadershipLost, match="a does not hold the lease"):
         leader.elector.check()
 
 
@@ -334,7 +334,7 @@ async def test_labels_and_unknown_fields_of_a_lease_stay() -> None:
 @pytest.mark.parametrize(
     ("durations", "why"),
     [
-        pytest.param((10, 10, 2), "stop before others may start", id="no time to stop"),
+        pytest.param((10, 10, 2), "stop before another may start", id="no time to stop"),
         pytest.param((15, 2.4, 2), "able to try twice", id="no time to try"),
     ],
 )

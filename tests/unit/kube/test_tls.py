@@ -58,7 +58,7 @@ def test_a_certificate_that_is_being_replaced_leaves_the_old_one_in_use(caplog: 
     contexts = Contexts(Trust(InlineMaterial(authority.certificate)))
     made = contexts.context(Grant(certificate=first.certificate, key=first.key))
     assert contexts.context(Grant(certificate=second.certificate, key=first.key)) is made
-    assert "going on with the certificates from before" in caplog.text
+    assert "using the previous certificates" in caplog.text
     assert contexts.context(Grant(certificate=second.certificate, key=second.key)) is not made
 
 
