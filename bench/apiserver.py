@@ -28,7 +28,7 @@ from aiohttp import web
 
 from bench.decoding import pod_tree
 from bench.figures import Figure, best
-from trimtab_lab.apiserver.wire.authentication import User
+from trimtab_lab.apiserver.admission.users import User
 from trimtab_lab.apiserver.wire.server import Server
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Writes `src/trimtab_lab/apiserver/wire/wirenumbers.json`: the numbers that fields have in Kubernetes' protobuf.
+"""Write `wirenumbers.json` (`trimtab_lab/apiserver/kinds/serialization`): the field numbers of Kubernetes' protobuf.
 
 kubectl and other Go programs send built-in kinds as protobuf. Which number stands for which field is in the tags of the
 Go structs, beside the name that the field has in JSON:

@@ -1,4 +1,4 @@
-"""Writes `src/trimtab_lab/apiserver/wire/wiretypes.json`: the built-in types as Go reads and writes them.
+"""Write `wiretypes.json` (`trimtab_lab/apiserver/kinds/serialization`): the built-in types as Go reads and writes them.
 
 What an API server answers is what its Go structs hold, written out again: a field that no struct has is gone, a false
 `hostNetwork` is gone because its tag says `omitempty`, a false `enableServiceLinks` stays because it is a pointer, and
@@ -22,7 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).parents[1] / "src" / "trimtab" / "lab" / "apiserver" / "wiretypes.json"
+_SERIALIZATION = Path(__file__).parents[1] / "src" / "trimtab_lab" / "apiserver" / "kinds" / "serialization"
+TARGET = _SERIALIZATION / "wiretypes.json"
 
 _API = "staging/src/k8s.io/api"
 _META = "staging/src/k8s.io/apimachinery/pkg/apis/meta/v1"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.wire import TOKEN, Wire, connected
-from trimtab_lab.apiserver.wire.authentication import AUTHENTICATED, User
+from trimtab_lab.apiserver.admission.users import AUTHENTICATED, User
 from trimtab_lab.apiserver.wire.server import Server
 
 

@@ -28,7 +28,7 @@ from tests.lab.wire import (
     deployment,
     pod,
 )
-from trimtab_lab.apiserver.wire.bodies import LONGEST
+from trimtab_lab.apiserver.kinds.serialization.decoding import LONGEST
 from trimtab_lab.apiserver.wire.server import Server
 
 FUZZED = 3_000

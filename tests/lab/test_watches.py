@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.lab.wire import CONFIG_MAPS, PODS, TABLE, TOKEN, Wire, config_map, connected, pod
-from trimtab_lab.apiserver.storage import feeds
-from trimtab_lab.apiserver.wire.authentication import User
+from trimtab_lab.apiserver.admission.users import User
+from trimtab_lab.apiserver.storage import broadcaster
 from trimtab_lab.apiserver.wire.server import Server
 
 WATCH = f"{CONFIG_MAPS}?watch=1"
@@ -179,8 +179,8 @@ async def test_a_watcher_that_does_not_read_is_cut_off(
     wire: Wire, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It must not hold up the others, nor fill the memory."""
-    monkeypatch.setattr(feeds, "QUEUE_LIMIT", 256 * 1024)
-    monkeypatch.setattr(feeds, "BUFFER_LIMIT", 64 * 1024)
+    monkeypatch.setattr(broadcaster, "QUEUE_LIMIT", 256 * 1024)
+    monkeypatch.setattr(broadcaster, "BUFFER_LIMIT", 64 * 1024)
     version = await _version(wire)
     slow = await asyncio.to_thread(_watch_without_reading, server, version)
     try:

@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from trimtab_lab.apiserver.wire.authentication import AUTHENTICATED, User
+from trimtab_lab.apiserver.admission.users import AUTHENTICATED, User
 from trimtab_lab.apiserver.wire.certificates import ADMIN, MASTERS
 from trimtab_lab.apiserver.wire.server import Server
 

@@ -21,7 +21,7 @@ from trimtab.cloneset.settings import Settings
 from trimtab.kube.errors import Unreachable
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request, Response
-from trimtab_lab.apiserver.wire.statuses import Refusal, refusal
+from trimtab_lab.apiserver.kinds.errors import Refusal, refusal
 
 PODS = Resource.of(Pod).raw
 REVISIONS = Resource.of(ControllerRevision).raw

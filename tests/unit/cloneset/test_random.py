@@ -47,7 +47,7 @@ from trimtab.kube.errors import AlreadyExists, Unreachable
 from trimtab.kube.queues import RETRY_BACKOFF
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
-from trimtab_lab.apiserver.wire.statuses import refusal
+from trimtab_lab.apiserver.kinds.errors import refusal
 
 T = TypeVar("T")
 NODES = {f"node-{number}": {ZONE: "y" if number == 2 else "x"} for number in range(3)}

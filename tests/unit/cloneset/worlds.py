@@ -30,7 +30,7 @@ from trimtab.kube.client import Client
 from trimtab.kube.errors import Conflict, NotFound
 from trimtab.kube.resources import Resource
 from trimtab.testing.builders import node
-from trimtab_lab.apiserver.storage import bootstrap
+from trimtab_lab.apiserver.controllers import bootstrap
 
 DEFINITIONS = Resource.of(CustomResourceDefinition).raw
 CLONESETS = Resource.of(CloneSet).raw

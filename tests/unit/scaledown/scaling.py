@@ -41,7 +41,7 @@ from trimtab.scaledown.policy.effective import Defaults
 from trimtab.scaledown.view import View
 from trimtab.testing.builders import node
 from trimtab_lab.apiserver.admission.webhooks import CallError
-from trimtab_lab.apiserver.storage import bootstrap
+from trimtab_lab.apiserver.controllers import bootstrap
 
 T = TypeVar("T")
 RULES = [

@@ -37,7 +37,7 @@ from trimtab.scaledown.policy.findings import BUILT_IN, Readers
 from trimtab.scaledown.sources.answers import Unanswered
 from trimtab.scaledown.view import View
 from trimtab.testing.builders import node
-from trimtab_lab.apiserver.storage import bootstrap
+from trimtab_lab.apiserver.controllers import bootstrap
 
 DEFINITIONS = Resource.of(CustomResourceDefinition).raw
 POLICIES = Resource.of(ScaleDownPolicy).raw

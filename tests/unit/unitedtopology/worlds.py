@@ -34,7 +34,7 @@ from trimtab.unitedtopology.admission.scaledown_preparation import Foresight
 from trimtab.unitedtopology.controller.controller import SETTINGS, Controller, Settings
 from trimtab.unitedtopology.metrics import Metrics
 from trimtab.unitedtopology.pod_annotator import Scribe
-from trimtab_lab.apiserver.storage import bootstrap
+from trimtab_lab.apiserver.controllers import bootstrap
 
 JSON = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"

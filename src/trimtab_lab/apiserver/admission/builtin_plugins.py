@@ -15,11 +15,11 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from trimtab_lab.apiserver.kinds.errors import Refusal, forbidden, invalid, not_found
 from trimtab_lab.apiserver.kinds.objects import generate_name
 from trimtab_lab.apiserver.kinds.registry import Kind, Registry
 from trimtab_lab.apiserver.kinds.validation import causes
 from trimtab_lab.apiserver.storage.store import Event, Shelf, Store, Tree, key_of
-from trimtab_lab.apiserver.wire.statuses import Refusal, forbidden, invalid, not_found
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"

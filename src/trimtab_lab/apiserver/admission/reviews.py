@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from trimtab_lab.apiserver.admission.users import User
 from trimtab_lab.apiserver.admission.webhooks import Call, Operation, Resource, Webhooks
 from trimtab_lab.apiserver.admission.webhooks import Request as Asked
 from trimtab_lab.apiserver.kinds.conversions import FROM_STORED, TO_STORED
 from trimtab_lab.apiserver.kinds.registry import Kind, Registry
 from trimtab_lab.apiserver.storage.store import Event, Shelf, Store, Tree
-from trimtab_lab.apiserver.wire.authentication import User
 
 MUTATING = "admissionregistration.k8s.io/mutatingwebhookconfigurations"
 VALIDATING = "admissionregistration.k8s.io/validatingwebhookconfigurations"

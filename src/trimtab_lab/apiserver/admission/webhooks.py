@@ -32,7 +32,7 @@ import msgspec
 from trimtab.api import selectors
 from trimtab.api.codec import convert
 from trimtab.api.meta import LabelSelector
-from trimtab_lab.apiserver.wire.statuses import Refusal, bad_request, refusal
+from trimtab_lab.apiserver.kinds.errors import Refusal, bad_request, refusal
 
 Tree = dict[str, Any]
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]

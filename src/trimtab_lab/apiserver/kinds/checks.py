@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from trimtab_lab.apiserver.kinds import validation
 from trimtab_lab.apiserver.kinds.conversions import TO_STORED
+from trimtab_lab.apiserver.kinds.errors import invalid
 from trimtab_lab.apiserver.kinds.registry import Kind
 from trimtab_lab.apiserver.kinds.validation import Cause, metadata, names
 from trimtab_lab.apiserver.storage.store import Tree
-from trimtab_lab.apiserver.wire.statuses import invalid
 
 
 def check(kind: Kind, tree: Tree, old: Tree | None = None, part: str = "", *, warnings: list[str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trimtab_lab.apiserver.wire import wiretypes
+from trimtab_lab.apiserver.kinds.serialization import wiretypes
 
 Tree = dict[str, Any]
 

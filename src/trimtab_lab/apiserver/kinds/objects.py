@@ -12,11 +12,11 @@ import random
 from collections.abc import Sequence
 
 from trimtab_lab.apiserver.kinds.defaults import apply_defaults
+from trimtab_lab.apiserver.kinds.errors import bad_request, invalid, refusal
 from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab_lab.apiserver.kinds.serialization import decoding, field_validation, wiretypes
 from trimtab_lab.apiserver.kinds.validation import causes
 from trimtab_lab.apiserver.storage.store import Tree
-from trimtab_lab.apiserver.wire import bodies, strict, wiretypes
-from trimtab_lab.apiserver.wire.statuses import bad_request, invalid, refusal
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
@@ -31,9 +31,9 @@ UNMANAGED = ("managedFields", "selfLink")
 def read(kind: Kind, body: bytes, content_type: str, level: str, warnings: list[str]) -> Tree:
     """The object in the body of a request, as its kind has it. `level` says what is done about unknown fields:
     Strict refuses them, Warn tells, Ignore drops them silently. Raises a Status of 400, 415 or 422."""
-    tree = bodies.read_object(body, content_type, kind.kind)
+    tree = decoding.read_object(body, content_type, kind.kind)
     check_type(kind, tree)
-    written = body if level != "Ignore" and bodies.is_json(content_type) else None
+    written = body if level != "Ignore" and decoding.is_json(content_type) else None
     try:
         problems = _problems(kind, tree, written)
     except wiretypes.WrongTypeError as error:
@@ -45,12 +45,12 @@ def read(kind: Kind, body: bytes, content_type: str, level: str, warnings: list[
 def _problems(kind: Kind, tree: Tree, body: bytes | None) -> list[str]:
     """Make the tree what its kind allows; what was wrong with it, as far as that is not refused outright."""
     if kind.custom is None:
-        problems = strict.read(kind.name, tree, body)
+        problems = field_validation.read(kind.name, tree, body)
         _forget_type(tree)
         return problems
-    repeated = strict.repeated_fields(body, tree) if body is not None else []
+    repeated = field_validation.repeated_fields(body, tree) if body is not None else []
     _forget_type(tree)
-    return repeated + strict.unknown_fields(conform(kind, tree))
+    return repeated + field_validation.unknown_fields(conform(kind, tree))
 
 
 def _forget_type(tree: Tree) -> None:
@@ -63,7 +63,7 @@ def _forget_type(tree: Tree) -> None:
 
 def read_part(api_version: str, kind: str, body: bytes, content_type: str, level: str, warnings: list[str]) -> Tree:
     """The same for what is sent to a subresource and is no kind of its own: a Scale, a Binding, an Eviction."""
-    tree = bodies.read_object(body, content_type, kind)
+    tree = decoding.read_object(body, content_type, kind)
     version, name = _sent_type(tree, api_version, kind)
     if (version, name) != (api_version, kind):
         group = api_version.rpartition("/")[0]
@@ -72,7 +72,7 @@ def read_part(api_version: str, kind: str, body: bytes, content_type: str, level
         )
     handled = _handled(kind, api_version.rpartition("/")[2])
     try:
-        problems = strict.read(f"{api_version} {kind}", tree)
+        problems = field_validation.read(f"{api_version} {kind}", tree)
     except wiretypes.WrongTypeError as error:
         raise bad_request(f"{handled}: {error}") from None
     report(handled, problems, level, warnings)
@@ -117,7 +117,7 @@ def conform(kind: Kind, tree: Tree) -> list[str]:
     if kind.custom is None:
         unknown = wiretypes.read(kind.name, tree)
     else:
-        bodies.without_huge_numbers(tree)
+        decoding.without_huge_numbers(tree)
         unknown = []
         metadata = tree.get("metadata")
         tree["metadata"] = _OBJECT_META.read({} if metadata is None else metadata, _METADATA, unknown)
@@ -144,7 +144,7 @@ def report(prefix: str, problems: Sequence[str], level: str, warnings: list[str]
     if not problems or level == "Ignore":
         return
     if level == "Strict":
-        raise bad_request(f"{prefix}: {strict.refusal(problems)}")
+        raise bad_request(f"{prefix}: {field_validation.refusal(problems)}")
     warnings.extend(problems)
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from trimtab_lab.apiserver.kinds.printers.tables import Layout
 from trimtab_lab.apiserver.kinds.schemas import Schema
-from trimtab_lab.apiserver.wire.tables import Layout
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _SUBRESOURCE_VERBS = ("get", "patch", "update")

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from trimtab_lab.apiserver.admission.reviews import Review
 from trimtab_lab.apiserver.kinds import objects
+from trimtab_lab.apiserver.kinds.errors import Refusal, bad_request, conflict, not_found, refusal, success
 from trimtab_lab.apiserver.kinds.validation import validate
-from trimtab_lab.apiserver.storage.cluster import Cluster
 from trimtab_lab.apiserver.storage.store import Changed, Entry, Tree, encode, key_of
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.options import write_options
+from trimtab_lab.apiserver.verbs.requests import Answer, Request
 from trimtab_lab.apiserver.verbs.writes import ATTEMPTS, check_identity
-from trimtab_lab.apiserver.wire.options import write_options
-from trimtab_lab.apiserver.wire.requests import Answer, Request
-from trimtab_lab.apiserver.wire.statuses import Refusal, bad_request, conflict, not_found, refusal, success
 
 
 async def create(cluster: Cluster, request: Request) -> Answer:

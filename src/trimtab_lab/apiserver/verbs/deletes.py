@@ -19,18 +19,8 @@ from dataclasses import dataclass, replace
 
 from trimtab.api import times
 from trimtab_lab.apiserver.admission.reviews import Review
-from trimtab_lab.apiserver.kinds import strategies
-from trimtab_lab.apiserver.kinds.registry import Kind
-from trimtab_lab.apiserver.kinds.validation import causes
-from trimtab_lab.apiserver.storage.cluster import Cluster
-from trimtab_lab.apiserver.storage.store import Changed, Entry, Tree, encode, key_of
-from trimtab_lab.apiserver.verbs.selections import select
-from trimtab_lab.apiserver.verbs.writes import ATTEMPTS
-from trimtab_lab.apiserver.wire import bodies, wiretypes
-from trimtab_lab.apiserver.wire.forms import converted, negotiate
-from trimtab_lab.apiserver.wire.options import Query, dry_run_causes, flag, list_options, one, whole
-from trimtab_lab.apiserver.wire.requests import Answer, Request
-from trimtab_lab.apiserver.wire.statuses import (
+from trimtab_lab.apiserver.kinds import registry_strategies
+from trimtab_lab.apiserver.kinds.errors import (
     Refusal,
     about,
     bad_options,
@@ -40,6 +30,17 @@ from trimtab_lab.apiserver.wire.statuses import (
     not_found,
     success,
 )
+from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab_lab.apiserver.kinds.serialization import decoding, wiretypes
+from trimtab_lab.apiserver.kinds.validation import causes
+from trimtab_lab.apiserver.storage.store import Changed, Entry, Tree, encode, key_of
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.encoding import converted
+from trimtab_lab.apiserver.verbs.negotiation import negotiate
+from trimtab_lab.apiserver.verbs.options import Query, dry_run_causes, flag, list_options, one, whole
+from trimtab_lab.apiserver.verbs.requests import Answer, Request
+from trimtab_lab.apiserver.verbs.selectors import select
+from trimtab_lab.apiserver.verbs.writes import ATTEMPTS
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -83,7 +84,7 @@ async def delete(cluster: Cluster, request: Request) -> Answer:
     options = delete_options(request)
     removed = await remove(cluster, request, options)
     kind, entry = request.kind, removed.entry
-    if not removed.gone or kind.shelf in strategies.RETURNED_WHEN_DELETED:
+    if not removed.gone or kind.shelf in registry_strategies.RETURNED_WHEN_DELETED:
         accepted = not removed.gone and options.orphan is False
         return cluster.answer(202 if accepted else 200, kind, form, entry)
     details = about(kind, entry.name) | {"uid": entry.uid}
@@ -344,7 +345,7 @@ def options_of(tree: Tree) -> DeleteOptions:
 
 def _read_options(request: Request) -> Tree:
     try:
-        tree = bodies.read_object(request.body, request.content_type, "DeleteOptions")
+        tree = decoding.read_object(request.body, request.content_type, "DeleteOptions")
         wiretypes.read("v1 DeleteOptions", tree)
     except wiretypes.WrongTypeError as error:
         raise bad_request(str(error)) from None

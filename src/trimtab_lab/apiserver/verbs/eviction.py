@@ -17,13 +17,13 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab_lab.apiserver.admission.reviews import Review
 from trimtab_lab.apiserver.kinds import objects
-from trimtab_lab.apiserver.storage.cluster import Cluster
+from trimtab_lab.apiserver.kinds.errors import Refusal, bad_request, not_found, refusal, success
 from trimtab_lab.apiserver.storage.store import Entry, Tree, encode, key_of
 from trimtab_lab.apiserver.verbs.binding import set_condition
+from trimtab_lab.apiserver.verbs.cluster import Cluster
 from trimtab_lab.apiserver.verbs.deletes import DeleteOptions, check_preconditions, options_of, remove
-from trimtab_lab.apiserver.wire.options import write_options
-from trimtab_lab.apiserver.wire.requests import Answer, Request
-from trimtab_lab.apiserver.wire.statuses import Refusal, bad_request, not_found, refusal, success
+from trimtab_lab.apiserver.verbs.options import write_options
+from trimtab_lab.apiserver.verbs.requests import Answer, Request
 
 SHELF = "policy/poddisruptionbudgets"
 

@@ -18,11 +18,11 @@ from trimtab.api.patches.mergekeys import NoSchemaError, schema_for
 from trimtab.api.patches.operations import json_patch
 from trimtab.api.patches.strategic import strategic_merge
 from trimtab_lab.apiserver.kinds import objects
+from trimtab_lab.apiserver.kinds.errors import REJECTED, Refusal, bad_request, invalid, refusal
 from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab_lab.apiserver.kinds.serialization import decoding, field_validation, wiretypes
 from trimtab_lab.apiserver.kinds.validation import causes
 from trimtab_lab.apiserver.storage.store import Tree, encode
-from trimtab_lab.apiserver.wire import bodies, strict, wiretypes
-from trimtab_lab.apiserver.wire.statuses import REJECTED, Refusal, bad_request, invalid, refusal
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -87,15 +87,15 @@ class Patch:
     @classmethod
     def read(cls, kind: Kind, content_type: str, body: bytes) -> Patch:
         """The patch in the body of a request. Raises a Status of 400, 413 or 415."""
-        media_type = bodies.media_type(content_type)
+        media_type = decoding.media_type(content_type)
         if media_type in APPLY_PATCH:
             raise refusal(415, _APPLY)
         if media_type not in _METHODS:
             raise refusal(415, "415: Unsupported Media Type", details={})
         if kind.custom is not None and media_type == STRATEGIC_PATCH:
-            raise bodies.unknown_format(JSON_PATCH, MERGE_PATCH)
+            raise decoding.unknown_format(JSON_PATCH, MERGE_PATCH)
         try:
-            change = bodies.read_json(body)
+            change = decoding.read_json(body)
         except ValueError as error:
             raise bad_request(f"error decoding patch: {error}") from None
         _check_shape(media_type, change)
@@ -111,7 +111,7 @@ class Patch:
         except (wiretypes.WrongTypeError, Refusal) as error:
             raise self.unfit(document, str(error)) from None
         if problems and level == "Strict":
-            raise self.unfit(document, strict.refusal(problems))
+            raise self.unfit(document, field_validation.refusal(problems))
         objects.report("", problems, level, warnings)
         objects.complete(kind, patched)
         return patched
@@ -154,4 +154,4 @@ def _check_shape(media_type: str, change: Any) -> None:
 def _read(kind: Kind, patched: Tree) -> list[str]:
     patched.pop("kind", None)
     patched.pop("apiVersion", None)
-    return strict.unknown_fields(objects.conform(kind, patched))
+    return field_validation.unknown_fields(objects.conform(kind, patched))

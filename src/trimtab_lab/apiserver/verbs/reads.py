@@ -15,13 +15,14 @@ from itertools import islice
 
 import msgspec
 
-from trimtab_lab.apiserver.storage.cluster import Cluster
+from trimtab_lab.apiserver.kinds.errors import Refusal, bad_request, not_found, refusal
+from trimtab_lab.apiserver.storage.selections import Selection
 from trimtab_lab.apiserver.storage.store import Compacted, Entry, Shelf, Tree, encode, key_of
-from trimtab_lab.apiserver.verbs.selections import Selection, select
-from trimtab_lab.apiserver.wire.forms import negotiate
-from trimtab_lab.apiserver.wire.options import ListOptions, check_list, list_options, version
-from trimtab_lab.apiserver.wire.requests import Answer, Request
-from trimtab_lab.apiserver.wire.statuses import Refusal, bad_request, not_found, refusal
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.negotiation import negotiate
+from trimtab_lab.apiserver.verbs.options import ListOptions, check_list, list_options, version
+from trimtab_lab.apiserver.verbs.requests import Answer, Request
+from trimtab_lab.apiserver.verbs.selectors import select
 
 _TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105 – the version of a format
 _STALE = (

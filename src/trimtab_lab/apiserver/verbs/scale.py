@@ -13,18 +13,18 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab_lab.apiserver.admission.reviews import Review
 from trimtab_lab.apiserver.admission.webhooks import internal
-from trimtab_lab.apiserver.kinds import objects, strategies
+from trimtab_lab.apiserver.kinds import objects, registry_strategies
 from trimtab_lab.apiserver.kinds.checks import check
+from trimtab_lab.apiserver.kinds.errors import bad_request, conflict, invalid, not_found
 from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab_lab.apiserver.kinds.serialization import decoding, field_validation, wiretypes
 from trimtab_lab.apiserver.kinds.validation import causes
-from trimtab_lab.apiserver.storage.cluster import Cluster
 from trimtab_lab.apiserver.storage.store import Changed, Entry, Tree, encode, key_of
 from trimtab_lab.apiserver.verbs import writes
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.options import WriteOptions, write_options
 from trimtab_lab.apiserver.verbs.patches import Patch
-from trimtab_lab.apiserver.wire import bodies, strict, wiretypes
-from trimtab_lab.apiserver.wire.options import WriteOptions, write_options
-from trimtab_lab.apiserver.wire.requests import Answer, Request
-from trimtab_lab.apiserver.wire.statuses import bad_request, conflict, invalid, not_found
+from trimtab_lab.apiserver.verbs.requests import Answer, Request
 
 Draft = Callable[[Tree], Tree]
 """Makes the Scale that is asked for, given the present one."""
@@ -117,7 +117,7 @@ def _scaled(request: Request, seen: Entry, scale: Tree, old: Tree) -> Tree:
         raise invalid("autoscaling", "Scale", seen.name, [cause])
     tree = seen.tree()
     _set(tree, _paths(kind)["specReplicasPath"], wanted)
-    strategies.prepare_update(kind, tree, old)
+    registry_strategies.prepare_update(kind, tree, old)
     check(kind, tree, old, warnings=request.warnings)
     return tree
 
@@ -135,13 +135,13 @@ def _patched(request: Request, change: Patch, present: Tree, options: WriteOptio
     patched = change.apply_to(document)
     patched.pop("kind", None)
     patched.pop("apiVersion", None)
-    bodies.without_huge_numbers(patched)
+    decoding.without_huge_numbers(patched)
     try:
-        problems = strict.unknown_fields(wiretypes.read("autoscaling/v1 Scale", patched))
+        problems = field_validation.unknown_fields(wiretypes.read("autoscaling/v1 Scale", patched))
     except wiretypes.WrongTypeError as error:
         raise change.unfit(document, str(error)) from None
     if problems and options.validation == "Strict":
-        raise change.unfit(document, strict.refusal(problems))
+        raise change.unfit(document, field_validation.refusal(problems))
     objects.report("", problems, options.validation, request.warnings)
     writes.check_name(request, patched)
     return patched

@@ -14,15 +14,16 @@ import random
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
-from trimtab_lab.apiserver.storage.cluster import Cluster
-from trimtab_lab.apiserver.storage.feeds import Feed, Watcher, chunk
+from trimtab_lab.apiserver.kinds.errors import refusal
+from trimtab_lab.apiserver.storage.broadcaster import Feed, Watcher, chunk
 from trimtab_lab.apiserver.storage.store import Compacted, encode
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.encoding import Printer
+from trimtab_lab.apiserver.verbs.negotiation import negotiate
+from trimtab_lab.apiserver.verbs.options import ListOptions, check_list, list_options
 from trimtab_lab.apiserver.verbs.reads import expired, too_large
-from trimtab_lab.apiserver.verbs.selections import select
-from trimtab_lab.apiserver.wire.forms import Printer, negotiate
-from trimtab_lab.apiserver.wire.options import ListOptions, check_list, list_options
-from trimtab_lab.apiserver.wire.requests import Request
-from trimtab_lab.apiserver.wire.statuses import refusal
+from trimtab_lab.apiserver.verbs.requests import Request
+from trimtab_lab.apiserver.verbs.selectors import select
 
 Write = Callable[[bytes], Awaitable[None]]
 """Sends a piece of the answer, and waits until the connection has taken it."""

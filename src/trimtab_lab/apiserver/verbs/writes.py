@@ -15,21 +15,22 @@ from dataclasses import dataclass
 
 from trimtab_lab.apiserver.admission.reviews import Review
 from trimtab_lab.apiserver.admission.webhooks import internal
-from trimtab_lab.apiserver.kinds import objects, strategies
+from trimtab_lab.apiserver.kinds import objects, registry_strategies
 from trimtab_lab.apiserver.kinds.checks import check
 from trimtab_lab.apiserver.kinds.conversions import TO_STORED
+from trimtab_lab.apiserver.kinds.errors import already_exists, bad_request, conflict, invalid, not_found, refusal
 from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab_lab.apiserver.kinds.serialization import wiretypes
 from trimtab_lab.apiserver.kinds.validation import causes
-from trimtab_lab.apiserver.storage.cluster import Cluster
 from trimtab_lab.apiserver.storage.store import Changed, Entry, Exists, Tree, decode, encode, key_of
-from trimtab_lab.apiserver.verbs import body_templates
-from trimtab_lab.apiserver.verbs.body_templates import Template
+from trimtab_lab.apiserver.verbs import create_templates
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.create_templates import Template
+from trimtab_lab.apiserver.verbs.encoding import converted
+from trimtab_lab.apiserver.verbs.negotiation import negotiate
+from trimtab_lab.apiserver.verbs.options import WriteOptions, write_options
 from trimtab_lab.apiserver.verbs.patches import Patch
-from trimtab_lab.apiserver.wire import wiretypes
-from trimtab_lab.apiserver.wire.forms import converted, negotiate
-from trimtab_lab.apiserver.wire.options import WriteOptions, write_options
-from trimtab_lab.apiserver.wire.requests import Answer, Request
-from trimtab_lab.apiserver.wire.statuses import already_exists, bad_request, conflict, invalid, not_found, refusal
+from trimtab_lab.apiserver.verbs.requests import Answer, Request
 
 ATTEMPTS = 5
 _NAME_ATTEMPTS = 8
@@ -56,7 +57,7 @@ async def create(cluster: Cluster, request: Request) -> Answer:
     kind = request.kind
     if kind.refusal:
         raise refusal(422, f"{kind.kind}: {kind.refusal}")
-    template = body_templates.find(kind, request.body, request.content_type, options.validation)
+    template = create_templates.find(kind, request.body, request.content_type, options.validation)
     if template is None:
         tree = objects.read(kind, request.body, request.content_type, options.validation, request.warnings)
         objects.complete(kind, tree)
@@ -118,7 +119,7 @@ async def _insert(
     objects.fill_system_fields(tree, now)
     if generated:
         metadata["name"] = objects.generate_name(base, cluster.rng)
-    strategies.prepare_create(kind, tree, now)
+    registry_strategies.prepare_create(kind, tree, now)
     if good is None:
         check(kind, tree, warnings=request.warnings)
     else:
@@ -162,7 +163,7 @@ async def update(cluster: Cluster, request: Request) -> Answer:
     check_name(request, tree)
     objects.complete(kind, tree)
     sent = encode(tree)
-    creates = kind.shelf in strategies.CREATE_ON_UPDATE and not request.target.subresource
+    creates = kind.shelf in registry_strategies.CREATE_ON_UPDATE and not request.target.subresource
     written = await write(cluster, request, lambda _: decode(sent), options, creates=creates)
     return cluster.answer(201 if written.created else 200, kind, form, written.entry)
 
@@ -205,7 +206,7 @@ async def _write(cluster: Cluster, request: Request, draft: Draft, options: Writ
         return Written(await insert(cluster, request, tree, options), created=True)
     objects.place(kind, tree, request.namespace)
     old = converted(kind, seen)
-    check_identity(kind, seen, tree["metadata"], needed=strategies.needs_version(kind))
+    check_identity(kind, seen, tree["metadata"], needed=registry_strategies.needs_version(kind))
     tree = await _admit_update(cluster, request, tree, old, options)
     if shelf.entries.get(seen.key) is not seen:
         raise Changed(seen.key)
@@ -269,13 +270,13 @@ def _emptied(kind: Kind, tree: Tree, old: Tree) -> bool:
 
 def _prepare(kind: Kind, part: str, tree: Tree, old: Tree) -> None:
     if part == "status":
-        strategies.prepare_status(kind, tree, old)
+        registry_strategies.prepare_status(kind, tree, old)
     elif part == "finalize":
         finalizers = (tree.get("spec") or {}).get("finalizers")
         tree.clear()
         tree |= old | {"metadata": {**old["metadata"]}, "spec": {"finalizers": finalizers} if finalizers else {}}
     else:
-        strategies.prepare_update(kind, tree, old)
+        registry_strategies.prepare_update(kind, tree, old)
 
 
 def _keep_identity(metadata: Tree, before: Tree) -> None:

@@ -7,24 +7,9 @@ health endpoints.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from trimtab_lab.apiserver.storage.store import Tree
-
-AUTHENTICATED = "system:authenticated"
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    """Somebody, as webhooks are told about him."""
-
-    name: str
-    groups: tuple[str, ...] = ()
-
-    def tree(self) -> Tree:
-        """The `userInfo` of an AdmissionReview."""
-        return {"username": self.name, "groups": list(self.groups)}
+from trimtab_lab.apiserver.admission.users import AUTHENTICATED, User
 
 
 class Authenticator:

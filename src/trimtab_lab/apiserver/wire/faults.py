@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trimtab_lab.apiserver.wire.statuses import MODIFIED, Refusal, refusal
+from trimtab_lab.apiserver.kinds.errors import MODIFIED, Refusal, refusal
 
 
 @dataclass(slots=True)

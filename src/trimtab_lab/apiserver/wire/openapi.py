@@ -17,9 +17,9 @@ from typing import Any
 from trimtab.api.errors import InvalidError
 from trimtab.api.patches.mergekeys import Schema
 from trimtab_lab.apiserver.kinds.registry import SUBRESOURCES, Kind, Registry
+from trimtab_lab.apiserver.kinds.serialization.typetable import resolved, types
 from trimtab_lab.apiserver.storage.store import Tree, encode
 from trimtab_lab.apiserver.verbs.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from trimtab_lab.apiserver.wire.typetable import resolved, types
 
 _V3 = "#/components/schemas/"
 _V2 = "#/definitions/"

@@ -12,24 +12,13 @@ name like any other (one that no object can have).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import unquote
 
+from trimtab_lab.apiserver.kinds.errors import Refusal, no_such_path, refusal
 from trimtab_lab.apiserver.kinds.registry import REFUSED_SUBRESOURCES, Kind, Registry
-from trimtab_lab.apiserver.wire.statuses import Refusal, no_such_path, refusal
+from trimtab_lab.apiserver.verbs.requests import Target
 
 _REMEMBERED = 8192
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What a path under `/api` or `/apis` points at; `name` is empty for a whole collection."""
-
-    kind: Kind
-    namespace: str = ""
-    name: str = ""
-    subresource: str = ""
-    watch: bool = False
 
 
 class Targets:

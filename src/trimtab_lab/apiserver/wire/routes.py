@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from trimtab_lab.apiserver.storage.cluster import Cluster
+from trimtab_lab.apiserver.kinds.errors import no_such_method
 from trimtab_lab.apiserver.verbs import binding, deletes, eviction, reads, scale, writes
-from trimtab_lab.apiserver.wire.options import flag
-from trimtab_lab.apiserver.wire.requests import Answer, Request
-from trimtab_lab.apiserver.wire.statuses import no_such_method
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.options import flag
+from trimtab_lab.apiserver.verbs.requests import Answer, Request
 
 Read = Callable[[Cluster, Request], Answer]
 Write = Callable[[Cluster, Request], Awaitable[Answer]]

@@ -16,33 +16,29 @@ from typing import Any
 from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion11
 
+from trimtab_lab.apiserver.admission.users import User
 from trimtab_lab.apiserver.admission.webhook_client import Caller, Resolver
-from trimtab_lab.apiserver.storage import bootstrap
-from trimtab_lab.apiserver.storage.cluster import Cluster
-from trimtab_lab.apiserver.storage.definitions import Definitions
-from trimtab_lab.apiserver.storage.feeds import BOOKMARK_INTERVAL
-from trimtab_lab.apiserver.storage.garbage_collector import Collector
-from trimtab_lab.apiserver.storage.namespaces import Namespaces
+from trimtab_lab.apiserver.controllers import bootstrap
+from trimtab_lab.apiserver.controllers.definitions import Definitions
+from trimtab_lab.apiserver.controllers.garbage_collector import Collector
+from trimtab_lab.apiserver.controllers.namespaces import Namespaces
+from trimtab_lab.apiserver.kinds.errors import Refusal, bad_request, no_such_method, no_such_path, refusal, unauthorized
+from trimtab_lab.apiserver.kinds.serialization import decoding
+from trimtab_lab.apiserver.storage.broadcaster import BOOKMARK_INTERVAL
 from trimtab_lab.apiserver.storage.store import HISTORY, Tree, encode
-from trimtab_lab.apiserver.verbs import access
+from trimtab_lab.apiserver.verbs import access_reviews
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.encoding import Pieces
+from trimtab_lab.apiserver.verbs.negotiation import JSON
+from trimtab_lab.apiserver.verbs.options import read_query
+from trimtab_lab.apiserver.verbs.requests import Answer, Request
 from trimtab_lab.apiserver.verbs.watches import Watch
-from trimtab_lab.apiserver.wire import bodies, discovery, routes
-from trimtab_lab.apiserver.wire.authentication import Authenticator, User
+from trimtab_lab.apiserver.wire import discovery, routes
+from trimtab_lab.apiserver.wire.authentication import Authenticator
 from trimtab_lab.apiserver.wire.certificates import Identity
 from trimtab_lab.apiserver.wire.faults import NO_TROUBLE, Faults, Trouble
-from trimtab_lab.apiserver.wire.forms import JSON, Pieces
 from trimtab_lab.apiserver.wire.openapi import Documents
-from trimtab_lab.apiserver.wire.options import read_query
-from trimtab_lab.apiserver.wire.paths import split_version
-from trimtab_lab.apiserver.wire.requests import Answer, Request
-from trimtab_lab.apiserver.wire.statuses import (
-    Refusal,
-    bad_request,
-    no_such_method,
-    no_such_path,
-    refusal,
-    unauthorized,
-)
+from trimtab_lab.apiserver.wire.paths import Targets, split_version
 
 _log = logging.getLogger(__name__)
 
@@ -86,6 +82,7 @@ class Server:
             Namespaces(self.cluster, authority),
             Definitions(self.cluster),
         )
+        self._targets = Targets(self.cluster.registry)
         self._documents = Documents(self.cluster.registry)
         self._address = host, port
         self._runner: web.ServerRunner | None = None
@@ -146,7 +143,7 @@ class Server:
         except Refusal as error:
             return _refused(error, warnings)
         except web.HTTPRequestEntityTooLarge:
-            return _refused(bodies.too_large(), warnings)
+            return _refused(decoding.too_large(), warnings)
         except ConnectionError:
             raise
         except Exception:  # noqa: BLE001 – whatever it is, the server lives
@@ -161,7 +158,7 @@ class Server:
             if path in HEALTH and http.method == "GET":
                 return _text("ok")
             raise unauthorized()
-        target = self.cluster.targets.find(path)
+        target = self._targets.find(path)
         if target is None:
             return await self._other(http, path, user)
         request = Request(
@@ -220,7 +217,7 @@ class Server:
 
     async def _other(self, http: web.BaseRequest, path: str, user: User) -> web.StreamResponse:
         if http.method == "POST":
-            answer = access.answer(path, await http.read(), http.headers.get(hdrs.CONTENT_TYPE, ""), user)
+            answer = access_reviews.answer(path, await http.read(), http.headers.get(hdrs.CONTENT_TYPE, ""), user)
             if answer is not None:
                 return _json(answer, 201)
         found = self._document(path, http.headers.get(hdrs.ACCEPT, "")) if http.method == "GET" else None
@@ -288,7 +285,7 @@ async def _end(runner: web.ServerRunner) -> None:
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]) -> web.BaseRequest:
     loop = asyncio.get_running_loop()
-    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=bodies.LONGEST)
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=decoding.LONGEST)
 
 
 def _headers(media_type: str) -> dict[str, str]:

@@ -28,7 +28,7 @@ from trimtab.api.patches.merge import json_merge
 from trimtab.api.patches.mergekeys import schema_for
 from trimtab.api.patches.strategic import strategic_merge
 from trimtab_lab.apiserver.kinds.defaults import apply_defaults
-from trimtab_lab.apiserver.wire import wiretypes
+from trimtab_lab.apiserver.kinds.serialization import wiretypes
 
 Tree = dict[str, Any]
 

@@ -15,9 +15,10 @@ from tools import record
 from trimtab.api import times
 from trimtab_lab.apiserver.kinds import validation
 from trimtab_lab.apiserver.kinds.defaults import apply_defaults
+from trimtab_lab.apiserver.kinds.printers import tables
 from trimtab_lab.apiserver.kinds.schemas import Schema
+from trimtab_lab.apiserver.kinds.serialization import field_validation, wiretypes
 from trimtab_lab.apiserver.kinds.validation import metadata, names
-from trimtab_lab.apiserver.wire import strict, tables, wiretypes
 
 Tree = dict[str, Any]
 
@@ -84,7 +85,7 @@ def test_a_refusal_is_told_in_the_same_sentence(named: tuple[str, replays.Refuse
 
 @pytest.mark.parametrize("named", replays.of(replays.Decoding), ids=ids)
 def test_a_body_is_read_with_the_same_problems(named: tuple[str, replays.Decoding]) -> None:
-    """Unknown and repeated fields, and values of the wrong type, as a strict or a warned client is told."""
+    """Unknown and repeated fields, and values of the wrong type, as a field_validation or a warned client is told."""
     case = named[1]
     tree = msgspec.json.decode(case.body)
     told, problems = reading(case.kind, tree, case.body)
@@ -118,12 +119,12 @@ def test_a_row_has_the_same_cells(named: tuple[str, replays.Printing]) -> None:
 
 
 def reading(kind: str, tree: Tree, body: bytes) -> tuple[str, list[str]]:
-    """What a strict client is told about a body, and its problems one by one."""
+    """What a field_validation client is told about a body, and its problems one by one."""
     try:
-        problems = strict.read(kind, tree, body)
+        problems = field_validation.read(kind, tree, body)
     except wiretypes.WrongTypeError as error:
         return record.normalised(str(error)), []
-    return strict.refusal(problems), problems
+    return field_validation.refusal(problems), problems
 
 
 def gadget_steps() -> list[Tree]:
@@ -170,12 +171,12 @@ def read_gadget(request: Tree, schema: Schema) -> tuple[Tree, list[str]]:
     """A custom resource as the server reads it, and its problems."""
     text = request["text"] if "text" in request else msgspec.json.encode(request["body"]).decode()
     tree = msgspec.json.decode(text)
-    problems = strict.repeated_fields(text.encode(), tree)
+    problems = field_validation.repeated_fields(text.encode(), tree)
     unknown: list[str] = []
     wiretypes.struct_named("meta.v1.ObjectMeta").read(tree["metadata"], (None, "metadata"), unknown)
     unknown += schema.prune(tree)
     schema.default(tree)
-    return tree, [*problems, *strict.unknown_fields(unknown)]
+    return tree, [*problems, *field_validation.unknown_fields(unknown)]
 
 
 @pytest.mark.parametrize(("request_", "answer"), gadgets(201))
@@ -192,7 +193,7 @@ def test_a_custom_resource_is_pruned_and_completed(request_: Tree, answer: Tree,
 def test_a_custom_resource_is_refused_by_a_strict_client(request_: Tree, answer: Tree, schema: Schema) -> None:
     """Repeated fields before unknown ones, each by path; and metadata of the wrong type."""
     try:
-        told = strict.refusal(read_gadget(request_, schema)[1])
+        told = field_validation.refusal(read_gadget(request_, schema)[1])
     except wiretypes.WrongTypeError as error:
         told = str(error)
     assert answer["body"]["message"].endswith(f": {told}")

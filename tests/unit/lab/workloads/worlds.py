@@ -26,17 +26,17 @@ from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request, Response
 from trimtab.testing.clocks import VirtualClock
 from trimtab_lab.apiserver.admission.webhooks import Call
-from trimtab_lab.apiserver.storage import bootstrap
-from trimtab_lab.apiserver.storage.cluster import Cluster
-from trimtab_lab.apiserver.storage.definitions import Definitions
-from trimtab_lab.apiserver.storage.garbage_collector import Collector
-from trimtab_lab.apiserver.storage.namespaces import Namespaces
+from trimtab_lab.apiserver.controllers import bootstrap
+from trimtab_lab.apiserver.controllers.definitions import Definitions
+from trimtab_lab.apiserver.controllers.garbage_collector import Collector
+from trimtab_lab.apiserver.controllers.namespaces import Namespaces
+from trimtab_lab.apiserver.kinds.errors import Refusal
 from trimtab_lab.apiserver.storage.store import Event as Change
 from trimtab_lab.apiserver.storage.store import Shelf, encode
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.requests import Request as LabRequest
 from trimtab_lab.apiserver.wire import discovery, routes
-from trimtab_lab.apiserver.wire.paths import split_version
-from trimtab_lab.apiserver.wire.requests import Request as LabRequest
-from trimtab_lab.apiserver.wire.statuses import Refusal
+from trimtab_lab.apiserver.wire.paths import Targets, split_version
 from trimtab_lab.workloads.options import STOCK, Options
 from trimtab_lab.workloads.service import Workloads
 
@@ -76,6 +76,7 @@ class Wire:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self._targets = Targets(cluster.registry)
         self.requests: list[Request] = []
         self.refuse: Callable[[Request], Refusal | Exception | None] | None = None
         self.after: Callable[[Request], None] | None = None
@@ -118,7 +119,7 @@ class Wire:
     async def stream(self, request: Request) -> Stream:
         """A watch of a whole kind."""
         self._check()
-        target = self.cluster.targets.find(request.path)
+        target = self._targets.find(request.path)
         assert target is not None
         shelf = self.cluster.store.shelf(target.kind.shelf)
         stream, since = Stream(self, target.kind.plural), int(dict(request.params)["resourceVersion"])
@@ -141,7 +142,7 @@ class Wire:
             raise Unreachable("connection lost")
 
     async def _answer(self, request: Request) -> tuple[int, bytes]:
-        target = self.cluster.targets.find(request.path)
+        target = self._targets.find(request.path)
         if target is None:
             return 200, encode(discovery.resources(self.cluster.registry, split_version(request.path)[0]) or {})
         query = {name: (value,) for name, value in request.params}

@@ -31,7 +31,7 @@ from trimtab.ranking.costs import LIMIT, Band, Carrier, Level
 from trimtab.scaledown.continuous import carriers
 from trimtab.scaledown.continuous.carriers import Author, Cost, Holder, author, cost_of, erasure, inscription, number_of
 from trimtab.testing.builders import pod
-from trimtab_lab.apiserver.wire.statuses import refusal
+from trimtab_lab.apiserver.kinds.errors import refusal
 
 RAW_COSTS = Resource.of(PodGroupCost).raw
 CLONESET = target("web", "CloneSet", "apps.kruise.io/v1alpha1")

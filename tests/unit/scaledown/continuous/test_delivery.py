@@ -29,7 +29,7 @@ from trimtab.scaledown.metrics import Outcome
 from trimtab.scaledown.policy import effective
 from trimtab.scaledown.policy.effective import DefaultPolicy, Defaults
 from trimtab.scaledown.policy.groups import Group
-from trimtab_lab.apiserver.wire.statuses import Refusal, refusal
+from trimtab_lab.apiserver.kinds.errors import Refusal, refusal
 
 BALANCE = [{"name": "Balance"}]
 

@@ -17,7 +17,7 @@ from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
 from trimtab.scaledown.policy.effective import Defaults
 from trimtab.scaledown.policy.findings import WITH_POD_COST
-from trimtab_lab.apiserver.wire.statuses import refusal
+from trimtab_lab.apiserver.kinds.errors import refusal
 
 BALANCE = [{"name": "Balance"}]
 PROBE = [{"name": "Probe", "args": {"periodSeconds": 10, "maxAgeSeconds": 60}}]

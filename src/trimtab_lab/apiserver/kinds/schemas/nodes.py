@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from trimtab_lab.apiserver.wire.wiretypes import Path, struct_named, text_of
+from trimtab_lab.apiserver.kinds.serialization.wiretypes import Path, struct_named, text_of
 
 Tree = dict[str, Any]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from trimtab_lab.apiserver.kinds.printers.jsonpaths import JSONPath
 from trimtab_lab.apiserver.kinds.schemas import structure
 from trimtab_lab.apiserver.kinds.validation import metadata, names, webhooks
 from trimtab_lab.apiserver.kinds.validation.causes import (
@@ -20,7 +21,6 @@ from trimtab_lab.apiserver.kinds.validation.causes import (
     required,
     unsupported,
 )
-from trimtab_lab.apiserver.wire.jsonpaths import JSONPath
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")

@@ -16,8 +16,8 @@ from tools.webhooks import WebhookServer
 from trimtab_lab.apiserver.admission.webhook_client import Caller
 from trimtab_lab.apiserver.admission.webhooks import CallError, Request, Resource, Webhooks, internal
 from trimtab_lab.apiserver.kinds import defaults
-from trimtab_lab.apiserver.wire import wiretypes
-from trimtab_lab.apiserver.wire.statuses import Refusal
+from trimtab_lab.apiserver.kinds.errors import Refusal
+from trimtab_lab.apiserver.kinds.serialization import wiretypes
 
 Tree = dict[str, Any]
 

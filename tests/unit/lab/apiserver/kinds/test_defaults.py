@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.lab.apiserver import replays
 from trimtab_lab.apiserver.kinds.defaults import apply_defaults
-from trimtab_lab.apiserver.wire import wiretypes
+from trimtab_lab.apiserver.kinds.serialization import wiretypes
 
 Tree = dict[str, Any]
 

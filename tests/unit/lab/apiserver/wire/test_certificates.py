@@ -10,7 +10,8 @@ from pathlib import Path
 import yaml
 from cryptography import x509
 
-from trimtab_lab.apiserver.wire.authentication import Authenticator, User
+from trimtab_lab.apiserver.admission.users import User
+from trimtab_lab.apiserver.wire.authentication import Authenticator
 from trimtab_lab.apiserver.wire.certificates import Identity
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from trimtab_lab.apiserver.kinds.errors import Refusal
 from trimtab_lab.apiserver.kinds.registry import Registry
 from trimtab_lab.apiserver.wire.paths import Targets
-from trimtab_lab.apiserver.wire.statuses import Refusal
 
 TARGETS = Targets(Registry())
 

@@ -15,9 +15,9 @@ from trimtab.api.pods import Pod
 from trimtab.kube import conditions
 from trimtab.kube.errors import Unreachable
 from trimtab.kube.transport import Request
+from trimtab_lab.apiserver.kinds.errors import Refusal, refusal
 from trimtab_lab.apiserver.storage.store import Event as Change
 from trimtab_lab.apiserver.storage.store import Shelf
-from trimtab_lab.apiserver.wire.statuses import Refusal, refusal
 from trimtab_lab.workloads.deployment import templates
 from trimtab_lab.workloads.deployment.revisions import HISTORY, REVISION
 

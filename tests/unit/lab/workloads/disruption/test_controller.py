@@ -16,7 +16,7 @@ from trimtab.api.policy import PodDisruptionBudget
 from trimtab.kube import conditions
 from trimtab.kube.resources import untyped
 from trimtab.kube.transport import Request
-from trimtab_lab.apiserver.wire.statuses import Refusal, refusal
+from trimtab_lab.apiserver.kinds.errors import Refusal, refusal
 
 JSON = dict[str, Any]
 

@@ -14,7 +14,7 @@ from trimtab.api.apps import ReplicaSet
 from trimtab.api.core import Namespace, ReplicationController
 from trimtab.api.pods import Pod
 from trimtab.kube.transport import Request
-from trimtab_lab.apiserver.wire.statuses import Refusal, refusal
+from trimtab_lab.apiserver.kinds.errors import Refusal, refusal
 from trimtab_lab.workloads.options import Options
 
 JSON = dict[str, Any]

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from trimtab_lab.apiserver.admission.users import User
 from trimtab_lab.apiserver.kinds.registry import Kind
-from trimtab_lab.apiserver.wire.authentication import User
-from trimtab_lab.apiserver.wire.forms import JSON, Pieces
-from trimtab_lab.apiserver.wire.options import Query
-from trimtab_lab.apiserver.wire.paths import Target
+from trimtab_lab.apiserver.verbs.encoding import Pieces
+from trimtab_lab.apiserver.verbs.negotiation import JSON
+from trimtab_lab.apiserver.verbs.options import Query
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The object or collection that a path under `/api` or `/apis` names; `name` is empty for a collection."""
+
+    kind: Kind
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    watch: bool = False
 
 
 @dataclass(slots=True)

@@ -13,13 +13,12 @@ not served nobody can say whether it is there: what it owns is left as it is.
 
 from __future__ import annotations
 
-from trimtab_lab.apiserver.storage.background import Chores
-from trimtab_lab.apiserver.storage.cluster import Cluster
+from trimtab_lab.apiserver.admission.users import AUTHENTICATED, User
+from trimtab_lab.apiserver.controllers.workqueue import Chores
 from trimtab_lab.apiserver.storage.store import Entry, Event, Shelf, Tree
+from trimtab_lab.apiserver.verbs.cluster import Cluster
 from trimtab_lab.apiserver.verbs.deletes import FOREGROUND, ORPHAN, DeleteOptions, remove
-from trimtab_lab.apiserver.wire.authentication import AUTHENTICATED, User
-from trimtab_lab.apiserver.wire.paths import Target
-from trimtab_lab.apiserver.wire.requests import Request
+from trimtab_lab.apiserver.verbs.requests import Request, Target
 
 USER = User("system:serviceaccount:kube-system:generic-garbage-collector", ("system:serviceaccounts", AUTHENTICATED))
 

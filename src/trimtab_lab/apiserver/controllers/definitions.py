@@ -7,17 +7,16 @@
 
 from __future__ import annotations
 
+from trimtab_lab.apiserver.admission.users import AUTHENTICATED, User
+from trimtab_lab.apiserver.controllers.workqueue import Chores
+from trimtab_lab.apiserver.kinds.errors import Refusal
+from trimtab_lab.apiserver.kinds.printers import tables
 from trimtab_lab.apiserver.kinds.registry import VERBS, Custom, Kind
 from trimtab_lab.apiserver.kinds.schemas import Schema
-from trimtab_lab.apiserver.storage.background import Chores
-from trimtab_lab.apiserver.storage.cluster import Cluster
 from trimtab_lab.apiserver.storage.store import Entry, Event, Shelf, Tree
+from trimtab_lab.apiserver.verbs.cluster import Cluster
 from trimtab_lab.apiserver.verbs.deletes import CUSTOM_CLEANUP, DeleteOptions, remove
-from trimtab_lab.apiserver.wire import tables
-from trimtab_lab.apiserver.wire.authentication import AUTHENTICATED, User
-from trimtab_lab.apiserver.wire.paths import Target
-from trimtab_lab.apiserver.wire.requests import Request
-from trimtab_lab.apiserver.wire.statuses import Refusal
+from trimtab_lab.apiserver.verbs.requests import Request, Target
 
 USER = User("system:apiserver", ("system:masters", AUTHENTICATED))
 SHELF = "apiextensions.k8s.io/customresourcedefinitions"

@@ -10,11 +10,11 @@ from trimtab_lab.apiserver.admission.builtin_plugins import Plugins
 from trimtab_lab.apiserver.admission.reviews import Reviews
 from trimtab_lab.apiserver.admission.webhooks import Call
 from trimtab_lab.apiserver.kinds.registry import Kind, Registry
-from trimtab_lab.apiserver.storage.feeds import BOOKMARK_INTERVAL, Hub
+from trimtab_lab.apiserver.storage.broadcaster import BOOKMARK_INTERVAL, Hub
 from trimtab_lab.apiserver.storage.store import HISTORY, Entry, Store, Tree
-from trimtab_lab.apiserver.wire.forms import YAML, Form, Printer, as_yaml
-from trimtab_lab.apiserver.wire.paths import Targets
-from trimtab_lab.apiserver.wire.requests import Answer
+from trimtab_lab.apiserver.verbs.encoding import Printer, as_yaml
+from trimtab_lab.apiserver.verbs.negotiation import YAML, Form
+from trimtab_lab.apiserver.verbs.requests import Answer
 
 
 class Cluster:
@@ -34,7 +34,6 @@ class Cluster:
         self.rng = random.Random(seed)  # noqa: S311 – names are not secrets
         self.registry = Registry()
         self.store = Store(history)
-        self.targets = Targets(self.registry)
         self.hub = Hub(self.store, bookmark_interval)
         self.plugins = Plugins(self.store, self.registry, self.rng)
         self.admissions = Reviews(self.store, self.registry, call)

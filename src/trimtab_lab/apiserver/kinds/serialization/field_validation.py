@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from trimtab_lab.apiserver.wire import wiretypes
-from trimtab_lab.apiserver.wire.wiretypes import Path, Struct, text_of
+from trimtab_lab.apiserver.kinds.serialization import wiretypes
+from trimtab_lab.apiserver.kinds.serialization.wiretypes import Path, Struct, text_of
 
 Tree = dict[str, Any]
 

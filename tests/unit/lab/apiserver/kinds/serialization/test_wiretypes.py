@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_lab.apiserver.wire import wiretypes
+from trimtab_lab.apiserver.kinds.serialization import wiretypes
 
 Tree = dict[str, Any]
 
-TABLE = json.loads((resources.files("trimtab_lab.apiserver.wire") / "wiretypes.json").read_text(encoding="utf-8"))
+TABLE = json.loads(
+    (resources.files("trimtab_lab.apiserver.kinds.serialization") / "wiretypes.json").read_text(encoding="utf-8")
+)
 STRUCTS = {name: fields for name, fields in TABLE["types"].items() if isinstance(fields, dict)}
 
 

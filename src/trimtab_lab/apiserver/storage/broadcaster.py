@@ -17,8 +17,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 
+from trimtab_lab.apiserver.storage.selections import Selection
 from trimtab_lab.apiserver.storage.store import Compacted, Entry, Event, EventType, Shelf, Store
-from trimtab_lab.apiserver.verbs.selections import Selection
 
 BUFFER_LIMIT = 256 * 1024
 """What a connection may hold before later pieces wait in the watcher's queue."""

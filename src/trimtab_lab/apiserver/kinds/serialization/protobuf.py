@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from trimtab.api import times
-from trimtab_lab.apiserver.wire import typetable
+from trimtab_lab.apiserver.kinds.serialization import typetable
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\0"

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
+from trimtab_lab.apiserver.kinds.errors import bad_options, bad_request
 from trimtab_lab.apiserver.kinds.validation.causes import Cause, forbidden, invalid, too_long, unsupported
-from trimtab_lab.apiserver.wire.statuses import bad_options, bad_request
 
 Query = Mapping[str, tuple[str, ...]]
 

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import yaml
 
+from trimtab_lab.apiserver.kinds.errors import Refusal, bad_request, refusal
+from trimtab_lab.apiserver.kinds.serialization import protobuf
 from trimtab_lab.apiserver.storage.store import Tree
-from trimtab_lab.apiserver.wire import protobuf
-from trimtab_lab.apiserver.wire.statuses import Refusal, bad_request, refusal
 
 LONGEST = 3 * 1024 * 1024
 """Bytes of a body that are read at most, as in Kubernetes."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from trimtab_lab.apiserver.admission.users import User
+from trimtab_lab.apiserver.kinds.serialization import decoding, protobuf
 from trimtab_lab.apiserver.storage.store import Tree
-from trimtab_lab.apiserver.wire import bodies, protobuf
-from trimtab_lab.apiserver.wire.authentication import User
 
 _ALLOWED = {"allowed": True, "reason": "whoever is known to the lab may do everything"}
 
@@ -32,6 +32,6 @@ def answer(path: str, body: bytes, content_type: str, user: User) -> Tree | None
     if path not in QUESTIONS:
         return None
     kind, reply = QUESTIONS[path]
-    if bodies.media_type(content_type) == protobuf.MEDIA_TYPE:
+    if decoding.media_type(content_type) == protobuf.MEDIA_TYPE:
         return reply({}, user)  # the answer does not depend on what is asked
-    return reply(bodies.read_object(body, content_type, kind), user)
+    return reply(decoding.read_object(body, content_type, kind), user)

@@ -18,8 +18,8 @@ from trimtab.api import selectors, times
 from trimtab.api.codec import convert
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
-from trimtab_lab.apiserver.wire.jsonpaths import JSONPath
-from trimtab_lab.apiserver.wire.podstates import PodState
+from trimtab_lab.apiserver.kinds.printers.jsonpaths import JSONPath
+from trimtab_lab.apiserver.kinds.printers.pod_status import PodState
 
 Tree = dict[str, Any]
 Cells = Callable[[Tree, int], list[Any]]

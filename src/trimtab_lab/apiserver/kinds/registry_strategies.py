@@ -14,8 +14,8 @@ from typing import Any
 
 from trimtab.api import quantities
 from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab_lab.apiserver.kinds.serialization import wiretypes
 from trimtab_lab.apiserver.storage.store import Tree
-from trimtab_lab.apiserver.wire import wiretypes
 
 CREATE_ON_UPDATE = frozenset(
     {

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 
+from trimtab_lab.apiserver.admission.users import AUTHENTICATED, User
+from trimtab_lab.apiserver.controllers.workqueue import Chores
+from trimtab_lab.apiserver.kinds.errors import Refusal
 from trimtab_lab.apiserver.kinds.registry import Kind
-from trimtab_lab.apiserver.storage.background import Chores
-from trimtab_lab.apiserver.storage.cluster import Cluster
 from trimtab_lab.apiserver.storage.store import Entry, Event, Shelf, Tree
+from trimtab_lab.apiserver.verbs.cluster import Cluster
 from trimtab_lab.apiserver.verbs.deletes import DeleteOptions, remove
+from trimtab_lab.apiserver.verbs.requests import Request, Target
 from trimtab_lab.apiserver.verbs.writes import establish
-from trimtab_lab.apiserver.wire.authentication import AUTHENTICATED, User
-from trimtab_lab.apiserver.wire.paths import Target
-from trimtab_lab.apiserver.wire.requests import Request
-from trimtab_lab.apiserver.wire.statuses import Refusal
 
 USER = User("system:serviceaccount:kube-system:namespace-controller", ("system:serviceaccounts", AUTHENTICATED))
 SHELF = "/namespaces"

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from trimtab_lab.apiserver.kinds.errors import Refusal
 from trimtab_lab.apiserver.kinds.registry import BUILT_IN, Kind
+from trimtab_lab.apiserver.storage.selections import Selection
 from trimtab_lab.apiserver.storage.store import Entry, Event
-from trimtab_lab.apiserver.verbs.selections import Selection, select
-from trimtab_lab.apiserver.wire.statuses import Refusal
+from trimtab_lab.apiserver.verbs.selectors import select
 
 Tree = dict[str, Any]
 KINDS: dict[str, Kind] = {kind.name: kind for kind in BUILT_IN}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_lab.apiserver.wire import strict
+from trimtab_lab.apiserver.kinds.serialization import field_validation
 
 TEXT = st.text(alphabet='ab":\\ \n{}', max_size=6)
 JSON = st.recursive(
@@ -25,7 +25,7 @@ JSON = st.recursive(
 def test_nothing_is_repeated_where_no_key_is(tree: dict[str, Any], indent: int | None, colon: str) -> None:
     """However the body is written, and whatever is in its texts."""
     body = json.dumps(tree, indent=indent, separators=(",", colon)).encode()
-    assert strict.repeated_fields(body, msgspec.json.decode(body)) == []
+    assert field_validation.repeated_fields(body, msgspec.json.decode(body)) == []
 
 
 @settings(deadline=None)
@@ -34,7 +34,7 @@ def test_a_repeated_key_is_found(tree: dict[str, Any], colon: str) -> None:
     """Even where the counts could cancel out."""
     inner = json.dumps(tree, separators=(",", colon))
     body = f'{{"again"{colon}1,"deep"{colon}{{"again"{colon}{inner},"again"{colon}2}},"again"{colon}3}}'.encode()
-    assert strict.repeated_fields(body, msgspec.json.decode(body)) == [
+    assert field_validation.repeated_fields(body, msgspec.json.decode(body)) == [
         'duplicate field "again"',
         'duplicate field "deep.again"',
     ]
@@ -45,7 +45,7 @@ def test_problems_are_told_in_the_order_of_the_body() -> None:
     body = (
         b'{"spec":{"zeta":{"a":1,"a":2},"replicas":1,"replicas":2},"alpha":1,"metadata":{"labels":{"a":"1","a":"2"}}}'
     )
-    assert strict.read("apps/v1 Deployment", msgspec.json.decode(body), body) == [
+    assert field_validation.read("apps/v1 Deployment", msgspec.json.decode(body), body) == [
         'unknown field "spec.zeta"',
         'duplicate field "spec.replicas"',
         'unknown field "alpha"',
@@ -55,13 +55,13 @@ def test_problems_are_told_in_the_order_of_the_body() -> None:
 
 def test_without_a_body_only_unknown_fields_are_told() -> None:
     """After a patch there is no text to look for repeated keys in."""
-    assert strict.read("v1 ConfigMap", {"date": {}}) == ['unknown field "date"']
+    assert field_validation.read("v1 ConfigMap", {"date": {}}) == ['unknown field "date"']
 
 
 def test_a_problem_is_told_once_and_not_more_than_a_hundred() -> None:
     """A body of a million unknown fields has a short answer."""
-    assert strict.unknown_fields(["a", "a", "b"]) == ['unknown field "a"', 'unknown field "b"']
-    assert len(strict.unknown_fields([f"f{index}" for index in range(1000)])) == strict.MOST
+    assert field_validation.unknown_fields(["a", "a", "b"]) == ['unknown field "a"', 'unknown field "b"']
+    assert len(field_validation.unknown_fields([f"f{index}" for index in range(1000)])) == field_validation.MOST
 
 
 @pytest.mark.parametrize(
@@ -76,4 +76,4 @@ def test_a_problem_is_told_once_and_not_more_than_a_hundred() -> None:
 )
 def test_the_quick_look_never_misses_a_repeated_key(body: bytes, repeats: bool) -> None:
     """It may send a good body to the slow look, and never the other way round."""
-    assert strict.has_repeats(body, msgspec.json.decode(body)) is repeats
+    assert field_validation.has_repeats(body, msgspec.json.decode(body)) is repeats

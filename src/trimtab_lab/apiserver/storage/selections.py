@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from trimtab.api.errors import InvalidError
-from trimtab.api.selectors import EVERYTHING, FieldTerm, Selector, parse, parse_fields
-from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab.api.selectors import EVERYTHING, FieldTerm, Selector
 from trimtab_lab.apiserver.storage.store import Entry, Event, EventType, Tree
-from trimtab_lab.apiserver.wire.statuses import bad_request
 
 Getter = Callable[[Tree], str]
 
@@ -58,8 +55,11 @@ def _paths(*paths: str) -> dict[str, Getter]:
     return {path: _at(path) for path in paths}
 
 
-_METADATA = _paths("metadata.name", "metadata.namespace")
-_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+METADATA_FIELDS = _paths("metadata.name", "metadata.namespace")
+
+
+REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+
 
 FIELDS: Mapping[str, Mapping[str, Getter]] = {
     "/pods": {
@@ -75,7 +75,7 @@ FIELDS: Mapping[str, Mapping[str, Getter]] = {
         "spec.hostNetwork": _flag("spec.hostNetwork"),
     },
     "/events": {
-        **_paths(*(f"involvedObject.{part}" for part in _REFERENCE), "reason", "type"),
+        **_paths(*(f"involvedObject.{part}" for part in REFERENCE), "reason", "type"),
         "reportingComponent": _at("reportingComponent"),
         "source": _either("source.component", "reportingComponent"),
     },
@@ -87,14 +87,6 @@ FIELDS: Mapping[str, Mapping[str, Getter]] = {
     "apps/replicasets": {"status.replicas": _number("status.replicas")},
 }
 """What can be selected by besides name and namespace, by shelf."""
-
-_RENAMED: Mapping[str, Mapping[str, str]] = {
-    "events.k8s.io/v1 Event": {
-        **{f"regarding.{part}": f"involvedObject.{part}" for part in _REFERENCE},
-        "reportingController": "reportingComponent",
-    },
-}
-"""Fields that are stored under another name than the kind gives them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,41 +140,9 @@ class Selection:
 
 @lru_cache(maxsize=256)
 def _getters(shelf: str, selectable: tuple[str, ...]) -> Mapping[str, Getter]:
-    return {**_METADATA, **FIELDS.get(shelf, {}), **_paths(*selectable)}
+    return {**METADATA_FIELDS, **FIELDS.get(shelf, {}), **_paths(*selectable)}
 
 
 def _left(previous: Entry, version: int) -> Entry:
     """An object as one sees it last who stops seeing it: as it was, at the version at which it left."""
     return Entry(previous.key, previous.tree(), version)
-
-
-def select(kind: Kind, namespace: str, name: str, labels: str, fields: str) -> Selection:
-    """The selection that a request asks for. Raises a Status of 400 for what is no selector."""
-    selector = _labels(labels) if labels else EVERYTHING
-    terms = _fields(kind, fields) if fields else ()
-    if name:
-        terms = (*terms, FieldTerm("metadata.name", name))
-    return Selection(namespace, selector, terms, kind.shelf, kind.custom.selectable if kind.custom else ())
-
-
-def _labels(labels: str) -> Selector:
-    try:
-        return parse(labels)
-    except InvalidError as error:
-        raise bad_request(f"unable to parse requirement: {error.reason}") from None
-
-
-def _fields(kind: Kind, written: str) -> tuple[FieldTerm, ...]:
-    try:
-        terms = parse_fields(written)
-    except InvalidError as error:
-        raise bad_request(f"invalid selector: '{written}'; {error.reason}") from None
-    return tuple(FieldTerm(_stored_name(kind, term.field), term.value, negated=term.negated) for term in terms)
-
-
-def _stored_name(kind: Kind, name: str) -> str:
-    stored = _RENAMED.get(kind.name, {}).get(name, name)
-    selectable = kind.custom.selectable if kind.custom else ()
-    if stored not in _METADATA and stored not in FIELDS.get(kind.shelf, {}) and stored not in selectable:
-        raise bad_request(f"field label not supported: {name}")
-    return stored

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from trimtab_lab.apiserver.storage.cluster import Cluster
+from trimtab_lab.apiserver.admission.users import AUTHENTICATED, User
 from trimtab_lab.apiserver.storage.store import Tree
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.requests import Request, Target
 from trimtab_lab.apiserver.verbs.writes import establish
-from trimtab_lab.apiserver.wire.authentication import AUTHENTICATED, User
-from trimtab_lab.apiserver.wire.paths import Target
-from trimtab_lab.apiserver.wire.requests import Request
 
 USER = User("system:apiserver", ("system:masters", AUTHENTICATED))
 

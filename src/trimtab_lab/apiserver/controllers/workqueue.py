@@ -10,8 +10,8 @@ import logging
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
+from trimtab_lab.apiserver.kinds.errors import Refusal
 from trimtab_lab.apiserver.storage.store import Changed
-from trimtab_lab.apiserver.wire.statuses import Refusal
 
 Key = TypeVar("Key", bound=Hashable)
 

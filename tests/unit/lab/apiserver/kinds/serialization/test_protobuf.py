@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab.api import times
-from trimtab_lab.apiserver.wire import protobuf, typetable
+from trimtab_lab.apiserver.kinds.serialization import protobuf, typetable
 
 Tree = dict[str, Any]
 

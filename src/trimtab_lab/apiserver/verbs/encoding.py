@@ -8,47 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal
 
 import msgspec
 import yaml
 
 from trimtab_lab.apiserver.kinds.conversions import FROM_STORED
+from trimtab_lab.apiserver.kinds.printers import tables
 from trimtab_lab.apiserver.kinds.registry import Kind
-from trimtab_lab.apiserver.storage.feeds import Render
+from trimtab_lab.apiserver.kinds.serialization import wiretypes
+from trimtab_lab.apiserver.storage.broadcaster import Render
 from trimtab_lab.apiserver.storage.store import Entry, EventType, Tree, encode
-from trimtab_lab.apiserver.wire import tables, wiretypes
-from trimtab_lab.apiserver.wire.statuses import refusal
+from trimtab_lab.apiserver.verbs.negotiation import Form
 
-Shape = Literal["object", "table", "metadata"]
 Clock = Callable[[], int]
 """Nanoseconds since 1970."""
 
-JSON = "application/json"
-YAML = "application/yaml"
+
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
-_SHAPES: dict[str, Shape] = {
-    "": "object",
-    "Table": "table",
-    "PartialObjectMetadata": "metadata",
-    "PartialObjectMetadataList": "metadata",
-}
-_TYPES = {JSON: JSON, YAML: YAML, "*/*": JSON, "application/*": JSON, "": JSON}
+
 _PIECE = 100
 """Objects in a piece of a list: some hundred kilobytes of pods."""
+
+
 _TAIL = b"]}"
-_INCLUDED = ("", "Metadata", "Object", "None")
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """What the client can read. `included` says how much of the object goes with a table's row."""
-
-    shape: Shape = "object"
-    media_type: str = JSON
-    included: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +40,6 @@ class Pieces:
 
     length: int
     pieces: Iterator[bytes]
-
-
-@lru_cache(maxsize=1024)
-def negotiate(accept: str, included: str = "") -> Form:
-    """The first form of an Accept header that the server has. Raises a Status of 406."""
-    for clause in accept.split(","):
-        media_type, *parameters = (part.strip() for part in clause.split(";"))
-        asked = dict(part.split("=", 1) for part in parameters if "=" in part)
-        shape = _SHAPES.get(asked.get("as", ""))
-        known = "as" not in asked or (asked.get("g") == "meta.k8s.io" and asked.get("v") in ("v1", "v1beta1"))
-        if media_type in _TYPES and shape is not None and known:
-            return Form(shape, _TYPES[media_type], _checked(included) if shape == "table" else "")
-    raise refusal(406, f"406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}", details={})
-
-
-def _checked(included: str) -> str:
-    if included not in _INCLUDED:
-        problem = f"includeObject: Invalid value: \"{included}\": must be 'Metadata', 'Object', 'None', or empty"
-        raise refusal(400, f"Unable to convert to Table as requested: {problem}")
-    return included
 
 
 class Printer:
@@ -185,6 +148,8 @@ def _joined(head: bytes, items: Sequence[bytes]) -> Iterator[bytes]:
 
 
 _PARTIAL: Tree = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+
+
 _TABLE: Tree = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
 
 

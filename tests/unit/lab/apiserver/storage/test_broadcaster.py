@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from trimtab_lab.apiserver.storage.feeds import Watcher
+from trimtab_lab.apiserver.storage.broadcaster import Watcher
 
 
 class Connection(asyncio.WriteTransport):

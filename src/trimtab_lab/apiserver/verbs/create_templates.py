@@ -13,11 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from trimtab_lab.apiserver.kinds import objects, strategies, validation
+from trimtab_lab.apiserver.kinds import objects, registry_strategies, validation
 from trimtab_lab.apiserver.kinds.checks import causes_of
 from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab_lab.apiserver.kinds.serialization import decoding
 from trimtab_lab.apiserver.storage.store import Tree, decode, encode
-from trimtab_lab.apiserver.wire import bodies
 
 _GENERATED = b'"generateName"'
 _LONGEST = 64 * 1024
@@ -38,7 +38,7 @@ class Template:
 
 def find(kind: Kind, body: bytes, content_type: str, level: str) -> Template | None:
     """The template in the body of a request; None if it is not worth remembering. Raises a Status of 400 or 422."""
-    if len(body) > _LONGEST or _GENERATED not in body or not bodies.is_json(content_type):
+    if len(body) > _LONGEST or _GENERATED not in body or not decoding.is_json(content_type):
         return None
     return _template(kind, body, level)
 
@@ -56,7 +56,7 @@ def _template(kind: Kind, body: bytes, level: str) -> Template:
     metadata |= (
         _PROBE | {"name": f"{metadata['generateName']}probe"} | ({"namespace": "probe"} if kind.namespaced else {})
     )
-    strategies.prepare_create(kind, probe, _PROBE["creationTimestamp"])
+    registry_strategies.prepare_create(kind, probe, _PROBE["creationTimestamp"])
     good = not causes_of(kind, probe)
     notes = validation.warnings(kind.name, probe, custom=kind.custom is not None) if good else ()
     return Template(data, tuple(unknown), good, tuple(notes))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trimtab_lab.apiserver.wire.jsonpaths import JSONPath
+from trimtab_lab.apiserver.kinds.printers.jsonpaths import JSONPath
 
 TREE = {
     "metadata": {"labels": {"a.b/c": "label"}, "name": "n"},

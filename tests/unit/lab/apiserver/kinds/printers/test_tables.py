@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trimtab.api import times
-from trimtab_lab.apiserver.wire import tables
+from trimtab_lab.apiserver.kinds.printers import tables
 
 Tree = dict[str, Any]
 

@@ -1,0 +1,21 @@
+"""TODO"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trimtab_lab.apiserver.storage.store import Tree
+
+AUTHENTICATED = "system:authenticated"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody, as webhooks are told about him."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+
+    def tree(self) -> Tree:
+        """The `userInfo` of an AdmissionReview."""
+        return {"username": self.name, "groups": list(self.groups)}

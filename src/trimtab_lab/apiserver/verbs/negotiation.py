@@ -1,0 +1,50 @@
+"""TODO"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from trimtab_lab.apiserver.kinds.errors import refusal
+
+Shape = Literal["object", "table", "metadata"]
+JSON = "application/json"
+YAML = "application/yaml"
+_SHAPES: dict[str, Shape] = {
+    "": "object",
+    "Table": "table",
+    "PartialObjectMetadata": "metadata",
+    "PartialObjectMetadataList": "metadata",
+}
+_TYPES = {JSON: JSON, YAML: YAML, "*/*": JSON, "application/*": JSON, "": JSON}
+_INCLUDED = ("", "Metadata", "Object", "None")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What the client can read. `included` says how much of the object goes with a table's row."""
+
+    shape: Shape = "object"
+    media_type: str = JSON
+    included: str = ""
+
+
+@lru_cache(maxsize=1024)
+def negotiate(accept: str, included: str = "") -> Form:
+    """The first form of an Accept header that the server has. Raises a Status of 406."""
+    for clause in accept.split(","):
+        media_type, *parameters = (part.strip() for part in clause.split(";"))
+        asked = dict(part.split("=", 1) for part in parameters if "=" in part)
+        shape = _SHAPES.get(asked.get("as", ""))
+        known = "as" not in asked or (asked.get("g") == "meta.k8s.io" and asked.get("v") in ("v1", "v1beta1"))
+        if media_type in _TYPES and shape is not None and known:
+            return Form(shape, _TYPES[media_type], _checked(included) if shape == "table" else "")
+    raise refusal(406, f"406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}", details={})
+
+
+def _checked(included: str) -> str:
+    if included not in _INCLUDED:
+        problem = f"includeObject: Invalid value: \"{included}\": must be 'Metadata', 'Object', 'None', or empty"
+        raise refusal(400, f"Unable to convert to Table as requested: {problem}")
+    return included
