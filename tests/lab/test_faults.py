@@ -43,9 +43,9 @@ async def test_a_request_is_slow_and_then_fails(server: Server, wire: Wire) -> N
     """Latency comes before whatever else happens to the request."""
     server.faults.add(Fault("latency", path=r".*/pods", seconds=0.001))
     server.faults.add(Fault("unavailable", path=r".*/pods"))
-    trouble = server.faults.meet("GET", PODS, watch=False)
-    assert trouble.delay == 0.001
-    assert trouble.refusal is not None
+    injection = server.faults.inject("GET", PODS, watch=False)
+    assert injection.delay == 0.001
+    assert injection.error is not None
     assert (await wire.call("GET", PODS)).status == 503
     server.faults.clear()
     assert (await wire.call("GET", PODS)).status == 200
@@ -82,7 +82,7 @@ def test_a_share_of_the_requests_is_hit() -> None:
     def hits(seed: int) -> list[bool]:
         faults = Faults(random.Random(seed))
         faults.add(Fault("error", probability=0.3))
-        return [faults.meet("GET", "/x", watch=False).refusal is not None for _ in range(200)]
+        return [faults.inject("GET", "/x", watch=False).error is not None for _ in range(200)]
 
     assert hits(1) == hits(1) != hits(2)
     assert 30 < sum(hits(1)) < 90

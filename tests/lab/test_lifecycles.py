@@ -409,6 +409,6 @@ async def test_while_a_webhook_is_asked_others_may_write(wire: Wire, server: Ser
         changes = [wire.patch(f"{CONFIG_MAPS}/a", {"data": {f"k{n}": "v"}}) for n in range(4)]
         await asyncio.gather(*changes)
         assert len(webhooks.reviews) - asked > 4
-    assert server.cluster.store.shelf("/configmaps").entries["default/a"].tree()["data"] == {
+    assert server.cluster.store.collection("/configmaps").entries["default/a"].tree()["data"] == {
         f"k{n}": "v" for n in range(4)
     }

@@ -185,10 +185,10 @@ async def test_a_watcher_that_does_not_read_is_cut_off(
     slow = await asyncio.to_thread(_watch_without_reading, server, version)
     try:
         async with wire.watch(f"{WATCH}&resourceVersion={version}") as stream:
-            while len(server.cluster.hub.watchers()) < 2:
+            while len(server.cluster.broadcaster.watchers()) < 2:
                 await asyncio.sleep(0)
             number = 0
-            while len(server.cluster.hub.watchers()) == 2:
+            while len(server.cluster.broadcaster.watchers()) == 2:
                 await wire.create(CONFIG_MAPS, config_map(f"m{number}") | {"data": {"k": "x" * 500_000}})
                 assert (await stream.event())["object"]["metadata"]["name"] == f"m{number}"
                 number += 1

@@ -78,8 +78,8 @@ class CloneSetWorld(World):
 
     async def start(self) -> None:
         """Start the controller, in a cluster that has what every cluster has."""
-        if not self.cluster.store.shelf("/namespaces").entries:
-            await bootstrap.furnish(self.cluster)
+        if not self.cluster.store.collection("/namespaces").entries:
+            await bootstrap.create_default_objects(self.cluster)
             for definition in self.definitions:
                 await self.user.create(DEFINITIONS, definition)
         self.wire = Wire(self.cluster)

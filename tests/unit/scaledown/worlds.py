@@ -78,8 +78,8 @@ class PolicyWorld(World):
 
     async def start(self) -> None:
         """Start the workload controllers and those of the policies."""
-        if not self.cluster.store.shelf("/namespaces").entries:
-            await bootstrap.furnish(self.cluster)
+        if not self.cluster.store.collection("/namespaces").entries:
+            await bootstrap.create_default_objects(self.cluster)
             for kind in crds.KINDS:
                 if kind.model in OURS:
                     await self.user.create(DEFINITIONS, crds.manifest(kind))

@@ -76,8 +76,8 @@ class TopologyWorld(World):
 
     async def start(self) -> None:
         """Start everything, in a cluster with three zones of two nodes."""
-        if not self.cluster.store.shelf("/namespaces").entries:
-            await bootstrap.furnish(self.cluster)
+        if not self.cluster.store.collection("/namespaces").entries:
+            await bootstrap.create_default_objects(self.cluster)
             for manifest in crds.manifests():
                 await self.user.create(CustomResourceDefinition, manifest)
             for at in ("z1", "z2", "z3"):

@@ -15,11 +15,11 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trimtab_lab.apiserver.kinds.errors import Refusal, forbidden, invalid, not_found
+from trimtab_lab.apiserver.admission.service_allocator import ServiceAllocator
+from trimtab_lab.apiserver.kinds.errors import forbidden, not_found
 from trimtab_lab.apiserver.kinds.objects import generate_name
 from trimtab_lab.apiserver.kinds.registry import Kind, Registry
-from trimtab_lab.apiserver.kinds.validation import causes
-from trimtab_lab.apiserver.storage.store import Event, Shelf, Store, Tree, key_of
+from trimtab_lab.apiserver.storage.store import Store, Tree, key_of
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -38,17 +38,16 @@ _TOKEN_SOURCES: list[Tree] = [
 ]
 _OF_PODS = (b"automountServiceAccountToken", b"imagePullSecrets")
 _TOLERATION_SECONDS = 300
-_NODE_PORTS = range(30000, 32768)
 
 
-class Plugins:
+class BuiltInPlugins:
     """Looks at other objects to complete one, or to refuse it."""
 
     def __init__(self, store: Store, registry: Registry, rng: random.Random) -> None:
         self._store = store
         self._registry = registry
         self._rng = rng
-        self._addresses = Addresses(store)
+        self._addresses = ServiceAllocator(store)
         self._create: Mapping[str, Callable[[Kind, str, Tree], None]] = {
             "/pods": self._new_pod,
             "/nodes": self._new_node,
@@ -67,24 +66,24 @@ class Plugins:
         """Complete or refuse a new object."""
         if namespace:
             self._check_namespace(kind, namespace, tree)
-        plugin = self._create.get(kind.shelf)
+        plugin = self._create.get(kind.collection)
         if plugin is not None:
             plugin(kind, namespace, tree)
 
     def admit_update(self, kind: Kind, namespace: str, tree: Tree, old: Tree) -> None:
         """Complete or refuse a change."""
-        plugin = self._update.get(kind.shelf)
+        plugin = self._update.get(kind.collection)
         if plugin is not None:
             plugin(kind, namespace, tree, old)
 
     def topology_labels(self, node: str) -> dict[str, str]:
         """The labels that pods on a node inherit."""
-        entry = self._store.shelf("/nodes").entries.get(node)
+        entry = self._store.collection("/nodes").entries.get(node)
         labels = {} if entry is None else entry.labels
         return {name: labels[name] for name in TOPOLOGY_LABELS if name in labels}
 
     def _check_namespace(self, kind: Kind, namespace: str, tree: Tree) -> None:
-        entry = self._store.shelf("/namespaces").entries.get(namespace)
+        entry = self._store.collection("/namespaces").entries.get(namespace)
         if entry is None:
             raise not_found(self._namespaces(), namespace)
         if entry.deleting:
@@ -126,7 +125,7 @@ class Plugins:
     def _set_account(self, kind: Kind, namespace: str, tree: Tree) -> None:
         spec = tree["spec"]
         name = spec.get("serviceAccountName") or "default"
-        entry = self._store.shelf("/serviceaccounts").entries.get(key_of(namespace, name))
+        entry = self._store.collection("/serviceaccounts").entries.get(key_of(namespace, name))
         if entry is None:
             missing = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
             raise forbidden(kind, tree["metadata"].get("name", ""), missing)
@@ -171,7 +170,7 @@ class Plugins:
         spec["priority"], spec["preemptionPolicy"] = value, policy
 
     def _priority(self, kind: Kind, tree: Tree, name: str) -> tuple[str, int, str]:
-        classes = self._store.shelf("scheduling.k8s.io/priorityclasses")
+        classes = self._store.collection("scheduling.k8s.io/priorityclasses")
         if not name:
             chosen = self._default_class()
         elif name in classes.entries:
@@ -184,7 +183,7 @@ class Plugins:
 
     def _default_class(self) -> Tree | None:
         """The least of the default classes. Only the two of the system exist in most clusters, and they never are."""
-        classes = self._store.shelf("scheduling.k8s.io/priorityclasses").present()
+        classes = self._store.collection("scheduling.k8s.io/priorityclasses").present()
         trees = [entry.tree() for entry in classes if b'"globalDefault":true' in entry.data]
         return min(trees, key=lambda tree: tree["value"], default=None)
 
@@ -238,7 +237,7 @@ def _tolerate_failures(spec: Tree) -> None:
     tolerations = spec.get("tolerations") or []
     tolerated = {t.get("key", "") for t in tolerations if t.get("effect", "") in ("", "NoExecute")}
     added = [
-        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _TOLERATION_SECONDS}
+        {"key": key, "operator": "KeyExistsError", "effect": "NoExecute", "tolerationSeconds": _TOLERATION_SECONDS}
         for key in (NOT_READY, UNREACHABLE)
         if key not in tolerated and "" not in tolerated
     ]
@@ -254,73 +253,3 @@ def _keep_node_ports(spec: Tree, before: Tree) -> None:
             kept = known.get((port["port"], port.get("protocol")))
             if not port.get("nodePort") and kept:
                 port["nodePort"] = kept
-
-
-class Addresses:
-    """Cluster addresses (10.0.0.0/16) and node ports, and which service has which."""
-
-    def __init__(self, store: Store) -> None:
-        self._taken: dict[str | int, str] = {}
-        self._next_address = 2
-        self._next_port = _NODE_PORTS.start
-        store.listen(self._heard)
-
-    def assign(self, kind: Kind, tree: Tree, old: Tree | None = None) -> None:
-        """Give a service what it needs and does not have. Raises a Status of 422 if it asks for what is taken."""
-        spec = tree["spec"]
-        if spec.get("type") == "ExternalName":
-            return
-        own = old["metadata"]["uid"] if old else ""
-        address = spec.get("clusterIP") or self._free_address()
-        if address != "None" and self._taken.get(address, own) != own:
-            raise _taken(
-                kind, tree, "spec.clusterIPs", [address], "failed to allocate IP", "provided IP is already allocated"
-            )
-        spec["clusterIP"] = address
-        spec.setdefault("clusterIPs", [address])
-        spec.setdefault("ipFamilies", ["IPv6" if ":" in address else "IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
-        if spec.get("type") in ("NodePort", "LoadBalancer"):
-            self._assign_ports(kind, tree, own)
-
-    def _assign_ports(self, kind: Kind, tree: Tree, own: str) -> None:
-        for index, port in enumerate(tree["spec"].get("ports") or ()):
-            wanted = port.get("nodePort")
-            if wanted and self._taken.get(wanted, own) != own:
-                raise _taken(
-                    kind, tree, f"spec.ports[{index}].nodePort", wanted, "", "provided port is already allocated"
-                )
-            port["nodePort"] = wanted or self._free_port()
-
-    def _free_address(self) -> str:
-        while True:
-            high, low = divmod(self._next_address, 256)
-            self._next_address = self._next_address + 1 if self._next_address < 65_000 else 2
-            address = f"10.0.{high}.{low}"
-            if address not in self._taken:
-                return address
-
-    def _free_port(self) -> int:
-        for _ in _NODE_PORTS:
-            port = self._next_port
-            self._next_port = port + 1 if port + 1 in _NODE_PORTS else _NODE_PORTS.start
-            if port not in self._taken:
-                return port
-        raise RuntimeError("all node ports are taken")
-
-    def _heard(self, shelf: Shelf, event: Event) -> None:
-        if shelf.name != "/services":
-            return
-        uid = event.entry.uid
-        for held in [held for held, owner in self._taken.items() if owner == uid]:
-            del self._taken[held]
-        if event.type != "DELETED":
-            spec = event.entry.tree()["spec"]
-            for held in (*(spec.get("clusterIPs") or ()), *(p.get("nodePort") for p in spec.get("ports") or ())):
-                if held and held != "None":
-                    self._taken[held] = uid
-
-
-def _taken(kind: Kind, tree: Tree, field: str, value: Any, prefix: str, problem: str) -> Refusal:
-    detail = f"{prefix} {value[0]}: {problem}" if prefix else problem
-    return invalid(kind.group, kind.kind, tree["metadata"].get("name", ""), [causes.invalid(field, value, detail)])

@@ -1,4 +1,4 @@
-"""TODO"""
+"""The user of a request, as authentication finds it and admission webhooks receive it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ AUTHENTICATED = "system:authenticated"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody, as webhooks are told about him."""
+    """A user name and its groups."""
 
     name: str
     groups: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from trimtab_lab.apiserver.admission.webhooks import CallError
+from trimtab_lab.apiserver.admission.admission_reviews import CallError
 
 Tree = dict[str, Any]
 Resolver = Callable[[str, str, int], tuple[str, int] | None]
@@ -28,7 +28,7 @@ _HEADERS = {"Content-Type": "application/json", "Accept": "application/json, */*
 _LARGEST = 8 * 1024 * 1024
 
 
-class Caller:
+class WebhookClient:
     """Posts reviews; connections are kept. To be used as a context, or closed."""
 
     def __init__(self, resolver: Resolver | None = None) -> None:

@@ -6,7 +6,7 @@ from trimtab_lab.apiserver.admission.users import AUTHENTICATED, User
 from trimtab_lab.apiserver.storage.store import Tree
 from trimtab_lab.apiserver.verbs.cluster import Cluster
 from trimtab_lab.apiserver.verbs.requests import Request, Target
-from trimtab_lab.apiserver.verbs.writes import establish
+from trimtab_lab.apiserver.verbs.writes import create_system_object
 
 USER = User("system:apiserver", ("system:masters", AUTHENTICATED))
 
@@ -55,9 +55,9 @@ OBJECTS: tuple[tuple[str, str, str, Tree], ...] = (
 """Version, resource, namespace and object."""
 
 
-async def furnish(cluster: Cluster) -> None:
+async def create_default_objects(cluster: Cluster) -> None:
     """Create everything."""
     for api_version, plural, namespace, tree in OBJECTS:
         kind = cluster.registry.find(api_version, plural)
         assert kind is not None  # noqa: S101 – built in
-        await establish(cluster, Request(Target(kind, namespace), {}, USER), tree)
+        await create_system_object(cluster, Request(Target(kind, namespace), {}, USER), tree)

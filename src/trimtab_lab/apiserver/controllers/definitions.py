@@ -8,42 +8,43 @@
 from __future__ import annotations
 
 from trimtab_lab.apiserver.admission.users import AUTHENTICATED, User
-from trimtab_lab.apiserver.controllers.workqueue import Chores
-from trimtab_lab.apiserver.kinds.errors import Refusal
+from trimtab_lab.apiserver.controllers.workqueue import WorkQueue
+from trimtab_lab.apiserver.kinds.errors import StatusError
 from trimtab_lab.apiserver.kinds.printers import tables
 from trimtab_lab.apiserver.kinds.registry import VERBS, Custom, Kind
 from trimtab_lab.apiserver.kinds.schemas import Schema
-from trimtab_lab.apiserver.storage.store import Entry, Event, Shelf, Tree
+from trimtab_lab.apiserver.storage.store import Collection, Entry, Event, Tree
 from trimtab_lab.apiserver.verbs.cluster import Cluster
-from trimtab_lab.apiserver.verbs.deletes import CUSTOM_CLEANUP, DeleteOptions, remove
+from trimtab_lab.apiserver.verbs.delete_options import DeleteOptions
+from trimtab_lab.apiserver.verbs.deletes import CUSTOM_CLEANUP, remove
 from trimtab_lab.apiserver.verbs.requests import Request, Target
 
 USER = User("system:apiserver", ("system:masters", AUTHENTICATED))
-SHELF = "apiextensions.k8s.io/customresourcedefinitions"
+COLLECTION = "apiextensions.k8s.io/customresourcedefinitions"
 
 
-class Definitions:
+class DefinitionController:
     """Serves what the stored definitions define."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._kinds: dict[str, list[Kind]] = {}
-        self._chores: Chores[str] = Chores(self._look_at)
-        cluster.store.listen(self._heard)
+        self._queue: WorkQueue[str] = WorkQueue(self._reconcile)
+        cluster.store.listen(self._on_event)
 
     @property
     def idle(self) -> bool:
         """Whether every definition has taken effect."""
-        return self._chores.idle
+        return self._queue.idle
 
     async def close(self) -> None:
         """Stop."""
-        await self._chores.close()
+        await self._queue.close()
 
-    def _heard(self, shelf: Shelf, event: Event) -> None:
-        if shelf.name != SHELF:
+    def _on_event(self, collection: Collection, event: Event) -> None:
+        if collection.name != COLLECTION:
             if event.type == "DELETED":
-                self._heard_of_object(shelf)
+                self._on_object_deleted(collection)
             return
         name = event.entry.name
         if event.type == "DELETED":
@@ -53,13 +54,13 @@ class Definitions:
         if event.previous is None or event.previous.tree()["spec"] != tree["spec"]:
             self._serve(name, kinds_of(tree))
         if event.previous is None or event.entry.deleting or event.previous.tree()["spec"] != tree["spec"]:
-            self._chores.add(name)
+            self._queue.add(name)
 
-    def _heard_of_object(self, shelf: Shelf) -> None:
+    def _on_object_deleted(self, collection: Collection) -> None:
         """The last object of a definition that is being deleted may be gone."""
-        kind = self._cluster.registry.on_shelf(shelf.name)
-        if kind is not None and kind.custom is not None and not len(shelf):
-            self._chores.add(kind.custom.definition)
+        kind = self._cluster.registry.stored_kind(collection.name)
+        if kind is not None and kind.custom is not None and not len(collection):
+            self._queue.add(kind.custom.definition)
 
     def _serve(self, name: str, kinds: list[Kind]) -> None:
         registry = self._cluster.registry
@@ -83,8 +84,8 @@ class Definitions:
                 return f'"{wanted.kind}" is already in use'
         return ""
 
-    async def _look_at(self, name: str) -> None:
-        entry = self._cluster.store.shelf(SHELF).entries.get(name)
+    async def _reconcile(self, name: str) -> None:
+        entry = self._cluster.store.collection(COLLECTION).entries.get(name)
         if entry is None:
             return
         if entry.deleting:
@@ -93,7 +94,7 @@ class Definitions:
         tree = entry.tree()
         self._report(tree)
         if tree != entry.tree():
-            self._cluster.store.replace(self._cluster.store.shelf(SHELF), entry, tree)
+            self._cluster.store.replace(self._cluster.store.collection(COLLECTION), entry, tree)
 
     def _report(self, tree: Tree) -> None:
         """Say in the status what was accepted."""
@@ -115,28 +116,28 @@ class Definitions:
         """Delete the objects of a definition that is being deleted, then let it go."""
         left = False
         for kind in self._kinds.get(entry.name, [])[:1]:
-            shelf = self._cluster.store.shelf(kind.shelf)
-            for custom in list(shelf.present()):
+            collection = self._cluster.store.collection(kind.collection)
+            for custom in list(collection.present()):
                 if not custom.deleting:
                     await self._delete(kind, custom)
-            left = bool(len(shelf))
-        present = self._cluster.store.shelf(SHELF).entries.get(entry.name)
+            left = bool(len(collection))
+        present = self._cluster.store.collection(COLLECTION).entries.get(entry.name)
         if present is None or left:
             return
         tree = present.tree()
         finalizers = [name for name in tree["metadata"].get("finalizers", ()) if name != CUSTOM_CLEANUP]
         tree["metadata"]["finalizers"] = finalizers
         if finalizers:
-            self._cluster.store.replace(self._cluster.store.shelf(SHELF), present, tree)
+            self._cluster.store.replace(self._cluster.store.collection(COLLECTION), present, tree)
         else:
             del tree["metadata"]["finalizers"]
-            self._cluster.store.remove(self._cluster.store.shelf(SHELF), present, tree)
+            self._cluster.store.remove(self._cluster.store.collection(COLLECTION), present, tree)
 
     async def _delete(self, kind: Kind, entry: Entry) -> None:
         try:
             request = Request(Target(kind, entry.namespace, entry.name), {}, USER)
             await remove(self._cluster, request, DeleteOptions(tree={}))
-        except Refusal as error:
+        except StatusError as error:
             if error.code != 404:
                 raise
 

@@ -14,85 +14,86 @@ not served nobody can say whether it is there: what it owns is left as it is.
 from __future__ import annotations
 
 from trimtab_lab.apiserver.admission.users import AUTHENTICATED, User
-from trimtab_lab.apiserver.controllers.workqueue import Chores
-from trimtab_lab.apiserver.storage.store import Entry, Event, Shelf, Tree
+from trimtab_lab.apiserver.controllers.workqueue import WorkQueue
+from trimtab_lab.apiserver.storage.store import Collection, Entry, Event, Tree
 from trimtab_lab.apiserver.verbs.cluster import Cluster
-from trimtab_lab.apiserver.verbs.deletes import FOREGROUND, ORPHAN, DeleteOptions, remove
+from trimtab_lab.apiserver.verbs.delete_options import DeleteOptions
+from trimtab_lab.apiserver.verbs.deletes import FOREGROUND, ORPHAN, remove
 from trimtab_lab.apiserver.verbs.requests import Request, Target
 
 USER = User("system:serviceaccount:kube-system:generic-garbage-collector", ("system:serviceaccounts", AUTHENTICATED))
 
-Place = tuple[str, str]
-"""A shelf's name and a key on it."""
+StoredKey = tuple[str, str]
+"""A collection's name and a key on it."""
 
 
-class Collector:
+class GarbageCollector:
     """Deletes what nobody owns any more."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._places: dict[str, Place] = {}
-        self._dependents: dict[str, set[Place]] = {}
-        self._chores: Chores[Place] = Chores(self._look_at)
-        cluster.store.listen(self._heard)
+        self._keys: dict[str, StoredKey] = {}
+        self._dependents: dict[str, set[StoredKey]] = {}
+        self._queue: WorkQueue[StoredKey] = WorkQueue(self._reconcile)
+        cluster.store.listen(self._on_event)
 
     @property
     def idle(self) -> bool:
         """Whether everything that can be collected is."""
-        return self._chores.idle
+        return self._queue.idle
 
     async def close(self) -> None:
         """Stop collecting."""
-        await self._chores.close()
+        await self._queue.close()
 
-    def _heard(self, shelf: Shelf, event: Event) -> None:
-        entry, place = event.entry, (shelf.name, event.entry.key)
+    def _on_event(self, collection: Collection, event: Event) -> None:
+        entry, stored = event.entry, (collection.name, event.entry.key)
         before = event.previous.owners if event.previous is not None else ()
         if event.type == "DELETED":
-            self._forget(place, entry.uid, before)
+            self._forget(stored, entry.uid, before)
             return
-        self._places[entry.uid] = place
+        self._keys[entry.uid] = stored
         if entry.owners != before:
-            self._own(place, before, entry.owners)
+            self._own(stored, before, entry.owners)
         if entry.deleting and _finalizer(entry):
-            self._chores.add(place)
+            self._queue.add(stored)
 
-    def _own(self, place: Place, before: tuple[str, ...], owners: tuple[str, ...]) -> None:
+    def _own(self, stored: StoredKey, before: tuple[str, ...], owners: tuple[str, ...]) -> None:
         for uid in before:
-            self._dependents.get(uid, set()).discard(place)
+            self._dependents.get(uid, set()).discard(stored)
         for uid in owners:
-            self._dependents.setdefault(uid, set()).add(place)
-            if uid not in self._places:
-                self._chores.add(place)
+            self._dependents.setdefault(uid, set()).add(stored)
+            if uid not in self._keys:
+                self._queue.add(stored)
 
-    def _forget(self, place: Place, uid: str, owners: tuple[str, ...]) -> None:
-        self._places.pop(uid, None)
+    def _forget(self, stored: StoredKey, uid: str, owners: tuple[str, ...]) -> None:
+        self._keys.pop(uid, None)
         for dependent in self._dependents.pop(uid, ()):
-            self._chores.add(dependent)
+            self._queue.add(dependent)
         for owner in owners:
             siblings = self._dependents.get(owner)
             if siblings is not None:
-                siblings.discard(place)
-            if owner in self._places and _finalizer(self._entry(self._places[owner])):
-                self._chores.add(self._places[owner])
+                siblings.discard(stored)
+            if owner in self._keys and _finalizer(self._entry(self._keys[owner])):
+                self._queue.add(self._keys[owner])
 
-    def _entry(self, place: Place) -> Entry | None:
-        shelf, key = place
-        return self._cluster.store.shelf(shelf).entries.get(key)
+    def _entry(self, stored: StoredKey) -> Entry | None:
+        collection, key = stored
+        return self._cluster.store.collection(collection).entries.get(key)
 
-    async def _look_at(self, place: Place) -> None:
-        entry = self._entry(place)
+    async def _reconcile(self, stored: StoredKey) -> None:
+        entry = self._entry(stored)
         if entry is None:
             return
         finalizer = _finalizer(entry) if entry.deleting else ""
         if finalizer == FOREGROUND:
-            await self._delete_dependents(place, entry)
+            await self._delete_dependents(stored, entry)
         elif finalizer == ORPHAN:
-            self._orphan_dependents(place, entry)
+            self._orphan_dependents(stored, entry)
         elif entry.owners and not entry.deleting:
-            await self._judge(place, entry)
+            await self._collect(stored, entry)
 
-    async def _judge(self, place: Place, entry: Entry) -> None:
+    async def _collect(self, stored: StoredKey, entry: Entry) -> None:
         tree = entry.tree()
         owners = tree["metadata"]["ownerReferences"]
         if any(self._cluster.registry.named(owner["apiVersion"], owner["kind"]) is None for owner in owners):
@@ -103,63 +104,63 @@ class Collector:
         if solid:
             if len(solid) < len(owners):
                 tree["metadata"]["ownerReferences"] = solid
-                self._cluster.store.replace(self._cluster.store.shelf(place[0]), entry, tree)
+                self._cluster.store.replace(self._cluster.store.collection(stored[0]), entry, tree)
             return
         foreground = bool(waiting) and bool(self._dependents.get(entry.uid))
-        await self._delete(place, entry, "Foreground" if foreground else "")
+        await self._delete(stored, entry, "Foreground" if foreground else "")
 
     def _present(self, uid: str, dependent: Entry) -> Entry | None:
-        place = self._places.get(uid)
-        owner = None if place is None else self._entry(place)
+        stored = self._keys.get(uid)
+        owner = None if stored is None else self._entry(stored)
         if owner is None or owner.namespace not in ("", dependent.namespace):
             return None
         return owner
 
-    async def _delete_dependents(self, place: Place, entry: Entry) -> None:
+    async def _delete_dependents(self, stored: StoredKey, entry: Entry) -> None:
         """Only those that block it need to be gone; the others are collected when it is."""
         blocking = [p for p in self._dependents.get(entry.uid, ()) if self._blocks(p, entry.uid)]
         for dependent in blocking:
             found = self._entry(dependent)
             if found is not None and not found.deleting:
-                await self._judge(dependent, found)
+                await self._collect(dependent, found)
         blocking = [p for p in self._dependents.get(entry.uid, ()) if self._blocks(p, entry.uid)]
         if not blocking:
-            self._release(place, FOREGROUND)
+            self._release(stored, FOREGROUND)
 
-    def _blocks(self, place: Place, uid: str) -> bool:
-        entry = self._entry(place)
+    def _blocks(self, stored: StoredKey, uid: str) -> bool:
+        entry = self._entry(stored)
         owners = () if entry is None else entry.tree()["metadata"].get("ownerReferences", ())
         return any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in owners)
 
-    def _orphan_dependents(self, place: Place, entry: Entry) -> None:
-        for shelf, key in tuple(self._dependents.get(entry.uid, ())):
-            dependent = self._entry((shelf, key))
+    def _orphan_dependents(self, stored: StoredKey, entry: Entry) -> None:
+        for collection, key in tuple(self._dependents.get(entry.uid, ())):
+            dependent = self._entry((collection, key))
             if dependent is not None:
                 tree = dependent.tree()
                 _disown(tree["metadata"], entry.uid)
-                self._cluster.store.replace(self._cluster.store.shelf(shelf), dependent, tree)
-        self._release(place, ORPHAN)
+                self._cluster.store.replace(self._cluster.store.collection(collection), dependent, tree)
+        self._release(stored, ORPHAN)
 
-    def _release(self, place: Place, finalizer: str) -> None:
+    def _release(self, stored: StoredKey, finalizer: str) -> None:
         """Take the finalizer away; an object without any is gone."""
-        entry = self._entry(place)
+        entry = self._entry(stored)
         if entry is None:
             return
         tree = entry.tree()
         metadata = tree["metadata"]
         metadata["finalizers"] = [name for name in metadata.get("finalizers", ()) if name != finalizer]
-        shelf = self._cluster.store.shelf(place[0])
+        collection = self._cluster.store.collection(stored[0])
         if metadata["finalizers"]:
-            self._cluster.store.replace(shelf, entry, tree)
+            self._cluster.store.replace(collection, entry, tree)
             return
         del metadata["finalizers"]
         if metadata.get("deletionGracePeriodSeconds"):
-            self._cluster.store.replace(shelf, entry, tree)
+            self._cluster.store.replace(collection, entry, tree)
         else:
-            self._cluster.store.remove(shelf, entry, tree)
+            self._cluster.store.remove(collection, entry, tree)
 
-    async def _delete(self, place: Place, entry: Entry, propagation: str) -> None:
-        kind = self._cluster.registry.on_shelf(place[0])
+    async def _delete(self, stored: StoredKey, entry: Entry, propagation: str) -> None:
+        kind = self._cluster.registry.stored_kind(stored[0])
         if kind is None:
             return
         request = Request(Target(kind, entry.namespace, entry.name), {}, USER)

@@ -10,58 +10,59 @@ from __future__ import annotations
 from collections import Counter
 
 from trimtab_lab.apiserver.admission.users import AUTHENTICATED, User
-from trimtab_lab.apiserver.controllers.workqueue import Chores
-from trimtab_lab.apiserver.kinds.errors import Refusal
+from trimtab_lab.apiserver.controllers.workqueue import WorkQueue
+from trimtab_lab.apiserver.kinds.errors import StatusError
 from trimtab_lab.apiserver.kinds.registry import Kind
-from trimtab_lab.apiserver.storage.store import Entry, Event, Shelf, Tree
+from trimtab_lab.apiserver.storage.store import Collection, Entry, Event, Tree
 from trimtab_lab.apiserver.verbs.cluster import Cluster
-from trimtab_lab.apiserver.verbs.deletes import DeleteOptions, remove
+from trimtab_lab.apiserver.verbs.delete_options import DeleteOptions
+from trimtab_lab.apiserver.verbs.deletes import remove
 from trimtab_lab.apiserver.verbs.requests import Request, Target
-from trimtab_lab.apiserver.verbs.writes import establish
+from trimtab_lab.apiserver.verbs.writes import create_system_object
 
 USER = User("system:serviceaccount:kube-system:namespace-controller", ("system:serviceaccounts", AUTHENTICATED))
-SHELF = "/namespaces"
+COLLECTION = "/namespaces"
 
 
-class Namespaces:
+class NamespaceController:
     """Furnishes new namespaces and empties old ones."""
 
     def __init__(self, cluster: Cluster, authority: str) -> None:
         self._cluster = cluster
         self._authority = authority
-        self._chores: Chores[str] = Chores(self._look_at)
-        cluster.store.listen(self._heard)
+        self._queue: WorkQueue[str] = WorkQueue(self._reconcile)
+        cluster.store.listen(self._on_event)
 
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do."""
-        return self._chores.idle
+        return self._queue.idle
 
     async def close(self) -> None:
         """Stop."""
-        await self._chores.close()
+        await self._queue.close()
 
-    async def furnish(self, namespace: str) -> None:
+    async def ensure_defaults(self, namespace: str) -> None:
         """Give a namespace what every namespace has."""
         await self._ensure("serviceaccounts", namespace, {"metadata": {"name": "default"}})
         certificate: Tree = {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": self._authority}}
         await self._ensure("configmaps", namespace, certificate)
 
-    def _heard(self, shelf: Shelf, event: Event) -> None:
-        if shelf.name == SHELF:
+    def _on_event(self, collection: Collection, event: Event) -> None:
+        if collection.name == COLLECTION:
             if event.type == "ADDED" or (event.entry.deleting and event.type == "MODIFIED"):
-                self._chores.add(event.entry.name)
+                self._queue.add(event.entry.name)
         elif event.type == "DELETED" and event.entry.namespace:
-            namespace = self._cluster.store.shelf(SHELF).entries.get(event.entry.namespace)
+            namespace = self._cluster.store.collection(COLLECTION).entries.get(event.entry.namespace)
             if namespace is not None and namespace.deleting:
-                self._chores.add(namespace.name)
+                self._queue.add(namespace.name)
 
-    async def _look_at(self, name: str) -> None:
-        entry = self._cluster.store.shelf(SHELF).entries.get(name)
+    async def _reconcile(self, name: str) -> None:
+        entry = self._cluster.store.collection(COLLECTION).entries.get(name)
         if entry is None:
             return
         if not entry.deleting:
-            await self.furnish(name)
+            await self.ensure_defaults(name)
         elif entry.tree()["spec"].get("finalizers"):
             await self._empty(name)
 
@@ -69,18 +70,18 @@ class Namespaces:
         kind = self._cluster.registry.find("v1", plural)
         assert kind is not None  # noqa: S101 – built in
         try:
-            await establish(self._cluster, Request(Target(kind, namespace), {}, USER), tree)
-        except Refusal as error:
+            await create_system_object(self._cluster, Request(Target(kind, namespace), {}, USER), tree)
+        except StatusError as error:
             if error.code != 409:
                 raise
 
     async def _empty(self, namespace: str) -> None:
         kinds = self._kinds()
-        pods = [kind for kind in kinds if kind.shelf == "/pods"]
+        pods = [kind for kind in kinds if kind.collection == "/pods"]
         left = await self._delete_all(pods, namespace)
         if not left:
             left = await self._delete_all(kinds, namespace)
-        entry = self._cluster.store.shelf(SHELF).entries.get(namespace)
+        entry = self._cluster.store.collection(COLLECTION).entries.get(namespace)
         if entry is None or not entry.deleting:
             return
         tree = entry.tree()
@@ -90,30 +91,30 @@ class Namespaces:
         self._write(entry, tree, left)
 
     def _write(self, entry: Entry, tree: Tree, left: list[tuple[Kind, Entry]]) -> None:
-        store, shelf = self._cluster.store, self._cluster.store.shelf(SHELF)
+        store, collection = self._cluster.store, self._cluster.store.collection(COLLECTION)
         if not left and not tree["metadata"].get("finalizers"):
-            store.remove(shelf, entry, tree)
+            store.remove(collection, entry, tree)
         elif tree != entry.tree():
-            store.replace(shelf, entry, tree)
+            store.replace(collection, entry, tree)
 
     def _kinds(self) -> list[Kind]:
-        """One for each shelf with objects in namespaces."""
-        kinds = {kind.shelf: kind for kind in reversed(list(self._cluster.registry)) if kind.namespaced}
+        """One for each collection with objects in namespaces."""
+        kinds = {kind.collection: kind for kind in reversed(list(self._cluster.registry)) if kind.namespaced}
         return list(kinds.values())
 
     async def _delete_all(self, kinds: list[Kind], namespace: str) -> list[tuple[Kind, Entry]]:
         """Delete objects; those that are still there."""
         for kind in kinds:
-            for entry in list(self._cluster.store.shelf(kind.shelf).present(f"{namespace}/")):
+            for entry in list(self._cluster.store.collection(kind.collection).present(f"{namespace}/")):
                 if not entry.deleting:
                     request = Request(Target(kind, namespace, entry.name), {}, USER)
                     await self._delete(request)
-        return [(k, e) for k in kinds for e in self._cluster.store.shelf(k.shelf).present(f"{namespace}/")]
+        return [(k, e) for k in kinds for e in self._cluster.store.collection(k.collection).present(f"{namespace}/")]
 
     async def _delete(self, request: Request) -> None:
         try:
             await remove(self._cluster, request, DeleteOptions(propagation="Background", tree={}))
-        except Refusal as error:
+        except StatusError as error:
             if error.code != 404:
                 raise
 

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
-from trimtab_lab.apiserver.kinds.errors import Refusal
-from trimtab_lab.apiserver.storage.store import Changed
+from trimtab_lab.apiserver.kinds.errors import StatusError
+from trimtab_lab.apiserver.storage.store import ConflictError
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -21,7 +21,7 @@ AGAIN = 0.5
 """Seconds until something that failed is tried again."""
 
 
-class Chores(Generic[Key]):
+class WorkQueue(Generic[Key]):
     """A queue and its worker. The worker runs while there is something to do."""
 
     def __init__(self, work: Callable[[Key], Awaitable[None]]) -> None:
@@ -66,7 +66,7 @@ class Chores(Generic[Key]):
     async def _try(self, key: Key) -> None:
         try:
             await self._work(key)
-        except (Refusal, Changed) as error:
+        except (StatusError, ConflictError) as error:
             _log.debug("%s: %s; will be tried again", key, error)
             self._later(key)
         except Exception:  # noqa: BLE001 – whatever it is, the next one must be tried

@@ -1,6 +1,6 @@
 """How a request is refused: a Kubernetes Status with the right code, reason, message and details.
 
-`Refusal` is the one exception that the server's edge turns into an answer. The functions below make the refusals that
+`StatusError` is the one exception that the server's edge turns into an answer. The functions below make the refusals that
 Kubernetes has a name for, worded as Kubernetes words them.
 """
 
@@ -34,7 +34,7 @@ REASONS: dict[int, str] = {
 """The reason that goes with a code, where nothing more exact is known."""
 
 
-class Refusal(Exception):  # noqa: N818 – it is an answer
+class StatusError(Exception):
     """An answer other than the one that was asked for; `status` is a Status as a tree."""
 
     def __init__(self, status: dict[str, Any]) -> None:
@@ -54,9 +54,9 @@ class Refusal(Exception):  # noqa: N818 – it is an answer
         return seconds
 
 
-def refusal(
+def status_error(
     code: int, message: str, *, reason: str | None = None, details: dict[str, Any] | None = None, token: str = ""
-) -> Refusal:
+) -> StatusError:
     """A failure Status. Its reason follows from the code unless one is given; an empty one is left out."""
     reason = REASONS.get(code, "") if reason is None else reason
     status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {"continue": token} if token else {}}
@@ -65,7 +65,7 @@ def refusal(
         status["reason"] = reason
     if details is not None:
         status["details"] = details
-    return Refusal(status | {"code": code})
+    return StatusError(status | {"code": code})
 
 
 def success(**details: str) -> dict[str, Any]:
@@ -74,60 +74,66 @@ def success(**details: str) -> dict[str, Any]:
     return status | {"details": details} if details else status
 
 
-def bad_request(message: str) -> Refusal:
+def bad_request(message: str) -> StatusError:
     """400: the request cannot be understood."""
-    return refusal(400, message)
+    return status_error(400, message)
 
 
-def unauthorized() -> Refusal:
+def unauthorized() -> StatusError:
     """401: nobody that the server knows."""
-    return refusal(401, "Unauthorized")
+    return status_error(401, "Unauthorized")
 
 
-def forbidden(kind: Kind, name: str, message: str, *causes: dict[str, str]) -> Refusal:
+def forbidden(kind: Kind, name: str, message: str, *causes: dict[str, str]) -> StatusError:
     """403: understood, and refused."""
     details = about(kind, name) | ({"causes": list(causes)} if causes else {})
-    return refusal(403, f'{kind.group_resource} "{name}" is forbidden: {message}', details=details)
+    return status_error(403, f'{kind.group_resource} "{name}" is forbidden: {message}', details=details)
 
 
-def no_such_path() -> Refusal:
+def path_not_found() -> StatusError:
     """404: a path that nothing is served under."""
-    return refusal(404, "the server could not find the requested resource", details={})
+    return status_error(404, "the server could not find the requested resource", details={})
 
 
-def no_such_method() -> Refusal:
+def method_not_allowed() -> StatusError:
     """405: a path that something is served under, but not with this method."""
-    return refusal(405, "the server does not allow this method on the requested resource", details={})
+    return status_error(405, "the server does not allow this method on the requested resource", details={})
 
 
-def not_found(kind: Kind, name: str) -> Refusal:
+def not_found(kind: Kind, name: str) -> StatusError:
     """404: no such object."""
-    return refusal(404, f'{kind.group_resource} "{name}" not found', details=about(kind, name))
+    return status_error(404, f'{kind.group_resource} "{name}" not found', details=about(kind, name))
 
 
-def already_exists(kind: Kind, name: str, *, deleting: bool = False) -> Refusal:
+def already_exists(kind: Kind, name: str, *, deleting: bool = False) -> StatusError:
     """409: the name is taken."""
     message = f'{kind.group_resource} "{name}" already exists'
     prefix = "object is being deleted: " if deleting else ""
-    return refusal(409, prefix + message, reason="AlreadyExists", details=about(kind, name))
+    return status_error(409, prefix + message, reason="AlreadyExists", details=about(kind, name))
 
 
-def conflict(kind: Kind, name: str, message: str = MODIFIED, *, resource: str = "") -> Refusal:
+def conflict(kind: Kind, name: str, message: str = MODIFIED, *, resource: str = "") -> StatusError:
     """409: what the caller saw is not what is there. Some messages name the kind instead of the resource."""
     named = resource or kind.plural
     full = f"{named}.{kind.group}" if kind.group else named
     details = about(kind, name) | {"kind": named}
-    return refusal(409, f'Operation cannot be fulfilled on {full} "{name}": {message}', details=details)
+    return status_error(409, f'Operation cannot be fulfilled on {full} "{name}": {message}', details=details)
 
 
-def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> Refusal:
+def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> StatusError:
     """422: every cause names the field that it is about."""
-    return Refusal(validation.invalid(group, kind, name, causes))
+    return StatusError(validation.invalid(group, kind, name, causes))
 
 
-def bad_options(kind: str, causes: list[Cause]) -> Refusal:
+def invalid_options(kind: str, causes: list[Cause]) -> StatusError:
     """422: the query or the body of a DELETE says something that cannot be."""
     return invalid("meta.k8s.io", kind, "", causes)
+
+
+def internal_error(message: str) -> StatusError:
+    """500: an error of the server, or of a webhook that it depends on."""
+    details = {"causes": [{"message": message}]}
+    return status_error(500, f"Internal error occurred: {message}", reason="InternalError", details=details)
 
 
 def about(kind: Kind, name: str) -> dict[str, Any]:

@@ -12,9 +12,10 @@ import random
 from collections.abc import Sequence
 
 from trimtab_lab.apiserver.kinds.defaults import apply_defaults
-from trimtab_lab.apiserver.kinds.errors import bad_request, invalid, refusal
+from trimtab_lab.apiserver.kinds.errors import bad_request, invalid, status_error
 from trimtab_lab.apiserver.kinds.registry import Kind
 from trimtab_lab.apiserver.kinds.serialization import decoding, field_validation, wiretypes
+from trimtab_lab.apiserver.kinds.serialization.wirevalues import WrongTypeError
 from trimtab_lab.apiserver.kinds.validation import causes
 from trimtab_lab.apiserver.storage.store import Tree
 
@@ -36,9 +37,9 @@ def read(kind: Kind, body: bytes, content_type: str, level: str, warnings: list[
     written = body if level != "Ignore" and decoding.is_json(content_type) else None
     try:
         problems = _problems(kind, tree, written)
-    except wiretypes.WrongTypeError as error:
+    except WrongTypeError as error:
         raise bad_request(f"{_handled(kind.kind, kind.version)}: {error}") from None
-    report(_handled(kind.kind, kind.version), problems, level, warnings)
+    handle_problems(_handled(kind.kind, kind.version), problems, level, warnings)
     return tree
 
 
@@ -61,7 +62,9 @@ def _forget_type(tree: Tree) -> None:
         metadata.pop(field, None)
 
 
-def read_part(api_version: str, kind: str, body: bytes, content_type: str, level: str, warnings: list[str]) -> Tree:
+def read_subresource(
+    api_version: str, kind: str, body: bytes, content_type: str, level: str, warnings: list[str]
+) -> Tree:
     """The same for what is sent to a subresource and is no kind of its own: a Scale, a Binding, an Eviction."""
     tree = decoding.read_object(body, content_type, kind)
     version, name = _sent_type(tree, api_version, kind)
@@ -73,9 +76,9 @@ def read_part(api_version: str, kind: str, body: bytes, content_type: str, level
     handled = _handled(kind, api_version.rpartition("/")[2])
     try:
         problems = field_validation.read(f"{api_version} {kind}", tree)
-    except wiretypes.WrongTypeError as error:
+    except WrongTypeError as error:
         raise bad_request(f"{handled}: {error}") from None
-    report(handled, problems, level, warnings)
+    handle_problems(handled, problems, level, warnings)
     return tree
 
 
@@ -139,16 +142,16 @@ def complete(kind: Kind, tree: Tree) -> None:
         kind.custom.schema.default(tree)
 
 
-def report(prefix: str, problems: Sequence[str], level: str, warnings: list[str]) -> None:
+def handle_problems(prefix: str, problems: Sequence[str], level: str, warnings: list[str]) -> None:
     """Refuse, or tell, what was found in the body that should not be there."""
     if not problems or level == "Ignore":
         return
     if level == "Strict":
-        raise bad_request(f"{prefix}: {field_validation.refusal(problems)}")
+        raise bad_request(f"{prefix}: {field_validation.strict_error(problems)}")
     warnings.extend(problems)
 
 
-def place(kind: Kind, tree: Tree, namespace: str) -> None:
+def set_namespace(kind: Kind, tree: Tree, namespace: str) -> None:
     """Put the object where the path says. Raises a Status of 400 if it says otherwise itself."""
     metadata = tree["metadata"]
     if not kind.namespaced:
@@ -187,7 +190,7 @@ def generate_name(base: str, rng: random.Random) -> str:
 def check_new_version(tree: Tree) -> None:
     """A new object has no version yet."""
     if tree["metadata"].get("resourceVersion"):
-        raise refusal(500, "resourceVersion should not be set on objects to be created", reason="")
+        raise status_error(500, "resourceVersion should not be set on objects to be created", reason="")
 
 
 def _check_custom_type(kind: Kind, version: object, name: object, tree: Tree) -> None:

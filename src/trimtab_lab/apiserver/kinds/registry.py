@@ -1,6 +1,6 @@
 """Which kinds the server knows: the built-in ones as a table, and those that CustomResourceDefinitions add.
 
-A kind is served under one path (`/apis/apps/v1/deployments`) and stored on one shelf. Two kinds may share a shelf: the
+A kind is served under one path (`/apis/apps/v1/deployments`) and stored on one collection. Two kinds may share a collection: the
 versions of a custom kind do, and so do the two events, the core one and the one of `events.k8s.io`.
 """
 
@@ -74,9 +74,9 @@ class Kind:
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
     verbs: tuple[str, ...] = VERBS
-    shelf: str = ""
+    collection: str = ""
     custom: Custom | None = None
-    refusal: str = ""
+    unsupported: str = ""
     name: str = field(init=False)
     group: str = field(init=False)
     version: str = field(init=False)
@@ -86,8 +86,8 @@ class Kind:
         group, _, version = self.api_version.rpartition("/")
         head = f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
         derived = {"name": f"{self.api_version} {self.kind}", "group": group, "version": version, "head": head}
-        if not self.shelf:
-            derived["shelf"] = f"{group}/{self.plural}"
+        if not self.collection:
+            derived["collection"] = f"{group}/{self.plural}"
         for attribute, value in derived.items():
             object.__setattr__(self, attribute, value)
 
@@ -131,7 +131,7 @@ def _kind(
 
 _CLUSTER: Mapping[str, Any] = {"namespaced": False}
 _EXTENSION: Mapping[str, Any] = {"namespaced": False, "categories": "api-extensions"}
-_POLICY: Mapping[str, Any] = {**_EXTENSION, "refusal": POLICIES}
+_POLICY: Mapping[str, Any] = {**_EXTENSION, "unsupported": POLICIES}
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _RBAC = "rbac.authorization.k8s.io/v1"
 
@@ -166,7 +166,7 @@ BUILT_IN: tuple[Kind, ...] = (
     _kind("apps/v1", "StatefulSet", "statefulsets", "sts", subresources="scale status", categories="all"),
     _kind("autoscaling/v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "hpa", subresources="status"),
     _kind("coordination.k8s.io/v1", "Lease", "leases"),
-    _kind("events.k8s.io/v1", "Event", "events", "ev", shelf="/events"),
+    _kind("events.k8s.io/v1", "Event", "events", "ev", collection="/events"),
     _kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", "pdb", subresources="status"),
     _kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", "pc", **_CLUSTER),
     _kind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", **_CLUSTER),
@@ -195,7 +195,7 @@ class Registry:
 
     def __init__(self, kinds: Iterable[Kind] = BUILT_IN) -> None:
         self._by_path: dict[tuple[str, str], Kind] = {}
-        self._by_shelf: dict[str, list[Kind]] = {}
+        self._by_collection: dict[str, list[Kind]] = {}
         self.changes = 0
         for kind in kinds:
             self.add(kind)
@@ -209,13 +209,13 @@ class Registry:
         if key in self._by_path:
             raise ValueError(f"{kind.path}/{kind.plural} is served already")
         self._by_path[key] = kind
-        self._by_shelf.setdefault(kind.shelf, []).append(kind)
+        self._by_collection.setdefault(kind.collection, []).append(kind)
         self.changes += 1
 
     def remove(self, kind: Kind) -> None:
         """Serve it no longer."""
         del self._by_path[kind.api_version, kind.plural]
-        self._by_shelf[kind.shelf].remove(kind)
+        self._by_collection[kind.collection].remove(kind)
         self.changes += 1
 
     def find(self, api_version: str, plural: str) -> Kind | None:
@@ -226,13 +226,13 @@ class Registry:
         """The kind of an owner reference or a manifest."""
         return next((one for one in self if one.kind == kind and one.api_version == api_version), None)
 
-    def on_shelf(self, shelf: str) -> Kind | None:
-        """The first kind of a shelf: the one whose form is stored."""
-        return next(iter(self._by_shelf.get(shelf, ())), None)
+    def stored_kind(self, collection: str) -> Kind | None:
+        """The first kind of a collection: the one whose form is stored."""
+        return next(iter(self._by_collection.get(collection, ())), None)
 
-    def versions(self, shelf: str) -> list[Kind]:
-        """All kinds of a shelf."""
-        return list(self._by_shelf.get(shelf, ()))
+    def versions(self, collection: str) -> list[Kind]:
+        """All kinds of a collection."""
+        return list(self._by_collection.get(collection, ()))
 
     def serves(self, api_version: str) -> bool:
         """Whether any kind has this version."""

@@ -71,29 +71,29 @@ GENERATIONS: Mapping[str, tuple[str, ...]] = {
     "policy/poddisruptionbudgets": ("spec",),
     "scheduling.k8s.io/priorityclasses": (),
 }
-"""By shelf, which parts count; a custom kind counts everything but metadata and, if that has a path, status."""
+"""By collection, which parts count; a custom kind counts everything but metadata and, if that has a path, status."""
 
 _STATUS_KEEPS: Mapping[str, tuple[str, ...]] = {
     "/pods": ("ownerReferences",),
     "apps/deployments": ("labels",),
     "apiextensions.k8s.io/customresourcedefinitions": ("labels", "annotations", "finalizers", "ownerReferences"),
 }
-"""By shelf, which metadata an update of the status does not change."""
+"""By collection, which metadata an update of the status does not change."""
 
 
 def has_generation(kind: Kind) -> bool:
     """Whether objects of the kind count their changes."""
-    return kind.custom is not None or kind.shelf in GENERATIONS
+    return kind.custom is not None or kind.collection in GENERATIONS
 
 
 def needs_version(kind: Kind) -> bool:
     """Whether an update has to say which version it saw."""
-    return kind.custom is not None or kind.shelf in VERSION_NEEDED
+    return kind.custom is not None or kind.collection in VERSION_NEEDED
 
 
 def drop_status(kind: Kind, tree: Tree) -> None:
     """Forget what a client says about the status of something that it creates."""
-    if "status" in kind.subresources and kind.shelf != "/nodes":
+    if "status" in kind.subresources and kind.collection != "/nodes":
         tree.pop("status", None)
 
 
@@ -102,7 +102,7 @@ def prepare_create(kind: Kind, tree: Tree, now: str) -> None:
     drop_status(kind, tree)
     if has_generation(kind):
         tree["metadata"]["generation"] = 1
-    prepare = _NEW.get(kind.shelf)
+    prepare = _NEW.get(kind.collection)
     if prepare is not None:
         prepare(tree, now)
     elif "status" in kind.subresources and kind.custom is None and "status" not in tree:
@@ -114,7 +114,7 @@ def prepare_update(kind: Kind, tree: Tree, old: Tree) -> None:
     metadata = tree["metadata"]
     if "status" in kind.subresources:
         _keep(tree, old, "status")
-    prepare = _UPDATED.get(kind.shelf)
+    prepare = _UPDATED.get(kind.collection)
     if prepare is not None:
         prepare(tree, old)
     if "generation" in old["metadata"]:
@@ -133,9 +133,9 @@ def prepare_status(kind: Kind, tree: Tree, old: Tree) -> None:
             del tree["status"]
         return
     _keep(tree, old, "spec")
-    for field in ("generation", *_STATUS_KEEPS.get(kind.shelf, ())):
+    for field in ("generation", *_STATUS_KEEPS.get(kind.collection, ())):
         _keep(tree["metadata"], old["metadata"], field)
-    if kind.shelf == "/pods":
+    if kind.collection == "/pods":
         _keep_observed(tree["status"], old.get("status") or {})
 
 
@@ -151,7 +151,7 @@ def _counts(kind: Kind, tree: Tree, old: Tree) -> bool:
         apart = {"metadata", "apiVersion", "kind"} | ({"status"} if "status" in kind.subresources else set())
         parts: set[str] = (tree.keys() | old.keys()) - apart
         return any(tree.get(part) != old.get(part) for part in parts)
-    return any(_part(tree, part) != _part(old, part) for part in GENERATIONS.get(kind.shelf, ()))
+    return any(_part(tree, part) != _part(old, part) for part in GENERATIONS.get(kind.collection, ()))
 
 
 def _part(tree: Tree, path: str) -> Any:

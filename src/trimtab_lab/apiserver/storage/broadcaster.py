@@ -1,7 +1,7 @@
 """From commits to watchers: each event is encoded once for all who watch the same, and sent in batches.
 
 A `Feed` is what watchers with the same kind, selection and form have in common. When something is committed, the hub
-flushes the feeds of that shelf in the next turn of the event loop: all events since the last flush become one piece of
+flushes the feeds of that collection in the next turn of the event loop: all events since the last flush become one piece of
 bytes, framed as an HTTP chunk, and every watcher of the feed is handed the same piece.
 
 A flush is followed by a pause twice as long as the flush took. A lone watcher therefore sees an event at once, and with
@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 
 from trimtab_lab.apiserver.storage.selections import Selection
-from trimtab_lab.apiserver.storage.store import Compacted, Entry, Event, EventType, Shelf, Store
+from trimtab_lab.apiserver.storage.store import Collection, CompactedError, Entry, Event, EventType, Store
 
 BUFFER_LIMIT = 256 * 1024
 """What a connection may hold before later pieces wait in the watcher's queue."""
@@ -99,8 +99,8 @@ class Watcher:
 class Feed:
     """What is common to watchers of the same kind, selection and form."""
 
-    def __init__(self, shelf: Shelf, selection: Selection, render: Render) -> None:
-        self.shelf = shelf
+    def __init__(self, collection: Collection, selection: Selection, render: Render) -> None:
+        self.collection = collection
         self.selection = selection
         self.render = render
         self.position = 0
@@ -118,8 +118,8 @@ class Feed:
     def flush(self) -> None:
         """Send what happened since the last time."""
         try:
-            events = self.shelf.since(self.position)
-        except Compacted:
+            events = self.collection.since(self.position)
+        except CompactedError:
             for watcher in tuple(self.watchers):
                 watcher.cut()
             return
@@ -138,7 +138,7 @@ class Feed:
                 watcher.header = None
 
 
-class Hub:
+class Broadcaster:
     """All feeds of a store."""
 
     def __init__(self, store: Store, bookmark_interval: float = BOOKMARK_INTERVAL) -> None:
@@ -149,12 +149,12 @@ class Hub:
         self._not_before = 0.0
         self._bookmark_interval = bookmark_interval
         self._bookmarks: asyncio.TimerHandle | None = None
-        store.listen(self._heard)
+        store.listen(self._on_event)
 
     def join(self, key: Hashable, feed: Feed, watcher: Watcher) -> Feed:
         """Let a watcher that has seen everything so far take part from now on, in the feed that has this key; if
         there is none, this one becomes it."""
-        present = self._feeds.setdefault(feed.shelf.name, {}).setdefault(key, feed)
+        present = self._feeds.setdefault(feed.collection.name, {}).setdefault(key, feed)
         if present is feed:
             feed.position = self._store.version
         else:
@@ -167,7 +167,7 @@ class Hub:
     def leave(self, key: Hashable, feed: Feed, watcher: Watcher) -> None:
         """Let it go."""
         feed.watchers.discard(watcher)
-        feeds = self._feeds[feed.shelf.name]
+        feeds = self._feeds[feed.collection.name]
         if not feed.watchers and feeds.get(key) is feed:
             del feeds[key]
 
@@ -175,9 +175,9 @@ class Hub:
         """Everyone who watches now."""
         return [w for feeds in self._feeds.values() for feed in feeds.values() for w in feed.watchers]
 
-    def watching(self, shelf: str) -> list[Watcher]:
-        """Everyone who watches a shelf."""
-        return [watcher for feed in self._feeds.get(shelf, {}).values() for watcher in feed.watchers]
+    def watching(self, collection: str) -> list[Watcher]:
+        """Everyone who watches a collection."""
+        return [watcher for feed in self._feeds.get(collection, {}).values() for watcher in feed.watchers]
 
     def close(self) -> None:
         """End all watches."""
@@ -187,9 +187,9 @@ class Hub:
         for watcher in self.watchers():
             watcher.finish()
 
-    def _heard(self, shelf: Shelf, _event: Event) -> None:
-        if self._feeds.get(shelf.name):
-            self._dirty.add(shelf.name)
+    def _on_event(self, collection: Collection, _event: Event) -> None:
+        if self._feeds.get(collection.name):
+            self._dirty.add(collection.name)
             self._schedule()
 
     def _schedule(self, delay: float = 0.0) -> None:

@@ -86,7 +86,7 @@ FIELDS: Mapping[str, Mapping[str, Getter]] = {
     "/replicationcontrollers": {"status.replicas": _number("status.replicas")},
     "apps/replicasets": {"status.replicas": _number("status.replicas")},
 }
-"""What can be selected by besides name and namespace, by shelf."""
+"""What can be selected by besides name and namespace, by collection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Selection:
     namespace: str = ""
     labels: Selector = EVERYTHING
     fields: tuple[FieldTerm, ...] = ()
-    shelf: str = ""
+    collection: str = ""
     selectable: tuple[str, ...] = ()
 
     @property
@@ -134,13 +134,15 @@ class Selection:
         values = entry.fields
         if values is None:
             tree = entry.tree()
-            values = entry.fields = {name: get(tree) for name, get in _getters(self.shelf, self.selectable).items()}
+            values = entry.fields = {
+                name: get(tree) for name, get in _getters(self.collection, self.selectable).items()
+            }
         return all(term.matches(values) for term in self.fields)
 
 
 @lru_cache(maxsize=256)
-def _getters(shelf: str, selectable: tuple[str, ...]) -> Mapping[str, Getter]:
-    return {**METADATA_FIELDS, **FIELDS.get(shelf, {}), **_paths(*selectable)}
+def _getters(collection: str, selectable: tuple[str, ...]) -> Mapping[str, Getter]:
+    return {**METADATA_FIELDS, **FIELDS.get(collection, {}), **_paths(*selectable)}
 
 
 def _left(previous: Entry, version: int) -> Entry:

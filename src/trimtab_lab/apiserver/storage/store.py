@@ -3,11 +3,11 @@
 1. An object is kept as the JSON it was encoded to, without `kind` and `apiVersion` (they depend on the path it is asked
    for under). `Entry.tree` decodes a fresh copy, the caller's to change. Decoding a pod takes about ten microseconds;
    keeping the decoded pod would take five times its memory.
-2. Every change takes the next version, writes it into the object and appends an `Event` to the history of its shelf.
+2. Every change takes the next version, writes it into the object and appends an `Event` to the history of its collection.
    The event holds the entry and the one it replaced; both are shared with whoever has them already.
 3. A watch resumes from the history, and a list in pages is consistent because the state at an older version is the
-   present state with the later events taken back (`Shelf.at`).
-4. A shelf remembers the last `history` events. What is older is compacted: who asks for it is told `Compacted`.
+   present state with the later events taken back (`Collection.at`).
+4. A collection remembers the last `history` events. What is older is compacted: who asks for it is told `CompactedError`.
 
 Nothing here waits: between reading an entry and committing its successor nobody else runs, unless the caller awaits.
 `replace` and `remove` therefore take the entry that the caller saw, and refuse if it is no longer the present one.
@@ -31,10 +31,10 @@ decode = msgspec.json.Decoder().decode
 _version_of = attrgetter("version")
 
 HISTORY = 20_000
-"""How many events a shelf remembers unless told otherwise; about a minute of a busy lab."""
+"""How many events a collection remembers unless told otherwise; about a minute of a busy lab."""
 
 
-class Exists(Exception):  # noqa: N818 – an outcome that callers turn into a Status, not a fault
+class KeyExistsError(Exception):
     """The key is taken; `entry` is who has it."""
 
     def __init__(self, entry: Entry) -> None:
@@ -42,11 +42,11 @@ class Exists(Exception):  # noqa: N818 – an outcome that callers turn into a S
         self.entry = entry
 
 
-class Changed(Exception):  # noqa: N818
+class ConflictError(Exception):
     """The entry is not the present one any more: somebody else wrote in between."""
 
 
-class Compacted(Exception):  # noqa: N818
+class CompactedError(Exception):
     """The history does not reach back that far."""
 
     def __init__(self, version: int, oldest: int) -> None:
@@ -94,10 +94,10 @@ class Event:
     previous: Entry | None
 
 
-Listener = Callable[["Shelf", Event], None]
+Listener = Callable[["Collection", Event], None]
 
 
-class Shelf:
+class Collection:
     """The objects of one kind."""
 
     def __init__(self, name: str, history: int) -> None:
@@ -132,9 +132,9 @@ class Shelf:
                 yield entry
 
     def since(self, version: int) -> list[Event]:
-        """What happened after a version, oldest first. Raises Compacted."""
+        """What happened after a version, oldest first. Raises CompactedError."""
         if version < self.compacted:
-            raise Compacted(version, self.compacted)
+            raise CompactedError(version, self.compacted)
         if not self.events or self.events[-1].version <= version:
             return []
         return self.events[bisect_right(self.events, version, key=_version_of) :]
@@ -161,67 +161,67 @@ class Shelf:
 
 
 class Store:
-    """All shelves, and the version that they share."""
+    """All collections, and the version that they share."""
 
     def __init__(self, history: int = HISTORY) -> None:
         self.version = 1
-        self._shelves: dict[str, Shelf] = {}
+        self._collections: dict[str, Collection] = {}
         self._history = history
         self._listeners: list[Listener] = []
 
-    def shelf(self, name: str) -> Shelf:
-        """A shelf by its name; it is made when it is first asked for."""
-        shelf = self._shelves.get(name)
-        if shelf is None:
-            shelf = self._shelves[name] = Shelf(name, self._history)
-        return shelf
+    def collection(self, name: str) -> Collection:
+        """A collection by its name; it is made when it is first asked for."""
+        collection = self._collections.get(name)
+        if collection is None:
+            collection = self._collections[name] = Collection(name, self._history)
+        return collection
 
-    def shelves(self) -> list[Shelf]:
+    def collections(self) -> list[Collection]:
         """All that were ever asked for."""
-        return list(self._shelves.values())
+        return list(self._collections.values())
 
     def listen(self, listener: Listener) -> None:
         """Have a function called with every event, right after it happened."""
         self._listeners.append(listener)
 
-    def insert(self, shelf: Shelf, key: str, tree: Tree) -> Entry:
-        """Keep a new object. Raises Exists."""
-        if key in shelf.entries:
-            raise Exists(shelf.entries[key])
+    def insert(self, collection: Collection, key: str, tree: Tree) -> Entry:
+        """Keep a new object. Raises KeyExistsError."""
+        if key in collection.entries:
+            raise KeyExistsError(collection.entries[key])
         entry = Entry(key, tree, self.version + 1)
-        self._commit(shelf, "ADDED", entry, None)
+        self._commit(collection, "ADDED", entry, None)
         return entry
 
-    def replace(self, shelf: Shelf, seen: Entry, tree: Tree) -> Entry:
-        """Put a new state in the place of one that was seen. Raises Changed."""
-        self._check(shelf, seen)
+    def replace(self, collection: Collection, seen: Entry, tree: Tree) -> Entry:
+        """Put a new state in the place of one that was seen. Raises ConflictError."""
+        self._check(collection, seen)
         entry = Entry(seen.key, tree, self.version + 1)
-        self._commit(shelf, "MODIFIED", entry, seen)
+        self._commit(collection, "MODIFIED", entry, seen)
         return entry
 
-    def remove(self, shelf: Shelf, seen: Entry, tree: Tree | None = None) -> Entry:
-        """Let go of an object that was seen, whose last state was this tree if one is given. Raises Changed."""
-        self._check(shelf, seen)
+    def remove(self, collection: Collection, seen: Entry, tree: Tree | None = None) -> Entry:
+        """Let go of an object that was seen, whose last state was this tree if one is given. Raises ConflictError."""
+        self._check(collection, seen)
         entry = Entry(seen.key, seen.tree() if tree is None else tree, self.version + 1)
-        self._commit(shelf, "DELETED", entry, seen)
+        self._commit(collection, "DELETED", entry, seen)
         return entry
 
     def compact(self) -> None:
         """Forget all history, as if much had happened since: resumed watches and pages will be told so."""
-        for shelf in self._shelves.values():
-            shelf.forget(len(shelf.events))
-            shelf.compacted = self.version
+        for collection in self._collections.values():
+            collection.forget(len(collection.events))
+            collection.compacted = self.version
 
-    def _check(self, shelf: Shelf, seen: Entry) -> None:
-        if shelf.entries.get(seen.key) is not seen:
-            raise Changed(seen.key)
+    def _check(self, collection: Collection, seen: Entry) -> None:
+        if collection.entries.get(seen.key) is not seen:
+            raise ConflictError(seen.key)
 
-    def _commit(self, shelf: Shelf, kind: EventType, entry: Entry, previous: Entry | None) -> None:
+    def _commit(self, collection: Collection, kind: EventType, entry: Entry, previous: Entry | None) -> None:
         self.version = entry.version
         event = Event(entry.version, kind, entry, previous)
-        shelf.record(event)
+        collection.record(event)
         for listener in self._listeners:
-            listener(shelf, event)
+            listener(collection, event)
 
 
 def key_of(namespace: str, name: str) -> str:

@@ -8,28 +8,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trimtab_lab.apiserver.admission.reviews import Review
+from trimtab_lab.apiserver.admission.attributes import Attributes
 from trimtab_lab.apiserver.kinds import objects
-from trimtab_lab.apiserver.kinds.errors import Refusal, bad_request, conflict, not_found, refusal, success
+from trimtab_lab.apiserver.kinds.errors import StatusError, bad_request, conflict, not_found, status_error, success
 from trimtab_lab.apiserver.kinds.validation import validate
-from trimtab_lab.apiserver.storage.store import Changed, Entry, Tree, encode, key_of
+from trimtab_lab.apiserver.storage.store import ConflictError, Entry, Tree, encode, key_of
 from trimtab_lab.apiserver.verbs.cluster import Cluster
 from trimtab_lab.apiserver.verbs.options import write_options
-from trimtab_lab.apiserver.verbs.requests import Answer, Request
+from trimtab_lab.apiserver.verbs.requests import Request, Response
 from trimtab_lab.apiserver.verbs.writes import ATTEMPTS, check_identity
 
 
-async def create(cluster: Cluster, request: Request) -> Answer:
+async def create(cluster: Cluster, request: Request) -> Response:
     """POST: bind a pod."""
     options = write_options(request.query, "CreateOptions")
-    binding = objects.read_part(
+    binding = objects.read_subresource(
         "v1", "Binding", request.body, request.content_type, options.validation, request.warnings
     )
     name = binding["metadata"].get("name", "")
     if request.name and name != request.name:
         raise bad_request("name in URL does not match name in Binding object")
     request = replace(request, target=replace(request.target, name=name))
-    objects.place(request.kind, binding, request.namespace)
+    objects.set_namespace(request.kind, binding, request.namespace)
     labels = cluster.plugins.topology_labels(binding.get("target", {}).get("name", ""))
     if labels:
         binding["metadata"].setdefault("labels", {}).update(labels)
@@ -37,17 +37,17 @@ async def create(cluster: Cluster, request: Request) -> Answer:
     for _ in range(ATTEMPTS):
         try:
             _bind(cluster, request, binding, dry_run=options.dry_run)
-            return Answer(201, encode({**success(), "code": 201}))
-        except Changed:
+            return Response(201, encode({**success(), "code": 201}))
+        except ConflictError:
             continue
     raise conflict(request.kind, request.name)
 
 
 async def _admitted(cluster: Cluster, request: Request, binding: Tree, *, dry_run: bool) -> Tree:
     kind = request.kind
-    review = None
-    if cluster.admissions.watch(kind, "CREATE", "binding"):
-        review = Review(
+    attributes = None
+    if cluster.webhooks.is_needed(kind, "CREATE", "binding"):
+        attributes = Attributes(
             "CREATE",
             kind,
             request.user,
@@ -59,20 +59,20 @@ async def _admitted(cluster: Cluster, request: Request, binding: Tree, *, dry_ru
             dry_run,
             type=("v1", "Binding"),
         )
-        binding = await cluster.admissions.mutate(review, request.warnings) or binding
+        binding = await cluster.webhooks.mutate(attributes, request.warnings) or binding
     problems = validate("v1 Binding", binding)
     if problems:
         texts = ", ".join(map(str, problems))
-        raise refusal(500, texts if len(problems) == 1 else f"[{texts}]", reason="")
-    if review is not None:
-        await cluster.admissions.validate(review.about(binding), request.warnings)
+        raise status_error(500, texts if len(problems) == 1 else f"[{texts}]", reason="")
+    if attributes is not None:
+        await cluster.webhooks.validate(attributes.with_object(binding), request.warnings)
     return binding
 
 
 def _bind(cluster: Cluster, request: Request, binding: Tree, *, dry_run: bool) -> Entry:
     kind = request.kind
-    shelf = cluster.store.shelf(kind.shelf)
-    seen = shelf.entries.get(key_of(request.namespace, request.name))
+    collection = cluster.store.collection(kind.collection)
+    seen = collection.entries.get(key_of(request.namespace, request.name))
     if seen is None:
         raise not_found(kind, request.name)
     check_identity(kind, seen, binding["metadata"])
@@ -81,7 +81,7 @@ def _bind(cluster: Cluster, request: Request, binding: Tree, *, dry_run: bool) -
     if problem:
         raise _refused(request, problem)
     _place(tree, binding, cluster.now())
-    return seen if dry_run else cluster.store.replace(shelf, seen, tree)
+    return seen if dry_run else cluster.store.replace(collection, seen, tree)
 
 
 def _place(pod: Tree, binding: Tree, now: str) -> None:
@@ -118,5 +118,5 @@ def _unbindable(pod: Tree) -> str:
     return ""
 
 
-def _refused(request: Request, problem: str) -> Refusal:
+def _refused(request: Request, problem: str) -> StatusError:
     return conflict(request.kind, request.name, problem, resource="pods/binding")

@@ -6,15 +6,15 @@ import random
 from collections.abc import Callable, Sequence
 
 from trimtab.api import times
-from trimtab_lab.apiserver.admission.builtin_plugins import Plugins
-from trimtab_lab.apiserver.admission.reviews import Reviews
-from trimtab_lab.apiserver.admission.webhooks import Call
+from trimtab_lab.apiserver.admission.builtin_plugins import BuiltInPlugins
+from trimtab_lab.apiserver.admission.webhook_dispatcher import Call
+from trimtab_lab.apiserver.admission.webhook_plugin import WebhookPlugin
 from trimtab_lab.apiserver.kinds.registry import Kind, Registry
-from trimtab_lab.apiserver.storage.broadcaster import BOOKMARK_INTERVAL, Hub
+from trimtab_lab.apiserver.storage.broadcaster import BOOKMARK_INTERVAL, Broadcaster
 from trimtab_lab.apiserver.storage.store import HISTORY, Entry, Store, Tree
-from trimtab_lab.apiserver.verbs.encoding import Printer, as_yaml
-from trimtab_lab.apiserver.verbs.negotiation import YAML, Form
-from trimtab_lab.apiserver.verbs.requests import Answer
+from trimtab_lab.apiserver.verbs.encoding import ResponseEncoder, as_yaml
+from trimtab_lab.apiserver.verbs.negotiation import YAML, OutputFormat
+from trimtab_lab.apiserver.verbs.requests import Response
 
 
 class Cluster:
@@ -34,9 +34,9 @@ class Cluster:
         self.rng = random.Random(seed)  # noqa: S311 – names are not secrets
         self.registry = Registry()
         self.store = Store(history)
-        self.hub = Hub(self.store, bookmark_interval)
-        self.plugins = Plugins(self.store, self.registry, self.rng)
-        self.admissions = Reviews(self.store, self.registry, call)
+        self.broadcaster = Broadcaster(self.store, bookmark_interval)
+        self.plugins = BuiltInPlugins(self.store, self.registry, self.rng)
+        self.webhooks = WebhookPlugin(self.store, self.registry, call)
 
     def now(self) -> str:
         """The time as objects carry it; written out once a second."""
@@ -45,16 +45,16 @@ class Cluster:
             self._second, self._now = now // 10**9, times.format_time(now)
         return self._now
 
-    def printer(self, kind: Kind, form: Form) -> Printer:
+    def encoder(self, kind: Kind, form: OutputFormat) -> ResponseEncoder:
         """What writes objects of a kind in a form."""
-        return Printer(kind, form, self.clock)
+        return ResponseEncoder(kind, form, self.clock)
 
-    def answer_list(self, kind: Kind, form: Form, entries: Sequence[Entry], metadata: Tree) -> Answer:
+    def respond_list(self, kind: Kind, form: OutputFormat, entries: Sequence[Entry], metadata: Tree) -> Response:
         """A list, in the form that was asked for."""
-        body = self.printer(kind, form).list(entries, metadata)
-        return Answer(200, as_yaml(b"".join(body.pieces)) if form.media_type == YAML else body, form.media_type)
+        body = self.encoder(kind, form).list(entries, metadata)
+        return Response(200, as_yaml(b"".join(body.pieces)) if form.media_type == YAML else body, form.media_type)
 
-    def answer(self, status: int, kind: Kind, form: Form, entry: Entry) -> Answer:
+    def respond(self, status: int, kind: Kind, form: OutputFormat, entry: Entry) -> Response:
         """One object, in the form that was asked for."""
-        body = self.printer(kind, form).object(entry)
-        return Answer(status, as_yaml(body) if form.media_type == YAML else body, form.media_type)
+        body = self.encoder(kind, form).object(entry)
+        return Response(status, as_yaml(body) if form.media_type == YAML else body, form.media_type)

@@ -18,7 +18,7 @@ from trimtab_lab.apiserver.kinds.registry import Kind
 from trimtab_lab.apiserver.kinds.serialization import wiretypes
 from trimtab_lab.apiserver.storage.broadcaster import Render
 from trimtab_lab.apiserver.storage.store import Entry, EventType, Tree, encode
-from trimtab_lab.apiserver.verbs.negotiation import Form
+from trimtab_lab.apiserver.verbs.negotiation import OutputFormat
 
 Clock = Callable[[], int]
 """Nanoseconds since 1970."""
@@ -35,17 +35,17 @@ _TAIL = b"]}"
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class StreamedBody:
     """A body that is made while it is sent: each piece takes the memory that the one before it has left."""
 
     length: int
     pieces: Iterator[bytes]
 
 
-class Printer:
+class ResponseEncoder:
     """Writes objects of one kind in one form."""
 
-    def __init__(self, kind: Kind, form: Form, clock: Clock) -> None:
+    def __init__(self, kind: Kind, form: OutputFormat, clock: Clock) -> None:
         self.kind = kind
         self.form = form
         self._clock = clock
@@ -56,16 +56,16 @@ class Printer:
             return self._table([entry], {"resourceVersion": str(entry.version)})
         return self._plain(entry)
 
-    def list(self, entries: Sequence[Entry], metadata: Tree) -> Pieces:
+    def list(self, entries: Sequence[Entry], metadata: Tree) -> StreamedBody:
         """A list of them, in pieces of a good size to send."""
         if self.form.shape == "table":
             table = self._table(entries, metadata)
-            return Pieces(len(table), iter([table]))
+            return StreamedBody(len(table), iter([table]))
         kind, version = self._list_kind(), self._list_version()
         head = encode({"kind": kind, "apiVersion": version, "metadata": metadata, "items": []})[:-2]
         items = list(self._items(entries))
         length = len(head) + sum(map(len, items)) + max(len(items) - 1, 0) + len(_TAIL)
-        return Pieces(length, _joined(head, items))
+        return StreamedBody(length, _joined(head, items))
 
     def render(self) -> Render:
         """What writes events as lines of a watch."""
@@ -97,14 +97,14 @@ class Printer:
     def _plain(self, entry: Entry) -> bytes:
         if self.form.shape == "metadata":
             return encode({**_PARTIAL, "metadata": entry.tree()["metadata"]})
-        return whole(self.kind, entry)
+        return encode_entry(self.kind, entry)
 
     def _items(self, entries: Iterable[Entry]) -> Iterable[bytes]:
         """Built-in kinds leave `kind` and `apiVersion` out of the items of a list, custom ones do not."""
         if self.form.shape == "metadata" or self.kind.custom is not None:
             return map(self._plain, entries)
         if self.kind.name in FROM_STORED:
-            return (encode(converted(self.kind, entry)) for entry in entries)
+            return (encode(versioned_tree(self.kind, entry)) for entry in entries)
         return (entry.data for entry in entries)
 
     def _list_kind(self) -> str:
@@ -131,12 +131,12 @@ class Printer:
         return encode({**_TABLE, "metadata": metadata, "columnDefinitions": columns, "rows": rows})
 
     def _row(self, table: tables.Layout, entry: Entry, now: int) -> Tree:
-        tree = converted(self.kind, entry)
+        tree = versioned_tree(self.kind, entry)
         row: Tree = {"cells": table.cells(tree, now), "object": None}
         if self.form.included in ("", "Metadata"):
             row["object"] = {**_PARTIAL, "metadata": tree["metadata"]}
         elif self.form.included == "Object":
-            row["object"] = msgspec.Raw(whole(self.kind, entry))
+            row["object"] = msgspec.Raw(encode_entry(self.kind, entry))
         return row
 
 
@@ -153,12 +153,12 @@ _PARTIAL: Tree = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1
 _TABLE: Tree = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
 
 
-def whole(kind: Kind, entry: Entry) -> bytes:
+def encode_entry(kind: Kind, entry: Entry) -> bytes:
     """The object with its kind and version, in the form that this kind has."""
-    return kind.wrap(encode(converted(kind, entry)) if kind.name in FROM_STORED else entry.data)
+    return kind.wrap(encode(versioned_tree(kind, entry)) if kind.name in FROM_STORED else entry.data)
 
 
-def converted(kind: Kind, entry: Entry) -> Tree:
+def versioned_tree(kind: Kind, entry: Entry) -> Tree:
     """A fresh copy of the object in the form that this kind has."""
     tree = entry.tree()
     convert = FROM_STORED.get(kind.name)

@@ -15,17 +15,18 @@ from typing import Any
 from trimtab.api import codec, selectors
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
-from trimtab_lab.apiserver.admission.reviews import Review
+from trimtab_lab.apiserver.admission.attributes import Attributes
 from trimtab_lab.apiserver.kinds import objects
-from trimtab_lab.apiserver.kinds.errors import Refusal, bad_request, not_found, refusal, success
+from trimtab_lab.apiserver.kinds.errors import StatusError, bad_request, not_found, status_error, success
 from trimtab_lab.apiserver.storage.store import Entry, Tree, encode, key_of
 from trimtab_lab.apiserver.verbs.binding import set_condition
 from trimtab_lab.apiserver.verbs.cluster import Cluster
-from trimtab_lab.apiserver.verbs.deletes import DeleteOptions, check_preconditions, options_of, remove
+from trimtab_lab.apiserver.verbs.delete_options import DeleteOptions, options_of
+from trimtab_lab.apiserver.verbs.deletes import check_preconditions, remove
 from trimtab_lab.apiserver.verbs.options import write_options
-from trimtab_lab.apiserver.verbs.requests import Answer, Request
+from trimtab_lab.apiserver.verbs.requests import Request, Response
 
-SHELF = "policy/poddisruptionbudgets"
+COLLECTION = "policy/poddisruptionbudgets"
 
 _VIOLATED = "Cannot evict pod as it would violate the pod's disruption budget."
 _SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
@@ -38,11 +39,11 @@ _TARGETED = {
 _UNPROTECTED = ("Pending", "Succeeded", "Failed")
 
 
-async def create(cluster: Cluster, request: Request) -> Answer:
+async def create(cluster: Cluster, request: Request) -> Response:
     """POST: evict a pod."""
     written = write_options(request.query, "CreateOptions")
     body, sent_as = request.body, request.content_type
-    eviction = objects.read_part("policy/v1", "Eviction", body, sent_as, written.validation, request.warnings)
+    eviction = objects.read_subresource("policy/v1", "Eviction", body, sent_as, written.validation, request.warnings)
     if eviction["metadata"].get("name", "") != request.name:
         raise bad_request("name in URL does not match name in Eviction object")
     options = options_of(eviction.get("deleteOptions") or {})
@@ -53,13 +54,13 @@ async def create(cluster: Cluster, request: Request) -> Answer:
     if not _unprotected(pod.tree()):
         _ask_budget(cluster, pod, dry_run=options.dry_run)
     await _evict(cluster, request, options)
-    return Answer(201, encode({**success(), "code": 201}))
+    return Response(201, encode({**success(), "code": 201}))
 
 
 async def _review(cluster: Cluster, request: Request, eviction: Tree, *, dry_run: bool) -> None:
     kind = request.kind
-    if cluster.admissions.watch(kind, "CREATE", "eviction"):
-        review = Review(
+    if cluster.webhooks.is_needed(kind, "CREATE", "eviction"):
+        attributes = Attributes(
             "CREATE",
             kind,
             request.user,
@@ -71,12 +72,12 @@ async def _review(cluster: Cluster, request: Request, eviction: Tree, *, dry_run
             dry_run,
             type=("policy/v1", "Eviction"),
         )
-        await cluster.admissions.mutate(review, request.warnings)
-        await cluster.admissions.validate(review, request.warnings)
+        await cluster.webhooks.mutate(attributes, request.warnings)
+        await cluster.webhooks.validate(attributes, request.warnings)
 
 
 def _pod(cluster: Cluster, request: Request) -> Entry:
-    entry = cluster.store.shelf("/pods").entries.get(key_of(request.namespace, request.name))
+    entry = cluster.store.collection("/pods").entries.get(key_of(request.namespace, request.name))
     if entry is None:
         raise not_found(request.kind, request.name)
     return entry
@@ -87,9 +88,11 @@ def _unprotected(pod: Tree) -> bool:
 
 
 def _ask_budget(cluster: Cluster, pod: Entry, *, dry_run: bool) -> None:
-    budgets = [entry for entry in cluster.store.shelf(SHELF).present(f"{pod.namespace}/") if _selects(entry, pod)]
+    budgets = [
+        entry for entry in cluster.store.collection(COLLECTION).present(f"{pod.namespace}/") if _selects(entry, pod)
+    ]
     if len(budgets) > 1:
-        raise refusal(500, _SEVERAL, reason="")
+        raise status_error(500, _SEVERAL, reason="")
     if budgets and not _unready_may_go(budgets[0].tree(), pod.tree()):
         _use(cluster, budgets[0], pod.name, dry_run=dry_run)
 
@@ -128,7 +131,7 @@ def _use(cluster: Cluster, entry: Entry, pod: str, *, dry_run: bool) -> None:
         _set_allowed_condition(budget, now)
     status.setdefault("disruptedPods", {})[pod] = now
     if not dry_run:
-        cluster.store.replace(cluster.store.shelf(SHELF), entry, budget)
+        cluster.store.replace(cluster.store.collection(COLLECTION), entry, budget)
 
 
 def _set_allowed_condition(budget: Tree, now: str) -> None:
@@ -164,9 +167,9 @@ def _why(name: str, status: Tree) -> str:
     return f"The disruption budget {name} does not allow evicting pods currently"
 
 
-def _refused(message: str, retry: int = 0) -> Refusal:
+def _refused(message: str, retry: int = 0) -> StatusError:
     details: dict[str, Any] = {"causes": [{"reason": "DisruptionBudget", "message": message}]}
-    return refusal(429, _VIOLATED, details=details | ({"retryAfterSeconds": retry} if retry else {}))
+    return status_error(429, _VIOLATED, details=details | ({"retryAfterSeconds": retry} if retry else {}))
 
 
 async def _evict(cluster: Cluster, request: Request, options: DeleteOptions) -> None:
@@ -176,8 +179,8 @@ async def _evict(cluster: Cluster, request: Request, options: DeleteOptions) -> 
         check_preconditions(request.kind, seen, options)
         tree = seen.tree()
         set_condition(tree.setdefault("status", {}), dict(_TARGETED), cluster.now())
-        marked = cluster.store.replace(cluster.store.shelf("/pods"), seen, tree) if tree != seen.tree() else seen
+        marked = cluster.store.replace(cluster.store.collection("/pods"), seen, tree) if tree != seen.tree() else seen
         if options.version is not None and options.version == str(seen.version):
             options = replace(options, version=str(marked.version))
     pod = replace(request, target=replace(request.target, subresource=""))
-    await remove(cluster, pod, options, reviewed=False)
+    await remove(cluster, pod, options, call_webhooks=False)

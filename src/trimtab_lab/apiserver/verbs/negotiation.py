@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from trimtab_lab.apiserver.kinds.errors import refusal
+from trimtab_lab.apiserver.kinds.errors import status_error
 
 Shape = Literal["object", "table", "metadata"]
 JSON = "application/json"
@@ -22,7 +22,7 @@ _INCLUDED = ("", "Metadata", "Object", "None")
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class OutputFormat:
     """What the client can read. `included` says how much of the object goes with a table's row."""
 
     shape: Shape = "object"
@@ -31,7 +31,7 @@ class Form:
 
 
 @lru_cache(maxsize=1024)
-def negotiate(accept: str, included: str = "") -> Form:
+def negotiate(accept: str, included: str = "") -> OutputFormat:
     """The first form of an Accept header that the server has. Raises a Status of 406."""
     for clause in accept.split(","):
         media_type, *parameters = (part.strip() for part in clause.split(";"))
@@ -39,12 +39,12 @@ def negotiate(accept: str, included: str = "") -> Form:
         shape = _SHAPES.get(asked.get("as", ""))
         known = "as" not in asked or (asked.get("g") == "meta.k8s.io" and asked.get("v") in ("v1", "v1beta1"))
         if media_type in _TYPES and shape is not None and known:
-            return Form(shape, _TYPES[media_type], _checked(included) if shape == "table" else "")
-    raise refusal(406, f"406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}", details={})
+            return OutputFormat(shape, _TYPES[media_type], _checked(included) if shape == "table" else "")
+    raise status_error(406, f"406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}", details={})
 
 
 def _checked(included: str) -> str:
     if included not in _INCLUDED:
         problem = f"includeObject: Invalid value: \"{included}\": must be 'Metadata', 'Object', 'None', or empty"
-        raise refusal(400, f"Unable to convert to Table as requested: {problem}")
+        raise status_error(400, f"Unable to convert to Table as requested: {problem}")
     return included

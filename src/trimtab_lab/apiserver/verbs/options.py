@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
-from trimtab_lab.apiserver.kinds.errors import bad_options, bad_request
+from trimtab_lab.apiserver.kinds.errors import bad_request, invalid_options
 from trimtab_lab.apiserver.kinds.validation.causes import Cause, forbidden, invalid, too_long, unsupported
 
 Query = Mapping[str, tuple[str, ...]]
@@ -60,19 +60,19 @@ def list_options(query: Query) -> ListOptions:
     """The options of a list or watch. Raises a Status of 400 or 422."""
     if not query:
         return ListOptions()
-    seconds = whole(query, "timeoutSeconds")
+    seconds = integer(query, "timeoutSeconds")
     return ListOptions(
-        labels=one(query, "labelSelector"),
-        fields=one(query, "fieldSelector"),
+        labels=first(query, "labelSelector"),
+        fields=first(query, "fieldSelector"),
         watch=flag(query, "watch"),
         bookmarks=flag(query, "allowWatchBookmarks"),
-        version=one(query, "resourceVersion"),
-        match=one(query, "resourceVersionMatch"),
+        version=first(query, "resourceVersion"),
+        match=first(query, "resourceVersionMatch"),
         timeout=seconds or None,
-        limit=max(whole(query, "limit") or 0, 0),
-        token=one(query, "continue"),
+        limit=max(integer(query, "limit") or 0, 0),
+        token=first(query, "continue"),
         initial_events=flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None,
-        include_object=one(query, "includeObject"),
+        include_object=first(query, "includeObject"),
     )
 
 
@@ -84,10 +84,10 @@ def check_list(options: ListOptions) -> None:
     if options.match not in ("", "NotOlderThan") and options.watch:
         causes.append(unsupported(_MATCH, options.match, ("NotOlderThan",)))
     if causes:
-        raise bad_options("ListOptions", causes)
+        raise invalid_options("ListOptions", causes)
 
 
-def version(text: str) -> int:
+def resource_version(text: str) -> int:
     """A resource version as a number; absent is 0. Raises a Status of 400."""
     if not text:
         return 0
@@ -104,8 +104,8 @@ def write_options(query: Query, kind: str) -> WriteOptions:
     check_timeout(query)
     causes = [*dry_run_causes(query.get("dryRun", ())), *_validation_causes(query), *_manager_causes(query)]
     if causes:
-        raise bad_options(kind, causes)
-    return WriteOptions("dryRun" in query, one(query, "fieldValidation") or "Warn")
+        raise invalid_options(kind, causes)
+    return WriteOptions("dryRun" in query, first(query, "fieldValidation") or "Warn")
 
 
 _DEFAULT = WriteOptions()
@@ -113,7 +113,7 @@ _DEFAULT = WriteOptions()
 
 def check_timeout(query: Query) -> None:
     """`timeout` must at least be a duration; the lab answers at once, so it is not needed for more."""
-    timeout = one(query, "timeout")
+    timeout = first(query, "timeout")
     if timeout and _DURATION.fullmatch(timeout) is None:
         raise bad_request(f'invalid timeout specified in the request URL - time: invalid duration "{timeout}"')
 
@@ -124,13 +124,13 @@ def dry_run_causes(values: tuple[str, ...]) -> list[Cause]:
 
 
 def _validation_causes(query: Query) -> list[Cause]:
-    value = one(query, "fieldValidation")
+    value = first(query, "fieldValidation")
     known = ("", "Ignore", "Strict", "Warn")
     return [] if value in known else [unsupported("fieldValidation", value, known)]
 
 
 def _manager_causes(query: Query) -> list[Cause]:
-    manager = one(query, "fieldManager")
+    manager = first(query, "fieldManager")
     if len(manager) > _LONGEST_MANAGER:
         return [too_long("fieldManager", _LONGEST_MANAGER)]
     if not manager.isprintable():
@@ -145,7 +145,7 @@ def _broken(rules: Sequence[Rule], options: ListOptions) -> list[Cause]:
     return [cause for breaks, cause in rules if breaks(options)]
 
 
-def one(query: Query, name: str) -> str:
+def first(query: Query, name: str) -> str:
     """The value of a parameter, the first if there are several."""
     values = query.get(name)
     return values[0] if values else ""
@@ -157,9 +157,9 @@ def flag(query: Query, name: str) -> bool:
     return values is not None and values[0].lower() not in ("false", "0")
 
 
-def whole(query: Query, name: str) -> int | None:
+def integer(query: Query, name: str) -> int | None:
     """The value of a parameter that is a whole number. Raises a Status of 400."""
-    text = one(query, name)
+    text = first(query, name)
     if not text:
         return None
     if _WHOLE.fullmatch(text) is None:

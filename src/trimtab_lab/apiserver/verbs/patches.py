@@ -18,9 +18,10 @@ from trimtab.api.patches.mergekeys import NoSchemaError, schema_for
 from trimtab.api.patches.operations import json_patch
 from trimtab.api.patches.strategic import strategic_merge
 from trimtab_lab.apiserver.kinds import objects
-from trimtab_lab.apiserver.kinds.errors import REJECTED, Refusal, bad_request, invalid, refusal
+from trimtab_lab.apiserver.kinds.errors import REJECTED, StatusError, bad_request, invalid, status_error
 from trimtab_lab.apiserver.kinds.registry import Kind
-from trimtab_lab.apiserver.kinds.serialization import decoding, field_validation, wiretypes
+from trimtab_lab.apiserver.kinds.serialization import decoding, field_validation
+from trimtab_lab.apiserver.kinds.serialization.wirevalues import WrongTypeError
 from trimtab_lab.apiserver.kinds.validation import causes
 from trimtab_lab.apiserver.storage.store import Tree, encode
 
@@ -89,9 +90,9 @@ class Patch:
         """The patch in the body of a request. Raises a Status of 400, 413 or 415."""
         media_type = decoding.media_type(content_type)
         if media_type in APPLY_PATCH:
-            raise refusal(415, _APPLY)
+            raise status_error(415, _APPLY)
         if media_type not in _METHODS:
-            raise refusal(415, "415: Unsupported Media Type", details={})
+            raise status_error(415, "415: Unsupported Media Type", details={})
         if kind.custom is not None and media_type == STRATEGIC_PATCH:
             raise decoding.unknown_format(JSON_PATCH, MERGE_PATCH)
         try:
@@ -108,11 +109,11 @@ class Patch:
         try:
             objects.check_type(kind, patched)
             problems = _read(kind, patched)
-        except (wiretypes.WrongTypeError, Refusal) as error:
+        except (WrongTypeError, StatusError) as error:
             raise self.unfit(document, str(error)) from None
         if problems and level == "Strict":
-            raise self.unfit(document, field_validation.refusal(problems))
-        objects.report("", problems, level, warnings)
+            raise self.unfit(document, field_validation.strict_error(problems))
+        objects.handle_problems("", problems, level, warnings)
         objects.complete(kind, patched)
         return patched
 
@@ -121,20 +122,20 @@ class Patch:
         try:
             patched = _METHODS[self.media_type](document, self.change)
         except NoSchemaError as error:
-            raise refusal(415, str(error)) from None
+            raise status_error(415, str(error)) from None
         except InvalidError as error:
             raise self._inapplicable(error) from None
         if not isinstance(patched, dict):
             raise invalid("", "", "", [causes.invalid("patch", encode(patched).decode(), "is no object")])
         return patched
 
-    def _inapplicable(self, error: InvalidError) -> Refusal:
+    def _inapplicable(self, error: InvalidError) -> StatusError:
         """A patch that does not fit the object. Of a JSON patch Kubernetes does not say why."""
         if self.media_type == JSON_PATCH:
-            return refusal(422, REJECTED, details={})
+            return status_error(422, REJECTED, details={})
         return bad_request(str(error))
 
-    def unfit(self, document: Tree, problem: str) -> Refusal:
+    def unfit(self, document: Tree, problem: str) -> StatusError:
         """422: what came out of this document is no object of its kind."""
         shown = self.apply_to(document) if self.media_type != STRATEGIC_PATCH else self.change
         return invalid("", "", "", [causes.invalid("patch", encode(shown).decode(), problem)])
@@ -146,7 +147,7 @@ def _check_shape(media_type: str, change: Any) -> None:
             raise bad_request("error decoding patch: a JSON patch is a list of operations")
         if len(change) > _MOST_OPERATIONS:
             limit = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(change)}"
-            raise refusal(413, limit, reason="RequestEntityTooLarge", details={})
+            raise status_error(413, limit, reason="RequestEntityTooLarge", details={})
     elif not isinstance(change, dict):
         raise bad_request("error decoding patch: a merge patch is an object")
 

@@ -15,13 +15,13 @@ from itertools import islice
 
 import msgspec
 
-from trimtab_lab.apiserver.kinds.errors import Refusal, bad_request, not_found, refusal
+from trimtab_lab.apiserver.kinds.errors import StatusError, bad_request, not_found, status_error
 from trimtab_lab.apiserver.storage.selections import Selection
-from trimtab_lab.apiserver.storage.store import Compacted, Entry, Shelf, Tree, encode, key_of
+from trimtab_lab.apiserver.storage.store import Collection, CompactedError, Entry, Tree, encode, key_of
 from trimtab_lab.apiserver.verbs.cluster import Cluster
 from trimtab_lab.apiserver.verbs.negotiation import negotiate
-from trimtab_lab.apiserver.verbs.options import ListOptions, check_list, list_options, version
-from trimtab_lab.apiserver.verbs.requests import Answer, Request
+from trimtab_lab.apiserver.verbs.options import ListOptions, check_list, list_options, resource_version
+from trimtab_lab.apiserver.verbs.requests import Request, Response
 from trimtab_lab.apiserver.verbs.selectors import select
 
 _TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105 – the version of a format
@@ -56,17 +56,17 @@ class Token(msgspec.Struct):
         return token
 
 
-def get(cluster: Cluster, request: Request) -> Answer:
+def get(cluster: Cluster, request: Request) -> Response:
     """GET of one object, or of its status."""
     form = negotiate(request.accept, _included(request))
     kind = request.kind
-    entry = cluster.store.shelf(kind.shelf).entries.get(key_of(request.namespace, request.name))
+    entry = cluster.store.collection(kind.collection).entries.get(key_of(request.namespace, request.name))
     if entry is None:
         raise not_found(kind, request.name)
-    return cluster.answer(200, kind, form, entry)
+    return cluster.respond(200, kind, form, entry)
 
 
-def list_(cluster: Cluster, request: Request) -> Answer:
+def list_(cluster: Cluster, request: Request) -> Response:
     """GET of a collection."""
     options = list_options(request.query)
     form = negotiate(request.accept, options.include_object)
@@ -75,24 +75,26 @@ def list_(cluster: Cluster, request: Request) -> Answer:
         options = replace(options, limit=0)  # "any version" is answered from memory, and whole
     kind = request.kind
     selection = select(kind, request.namespace, "", options.labels, options.fields)
-    entries, metadata = _page(cluster, cluster.store.shelf(kind.shelf), selection, options)
+    entries, metadata = _page(cluster, cluster.store.collection(kind.collection), selection, options)
     if kind.custom is not None and form.shape == "object":
         metadata.setdefault("continue", "")
-    return cluster.answer_list(kind, form, entries, metadata)
+    return cluster.respond_list(kind, form, entries, metadata)
 
 
-def _page(cluster: Cluster, shelf: Shelf, selection: Selection, options: ListOptions) -> tuple[list[Entry], Tree]:
+def _page(
+    cluster: Cluster, collection: Collection, selection: Selection, options: ListOptions
+) -> tuple[list[Entry], Tree]:
     at, after = _start(cluster, options)
     exact = bool(options.token) or options.match == "Exact" or (options.limit and at and not options.match)
     try:
         if exact and at < cluster.store.version:
-            found: Iterable[Entry] = shelf.at(at, selection.prefix, after)
+            found: Iterable[Entry] = collection.at(at, selection.prefix, after)
         else:
-            found, at = shelf.present(selection.prefix, after), cluster.store.version
+            found, at = collection.present(selection.prefix, after), cluster.store.version
         if not selection.everything:
             found = filter(selection.matches, found)
         entries = list(islice(found, options.limit + 1)) if options.limit else list(found)
-    except Compacted as error:
+    except CompactedError as error:
         raise _expired(options, error) from None
     metadata: Tree = {"resourceVersion": str(at)}
     if options.limit and len(entries) > options.limit:
@@ -113,25 +115,25 @@ def _start(cluster: Cluster, options: ListOptions) -> tuple[int, str]:
         if token.rv > present:
             raise too_large(token.rv, present)
         return (present if token.rv == -1 else token.rv), token.start.removesuffix("\0")
-    asked = version(options.version)
+    asked = resource_version(options.version)
     if asked > cluster.store.version:
         raise too_large(asked, cluster.store.version)
     return asked, ""
 
 
-def too_large(asked: int, present: int) -> Refusal:
+def too_large(asked: int, present: int) -> StatusError:
     """504: a version that was never reached."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     message = f"Timeout: Too large resource version: {asked}, current: {present}"
-    return refusal(504, message, details={"causes": [cause], "retryAfterSeconds": 1})
+    return status_error(504, message, details={"causes": [cause], "retryAfterSeconds": 1})
 
 
-def expired(message: str, token: str = "") -> Refusal:
+def expired(message: str, token: str = "") -> StatusError:
     """410: a version that is remembered no longer."""
-    return refusal(410, message, reason="Expired", token=token)
+    return status_error(410, message, reason="Expired", token=token)
 
 
-def _expired(options: ListOptions, error: Compacted) -> Refusal:
+def _expired(options: ListOptions, error: CompactedError) -> StatusError:
     if not options.token:
         return expired(str(error))
     start = Token.read(options.token).start

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from trimtab_lab.apiserver.admission.users import User
 from trimtab_lab.apiserver.kinds.registry import Kind
-from trimtab_lab.apiserver.verbs.encoding import Pieces
+from trimtab_lab.apiserver.verbs.encoding import StreamedBody
 from trimtab_lab.apiserver.verbs.negotiation import JSON
 from trimtab_lab.apiserver.verbs.options import Query
 
@@ -51,9 +51,9 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """A status code and a body. What may be large comes in pieces, so that it need not stand in memory whole."""
 
     status: int
-    body: bytes | Pieces
+    body: bytes | StreamedBody
     media_type: str = JSON

@@ -11,20 +11,20 @@ from typing import Any
 from trimtab.api import codec, selectors
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
-from trimtab_lab.apiserver.admission.reviews import Review
-from trimtab_lab.apiserver.admission.webhooks import internal
+from trimtab_lab.apiserver.admission.attributes import Attributes
 from trimtab_lab.apiserver.kinds import objects, registry_strategies
 from trimtab_lab.apiserver.kinds.checks import check
-from trimtab_lab.apiserver.kinds.errors import bad_request, conflict, invalid, not_found
+from trimtab_lab.apiserver.kinds.errors import bad_request, conflict, internal_error, invalid, not_found
 from trimtab_lab.apiserver.kinds.registry import Kind
 from trimtab_lab.apiserver.kinds.serialization import decoding, field_validation, wiretypes
+from trimtab_lab.apiserver.kinds.serialization.wirevalues import WrongTypeError
 from trimtab_lab.apiserver.kinds.validation import causes
-from trimtab_lab.apiserver.storage.store import Changed, Entry, Tree, encode, key_of
+from trimtab_lab.apiserver.storage.store import ConflictError, Entry, Tree, encode, key_of
 from trimtab_lab.apiserver.verbs import writes
 from trimtab_lab.apiserver.verbs.cluster import Cluster
 from trimtab_lab.apiserver.verbs.options import WriteOptions, write_options
 from trimtab_lab.apiserver.verbs.patches import Patch
-from trimtab_lab.apiserver.verbs.requests import Answer, Request
+from trimtab_lab.apiserver.verbs.requests import Request, Response
 
 Draft = Callable[[Tree], Tree]
 """Makes the Scale that is asked for, given the present one."""
@@ -34,23 +34,23 @@ _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 _PATHS = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
 
 
-def get(cluster: Cluster, request: Request) -> Answer:
+def get(cluster: Cluster, request: Request) -> Response:
     """GET: the scale of a workload."""
     entry = _present(cluster, request)
-    return Answer(200, encode({**_TYPE, **scale_of(request.kind, entry.tree())}))
+    return Response(200, encode({**_TYPE, **scale_of(request.kind, entry.tree())}))
 
 
-async def update(cluster: Cluster, request: Request) -> Answer:
+async def update(cluster: Cluster, request: Request) -> Response:
     """PUT: a Scale, sent whole."""
     options = write_options(request.query, "UpdateOptions")
     body, sent_as = request.body, request.content_type
     level = options.validation
-    sent = objects.read_part("autoscaling/v1", "Scale", body, sent_as, level, request.warnings)
+    sent = objects.read_subresource("autoscaling/v1", "Scale", body, sent_as, level, request.warnings)
     writes.check_name(request, sent)
     return await _write(cluster, request, lambda _present: sent, options)
 
 
-async def patch(cluster: Cluster, request: Request) -> Answer:
+async def patch(cluster: Cluster, request: Request) -> Response:
     """PATCH: changes to the present Scale."""
     options = write_options(request.query, "PatchOptions")
     change = Patch.read(request.kind, request.content_type, request.body)
@@ -69,12 +69,12 @@ def scale_of(kind: Kind, tree: Tree) -> Tree:
     return {"metadata": metadata, "spec": {"replicas": wanted} if wanted else {}, "status": status}
 
 
-async def _write(cluster: Cluster, request: Request, draft: Draft, options: WriteOptions) -> Answer:
+async def _write(cluster: Cluster, request: Request, draft: Draft, options: WriteOptions) -> Response:
     for _ in range(writes.ATTEMPTS):
         try:
             entry = await _scale(cluster, request, draft, options)
-            return Answer(200, encode({**_TYPE, **scale_of(request.kind, entry.tree())}))
-        except Changed:
+            return Response(200, encode({**_TYPE, **scale_of(request.kind, entry.tree())}))
+        except ConflictError:
             continue
     raise conflict(request.kind, request.name)
 
@@ -85,10 +85,10 @@ async def _scale(cluster: Cluster, request: Request, draft: Draft, options: Writ
     old = seen.tree()
     present = scale_of(kind, old)
     scale = draft(present)
-    objects.place(kind, scale, request.namespace)
+    objects.set_namespace(kind, scale, request.namespace)
     writes.check_identity(kind, seen, scale["metadata"])
-    if cluster.admissions.watch(kind, "UPDATE", "scale"):
-        review = Review(
+    if cluster.webhooks.is_needed(kind, "UPDATE", "scale"):
+        attributes = Attributes(
             "UPDATE",
             kind,
             request.user,
@@ -99,12 +99,12 @@ async def _scale(cluster: Cluster, request: Request, draft: Draft, options: Writ
             "scale",
             options.dry_run,
             type=(_TYPE["apiVersion"], _TYPE["kind"]),
-            settle=_settle,
+            complete=_settle,
         )
-        scale = await cluster.admissions.mutate(review, request.warnings) or scale
-        await cluster.admissions.validate(review.about(scale), request.warnings)
-        if cluster.store.shelf(kind.shelf).entries.get(seen.key) is not seen:
-            raise Changed(seen.key)
+        scale = await cluster.webhooks.mutate(attributes, request.warnings) or scale
+        await cluster.webhooks.validate(attributes.with_object(scale), request.warnings)
+        if cluster.store.collection(kind.collection).entries.get(seen.key) is not seen:
+            raise ConflictError(seen.key)
     return writes.commit(cluster, kind, seen, _scaled(request, seen, scale, old), old, options)
 
 
@@ -124,7 +124,7 @@ def _scaled(request: Request, seen: Entry, scale: Tree, old: Tree) -> Tree:
 
 def _present(cluster: Cluster, request: Request) -> Entry:
     kind = request.kind
-    entry = cluster.store.shelf(kind.shelf).entries.get(key_of(request.namespace, request.name))
+    entry = cluster.store.collection(kind.collection).entries.get(key_of(request.namespace, request.name))
     if entry is None:
         raise not_found(kind, request.name)
     return entry
@@ -138,11 +138,11 @@ def _patched(request: Request, change: Patch, present: Tree, options: WriteOptio
     decoding.without_huge_numbers(patched)
     try:
         problems = field_validation.unknown_fields(wiretypes.read("autoscaling/v1 Scale", patched))
-    except wiretypes.WrongTypeError as error:
+    except WrongTypeError as error:
         raise change.unfit(document, str(error)) from None
     if problems and options.validation == "Strict":
-        raise change.unfit(document, field_validation.refusal(problems))
-    objects.report("", problems, options.validation, request.warnings)
+        raise change.unfit(document, field_validation.strict_error(problems))
+    objects.handle_problems("", problems, options.validation, request.warnings)
     writes.check_name(request, patched)
     return patched
 
@@ -150,8 +150,8 @@ def _patched(request: Request, change: Patch, present: Tree, options: WriteOptio
 def _settle(scale: Tree) -> None:
     try:
         wiretypes.read("autoscaling/v1 Scale", scale)
-    except wiretypes.WrongTypeError as error:
-        raise internal(str(error)) from None
+    except WrongTypeError as error:
+        raise internal_error(str(error)) from None
 
 
 def _paths(kind: Kind) -> dict[str, str]:
@@ -178,7 +178,7 @@ def _selector(kind: Kind, tree: Tree, paths: dict[str, str]) -> str:
     if kind.custom is not None:
         return str(_at(tree, paths["labelSelectorPath"]) or "") if "labelSelectorPath" in paths else ""
     selector = tree["spec"].get("selector") or {}
-    if kind.shelf == "/replicationcontrollers":
+    if kind.collection == "/replicationcontrollers":
         return str(selectors.from_labels(selector))
     try:
         return str(selectors.compile(codec.convert(selector, LabelSelector)))

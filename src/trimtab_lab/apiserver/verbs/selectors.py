@@ -25,7 +25,7 @@ def select(kind: Kind, namespace: str, name: str, labels: str, fields: str) -> S
     terms = _fields(kind, fields) if fields else ()
     if name:
         terms = (*terms, FieldTerm("metadata.name", name))
-    return Selection(namespace, selector, terms, kind.shelf, kind.custom.selectable if kind.custom else ())
+    return Selection(namespace, selector, terms, kind.collection, kind.custom.selectable if kind.custom else ())
 
 
 def _labels(labels: str) -> Selector:
@@ -46,6 +46,6 @@ def _fields(kind: Kind, written: str) -> tuple[FieldTerm, ...]:
 def _stored_name(kind: Kind, name: str) -> str:
     stored = _RENAMED.get(kind.name, {}).get(name, name)
     selectable = kind.custom.selectable if kind.custom else ()
-    if stored not in METADATA_FIELDS and stored not in FIELDS.get(kind.shelf, {}) and stored not in selectable:
+    if stored not in METADATA_FIELDS and stored not in FIELDS.get(kind.collection, {}) and stored not in selectable:
         raise bad_request(f"field label not supported: {name}")
     return stored

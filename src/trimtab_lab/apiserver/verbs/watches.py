@@ -14,11 +14,11 @@ import random
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
-from trimtab_lab.apiserver.kinds.errors import refusal
+from trimtab_lab.apiserver.kinds.errors import status_error
 from trimtab_lab.apiserver.storage.broadcaster import Feed, Watcher, chunk
-from trimtab_lab.apiserver.storage.store import Compacted, encode
+from trimtab_lab.apiserver.storage.store import CompactedError, encode
 from trimtab_lab.apiserver.verbs.cluster import Cluster
-from trimtab_lab.apiserver.verbs.encoding import Printer
+from trimtab_lab.apiserver.verbs.encoding import ResponseEncoder
 from trimtab_lab.apiserver.verbs.negotiation import negotiate
 from trimtab_lab.apiserver.verbs.options import ListOptions, check_list, list_options
 from trimtab_lab.apiserver.verbs.reads import expired, too_large
@@ -45,38 +45,38 @@ class Watch:
         kind = request.kind
         self._cluster = cluster
         self._options = options
-        self._shelf = cluster.store.shelf(kind.shelf)
-        self._printer = Printer(kind, form, cluster.clock)
+        self._collection = cluster.store.collection(kind.collection)
+        self._encoder = ResponseEncoder(kind, form, cluster.clock)
         self._selection = select(kind, request.namespace, request.name, options.labels, options.fields)
-        self._feed = Feed(self._shelf, self._selection, self._printer.render())
+        self._feed = Feed(self._collection, self._selection, self._encoder.render())
         self._key = kind, self._selection, form
         self._position = _start(options, cluster.store.version)
 
     async def run(self, write: Write, transport: asyncio.WriteTransport, cut_after: float | None = None) -> None:
         """Send everything until the time is up or somebody ends it."""
-        watcher = Watcher(transport, header=self._printer.header())
+        watcher = Watcher(transport, header=self._encoder.header())
         try:
             await self._catch_up(write, watcher)
-        except Compacted as error:
+        except CompactedError as error:
             await write(_error_line(str(error)))
             return
         if self._options.bookmarks:
-            watcher.bookmark = lambda version: chunk(self._printer.bookmark(version))
+            watcher.bookmark = lambda version: chunk(self._encoder.bookmark(version))
         await self._follow(watcher, cut_after)
 
     async def _catch_up(self, write: Write, watcher: Watcher) -> None:
         """Bring the client from where he starts to the present; when this returns, nothing is missing."""
         if self._position is None:
             self._position = self._cluster.store.version
-            present = [e for e in self._shelf.present(self._selection.prefix) if self._selection.matches(e)]
+            present = [e for e in self._collection.present(self._selection.prefix) if self._selection.matches(e)]
             header, render = watcher.header, self._feed.render
             if present and header is not None:
                 await write(header("ADDED", present.pop(0)))
                 watcher.header = None
             await _write_all(write, (render("ADDED", entry) for entry in present))
             if self._options.initial_events and self._options.bookmarks:
-                await write(self._printer.bookmark(self._position, initial=True))
-        while events := self._shelf.since(self._position):
+                await write(self._encoder.bookmark(self._position, initial=True))
+        while events := self._collection.since(self._position):
             self._position = events[-1].version
             lines = self._feed.lines(events, watcher.header)
             watcher.header = None if lines else watcher.header
@@ -84,7 +84,7 @@ class Watch:
 
     async def _follow(self, watcher: Watcher, cut_after: float | None) -> None:
         loop = asyncio.get_running_loop()
-        feed = self._cluster.hub.join(self._key, self._feed, watcher)
+        feed = self._cluster.broadcaster.join(self._key, self._feed, watcher)
         seconds = self._options.timeout or _LONGEST + random.randrange(_LONGEST)  # noqa: S311 – spreads the renewals
         timers = [loop.call_later(seconds, watcher.finish)]
         if seconds > _LAST_BOOKMARK:
@@ -94,7 +94,7 @@ class Watch:
         try:
             await watcher.done
         finally:
-            self._cluster.hub.leave(self._key, feed, watcher)
+            self._cluster.broadcaster.leave(self._key, feed, watcher)
             for timer in timers:
                 timer.cancel()
 
@@ -115,7 +115,7 @@ def _start(options: ListOptions, present: int) -> int | None:
     text = options.version
     if text and (not text.isascii() or not text.isdigit()):
         problem = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
-        raise refusal(500, problem, reason="")
+        raise status_error(500, problem, reason="")
     asked = int(text or 0)
     if options.initial_events:
         if asked > present:

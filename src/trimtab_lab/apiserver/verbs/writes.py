@@ -13,24 +13,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trimtab_lab.apiserver.admission.reviews import Review
-from trimtab_lab.apiserver.admission.webhooks import internal
+from trimtab_lab.apiserver.admission.attributes import Attributes
 from trimtab_lab.apiserver.kinds import objects, registry_strategies
 from trimtab_lab.apiserver.kinds.checks import check
 from trimtab_lab.apiserver.kinds.conversions import TO_STORED
-from trimtab_lab.apiserver.kinds.errors import already_exists, bad_request, conflict, invalid, not_found, refusal
+from trimtab_lab.apiserver.kinds.errors import (
+    already_exists,
+    bad_request,
+    conflict,
+    internal_error,
+    invalid,
+    not_found,
+    status_error,
+)
 from trimtab_lab.apiserver.kinds.registry import Kind
-from trimtab_lab.apiserver.kinds.serialization import wiretypes
+from trimtab_lab.apiserver.kinds.serialization.wirevalues import WrongTypeError
 from trimtab_lab.apiserver.kinds.validation import causes
-from trimtab_lab.apiserver.storage.store import Changed, Entry, Exists, Tree, decode, encode, key_of
+from trimtab_lab.apiserver.storage.store import ConflictError, Entry, KeyExistsError, Tree, decode, encode, key_of
 from trimtab_lab.apiserver.verbs import create_templates
 from trimtab_lab.apiserver.verbs.cluster import Cluster
 from trimtab_lab.apiserver.verbs.create_templates import Template
-from trimtab_lab.apiserver.verbs.encoding import converted
+from trimtab_lab.apiserver.verbs.encoding import versioned_tree
 from trimtab_lab.apiserver.verbs.negotiation import negotiate
 from trimtab_lab.apiserver.verbs.options import WriteOptions, write_options
 from trimtab_lab.apiserver.verbs.patches import Patch
-from trimtab_lab.apiserver.verbs.requests import Answer, Request
+from trimtab_lab.apiserver.verbs.requests import Request, Response
 
 ATTEMPTS = 5
 _NAME_ATTEMPTS = 8
@@ -40,7 +47,7 @@ Draft = Callable[[Entry | None], Tree]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     """What a write led to. `entry` is the object as it is now, or as it would be after a dry run."""
 
     entry: Entry
@@ -50,13 +57,13 @@ class Written:
 # --- create ----------------------------------------------------------------------------------------------------------
 
 
-async def create(cluster: Cluster, request: Request) -> Answer:
+async def create(cluster: Cluster, request: Request) -> Response:
     """POST: a new object."""
     form = negotiate(request.accept)
     options = write_options(request.query, "CreateOptions")
     kind = request.kind
-    if kind.refusal:
-        raise refusal(422, f"{kind.kind}: {kind.refusal}")
+    if kind.unsupported:
+        raise status_error(422, f"{kind.kind}: {kind.unsupported}")
     template = create_templates.find(kind, request.body, request.content_type, options.validation)
     if template is None:
         tree = objects.read(kind, request.body, request.content_type, options.validation, request.warnings)
@@ -65,7 +72,7 @@ async def create(cluster: Cluster, request: Request) -> Answer:
         tree = decode(template.data)
         request.warnings += template.unknown
     entry = await insert(cluster, request, tree, options, template)
-    return cluster.answer(201, kind, form, entry)
+    return cluster.respond(201, kind, form, entry)
 
 
 async def insert(
@@ -73,13 +80,13 @@ async def insert(
 ) -> Entry:
     """Bring a new object in that was read and completed; the template that it is made from may be known to be good."""
     kind = request.kind
-    objects.place(kind, tree, request.namespace)
+    objects.set_namespace(kind, tree, request.namespace)
     objects.wipe_system_fields(tree)
     name = tree["metadata"].get("name", "")
     cluster.plugins.admit_create(kind, request.namespace, tree)
-    review = None
-    if cluster.admissions.watch(kind, "CREATE"):
-        review = Review(
+    attributes = None
+    if cluster.webhooks.is_needed(kind, "CREATE"):
+        attributes = Attributes(
             "CREATE",
             kind,
             request.user,
@@ -87,15 +94,15 @@ async def insert(
             name,
             tree,
             dry_run=options.dry_run,
-            settle=lambda changed: _settle(kind, changed),
-            between=lambda changed: cluster.plugins.admit_create(kind, request.namespace, changed),
+            complete=lambda changed: _settle(kind, changed),
+            reinvoke=lambda changed: cluster.plugins.admit_create(kind, request.namespace, changed),
         )
-        tree = await cluster.admissions.mutate(review, request.warnings) or tree
-    good = template if review is None and template is not None and template.good else None
-    return await _insert(cluster, request, tree, options, review, good)
+        tree = await cluster.webhooks.mutate(attributes, request.warnings) or tree
+    good = template if attributes is None and template is not None and template.good else None
+    return await _insert(cluster, request, tree, options, attributes, good)
 
 
-async def establish(cluster: Cluster, request: Request, tree: Tree) -> Entry:
+async def create_system_object(cluster: Cluster, request: Request, tree: Tree) -> Entry:
     """Create an object of the server's own; `tree` is not changed. Raises a Status."""
     copy: Tree = decode(encode(tree))
     objects.conform(request.kind, copy)
@@ -108,7 +115,7 @@ async def _insert(
     request: Request,
     tree: Tree,
     options: WriteOptions,
-    review: Review | None,
+    attributes: Attributes | None,
     good: Template | None,
 ) -> Entry:
     kind = request.kind
@@ -124,15 +131,15 @@ async def _insert(
         check(kind, tree, warnings=request.warnings)
     else:
         request.warnings += good.notes
-    if review is not None:
-        await cluster.admissions.validate(review.about(tree, metadata["name"]), request.warnings)
+    if attributes is not None:
+        await cluster.webhooks.validate(attributes.with_object(tree, metadata["name"]), request.warnings)
     objects.check_new_version(tree)
     return _store_new(cluster, kind, tree, options, base if generated else "")
 
 
 def _store_new(cluster: Cluster, kind: Kind, tree: Tree, options: WriteOptions, base: str) -> Entry:
     """Keep a new object; one whose name is generated gets other names until one is free."""
-    shelf = cluster.store.shelf(kind.shelf)
+    collection = cluster.store.collection(kind.collection)
     metadata = tree["metadata"]
     tree = TO_STORED[kind.name](tree) if kind.name in TO_STORED else tree
     for attempt in range(_NAME_ATTEMPTS):
@@ -141,11 +148,11 @@ def _store_new(cluster: Cluster, kind: Kind, tree: Tree, options: WriteOptions, 
         key = key_of(metadata.get("namespace", ""), metadata["name"])
         try:
             if options.dry_run:
-                if key in shelf.entries:
-                    raise Exists(shelf.entries[key])
+                if key in collection.entries:
+                    raise KeyExistsError(collection.entries[key])
                 return Entry(key, tree, 0)
-            return cluster.store.insert(shelf, key, tree)
-        except Exists as taken:
+            return cluster.store.insert(collection, key, tree)
+        except KeyExistsError as taken:
             if not base or attempt == _NAME_ATTEMPTS - 1:
                 raise already_exists(kind, metadata["name"], deleting=taken.entry.deleting) from None
     raise AssertionError("unreachable: the last attempt raises")
@@ -154,7 +161,7 @@ def _store_new(cluster: Cluster, kind: Kind, tree: Tree, options: WriteOptions, 
 # --- update and patch ------------------------------------------------------------------------------------------------
 
 
-async def update(cluster: Cluster, request: Request) -> Answer:
+async def update(cluster: Cluster, request: Request) -> Response:
     """PUT: a new state, sent whole."""
     form = negotiate(request.accept)
     options = write_options(request.query, "UpdateOptions")
@@ -163,12 +170,12 @@ async def update(cluster: Cluster, request: Request) -> Answer:
     check_name(request, tree)
     objects.complete(kind, tree)
     sent = encode(tree)
-    creates = kind.shelf in registry_strategies.CREATE_ON_UPDATE and not request.target.subresource
+    creates = kind.collection in registry_strategies.CREATE_ON_UPDATE and not request.target.subresource
     written = await write(cluster, request, lambda _: decode(sent), options, creates=creates)
-    return cluster.answer(201 if written.created else 200, kind, form, written.entry)
+    return cluster.respond(201 if written.created else 200, kind, form, written.entry)
 
 
-async def patch(cluster: Cluster, request: Request) -> Answer:
+async def patch(cluster: Cluster, request: Request) -> Response:
     """PATCH: changes to the present state."""
     form = negotiate(request.accept)
     kind = request.kind
@@ -178,39 +185,43 @@ async def patch(cluster: Cluster, request: Request) -> Answer:
     def draft(present: Entry | None) -> Tree:
         if present is None:
             raise not_found(kind, request.name)
-        return change.apply(kind, converted(kind, present), options.validation, request.warnings)
+        return change.apply(kind, versioned_tree(kind, present), options.validation, request.warnings)
 
     written = await write(cluster, request, draft, options, creates=False)
-    return cluster.answer(200, kind, form, written.entry)
+    return cluster.respond(200, kind, form, written.entry)
 
 
-async def write(cluster: Cluster, request: Request, draft: Draft, options: WriteOptions, *, creates: bool) -> Written:
+async def write(
+    cluster: Cluster, request: Request, draft: Draft, options: WriteOptions, *, creates: bool
+) -> WriteResult:
     """Replace the present state by a draft of the next one."""
     for _ in range(ATTEMPTS):
         try:
             return await _write(cluster, request, draft, options, creates=creates)
-        except Changed:
+        except ConflictError:
             continue
     raise conflict(request.kind, request.name)
 
 
-async def _write(cluster: Cluster, request: Request, draft: Draft, options: WriteOptions, *, creates: bool) -> Written:
+async def _write(
+    cluster: Cluster, request: Request, draft: Draft, options: WriteOptions, *, creates: bool
+) -> WriteResult:
     kind = request.kind
-    shelf = cluster.store.shelf(kind.shelf)
-    seen = shelf.entries.get(key_of(request.namespace, request.name))
+    collection = cluster.store.collection(kind.collection)
+    seen = collection.entries.get(key_of(request.namespace, request.name))
     if seen is None and not creates:
         raise not_found(kind, request.name)
     tree = draft(seen)
     check_name(request, tree)
     if seen is None:
-        return Written(await insert(cluster, request, tree, options), created=True)
-    objects.place(kind, tree, request.namespace)
-    old = converted(kind, seen)
+        return WriteResult(await insert(cluster, request, tree, options), created=True)
+    objects.set_namespace(kind, tree, request.namespace)
+    old = versioned_tree(kind, seen)
     check_identity(kind, seen, tree["metadata"], needed=registry_strategies.needs_version(kind))
     tree = await _admit_update(cluster, request, tree, old, options)
-    if shelf.entries.get(seen.key) is not seen:
-        raise Changed(seen.key)
-    return Written(commit(cluster, kind, seen, tree, old, options))
+    if collection.entries.get(seen.key) is not seen:
+        raise ConflictError(seen.key)
+    return WriteResult(commit(cluster, kind, seen, tree, old, options))
 
 
 async def _admit_update(cluster: Cluster, request: Request, tree: Tree, old: Tree, options: WriteOptions) -> Tree:
@@ -218,9 +229,9 @@ async def _admit_update(cluster: Cluster, request: Request, tree: Tree, old: Tre
     kind, part = request.kind, request.target.subresource
     if not part:
         cluster.plugins.admit_update(kind, request.namespace, tree, old)
-    review = None
-    if cluster.admissions.watch(kind, "UPDATE", part):
-        review = Review(
+    attributes = None
+    if cluster.webhooks.is_needed(kind, "UPDATE", part):
+        attributes = Attributes(
             "UPDATE",
             kind,
             request.user,
@@ -230,32 +241,32 @@ async def _admit_update(cluster: Cluster, request: Request, tree: Tree, old: Tre
             old,
             part,
             options.dry_run,
-            settle=lambda changed: _settle(kind, changed),
-            between=lambda changed: cluster.plugins.admit_update(kind, request.namespace, changed, old),
+            complete=lambda changed: _settle(kind, changed),
+            reinvoke=lambda changed: cluster.plugins.admit_update(kind, request.namespace, changed, old),
         )
-        tree = await cluster.admissions.mutate(review, request.warnings) or tree
+        tree = await cluster.webhooks.mutate(attributes, request.warnings) or tree
     _prepare(kind, part, tree, old)
     _keep_identity(tree["metadata"], old["metadata"])
     check(kind, tree, old, part, warnings=request.warnings)
-    if review is not None:
-        await cluster.admissions.validate(review.about(tree), request.warnings)
+    if attributes is not None:
+        await cluster.webhooks.validate(attributes.with_object(tree), request.warnings)
     return tree
 
 
 def commit(cluster: Cluster, kind: Kind, seen: Entry, tree: Tree, old: Tree, options: WriteOptions) -> Entry:
-    """Store the next state of an object that was seen, unless nothing changed. Raises Changed."""
+    """Store the next state of an object that was seen, unless nothing changed. Raises ConflictError."""
     metadata = tree["metadata"]
     metadata["resourceVersion"] = str(seen.version)
     if _emptied(kind, tree, old):
         gone = Entry(seen.key, _stored(kind, tree), seen.version)
         if not options.dry_run:
-            cluster.store.remove(cluster.store.shelf(kind.shelf), seen, _stored(kind, tree))
+            cluster.store.remove(cluster.store.collection(kind.collection), seen, _stored(kind, tree))
         return gone
     if tree == old:
         return seen
     if options.dry_run:
         return Entry(seen.key, _stored(kind, tree), seen.version)
-    return cluster.store.replace(cluster.store.shelf(kind.shelf), seen, _stored(kind, tree))
+    return cluster.store.replace(cluster.store.collection(kind.collection), seen, _stored(kind, tree))
 
 
 def _emptied(kind: Kind, tree: Tree, old: Tree) -> bool:
@@ -263,7 +274,7 @@ def _emptied(kind: Kind, tree: Tree, old: Tree) -> bool:
     before = old["metadata"]
     if "deletionTimestamp" not in before or tree["metadata"].get("finalizers"):
         return False
-    if kind.shelf == "/namespaces" and tree["spec"].get("finalizers"):
+    if kind.collection == "/namespaces" and tree["spec"].get("finalizers"):
         return False
     return not before.get("deletionGracePeriodSeconds")
 
@@ -296,7 +307,7 @@ def check_identity(kind: Kind, seen: Entry, metadata: Tree, *, needed: bool = Fa
     uid, version = metadata.get("uid"), metadata.get("resourceVersion", "")
     if uid and uid != seen.uid:
         failed = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {seen.uid}"
-        resource = kind.plural if kind.custom is None else kind.shelf
+        resource = kind.plural if kind.custom is None else kind.collection
         place = f"Key: /registry/{resource}/{seen.key}, ResourceVersion: 0"
         raise conflict(kind, seen.name, f"StorageError: invalid object, Code: 4, {place}, AdditionalErrorMsg: {failed}")
     if version in ("", "0"):
@@ -305,7 +316,7 @@ def check_identity(kind: Kind, seen: Entry, metadata: Tree, *, needed: bool = Fa
             raise invalid(kind.group, kind.plural, seen.name, [cause])
         metadata["resourceVersion"] = str(seen.version)
     elif not version.isascii() or not version.isdigit():
-        raise refusal(500, f'strconv.ParseUint: parsing "{version}": invalid syntax', reason="")
+        raise status_error(500, f'strconv.ParseUint: parsing "{version}": invalid syntax', reason="")
     elif int(version) != seen.version:
         raise conflict(kind, seen.name)
 
@@ -328,8 +339,8 @@ def _settle(kind: Kind, tree: Tree) -> None:
     """What a webhook made of an object is read and completed as if it had been sent so. Raises a Status of 500."""
     try:
         objects.conform(kind, tree)
-    except wiretypes.WrongTypeError as error:
-        raise internal(str(error)) from None
+    except WrongTypeError as error:
+        raise internal_error(str(error)) from None
     objects.complete(kind, tree)
 
 

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trimtab_lab.apiserver.kinds.errors import MODIFIED, Refusal, refusal
+from trimtab_lab.apiserver.kinds.errors import MODIFIED, StatusError, status_error
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Fault:
         if self.watches is None and self.kind == "cut":
             self.watches = True
 
-    def fits(self, method: str, path: str, *, watch: bool) -> bool:
+    def matches(self, method: str, path: str, *, watch: bool) -> bool:
         """Whether it is meant for this request."""
         if self.times == 0 or (self.methods and method not in self.methods):
             return False
@@ -51,47 +51,47 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Injection:
     """What happens to one request: a delay, then perhaps a refusal, or a watch that breaks after a while."""
 
     delay: float = 0.0
-    refusal: Refusal | None = None
+    error: StatusError | None = None
     cut_after: float | None = None
 
 
-NO_TROUBLE = Trouble()
+NO_FAULT = Injection()
 
 
-def _conflict(_fault: Fault) -> Refusal:
-    return refusal(409, f"Operation cannot be fulfilled: {MODIFIED}", details={})
+def _conflict(_fault: Fault) -> StatusError:
+    return status_error(409, f"Operation cannot be fulfilled: {MODIFIED}", details={})
 
 
-def _throttle(fault: Fault) -> Refusal:
+def _throttle(fault: Fault) -> StatusError:
     seconds = max(1, round(fault.seconds))
     message = "the server has received too many requests and has asked us to try again later"
-    return refusal(429, message, details={"retryAfterSeconds": seconds})
+    return status_error(429, message, details={"retryAfterSeconds": seconds})
 
 
-def _gone(_fault: Fault) -> Refusal:
-    return refusal(410, "The resourceVersion for the provided watch is too old.", reason="Expired")
+def _gone(_fault: Fault) -> StatusError:
+    return status_error(410, "The resourceVersion for the provided watch is too old.", reason="Expired")
 
 
-def _error(_fault: Fault) -> Refusal:
-    return refusal(500, "Internal error occurred: injected", reason="InternalError", details={})
+def _error(_fault: Fault) -> StatusError:
+    return status_error(500, "Internal error occurred: injected", reason="InternalError", details={})
 
 
-def _unavailable(_fault: Fault) -> Refusal:
-    return refusal(503, "the server is currently unable to handle the request", details={})
+def _unavailable(_fault: Fault) -> StatusError:
+    return status_error(503, "the server is currently unable to handle the request", details={})
 
 
-_REFUSALS: Mapping[str, Callable[[Fault], Refusal]] = {
+_ERRORS: Mapping[str, Callable[[Fault], StatusError]] = {
     "conflict": _conflict,
     "throttle": _throttle,
     "gone": _gone,
     "error": _error,
     "unavailable": _unavailable,
 }
-KINDS: Sequence[str] = ("latency", "cut", *_REFUSALS)
+KINDS: Sequence[str] = ("latency", "cut", *_ERRORS)
 """latency · cut (watches) · conflict 409 · throttle 429 with Retry-After · gone 410 · error 500 · unavailable 503"""
 
 
@@ -113,18 +113,18 @@ class Faults:
         """Let everything be well again."""
         self._faults.clear()
 
-    def meet(self, method: str, path: str, *, watch: bool) -> Trouble:
+    def inject(self, method: str, path: str, *, watch: bool) -> Injection:
         """What happens to a request."""
         delay = 0.0
         for fault in self._faults:
-            if not fault.fits(method, path, watch=watch) or self._rng.random() >= fault.probability:
+            if not fault.matches(method, path, watch=watch) or self._rng.random() >= fault.probability:
                 continue
             if fault.times is not None:
                 fault.times -= 1
             if fault.kind == "latency":
                 delay += fault.seconds
             elif fault.kind == "cut":
-                return Trouble(delay, cut_after=fault.seconds)
+                return Injection(delay, cut_after=fault.seconds)
             else:
-                return Trouble(delay, _REFUSALS[fault.kind](fault))
-        return Trouble(delay) if delay else NO_TROUBLE
+                return Injection(delay, _ERRORS[fault.kind](fault))
+        return Injection(delay) if delay else NO_FAULT

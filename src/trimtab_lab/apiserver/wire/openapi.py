@@ -65,7 +65,7 @@ _QUERY = {
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 
 
-class Documents:
+class OpenAPIDocuments:
     """All documents, made when they are first asked for and again when the kinds have changed."""
 
     def __init__(self, registry: Registry) -> None:

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from urllib.parse import unquote
 
-from trimtab_lab.apiserver.kinds.errors import Refusal, no_such_path, refusal
+from trimtab_lab.apiserver.kinds.errors import StatusError, path_not_found, status_error
 from trimtab_lab.apiserver.kinds.registry import REFUSED_SUBRESOURCES, Kind, Registry
 from trimtab_lab.apiserver.verbs.requests import Target
 
 _REMEMBERED = 8192
 
 
-class Targets:
+class PathParser:
     """Reads paths, and remembers what it has read while the kinds stay the same."""
 
     def __init__(self, registry: Registry) -> None:
@@ -48,7 +48,7 @@ class Targets:
         if watch:
             rest = rest[1:]
         if not all(rest) or any("/" in segment for segment in rest):
-            raise no_such_path()
+            raise path_not_found()
         return self._target(api_version, rest, watch=watch)
 
     def _target(self, api_version: str, rest: list[str], *, watch: bool) -> Target:
@@ -61,7 +61,7 @@ class Targets:
                 return self._object(kind, rest[1], rest[3:], watch=watch)
         kind = self._registry.find(api_version, rest[0])
         if kind is None or (kind.namespaced and len(rest) > 1):
-            raise no_such_path()
+            raise path_not_found()
         return self._object(kind, "", rest[1:], watch=watch)
 
     def _object(self, kind: Kind, namespace: str, rest: list[str], *, watch: bool) -> Target:
@@ -72,10 +72,10 @@ class Targets:
             raise self._unknown(kind, subresource)
         return Target(kind, namespace, name, subresource, watch)
 
-    def _unknown(self, kind: Kind, subresource: str) -> Refusal:
+    def _unknown(self, kind: Kind, subresource: str) -> StatusError:
         if kind.name == "v1 Pod" and subresource in REFUSED_SUBRESOURCES:
-            return refusal(501, REFUSED_SUBRESOURCES[subresource], reason="NotImplemented")
-        return no_such_path()
+            return status_error(501, REFUSED_SUBRESOURCES[subresource], reason="NotImplemented")
+        return path_not_found()
 
 
 def split_version(path: str) -> tuple[str, list[str]]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from trimtab_lab.apiserver.kinds.errors import no_such_method
+from trimtab_lab.apiserver.kinds.errors import method_not_allowed
 from trimtab_lab.apiserver.verbs import binding, deletes, eviction, reads, scale, writes
 from trimtab_lab.apiserver.verbs.cluster import Cluster
 from trimtab_lab.apiserver.verbs.options import flag
-from trimtab_lab.apiserver.verbs.requests import Answer, Request
+from trimtab_lab.apiserver.verbs.requests import Request, Response
 
-Read = Callable[[Cluster, Request], Answer]
-Write = Callable[[Cluster, Request], Awaitable[Answer]]
+Read = Callable[[Cluster, Request], Response]
+Write = Callable[[Cluster, Request], Awaitable[Response]]
 
 READS: Mapping[tuple[str, str], Read] = {
     ("collection", ""): reads.list_,
@@ -51,7 +51,7 @@ def read(request: Request) -> Read:
     """Who answers a GET. Raises a Status of 405."""
     handler = READS.get((_shape(request), request.target.subresource))
     if handler is None:
-        raise no_such_method()
+        raise method_not_allowed()
     return handler
 
 
@@ -61,9 +61,9 @@ def write(method: str, request: Request) -> Write:
     handler = WRITES.get((method, shape, target.subresource))
     everywhere = shape == "collection" and target.kind.namespaced and not target.namespace
     if handler is None or everywhere or target.watch:
-        raise no_such_method()
+        raise method_not_allowed()
     if handler is deletes.delete_collection and "deletecollection" not in target.kind.verbs:
-        raise no_such_method()
+        raise method_not_allowed()
     return handler
 
 

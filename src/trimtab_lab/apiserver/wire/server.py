@@ -17,28 +17,35 @@ from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion11
 
 from trimtab_lab.apiserver.admission.users import User
-from trimtab_lab.apiserver.admission.webhook_client import Caller, Resolver
+from trimtab_lab.apiserver.admission.webhook_client import Resolver, WebhookClient
 from trimtab_lab.apiserver.controllers import bootstrap
-from trimtab_lab.apiserver.controllers.definitions import Definitions
-from trimtab_lab.apiserver.controllers.garbage_collector import Collector
-from trimtab_lab.apiserver.controllers.namespaces import Namespaces
-from trimtab_lab.apiserver.kinds.errors import Refusal, bad_request, no_such_method, no_such_path, refusal, unauthorized
+from trimtab_lab.apiserver.controllers.definitions import DefinitionController
+from trimtab_lab.apiserver.controllers.garbage_collector import GarbageCollector
+from trimtab_lab.apiserver.controllers.namespaces import NamespaceController
+from trimtab_lab.apiserver.kinds.errors import (
+    StatusError,
+    bad_request,
+    method_not_allowed,
+    path_not_found,
+    status_error,
+    unauthorized,
+)
 from trimtab_lab.apiserver.kinds.serialization import decoding
 from trimtab_lab.apiserver.storage.broadcaster import BOOKMARK_INTERVAL
 from trimtab_lab.apiserver.storage.store import HISTORY, Tree, encode
 from trimtab_lab.apiserver.verbs import access_reviews
 from trimtab_lab.apiserver.verbs.cluster import Cluster
-from trimtab_lab.apiserver.verbs.encoding import Pieces
+from trimtab_lab.apiserver.verbs.encoding import StreamedBody
 from trimtab_lab.apiserver.verbs.negotiation import JSON
 from trimtab_lab.apiserver.verbs.options import read_query
-from trimtab_lab.apiserver.verbs.requests import Answer, Request
+from trimtab_lab.apiserver.verbs.requests import Request, Response
 from trimtab_lab.apiserver.verbs.watches import Watch
 from trimtab_lab.apiserver.wire import discovery, routes
 from trimtab_lab.apiserver.wire.authentication import Authenticator
 from trimtab_lab.apiserver.wire.certificates import Identity
-from trimtab_lab.apiserver.wire.faults import NO_TROUBLE, Faults, Trouble
-from trimtab_lab.apiserver.wire.openapi import Documents
-from trimtab_lab.apiserver.wire.paths import Targets, split_version
+from trimtab_lab.apiserver.wire.faults import NO_FAULT, Faults, Injection
+from trimtab_lab.apiserver.wire.openapi import OpenAPIDocuments
+from trimtab_lab.apiserver.wire.paths import PathParser, split_version
 
 _log = logging.getLogger(__name__)
 
@@ -72,18 +79,18 @@ class Server:
         self.identity = Identity(folder)
         self.authenticator = Authenticator(tokens)
         self.faults = Faults()
-        self._caller = Caller(resolver)
+        self._caller = WebhookClient(resolver)
         self.cluster = Cluster(
             clock=clock, call=self._caller, history=history, bookmark_interval=bookmark_interval, seed=seed
         )
         authority = self.identity.authority.pair.certificate.decode()
-        self._keepers = (
-            Collector(self.cluster),
-            Namespaces(self.cluster, authority),
-            Definitions(self.cluster),
+        self._controllers = (
+            GarbageCollector(self.cluster),
+            NamespaceController(self.cluster, authority),
+            DefinitionController(self.cluster),
         )
-        self._targets = Targets(self.cluster.registry)
-        self._documents = Documents(self.cluster.registry)
+        self._paths = PathParser(self.cluster.registry)
+        self._documents = OpenAPIDocuments(self.cluster.registry)
         self._address = host, port
         self._runner: web.ServerRunner | None = None
 
@@ -107,7 +114,7 @@ class Server:
 
     async def start(self) -> None:
         """Furnish the cluster, listen, and write the kubeconfig."""
-        await bootstrap.furnish(self.cluster)
+        await bootstrap.create_default_objects(self.cluster)
         await self.settled()
         server = web.Server(self._handle, request_factory=_request, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN)
@@ -120,9 +127,9 @@ class Server:
 
     async def stop(self) -> None:
         """End all watches, close all connections."""
-        self.cluster.hub.close()
-        for keeper in self._keepers:
-            await keeper.close()
+        self.cluster.broadcaster.close()
+        for controller in self._controllers:
+            await controller.close()
         if self._runner is not None:
             await _end(self._runner)
             self._runner = None
@@ -130,7 +137,7 @@ class Server:
 
     async def settled(self) -> None:
         """Wait until the server has nothing left to do by itself."""
-        while not all(keeper.idle for keeper in self._keepers):
+        while not all(controller.idle for controller in self._controllers):
             await asyncio.sleep(_SETTLED)
 
     # --- a request, from top to bottom -------------------------------------------------------------------------------
@@ -140,7 +147,7 @@ class Server:
         warnings: list[str] = []
         try:
             return await self._answer(http, path, query, warnings)
-        except Refusal as error:
+        except StatusError as error:
             return _refused(error, warnings)
         except web.HTTPRequestEntityTooLarge:
             return _refused(decoding.too_large(), warnings)
@@ -148,7 +155,7 @@ class Server:
             raise
         except Exception:  # noqa: BLE001 – whatever it is, the server lives
             _log.exception("%s %s", http.method, path)
-            return _refused(refusal(500, "Internal error occurred", reason="InternalError"), warnings)
+            return _refused(status_error(500, "Internal error occurred", reason="InternalError"), warnings)
 
     async def _answer(self, http: web.BaseRequest, path: str, query: str, warnings: list[str]) -> web.StreamResponse:
         headers, transport = http.headers, http.transport
@@ -158,7 +165,7 @@ class Server:
             if path in HEALTH and http.method == "GET":
                 return _text("ok")
             raise unauthorized()
-        target = self._targets.find(path)
+        target = self._paths.find(path)
         if target is None:
             return await self._other(http, path, user)
         request = Request(
@@ -176,30 +183,30 @@ class Server:
     async def _serve(self, http: web.BaseRequest, path: str, request: Request) -> web.StreamResponse:
         method = http.method
         watch = method == "GET" and routes.is_watch(request)
-        trouble = NO_TROUBLE
+        injection = NO_FAULT
         if self.faults:
-            trouble = await self._meet(method, path, watch=watch)
+            injection = await self._meet(method, path, watch=watch)
         if watch:
-            return await self._watch(http, request, trouble)
+            return await self._watch(http, request, injection)
         if method == "GET":
             answer = routes.read(request)(self.cluster, request)
         else:
             handler = routes.write(method, request)
             request.body = await http.read()
             answer = await handler(self.cluster, request)
-        if isinstance(answer.body, Pieces):
+        if isinstance(answer.body, StreamedBody):
             return await _send(http, answer, answer.body, request.warnings)
         return _response(answer, request.warnings)
 
-    async def _meet(self, method: str, path: str, *, watch: bool) -> Trouble:
-        trouble = self.faults.meet(method, path, watch=watch)
-        if trouble.delay:
-            await asyncio.sleep(trouble.delay)
-        if trouble.refusal is not None:
-            raise trouble.refusal
-        return trouble
+    async def _meet(self, method: str, path: str, *, watch: bool) -> Injection:
+        injection = self.faults.inject(method, path, watch=watch)
+        if injection.delay:
+            await asyncio.sleep(injection.delay)
+        if injection.error is not None:
+            raise injection.error
+        return injection
 
-    async def _watch(self, http: web.BaseRequest, request: Request, trouble: Trouble) -> web.StreamResponse:
+    async def _watch(self, http: web.BaseRequest, request: Request, injection: Injection) -> web.StreamResponse:
         if http.version < HttpVersion11:
             raise bad_request("a watch needs HTTP/1.1")
         watch = Watch(self.cluster, request)
@@ -210,7 +217,7 @@ class Server:
         _warn(response, request.warnings)
         response.enable_chunked_encoding()
         await response.prepare(http)
-        await watch.run(response.write, transport, trouble.cut_after)
+        await watch.run(response.write, transport, injection.cut_after)
         return response
 
     # --- paths that are not objects ----------------------------------------------------------------------------------
@@ -223,7 +230,7 @@ class Server:
         found = self._document(path, http.headers.get(hdrs.ACCEPT, "")) if http.method == "GET" else None
         if found is not None:
             return found
-        raise no_such_path() if http.method == "GET" else no_such_method()
+        raise path_not_found() if http.method == "GET" else method_not_allowed()
 
     def _document(self, path: str, accept: str) -> web.StreamResponse | None:
         plain = path.rstrip("/") or "/"
@@ -256,20 +263,20 @@ class Server:
         if version:
             tree = discovery.aggregated(self.cluster.registry, version, core=core)
             media_type = f"{JSON};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
-            return _response(Answer(200, encode(tree), media_type), [])
+            return _response(Response(200, encode(tree), media_type), [])
         host, port = self._address
         return _json(discovery.core_versions(f"{host}:{port}") if core else discovery.groups(self.cluster.registry))
 
     def _openapi(self, path: str, accept: str) -> web.StreamResponse | None:
         if path == "/openapi/v2":
             if accept and JSON not in accept and "*/*" not in accept:
-                raise refusal(406, f"only the following media types are accepted: {JSON}")
-            return _response(Answer(200, self._documents.v2()), [])
+                raise status_error(406, f"only the following media types are accepted: {JSON}")
+            return _response(Response(200, self._documents.v2()), [])
         if path == "/openapi/v3":
-            return _response(Answer(200, self._documents.index()), [])
+            return _response(Response(200, self._documents.index()), [])
         api_version, rest = split_version(path.removeprefix("/openapi/v3"))
         document = self._documents.v3(api_version) if api_version and not rest else None
-        return None if document is None else _response(Answer(200, document), [])
+        return None if document is None else _response(Response(200, document), [])
 
 
 async def _end(runner: web.ServerRunner) -> None:
@@ -302,13 +309,13 @@ def _quotable(text: str) -> str:
     return shown.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _response(answer: Answer, warnings: list[str]) -> web.Response:
+def _response(answer: Response, warnings: list[str]) -> web.Response:
     response = web.Response(body=answer.body, status=answer.status, headers=_headers(answer.media_type))
     _warn(response, warnings)
     return response
 
 
-async def _send(http: web.BaseRequest, answer: Answer, body: Pieces, warnings: list[str]) -> web.StreamResponse:
+async def _send(http: web.BaseRequest, answer: Response, body: StreamedBody, warnings: list[str]) -> web.StreamResponse:
     """Send a body piece by piece: the client reads one while the next is encrypted."""
     response = web.StreamResponse(status=answer.status, headers=_headers(answer.media_type))
     _warn(response, warnings)
@@ -320,15 +327,15 @@ async def _send(http: web.BaseRequest, answer: Answer, body: Pieces, warnings: l
 
 
 def _json(tree: Tree, status: int = 200) -> web.Response:
-    return _response(Answer(status, encode(tree)), [])
+    return _response(Response(status, encode(tree)), [])
 
 
 def _text(text: str) -> web.Response:
-    return _response(Answer(200, text.encode(), "text/plain; charset=utf-8"), [])
+    return _response(Response(200, text.encode(), "text/plain; charset=utf-8"), [])
 
 
-def _refused(error: Refusal, warnings: list[str]) -> web.Response:
-    response = _response(Answer(error.code, encode(error.status)), warnings)
+def _refused(error: StatusError, warnings: list[str]) -> web.Response:
+    response = _response(Response(error.code, encode(error.status)), warnings)
     if error.retry_after:
         response.headers["Retry-After"] = str(error.retry_after)
     return response

@@ -18,6 +18,7 @@ from trimtab_lab.apiserver.kinds.defaults import apply_defaults
 from trimtab_lab.apiserver.kinds.printers import tables
 from trimtab_lab.apiserver.kinds.schemas import Schema
 from trimtab_lab.apiserver.kinds.serialization import field_validation, wiretypes
+from trimtab_lab.apiserver.kinds.serialization.wirevalues import WrongTypeError
 from trimtab_lab.apiserver.kinds.validation import metadata, names
 
 Tree = dict[str, Any]
@@ -122,9 +123,9 @@ def reading(kind: str, tree: Tree, body: bytes) -> tuple[str, list[str]]:
     """What a field_validation client is told about a body, and its problems one by one."""
     try:
         problems = field_validation.read(kind, tree, body)
-    except wiretypes.WrongTypeError as error:
+    except WrongTypeError as error:
         return record.normalised(str(error)), []
-    return field_validation.refusal(problems), problems
+    return field_validation.strict_error(problems), problems
 
 
 def gadget_steps() -> list[Tree]:
@@ -193,8 +194,8 @@ def test_a_custom_resource_is_pruned_and_completed(request_: Tree, answer: Tree,
 def test_a_custom_resource_is_refused_by_a_strict_client(request_: Tree, answer: Tree, schema: Schema) -> None:
     """Repeated fields before unknown ones, each by path; and metadata of the wrong type."""
     try:
-        told = field_validation.refusal(read_gadget(request_, schema)[1])
-    except wiretypes.WrongTypeError as error:
+        told = field_validation.strict_error(read_gadget(request_, schema)[1])
+    except WrongTypeError as error:
         told = str(error)
     assert answer["body"]["message"].endswith(f": {told}")
 

@@ -31,7 +31,7 @@ from trimtab.ranking.costs import LIMIT, Band, Carrier, Level
 from trimtab.scaledown.continuous import carriers
 from trimtab.scaledown.continuous.carriers import Author, Cost, Holder, author, cost_of, erasure, inscription, number_of
 from trimtab.testing.builders import pod
-from trimtab_lab.apiserver.kinds.errors import refusal
+from trimtab_lab.apiserver.kinds.errors import status_error
 
 RAW_COSTS = Resource.of(PodGroupCost).raw
 CLONESET = target("web", "CloneSet", "apps.kruise.io/v1alpha1")
@@ -204,7 +204,7 @@ async def test_an_object_of_somebody_else_is_left_alone(clones: PolicyWorld) -> 
 async def test_an_object_that_cannot_be_written_is_told(clones: PolicyWorld) -> None:
     """In the status, until it can."""
     clones.product.refuse = lambda request: (
-        refusal(403, "not allowed to create podgroupcosts") if request.method == "POST" else None
+        status_error(403, "not allowed to create podgroupcosts") if request.method == "POST" else None
     )
     await clones.policy(targetRef=CLONESET, strategies=BALANCE, delivery="Continuous", carrier="PodGroupCost")
     found = (await clones.status()).status

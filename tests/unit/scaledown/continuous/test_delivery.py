@@ -29,7 +29,7 @@ from trimtab.scaledown.metrics import Outcome
 from trimtab.scaledown.policy import effective
 from trimtab.scaledown.policy.effective import DefaultPolicy, Defaults
 from trimtab.scaledown.policy.groups import Group
-from trimtab_lab.apiserver.kinds.errors import Refusal, refusal
+from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
 
 BALANCE = [{"name": "Balance"}]
 
@@ -53,7 +53,7 @@ async def test_costs_stay_while_it_is_not_known_which_policies_there_are(world: 
     await world.stop_policies()
 
     def refuse(request: Request) -> Exception | None:
-        return refusal(500, "etcd is away") if "/scaledownpolicies" in request.path else None
+        return status_error(500, "etcd is away") if "/scaledownpolicies" in request.path else None
 
     await world.start_policies(refuse=refuse)
     await world.look()
@@ -85,7 +85,7 @@ async def test_costs_of_clonesets_stay_while_it_is_not_known_which_there_are(wor
     assert len(before) == 2
     await world.stop_policies()
     await world.start_policies(
-        refuse=lambda request: refusal(500, "etcd is away") if "/clonesets" in request.path else None
+        refuse=lambda request: status_error(500, "etcd is away") if "/clonesets" in request.path else None
     )
     await world.look()
     assert world.writes() == []
@@ -97,7 +97,7 @@ async def test_without_the_kind_there_are_no_policies(world: PolicyWorld) -> Non
     await balanced(world)
     await world.stop_policies()
     await world.start_policies(
-        refuse=lambda request: refusal(404, "not found") if "/scaledownpolicies" in request.path else None
+        refuse=lambda request: status_error(404, "not found") if "/scaledownpolicies" in request.path else None
     )
     await world.look()
     assert world.view.synced
@@ -468,9 +468,9 @@ async def test_costs_stay_in_the_bands_of_subsets(world: PolicyWorld) -> None:
 async def test_a_write_that_fails_is_told_and_tried_again(world: PolicyWorld) -> None:
     """The status has the error until it is mended."""
 
-    def refuse(request: Request) -> Refusal | None:
+    def refuse(request: Request) -> StatusError | None:
         forbidden = request.method == "PATCH" and "/pods/" in request.path
-        return refusal(403, "not allowed to patch pods") if forbidden else None
+        return status_error(403, "not allowed to patch pods") if forbidden else None
 
     world.product.refuse = refuse
     await balanced(world)

@@ -17,7 +17,7 @@ from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
 from trimtab.scaledown.policy.effective import Defaults
 from trimtab.scaledown.policy.findings import WITH_POD_COST
-from trimtab_lab.apiserver.kinds.errors import refusal
+from trimtab_lab.apiserver.kinds.errors import status_error
 
 BALANCE = [{"name": "Balance"}]
 PROBE = [{"name": "Probe", "args": {"periodSeconds": 10, "maxAgeSeconds": 60}}]
@@ -272,7 +272,7 @@ async def test_the_plan_of_a_policy_that_was_made_anew_is_dropped(world: PolicyW
         if request.method != "PATCH" or b"lastPlan" not in (request.body or b""):
             return None
         told.append(request)
-        return refusal(503, "come back later") if away else None
+        return status_error(503, "come back later") if away else None
 
     away = True
     await world.deploy(9)
@@ -417,7 +417,7 @@ async def test_controllers_that_wait_see_who_has_no_rank(world: PolicyWorld) -> 
 
 async def test_a_strategy_that_cannot_work_says_why(world: PolicyWorld) -> None:
     """Idle without a metrics server: what to install, and what happens meanwhile."""
-    world.product.refuse = lambda request: refusal(404, "no such path") if "metrics" in request.path else None
+    world.product.refuse = lambda request: status_error(404, "no such path") if "metrics" in request.path else None
     await world.deploy(3)
     await world.policy(strategies=[{"name": "Idle"}], delivery="Continuous")
     await world.advance(60)

@@ -13,7 +13,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from trimtab_lab.apiserver.kinds.serialization.wiretypes import Path, struct_named, text_of
+from trimtab_lab.apiserver.kinds.serialization.wiretypes import struct_named, text_of
+from trimtab_lab.apiserver.kinds.serialization.wirevalues import Path
 
 Tree = dict[str, Any]
 

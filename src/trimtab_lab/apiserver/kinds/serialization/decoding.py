@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from trimtab_lab.apiserver.kinds.errors import Refusal, bad_request, refusal
+from trimtab_lab.apiserver.kinds.errors import StatusError, bad_request, status_error
 from trimtab_lab.apiserver.kinds.serialization import protobuf
 from trimtab_lab.apiserver.storage.store import Tree
 
@@ -73,15 +73,19 @@ def read_json(body: bytes) -> Any:
         raise ValueError(str(error)) from None
 
 
-def too_large() -> Refusal:
+def too_large() -> StatusError:
     """413: more than the server reads."""
-    return refusal(413, f"Request entity too large: limit is {LONGEST}", reason="RequestEntityTooLarge", details={})
+    return status_error(
+        413, f"Request entity too large: limit is {LONGEST}", reason="RequestEntityTooLarge", details={}
+    )
 
 
-def unknown_format(*accepted: str) -> Refusal:
+def unknown_format(*accepted: str) -> StatusError:
     """415: a media type that is not understood here."""
     listed = ", ".join(accepted)
-    return refusal(415, f"the body of the request was in an unknown format - accepted media types include: {listed}")
+    return status_error(
+        415, f"the body of the request was in an unknown format - accepted media types include: {listed}"
+    )
 
 
 def without_huge_numbers(value: Any) -> Any:
@@ -144,7 +148,7 @@ def _text_key(key: Any) -> str:
     return str(key)
 
 
-def _unrecognized(kind: str, problem: str, body: bytes) -> Refusal:
+def _unrecognized(kind: str, problem: str, body: bytes) -> StatusError:
     return bad_request(f"the object provided is unrecognized (must be of type {kind}): {problem} ({_excerpt(body)})")
 
 

@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 
 from trimtab_lab.apiserver.kinds.serialization import wiretypes
-from trimtab_lab.apiserver.kinds.serialization.wiretypes import Path, Struct, text_of
+from trimtab_lab.apiserver.kinds.serialization.wiretypes import Struct, text_of
+from trimtab_lab.apiserver.kinds.serialization.wirevalues import Path
 
 Tree = dict[str, Any]
 
@@ -37,18 +38,18 @@ def read(kind: str, tree: Tree, body: bytes | None = None) -> list[str]:
     repeats = body is not None and has_repeats(body, tree)
     unknown = wiretypes.read(kind, tree)
     if repeats and body is not None:
-        return _told(_typed_problems(_pairs(body), wiretypes.struct(kind), None))
+        return _distinct(_typed_problems(_pairs(body), wiretypes.struct(kind), None))
     return unknown_fields(unknown) if unknown else []
 
 
 def unknown_fields(paths: Sequence[str]) -> list[str]:
     """The problems of these unknown fields."""
-    return _told(f'unknown field "{path}"' for path in paths)
+    return _distinct(f'unknown field "{path}"' for path in paths)
 
 
 def repeated_fields(body: bytes, tree: Any) -> list[str]:
     """The problems of keys that are written twice, in a body of a custom kind; `tree` is what was decoded from it."""
-    return _told(_free_problems(_pairs(body), None)) if has_repeats(body, tree) else []
+    return _distinct(_free_problems(_pairs(body), None)) if has_repeats(body, tree) else []
 
 
 def has_repeats(body: bytes, tree: Any) -> bool:
@@ -61,7 +62,7 @@ def has_repeats(body: bytes, tree: Any) -> bool:
     return body.count(b'":') != written.count(b'":')
 
 
-def refusal(problems: Sequence[str]) -> str:
+def strict_error(problems: Sequence[str]) -> str:
     """What a `Strict` client is told."""
     return f"strict decoding error: {', '.join(problems)}"
 
@@ -77,7 +78,7 @@ def _pairs(body: bytes) -> Any:
     return _decode(body.decode())
 
 
-def _told(problems: Iterator[str]) -> list[str]:
+def _distinct(problems: Iterator[str]) -> list[str]:
     return list(dict.fromkeys(problems))[:MOST]
 
 

@@ -15,49 +15,29 @@ The table of types is generated (`tools/wiretypes.py`), and compiled for a kind 
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
-import re
 from collections.abc import Callable, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from importlib import resources
 from typing import Any
 
-from trimtab.api import quantities, times
-from trimtab.api.errors import InvalidError
+from trimtab_lab.apiserver.kinds.serialization.wirevalues import (
+    INT32,
+    INT64,
+    Path,
+    Reader,
+    WrongTypeError,
+    described,
+    read_anything,
+    read_bytes,
+    read_float,
+    read_int_or_string,
+    read_micro_time,
+    read_quantity,
+    read_time,
+)
 
 Tree = dict[str, Any]
-Path = tuple[Any, ...] | None
-"""Where the walk is: None at the root, else (path of the parent, key or index)."""
-Reader = Callable[[Any, Path, list[str]], Any]
-"""Given a value, where it is, and the list of unknown fields to add to: the value as Go would write it."""
-
-_INT32 = range(-(2**31), 2**31)
-_INT64 = range(-(2**63), 2**63)
-
-
-class WrongTypeError(Exception):
-    """A value that Go cannot decode into its field. `str` of it is Go's message."""
-
-    def __init__(self, value: str, wanted: str = "") -> None:
-        super().__init__(value)
-        self._value = value
-        self._wanted = wanted
-        self._struct = ""
-        self._steps: list[str] = []
-
-    def inside(self, struct: str, step: str) -> WrongTypeError:
-        """The same, known to have happened in this field of this struct: the innermost struct is the one named."""
-        self._struct = self._struct or struct
-        self._steps.insert(0, step)
-        return self
-
-    def __str__(self) -> str:
-        if not self._wanted:
-            return self._value
-        place = f"struct field {self._struct}.{'.'.join(self._steps)}" if self._struct else "value"
-        return f"json: cannot unmarshal {self._value} into Go {place} of type {self._wanted}"
 
 
 class Field:
@@ -78,13 +58,11 @@ class Field:
 
     def check(self, value: Any) -> None:
         """Refuse a plain value of the wrong type, or a number beyond its range."""
-        bits = _INT64 if self.wanted.endswith("int64") else _INT32
+        bits = INT64 if self.wanted.endswith("int64") else INT32
         if type(value) is self.plain and (self.plain is not int or value in bits):
             return
-        described = _described(value)
-        raise WrongTypeError(
-            f"number {value}" if self.plain is int and described == "number" else described, self.wanted
-        )
+        name = described(value)
+        raise WrongTypeError(f"number {value}" if self.plain is int and name == "number" else name, self.wanted)
 
 
 class Struct:
@@ -109,7 +87,7 @@ class Struct:
 
     def read(self, tree: Any, path: Path, unknown: list[str]) -> Any:
         if type(tree) is not dict:
-            raise WrongTypeError(_described(tree), f"v1.{self.name}")
+            raise WrongTypeError(described(tree), f"v1.{self.name}")
         dropped = self._read_fields(tree, path, unknown)
         for key in dropped:
             del tree[key]
@@ -255,7 +233,7 @@ def _plain_reader(plain: type, wanted: str) -> Reader:
         if value is None:
             return plain()
         if type(value) is not plain:
-            raise WrongTypeError(_described(value), wanted)
+            raise WrongTypeError(described(value), wanted)
         return value
 
     return read_plain
@@ -267,7 +245,7 @@ def _list_reader(element: str, wanted: str) -> Reader:
 
     def read_list(value: Any, path: Path, unknown: list[str]) -> Any:
         if type(value) is not list:
-            raise WrongTypeError(_described(value), wanted)
+            raise WrongTypeError(described(value), wanted)
         for index, item in enumerate(value):
             if type(item) is not plain:
                 value[index] = element_reader({} if item is None and plain is None else item, (path, index), unknown)
@@ -282,7 +260,7 @@ def _map_reader(element: str, wanted: str) -> Reader:
 
     def read_map(value: Any, path: Path, unknown: list[str]) -> Any:
         if type(value) is not dict:
-            raise WrongTypeError(_described(value), wanted)
+            raise WrongTypeError(described(value), wanted)
         for key, item in value.items():
             if type(item) is not plain:
                 value[key] = element_reader(item, (path, key), unknown)
@@ -311,126 +289,6 @@ def _null() -> None:
     return None
 
 
-def _described(value: Any) -> str:
-    """What Go calls a JSON value."""
-    match value:
-        case bool():
-            return "bool"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case dict():
-            return "object"
-        case None:
-            return "null"
-        case _:
-            return "number"
-
-
-# --- types that read themselves --------------------------------------------------------------------------------------
-
-_QUANTITY = r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)"
-_QUANTITY_FORMAT = f"quantities must match the regular expression '^{_QUANTITY}$'"
-
-
-@lru_cache(maxsize=8192, typed=True)
-def _canonical(value: str | int | float) -> str:
-    text = value.strip() if isinstance(value, str) else value
-    try:
-        return quantities.parse(text).canonical
-    except InvalidError:
-        raise WrongTypeError(_quantity_problem(str(text))) from None
-
-
-def _quantity_problem(text: str) -> str:
-    match = re.fullmatch(_QUANTITY, text)
-    if match is None:
-        return _QUANTITY_FORMAT
-    return (
-        "unable to parse numeric part of quantity" if match[1].count(".") > 1 else "unable to parse quantity's suffix"
-    )
-
-
-def _read_quantity(value: Any, _path: Path, _unknown: list[str]) -> Any:
-    if value is None:
-        return "0"
-    if isinstance(value, (dict, list, bool)):
-        raise WrongTypeError(_QUANTITY_FORMAT)
-    return _canonical(value)
-
-
-def _read_int_or_string(value: Any, _path: Path, _unknown: list[str]) -> Any:
-    if type(value) is str or (type(value) is int and value in _INT32):
-        return value
-    described = _described(value)
-    raise WrongTypeError(f"number {value}" if described == "number" else described, "int32")
-
-
-def _read_float(value: Any, _path: Path, _unknown: list[str]) -> Any:
-    if type(value) not in (int, float):
-        raise WrongTypeError(_described(value), "float64")
-    return value
-
-
-# What Go's layouts are made of, and what it calls each piece.
-_DATE_PIECES = ((r"\d{4}", "2006"), ("-", "-"), (r"\d\d", "01"), ("-", "-"), (r"\d\d", "02"), ("T", "T"))
-_CLOCK_PIECES = ((r"\d\d?", "15"), (":", ":"), (r"\d\d", "04"), (":", ":"), (r"\d\d", "05"))
-_ZONE = (r"Z|[+-]\d\d:\d\d", "Z07:00")
-_MICROS = (r"\.\d{6}", ".000000")
-_FRACTION = (r"(?:[.,]\d+)?", "")
-_LAYOUT = "2006-01-02T15:04:05Z07:00"
-_MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
-
-
-def _read_time(value: Any, _path: Path, _unknown: list[str]) -> Any:
-    return times.format_time(_time(value, _LAYOUT, _FRACTION))
-
-
-def _read_micro_time(value: Any, _path: Path, _unknown: list[str]) -> Any:
-    return times.format_micro(_time(value, _MICRO_LAYOUT, _MICROS))
-
-
-def _time(value: Any, layout: str, fraction: tuple[str, str]) -> int:
-    if type(value) is not str:
-        raise WrongTypeError(_described(value), "string")
-    rest = value
-    for pattern, name in (*_DATE_PIECES, *_CLOCK_PIECES, fraction, _ZONE):
-        match = re.match(pattern, rest, re.ASCII)
-        if match is None:
-            raise WrongTypeError(f'parsing time "{value}" as "{layout}": cannot parse "{rest}" as "{name}"')
-        rest = rest[match.end() :]
-    try:
-        return times.parse_ns(value)
-    except InvalidError:
-        problem = f": extra text: {json.dumps(rest)}" if rest else ": day out of range"
-        raise WrongTypeError(f'parsing time "{value}"{problem}') from None
-
-
-def _read_bytes(value: Any, _path: Path, _unknown: list[str]) -> Any:
-    if value is None:
-        return ""
-    if type(value) is not str:
-        raise WrongTypeError(_described(value), "[]uint8")
-    try:
-        base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True)
-    except (binascii.Error, ValueError):
-        raise WrongTypeError(f"illegal base64 data at input byte {_first_illegal(value)}") from None
-    return value
-
-
-_BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
-
-
-def _first_illegal(text: str) -> int:
-    bad = (index for index, character in enumerate(text) if character not in _BASE64)
-    return next(bad, len(text) // 4 * 4)
-
-
-def _read_anything(value: Any, _path: Path, _unknown: list[str]) -> Any:
-    return value
-
-
 def _read_schema(value: Any) -> Any:
     """A schema inside a union is decoded by itself: its unknown fields are dropped without a word."""
     return _struct("apiextensions.v1.JSONSchemaProps").read(value, None, [])
@@ -455,15 +313,15 @@ def _read_schema_or_strings(value: Any, _path: Path, _unknown: list[str]) -> Any
 
 
 _OWN_READERS: Mapping[str, Reader] = {
-    "Quantity": _read_quantity,
-    "IntOrString": _read_int_or_string,
-    "float64": _read_float,
-    "Time": _read_time,
-    "MicroTime": _read_micro_time,
-    "[]byte": _read_bytes,
-    "RawExtension": _read_anything,
-    "JSON": _read_anything,
-    "FieldsV1": _read_anything,
+    "Quantity": read_quantity,
+    "IntOrString": read_int_or_string,
+    "float64": read_float,
+    "Time": read_time,
+    "MicroTime": read_micro_time,
+    "[]byte": read_bytes,
+    "RawExtension": read_anything,
+    "JSON": read_anything,
+    "FieldsV1": read_anything,
     "JSONSchemaPropsOrArray": _read_schema_or_list,
     "JSONSchemaPropsOrBool": _read_schema_or_bool,
     "JSONSchemaPropsOrStringArray": _read_schema_or_strings,

@@ -50,7 +50,7 @@ def definition_status(tree: Tree, old: Tree, found: Causes) -> None:
     found += _names(tree["status"].get("acceptedNames") or {}, "status.acceptedNames")
 
 
-def _name_form(spec: Tree) -> names.Form:
+def _name_form(spec: Tree) -> names.OutputFormat:
     wanted = f"{spec['names'].get('plural', '')}.{spec.get('group', '')}"
 
     def form(name: str) -> names.Faults:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 Faults = tuple[str, ...]
-Form = Callable[[str], Faults]
+OutputFormat = Callable[[str], Faults]
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
@@ -118,7 +118,7 @@ def path_segment(text: str) -> Faults:
     return tuple(f"may not contain '{illegal}'" for illegal in "/%" if illegal in text)
 
 
-def prefix(form: Form, text: str) -> Faults:
+def prefix(form: OutputFormat, text: str) -> Faults:
     """What is wrong with a `generateName`, given the form of the name: it may end in a dash."""
     masked = f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") else text
     return form(masked)

@@ -131,7 +131,7 @@ def replica_set(tree: Tree, found: Causes, old: Tree | None = None) -> None:
     _same_selector(spec, old, found)
 
 
-def _head(tree: Tree, old: Tree | None, found: Causes, name: names.Form = names.subdomain) -> None:
+def _head(tree: Tree, old: Tree | None, found: Causes, name: names.OutputFormat = names.subdomain) -> None:
     if old is None:
         metadata.created(tree["metadata"], found, namespaced=True, name=name)
     else:

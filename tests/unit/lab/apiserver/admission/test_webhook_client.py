@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tools.webhooks import WebhookServer
-from trimtab_lab.apiserver.admission.webhook_client import Caller
-from trimtab_lab.apiserver.admission.webhooks import CallError
+from trimtab_lab.apiserver.admission.admission_reviews import CallError
+from trimtab_lab.apiserver.admission.webhook_client import WebhookClient
 
 Tree = dict[str, Any]
 
@@ -26,7 +26,7 @@ async def server() -> AsyncIterator[WebhookServer]:
 
 async def test_a_review_is_posted_and_the_answer_is_given_back(server: WebhookServer) -> None:
     """With the time that is left in the query, on a connection that is kept."""
-    async with Caller() as call:
+    async with WebhookClient() as call:
         for _ in range(2):
             answer = json.loads(await call({"url": f"{server.url}/allow", "caBundle": server.ca}, REVIEW, 7))
             assert answer["response"] == {"uid": "u", "allowed": True}
@@ -36,10 +36,10 @@ async def test_a_review_is_posted_and_the_answer_is_given_back(server: WebhookSe
 async def test_a_service_is_refused_where_nobody_knows_it(server: WebhookServer) -> None:
     """With what to do instead."""
     config = {"service": {"name": "hooks", "namespace": "team", "path": "/allow"}, "caBundle": server.ca}
-    async with Caller() as call:
+    async with WebhookClient() as call:
         with pytest.raises(CallError, match=r"cannot reach hooks\.team\.svc:443; give the webhook a clientConfig\.url"):
             await call(config, REVIEW, 5)
-    async with Caller(lambda *_: None) as call:
+    async with WebhookClient(lambda *_: None) as call:
         with pytest.raises(CallError, match="cannot reach"):
             await call(config, REVIEW, 5)
 
@@ -54,7 +54,7 @@ async def test_a_service_is_found_by_who_knows_it(server: WebhookServer) -> None
         return "127.0.0.1", port
 
     config = {"service": {"name": "hooks", "namespace": "team", "path": "/allow", "port": 8443}, "caBundle": server.ca}
-    async with Caller(resolve) as call:
+    async with WebhookClient(resolve) as call:
         with pytest.raises(CallError, match=r"tls: failed to verify certificate: x509: .*hooks\.team\.svc"):
             await call(config, REVIEW, 5)
     assert asked == [("team", "hooks", 8443)]
@@ -63,13 +63,13 @@ async def test_a_service_is_found_by_who_knows_it(server: WebhookServer) -> None
 @pytest.mark.parametrize("bundle", ["####", "aGVsbG8="])
 async def test_a_bundle_that_holds_no_certificate_is_told(bundle: str, server: WebhookServer) -> None:
     """It is an error of the call, for the failure policy to judge."""
-    async with Caller() as call:
+    async with WebhookClient() as call:
         with pytest.raises(CallError, match="unable to load root certificates"):
             await call({"url": f"{server.url}/allow", "caBundle": bundle}, REVIEW, 5)
 
 
 async def test_an_address_that_is_none_is_told() -> None:
     """Whatever is wrong with it, it is an error of the call."""
-    async with Caller() as call:
+    async with WebhookClient() as call:
         with pytest.raises(CallError, match="Post"):
             await call({"url": "https://"}, REVIEW, 5)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trimtab_lab.apiserver.kinds.errors import Refusal
+from trimtab_lab.apiserver.kinds.errors import StatusError
 from trimtab_lab.apiserver.kinds.registry import BUILT_IN, Kind
 from trimtab_lab.apiserver.storage.selections import Selection
 from trimtab_lab.apiserver.storage.store import Entry, Event
@@ -81,5 +81,5 @@ def test_fields_of_the_other_event_kind_have_other_names() -> None:
 
 def test_fields_that_cannot_be_selected_by_are_refused() -> None:
     """Each kind has a few."""
-    with pytest.raises(Refusal, match=r"field label not supported: spec\.nodeName"):
+    with pytest.raises(StatusError, match=r"field label not supported: spec\.nodeName"):
         select(KINDS["v1 Node"], "", "", "", "spec.nodeName=x")

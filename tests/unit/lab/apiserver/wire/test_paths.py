@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from trimtab_lab.apiserver.kinds.errors import Refusal
+from trimtab_lab.apiserver.kinds.errors import StatusError
 from trimtab_lab.apiserver.kinds.registry import Registry
-from trimtab_lab.apiserver.wire.paths import Targets
+from trimtab_lab.apiserver.wire.paths import PathParser
 
-TARGETS = Targets(Registry())
+TARGETS = PathParser(Registry())
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_path_points_at_an_object(path: str, meant: tuple[str, str, str, str, 
 )
 def test_a_path_under_a_known_version_that_leads_nowhere_is_refused(path: str) -> None:
     """With 404."""
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(StatusError) as refused:
         TARGETS.find(path)
     assert refused.value.code == 404
 
@@ -68,9 +68,9 @@ def test_other_paths_are_not_about_objects(path: str) -> None:
 def test_what_is_remembered_is_forgotten_when_kinds_change() -> None:
     """A path may mean something else then."""
     registry = Registry()
-    targets = Targets(registry)
+    targets = PathParser(registry)
     target = targets.find("/api/v1/pods")
     assert target is not None
     registry.remove(target.kind)
-    with pytest.raises(Refusal):
+    with pytest.raises(StatusError):
         targets.find("/api/v1/pods")

@@ -124,7 +124,12 @@ POD: Tree = {
         pytest.param("apps/v1 ControllerRevision", {"data": {"spec": [1, None]}, "revision": 3}, id="raw content"),
         pytest.param(
             "policy/v1 PodDisruptionBudget",
-            {"spec": {"maxUnavailable": "50%", "selector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}},
+            {
+                "spec": {
+                    "maxUnavailable": "50%",
+                    "selector": {"matchExpressions": [{"key": "a", "operator": "KeyExistsError"}]},
+                }
+            },
             id="a budget",
         ),
     ],

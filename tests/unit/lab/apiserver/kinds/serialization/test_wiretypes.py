@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab_lab.apiserver.kinds.serialization import wiretypes
+from trimtab_lab.apiserver.kinds.serialization.wirevalues import WrongTypeError
 
 Tree = dict[str, Any]
 
@@ -135,7 +136,7 @@ def test_unknown_fields_are_dropped_and_named() -> None:
 )
 def test_a_wrong_type_is_refused_in_go_s_words(kind: str, tree: Tree, message: str) -> None:
     """The innermost struct is named, and the whole way to the field."""
-    with pytest.raises(wiretypes.WrongTypeError) as caught:
+    with pytest.raises(WrongTypeError) as caught:
         wiretypes.read(kind, tree)
     assert str(caught.value) == message
 
@@ -168,7 +169,7 @@ def test_whatever_is_sent_is_read_or_refused(tree: Tree, kind: str) -> None:
     """No JSON makes reading fail in another way; and what was read is read again as it is."""
     try:
         wiretypes.read(kind, tree)
-    except wiretypes.WrongTypeError:
+    except WrongTypeError:
         return
     once = copy.deepcopy(tree)
     assert wiretypes.read(kind, tree) == []

@@ -42,7 +42,7 @@ from trimtab_lab.apiserver.kinds.validation import names
         pytest.param(names.decimal_integer, ["0", "-1", "10"], ["", "-0", "01", "+1", "1.0", "１"], id="whole numbers"),
     ],
 )
-def test_a_form_knows_good_from_bad(form: names.Form, good: list[str], bad: list[str]) -> None:
+def test_a_form_knows_good_from_bad(form: names.OutputFormat, good: list[str], bad: list[str]) -> None:
     """Good text has no faults, bad text has some."""
     assert {text: form(text) for text in good} == dict.fromkeys(good, ())
     assert [text for text in bad if not form(text)] == []

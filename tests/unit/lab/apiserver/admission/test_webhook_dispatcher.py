@@ -13,11 +13,13 @@ import pytest
 
 from tools import record
 from tools.webhooks import WebhookServer
-from trimtab_lab.apiserver.admission.webhook_client import Caller
-from trimtab_lab.apiserver.admission.webhooks import CallError, Request, Resource, Webhooks, internal
+from trimtab_lab.apiserver.admission.admission_reviews import CallError, Resource, ReviewRequest
+from trimtab_lab.apiserver.admission.webhook_client import WebhookClient
+from trimtab_lab.apiserver.admission.webhook_dispatcher import WebhookDispatcher
 from trimtab_lab.apiserver.kinds import defaults
-from trimtab_lab.apiserver.kinds.errors import Refusal
+from trimtab_lab.apiserver.kinds.errors import StatusError, internal_error
 from trimtab_lab.apiserver.kinds.serialization import wiretypes
+from trimtab_lab.apiserver.kinds.serialization.wirevalues import WrongTypeError
 
 Tree = dict[str, Any]
 
@@ -92,19 +94,19 @@ def adding(name: str, value: str = "yes") -> Tree:
     return patch({"op": "add", "path": f"/metadata/labels/{name}", "value": value})
 
 
-def webhooks(answers: Answers, mutating: tuple[Tree, ...] = (), validating: tuple[Tree, ...] = ()) -> Webhooks:
+def webhooks(answers: Answers, mutating: tuple[Tree, ...] = (), validating: tuple[Tree, ...] = ()) -> WebhookDispatcher:
     """All webhooks of a cluster with two namespaces, in which things have two versions."""
     equivalents = {THINGS: [THINGS, OLD_THINGS], OLD_THINGS: [THINGS, OLD_THINGS]}
-    made = Webhooks(answers, LABELS.get, lambda resource, _: equivalents.get(resource, ()))
+    made = WebhookDispatcher(answers, LABELS.get, lambda resource, _: equivalents.get(resource, ()))
     made.load(mutating, validating)
     return made
 
 
-def request(resource: Resource = PODS, **changes: Any) -> Request:
+def request(resource: Resource = PODS, **changes: Any) -> ReviewRequest:
     """A creation in a namespace."""
     tree = {"apiVersion": resource.version, "kind": resource.kind, "metadata": {"name": "x", "labels": {"app": "web"}}}
     given: Tree = {"operation": "CREATE", "resource": resource, "object": tree, "namespace": "team-a", "name": "x"}
-    return Request(**(given | changes))
+    return ReviewRequest(**(given | changes))
 
 
 # --- who is asked ----------------------------------------------------------------------------------------------------
@@ -175,19 +177,19 @@ def request(resource: Resource = PODS, **changes: Any) -> Request:
         pytest.param(hook(), request(HOOKS, namespace=""), False, id="webhook configurations are not reviewed"),
     ],
 )
-async def test_a_webhook_is_asked_if_it_fits(webhook: Tree, about: Request, asked: bool) -> None:
+async def test_a_webhook_is_asked_if_it_fits(webhook: Tree, about: ReviewRequest, asked: bool) -> None:
     """By its rules, by the namespace and by the labels; and the quick look is never wrong."""
     answers = Answers()
     cluster = webhooks(answers, validating=(configuration("c", webhook),))
     await cluster.validate(about, [])
     assert bool(answers.asked) is asked
-    assert cluster.watch(about.operation, about.resource, about.subresource) or not asked
+    assert cluster.is_needed(about.operation, about.resource, about.subresource) or not asked
 
 
 async def test_a_namespace_that_is_gone_is_an_error() -> None:
     """Its labels cannot be compared."""
     cluster = webhooks(Answers(), validating=(configuration("c", hook(namespaceSelector={"matchLabels": {"a": "b"}})),))
-    with pytest.raises(Refusal, match='namespaces "gone" not found') as caught:
+    with pytest.raises(StatusError, match='namespaces "gone" not found') as caught:
         await cluster.validate(request(namespace="gone"), [])
     assert caught.value.code == 404
 
@@ -195,12 +197,12 @@ async def test_a_namespace_that_is_gone_is_an_error() -> None:
 async def test_nobody_is_watched_before_anything_is_loaded() -> None:
     """And what is loaded later counts from then on."""
     cluster = webhooks(Answers())
-    assert not cluster.watch("CREATE", PODS)
+    assert not cluster.is_needed("CREATE", PODS)
     cluster.load([], [configuration("c", hook(rules=[rule(resources=["pods"])]))])
-    assert cluster.watch("CREATE", PODS)
-    assert not cluster.watch("CREATE", NODES)
+    assert cluster.is_needed("CREATE", PODS)
+    assert not cluster.is_needed("CREATE", NODES)
     cluster.load([], [])
-    assert not cluster.watch("CREATE", PODS)
+    assert not cluster.is_needed("CREATE", PODS)
 
 
 async def test_another_version_is_shown_as_the_webhook_knows_it() -> None:
@@ -325,7 +327,7 @@ async def test_the_server_has_its_say_between_the_rounds() -> None:
 async def test_a_patch_that_does_not_fit_is_an_error_of_the_server(operation: Tree, message: str) -> None:
     """Whatever the failure policy: the webhook was asked, and answered badly."""
     cluster = webhooks(Answers(one=patch(operation)), (configuration("c", hook(failurePolicy="Ignore")),))
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(StatusError) as caught:
         await cluster.mutate(request(), [])
     assert caught.value.status["message"] == f"Internal error occurred: {message}"
 
@@ -341,7 +343,7 @@ async def test_a_field_that_is_not_there_may_be_replaced() -> None:
 async def test_what_is_deleted_is_not_patched() -> None:
     """There is no object to patch."""
     about = request(operation="DELETE", object=None, old={"metadata": {}})
-    with pytest.raises(Refusal, match="attempted to modify the object, which is not supported"):
+    with pytest.raises(StatusError, match="attempted to modify the object, which is not supported"):
         await webhooks(Answers(one=adding("a")), (configuration("c", hook()),)).mutate(about, [])
 
 
@@ -363,7 +365,7 @@ async def test_a_refusal_is_passed_on(said: Tree, code: int, message: str, mutat
     answers = Answers(one={"allowed": False, **said})
     configurations = (configuration("c", hook()),)
     cluster = webhooks(answers, configurations if mutating else (), () if mutating else configurations)
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(StatusError) as caught:
         await (cluster.mutate(request(), []) if mutating else cluster.validate(request(), []))
     status = caught.value.status
     assert status["message"] == f'admission webhook "one.example.com" denied the request{message}'
@@ -375,7 +377,7 @@ async def test_warnings_are_collected_even_from_who_refuses() -> None:
     answers = Answers(a={"warnings": ["first"]}, b={"allowed": False, "warnings": ["second"]})
     told: list[str] = []
     cluster = webhooks(answers, validating=(configuration("c", hook("a.example.com"), hook("b.example.com")),))
-    with pytest.raises(Refusal):
+    with pytest.raises(StatusError):
         await cluster.validate(request(), told)
     assert told == ["first", "second"]
 
@@ -391,7 +393,7 @@ async def test_validating_webhooks_are_asked_at_once() -> None:
             {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
         ).encode()
 
-    cluster = Webhooks(call, LABELS.get)
+    cluster = WebhookDispatcher(call, LABELS.get)
     cluster.load([], [configuration("c", hook("a.example.com"), hook("b.example.com"))])
     await cluster.validate(request(), [])
 
@@ -419,7 +421,7 @@ async def test_validating_webhooks_are_asked_at_once() -> None:
 async def test_who_cannot_be_asked_refuses_or_is_passed_over(said: Any, problem: str) -> None:
     """As its failure policy says."""
     strict = webhooks(Answers(one=said), (configuration("c", hook()),))
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(StatusError) as caught:
         await strict.mutate(request(), [])
     assert caught.value.status["message"].startswith(
         f'Internal error occurred: failed calling webhook "one.example.com": {problem}'
@@ -436,9 +438,9 @@ async def test_a_webhook_that_never_answers_is_given_up() -> None:
         await asyncio.Event().wait()
         return b""
 
-    cluster = Webhooks(call, LABELS.get)
+    cluster = WebhookDispatcher(call, LABELS.get)
     cluster.load([], [configuration("c", hook(timeoutSeconds=0.01))])
-    with pytest.raises(Refusal, match="context deadline exceeded"):
+    with pytest.raises(StatusError, match="context deadline exceeded"):
         await cluster.validate(request(), [])
 
 
@@ -460,7 +462,7 @@ async def test_a_dry_run_must_have_no_effects(effects: str, asked: bool) -> None
         assert answers.reviews[0]["dryRun"] is True
         assert answers.reviews[0]["options"]["dryRun"] == ["All"]
         return
-    with pytest.raises(Refusal, match="does not support dry run") as caught:
+    with pytest.raises(StatusError, match="does not support dry run") as caught:
         await cluster.validate(request(dry_run=True), [])
     assert caught.value.code == 400
     assert answers.asked == []
@@ -503,18 +505,22 @@ SERVER_FIELDS = (
 
 
 @pytest.fixture
-async def recorded() -> AsyncIterator[tuple[Webhooks, WebhookServer]]:
+async def recorded() -> AsyncIterator[tuple[WebhookDispatcher, WebhookServer]]:
     """The webhooks of the recording, at work."""
-    async with WebhookServer() as server, Caller() as caller:
+    async with WebhookServer() as server, WebhookClient() as caller:
         known = {"namespace": "recorded-admission", "webhook": server.url, "ca": server.ca}
         validating, mutating = (record.filled(copy.deepcopy(step["request"]["body"]), known) for step in STEPS[:2])
-        cluster = Webhooks(caller, {"recorded-admission": {"kubernetes.io/metadata.name": "recorded-admission"}}.get)
+        cluster = WebhookDispatcher(
+            caller, {"recorded-admission": {"kubernetes.io/metadata.name": "recorded-admission"}}.get
+        )
         cluster.load([mutating], [validating])
         yield cluster, server
 
 
 @pytest.mark.parametrize("step", CREATIONS, ids=lambda step: step["name"])
-async def test_webhooks_are_asked_and_obeyed_as_recorded(step: Tree, recorded: tuple[Webhooks, WebhookServer]) -> None:
+async def test_webhooks_are_asked_and_obeyed_as_recorded(
+    step: Tree, recorded: tuple[WebhookDispatcher, WebhookServer]
+) -> None:
     """What they are asked, what they change, what they warn of, and how they refuse or fail."""
     cluster, server = recorded
     about = sent(step)
@@ -523,8 +529,8 @@ async def test_webhooks_are_asked_and_obeyed_as_recorded(step: Tree, recorded: t
     changed: Tree | None = None
     try:
         changed = await cluster.mutate(about, told, settling(about.object))
-        await cluster.validate(Request(**(fields(about) | {"object": changed or about.object})), told)
-    except Refusal as refused:
+        await cluster.validate(ReviewRequest(**(fields(about) | {"object": changed or about.object})), told)
+    except StatusError as refused:
         status = refused.status
     answer = step["response"]
     assert [text[7:-1].replace('\\"', '"') for text in answer["headers"].get("warning") or ()] == told
@@ -540,7 +546,7 @@ async def test_webhooks_are_asked_and_obeyed_as_recorded(step: Tree, recorded: t
         assert shortened(record.normalised(status)) == shortened(answer["body"])
 
 
-def sent(step: Tree) -> Request:
+def sent(step: Tree) -> ReviewRequest:
     """The request of a step, as the server had it when it asked."""
     body = record.filled(copy.deepcopy(step["request"]["body"]), {"namespace": "recorded-admission"})
     kind = f"{body['apiVersion']} {body['kind']}"
@@ -552,7 +558,7 @@ def sent(step: Tree) -> Request:
     dry_run = bool((step["request"].get("query") or {}).get("dryRun"))
     resource = RECORDED[step["request"]["path"].rpartition("/")[2]]
     name = body["metadata"]["name"]
-    return Request("CREATE", resource, body, namespace="recorded-admission", name=name, dry_run=dry_run)
+    return ReviewRequest("CREATE", resource, body, namespace="recorded-admission", name=name, dry_run=dry_run)
 
 
 def settling(tree: Tree | None) -> Any:
@@ -562,14 +568,14 @@ def settling(tree: Tree | None) -> Any:
     def settle(patched: Tree) -> None:
         try:
             wiretypes.read(kind, patched)
-        except wiretypes.WrongTypeError as error:
-            raise internal(str(error)) from None
+        except WrongTypeError as error:
+            raise internal_error(str(error)) from None
         defaults.apply_defaults(kind, patched)
 
     return settle
 
 
-def fields(about: Request) -> Tree:
+def fields(about: ReviewRequest) -> Tree:
     """The parts of a request."""
     return {name: getattr(about, name) for name in about.__dataclass_fields__}
 
