@@ -324,7 +324,7 @@ def _swapped(rng: random.Random, tree: Any) -> Any:
 
 _CHANGES: tuple[Callable[[random.Random, Any], Any], ...] = (_replaced, _removed, _added, _swapped)
 _OBJECTS: tuple[tuple[str, Tree], ...] = (
-    (PODS, pod("fuzz", nodeSelector={"a": "b"}, tolerations=[{"key": "a", "operator": "KeyExistsError"}])),
+    (PODS, pod("fuzz", nodeSelector={"a": "b"}, tolerations=[{"key": "a", "operator": "Exists"}])),
     (DEPLOYMENTS, deployment("fuzz")),
     (CONFIG_MAPS, config_map("fuzz", a="b") | {"data": {"a": "b"}}),
     ("/api/v1/namespaces/default/services", {"metadata": {"name": "fuzz"}, "spec": {"ports": [{"port": 80}]}}),

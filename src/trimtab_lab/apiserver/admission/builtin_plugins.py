@@ -237,7 +237,7 @@ def _tolerate_failures(spec: Tree) -> None:
     tolerations = spec.get("tolerations") or []
     tolerated = {t.get("key", "") for t in tolerations if t.get("effect", "") in ("", "NoExecute")}
     added = [
-        {"key": key, "operator": "KeyExistsError", "effect": "NoExecute", "tolerationSeconds": _TOLERATION_SECONDS}
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _TOLERATION_SECONDS}
         for key in (NOT_READY, UNREACHABLE)
         if key not in tolerated and "" not in tolerated
     ]

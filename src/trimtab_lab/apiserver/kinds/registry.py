@@ -1,6 +1,6 @@
 """Which kinds the server knows: the built-in ones as a table, and those that CustomResourceDefinitions add.
 
-A kind is served under one path (`/apis/apps/v1/deployments`) and stored on one collection. Two kinds may share a collection: the
+A kind is served under one path (`/apis/apps/v1/deployments`) and stored in one collection. Two kinds may share one: the
 versions of a custom kind do, and so do the two events, the core one and the one of `events.k8s.io`.
 """
 

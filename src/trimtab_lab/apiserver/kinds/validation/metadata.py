@@ -217,7 +217,7 @@ def _no_new_finalizers(metadata: Tree, old: Tree, found: Causes, path: str) -> N
         found.append(forbidden(f"{path}.finalizers", f"{fault} []string{{{shown}}}"))
 
 
-_EXPRESSION_RULES = {"In": True, "NotIn": True, "KeyExistsError": False, "DoesNotExist": False}
+_EXPRESSION_RULES = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
 
 
 def _expression(expression: Tree, found: Causes, path: str) -> None:
@@ -228,7 +228,7 @@ def _expression(expression: Tree, found: Causes, path: str) -> None:
     elif wants_values and not values:
         found.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
     elif not wants_values and values:
-        fault = "may not be specified when `operator` is 'KeyExistsError' or 'DoesNotExist'"
+        fault = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
         found.append(forbidden(f"{path}.values", fault))
     found += each(f"{path}.key", expression.get("key", ""), names.qualified(expression.get("key", "")))
     for index, value in enumerate(values):

@@ -61,9 +61,9 @@ def _node_expression(expression: Tree, found: Causes, path: str, *, check_values
         case "In" | "NotIn":
             if not values:
                 found.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-        case "KeyExistsError" | "DoesNotExist":
+        case "Exists" | "DoesNotExist":
             if values:
-                fault = "may not be specified when `operator` is 'KeyExistsError' or 'DoesNotExist'"
+                fault = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
                 found.append(forbidden(f"{path}.values", fault))
         case "Gt" | "Lt":
             if len(values) != 1:
@@ -163,8 +163,8 @@ def _toleration(toleration: Tree, found: Causes, path: str) -> None:
     effect, value = toleration.get("effect", ""), toleration.get("value", "")
     if key:
         found += each(f"{path}.key", key, names.qualified(key))
-    elif operator != "KeyExistsError":
-        fault = 'operator must be KeyExistsError when `key` is empty, which means "match all values and all keys"'
+    elif operator != "Exists":
+        fault = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
         found.append(invalid(f"{path}.operator", operator, fault))
     if "tolerationSeconds" in toleration and effect != "NoExecute":
         fault = "effect must be 'NoExecute' when `tolerationSeconds` is set"
@@ -180,14 +180,14 @@ def _toleration_operator(operator: str, value: str, found: Causes, path: str) ->
             faults = names.label_value(value)
             if faults:
                 found.append(invalid(f"{path}.operator", value, ";".join(faults)))
-        case "KeyExistsError":
+        case "Exists":
             if value:
-                fault = "value must be empty when `operator` is 'KeyExistsError'"
+                fault = "value must be empty when `operator` is 'Exists'"
                 found.append(invalid(f"{path}.operator", value, fault))
         case "Lt" | "Gt":  # behind a feature gate that is off in 1.36
-            found.append(unsupported(f"{path}.operator", operator, ("Equal", "KeyExistsError", "Lt", "Gt")))
+            found.append(unsupported(f"{path}.operator", operator, ("Equal", "Exists", "Lt", "Gt")))
         case _:
-            found.append(unsupported(f"{path}.operator", operator, ("Equal", "KeyExistsError")))
+            found.append(unsupported(f"{path}.operator", operator, ("Equal", "Exists")))
 
 
 def taint_effect(effect: str, found: Causes, path: str) -> None:

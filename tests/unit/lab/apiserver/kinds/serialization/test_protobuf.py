@@ -127,7 +127,7 @@ POD: Tree = {
             {
                 "spec": {
                     "maxUnavailable": "50%",
-                    "selector": {"matchExpressions": [{"key": "a", "operator": "KeyExistsError"}]},
+                    "selector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]},
                 }
             },
             id="a budget",
