@@ -14,13 +14,13 @@ import ssl
 from collections.abc import Callable
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import aiohttp
 
 from trimtab_lab.apiserver.admission.admission_reviews import CallError
+from trimtab_lab.apiserver.storage.store import Tree
 
-Tree = dict[str, Any]
 Resolver = Callable[[str, str, int], tuple[str, int] | None]
 """Given the namespace, the name and the port of a Service: the host and the port to connect to."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from trimtab_lab.apiserver.admission.users import AUTHENTICATED, User
 from trimtab_lab.apiserver.controllers.workqueue import WorkQueue
 from trimtab_lab.apiserver.kinds.errors import StatusError
-from trimtab_lab.apiserver.kinds.printers import tables
+from trimtab_lab.apiserver.kinds.printers.custom import custom_layout
 from trimtab_lab.apiserver.kinds.registry import VERBS, Custom, Kind
 from trimtab_lab.apiserver.kinds.schemas import Schema
 from trimtab_lab.apiserver.storage.store import Collection, Entry, Event, Tree
@@ -166,7 +166,7 @@ def _kind(tree: Tree, version: Tree) -> Kind:
         custom=Custom(
             definition=tree["metadata"]["name"],
             schema=Schema(schema or None, parts.get("scale")),
-            layout=tables.custom(version.get("additionalPrinterColumns") or ()),
+            layout=custom_layout(version.get("additionalPrinterColumns") or ()),
             schema_tree=schema,
             scale=parts.get("scale"),
             selectable=tuple(field["jsonPath"].strip(".") for field in version.get("selectableFields") or ()),

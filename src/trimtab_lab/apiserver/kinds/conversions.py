@@ -7,11 +7,9 @@ need no conversion: they differ in `apiVersion` alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from trimtab_lab.apiserver.kinds.serialization import wiretypes
-
-Tree = dict[str, Any]
+from trimtab_lab.apiserver.storage.store import Tree
 
 _EVENT_FIELDS = {
     "involvedObject": "regarding",

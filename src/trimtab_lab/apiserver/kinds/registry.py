@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from trimtab_lab.apiserver.kinds.printers.tables import Layout
+from trimtab_lab.apiserver.kinds.printers.cells import Layout
 from trimtab_lab.apiserver.kinds.schemas import Schema
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")

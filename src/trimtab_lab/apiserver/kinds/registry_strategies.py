@@ -9,12 +9,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any
 
-from trimtab.api import quantities
+from trimtab_lab.apiserver.kinds import validation
+from trimtab_lab.apiserver.kinds.conversions import TO_STORED
+from trimtab_lab.apiserver.kinds.errors import invalid
+from trimtab_lab.apiserver.kinds.pod_strategy import keep_observed, new_pod
 from trimtab_lab.apiserver.kinds.registry import Kind
 from trimtab_lab.apiserver.kinds.serialization import wiretypes
+from trimtab_lab.apiserver.kinds.validation import Cause, metadata, names
 from trimtab_lab.apiserver.storage.store import Tree
 
 CREATE_ON_UPDATE = frozenset(
@@ -136,7 +139,30 @@ def prepare_status(kind: Kind, tree: Tree, old: Tree) -> None:
     for field in ("generation", *_STATUS_KEEPS.get(kind.collection, ())):
         _keep(tree["metadata"], old["metadata"], field)
     if kind.collection == "/pods":
-        _keep_observed(tree["status"], old.get("status") or {})
+        keep_observed(tree["status"], old.get("status") or {})
+
+
+def validate(kind: Kind, tree: Tree, old: Tree | None = None, subresource: str = "", *, warnings: list[str]) -> None:
+    """Validate an object; what is allowed but unwise is added to the warnings. Raises a Status of 422."""
+    found = validation_causes(kind, tree, old, subresource)
+    if found:
+        group = "" if kind.name in TO_STORED else kind.group  # what is stored as another kind is named as that one
+        raise invalid(group, kind.kind, tree["metadata"].get("name", ""), found)
+    if not subresource:
+        warnings += validation.warnings(kind.name, tree, old, custom=kind.custom is not None)
+
+
+def validation_causes(kind: Kind, tree: Tree, old: Tree | None = None, subresource: str = "") -> list[Cause]:
+    """What is wrong with an object, or with a change of it."""
+    if kind.custom is None:
+        return validation.validate(kind.name, tree, old, subresource)
+    found: list[Cause] = []
+    form = names.subdomain if old is None else names.path_segment
+    metadata.created(tree["metadata"], found, namespaced=kind.namespaced, name=form, finalizers=False)
+    if old is not None:
+        for _ in range(2):  # Kubernetes looks twice at what an update must not change, and tells it twice
+            metadata.updated(tree["metadata"], old["metadata"], found, finalizers=False)
+    return found + kind.custom.schema.validate(tree, old)
 
 
 def _keep(tree: Tree, old: Tree, field: str) -> None:
@@ -167,108 +193,6 @@ def _restore_zeros(kind: Kind, tree: Tree) -> None:
     wiretypes.read(kind.name, empty)
     if "status" in empty:
         tree["status"] = empty["status"]
-
-
-# --- pods ------------------------------------------------------------------------------------------------------------
-
-_COMPUTE = ("cpu", "memory")
-
-
-def _new_pod(tree: Tree, now: str) -> None:
-    spec = tree["spec"]
-    status: Tree = {"phase": "Pending", "qosClass": qos_class(spec)}
-    if spec.get("schedulingGates"):
-        status["conditions"] = [
-            {
-                "type": "PodScheduled",
-                "status": "False",
-                "lastProbeTime": None,
-                "lastTransitionTime": now,
-                "reason": "SchedulingGated",
-                "message": "Scheduling is blocked due to non-empty scheduling gates",
-            }
-        ]
-    tree["status"] = status
-    labels = tree["metadata"].get("labels") or {}
-    _merge_affinity_keys(spec.get("affinity") or {}, labels)
-    for constraint in spec.get("topologySpreadConstraints") or ():
-        _merge_keys(constraint, labels)
-
-
-def qos_class(spec: Tree) -> str:
-    """How well a pod is treated when a node runs out of memory, by what its containers request."""
-    containers = [spec["resources"]] if spec.get("resources") else _container_resources(spec)
-    requests: dict[str, int] = {}
-    limits: dict[str, int] = {}
-    guaranteed = True
-    for resources in containers:
-        _add(requests, resources.get("requests") or {})
-        guaranteed &= len(_add(limits, resources.get("limits") or {})) == len(_COMPUTE)
-    if not requests and not limits:
-        return "BestEffort"
-    return "Guaranteed" if guaranteed and requests == limits else "Burstable"
-
-
-def _container_resources(spec: Tree) -> list[Tree]:
-    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    return [container.get("resources") or {} for container in containers]
-
-
-def _add(total: dict[str, int], amounts: Mapping[str, str]) -> list[str]:
-    """Add compute resources to a total; the names of those that are not zero."""
-    found = []
-    for name in _COMPUTE:
-        if name in amounts:
-            value = _nano(amounts[name])
-            if value > 0:
-                total[name] = total.get(name, 0) + value
-                found.append(name)
-    return found
-
-
-@lru_cache(maxsize=4096)
-def _nano(text: str) -> int:
-    """A quantity in billionths, which is as fine as quantities are."""
-    quantity = quantities.parse(text)
-    exponent = quantity.exponent + 9
-    return quantity.unscaled * int(10**exponent) if exponent >= 0 else -(-quantity.unscaled // int(10**-exponent))
-
-
-def _merge_affinity_keys(affinity: Tree, labels: Mapping[str, str]) -> None:
-    for side in ("podAffinity", "podAntiAffinity"):
-        terms = affinity.get(side) or {}
-        for weighted in terms.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
-            _merge_keys(weighted["podAffinityTerm"], labels)
-        for term in terms.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
-            _merge_keys(term, labels)
-
-
-def _merge_keys(term: Tree, labels: Mapping[str, str]) -> None:
-    """Write `matchLabelKeys` into the selector that stands beside them, as they are meant for this pod."""
-    if not term.get("matchLabelKeys") and not term.get("mismatchLabelKeys"):
-        return
-    selector = term.get("labelSelector")
-    if selector is None:
-        return
-    for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
-        for key in term.get(field) or ():
-            if key in labels:
-                expression = {"key": key, "operator": operator, "values": [labels[key]]}
-                selector.setdefault("matchExpressions", []).append(expression)
-
-
-def _keep_observed(status: Tree, old: Tree) -> None:
-    """A client that does not know observed generations, or the class of service, must not clear them."""
-    for field in ("qosClass", "observedGeneration"):
-        if not status.get(field) and field in old:
-            status[field] = old[field]
-    before = {c.get("type"): c.get("observedGeneration") for c in reversed(old.get("conditions") or ())}
-    for condition in status.get("conditions") or ():
-        if not condition.get("observedGeneration") and before.get(condition.get("type")):
-            condition["observedGeneration"] = before[condition["type"]]
-
-
-# --- other kinds -----------------------------------------------------------------------------------------------------
 
 
 def _new_namespace(tree: Tree, _now: str) -> None:
@@ -316,7 +240,7 @@ _NEW: Mapping[str, Callable[[Tree, str], None]] = {
     "/namespaces": _new_namespace,
     "/persistentvolumeclaims": _new_claim,
     "/persistentvolumes": _new_volume,
-    "/pods": _new_pod,
+    "/pods": new_pod,
     "apiextensions.k8s.io/customresourcedefinitions": _new_definition,
     "apps/daemonsets": _new_daemon_set,
 }

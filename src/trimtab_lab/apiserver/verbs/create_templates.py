@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from trimtab_lab.apiserver.kinds import objects, registry_strategies, validation
-from trimtab_lab.apiserver.kinds.checks import causes_of
 from trimtab_lab.apiserver.kinds.registry import Kind
 from trimtab_lab.apiserver.kinds.serialization import decoding
 from trimtab_lab.apiserver.storage.store import Tree, decode, encode
@@ -57,6 +56,6 @@ def _template(kind: Kind, body: bytes, level: str) -> Template:
         _PROBE | {"name": f"{metadata['generateName']}probe"} | ({"namespace": "probe"} if kind.namespaced else {})
     )
     registry_strategies.prepare_create(kind, probe, _PROBE["creationTimestamp"])
-    good = not causes_of(kind, probe)
+    good = not registry_strategies.validation_causes(kind, probe)
     notes = validation.warnings(kind.name, probe, custom=kind.custom is not None) if good else ()
     return Template(data, tuple(unknown), good, tuple(notes))

@@ -14,6 +14,7 @@ import yaml
 
 from trimtab_lab.apiserver.kinds.conversions import FROM_STORED
 from trimtab_lab.apiserver.kinds.printers import tables
+from trimtab_lab.apiserver.kinds.printers.cells import Layout
 from trimtab_lab.apiserver.kinds.registry import Kind
 from trimtab_lab.apiserver.kinds.serialization import wiretypes
 from trimtab_lab.apiserver.storage.broadcaster import Render
@@ -130,7 +131,7 @@ class ResponseEncoder:
         columns = table.columns if header else None
         return encode({**_TABLE, "metadata": metadata, "columnDefinitions": columns, "rows": rows})
 
-    def _row(self, table: tables.Layout, entry: Entry, now: int) -> Tree:
+    def _row(self, table: Layout, entry: Entry, now: int) -> Tree:
         tree = versioned_tree(self.kind, entry)
         row: Tree = {"cells": table.cells(tree, now), "object": None}
         if self.form.included in ("", "Metadata"):

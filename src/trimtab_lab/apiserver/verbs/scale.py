@@ -13,7 +13,6 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab_lab.apiserver.admission.attributes import Attributes
 from trimtab_lab.apiserver.kinds import objects, registry_strategies
-from trimtab_lab.apiserver.kinds.checks import check
 from trimtab_lab.apiserver.kinds.errors import bad_request, conflict, internal_error, invalid, not_found
 from trimtab_lab.apiserver.kinds.registry import Kind
 from trimtab_lab.apiserver.kinds.serialization import decoding, field_validation, wiretypes
@@ -118,7 +117,7 @@ def _scaled(request: Request, seen: Entry, scale: Tree, old: Tree) -> Tree:
     tree = seen.tree()
     _set(tree, _paths(kind)["specReplicasPath"], wanted)
     registry_strategies.prepare_update(kind, tree, old)
-    check(kind, tree, old, warnings=request.warnings)
+    registry_strategies.validate(kind, tree, old, warnings=request.warnings)
     return tree
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from trimtab_lab.apiserver.admission.attributes import Attributes
 from trimtab_lab.apiserver.kinds import objects, registry_strategies
-from trimtab_lab.apiserver.kinds.checks import check
 from trimtab_lab.apiserver.kinds.conversions import TO_STORED
 from trimtab_lab.apiserver.kinds.errors import (
     already_exists,
@@ -128,7 +127,7 @@ async def _insert(
         metadata["name"] = objects.generate_name(base, cluster.rng)
     registry_strategies.prepare_create(kind, tree, now)
     if good is None:
-        check(kind, tree, warnings=request.warnings)
+        registry_strategies.validate(kind, tree, warnings=request.warnings)
     else:
         request.warnings += good.notes
     if attributes is not None:
@@ -247,7 +246,7 @@ async def _admit_update(cluster: Cluster, request: Request, tree: Tree, old: Tre
         tree = await cluster.webhooks.mutate(attributes, request.warnings) or tree
     _prepare(kind, part, tree, old)
     _keep_identity(tree["metadata"], old["metadata"])
-    check(kind, tree, old, part, warnings=request.warnings)
+    registry_strategies.validate(kind, tree, old, part, warnings=request.warnings)
     if attributes is not None:
         await cluster.webhooks.validate(attributes.with_object(tree), request.warnings)
     return tree

@@ -6,9 +6,7 @@ or has ended; the pod's own reason; its phase. A pod that is deleted says so, un
 
 from __future__ import annotations
 
-from typing import Any
-
-Tree = dict[str, Any]
+from trimtab_lab.apiserver.storage.store import Tree
 
 
 class PodState:

@@ -15,10 +15,10 @@ from typing import Any
 
 from trimtab_lab.apiserver.kinds.schemas.nodes import Node, drop_nulls, fill, prune
 from trimtab_lab.apiserver.kinds.schemas.uniqueness import repeated
-from trimtab_lab.apiserver.kinds.schemas.words import MISSING, Validator, faults
+from trimtab_lab.apiserver.kinds.schemas.validator import Validator
+from trimtab_lab.apiserver.kinds.schemas.words import MISSING, faults
 from trimtab_lab.apiserver.kinds.validation.causes import Cause, invalid
-
-Tree = dict[str, Any]
+from trimtab_lab.apiserver.storage.store import Tree
 
 _MOST = 2**31 - 1
 

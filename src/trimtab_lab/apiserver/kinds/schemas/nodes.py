@@ -15,8 +15,7 @@ from typing import Any
 
 from trimtab_lab.apiserver.kinds.serialization.wiretypes import struct_named, text_of
 from trimtab_lab.apiserver.kinds.serialization.wirevalues import Path
-
-Tree = dict[str, Any]
+from trimtab_lab.apiserver.storage.store import Tree
 
 _RESOURCE_FIELDS = frozenset(["apiVersion", "kind", "metadata"])
 _MISSING: Any = object()

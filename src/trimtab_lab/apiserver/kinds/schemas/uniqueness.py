@@ -15,8 +15,6 @@ from typing import Any
 from trimtab_lab.apiserver.kinds.schemas.nodes import Node
 from trimtab_lab.apiserver.kinds.validation.causes import Cause, duplicate, invalid
 
-Tree = dict[str, Any]
-
 
 def repeated(value: Any, node: Node | None, path: str) -> Iterator[Cause]:
     """The elements, anywhere below, that stand in a list which has them already."""

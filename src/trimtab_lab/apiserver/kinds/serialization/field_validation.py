@@ -19,8 +19,7 @@ import msgspec
 from trimtab_lab.apiserver.kinds.serialization import wiretypes
 from trimtab_lab.apiserver.kinds.serialization.wiretypes import Struct, text_of
 from trimtab_lab.apiserver.kinds.serialization.wirevalues import Path
-
-Tree = dict[str, Any]
+from trimtab_lab.apiserver.storage.store import Tree
 
 MOST = 100
 """How many problems of one body are told."""

@@ -21,12 +21,12 @@ import msgspec
 
 from trimtab.api import times
 from trimtab_lab.apiserver.kinds.serialization import typetable
+from trimtab_lab.apiserver.storage.store import Tree
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\0"
 _DEEPEST = 100
 
-Tree = dict[str, Any]
 Value = int | bytes
 Convert = Callable[[Value, int], Any]
 """A value off the wire, and how deep the message is in others: the value as JSON has it."""

@@ -36,8 +36,7 @@ from trimtab_lab.apiserver.kinds.serialization.wirevalues import (
     read_quantity,
     read_time,
 )
-
-Tree = dict[str, Any]
+from trimtab_lab.apiserver.storage.store import Tree
 
 
 class Field:

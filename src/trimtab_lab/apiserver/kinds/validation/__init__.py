@@ -15,16 +15,23 @@ from collections.abc import Callable, Mapping
 
 from trimtab_lab.apiserver.kinds.validation import (
     cluster,
+    configuration,
     definitions,
+    events,
     metadata,
     names,
+    pod_updates,
     pods,
+    policies,
+    rbac,
     services,
     webhooks,
+    workload_status,
     workloads,
 )
-from trimtab_lab.apiserver.kinds.validation.causes import Cause, Causes, Tree
+from trimtab_lab.apiserver.kinds.validation.causes import Cause, Causes
 from trimtab_lab.apiserver.kinds.validation.notes import warnings
+from trimtab_lab.apiserver.storage.store import Tree
 
 __all__ = ["Cause", "Causes", "invalid", "validate", "warnings"]
 
@@ -91,7 +98,7 @@ def _pod(tree: Tree, found: Causes, old: Tree | None = None) -> None:
     if old is None:
         pods.created(tree, found)
     else:
-        pods.updated(tree, old, found)
+        pod_updates.updated(tree, old, found)
 
 
 def _binding(tree: Tree, found: Causes, old: Tree | None = None) -> None:
@@ -120,12 +127,12 @@ _CHECKS: Mapping[str, Check] = {
     "v1 PodTemplate": workloads.pod_template,
     "v1 ReplicationController": workloads.replication_controller,
     "v1 Service": services.service,
-    "v1 ConfigMap": cluster.config_map,
-    "v1 Secret": cluster.secret,
-    "v1 ServiceAccount": cluster.service_account,
+    "v1 ConfigMap": configuration.config_map,
+    "v1 Secret": configuration.secret,
+    "v1 ServiceAccount": configuration.service_account,
     "v1 Namespace": cluster.namespace,
     "v1 Node": cluster.node,
-    "v1 Event": cluster.event,
+    "v1 Event": events.event,
     "v1 Endpoints": cluster.only_metadata,
     "v1 LimitRange": cluster.only_metadata,
     "v1 ResourceQuota": cluster.only_metadata,
@@ -136,14 +143,14 @@ _CHECKS: Mapping[str, Check] = {
     "apps/v1 StatefulSet": workloads.stateful_set,
     "apps/v1 DaemonSet": workloads.daemon_set,
     "apps/v1 ControllerRevision": workloads.controller_revision,
-    "policy/v1 PodDisruptionBudget": cluster.disruption_budget,
-    "coordination.k8s.io/v1 Lease": cluster.lease,
-    "scheduling.k8s.io/v1 PriorityClass": cluster.priority_class,
-    "events.k8s.io/v1 Event": cluster.new_event,
-    "rbac.authorization.k8s.io/v1 Role": cluster.role,
-    "rbac.authorization.k8s.io/v1 ClusterRole": cluster.cluster_role,
-    "rbac.authorization.k8s.io/v1 RoleBinding": cluster.role_binding,
-    "rbac.authorization.k8s.io/v1 ClusterRoleBinding": cluster.cluster_role_binding,
+    "policy/v1 PodDisruptionBudget": policies.disruption_budget,
+    "coordination.k8s.io/v1 Lease": policies.lease,
+    "scheduling.k8s.io/v1 PriorityClass": policies.priority_class,
+    "events.k8s.io/v1 Event": events.new_event,
+    "rbac.authorization.k8s.io/v1 Role": rbac.role,
+    "rbac.authorization.k8s.io/v1 ClusterRole": rbac.cluster_role,
+    "rbac.authorization.k8s.io/v1 RoleBinding": rbac.role_binding,
+    "rbac.authorization.k8s.io/v1 ClusterRoleBinding": rbac.cluster_role_binding,
     "autoscaling/v1 HorizontalPodAutoscaler": cluster.only_metadata,
     "admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration": webhooks.validating,
     "admissionregistration.k8s.io/v1 MutatingWebhookConfiguration": webhooks.mutating,
@@ -154,15 +161,15 @@ _CHECKS: Mapping[str, Check] = {
 _NAMED_BY_DNS = frozenset(_CHECKS) - {"v1 Event", "v1 Binding", "policy/v1 PodDisruptionBudget"}
 
 _SUBRESOURCES: Mapping[tuple[str, str], UpdateCheck] = {
-    ("v1 Pod", "status"): pods.status_updated,
+    ("v1 Pod", "status"): pod_updates.status_updated,
     ("v1 Namespace", "status"): cluster.namespace_status,
     ("v1 Namespace", "finalize"): cluster.namespace_finalize,
     ("v1 Node", "status"): cluster.node_update,
-    ("v1 ReplicationController", "status"): workloads.replica_set_status,
-    ("apps/v1 Deployment", "status"): workloads.deployment_status,
-    ("apps/v1 ReplicaSet", "status"): workloads.replica_set_status,
-    ("apps/v1 StatefulSet", "status"): workloads.stateful_set_status,
-    ("apps/v1 DaemonSet", "status"): workloads.daemon_set_status,
-    ("policy/v1 PodDisruptionBudget", "status"): cluster.disruption_budget_status,
+    ("v1 ReplicationController", "status"): workload_status.replica_set_status,
+    ("apps/v1 Deployment", "status"): workload_status.deployment_status,
+    ("apps/v1 ReplicaSet", "status"): workload_status.replica_set_status,
+    ("apps/v1 StatefulSet", "status"): workload_status.stateful_set_status,
+    ("apps/v1 DaemonSet", "status"): workload_status.daemon_set_status,
+    ("policy/v1 PodDisruptionBudget", "status"): policies.disruption_budget_status,
     ("apiextensions.k8s.io/v1 CustomResourceDefinition", "status"): definitions.definition_status,
 }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Sequence
 
-from trimtab_lab.apiserver.kinds.validation.causes import Causes, Tree, invalid
+from trimtab_lab.apiserver.kinds.validation.causes import Causes, invalid
+from trimtab_lab.apiserver.storage.store import Tree
 
 _ADDRESS_FAULT = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _RANGE_FAULT = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Tree = dict[str, Any]
+from trimtab_lab.apiserver.storage.store import Tree
 
 
 @dataclass(frozen=True, slots=True)

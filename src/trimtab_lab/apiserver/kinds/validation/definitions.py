@@ -14,13 +14,13 @@ from trimtab_lab.apiserver.kinds.validation import metadata, names, webhooks
 from trimtab_lab.apiserver.kinds.validation.causes import (
     Cause,
     Causes,
-    Tree,
     forbidden,
     immutable,
     invalid,
     required,
     unsupported,
 )
+from trimtab_lab.apiserver.storage.store import Tree
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")

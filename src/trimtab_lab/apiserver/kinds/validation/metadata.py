@@ -9,7 +9,6 @@ from trimtab_lab.apiserver.kinds.validation import names
 from trimtab_lab.apiserver.kinds.validation.causes import (
     Cause,
     Causes,
-    Tree,
     each,
     forbidden,
     immutable,
@@ -17,6 +16,7 @@ from trimtab_lab.apiserver.kinds.validation.causes import (
     required,
     too_long,
 )
+from trimtab_lab.apiserver.storage.store import Tree
 
 _LARGEST_ANNOTATIONS = 256 * 1024
 _STANDARD_FINALIZERS = frozenset(["kubernetes", "orphan", "foregroundDeletion"])

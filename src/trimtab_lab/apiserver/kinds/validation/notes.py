@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from trimtab.api import quantities
 from trimtab_lab.apiserver.kinds.validation import names
-from trimtab_lab.apiserver.kinds.validation.causes import Tree
+from trimtab_lab.apiserver.storage.store import Tree
 
 _OLD_LABELS: Mapping[str, str] = {
     "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',

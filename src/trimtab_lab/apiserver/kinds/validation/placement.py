@@ -8,7 +8,6 @@ from typing import Any
 from trimtab_lab.apiserver.kinds.validation import metadata, names
 from trimtab_lab.apiserver.kinds.validation.causes import (
     Causes,
-    Tree,
     duplicate,
     each,
     forbidden,
@@ -16,6 +15,7 @@ from trimtab_lab.apiserver.kinds.validation.causes import (
     required,
     unsupported,
 )
+from trimtab_lab.apiserver.storage.store import Tree
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

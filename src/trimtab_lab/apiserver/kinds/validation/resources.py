@@ -10,7 +10,6 @@ from trimtab.api import quantities
 from trimtab_lab.apiserver.kinds.validation import names
 from trimtab_lab.apiserver.kinds.validation.causes import (
     Causes,
-    Tree,
     each,
     forbidden,
     invalid,
@@ -18,6 +17,7 @@ from trimtab_lab.apiserver.kinds.validation.causes import (
     required,
     unsupported,
 )
+from trimtab_lab.apiserver.storage.store import Tree
 
 _HUGE_PAGES = "hugepages-"
 _CONTAINER_RESOURCES = frozenset(["cpu", "memory", "ephemeral-storage"])

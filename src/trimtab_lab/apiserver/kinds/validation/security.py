@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from trimtab_lab.apiserver.kinds.validation import names
-from trimtab_lab.apiserver.kinds.validation.causes import Causes, Tree, each, invalid, required, too_long, unsupported
-from trimtab_lab.apiserver.kinds.validation.volumes import descending
+from trimtab_lab.apiserver.kinds.validation.causes import Causes, each, invalid, required, too_long, unsupported
+from trimtab_lab.apiserver.kinds.validation.field_references import descending
+from trimtab_lab.apiserver.storage.store import Tree
 
 _MOST = 2**31 - 1
 _PROFILE_TYPES = ("Localhost", "RuntimeDefault", "Unconfined")

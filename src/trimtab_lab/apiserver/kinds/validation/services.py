@@ -5,7 +5,6 @@ from __future__ import annotations
 from trimtab_lab.apiserver.kinds.validation import addresses, containers, metadata, names
 from trimtab_lab.apiserver.kinds.validation.causes import (
     Causes,
-    Tree,
     duplicate,
     each,
     forbidden,
@@ -13,6 +12,8 @@ from trimtab_lab.apiserver.kinds.validation.causes import (
     required,
     unsupported,
 )
+from trimtab_lab.apiserver.kinds.validation.probes import port_reference
+from trimtab_lab.apiserver.storage.store import Tree
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _FAMILIES = ("IPv4", "IPv6")
@@ -79,7 +80,7 @@ def _ports(spec: Tree, found: Causes) -> None:
         found += each(f"{path}.port", port.get("port", 0), names.port_number(port.get("port", 0)))
         if port.get("protocol") not in containers.PROTOCOLS:
             found.append(unsupported(f"{path}.protocol", port.get("protocol", ""), containers.PROTOCOLS))
-        containers.port(port.get("targetPort", 0), found, f"{path}.targetPort")
+        port_reference(port.get("targetPort", 0), found, f"{path}.targetPort")
         if "appProtocol" in port:
             found += each(f"{path}.appProtocol", port["appProtocol"], names.qualified(port["appProtocol"]))
 

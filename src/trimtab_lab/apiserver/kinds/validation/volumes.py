@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from trimtab.api import quantities
-from trimtab_lab.apiserver.kinds.validation import names, resources
+from trimtab_lab.apiserver.kinds.validation import names
 from trimtab_lab.apiserver.kinds.validation.causes import (
     Causes,
-    Tree,
     duplicate,
     each,
     forbidden,
@@ -20,6 +19,13 @@ from trimtab_lab.apiserver.kinds.validation.causes import (
     required,
     unsupported,
 )
+from trimtab_lab.apiserver.kinds.validation.field_references import (
+    field_reference,
+    no_steps_back,
+    not_reserved,
+    resource_reference,
+)
+from trimtab_lab.apiserver.storage.store import Tree
 
 _MODE_FAULT = "must be a number between 0 and 0777 (octal), both inclusive"
 # The order in which Kubernetes looks for sources: the first one counts, those after it are refused.
@@ -143,7 +149,7 @@ def _key_to_path(item: Tree, found: Causes, path: str) -> None:
         found.append(required(f"{path}.key"))
     if not item.get("path"):
         found.append(required(f"{path}.path"))
-    _not_reserved(item.get("path", ""), found, f"{path}.path")
+    not_reserved(item.get("path", ""), found, f"{path}.path")
     _mode(item, "mode", found, path)
 
 
@@ -192,7 +198,7 @@ _FILE_FIELDS = ("metadata.annotations", "metadata.labels", "metadata.name", "met
 def _downward_file(item: Tree, found: Causes, path: str) -> None:
     if not item.get("path"):
         found.append(required(f"{path}.path"))
-    _not_reserved(item.get("path", ""), found, f"{path}.path")
+    not_reserved(item.get("path", ""), found, f"{path}.path")
     if "fieldRef" in item:
         field_reference(item["fieldRef"], _FILE_FIELDS, found, f"{path}.fieldRef")
         if "resourceFieldRef" in item:
@@ -247,7 +253,7 @@ def _token(token: Tree, found: Causes, path: str, at: str) -> None:
     if not token.get("path"):
         found.append(required(f"{path}.path"))
     else:
-        _not_reserved(token["path"], found, f"{path}.path")
+        not_reserved(token["path"], found, f"{path}.path")
 
 
 _CHECKS: Mapping[str, Callable[[Tree, Causes, str], None]] = {
@@ -263,92 +269,3 @@ _CHECKS: Mapping[str, Callable[[Tree, Causes, str], None]] = {
     "downwardAPI": _downward,
     "projected": _projected,
 }
-
-
-# --- paths, and fields shown to containers ---------------------------------------------------------------------------
-
-
-def no_steps_back(given: str, found: Causes, path: str) -> None:
-    if ".." in given.split("/"):
-        found.append(invalid(path, given, "must not contain '..'"))
-
-
-def descending(given: str, found: Causes, path: str) -> None:
-    """A path that stays below where it starts."""
-    if given.startswith("/"):
-        found.append(invalid(path, given, "must be a relative path"))
-    no_steps_back(given, found, path)
-
-
-def _not_reserved(given: str, found: Causes, path: str) -> None:
-    descending(given, found, path)
-    if given.startswith("..") and not given.startswith("../"):
-        found.append(invalid(path, given, "must not start with '..'"))
-
-
-_FIELD_LABELS = frozenset(
-    [
-        "metadata.annotations",
-        "metadata.labels",
-        "metadata.name",
-        "metadata.namespace",
-        "metadata.uid",
-        "spec.nodeName",
-        "spec.restartPolicy",
-        "spec.schedulerName",
-        "spec.serviceAccountName",
-        "status.hostIP",
-        "status.hostIPs",
-        "status.phase",
-        "status.podIP",
-        "status.podIPs",
-    ]
-)
-
-
-def field_reference(reference: Tree, supported: Sequence[str], found: Causes, path: str) -> None:
-    """A field of the pod, shown to a container as a variable or in a file."""
-    field = reference.get("fieldPath", "")
-    for name in ("apiVersion", "fieldPath"):
-        if not reference.get(name):
-            found.append(required(f"{path}.{name}"))
-            return
-    base, bracket, subscript = field.partition("['")
-    if bracket and field.endswith("']"):
-        _subscript(base, subscript[:-2], found, path)
-        return
-    if field not in _FIELD_LABELS:
-        fault = f"error converting fieldPath: field label not supported: {field}"
-        found.append(invalid(f"{path}.fieldPath", field, fault))
-    elif field not in supported:
-        found.append(unsupported(f"{path}.fieldPath", field, supported))
-
-
-def _subscript(base: str, key: str, found: Causes, path: str) -> None:
-    if base == "metadata.annotations":
-        found += each(path, key.lower(), names.qualified(key.lower()))
-    elif base == "metadata.labels":
-        found += each(path, key, names.qualified(key))
-    else:
-        fault = f"error converting fieldPath: field label does not support subscript: {base}['{key}']"
-        found.append(invalid(f"{path}.fieldPath", f"{base}['{key}']", fault))
-
-
-_RESOURCE_FIELDS = tuple(
-    f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory")
-)
-_HUGE_PAGE_FIELDS = ("limits.hugepages-", "requests.hugepages-")
-
-
-def resource_reference(reference: Tree, found: Causes, path: str, *, of_file: bool) -> None:
-    """An amount of a container, shown to a container."""
-    resource = reference.get("resource", "")
-    if of_file and not reference.get("containerName"):
-        found.append(required(f"{path}.containerName"))
-    elif not resource:
-        found.append(required(f"{path}.resource"))
-    elif resource not in _RESOURCE_FIELDS and not resource.startswith(_HUGE_PAGE_FIELDS):
-        found.append(unsupported(f"{path}.resource", resource, _RESOURCE_FIELDS))
-    fault = resources.divisor_fault(resource, reference.get("divisor", "0"))
-    if fault:
-        found.append(invalid(f"{path}.divisor", resource, fault))

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 from trimtab_lab.apiserver.kinds.validation import metadata, names
 from trimtab_lab.apiserver.kinds.validation.causes import (
     Causes,
-    Tree,
     duplicate,
     each,
     forbidden,
@@ -20,6 +19,7 @@ from trimtab_lab.apiserver.kinds.validation.causes import (
     required,
     unsupported,
 )
+from trimtab_lab.apiserver.storage.store import Tree
 
 _REVIEW_VERSIONS = ("v1", "v1beta1")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from trimtab.api import selectors
@@ -12,7 +11,6 @@ from trimtab.api.meta import LabelSelector
 from trimtab_lab.apiserver.kinds.validation import metadata, names, pods
 from trimtab_lab.apiserver.kinds.validation.causes import (
     Causes,
-    Tree,
     each,
     forbidden,
     immutable,
@@ -20,19 +18,16 @@ from trimtab_lab.apiserver.kinds.validation.causes import (
     required,
     unsupported,
 )
+from trimtab_lab.apiserver.kinds.validation.counts import (
+    NOT_NEGATIVE,
+    at_most_all,
+    count_or_percent,
+    not_negative,
+    number_of,
+)
+from trimtab_lab.apiserver.storage.store import Tree
 
-_NOT_NEGATIVE = "must be greater than or equal to 0"
 _MISMATCH = "`selector` does not match template `labels`"
-
-
-def not_negative(holder: Tree, fields: Sequence[str], found: Causes, path: str) -> None:
-    for field in fields:
-        number = holder.get(field)
-        if number is not None and number < 0:
-            found.append(invalid(f"{path}.{field}", number, _NOT_NEGATIVE))
-
-
-# --- selectors and templates -----------------------------------------------------------------------------------------
 
 
 def _selector(spec: Tree, kind: str, found: Causes) -> selectors.Selector | None:
@@ -71,35 +66,6 @@ def _always(spec: Tree, kind: str, found: Causes) -> None:
     if "activeDeadlineSeconds" in spec:
         fault = f"activeDeadlineSeconds in {kind} is not Supported"
         found.append(forbidden("spec.template.spec.activeDeadlineSeconds", fault))
-
-
-# --- counts and percentages ------------------------------------------------------------------------------------------
-
-
-def count_or_percent(value: int | str, found: Causes, path: str) -> None:
-    if isinstance(value, str):
-        found += each(path, value, names.percent(value))
-    elif value < 0:
-        found.append(invalid(path, value, _NOT_NEGATIVE))
-
-
-def at_most_all(value: int | str, found: Causes, path: str) -> None:
-    if _is_percent(value) and _number(value) > 100:
-        found.append(invalid(path, value, "must not be greater than 100%"))
-
-
-def _is_percent(value: int | str) -> bool:
-    return isinstance(value, str) and not names.percent(value)
-
-
-def _number(value: int | str) -> int:
-    """The number in a count or a percentage. Text that is neither counts as Go's Atoi would have it: digits, or 0."""
-    if isinstance(value, int):
-        return value
-    return int(value.removesuffix("%")) if _is_percent(value) else selectors.int64(value) or 0
-
-
-# --- Deployments and ReplicaSets -------------------------------------------------------------------------------------
 
 
 def deployment(tree: Tree, found: Causes, old: Tree | None = None) -> None:
@@ -160,7 +126,7 @@ def _rolling_deployment(rolling: Tree, found: Causes, path: str) -> None:
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     count_or_percent(unavailable, found, f"{path}.maxUnavailable")
     count_or_percent(surge, found, f"{path}.maxSurge")
-    if not _number(unavailable) and not _number(surge):
+    if not number_of(unavailable) and not number_of(surge):
         found.append(invalid(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
     at_most_all(unavailable, found, f"{path}.maxUnavailable")
 
@@ -170,8 +136,6 @@ def _rolling_shown(rolling: Tree | None) -> Any:
         return None
     return {"MaxUnavailable": rolling.get("maxUnavailable", 0), "MaxSurge": rolling.get("maxSurge", 0)}
 
-
-# --- StatefulSets ----------------------------------------------------------------------------------------------------
 
 _STATEFUL_FREE = (
     "replicas",
@@ -196,7 +160,7 @@ def stateful_set(tree: Tree, found: Causes, old: Tree | None = None) -> None:
     not_negative(spec, ("replicas", "minReadySeconds"), found, "spec")
     start = (spec.get("ordinals") or {}).get("start", 0)
     if start < 0:
-        found.append(invalid("spec.ordinals.start", start, _NOT_NEGATIVE))
+        found.append(invalid("spec.ordinals.start", start, NOT_NEGATIVE))
     if old is None and spec.get("serviceName"):
         found += each("spec.serviceName", spec["serviceName"], names.label(spec["serviceName"]))
     _stateful_template(spec, found)
@@ -242,7 +206,7 @@ def _rolling_stateful(rolling: Tree, found: Causes, path: str) -> None:
     if unavailable is not None:
         at = f"{path}.maxUnavailable"
         count_or_percent(unavailable, found, at)
-        if not _number(unavailable):
+        if not number_of(unavailable):
             found.append(invalid(at, unavailable, "cannot be 0"))
         at_most_all(unavailable, found, at)
 
@@ -268,9 +232,6 @@ def _with_claims(spec: Tree) -> Tree:
     made = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
     pod = {name: value for name, value in template["spec"].items() if name not in ("hostname", "subdomain", "volumes")}
     return {**template, "spec": {**pod, "volumes": [*made, *held]}}
-
-
-# --- DaemonSets ------------------------------------------------------------------------------------------------------
 
 
 def daemon_set(tree: Tree, found: Causes, old: Tree | None = None) -> None:
@@ -306,13 +267,10 @@ def _rolling_daemons(rolling: Tree, found: Causes, path: str) -> None:
     for check in (count_or_percent, at_most_all):
         check(unavailable, found, f"{path}.maxUnavailable")
         check(surge, found, f"{path}.maxSurge")
-    if _number(unavailable) and _number(surge):
+    if number_of(unavailable) and number_of(surge):
         found.append(invalid(f"{path}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
-    elif not _number(unavailable) and not _number(surge):
+    elif not number_of(unavailable) and not number_of(surge):
         found.append(required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
-
-
-# --- ReplicationControllers and revisions ----------------------------------------------------------------------------
 
 
 def replication_controller(tree: Tree, found: Causes, old: Tree | None = None) -> None:
@@ -339,63 +297,10 @@ def controller_revision(tree: Tree, found: Causes, old: Tree | None = None) -> N
         metadata.updated(tree["metadata"], old["metadata"], found)
     metadata.created(tree["metadata"], found, namespaced=True, name=names.subdomain)
     if tree.get("revision", 0) < 0:
-        found.append(invalid("revision", tree["revision"], _NOT_NEGATIVE))
+        found.append(invalid("revision", tree["revision"], NOT_NEGATIVE))
     if old is not None:
         found += immutable("data", tree.get("data"), old.get("data"))
     elif tree.get("data") is None:
         found.append(required("data", "data is mandatory"))
     elif not isinstance(tree["data"], dict):
         found.append(required("data", "data must be a valid JSON object"))
-
-
-# --- status ----------------------------------------------------------------------------------------------------------
-
-
-def status(tree: Tree, old: Tree, found: Causes, fields: Sequence[str], *, readies: str = "readyReplicas") -> None:
-    """Counts of a status: none negative, none beyond the number of replicas, none available but not ready."""
-    metadata.updated(tree["metadata"], old["metadata"], found)
-    counts = tree["status"]
-    not_negative(counts, ("observedGeneration", "replicas", *fields), found, "status")
-    replicas = counts.get("replicas", 0)
-    for field in fields:
-        if field not in _UNBOUND and counts.get(field, 0) > replicas:
-            found.append(invalid(f"status.{field}", counts[field], "cannot be greater than status.replicas"))
-    available, ready = counts.get("availableReplicas", 0), counts.get("readyReplicas", 0)
-    if available > ready:
-        found.append(invalid("status.availableReplicas", available, f"cannot be greater than {readies}"))
-
-
-_UNBOUND = ("unavailableReplicas", "terminatingReplicas", "collisionCount")
-
-
-def deployment_status(tree: Tree, old: Tree, found: Causes) -> None:
-    fields = "updatedReplicas readyReplicas availableReplicas unavailableReplicas terminatingReplicas collisionCount"
-    status(tree, old, found, fields.split())
-    _not_decremented(tree, old, found)
-
-
-def replica_set_status(tree: Tree, old: Tree, found: Causes) -> None:
-    fields = "fullyLabeledReplicas readyReplicas availableReplicas terminatingReplicas"
-    status(tree, old, found, fields.split())
-
-
-def stateful_set_status(tree: Tree, old: Tree, found: Causes) -> None:
-    fields = "readyReplicas currentReplicas updatedReplicas availableReplicas collisionCount"
-    status(tree, old, found, fields.split(), readies="status.readyReplicas")
-    _not_decremented(tree, old, found)
-
-
-def daemon_set_status(tree: Tree, old: Tree, found: Causes) -> None:
-    metadata.updated(tree["metadata"], old["metadata"], found)
-    fields = (
-        "currentNumberScheduled numberMisscheduled desiredNumberScheduled numberReady observedGeneration "
-        "updatedNumberScheduled numberAvailable numberUnavailable collisionCount"
-    )
-    not_negative(tree["status"], fields.split(), found, "status")
-    _not_decremented(tree, old, found)
-
-
-def _not_decremented(tree: Tree, old: Tree, found: Causes) -> None:
-    now, before = tree["status"].get("collisionCount"), old["status"].get("collisionCount")
-    if before is not None and (now is None or now < before):
-        found.append(invalid("status.collisionCount", now or 0, "cannot be decremented"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trimtab_lab.apiserver.kinds.registry_strategies import qos_class
+from trimtab_lab.apiserver.kinds.pod_strategy import qos_class
 
 Tree = dict[str, Any]
 

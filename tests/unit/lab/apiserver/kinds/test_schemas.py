@@ -11,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from trimtab_lab.apiserver.kinds.schemas import Schema, formats, patterns, structure
-from trimtab_lab.apiserver.kinds.schemas.words import Validator, faults
+from trimtab_lab.apiserver.kinds.schemas.validator import Validator
+from trimtab_lab.apiserver.kinds.schemas.words import faults
 
 Tree = dict[str, Any]
 

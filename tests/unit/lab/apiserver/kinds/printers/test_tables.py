@@ -8,6 +8,8 @@ import pytest
 
 from trimtab.api import times
 from trimtab_lab.apiserver.kinds.printers import tables
+from trimtab_lab.apiserver.kinds.printers.cells import human_duration, translate_age
+from trimtab_lab.apiserver.kinds.printers.custom import custom_layout
 
 Tree = dict[str, Any]
 
@@ -41,13 +43,13 @@ SECOND = 10**9
 )
 def test_a_duration_is_told_in_the_units_that_matter(seconds: int, text: str) -> None:
     """The closer, the finer."""
-    assert tables.human_duration(seconds * SECOND) == text
+    assert human_duration(seconds * SECOND) == text
 
 
 def test_an_age_that_nobody_knows_is_told_so() -> None:
     """No time, and what is none."""
-    assert tables.translate_age(None, NOW) == "<unknown>"
-    assert tables.translate_age("yesterday", NOW) == "<invalid>"
+    assert translate_age(None, NOW) == "<unknown>"
+    assert translate_age("yesterday", NOW) == "<invalid>"
 
 
 def pod(status: Tree, **spec: Any) -> Tree:
@@ -232,14 +234,14 @@ def test_a_service_shows_where_it_is_reached(spec: Tree, status: Tree, shown: st
 )
 def test_a_custom_cell_has_the_type_of_its_column(type_: str, value: Any, cell: Any) -> None:
     """What is of another type is not shown."""
-    layout = tables.custom([{"name": "X", "type": type_, "jsonPath": ".spec.x"}])
+    layout = custom_layout([{"name": "X", "type": type_, "jsonPath": ".spec.x"}])
     assert layout.cells({"metadata": {"name": "n"}, "spec": {"x": value}}, NOW) == ["n", cell]
     assert layout.cells({"metadata": {"name": "n"}, "spec": {}}, NOW) == ["n", None]
 
 
 def test_a_custom_kind_without_columns_shows_its_age() -> None:
     """As every kind does that says nothing else."""
-    layout = tables.custom([])
+    layout = custom_layout([])
     assert [column["name"] for column in layout.columns] == ["Name", "Age"]
     tree = {"metadata": {"name": "n", "creationTimestamp": "2024-01-01T00:00:00Z"}}
     assert layout.cells(tree, NOW) == ["n", "60m"]

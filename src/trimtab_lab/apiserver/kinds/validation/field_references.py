@@ -1,0 +1,101 @@
+"""TODO"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trimtab_lab.apiserver.kinds.validation import names, resources
+from trimtab_lab.apiserver.kinds.validation.causes import (
+    Causes,
+    each,
+    invalid,
+    required,
+    unsupported,
+)
+from trimtab_lab.apiserver.storage.store import Tree
+
+
+def no_steps_back(given: str, found: Causes, path: str) -> None:
+    if ".." in given.split("/"):
+        found.append(invalid(path, given, "must not contain '..'"))
+
+
+def descending(given: str, found: Causes, path: str) -> None:
+    """A path that stays below where it starts."""
+    if given.startswith("/"):
+        found.append(invalid(path, given, "must be a relative path"))
+    no_steps_back(given, found, path)
+
+
+def not_reserved(given: str, found: Causes, path: str) -> None:
+    descending(given, found, path)
+    if given.startswith("..") and not given.startswith("../"):
+        found.append(invalid(path, given, "must not start with '..'"))
+
+
+_FIELD_LABELS = frozenset(
+    [
+        "metadata.annotations",
+        "metadata.labels",
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "status.hostIP",
+        "status.hostIPs",
+        "status.phase",
+        "status.podIP",
+        "status.podIPs",
+    ]
+)
+
+
+def field_reference(reference: Tree, supported: Sequence[str], found: Causes, path: str) -> None:
+    """A field of the pod, shown to a container as a variable or in a file."""
+    field = reference.get("fieldPath", "")
+    for name in ("apiVersion", "fieldPath"):
+        if not reference.get(name):
+            found.append(required(f"{path}.{name}"))
+            return
+    base, bracket, subscript = field.partition("['")
+    if bracket and field.endswith("']"):
+        _subscript(base, subscript[:-2], found, path)
+        return
+    if field not in _FIELD_LABELS:
+        fault = f"error converting fieldPath: field label not supported: {field}"
+        found.append(invalid(f"{path}.fieldPath", field, fault))
+    elif field not in supported:
+        found.append(unsupported(f"{path}.fieldPath", field, supported))
+
+
+def _subscript(base: str, key: str, found: Causes, path: str) -> None:
+    if base == "metadata.annotations":
+        found += each(path, key.lower(), names.qualified(key.lower()))
+    elif base == "metadata.labels":
+        found += each(path, key, names.qualified(key))
+    else:
+        fault = f"error converting fieldPath: field label does not support subscript: {base}['{key}']"
+        found.append(invalid(f"{path}.fieldPath", f"{base}['{key}']", fault))
+
+
+_RESOURCE_FIELDS = tuple(
+    f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory")
+)
+_HUGE_PAGE_FIELDS = ("limits.hugepages-", "requests.hugepages-")
+
+
+def resource_reference(reference: Tree, found: Causes, path: str, *, of_file: bool) -> None:
+    """An amount of a container, shown to a container."""
+    resource = reference.get("resource", "")
+    if of_file and not reference.get("containerName"):
+        found.append(required(f"{path}.containerName"))
+    elif not resource:
+        found.append(required(f"{path}.resource"))
+    elif resource not in _RESOURCE_FIELDS and not resource.startswith(_HUGE_PAGE_FIELDS):
+        found.append(unsupported(f"{path}.resource", resource, _RESOURCE_FIELDS))
+    fault = resources.divisor_fault(resource, reference.get("divisor", "0"))
+    if fault:
+        found.append(invalid(f"{path}.divisor", resource, fault))

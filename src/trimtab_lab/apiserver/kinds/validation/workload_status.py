@@ -1,0 +1,63 @@
+"""TODO"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trimtab_lab.apiserver.kinds.validation import metadata
+from trimtab_lab.apiserver.kinds.validation.causes import (
+    Causes,
+    invalid,
+)
+from trimtab_lab.apiserver.kinds.validation.counts import not_negative
+from trimtab_lab.apiserver.storage.store import Tree
+
+
+def status(tree: Tree, old: Tree, found: Causes, fields: Sequence[str], *, readies: str = "readyReplicas") -> None:
+    """Counts of a status: none negative, none beyond the number of replicas, none available but not ready."""
+    metadata.updated(tree["metadata"], old["metadata"], found)
+    counts = tree["status"]
+    not_negative(counts, ("observedGeneration", "replicas", *fields), found, "status")
+    replicas = counts.get("replicas", 0)
+    for field in fields:
+        if field not in _UNBOUND and counts.get(field, 0) > replicas:
+            found.append(invalid(f"status.{field}", counts[field], "cannot be greater than status.replicas"))
+    available, ready = counts.get("availableReplicas", 0), counts.get("readyReplicas", 0)
+    if available > ready:
+        found.append(invalid("status.availableReplicas", available, f"cannot be greater than {readies}"))
+
+
+_UNBOUND = ("unavailableReplicas", "terminatingReplicas", "collisionCount")
+
+
+def deployment_status(tree: Tree, old: Tree, found: Causes) -> None:
+    fields = "updatedReplicas readyReplicas availableReplicas unavailableReplicas terminatingReplicas collisionCount"
+    status(tree, old, found, fields.split())
+    _not_decremented(tree, old, found)
+
+
+def replica_set_status(tree: Tree, old: Tree, found: Causes) -> None:
+    fields = "fullyLabeledReplicas readyReplicas availableReplicas terminatingReplicas"
+    status(tree, old, found, fields.split())
+
+
+def stateful_set_status(tree: Tree, old: Tree, found: Causes) -> None:
+    fields = "readyReplicas currentReplicas updatedReplicas availableReplicas collisionCount"
+    status(tree, old, found, fields.split(), readies="status.readyReplicas")
+    _not_decremented(tree, old, found)
+
+
+def daemon_set_status(tree: Tree, old: Tree, found: Causes) -> None:
+    metadata.updated(tree["metadata"], old["metadata"], found)
+    fields = (
+        "currentNumberScheduled numberMisscheduled desiredNumberScheduled numberReady observedGeneration "
+        "updatedNumberScheduled numberAvailable numberUnavailable collisionCount"
+    )
+    not_negative(tree["status"], fields.split(), found, "status")
+    _not_decremented(tree, old, found)
+
+
+def _not_decremented(tree: Tree, old: Tree, found: Causes) -> None:
+    now, before = tree["status"].get("collisionCount"), old["status"].get("collisionCount")
+    if before is not None and (now is None or now < before):
+        found.append(invalid("status.collisionCount", now or 0, "cannot be decremented"))
