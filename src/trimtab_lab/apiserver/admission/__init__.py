@@ -13,6 +13,7 @@ The order is that of Kubernetes: built-in plugins, mutating webhooks, validation
     webhook_client      the HTTPS client that posts it
     users               the user of a request
 
-Belongs here: every decision about a write that depends on other objects or on other processes. Does not belong here: defaults and
-validation of one object by itself (`kinds`), reading requests and storing objects (`verbs`). Imports `kinds` and `storage`.
+Belongs here: decisions about a write that depend on other objects or on other processes. Does not belong here:
+defaults and validation of one object by itself (`kinds`), reading requests and storing objects (`verbs`). Imports
+`kinds` and `storage`.
 """

@@ -1,12 +1,12 @@
-"""What Kubernetes' own admission does to an object that depends on other objects, before any webhook is asked.
+"""Kubernetes' built-in admission plugins, as far as they complete or reject an object by looking at other objects.
 
-1. `NamespaceLifecycle`: nothing is created where there is no namespace, or where it is being deleted.
-2. `ServiceAccount`: a pod runs under an account that exists, and mounts its token.
-3. `TaintNodesByCondition`: a new node is not ready until somebody says so.
-4. `Priority`: a pod's priority is that of its class; at most one class is the default.
-5. `DefaultTolerationSeconds`: a pod leaves a node that fails after five minutes, unless it says otherwise.
-6. `PodTopologyLabels`: a pod that is created on a node, or bound to it, carries the zone and region of that node.
-7. Services get addresses and node ports. (Kubernetes does that while storing; it depends on other services.)
+1. `NamespaceLifecycle`: objects are created only in a namespace that exists and is not being deleted.
+2. `ServiceAccount`: a pod has a service account that exists, and mounts its token.
+3. `TaintNodesByCondition`: a new node has the not-ready taint.
+4. `Priority`: a pod has the priority of its class; at most one class is the default.
+5. `DefaultTolerationSeconds`: a pod tolerates a failed node for five minutes, unless it says otherwise.
+6. `PodTopologyLabels`: a pod that is created on a node, or bound to it, gets the zone and region labels of that node.
+7. Services get cluster IPs and node ports. (Kubernetes allocates them while storing.)
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _TOKEN_SOURCES: list[Tree] = [
         }
     },
 ]
-_OF_PODS = (b"automountServiceAccountToken", b"imagePullSecrets")
+_POD_SETTINGS = (b"automountServiceAccountToken", b"imagePullSecrets")
 _TOLERATION_SECONDS = 300
 
 
 class BuiltInPlugins:
-    """Looks at other objects to complete one, or to refuse it."""
+    """The plugins of a cluster."""
 
     def __init__(self, store: Store, registry: Registry, rng: random.Random) -> None:
         self._store = store
@@ -63,7 +63,7 @@ class BuiltInPlugins:
         }
 
     def admit_create(self, kind: Kind, namespace: str, tree: Tree) -> None:
-        """Complete or refuse a new object."""
+        """Complete or reject a new object."""
         if namespace:
             self._check_namespace(kind, namespace, tree)
         plugin = self._create.get(kind.collection)
@@ -71,13 +71,13 @@ class BuiltInPlugins:
             plugin(kind, namespace, tree)
 
     def admit_update(self, kind: Kind, namespace: str, tree: Tree, old: Tree) -> None:
-        """Complete or refuse a change."""
+        """Complete or reject an update."""
         plugin = self._update.get(kind.collection)
         if plugin is not None:
             plugin(kind, namespace, tree, old)
 
     def topology_labels(self, node: str) -> dict[str, str]:
-        """The labels that pods on a node inherit."""
+        """The labels that pods inherit from a node."""
         entry = self._store.collection("/nodes").entries.get(node)
         labels = {} if entry is None else entry.labels
         return {name: labels[name] for name in TOPOLOGY_LABELS if name in labels}
@@ -130,8 +130,8 @@ class BuiltInPlugins:
             missing = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
             raise forbidden(kind, tree["metadata"].get("name", ""), missing)
         spec["serviceAccountName"] = spec["serviceAccount"] = name
-        # Most accounts say nothing about pods; one need not decode them to know.
-        account = entry.tree() if any(word in entry.data for word in _OF_PODS) else {}
+        # Most accounts have no settings for pods, and need not be decoded.
+        account = entry.tree() if any(word in entry.data for word in _POD_SETTINGS) else {}
         mounts = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True))
         if mounts:
             self._mount_token(spec)
@@ -159,13 +159,15 @@ class BuiltInPlugins:
             spec["priorityClassName"] = name
         if spec.get("priority", value) != value:
             raise forbidden(
-                kind, tree["metadata"].get("name", ""), _given("integer value of priority", spec["priority"], value)
+                kind,
+                tree["metadata"].get("name", ""),
+                _computed_field_message("integer value of priority", spec["priority"], value),
             )
         if spec.get("preemptionPolicy", policy) != policy:
             raise forbidden(
                 kind,
                 tree["metadata"].get("name", ""),
-                _given("string value of PreemptionPolicy", spec["preemptionPolicy"], policy),
+                _computed_field_message("string value of PreemptionPolicy", spec["preemptionPolicy"], policy),
             )
         spec["priority"], spec["preemptionPolicy"] = value, policy
 
@@ -182,7 +184,8 @@ class BuiltInPlugins:
         return chosen["metadata"]["name"], chosen["value"], chosen.get("preemptionPolicy", "PreemptLowerPriority")
 
     def _default_class(self) -> Tree | None:
-        """The least of the default classes. Only the two of the system exist in most clusters, and they never are."""
+        """The default class with the lowest value. Most clusters have the two system classes only, which are no
+        defaults."""
         classes = self._store.collection("scheduling.k8s.io/priorityclasses").present()
         trees = [entry.tree() for entry in classes if b'"globalDefault":true' in entry.data]
         return min(trees, key=lambda tree: tree["value"], default=None)
@@ -226,7 +229,7 @@ class BuiltInPlugins:
         self._addresses.assign(kind, tree, old)
 
 
-def _given(what: str, given: Any, computed: Any) -> str:
+def _computed_field_message(what: str, given: Any, computed: Any) -> str:
     return (
         f"the {what} ({given}) must not be provided in pod spec; "
         f"priority admission controller computed {computed} from the given PriorityClass name"
@@ -246,7 +249,7 @@ def _tolerate_failures(spec: Tree) -> None:
 
 
 def _keep_node_ports(spec: Tree, before: Tree) -> None:
-    """A client that leaves node ports out means the ones that are there."""
+    """Keep the node ports of an update that does not state them."""
     known = {(port["port"], port.get("protocol")): port.get("nodePort") for port in before.get("ports") or ()}
     if spec.get("type") in ("NodePort", "LoadBalancer"):
         for port in spec.get("ports") or ():

@@ -1,4 +1,4 @@
-"""TODO"""
+"""The allocation of cluster IPs and node ports to Services."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NODE_PORTS = range(30000, 32768)
 
 
 class ServiceAllocator:
-    """Cluster addresses (10.0.0.0/16) and node ports, and which service has which."""
+    """The cluster IPs (10.0.0.0/16) and node ports of all Services."""
 
     def __init__(self, store: Store) -> None:
         self._taken: dict[str | int, str] = {}
@@ -22,14 +22,15 @@ class ServiceAllocator:
         store.listen(self._on_event)
 
     def assign(self, kind: Kind, tree: Tree, old: Tree | None = None) -> None:
-        """Give a service what it needs and does not have. Raises a Status of 422 if it asks for what is taken."""
+        """Allocate what a Service needs and does not have. Raises a StatusError of 422 if it asks for what is
+        allocated."""
         spec = tree["spec"]
         if spec.get("type") == "ExternalName":
             return
         own = old["metadata"]["uid"] if old else ""
         address = spec.get("clusterIP") or self._free_address()
         if address != "None" and self._taken.get(address, own) != own:
-            raise _taken(
+            raise _already_allocated(
                 kind, tree, "spec.clusterIPs", [address], "failed to allocate IP", "provided IP is already allocated"
             )
         spec["clusterIP"] = address
@@ -43,7 +44,7 @@ class ServiceAllocator:
         for index, port in enumerate(tree["spec"].get("ports") or ()):
             wanted = port.get("nodePort")
             if wanted and self._taken.get(wanted, own) != own:
-                raise _taken(
+                raise _already_allocated(
                     kind, tree, f"spec.ports[{index}].nodePort", wanted, "", "provided port is already allocated"
                 )
             port["nodePort"] = wanted or self._free_port()
@@ -62,7 +63,7 @@ class ServiceAllocator:
             self._next_port = port + 1 if port + 1 in _NODE_PORTS else _NODE_PORTS.start
             if port not in self._taken:
                 return port
-        raise RuntimeError("all node ports are taken")
+        raise RuntimeError("all node ports are allocated")
 
     def _on_event(self, collection: Collection, event: Event) -> None:
         if collection.name != "/services":
@@ -77,6 +78,6 @@ class ServiceAllocator:
                     self._taken[held] = uid
 
 
-def _taken(kind: Kind, tree: Tree, field: str, value: Any, prefix: str, problem: str) -> StatusError:
+def _already_allocated(kind: Kind, tree: Tree, field: str, value: Any, prefix: str, problem: str) -> StatusError:
     detail = f"{prefix} {value[0]}: {problem}" if prefix else problem
     return invalid(kind.group, kind.kind, tree["metadata"].get("name", ""), [causes.invalid(field, value, detail)])

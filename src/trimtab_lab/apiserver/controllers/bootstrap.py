@@ -1,4 +1,4 @@
-"""What a cluster has before anybody did anything: namespaces, two priority classes, the service of the API itself."""
+"""The objects of a new cluster: namespaces, two priority classes, and the Service of the API server."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ OBJECTS: tuple[tuple[str, str, str, Tree], ...] = (
         },
     ),
 )
-"""Version, resource, namespace and object."""
+"""API version, resource, namespace and object."""
 
 
 async def create_default_objects(cluster: Cluster) -> None:
-    """Create everything."""
+    """Create the objects that every cluster has."""
     for api_version, plural, namespace, tree in OBJECTS:
         kind = cluster.registry.find(api_version, plural)
         assert kind is not None  # noqa: S101 – built in

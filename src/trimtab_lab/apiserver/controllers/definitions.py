@@ -1,8 +1,8 @@
-"""The life of a CustomResourceDefinition: its kinds are served as soon as it is stored, and go with it.
+"""The lifecycle of CustomResourceDefinitions: their kinds are served as soon as they are stored.
 
-1. A definition that is created or changed takes effect at once; a moment later its status says so (`Established`).
-2. Names that are taken, by another definition or by a built-in kind, are not accepted, and the status says that.
-3. A definition that is deleted stays until its objects are gone.
+1. A definition that is created or changed takes effect at once; its status reports that afterwards (`Established`).
+2. Names that another definition or a built-in kind uses are not accepted, and the status reports that.
+3. A deleted definition is removed when all its objects are gone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COLLECTION = "apiextensions.k8s.io/customresourcedefinitions"
 
 
 class DefinitionController:
-    """Serves what the stored definitions define."""
+    """Serves the kinds of the stored CustomResourceDefinitions."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -38,7 +38,7 @@ class DefinitionController:
         return self._queue.idle
 
     async def close(self) -> None:
-        """Stop."""
+        """Stop the worker."""
         await self._queue.close()
 
     def _on_event(self, collection: Collection, event: Event) -> None:
@@ -57,7 +57,7 @@ class DefinitionController:
             self._queue.add(name)
 
     def _on_object_deleted(self, collection: Collection) -> None:
-        """The last object of a definition that is being deleted may be gone."""
+        """Requeue the definition of a collection that is empty: it may be waiting for that."""
         kind = self._cluster.registry.stored_kind(collection.name)
         if kind is not None and kind.custom is not None and not len(collection):
             self._queue.add(kind.custom.definition)
@@ -72,7 +72,7 @@ class DefinitionController:
             self._kinds[name] = kinds
 
     def _conflict(self, name: str, wanted: Kind) -> str:
-        """Why the names of a definition cannot be accepted, if they cannot."""
+        """Why the names of a definition cannot be accepted; empty if they can."""
         for kind in self._cluster.registry:
             if kind.group != wanted.group or (kind.custom is not None and kind.custom.definition == name):
                 continue
@@ -92,12 +92,12 @@ class DefinitionController:
             await self._clean_up(entry)
             return
         tree = entry.tree()
-        self._report(tree)
+        self._update_status(tree)
         if tree != entry.tree():
             self._cluster.store.replace(self._cluster.store.collection(COLLECTION), entry, tree)
 
-    def _report(self, tree: Tree) -> None:
-        """Say in the status what was accepted."""
+    def _update_status(self, tree: Tree) -> None:
+        """Report in the status which names were accepted."""
         now, status, kinds = self._cluster.now(), tree["status"], kinds_of(tree)
         problem = self._conflict(tree["metadata"]["name"], kinds[0]) if kinds else ""
         if problem:
@@ -113,7 +113,7 @@ class DefinitionController:
         status["storedVersions"] = [*stored, *(name for name in storage if name not in stored)]
 
     async def _clean_up(self, entry: Entry) -> None:
-        """Delete the objects of a definition that is being deleted, then let it go."""
+        """Delete the objects of a deleted definition, then remove the definition."""
         left = False
         for kind in self._kinds.get(entry.name, [])[:1]:
             collection = self._cluster.store.collection(kind.collection)
@@ -143,7 +143,7 @@ class DefinitionController:
 
 
 def kinds_of(tree: Tree) -> list[Kind]:
-    """The kinds of a definition, one for each version that is served; the one that is stored first."""
+    """The kinds of a definition, one for each served version; the storage version comes first."""
     versions = [version for version in tree["spec"]["versions"] if version["served"]]
     return [_kind(tree, version) for version in sorted(versions, key=lambda version: not version["storage"])]
 
@@ -176,7 +176,7 @@ def _kind(tree: Tree, version: Tree) -> Kind:
 
 
 def _deprecation(spec: Tree, names: Tree, version: Tree) -> str:
-    """What clients are warned of who use a version that is deprecated."""
+    """The warning for clients that use a deprecated version."""
     if not version.get("deprecated"):
         return ""
     default = f"{spec['group']}/{version['name']} {names['kind']} is deprecated"

@@ -1,14 +1,15 @@
-"""Garbage collection: what becomes of objects whose owner is deleted.
+"""The garbage collector: deletes objects whose owners are deleted.
 
-The collector hears of every change and keeps who owns whom, by uid. Of an object it asks:
+It receives every event and keeps the graph of owners and dependents, by uid. For an object:
 
-1. Is it being deleted in the foreground? Its dependents that block it are deleted; when none is left, it may go.
-2. Is it being deleted as an orphan's parent? Its dependents forget it, and it may go.
-3. Is one of its owners still there? Then it stays, and forgets the owners that are not.
-4. Has it owners, and none is there (or they all wait for it to go)? Then it is deleted.
+1. If it is being deleted in the foreground, its blocking dependents are deleted first; then its finalizer is removed.
+2. If it is being deleted with orphaning, it is removed from the owners of its dependents; then its finalizer is
+   removed.
+3. If one of its owners exists, it stays, and references to missing owners are removed.
+4. If it has owners and none exists (or all of them wait for it in the foreground), it is deleted.
 
-An owner counts as there if an object with its uid exists, in the same namespace or in none. Of an owner whose kind is
-not served nobody can say whether it is there: what it owns is left as it is.
+An owner exists if an object with its uid does, in the same namespace or cluster-scoped. Objects with an owner whose
+kind is not served are left alone, since it is not known whether the owner exists.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from trimtab_lab.apiserver.verbs.requests import Request, Target
 USER = User("system:serviceaccount:kube-system:generic-garbage-collector", ("system:serviceaccounts", AUTHENTICATED))
 
 StoredKey = tuple[str, str]
-"""A collection's name and a key on it."""
+"""The name of a collection, and a key in it."""
 
 
 class GarbageCollector:
-    """Deletes what nobody owns any more."""
+    """Deletes objects that have no owner any more."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -39,11 +40,11 @@ class GarbageCollector:
 
     @property
     def idle(self) -> bool:
-        """Whether everything that can be collected is."""
+        """Whether nothing is left to collect."""
         return self._queue.idle
 
     async def close(self) -> None:
-        """Stop collecting."""
+        """Stop the worker."""
         await self._queue.close()
 
     def _on_event(self, collection: Collection, event: Event) -> None:
@@ -100,10 +101,10 @@ class GarbageCollector:
             return
         present = [owner for owner in owners if self._present(owner["uid"], entry) is not None]
         waiting = [o for o in present if _finalizer(self._present(o["uid"], entry)) == FOREGROUND]
-        solid = [owner for owner in present if owner not in waiting]
-        if solid:
-            if len(solid) < len(owners):
-                tree["metadata"]["ownerReferences"] = solid
+        remaining = [owner for owner in present if owner not in waiting]
+        if remaining:
+            if len(remaining) < len(owners):
+                tree["metadata"]["ownerReferences"] = remaining
                 self._cluster.store.replace(self._cluster.store.collection(stored[0]), entry, tree)
             return
         foreground = bool(waiting) and bool(self._dependents.get(entry.uid))
@@ -117,7 +118,7 @@ class GarbageCollector:
         return owner
 
     async def _delete_dependents(self, stored: StoredKey, entry: Entry) -> None:
-        """Only those that block it need to be gone; the others are collected when it is."""
+        """Delete the dependents that block the deletion of an owner; the others are collected when it is gone."""
         blocking = [p for p in self._dependents.get(entry.uid, ()) if self._blocks(p, entry.uid)]
         for dependent in blocking:
             found = self._entry(dependent)
@@ -142,7 +143,7 @@ class GarbageCollector:
         self._release(stored, ORPHAN)
 
     def _release(self, stored: StoredKey, finalizer: str) -> None:
-        """Take the finalizer away; an object without any is gone."""
+        """Remove a finalizer; an object that is being deleted and has none left is removed."""
         entry = self._entry(stored)
         if entry is None:
             return
@@ -169,7 +170,7 @@ class GarbageCollector:
 
 
 def _finalizer(entry: Entry | None) -> str:
-    """The finalizer of an object that the collector works off, if it is being deleted and has one."""
+    """The finalizer of an object that the garbage collector handles, if the object is being deleted and has one."""
     if entry is None or not entry.deleting:
         return ""
     finalizers = entry.tree()["metadata"].get("finalizers", ())

@@ -1,8 +1,8 @@
-"""The life of a namespace: what every one has, and how one that is deleted is emptied.
+"""The namespace lifecycle: objects that every namespace has, and the deletion of its contents.
 
-A new namespace gets its service account and the certificate of the authority, so that pods can be created in it. One
-that is being deleted loses its pods first, then everything else; when nothing is left, it goes. Objects with finalizers
-hold it up, and its conditions say so.
+A new namespace gets a service account and the certificate of the authority, so that pods can be created in it. In a
+deleted one the pods are deleted first, then everything else; when it is empty, it is removed. Objects with finalizers
+delay that, and the conditions of the namespace report them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COLLECTION = "/namespaces"
 
 
 class NamespaceController:
-    """Furnishes new namespaces and empties old ones."""
+    """Creates the first objects of new namespaces, and deletes the contents of deleted ones."""
 
     def __init__(self, cluster: Cluster, authority: str) -> None:
         self._cluster = cluster
@@ -35,15 +35,15 @@ class NamespaceController:
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the queue is empty."""
         return self._queue.idle
 
     async def close(self) -> None:
-        """Stop."""
+        """Stop the worker."""
         await self._queue.close()
 
     async def ensure_defaults(self, namespace: str) -> None:
-        """Give a namespace what every namespace has."""
+        """Create the objects that every namespace has."""
         await self._ensure("serviceaccounts", namespace, {"metadata": {"name": "default"}})
         certificate: Tree = {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": self._authority}}
         await self._ensure("configmaps", namespace, certificate)
@@ -64,7 +64,7 @@ class NamespaceController:
         if not entry.deleting:
             await self.ensure_defaults(name)
         elif entry.tree()["spec"].get("finalizers"):
-            await self._empty(name)
+            await self._delete_contents(name)
 
     async def _ensure(self, plural: str, namespace: str, tree: Tree) -> None:
         kind = self._cluster.registry.find("v1", plural)
@@ -75,7 +75,7 @@ class NamespaceController:
             if error.code != 409:
                 raise
 
-    async def _empty(self, namespace: str) -> None:
+    async def _delete_contents(self, namespace: str) -> None:
         kinds = self._kinds()
         pods = [kind for kind in kinds if kind.collection == "/pods"]
         left = await self._delete_all(pods, namespace)
@@ -98,12 +98,12 @@ class NamespaceController:
             store.replace(collection, entry, tree)
 
     def _kinds(self) -> list[Kind]:
-        """One for each collection with objects in namespaces."""
+        """One kind for each namespaced collection."""
         kinds = {kind.collection: kind for kind in reversed(list(self._cluster.registry)) if kind.namespaced}
         return list(kinds.values())
 
     async def _delete_all(self, kinds: list[Kind], namespace: str) -> list[tuple[Kind, Entry]]:
-        """Delete objects; those that are still there."""
+        """Delete objects; returns those that still exist."""
         for kind in kinds:
             for entry in list(self._cluster.store.collection(kind.collection).present(f"{namespace}/")):
                 if not entry.deleting:
@@ -120,7 +120,7 @@ class NamespaceController:
 
 
 def _conditions(left: list[tuple[Kind, Entry]], tree: Tree, now: str) -> list[Tree]:
-    """What still has to go, in the words of Kubernetes."""
+    """The conditions that report what remains, with Kubernetes' messages."""
     resources = Counter(f"{kind.group_resource}." if not kind.group else kind.group_resource for kind, _ in left)
     finalizers = Counter(name for _, entry in left for name in entry.tree()["metadata"].get("finalizers", ()))
     remaining = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(resources.items()))

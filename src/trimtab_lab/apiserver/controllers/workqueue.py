@@ -1,6 +1,7 @@
-"""Work that nobody waits for: keys in a queue, each once, handled one after the other by a task of its own.
+"""A work queue: keys without duplicates, handled one after the other by a task.
 
-What fails is tried again a little later: a webhook may be down, or refuse for the moment.
+A key whose handler fails with a conflict or an API error is retried a little later: a webhook may be down for the
+moment.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ Key = TypeVar("Key", bound=Hashable)
 
 _log = logging.getLogger(__name__)
 
-AGAIN = 0.5
-"""Seconds until something that failed is tried again."""
+RETRY_DELAY = 0.5
+"""Seconds until a failed key is retried."""
 
 
 class WorkQueue(Generic[Key]):
-    """A queue and its worker. The worker runs while there is something to do."""
+    """A queue and its worker task, which runs while there are keys."""
 
-    def __init__(self, work: Callable[[Key], Awaitable[None]]) -> None:
-        self._work = work
+    def __init__(self, handle: Callable[[Key], Awaitable[None]]) -> None:
+        self._handle = handle
         self._waiting: dict[Key, None] = {}
         self._task: asyncio.Task[None] | None = None
         self._timers: set[asyncio.TimerHandle] = set()
@@ -33,11 +34,11 @@ class WorkQueue(Generic[Key]):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits, nothing is being done, and nothing will be tried again."""
+        """Whether no key is queued, handled or waiting for a retry."""
         return not self._waiting and self._task is None and not self._timers
 
     def add(self, key: Key) -> None:
-        """Have something done soon."""
+        """Queue a key."""
         if self._closed:
             return
         self._waiting[key] = None
@@ -45,7 +46,7 @@ class WorkQueue(Generic[Key]):
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Stop, in the middle of whatever is being done."""
+        """Stop, and cancel the running handler."""
         self._closed = True
         self._waiting.clear()
         for timer in self._timers:
@@ -60,22 +61,22 @@ class WorkQueue(Generic[Key]):
             key = next(iter(self._waiting))
             del self._waiting[key]
             await self._try(key)
-            await asyncio.sleep(0)  # let requests in between
+            await asyncio.sleep(0)  # let requests run in between
         self._task = None
 
     async def _try(self, key: Key) -> None:
         try:
-            await self._work(key)
+            await self._handle(key)
         except (StatusError, ConflictError) as error:
-            _log.debug("%s: %s; will be tried again", key, error)
-            self._later(key)
-        except Exception:  # noqa: BLE001 – whatever it is, the next one must be tried
-            _log.exception("%s: cannot be done", key)
+            _log.debug("%s: %s; will be retried", key, error)
+            self._retry_later(key)
+        except Exception:  # noqa: BLE001 – the next key must be handled
+            _log.exception("%s: handler failed", key)
 
-    def _later(self, key: Key) -> None:
+    def _retry_later(self, key: Key) -> None:
         def again() -> None:
             self._timers.discard(timer)
             self.add(key)
 
-        timer = asyncio.get_running_loop().call_later(AGAIN, again)
+        timer = asyncio.get_running_loop().call_later(RETRY_DELAY, again)
         self._timers.add(timer)

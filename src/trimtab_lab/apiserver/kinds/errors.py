@@ -1,7 +1,7 @@
 """How a request is refused: a Kubernetes Status with the right code, reason, message and details.
 
-`StatusError` is the one exception that the server's edge turns into an answer. The functions below make the refusals that
-Kubernetes has a name for, worded as Kubernetes words them.
+`StatusError` is the one exception that the server's edge turns into an answer. The functions below make the refusals
+that Kubernetes has a name for, worded as Kubernetes words them.
 """
 
 from __future__ import annotations

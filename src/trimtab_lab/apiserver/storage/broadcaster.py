@@ -1,14 +1,14 @@
-"""From commits to watchers: each event is encoded once for all who watch the same, and sent in batches.
+"""The broadcast of committed events to watchers: each event is encoded once for all equal watches, and sent in batches.
 
-A `Feed` is what watchers with the same kind, selection and form have in common. When something is committed, the hub
-flushes the feeds of that collection in the next turn of the event loop: all events since the last flush become one piece of
-bytes, framed as an HTTP chunk, and every watcher of the feed is handed the same piece.
+A `Feed` is shared by watchers of the same kind, selection and output format. When an object is committed, the
+broadcaster flushes the feeds of its collection in the next iteration of the event loop: all events since the last flush
+become one piece of bytes, framed as an HTTP chunk, and every watcher of the feed receives the same piece.
 
-A flush is followed by a pause twice as long as the flush took. A lone watcher therefore sees an event at once, and with
-a hundred of them the batches grow until two thirds of the time are left for requests.
+A flush is followed by a pause twice as long as the flush took. A single watcher therefore receives an event at once,
+and with a hundred watchers the batches grow until two thirds of the time are left for requests.
 
-A watcher that does not read is cut off, as Kubernetes cuts it: what the connection cannot take is queued up to
-`QUEUE_LIMIT` bytes, then the connection is aborted. Its client resumes from the last version that it saw.
+A watcher that does not read is disconnected, as in Kubernetes: what the connection cannot take is queued up to
+`QUEUE_LIMIT` bytes, then the connection is aborted. Its client resumes from the last version that it received.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from trimtab_lab.apiserver.storage.selections import Selection
 from trimtab_lab.apiserver.storage.store import Collection, CompactedError, Entry, Event, EventType, Store
 
 BUFFER_LIMIT = 256 * 1024
-"""What a connection may hold before later pieces wait in the watcher's queue."""
+"""Bytes in the buffer of a connection above which later pieces are queued."""
 QUEUE_LIMIT = 16 * 1024 * 1024
 RETRY = 0.005
-"""Seconds until a queue is tried again."""
+"""Seconds until queued pieces are sent again."""
 PAUSE = 2
-"""How many times as long as a flush took the next one waits."""
+"""The pause after a flush, in multiples of the time that the flush took."""
 BOOKMARK_INTERVAL = 60.0
 
 Render = Callable[[EventType, Entry], bytes]
-"""One event as a line of a watch."""
+"""Encodes one event as a line of a watch."""
 
 
 def chunk(data: bytes) -> bytes:
-    """A piece of a chunked HTTP body."""
+    """Frame a piece of a chunked HTTP body."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 class Watcher:
-    """One connection that watches. `done` is set when it shall end."""
+    """One connection that watches. `done` is set when the watch is to end."""
 
     __slots__ = ("_queue", "_queued", "_transport", "bookmark", "done", "header")
 
@@ -53,13 +53,13 @@ class Watcher:
 
     @property
     def waiting(self) -> bool:
-        """Whether something is queued."""
+        """Whether pieces are queued."""
         return bool(self._queue)
 
     def send(self, piece: bytes) -> None:
-        """Hand over a framed piece: to the connection if it keeps up, to the queue if not.
+        """Send a framed piece: to the connection if it keeps up, to the queue if not.
 
-        A connection that is lost may still be among the watchers for a moment. It must not keep others from theirs.
+        A closed connection may still be among the watchers for a moment; it must not disturb the others.
         """
         if self._transport.is_closing():
             self.cut()
@@ -73,7 +73,7 @@ class Watcher:
             self.cut()
 
     def drain(self) -> None:
-        """Move what is queued to the connection, as far as it takes it."""
+        """Move queued pieces to the connection, as far as it takes them."""
         if self._transport.is_closing():
             self.cut()
         while self._queue and self._transport.get_write_buffer_size() < BUFFER_LIMIT:
@@ -82,12 +82,12 @@ class Watcher:
             self._transport.write(piece)
 
     def finish(self) -> None:
-        """End the watch properly."""
+        """End the watch after what has been sent."""
         if not self.done.done():
             self.done.set_result(None)
 
     def cut(self) -> None:
-        """End it by breaking the connection."""
+        """End the watch by aborting the connection."""
         self._queue.clear()
         self._queued = 0
         if not self._transport.is_closing():
@@ -97,7 +97,7 @@ class Watcher:
 
 
 class Feed:
-    """What is common to watchers of the same kind, selection and form."""
+    """The event stream that watchers of the same kind, selection and output format share."""
 
     def __init__(self, collection: Collection, selection: Selection, render: Render) -> None:
         self.collection = collection
@@ -107,16 +107,16 @@ class Feed:
         self.watchers: set[Watcher] = set()
 
     def lines(self, events: Iterable[Event], header: Render | None = None) -> list[bytes]:
-        """The events that are seen here, each as a line; the first one with a header if there is one to give."""
-        seen = (self.selection.seen(event) for event in events)
-        shown = [one for one in seen if one is not None]
+        """The selected events, each encoded as a line; the first one with a header if one is given."""
+        views = (self.selection.view(event) for event in events)
+        shown = [view for view in views if view is not None]
         lines = [self.render(*one) for one in shown]
         if lines and header is not None:
             lines[0] = header(*shown[0])
         return lines
 
     def flush(self) -> None:
-        """Send what happened since the last time."""
+        """Send the events since the last flush."""
         try:
             events = self.collection.since(self.position)
         except CompactedError:
@@ -139,7 +139,7 @@ class Feed:
 
 
 class Broadcaster:
-    """All feeds of a store."""
+    """The feeds of all collections of a store."""
 
     def __init__(self, store: Store, bookmark_interval: float = BOOKMARK_INTERVAL) -> None:
         self._store = store
@@ -152,8 +152,8 @@ class Broadcaster:
         store.listen(self._on_event)
 
     def join(self, key: Hashable, feed: Feed, watcher: Watcher) -> Feed:
-        """Let a watcher that has seen everything so far take part from now on, in the feed that has this key; if
-        there is none, this one becomes it."""
+        """Add a watcher that has received everything so far to the feed with this key; if there is none, `feed` becomes
+        it."""
         present = self._feeds.setdefault(feed.collection.name, {}).setdefault(key, feed)
         if present is feed:
             feed.position = self._store.version
@@ -165,18 +165,18 @@ class Broadcaster:
         return present
 
     def leave(self, key: Hashable, feed: Feed, watcher: Watcher) -> None:
-        """Let it go."""
+        """Remove a watcher from its feed."""
         feed.watchers.discard(watcher)
         feeds = self._feeds[feed.collection.name]
         if not feed.watchers and feeds.get(key) is feed:
             del feeds[key]
 
     def watchers(self) -> list[Watcher]:
-        """Everyone who watches now."""
+        """All watchers."""
         return [w for feeds in self._feeds.values() for feed in feeds.values() for w in feed.watchers]
 
     def watching(self, collection: str) -> list[Watcher]:
-        """Everyone who watches a collection."""
+        """All watchers of a collection."""
         return [watcher for feed in self._feeds.get(collection, {}).values() for watcher in feed.watchers]
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Which objects of a kind a request means: a namespace, a name, labels, fields.
+"""The objects that a request selects: by namespace, name, labels and fields.
 
-Labels stand beside every entry. Fields do not: the few that Kubernetes lets one select by are read from a decoded copy
-when somebody first selects by them, and remembered.
+Every entry has its labels at hand. Fields are read from a decoded copy when they are first needed for a selection, and
+then remembered; only a few fields can be selected by, as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _at(path: str) -> Getter:
 
 
 def text(value: Any) -> str:
-    """A field's value as selectors compare it; what is absent is the empty text."""
+    """A field's value as selectors compare it; a missing field is the empty string."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(value)
@@ -86,12 +86,12 @@ FIELDS: Mapping[str, Mapping[str, Getter]] = {
     "/replicationcontrollers": {"status.replicas": _number("status.replicas")},
     "apps/replicasets": {"status.replicas": _number("status.replicas")},
 }
-"""What can be selected by besides name and namespace, by collection."""
+"""The fields that can be selected by, besides name and namespace, by collection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a list or a watch asks for. Equal selections share their work."""
+    """The objects that a list or a watch selects. Watches with equal selections share a feed."""
 
     namespace: str = ""
     labels: Selector = EVERYTHING
@@ -100,26 +100,27 @@ class Selection:
     selectable: tuple[str, ...] = ()
 
     @property
-    def everything(self) -> bool:
-        """Whether it restricts nothing but the namespace."""
+    def is_unrestricted(self) -> bool:
+        """Whether nothing but the namespace restricts the selection."""
         return self.labels.empty and not self.fields
 
     @property
     def prefix(self) -> str:
-        """What the keys of all objects it means start with."""
+        """The prefix of the keys of all selected objects."""
         return f"{self.namespace}/" if self.namespace else ""
 
     def matches(self, entry: Entry) -> bool:
-        """Whether it means this object."""
+        """Whether an object is selected."""
         if self.namespace and entry.namespace != self.namespace:
             return False
         if not self.labels.empty and not self.labels.matches(entry.labels):
             return False
         return not self.fields or self._fields_match(entry)
 
-    def seen(self, event: Event) -> tuple[EventType, Entry] | None:
-        """What an event looks like to who sees only these objects: entering is ADDED, leaving is DELETED."""
-        if self.everything:
+    def view(self, event: Event) -> tuple[EventType, Entry] | None:
+        """An event as a watch with this selection shows it: an object that enters is ADDED, one that leaves is
+        DELETED."""
+        if self.is_unrestricted:
             inside = not self.namespace or event.entry.namespace == self.namespace
             return (event.type, event.entry) if inside else None
         now = event.type != "DELETED" and self.matches(event.entry)
@@ -128,7 +129,7 @@ class Selection:
             return ("MODIFIED" if before else "ADDED"), event.entry
         if not before or event.previous is None:
             return None
-        return "DELETED", event.entry if event.type == "DELETED" else _left(event.previous, event.version)
+        return "DELETED", event.entry if event.type == "DELETED" else _last_view(event.previous, event.version)
 
     def _fields_match(self, entry: Entry) -> bool:
         values = entry.fields
@@ -145,6 +146,6 @@ def _getters(collection: str, selectable: tuple[str, ...]) -> Mapping[str, Gette
     return {**METADATA_FIELDS, **FIELDS.get(collection, {}), **_paths(*selectable)}
 
 
-def _left(previous: Entry, version: int) -> Entry:
-    """An object as one sees it last who stops seeing it: as it was, at the version at which it left."""
+def _last_view(previous: Entry, version: int) -> Entry:
+    """The last selected state of an object, with the version at which it left the selection."""
     return Entry(previous.key, previous.tree(), version)

@@ -1,7 +1,7 @@
-"""The binding subresource: a scheduler says on which node a pod goes.
+"""The binding subresource: a scheduler assigns a pod to a node.
 
-The pod gets the node, the condition PodScheduled, the labels and annotations of the binding, and the zone and region of
-the node. A pod is bound once.
+The pod gets the node name, the condition PodScheduled, the labels and annotations of the binding, and the zone and
+region of the node. A pod is bound once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def create(cluster: Cluster, request: Request) -> Response:
     labels = cluster.plugins.topology_labels(binding.get("target", {}).get("name", ""))
     if labels:
         binding["metadata"].setdefault("labels", {}).update(labels)
-    binding = await _admitted(cluster, request, binding, dry_run=options.dry_run)
+    binding = await _admit(cluster, request, binding, dry_run=options.dry_run)
     for _ in range(ATTEMPTS):
         try:
             _bind(cluster, request, binding, dry_run=options.dry_run)
@@ -43,7 +43,7 @@ async def create(cluster: Cluster, request: Request) -> Response:
     raise conflict(request.kind, request.name)
 
 
-async def _admitted(cluster: Cluster, request: Request, binding: Tree, *, dry_run: bool) -> Tree:
+async def _admit(cluster: Cluster, request: Request, binding: Tree, *, dry_run: bool) -> Tree:
     kind = request.kind
     attributes = None
     if cluster.webhooks.is_needed(kind, "CREATE", "binding"):
@@ -77,14 +77,14 @@ def _bind(cluster: Cluster, request: Request, binding: Tree, *, dry_run: bool) -
         raise not_found(kind, request.name)
     check_identity(kind, seen, binding["metadata"])
     tree = seen.tree()
-    problem = _unbindable(tree)
+    problem = _binding_problem(tree)
     if problem:
-        raise _refused(request, problem)
-    _place(tree, binding, cluster.now())
+        raise _binding_conflict(request, problem)
+    _assign(tree, binding, cluster.now())
     return seen if dry_run else cluster.store.replace(collection, seen, tree)
 
 
-def _place(pod: Tree, binding: Tree, now: str) -> None:
+def _assign(pod: Tree, binding: Tree, now: str) -> None:
     pod["spec"]["nodeName"] = binding["target"]["name"]
     metadata, given = pod["metadata"], binding["metadata"]
     for field in ("annotations", "labels"):
@@ -96,7 +96,7 @@ def _place(pod: Tree, binding: Tree, now: str) -> None:
 
 
 def set_condition(status: Tree, condition: Tree, now: str) -> None:
-    """Put a condition into a pod's status; the time of its last transition moves only if its value does."""
+    """Set a condition in a pod's status; its last transition time changes only if its value does."""
     conditions = status.setdefault("conditions", [])
     for index, present in enumerate(conditions):
         if present.get("type") == condition["type"]:
@@ -107,7 +107,7 @@ def set_condition(status: Tree, condition: Tree, now: str) -> None:
     conditions.append({**condition, "lastProbeTime": None, "lastTransitionTime": now})
 
 
-def _unbindable(pod: Tree) -> str:
+def _binding_problem(pod: Tree) -> str:
     name, spec = pod["metadata"]["name"], pod["spec"]
     if "deletionTimestamp" in pod["metadata"]:
         return f"pod {name} is being deleted, cannot be assigned to a host"
@@ -118,5 +118,5 @@ def _unbindable(pod: Tree) -> str:
     return ""
 
 
-def _refused(request: Request, problem: str) -> StatusError:
+def _binding_conflict(request: Request, problem: str) -> StatusError:
     return conflict(request.kind, request.name, problem, resource="pods/binding")

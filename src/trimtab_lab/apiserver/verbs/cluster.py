@@ -1,4 +1,4 @@
-"""What all verbs work on: the objects, the kinds, who watches, who is asked, and what time it is."""
+"""The state that all verbs share: objects, kinds, watchers, admission, and the clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trimtab_lab.apiserver.verbs.requests import Response
 
 
 class Cluster:
-    """One cluster's state. `call` reaches webhooks; what happens by itself is started by the server."""
+    """The state of one cluster. `call` reaches webhooks; the server starts the controllers."""
 
     def __init__(
         self,
@@ -39,22 +39,22 @@ class Cluster:
         self.webhooks = WebhookPlugin(self.store, self.registry, call)
 
     def now(self) -> str:
-        """The time as objects carry it; written out once a second."""
+        """The present time as objects carry it; formatted once a second."""
         now = self.clock()
         if now // 10**9 != self._second:
             self._second, self._now = now // 10**9, times.format_time(now)
         return self._now
 
-    def encoder(self, kind: Kind, form: OutputFormat) -> ResponseEncoder:
-        """What writes objects of a kind in a form."""
-        return ResponseEncoder(kind, form, self.clock)
+    def encoder(self, kind: Kind, output: OutputFormat) -> ResponseEncoder:
+        """The encoder for objects of a kind in an output format."""
+        return ResponseEncoder(kind, output, self.clock)
 
-    def respond_list(self, kind: Kind, form: OutputFormat, entries: Sequence[Entry], metadata: Tree) -> Response:
-        """A list, in the form that was asked for."""
-        body = self.encoder(kind, form).list(entries, metadata)
-        return Response(200, as_yaml(b"".join(body.pieces)) if form.media_type == YAML else body, form.media_type)
+    def respond_list(self, kind: Kind, output: OutputFormat, entries: Sequence[Entry], metadata: Tree) -> Response:
+        """A response with a list, in the negotiated format."""
+        body = self.encoder(kind, output).list(entries, metadata)
+        return Response(200, as_yaml(b"".join(body.pieces)) if output.media_type == YAML else body, output.media_type)
 
-    def respond(self, status: int, kind: Kind, form: OutputFormat, entry: Entry) -> Response:
-        """One object, in the form that was asked for."""
-        body = self.encoder(kind, form).object(entry)
-        return Response(status, as_yaml(body) if form.media_type == YAML else body, form.media_type)
+    def respond(self, status: int, kind: Kind, output: OutputFormat, entry: Entry) -> Response:
+        """A response with one object, in the negotiated format."""
+        body = self.encoder(kind, output).object(entry)
+        return Response(status, as_yaml(body) if output.media_type == YAML else body, output.media_type)

@@ -1,4 +1,4 @@
-"""TODO"""
+"""DeleteOptions, from the body or the query of a DELETE."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POLICIES = ("Foreground", "Background", "Orphan")
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """How to delete."""
+    """How to delete: grace period, preconditions, propagation policy."""
 
     grace: int | None = None
     uid: str | None = None
@@ -32,12 +32,12 @@ class DeleteOptions:
 
 
 def delete_options(request: Request) -> DeleteOptions:
-    """What the body says, or the query where there is no body. Raises a Status of 400 or 422."""
+    """The options in the body, or in the query where there is no body. Raises a StatusError of 400 or 422."""
     return options_of(_read_options(request) if request.body else _from_query(request.query))
 
 
 def options_of(tree: Tree) -> DeleteOptions:
-    """What a DeleteOptions says. Raises a Status of 422."""
+    """Read and validate a DeleteOptions object. Raises a StatusError of 422."""
     preconditions = tree.get("preconditions") or {}
     options = DeleteOptions(
         grace=tree.get("gracePeriodSeconds"),

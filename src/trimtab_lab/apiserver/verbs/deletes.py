@@ -1,15 +1,18 @@
 """Delete and deletecollection.
 
-What a delete does, in this order:
+The steps of a delete:
 
-1. Preconditions: the client may name the uid and the version that he means.
-2. Webhooks are asked.
-3. A pod on a node goes gracefully: it is marked (`deletionTimestamp`), and whoever runs it deletes it with a grace of
-   zero when it has ended. The grace can only be shortened. A pod that was never placed, or has ended, goes at once.
-4. Propagation `Foreground` and `Orphan` are finalizers that the collector works off.
-5. What has finalizers is marked, and goes when an update takes the last one away. Everything else goes now.
+1. Preconditions: the client may state the uid and the version that it means.
+2. Admission webhooks.
+3. A pod on a node is deleted gracefully: it gets a `deletionTimestamp`, and the kubelet deletes it with a grace period
+   of zero when its containers have ended. The grace period can only be shortened. A pod that was never scheduled, or
+   has ended, is removed at once.
+4. The propagation policies `Foreground` and `Orphan` are finalizers that the garbage collector handles.
+5. An object with finalizers gets a `deletionTimestamp`, and is removed when an update removes the last finalizer.
+   Every other object is removed now.
 
-A namespace and a CustomResourceDefinition hold other objects; they are marked first, emptied by others, and go then.
+Namespaces and CustomResourceDefinitions contain other objects: they get a `deletionTimestamp`, a controller deletes
+their contents, and then they are removed.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ from trimtab_lab.apiserver.verbs.writes import ATTEMPTS
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 CUSTOM_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-IMMORTAL = ("default", "kube-system", "kube-public")
+UNDELETABLE_NAMESPACES = ("default", "kube-system", "kube-public")
 _ENDED = ("Succeeded", "Failed")
 _TERMINATING = {
     "type": "Terminating",
@@ -54,7 +57,7 @@ _TERMINATING = {
 
 @dataclass(frozen=True, slots=True)
 class DeleteResult:
-    """What a delete led to: whether the object is gone, and its last or present state."""
+    """The result of a delete: whether the object is gone, and its last or present state."""
 
     entry: Entry
     gone: bool
@@ -74,7 +77,7 @@ async def delete(cluster: Cluster, request: Request) -> Response:
 
 
 async def delete_collection(cluster: Cluster, request: Request) -> Response:
-    """DELETE of all that a selection means; the answer lists them as they were."""
+    """DELETE of all selected objects; the response lists them as they were."""
     form = negotiate(request.accept)
     options = delete_options(request)
     asked = list_options(request.query)
@@ -95,7 +98,7 @@ async def delete_collection(cluster: Cluster, request: Request) -> Response:
 async def remove(
     cluster: Cluster, request: Request, options: DeleteOptions, *, call_webhooks: bool = True
 ) -> DeleteResult:
-    """Delete an object, whoever asked for it. Webhooks are asked unless they were about what led to it."""
+    """Delete an object. Webhooks are called unless they were called for the request that led to the delete."""
     for _ in range(ATTEMPTS):
         try:
             return await _remove(cluster, request, options, call_webhooks=call_webhooks)
@@ -110,18 +113,20 @@ async def _remove(cluster: Cluster, request: Request, options: DeleteOptions, *,
     if seen is None:
         raise not_found(kind, request.name)
     check_preconditions(kind, seen, options)
-    if kind.collection == "/namespaces" and seen.name in IMMORTAL:
+    if kind.collection == "/namespaces" and seen.name in UNDELETABLE_NAMESPACES:
         raise forbidden(kind, seen.name, "this namespace may not be deleted")
 
     async def review(entry: Entry, grace: int | None) -> None:
         if call_webhooks and cluster.webhooks.is_needed(kind, "DELETE"):
-            await _review(cluster, request, options, entry, grace)
+            await _call_webhooks(cluster, request, options, entry, grace)
 
     return await _Deletion(cluster, kind, seen, options, review).run()
 
 
-async def _review(cluster: Cluster, request: Request, options: DeleteOptions, entry: Entry, grace: int | None) -> None:
-    """Have webhooks see what is deleted, and how; `grace` is what a pod's comes to."""
+async def _call_webhooks(
+    cluster: Cluster, request: Request, options: DeleteOptions, entry: Entry, grace: int | None
+) -> None:
+    """Call webhooks with the object and the options; `grace` is the effective grace period of a pod."""
     known = {**(options.tree or {}), "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
     attributes = Attributes(
         "DELETE",
@@ -139,7 +144,7 @@ async def _review(cluster: Cluster, request: Request, options: DeleteOptions, en
 
 
 class _Deletion:
-    """One delete. Between two reviews, and after the last, nothing waits."""
+    """One delete. It awaits nothing except webhooks."""
 
     def __init__(
         self,
@@ -162,20 +167,21 @@ class _Deletion:
             return await self._pod()
         await self._review(self._seen, None)
         self._set_finalizers()
-        if self._holds_others() or self._metadata.get("finalizers"):
-            self._mark()
+        if self._has_contents() or self._metadata.get("finalizers"):
+            self._set_deletion_timestamp()
             return DeleteResult(self._replace(), gone=False)
-        return self._gone()
+        return self._remove()
 
     async def _pod(self) -> DeleteResult:
-        """A pod's grace is what was asked for, or its own; none is needed where nothing runs.
+        """Delete a pod with the requested grace period, or its own; none is needed where nothing runs.
 
-        One that goes at once is marked first, and webhooks are asked about both: as Kubernetes does it.
+        A pod that is removed at once gets a `deletionTimestamp` first, and webhooks are called for both, as in
+        Kubernetes.
         """
         if "deletionTimestamp" not in self._metadata:
             self._start_grace()
         elif not self._metadata.get("deletionGracePeriodSeconds"):
-            return await self._marked_pod()
+            return await self._terminating_pod()
         elif not self._shorten(self._metadata["deletionTimestamp"]):
             return DeleteResult(self._seen, gone=False)
         grace = self._metadata["deletionGracePeriodSeconds"]
@@ -186,16 +192,16 @@ class _Deletion:
             return DeleteResult(self._seen, gone=False)
         if not self._options.dry_run:
             await self._review(self._seen, grace)
-        return self._gone()
+        return self._remove()
 
-    async def _marked_pod(self) -> DeleteResult:
-        """One whose grace is over goes as soon as nobody's finalizer keeps it."""
+    async def _terminating_pod(self) -> DeleteResult:
+        """Remove a pod whose grace period is over, unless it has finalizers."""
         await self._review(self._seen, None)
         self._set_finalizers()
         if self._metadata.get("finalizers"):
-            self._mark()
+            self._set_deletion_timestamp()
             return DeleteResult(self._replace(), gone=False)
-        return self._gone()
+        return self._remove()
 
     def _start_grace(self) -> None:
         grace = self._options.grace
@@ -204,10 +210,10 @@ class _Deletion:
         if not self._tree["spec"].get("nodeName") or self._tree.get("status", {}).get("phase") in _ENDED:
             grace = 0
         self._set_grace(max(grace, 1) if grace < 0 else grace, self._cluster.clock())
-        self._count()
+        self._increase_generation()
 
     def _shorten(self, marked: str) -> bool:
-        """Whether there was something to shorten."""
+        """Shorten the grace period; whether that changed anything."""
         asked, left = self._options.grace, self._metadata["deletionGracePeriodSeconds"]
         if asked is None or asked >= left:
             return False
@@ -224,7 +230,7 @@ class _Deletion:
         self._metadata["deletionGracePeriodSeconds"] = seconds
 
     def _set_finalizers(self) -> None:
-        """Replace the finalizers that stand for a propagation by the one that is asked for now."""
+        """Replace the finalizers of a propagation policy by the one that is requested now."""
         finalizers = list(self._metadata.get("finalizers") or ())
         wanted = _propagation(self._options, finalizers)
         kept = [name for name in finalizers if name not in (FOREGROUND, ORPHAN)]
@@ -232,17 +238,17 @@ class _Deletion:
         if set(kept) != set(finalizers):
             self._metadata["finalizers"] = kept
 
-    def _mark(self) -> None:
-        if self._holds_others():
-            self._mark_holder()
+    def _set_deletion_timestamp(self) -> None:
+        if self._has_contents():
+            self._start_emptying()
             return
         if "deletionTimestamp" not in self._metadata:
-            self._count()
+            self._increase_generation()
             self._metadata["deletionTimestamp"] = self._cluster.now()
         self._metadata["deletionGracePeriodSeconds"] = 0
 
-    def _mark_holder(self) -> None:
-        """Begin to empty what holds other objects."""
+    def _start_emptying(self) -> None:
+        """Start the deletion of an object that contains other objects."""
         if "deletionTimestamp" in self._metadata:
             return
         self._metadata["deletionTimestamp"] = self._cluster.now()
@@ -256,11 +262,11 @@ class _Deletion:
                 {**_TERMINATING, "lastTransitionTime": self._cluster.now()},
             ]
 
-    def _count(self) -> None:
+    def _increase_generation(self) -> None:
         if self._metadata.get("generation"):
             self._metadata["generation"] += 1
 
-    def _holds_others(self) -> bool:
+    def _has_contents(self) -> bool:
         if self._kind.collection == "/namespaces":
             return bool(self._tree["spec"].get("finalizers"))
         return self._kind.collection == "apiextensions.k8s.io/customresourcedefinitions"
@@ -274,7 +280,7 @@ class _Deletion:
             self._cluster.store.collection(self._kind.collection), self._seen, self._tree
         )
 
-    def _gone(self) -> DeleteResult:
+    def _remove(self) -> DeleteResult:
         if self._options.dry_run:
             return DeleteResult(self._seen, gone=True)
         collection = self._cluster.store.collection(self._kind.collection)
@@ -282,7 +288,7 @@ class _Deletion:
 
 
 def _propagation(options: DeleteOptions, finalizers: list[str]) -> str:
-    """The finalizer that the options ask for; where they say nothing, the one that is there already."""
+    """The finalizer that the options request; without options, the one that the object has already."""
     if options.orphan is not None:
         return ORPHAN if options.orphan else ""
     if options.propagation:
@@ -291,7 +297,7 @@ def _propagation(options: DeleteOptions, finalizers: list[str]) -> str:
 
 
 def check_preconditions(kind: Kind, seen: Entry, options: DeleteOptions) -> None:
-    """Refuse with 409 if the client means another object, or another version of it."""
+    """Raise a 409 if the client means another object, or another version of it."""
     if options.uid is not None and options.uid != seen.uid:
         message = (
             f"the UID in the precondition ({options.uid}) does not match the UID in record ({seen.uid}). "

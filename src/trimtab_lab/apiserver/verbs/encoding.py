@@ -1,7 +1,7 @@
-"""An object in the form that was asked for: as it is, as a row of a table, or as its metadata alone.
+"""The encoding of responses: an object as it is, as a row of a table, or as its metadata alone.
 
-kubectl asks for tables (`Accept: application/json;as=Table;v=v1;g=meta.k8s.io`) and prints what it is given; garbage
-collectors ask for metadata. Everything is JSON; who asks for YAML gets the same, rewritten.
+kubectl asks for tables (`Accept: application/json;as=Table;v=v1;g=meta.k8s.io`) and prints the cells it receives;
+garbage collectors ask for metadata. Everything is encoded as JSON; YAML is converted from it.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ _TAIL = b"]}"
 
 @dataclass(frozen=True, slots=True)
 class StreamedBody:
-    """A body that is made while it is sent: each piece takes the memory that the one before it has left."""
+    """A body that is encoded while it is sent, to save memory."""
 
     length: int
     pieces: Iterator[bytes]
 
 
 class ResponseEncoder:
-    """Writes objects of one kind in one form."""
+    """Encodes objects of one kind in one output format."""
 
-    def __init__(self, kind: Kind, form: OutputFormat, clock: Clock) -> None:
+    def __init__(self, kind: Kind, output: OutputFormat, clock: Clock) -> None:
         self.kind = kind
-        self.form = form
+        self.output = output
         self._clock = clock
 
     def object(self, entry: Entry) -> bytes:
         """One object."""
-        if self.form.shape == "table":
+        if self.output.shape == "table":
             return self._table([entry], {"resourceVersion": str(entry.version)})
         return self._plain(entry)
 
     def list(self, entries: Sequence[Entry], metadata: Tree) -> StreamedBody:
-        """A list of them, in pieces of a good size to send."""
-        if self.form.shape == "table":
+        """A list of objects, in pieces."""
+        if self.output.shape == "table":
             table = self._table(entries, metadata)
             return StreamedBody(len(table), iter([table]))
         kind, version = self._list_kind(), self._list_version()
@@ -69,24 +69,24 @@ class ResponseEncoder:
         return StreamedBody(length, _joined(head, items))
 
     def render(self) -> Render:
-        """What writes events as lines of a watch."""
-        return self._line if self.form.shape != "table" else self._row_line
+        """The function that encodes events as lines of a watch."""
+        return self._line if self.output.shape != "table" else self._row_line
 
     def header(self) -> Render | None:
-        """What writes the first line of a watch, where that differs: a table names its columns once."""
-        return self._header_line if self.form.shape == "table" else None
+        """The function that encodes the first line of a watch, where that differs: a table names its columns once."""
+        return self._header_line if self.output.shape == "table" else None
 
     def bookmark(self, version: int, *, initial: bool = False) -> bytes:
-        """How far a watch has come, as a line."""
+        """A bookmark with the version that a watch has reached, as a line."""
         metadata: Tree = {"resourceVersion": str(version)}
         if initial:
             metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
         return b'{"type":"BOOKMARK","object":%b}\n' % encode(self._empty(metadata))
 
     def _empty(self, metadata: Tree) -> Tree:
-        if self.form.shape == "metadata":
+        if self.output.shape == "metadata":
             return {**_PARTIAL, "metadata": metadata}
-        if self.form.shape == "table":
+        if self.output.shape == "table":
             row = {"cells": [], "object": {**_PARTIAL, "metadata": metadata}}
             shown = {"resourceVersion": metadata["resourceVersion"]}
             return {**_TABLE, "metadata": shown, "columnDefinitions": None, "rows": [row]}
@@ -96,23 +96,23 @@ class ResponseEncoder:
         return {"kind": self.kind.kind, "apiVersion": self.kind.api_version, **tree}
 
     def _plain(self, entry: Entry) -> bytes:
-        if self.form.shape == "metadata":
+        if self.output.shape == "metadata":
             return encode({**_PARTIAL, "metadata": entry.tree()["metadata"]})
         return encode_entry(self.kind, entry)
 
     def _items(self, entries: Iterable[Entry]) -> Iterable[bytes]:
-        """Built-in kinds leave `kind` and `apiVersion` out of the items of a list, custom ones do not."""
-        if self.form.shape == "metadata" or self.kind.custom is not None:
+        """The items of a list. Those of built-in kinds have no `kind` and `apiVersion`, those of custom kinds do."""
+        if self.output.shape == "metadata" or self.kind.custom is not None:
             return map(self._plain, entries)
         if self.kind.name in FROM_STORED:
             return (encode(versioned_tree(self.kind, entry)) for entry in entries)
         return (entry.data for entry in entries)
 
     def _list_kind(self) -> str:
-        return "PartialObjectMetadataList" if self.form.shape == "metadata" else self.kind.list_kind
+        return "PartialObjectMetadataList" if self.output.shape == "metadata" else self.kind.list_kind
 
     def _list_version(self) -> str:
-        return "meta.k8s.io/v1" if self.form.shape == "metadata" else self.kind.api_version
+        return "meta.k8s.io/v1" if self.output.shape == "metadata" else self.kind.api_version
 
     def _line(self, kind: EventType, entry: Entry) -> bytes:
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), self._plain(entry))
@@ -134,9 +134,9 @@ class ResponseEncoder:
     def _row(self, table: Layout, entry: Entry, now: int) -> Tree:
         tree = versioned_tree(self.kind, entry)
         row: Tree = {"cells": table.cells(tree, now), "object": None}
-        if self.form.included in ("", "Metadata"):
+        if self.output.included in ("", "Metadata"):
             row["object"] = {**_PARTIAL, "metadata": tree["metadata"]}
-        elif self.form.included == "Object":
+        elif self.output.included == "Object":
             row["object"] = msgspec.Raw(encode_entry(self.kind, entry))
         return row
 
@@ -155,18 +155,18 @@ _TABLE: Tree = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
 
 
 def encode_entry(kind: Kind, entry: Entry) -> bytes:
-    """The object with its kind and version, in the form that this kind has."""
+    """An object with its kind and version, encoded as this kind represents it."""
     return kind.wrap(encode(versioned_tree(kind, entry)) if kind.name in FROM_STORED else entry.data)
 
 
 def versioned_tree(kind: Kind, entry: Entry) -> Tree:
-    """A fresh copy of the object in the form that this kind has."""
+    """A decoded copy of an object, as this kind represents it."""
     tree = entry.tree()
     convert = FROM_STORED.get(kind.name)
     return tree if convert is None else convert(tree)
 
 
 def as_yaml(body: bytes) -> bytes:
-    """JSON rewritten."""
+    """Convert JSON to YAML."""
     text: str = yaml.safe_dump(msgspec.json.decode(body), sort_keys=True, allow_unicode=True)
     return text.encode()

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Content negotiation: the output format that the Accept header of a request asks for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INCLUDED = ("", "Metadata", "Object", "None")
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """What the client can read. `included` says how much of the object goes with a table's row."""
+    """A format that the client accepts. `included` says how much of the object goes with a row of a table."""
 
     shape: Shape = "object"
     media_type: str = JSON
@@ -32,18 +32,18 @@ class OutputFormat:
 
 @lru_cache(maxsize=1024)
 def negotiate(accept: str, included: str = "") -> OutputFormat:
-    """The first form of an Accept header that the server has. Raises a Status of 406."""
+    """The first format of an Accept header that the server supports. Raises a StatusError of 406."""
     for clause in accept.split(","):
         media_type, *parameters = (part.strip() for part in clause.split(";"))
         asked = dict(part.split("=", 1) for part in parameters if "=" in part)
         shape = _SHAPES.get(asked.get("as", ""))
         known = "as" not in asked or (asked.get("g") == "meta.k8s.io" and asked.get("v") in ("v1", "v1beta1"))
         if media_type in _TYPES and shape is not None and known:
-            return OutputFormat(shape, _TYPES[media_type], _checked(included) if shape == "table" else "")
+            return OutputFormat(shape, _TYPES[media_type], _check_included(included) if shape == "table" else "")
     raise status_error(406, f"406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}", details={})
 
 
-def _checked(included: str) -> str:
+def _check_included(included: str) -> str:
     if included not in _INCLUDED:
         problem = f"includeObject: Invalid value: \"{included}\": must be 'Metadata', 'Object', 'None', or empty"
         raise status_error(400, f"Unable to convert to Table as requested: {problem}")

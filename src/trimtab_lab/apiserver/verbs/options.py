@@ -1,6 +1,6 @@
-"""What the query of a request says, checked as Kubernetes checks it.
+"""Query options of a request, validated as in Kubernetes.
 
-A flag is false if it is absent, `false` or `0`, and true otherwise, whatever it says. What is not known is ignored.
+A flag is false if it is absent, `false` or `0`, and true for every other value. Unknown parameters are ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST_MANAGER = 128
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """Which objects, from when on, and in which portions."""
+    """Selectors, version and paging of a list or watch."""
 
     labels: str = ""
     fields: str = ""
@@ -40,14 +40,14 @@ class ListOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Whether to write at all, and what to make of unknown fields."""
+    """Dry run and field validation of a write."""
 
     dry_run: bool = False
     validation: str = "Warn"
 
 
 def read_query(text: str) -> Query:
-    """The parameters of a query, in order; broken escapes stay as they are."""
+    """The parameters of a query, in order; invalid escapes are kept as they are."""
     if not text:
         return _NOTHING
     query: dict[str, tuple[str, ...]] = {}
@@ -57,7 +57,7 @@ def read_query(text: str) -> Query:
 
 
 def list_options(query: Query) -> ListOptions:
-    """The options of a list or watch. Raises a Status of 400 or 422."""
+    """The options of a list or watch. Raises a StatusError of 400 or 422."""
     if not query:
         return ListOptions()
     seconds = integer(query, "timeoutSeconds")
@@ -77,7 +77,7 @@ def list_options(query: Query) -> ListOptions:
 
 
 def check_list(options: ListOptions) -> None:
-    """Refuse what cannot be asked together."""
+    """Raise a StatusError of 422 for options that exclude one another."""
     causes = _broken(_WATCH_RULES if options.watch else _LIST_RULES, options)
     if options.match not in ("", "Exact", "NotOlderThan") and not options.watch:
         causes.append(unsupported(_MATCH, options.match, ("Exact", "NotOlderThan", "")))
@@ -88,7 +88,7 @@ def check_list(options: ListOptions) -> None:
 
 
 def resource_version(text: str) -> int:
-    """A resource version as a number; absent is 0. Raises a Status of 400."""
+    """A resource version as a number; 0 if absent. Raises a StatusError of 400."""
     if not text:
         return 0
     if not text.isascii() or not text.isdigit() or len(text) > 19:
@@ -98,7 +98,7 @@ def resource_version(text: str) -> int:
 
 
 def write_options(query: Query, kind: str) -> WriteOptions:
-    """The options of a create, update or patch; `kind` is how a refusal calls them. Raises a Status of 422."""
+    """The options of a create, update or patch; errors name them as `kind`. Raises a StatusError of 422."""
     if not query:
         return _DEFAULT
     check_timeout(query)
@@ -112,14 +112,14 @@ _DEFAULT = WriteOptions()
 
 
 def check_timeout(query: Query) -> None:
-    """`timeout` must at least be a duration; the lab answers at once, so it is not needed for more."""
+    """Check that `timeout` is a duration; it is not used otherwise, since the lab responds at once."""
     timeout = first(query, "timeout")
     if timeout and _DURATION.fullmatch(timeout) is None:
         raise bad_request(f'invalid timeout specified in the request URL - time: invalid duration "{timeout}"')
 
 
 def dry_run_causes(values: tuple[str, ...]) -> list[Cause]:
-    """What is wrong with a `dryRun`."""
+    """The causes for which a `dryRun` is invalid."""
     return [] if all(value == "All" for value in values) else [unsupported("dryRun", list(values), ["All"])]
 
 
@@ -152,13 +152,13 @@ def first(query: Query, name: str) -> str:
 
 
 def flag(query: Query, name: str) -> bool:
-    """The value of a parameter that is true or false."""
+    """The value of a boolean parameter."""
     values = query.get(name)
     return values is not None and values[0].lower() not in ("false", "0")
 
 
 def integer(query: Query, name: str) -> int | None:
-    """The value of a parameter that is a whole number. Raises a Status of 400."""
+    """The value of an integer parameter. Raises a StatusError of 400."""
     text = first(query, name)
     if not text:
         return None

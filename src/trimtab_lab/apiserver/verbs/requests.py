@@ -1,4 +1,4 @@
-"""A request as the verbs see it, and what they answer; nothing of HTTP but the words."""
+"""Requests and responses of the verbs, without HTTP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Target:
 
 @dataclass(slots=True)
 class Request:
-    """Who wants what done to which object. `warnings` grows while the request is handled; the client sees them."""
+    """One request. `warnings` grows while it is handled, and is sent to the client."""
 
     target: Target
     query: Query
@@ -36,23 +36,23 @@ class Request:
 
     @property
     def kind(self) -> Kind:
-        """The kind that the path is about."""
+        """The kind of the target."""
         return self.target.kind
 
     @property
     def namespace(self) -> str:
-        """The namespace in the path."""
+        """The namespace of the target."""
         return self.target.namespace
 
     @property
     def name(self) -> str:
-        """The name in the path."""
+        """The name of the target."""
         return self.target.name
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A status code and a body. What may be large comes in pieces, so that it need not stand in memory whole."""
+    """A status code and a body. A large body comes in pieces, so that it is never in memory as a whole."""
 
     status: int
     body: bytes | StreamedBody

@@ -1,6 +1,6 @@
-"""The scale subresource: how many replicas something has and shall have, the same for all that can be scaled.
+"""The scale subresource: the number of replicas, in the same form for everything that can be scaled.
 
-What is sent and answered is a Scale; what is stored is the workload. Webhooks are asked about the Scale.
+Requests and responses hold a Scale; the workload is what is stored. Webhooks receive the Scale.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trimtab_lab.apiserver.verbs.patches import Patch
 from trimtab_lab.apiserver.verbs.requests import Request, Response
 
 Draft = Callable[[Tree], Tree]
-"""Makes the Scale that is asked for, given the present one."""
+"""Returns the requested Scale, given the present one."""
 
 _TYPE = {"kind": "Scale", "apiVersion": "autoscaling/v1"}
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -40,7 +40,7 @@ def get(cluster: Cluster, request: Request) -> Response:
 
 
 async def update(cluster: Cluster, request: Request) -> Response:
-    """PUT: a Scale, sent whole."""
+    """PUT: replace the Scale."""
     options = write_options(request.query, "UpdateOptions")
     body, sent_as = request.body, request.content_type
     level = options.validation
@@ -50,7 +50,7 @@ async def update(cluster: Cluster, request: Request) -> Response:
 
 
 async def patch(cluster: Cluster, request: Request) -> Response:
-    """PATCH: changes to the present Scale."""
+    """PATCH: patch the Scale."""
     options = write_options(request.query, "PatchOptions")
     change = Patch.read(request.kind, request.content_type, request.body)
     return await _write(cluster, request, lambda present: _patched(request, change, present, options), options)
@@ -98,7 +98,7 @@ async def _scale(cluster: Cluster, request: Request, draft: Draft, options: Writ
             "scale",
             options.dry_run,
             type=(_TYPE["apiVersion"], _TYPE["kind"]),
-            complete=_settle,
+            complete=_read_patched,
         )
         scale = await cluster.webhooks.mutate(attributes, request.warnings) or scale
         await cluster.webhooks.validate(attributes.with_object(scale), request.warnings)
@@ -108,7 +108,7 @@ async def _scale(cluster: Cluster, request: Request, draft: Draft, options: Writ
 
 
 def _scaled(request: Request, seen: Entry, scale: Tree, old: Tree) -> Tree:
-    """The workload with the replicas that the Scale asks for. Raises a Status of 422."""
+    """The workload with the number of replicas of the Scale. Raises a StatusError of 422."""
     kind = request.kind
     wanted = (scale.get("spec") or {}).get("replicas", 0)
     if wanted < 0:
@@ -138,15 +138,15 @@ def _patched(request: Request, change: Patch, present: Tree, options: WriteOptio
     try:
         problems = field_validation.unknown_fields(wiretypes.read("autoscaling/v1 Scale", patched))
     except WrongTypeError as error:
-        raise change.unfit(document, str(error)) from None
+        raise change.invalid_result(document, str(error)) from None
     if problems and options.validation == "Strict":
-        raise change.unfit(document, field_validation.strict_error(problems))
+        raise change.invalid_result(document, field_validation.strict_error(problems))
     objects.handle_problems("", problems, options.validation, request.warnings)
     writes.check_name(request, patched)
     return patched
 
 
-def _settle(scale: Tree) -> None:
+def _read_patched(scale: Tree) -> None:
     try:
         wiretypes.read("autoscaling/v1 Scale", scale)
     except WrongTypeError as error:
@@ -169,7 +169,7 @@ def _set(tree: Tree, path: str, value: int) -> None:
     for step in steps:
         tree = tree.setdefault(step, {})
         if not isinstance(tree, dict):
-            raise bad_request(f"{path} cannot be set: {step} is no object")
+            raise bad_request(f"{path} cannot be set: {step} is not an object")
     tree[last] = value
 
 

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Label and field selectors of a request."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from trimtab_lab.apiserver.kinds.errors import bad_request
 from trimtab_lab.apiserver.kinds.registry import Kind
 from trimtab_lab.apiserver.storage.selections import FIELDS, METADATA_FIELDS, REFERENCE, Selection
 
-_RENAMED: Mapping[str, Mapping[str, str]] = {
+_STORED_NAMES: Mapping[str, Mapping[str, str]] = {
     "events.k8s.io/v1 Event": {
         **{f"regarding.{part}": f"involvedObject.{part}" for part in REFERENCE},
         "reportingController": "reportingComponent",
     },
 }
-"""Fields that are stored under another name than the kind gives them."""
+"""Fields whose stored name differs from the name in the kind."""
 
 
 def select(kind: Kind, namespace: str, name: str, labels: str, fields: str) -> Selection:
-    """The selection that a request asks for. Raises a Status of 400 for what is no selector."""
+    """The selection of a request. Raises a StatusError of 400 for an invalid selector."""
     selector = _labels(labels) if labels else EVERYTHING
     terms = _fields(kind, fields) if fields else ()
     if name:
@@ -44,7 +44,7 @@ def _fields(kind: Kind, written: str) -> tuple[FieldTerm, ...]:
 
 
 def _stored_name(kind: Kind, name: str) -> str:
-    stored = _RENAMED.get(kind.name, {}).get(name, name)
+    stored = _STORED_NAMES.get(kind.name, {}).get(name, name)
     selectable = kind.custom.selectable if kind.custom else ()
     if stored not in METADATA_FIELDS and stored not in FIELDS.get(kind.collection, {}) and stored not in selectable:
         raise bad_request(f"field label not supported: {name}")

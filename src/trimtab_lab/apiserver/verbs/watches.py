@@ -1,10 +1,10 @@
-"""Watch: what there is, if that is asked for, then everything that happens.
+"""Watch: first the present objects, if requested, then every event.
 
-Where a watch starts depends on `resourceVersion`: absent or 0, with the present objects as ADDED; a version, with what
-happened after it. With `sendInitialEvents` the present objects come first, and a bookmark says where they end.
+The start depends on `resourceVersion`: without one, or with 0, the watch starts with the present objects as ADDED; with
+a version, with the events after it. With `sendInitialEvents` the present objects come first, followed by a bookmark.
 
-The beginning is written by the request's own task, as fast as the client reads. As soon as nothing is missing the
-watcher joins a feed (`feeds`), in the same turn of the event loop, so that no event is lost or comes twice.
+The first part is written by the task of the request, as fast as the client reads. When it has caught up, the watcher
+joins a feed (`storage.broadcaster`) without awaiting in between, so that no event is lost or sent twice.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from trimtab_lab.apiserver.verbs.requests import Request
 from trimtab_lab.apiserver.verbs.selectors import select
 
 Write = Callable[[bytes], Awaitable[None]]
-"""Sends a piece of the answer, and waits until the connection has taken it."""
+"""Sends a piece of the response, and waits until the connection has taken it."""
 
-_LONGEST = 1800
+_DEFAULT_TIMEOUT = 1800
 _LAST_BOOKMARK = 2
 _PIECE = 256 * 1024
 
 
 class Watch:
-    """One watch, from its options to its end."""
+    """One watch."""
 
     def __init__(self, cluster: Cluster, request: Request) -> None:
-        """Raises a Status for what cannot be watched; nothing has been sent then."""
+        """Read the options. Raises StatusError before anything is sent."""
         options = list_options(request.query)
         form = negotiate(request.accept, options.include_object)
         options = _as_watch(options)
@@ -53,7 +53,7 @@ class Watch:
         self._position = _start(options, cluster.store.version)
 
     async def run(self, write: Write, transport: asyncio.WriteTransport, cut_after: float | None = None) -> None:
-        """Send everything until the time is up or somebody ends it."""
+        """Send events until the timeout, or until the watch is ended."""
         watcher = Watcher(transport, header=self._encoder.header())
         try:
             await self._catch_up(write, watcher)
@@ -65,7 +65,7 @@ class Watch:
         await self._follow(watcher, cut_after)
 
     async def _catch_up(self, write: Write, watcher: Watcher) -> None:
-        """Bring the client from where he starts to the present; when this returns, nothing is missing."""
+        """Send everything from the start of the watch to the present."""
         if self._position is None:
             self._position = self._cluster.store.version
             present = [e for e in self._collection.present(self._selection.prefix) if self._selection.matches(e)]
@@ -85,7 +85,7 @@ class Watch:
     async def _follow(self, watcher: Watcher, cut_after: float | None) -> None:
         loop = asyncio.get_running_loop()
         feed = self._cluster.broadcaster.join(self._key, self._feed, watcher)
-        seconds = self._options.timeout or _LONGEST + random.randrange(_LONGEST)  # noqa: S311 – spreads the renewals
+        seconds = self._options.timeout or _DEFAULT_TIMEOUT + random.randrange(_DEFAULT_TIMEOUT)  # noqa: S311 – spreads the renewals
         timers = [loop.call_later(seconds, watcher.finish)]
         if seconds > _LAST_BOOKMARK:
             timers.append(loop.call_later(seconds - _LAST_BOOKMARK, self._bookmark, feed, watcher))
@@ -99,7 +99,7 @@ class Watch:
                 timer.cancel()
 
     def _bookmark(self, feed: Feed, watcher: Watcher) -> None:
-        """Shortly before the end, say how far the watch has come: its successor starts there."""
+        """Send a bookmark shortly before the end: the next watch of the client continues there."""
         feed.flush()
         if watcher.bookmark is not None and not watcher.waiting:
             watcher.send(watcher.bookmark(self._cluster.store.version))
@@ -111,7 +111,7 @@ def _as_watch(options: ListOptions) -> ListOptions:
 
 
 def _start(options: ListOptions, present: int) -> int | None:
-    """The version behind which to start; None for the present objects first."""
+    """The version after which to start; None to start with the present objects."""
     text = options.version
     if text and (not text.isascii() or not text.isdigit()):
         problem = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
@@ -127,7 +127,7 @@ def _start(options: ListOptions, present: int) -> int | None:
 
 
 async def _write_all(write: Write, lines: Iterable[bytes]) -> None:
-    """Send lines in pieces of a good size."""
+    """Send lines in pieces."""
     waiting: list[bytes] = []
     size = 0
     for line in lines:

@@ -1,11 +1,11 @@
-"""Create, update and patch: read the body, default, admit, prepare, validate, admit again, commit.
+"""Create, update and patch: decode, default, admit, prepare, validate, admit again, store.
 
-1. Webhooks that change an object come before validation, webhooks that only look come after it; what they are asked in
-   between is the object as it will be stored.
-2. While a webhook is asked, others write. A commit therefore names the entry that the decision was based on; if that is
-   no longer the present one, the work is done again with the new one, unless the client said which version it saw.
+1. Mutating webhooks come before validation, validating webhooks after it; these receive the object as it will be
+   stored.
+2. Other requests write while a webhook is called. A commit therefore names the entry that the decision was based on; if
+   that is no longer the present one, the steps are repeated with the new one, unless the client named a version.
 3. An update that changes nothing is not written: the version stays.
-4. An object that is being deleted is gone as soon as an update takes its last finalizer away.
+4. An object that is being deleted is removed when an update removes its last finalizer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from trimtab_lab.apiserver.kinds.validation import causes
 from trimtab_lab.apiserver.storage.store import ConflictError, Entry, KeyExistsError, Tree, decode, encode, key_of
 from trimtab_lab.apiserver.verbs import create_templates
 from trimtab_lab.apiserver.verbs.cluster import Cluster
-from trimtab_lab.apiserver.verbs.create_templates import Template
+from trimtab_lab.apiserver.verbs.create_templates import CreateTemplate
 from trimtab_lab.apiserver.verbs.encoding import versioned_tree
 from trimtab_lab.apiserver.verbs.negotiation import negotiate
 from trimtab_lab.apiserver.verbs.options import WriteOptions, write_options
@@ -42,12 +42,12 @@ ATTEMPTS = 5
 _NAME_ATTEMPTS = 8
 
 Draft = Callable[[Entry | None], Tree]
-"""Makes the new state, given the present one; None where there is none. What it returns is changed."""
+"""Returns the new state, given the present entry or None; the result may be modified."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What a write led to. `entry` is the object as it is now, or as it would be after a dry run."""
+    """The result of a write. `entry` is the object as it is now, or as it would be after a dry run."""
 
     entry: Entry
     created: bool = False
@@ -75,9 +75,9 @@ async def create(cluster: Cluster, request: Request) -> Response:
 
 
 async def insert(
-    cluster: Cluster, request: Request, tree: Tree, options: WriteOptions, template: Template | None = None
+    cluster: Cluster, request: Request, tree: Tree, options: WriteOptions, template: CreateTemplate | None = None
 ) -> Entry:
-    """Bring a new object in that was read and completed; the template that it is made from may be known to be good."""
+    """Admit, validate and store a new object that was decoded and defaulted; `template` may be known to be valid."""
     kind = request.kind
     objects.set_namespace(kind, tree, request.namespace)
     objects.wipe_system_fields(tree)
@@ -93,16 +93,16 @@ async def insert(
             name,
             tree,
             dry_run=options.dry_run,
-            complete=lambda changed: _settle(kind, changed),
+            complete=lambda changed: _complete_patched(kind, changed),
             reinvoke=lambda changed: cluster.plugins.admit_create(kind, request.namespace, changed),
         )
         tree = await cluster.webhooks.mutate(attributes, request.warnings) or tree
-    good = template if attributes is None and template is not None and template.good else None
-    return await _insert(cluster, request, tree, options, attributes, good)
+    valid = template if attributes is None and template is not None and template.valid else None
+    return await _insert(cluster, request, tree, options, attributes, valid)
 
 
 async def create_system_object(cluster: Cluster, request: Request, tree: Tree) -> Entry:
-    """Create an object of the server's own; `tree` is not changed. Raises a Status."""
+    """Create an object on behalf of the server; `tree` is not changed. Raises StatusError."""
     copy: Tree = decode(encode(tree))
     objects.conform(request.kind, copy)
     objects.complete(request.kind, copy)
@@ -115,7 +115,7 @@ async def _insert(
     tree: Tree,
     options: WriteOptions,
     attributes: Attributes | None,
-    good: Template | None,
+    valid: CreateTemplate | None,
 ) -> Entry:
     kind = request.kind
     metadata = tree["metadata"]
@@ -126,10 +126,10 @@ async def _insert(
     if generated:
         metadata["name"] = objects.generate_name(base, cluster.rng)
     registry_strategies.prepare_create(kind, tree, now)
-    if good is None:
+    if valid is None:
         registry_strategies.validate(kind, tree, warnings=request.warnings)
     else:
-        request.warnings += good.notes
+        request.warnings += valid.warnings
     if attributes is not None:
         await cluster.webhooks.validate(attributes.with_object(tree, metadata["name"]), request.warnings)
     objects.check_new_version(tree)
@@ -137,7 +137,7 @@ async def _insert(
 
 
 def _store_new(cluster: Cluster, kind: Kind, tree: Tree, options: WriteOptions, base: str) -> Entry:
-    """Keep a new object; one whose name is generated gets other names until one is free."""
+    """Store a new object; a generated name is replaced until one is free."""
     collection = cluster.store.collection(kind.collection)
     metadata = tree["metadata"]
     tree = TO_STORED[kind.name](tree) if kind.name in TO_STORED else tree
@@ -161,7 +161,7 @@ def _store_new(cluster: Cluster, kind: Kind, tree: Tree, options: WriteOptions, 
 
 
 async def update(cluster: Cluster, request: Request) -> Response:
-    """PUT: a new state, sent whole."""
+    """PUT: replace an object."""
     form = negotiate(request.accept)
     options = write_options(request.query, "UpdateOptions")
     kind = request.kind
@@ -175,7 +175,7 @@ async def update(cluster: Cluster, request: Request) -> Response:
 
 
 async def patch(cluster: Cluster, request: Request) -> Response:
-    """PATCH: changes to the present state."""
+    """PATCH: patch an object."""
     form = negotiate(request.accept)
     kind = request.kind
     change = Patch.read(kind, request.content_type, request.body)
@@ -193,7 +193,7 @@ async def patch(cluster: Cluster, request: Request) -> Response:
 async def write(
     cluster: Cluster, request: Request, draft: Draft, options: WriteOptions, *, creates: bool
 ) -> WriteResult:
-    """Replace the present state by a draft of the next one."""
+    """Replace an object by the result of `draft`, and retry on conflicts."""
     for _ in range(ATTEMPTS):
         try:
             return await _write(cluster, request, draft, options, creates=creates)
@@ -224,7 +224,7 @@ async def _write(
 
 
 async def _admit_update(cluster: Cluster, request: Request, tree: Tree, old: Tree, options: WriteOptions) -> Tree:
-    """Ask everyone, prepare and validate: the state that may be stored."""
+    """Admit, prepare and validate an update; returns the state to store."""
     kind, part = request.kind, request.target.subresource
     if not part:
         cluster.plugins.admit_update(kind, request.namespace, tree, old)
@@ -240,7 +240,7 @@ async def _admit_update(cluster: Cluster, request: Request, tree: Tree, old: Tre
             old,
             part,
             options.dry_run,
-            complete=lambda changed: _settle(kind, changed),
+            complete=lambda changed: _complete_patched(kind, changed),
             reinvoke=lambda changed: cluster.plugins.admit_update(kind, request.namespace, changed, old),
         )
         tree = await cluster.webhooks.mutate(attributes, request.warnings) or tree
@@ -253,10 +253,10 @@ async def _admit_update(cluster: Cluster, request: Request, tree: Tree, old: Tre
 
 
 def commit(cluster: Cluster, kind: Kind, seen: Entry, tree: Tree, old: Tree, options: WriteOptions) -> Entry:
-    """Store the next state of an object that was seen, unless nothing changed. Raises ConflictError."""
+    """Store the next state of the object `seen`, unless nothing changed. Raises ConflictError."""
     metadata = tree["metadata"]
     metadata["resourceVersion"] = str(seen.version)
-    if _emptied(kind, tree, old):
+    if _is_finalized(kind, tree, old):
         gone = Entry(seen.key, _stored(kind, tree), seen.version)
         if not options.dry_run:
             cluster.store.remove(cluster.store.collection(kind.collection), seen, _stored(kind, tree))
@@ -268,8 +268,8 @@ def commit(cluster: Cluster, kind: Kind, seen: Entry, tree: Tree, old: Tree, opt
     return cluster.store.replace(cluster.store.collection(kind.collection), seen, _stored(kind, tree))
 
 
-def _emptied(kind: Kind, tree: Tree, old: Tree) -> bool:
-    """Whether the last thing is gone that kept an object from going."""
+def _is_finalized(kind: Kind, tree: Tree, old: Tree) -> bool:
+    """Whether an object that is being deleted has nothing left that delays its removal."""
     before = old["metadata"]
     if "deletionTimestamp" not in before or tree["metadata"].get("finalizers"):
         return False
@@ -290,7 +290,7 @@ def _prepare(kind: Kind, part: str, tree: Tree, old: Tree) -> None:
 
 
 def _keep_identity(metadata: Tree, before: Tree) -> None:
-    """What an update can never change."""
+    """Keep the fields that no update can change."""
     metadata["uid"] = metadata.get("uid") or before["uid"]
     metadata["creationTimestamp"] = before["creationTimestamp"]
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds"):
@@ -301,8 +301,7 @@ def _keep_identity(metadata: Tree, before: Tree) -> None:
 
 
 def check_identity(kind: Kind, seen: Entry, metadata: Tree, *, needed: bool = False) -> None:
-    """The client may say which object and which version he means, and if `needed` must; he is told if that is not what
-    is there."""
+    """Check the uid and the version that the client states, if any; a version is required if `needed`."""
     uid, version = metadata.get("uid"), metadata.get("resourceVersion", "")
     if uid and uid != seen.uid:
         failed = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {seen.uid}"
@@ -321,7 +320,7 @@ def check_identity(kind: Kind, seen: Entry, metadata: Tree, *, needed: bool = Fa
 
 
 def check_name(request: Request, tree: Tree) -> None:
-    """The object must have the name that the path has. Raises a Status of 400."""
+    """Check that the object has the name of the path. Raises a StatusError of 400."""
     name = tree["metadata"].get("name", "")
     if not name:
         raise bad_request(
@@ -334,8 +333,8 @@ def check_name(request: Request, tree: Tree) -> None:
 # --- what both need --------------------------------------------------------------------------------------------------
 
 
-def _settle(kind: Kind, tree: Tree) -> None:
-    """What a webhook made of an object is read and completed as if it had been sent so. Raises a Status of 500."""
+def _complete_patched(kind: Kind, tree: Tree) -> None:
+    """Decode and default an object that a webhook patched. Raises a StatusError of 500."""
     try:
         objects.conform(kind, tree)
     except WrongTypeError as error:

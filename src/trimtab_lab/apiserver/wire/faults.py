@@ -1,4 +1,4 @@
-"""What a test wants to go wrong: faults by method and path, each for a number of requests or for a share of them.
+"""Fault injection: faults by method and path, each for a number of requests or with a probability.
 
     faults = Faults()
     faults.add(Fault("latency", path=r"/api/v1/.*pods", seconds=0.2))
@@ -6,8 +6,8 @@
     faults.add(Fault("throttle", probability=0.1, seconds=1))
     faults.add(Fault("cut", path=r"/apis/apps/.*"))         # watches, at the next event or at once
 
-The first fault that fits is the one that happens, except that `latency` happens and looks for another one behind it.
-Nothing is random but the share: give `Faults` a seeded generator and the same requests meet the same faults.
+The first matching fault is injected; after `latency` the search goes on. With a seeded generator the same requests
+get the same faults.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from trimtab_lab.apiserver.kinds.errors import MODIFIED, StatusError, status_err
 
 @dataclass(slots=True)
 class Fault:
-    """One thing that goes wrong. `path` is a regular expression for the whole path; `times` counts down, None never.
+    """One kind of fault. `path` is a regular expression for the whole path; `times` is how often it is injected, None
+    for ever.
 
     `seconds` is how long a `latency` lasts, what a `throttle` asks to wait, or after how long a `cut` breaks a watch.
     """
@@ -44,7 +45,7 @@ class Fault:
             self.watches = True
 
     def matches(self, method: str, path: str, *, watch: bool) -> bool:
-        """Whether it is meant for this request."""
+        """Whether the fault applies to a request."""
         if self.times == 0 or (self.methods and method not in self.methods):
             return False
         return self.watches in (None, watch) and self._pattern.fullmatch(path) is not None
@@ -52,7 +53,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """What happens to one request: a delay, then perhaps a refusal, or a watch that breaks after a while."""
+    """The fault of one request: a delay, then an error, or a watch that is cut after some seconds."""
 
     delay: float = 0.0
     error: StatusError | None = None
@@ -100,21 +101,21 @@ class Faults:
 
     def __init__(self, rng: random.Random | None = None) -> None:
         self._faults: list[Fault] = []
-        self._rng = rng or random.Random(0)  # noqa: S311 – which request fails guards nothing
+        self._rng = rng or random.Random(0)  # noqa: S311 – not security relevant
 
     def __bool__(self) -> bool:
         return bool(self._faults)
 
     def add(self, fault: Fault) -> None:
-        """From the next request on."""
+        """Inject a fault from the next request on."""
         self._faults.append(fault)
 
     def clear(self) -> None:
-        """Let everything be well again."""
+        """Remove all faults."""
         self._faults.clear()
 
     def inject(self, method: str, path: str, *, watch: bool) -> Injection:
-        """What happens to a request."""
+        """The fault for a request; counts it."""
         delay = 0.0
         for fault in self._faults:
             if not fault.matches(method, path, watch=watch) or self._rng.random() >= fault.probability:

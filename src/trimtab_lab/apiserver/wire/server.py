@@ -1,7 +1,7 @@
 """The server: HTTPS on loopback, one handler for all paths.
 
-The handler is aiohttp's low-level one, without routes and middlewares: what a path means is decided by a dictionary
-(`paths`), and the order of what happens to a request can be read here from top to bottom.
+It uses aiohttp's low-level handler, without routes and middlewares: a dictionary decides what a path means (`paths`),
+and the steps of a request stand here in their order.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ _log = logging.getLogger(__name__)
 HEALTH = ("/healthz", "/livez", "/readyz")
 _NO_CACHE = "no-cache, private"
 _SHUTDOWN = 0.5
-_TURNS_TO_CLOSE = 3
-_SETTLED = 0.002
+_CLOSE_ITERATIONS = 3
+_SETTLE_INTERVAL = 0.002
 
 
 class Server:
-    """An API server that lives in this process. To be used as a context, or started and stopped.
+    """An API server in this process: a context manager, or to be started and stopped.
 
-    `folder` keeps the certificates and the kubeconfig; `tokens` are let in besides client certificates. `history` is
-    how many events each kind remembers, and `resolver` finds the Services that webhooks name.
+    `folder` keeps the certificates and the kubeconfig; `tokens` are accepted besides client certificates. `history` is
+    the number of events that each collection keeps, and `resolver` finds the Services that webhooks name.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class Server:
         self.identity = Identity(folder)
         self.authenticator = Authenticator(tokens)
         self.faults = Faults()
-        self._caller = WebhookClient(resolver)
+        self._webhook_client = WebhookClient(resolver)
         self.cluster = Cluster(
-            clock=clock, call=self._caller, history=history, bookmark_interval=bookmark_interval, seed=seed
+            clock=clock, call=self._webhook_client, history=history, bookmark_interval=bookmark_interval, seed=seed
         )
         authority = self.identity.authority.pair.certificate.decode()
         self._controllers = (
@@ -96,13 +96,13 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where the server listens."""
+        """The URL of the server."""
         host, port = self._address
         return f"https://{host}:{port}"
 
     @property
     def kubeconfig(self) -> Path:
-        """The file that lets others in; it is written when the server starts."""
+        """The path of the kubeconfig, which is written when the server starts."""
         return self.identity.folder / "kubeconfig"
 
     async def __aenter__(self) -> Server:
@@ -113,7 +113,7 @@ class Server:
         await self.stop()
 
     async def start(self) -> None:
-        """Furnish the cluster, listen, and write the kubeconfig."""
+        """Create the first objects, listen, and write the kubeconfig."""
         await bootstrap.create_default_objects(self.cluster)
         await self.settled()
         server = web.Server(self._handle, request_factory=_request, handler_cancellation=True, access_log=None)
@@ -126,19 +126,19 @@ class Server:
         self.identity.write_kubeconfig(self.kubeconfig, self.url)
 
     async def stop(self) -> None:
-        """End all watches, close all connections."""
+        """End all watches, stop the controllers, close all connections."""
         self.cluster.broadcaster.close()
         for controller in self._controllers:
             await controller.close()
         if self._runner is not None:
             await _end(self._runner)
             self._runner = None
-        await self._caller.close()
+        await self._webhook_client.close()
 
     async def settled(self) -> None:
-        """Wait until the server has nothing left to do by itself."""
+        """Wait until the controllers have nothing left to do."""
         while not all(controller.idle for controller in self._controllers):
-            await asyncio.sleep(_SETTLED)
+            await asyncio.sleep(_SETTLE_INTERVAL)
 
     # --- a request, from top to bottom -------------------------------------------------------------------------------
 
@@ -146,18 +146,20 @@ class Server:
         path, _, query = http.raw_path.partition("?")
         warnings: list[str] = []
         try:
-            return await self._answer(http, path, query, warnings)
+            return await self._authenticate(http, path, query, warnings)
         except StatusError as error:
-            return _refused(error, warnings)
+            return _error_response(error, warnings)
         except web.HTTPRequestEntityTooLarge:
-            return _refused(decoding.too_large(), warnings)
+            return _error_response(decoding.too_large(), warnings)
         except ConnectionError:
             raise
-        except Exception:  # noqa: BLE001 – whatever it is, the server lives
+        except Exception:  # noqa: BLE001 – no request may end the server
             _log.exception("%s %s", http.method, path)
-            return _refused(status_error(500, "Internal error occurred", reason="InternalError"), warnings)
+            return _error_response(status_error(500, "Internal error occurred", reason="InternalError"), warnings)
 
-    async def _answer(self, http: web.BaseRequest, path: str, query: str, warnings: list[str]) -> web.StreamResponse:
+    async def _authenticate(
+        self, http: web.BaseRequest, path: str, query: str, warnings: list[str]
+    ) -> web.StreamResponse:
         headers, transport = http.headers, http.transport
         certificate: Mapping[str, Any] | None = transport.get_extra_info("peercert") if transport else None
         user = self.authenticator.user(headers.get(hdrs.AUTHORIZATION), certificate)
@@ -167,7 +169,7 @@ class Server:
             raise unauthorized()
         target = self._paths.find(path)
         if target is None:
-            return await self._other(http, path, user)
+            return await self._serve_document(http, path, user)
         request = Request(
             target,
             read_query(query),
@@ -185,20 +187,20 @@ class Server:
         watch = method == "GET" and routes.is_watch(request)
         injection = NO_FAULT
         if self.faults:
-            injection = await self._meet(method, path, watch=watch)
+            injection = await self._inject_fault(method, path, watch=watch)
         if watch:
             return await self._watch(http, request, injection)
         if method == "GET":
-            answer = routes.read(request)(self.cluster, request)
+            response = routes.read(request)(self.cluster, request)
         else:
             handler = routes.write(method, request)
             request.body = await http.read()
-            answer = await handler(self.cluster, request)
-        if isinstance(answer.body, StreamedBody):
-            return await _send(http, answer, answer.body, request.warnings)
-        return _response(answer, request.warnings)
+            response = await handler(self.cluster, request)
+        if isinstance(response.body, StreamedBody):
+            return await _send(http, response, response.body, request.warnings)
+        return _http_response(response, request.warnings)
 
-    async def _meet(self, method: str, path: str, *, watch: bool) -> Injection:
+    async def _inject_fault(self, method: str, path: str, *, watch: bool) -> Injection:
         injection = self.faults.inject(method, path, watch=watch)
         if injection.delay:
             await asyncio.sleep(injection.delay)
@@ -214,7 +216,7 @@ class Server:
         if transport is None:
             raise ConnectionResetError
         response = web.StreamResponse(headers=_headers(JSON))
-        _warn(response, request.warnings)
+        _add_warnings(response, request.warnings)
         response.enable_chunked_encoding()
         await response.prepare(http)
         await watch.run(response.write, transport, injection.cut_after)
@@ -222,11 +224,11 @@ class Server:
 
     # --- paths that are not objects ----------------------------------------------------------------------------------
 
-    async def _other(self, http: web.BaseRequest, path: str, user: User) -> web.StreamResponse:
+    async def _serve_document(self, http: web.BaseRequest, path: str, user: User) -> web.StreamResponse:
         if http.method == "POST":
-            answer = access_reviews.answer(path, await http.read(), http.headers.get(hdrs.CONTENT_TYPE, ""), user)
-            if answer is not None:
-                return _json(answer, 201)
+            review = access_reviews.respond(path, await http.read(), http.headers.get(hdrs.CONTENT_TYPE, ""), user)
+            if review is not None:
+                return _json(review, 201)
         found = self._document(path, http.headers.get(hdrs.ACCEPT, "")) if http.method == "GET" else None
         if found is not None:
             return found
@@ -263,7 +265,7 @@ class Server:
         if version:
             tree = discovery.aggregated(self.cluster.registry, version, core=core)
             media_type = f"{JSON};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
-            return _response(Response(200, encode(tree), media_type), [])
+            return _http_response(Response(200, encode(tree), media_type), [])
         host, port = self._address
         return _json(discovery.core_versions(f"{host}:{port}") if core else discovery.groups(self.cluster.registry))
 
@@ -271,22 +273,22 @@ class Server:
         if path == "/openapi/v2":
             if accept and JSON not in accept and "*/*" not in accept:
                 raise status_error(406, f"only the following media types are accepted: {JSON}")
-            return _response(Response(200, self._documents.v2()), [])
+            return _http_response(Response(200, self._documents.v2()), [])
         if path == "/openapi/v3":
-            return _response(Response(200, self._documents.index()), [])
+            return _http_response(Response(200, self._documents.index()), [])
         api_version, rest = split_version(path.removeprefix("/openapi/v3"))
         document = self._documents.v3(api_version) if api_version and not rest else None
-        return None if document is None else _response(Response(200, document), [])
+        return None if document is None else _http_response(Response(200, document), [])
 
 
 async def _end(runner: web.ServerRunner) -> None:
-    """Stop listening and answering; connections whose other side does not close them are broken."""
+    """Stop listening; connections that the client does not close are aborted."""
     held = [connection.transport for connection in runner.server.connections] if runner.server else []
     await runner.cleanup()
     for transport in held:
         if transport is not None:
             transport.abort()
-    for _ in range(_TURNS_TO_CLOSE):
+    for _ in range(_CLOSE_ITERATIONS):
         await asyncio.sleep(0)
 
 
@@ -299,43 +301,45 @@ def _headers(media_type: str) -> dict[str, str]:
     return {"Content-Type": media_type, "Cache-Control": _NO_CACHE}
 
 
-def _warn(response: web.StreamResponse, warnings: list[str]) -> None:
+def _add_warnings(response: web.StreamResponse, warnings: list[str]) -> None:
     for warning in dict.fromkeys(warnings):
-        response.headers.add("Warning", f'299 - "{_quotable(warning)}"')
+        response.headers.add("Warning", f'299 - "{_escape_warning(warning)}"')
 
 
-def _quotable(text: str) -> str:
+def _escape_warning(text: str) -> str:
     shown = "".join(character if character.isprintable() else " " for character in text)
     return shown.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _response(answer: Response, warnings: list[str]) -> web.Response:
-    response = web.Response(body=answer.body, status=answer.status, headers=_headers(answer.media_type))
-    _warn(response, warnings)
-    return response
+def _http_response(response: Response, warnings: list[str]) -> web.Response:
+    sent = web.Response(body=response.body, status=response.status, headers=_headers(response.media_type))
+    _add_warnings(sent, warnings)
+    return sent
 
 
-async def _send(http: web.BaseRequest, answer: Response, body: StreamedBody, warnings: list[str]) -> web.StreamResponse:
-    """Send a body piece by piece: the client reads one while the next is encrypted."""
-    response = web.StreamResponse(status=answer.status, headers=_headers(answer.media_type))
-    _warn(response, warnings)
-    response.content_length = body.length
-    await response.prepare(http)
+async def _send(
+    http: web.BaseRequest, response: Response, body: StreamedBody, warnings: list[str]
+) -> web.StreamResponse:
+    """Send a body in pieces: the client reads one while the next is encrypted."""
+    stream = web.StreamResponse(status=response.status, headers=_headers(response.media_type))
+    _add_warnings(stream, warnings)
+    stream.content_length = body.length
+    await stream.prepare(http)
     for piece in body.pieces:
-        await response.write(piece)
-    return response
+        await stream.write(piece)
+    return stream
 
 
 def _json(tree: Tree, status: int = 200) -> web.Response:
-    return _response(Response(status, encode(tree)), [])
+    return _http_response(Response(status, encode(tree)), [])
 
 
 def _text(text: str) -> web.Response:
-    return _response(Response(200, text.encode(), "text/plain; charset=utf-8"), [])
+    return _http_response(Response(200, text.encode(), "text/plain; charset=utf-8"), [])
 
 
-def _refused(error: StatusError, warnings: list[str]) -> web.Response:
-    response = _response(Response(error.code, encode(error.status)), warnings)
+def _error_response(error: StatusError, warnings: list[str]) -> web.Response:
+    response = _http_response(Response(error.code, encode(error.status)), warnings)
     if error.retry_after:
         response.headers["Retry-After"] = str(error.retry_after)
     return response

@@ -66,7 +66,7 @@ def test_an_event_is_seen_from_inside(type_: Any, before: str | None, after: str
     """An object that leaves is seen as it last was, at the version at which it left."""
     previous = None if before is None else entry(5, tier=before)
     event = Event(6, type_, entry(6, tier=after), previous)
-    shown = selected("tier=front").seen(event)
+    shown = selected("tier=front").view(event)
     assert (shown[0] if shown else None) == seen
     if shown is not None:
         assert shown[1].labels == {"tier": "front"}
