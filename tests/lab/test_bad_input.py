@@ -28,7 +28,7 @@ from tests.lab.wire import (
     deployment,
     pod,
 )
-from trimtab_lab.apiserver.kinds.serialization.decoding import LONGEST
+from trimtab_lab.apiserver.kinds.serialization.decoding import MAX_BODY_SIZE
 from trimtab_lab.apiserver.wire.server import Server
 
 FUZZED = 3_000
@@ -119,9 +119,9 @@ async def test_unknown_and_repeated_fields(wire: Wire, level: str, status: int, 
 
 async def test_a_body_that_is_too_large_is_refused(wire: Wire) -> None:
     """Three mebibytes are read, not a byte more."""
-    filler = "x" * (LONGEST - 200)
+    filler = "x" * (MAX_BODY_SIZE - 200)
     body = json.dumps(config_map("a") | {"data": {"k": filler}})
-    check_status(await wire.call("POST", CONFIG_MAPS, body + " " * (LONGEST + 1 - len(body))), 413)
+    check_status(await wire.call("POST", CONFIG_MAPS, body + " " * (MAX_BODY_SIZE + 1 - len(body))), 413)
     check_status(await wire.call("POST", CONFIG_MAPS, body), 422)
     assert (await wire.call("GET", "/readyz")).text == "ok"
 

@@ -11,7 +11,7 @@ from trimtab_lab.apiserver.admission.users import AUTHENTICATED, User
 from trimtab_lab.apiserver.controllers.workqueue import WorkQueue
 from trimtab_lab.apiserver.kinds.errors import StatusError
 from trimtab_lab.apiserver.kinds.printers.custom import custom_layout
-from trimtab_lab.apiserver.kinds.registry import VERBS, Custom, Kind
+from trimtab_lab.apiserver.kinds.registry import VERBS, CustomKind, Kind
 from trimtab_lab.apiserver.kinds.schemas import Schema
 from trimtab_lab.apiserver.storage.store import Collection, Entry, Event, Tree
 from trimtab_lab.apiserver.verbs.cluster import Cluster
@@ -163,7 +163,7 @@ def _kind(tree: Tree, version: Tree) -> Kind:
         categories=tuple(names.get("categories") or ()),
         subresources=tuple(part for part in ("status", "scale") if part in parts),
         verbs=VERBS,
-        custom=Custom(
+        custom=CustomKind(
             definition=tree["metadata"]["name"],
             schema=Schema(schema or None, parts.get("scale")),
             layout=custom_layout(version.get("additionalPrinterColumns") or ()),

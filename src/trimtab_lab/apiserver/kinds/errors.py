@@ -1,7 +1,7 @@
-"""How a request is refused: a Kubernetes Status with the right code, reason, message and details.
+"""API errors: a Kubernetes Status with code, reason, message and details.
 
-`StatusError` is the one exception that the server's edge turns into an answer. The functions below make the refusals
-that Kubernetes has a name for, worded as Kubernetes words them.
+`StatusError` is the exception that the server turns into a response. The functions below create the errors that
+Kubernetes has a function for, with its messages.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ REASONS: dict[int, str] = {
     503: "ServiceUnavailable",
     504: "Timeout",
 }
-"""The reason that goes with a code, where nothing more exact is known."""
+"""The default reason of a code."""
 
 
 class StatusError(Exception):
-    """An answer other than the one that was asked for; `status` is a Status as a tree."""
+    """An error response; `status` is the Status object."""
 
     def __init__(self, status: dict[str, Any]) -> None:
         super().__init__(status.get("message", ""))
@@ -43,13 +43,13 @@ class StatusError(Exception):
 
     @property
     def code(self) -> int:
-        """The HTTP status."""
+        """The HTTP status code."""
         code: int = self.status["code"]
         return code
 
     @property
     def retry_after(self) -> int:
-        """Seconds that the client should wait; 0 if that is not said."""
+        """Seconds after which the client should retry; 0 if none are stated."""
         seconds: int = self.status.get("details", {}).get("retryAfterSeconds", 0)
         return seconds
 
@@ -57,7 +57,7 @@ class StatusError(Exception):
 def status_error(
     code: int, message: str, *, reason: str | None = None, details: dict[str, Any] | None = None, token: str = ""
 ) -> StatusError:
-    """A failure Status. Its reason follows from the code unless one is given; an empty one is left out."""
+    """An error with this code. Its reason follows from the code unless one is given; an empty reason is left out."""
     reason = REASONS.get(code, "") if reason is None else reason
     status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {"continue": token} if token else {}}
     status |= {"status": "Failure", "message": message}
@@ -69,64 +69,65 @@ def status_error(
 
 
 def success(**details: str) -> dict[str, Any]:
-    """What is answered where there is no object to answer with."""
+    """A Status of success, for responses without an object."""
     status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     return status | {"details": details} if details else status
 
 
 def bad_request(message: str) -> StatusError:
-    """400: the request cannot be understood."""
+    """400: the request is malformed."""
     return status_error(400, message)
 
 
 def unauthorized() -> StatusError:
-    """401: nobody that the server knows."""
+    """401: the user is not authenticated."""
     return status_error(401, "Unauthorized")
 
 
 def forbidden(kind: Kind, name: str, message: str, *causes: dict[str, str]) -> StatusError:
-    """403: understood, and refused."""
-    details = about(kind, name) | ({"causes": list(causes)} if causes else {})
+    """403: the request is valid but not allowed."""
+    details = object_details(kind, name) | ({"causes": list(causes)} if causes else {})
     return status_error(403, f'{kind.group_resource} "{name}" is forbidden: {message}', details=details)
 
 
 def path_not_found() -> StatusError:
-    """404: a path that nothing is served under."""
+    """404: nothing is served under the path."""
     return status_error(404, "the server could not find the requested resource", details={})
 
 
 def method_not_allowed() -> StatusError:
-    """405: a path that something is served under, but not with this method."""
+    """405: the path does not support the method."""
     return status_error(405, "the server does not allow this method on the requested resource", details={})
 
 
 def not_found(kind: Kind, name: str) -> StatusError:
-    """404: no such object."""
-    return status_error(404, f'{kind.group_resource} "{name}" not found', details=about(kind, name))
+    """404: the object does not exist."""
+    return status_error(404, f'{kind.group_resource} "{name}" not found', details=object_details(kind, name))
 
 
 def already_exists(kind: Kind, name: str, *, deleting: bool = False) -> StatusError:
-    """409: the name is taken."""
+    """409: an object with the name exists."""
     message = f'{kind.group_resource} "{name}" already exists'
     prefix = "object is being deleted: " if deleting else ""
-    return status_error(409, prefix + message, reason="AlreadyExists", details=about(kind, name))
+    return status_error(409, prefix + message, reason="AlreadyExists", details=object_details(kind, name))
 
 
 def conflict(kind: Kind, name: str, message: str = MODIFIED, *, resource: str = "") -> StatusError:
-    """409: what the caller saw is not what is there. Some messages name the kind instead of the resource."""
+    """409: the object is not in the state that the client expects. Some messages name the kind instead of the
+    resource."""
     named = resource or kind.plural
     full = f"{named}.{kind.group}" if kind.group else named
-    details = about(kind, name) | {"kind": named}
+    details = object_details(kind, name) | {"kind": named}
     return status_error(409, f'Operation cannot be fulfilled on {full} "{name}": {message}', details=details)
 
 
 def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> StatusError:
-    """422: every cause names the field that it is about."""
+    """422: the object is invalid; every cause names a field."""
     return StatusError(validation.invalid(group, kind, name, causes))
 
 
 def invalid_options(kind: str, causes: list[Cause]) -> StatusError:
-    """422: the query or the body of a DELETE says something that cannot be."""
+    """422: the options of a request are invalid."""
     return invalid("meta.k8s.io", kind, "", causes)
 
 
@@ -136,7 +137,7 @@ def internal_error(message: str) -> StatusError:
     return status_error(500, f"Internal error occurred: {message}", reason="InternalError", details=details)
 
 
-def about(kind: Kind, name: str) -> dict[str, Any]:
-    """The details that name an object. Kubernetes writes the resource where one expects the kind."""
+def object_details(kind: Kind, name: str) -> dict[str, Any]:
+    """The details that name an object. Kubernetes puts the resource where one expects the kind."""
     details = {"name": name} if name else {}
     return details | ({"group": kind.group} if kind.group else {}) | {"kind": kind.plural}

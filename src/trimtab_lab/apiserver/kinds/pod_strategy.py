@@ -1,4 +1,4 @@
-"""TODO"""
+"""The registry strategy of pods: initial status, quality-of-service class, merged label keys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def new_pod(tree: Tree, now: str) -> None:
 
 
 def qos_class(spec: Tree) -> str:
-    """How well a pod is treated when a node runs out of memory, by what its containers request."""
+    """The quality-of-service class of a pod, by the requests and limits of its containers."""
     containers = [spec["resources"]] if spec.get("resources") else _container_resources(spec)
     requests: dict[str, int] = {}
     limits: dict[str, int] = {}
@@ -52,7 +52,7 @@ def _container_resources(spec: Tree) -> list[Tree]:
 
 
 def _add(total: dict[str, int], amounts: Mapping[str, str]) -> list[str]:
-    """Add compute resources to a total; the names of those that are not zero."""
+    """Add compute resources to a total; returns the names of those above zero."""
     found = []
     for name in _COMPUTE:
         if name in amounts:
@@ -65,7 +65,7 @@ def _add(total: dict[str, int], amounts: Mapping[str, str]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _nano(text: str) -> int:
-    """A quantity in billionths, which is as fine as quantities are."""
+    """A quantity in billionths, the smallest unit of quantities."""
     quantity = quantities.parse(text)
     exponent = quantity.exponent + 9
     return quantity.unscaled * int(10**exponent) if exponent >= 0 else -(-quantity.unscaled // int(10**-exponent))
@@ -81,7 +81,7 @@ def _merge_affinity_keys(affinity: Tree, labels: Mapping[str, str]) -> None:
 
 
 def _merge_keys(term: Tree, labels: Mapping[str, str]) -> None:
-    """Write `matchLabelKeys` into the selector that stands beside them, as they are meant for this pod."""
+    """Merge `matchLabelKeys` into the selector beside them, with the values of this pod's labels."""
     if not term.get("matchLabelKeys") and not term.get("mismatchLabelKeys"):
         return
     selector = term.get("labelSelector")
@@ -95,7 +95,7 @@ def _merge_keys(term: Tree, labels: Mapping[str, str]) -> None:
 
 
 def keep_observed(status: Tree, old: Tree) -> None:
-    """A client that does not know observed generations, or the class of service, must not clear them."""
+    """Keep observed generations and the QoS class, which a client that does not know them would clear."""
     for field in ("qosClass", "observedGeneration"):
         if not status.get(field) and field in old:
             status[field] = old[field]

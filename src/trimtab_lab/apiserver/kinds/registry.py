@@ -1,7 +1,7 @@
-"""Which kinds the server knows: the built-in ones as a table, and those that CustomResourceDefinitions add.
+"""The registry of kinds: the built-in ones as a table, and those that CustomResourceDefinitions add.
 
-A kind is served under one path (`/apis/apps/v1/deployments`) and stored in one collection. Two kinds may share one: the
-versions of a custom kind do, and so do the two events, the core one and the one of `events.k8s.io`.
+A kind is served under one path (`/apis/apps/v1/deployments`) and stored in one collection. Two kinds may share a
+collection: the versions of a custom kind do, and so do the Events of the core group and of `events.k8s.io`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trimtab_lab.apiserver.kinds.schemas import Schema
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _SUBRESOURCE_VERBS = ("get", "patch", "update")
 
-NOT_SERVED = "is not served by the lab: it keeps objects, it runs no containers"
+NOT_SERVED = "is not served by the lab, which runs no containers"
 POLICIES = (
     "admission policies are written in CEL, which the lab does not evaluate; "
     "use a ValidatingWebhookConfiguration or a MutatingWebhookConfiguration instead"
@@ -25,7 +25,7 @@ POLICIES = (
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """A part of an object with a path of its own; `kind` is what one sends there, if it is not the object itself."""
+    """A part of an object with its own path; `kind` is the type of its body, if that is not the object."""
 
     name: str
     api_version: str = ""
@@ -48,8 +48,8 @@ REFUSED_SUBRESOURCES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Custom:
-    """What a version of a CustomResourceDefinition says beyond names."""
+class CustomKind:
+    """What a version of a CustomResourceDefinition states besides names."""
 
     definition: str
     schema: Schema
@@ -62,7 +62,7 @@ class Custom:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """One kind in one version. Kinds are compared by identity: there is one of each."""
+    """One kind in one version. There is one instance of each, and instances are compared by identity."""
 
     api_version: str
     kind: str
@@ -75,7 +75,7 @@ class Kind:
     subresources: tuple[str, ...] = ()
     verbs: tuple[str, ...] = VERBS
     collection: str = ""
-    custom: Custom | None = None
+    custom: CustomKind | None = None
     unsupported: str = ""
     name: str = field(init=False)
     group: str = field(init=False)
@@ -93,7 +93,7 @@ class Kind:
 
     @property
     def path(self) -> str:
-        """Where the group and version are served."""
+        """The path of the group version."""
         return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
 
     @property
@@ -102,7 +102,7 @@ class Kind:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def wrap(self, data: bytes) -> bytes:
-        """The whole object: what storage keeps, preceded by its kind and version."""
+        """Add kind and version to a stored object."""
         return self.head + data[1:]
 
 
@@ -191,7 +191,7 @@ BUILT_IN: tuple[Kind, ...] = (
 
 
 class Registry:
-    """The kinds that are served now. `changes` grows with every change, so that others can cache."""
+    """The served kinds. `changes` increases with every change, for caches."""
 
     def __init__(self, kinds: Iterable[Kind] = BUILT_IN) -> None:
         self._by_path: dict[tuple[str, str], Kind] = {}
@@ -204,7 +204,7 @@ class Registry:
         return iter(tuple(self._by_path.values()))
 
     def add(self, kind: Kind) -> None:
-        """Serve a kind from now on; the same path cannot be taken twice."""
+        """Serve a kind. Raises ValueError if the path is served already."""
         key = kind.api_version, kind.plural
         if key in self._by_path:
             raise ValueError(f"{kind.path}/{kind.plural} is served already")
@@ -213,7 +213,7 @@ class Registry:
         self.changes += 1
 
     def remove(self, kind: Kind) -> None:
-        """Serve it no longer."""
+        """Stop serving a kind."""
         del self._by_path[kind.api_version, kind.plural]
         self._by_collection[kind.collection].remove(kind)
         self.changes += 1
@@ -227,7 +227,7 @@ class Registry:
         return next((one for one in self if one.kind == kind and one.api_version == api_version), None)
 
     def stored_kind(self, collection: str) -> Kind | None:
-        """The first kind of a collection: the one whose form is stored."""
+        """The kind in which a collection stores its objects."""
         return next(iter(self._by_collection.get(collection, ())), None)
 
     def versions(self, collection: str) -> list[Kind]:

@@ -1,9 +1,9 @@
-"""What each kind does with an object that is created or updated, beyond defaults and validation: rules as data.
+"""Registry strategies: what happens to an object of each kind on create and update, besides defaults; rules as data.
 
-1. Whoever creates an object does not set its status (a node's is an exception); whoever updates it does not either.
-   The status has a path of its own, and there nothing but the status counts.
-2. `metadata.generation` counts the changes of what an object asks for. Which parts those are is in `GENERATIONS`.
-3. Some objects may be created by an update, some may be updated without saying which version was seen.
+1. Create and update do not set the status (that of a node is an exception). The `status` subresource sets nothing else.
+2. `metadata.generation` counts the changes of an object's desired state, whose parts are in `GENERATIONS`.
+3. Some objects can be created by an update; some can be updated without stating a resource version.
+4. Built-in kinds are validated by `validation`, custom ones by their schema.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CREATE_ON_UPDATE = frozenset(
         "rbac.authorization.k8s.io/roles",
     }
 )
-"""Shelves whose objects a PUT creates where there is none."""
+"""Collections whose objects a PUT creates if they do not exist."""
 
 VERSION_NEEDED = frozenset(
     {
@@ -44,7 +44,7 @@ VERSION_NEEDED = frozenset(
         "policy/poddisruptionbudgets",
     }
 )
-"""Shelves whose objects are updated only by who says which version he saw; custom kinds are all like that."""
+"""Collections whose objects can be updated only with a resource version, as those of all custom kinds."""
 
 RETURNED_WHEN_DELETED = frozenset(
     {
@@ -58,7 +58,7 @@ RETURNED_WHEN_DELETED = frozenset(
         "/services",
     }
 )
-"""Shelves whose objects are answered when they are deleted; of others a Status is."""
+"""Collections for which the response to a delete is the object; for others it is a Status."""
 
 GENERATIONS: Mapping[str, tuple[str, ...]] = {
     "/pods": ("spec",),
@@ -74,34 +74,35 @@ GENERATIONS: Mapping[str, tuple[str, ...]] = {
     "policy/poddisruptionbudgets": ("spec",),
     "scheduling.k8s.io/priorityclasses": (),
 }
-"""By collection, which parts count; a custom kind counts everything but metadata and, if that has a path, status."""
+"""By collection, the parts whose changes increase the generation. For custom kinds these are all parts except metadata
+and, if it is a subresource, status."""
 
 _STATUS_KEEPS: Mapping[str, tuple[str, ...]] = {
     "/pods": ("ownerReferences",),
     "apps/deployments": ("labels",),
     "apiextensions.k8s.io/customresourcedefinitions": ("labels", "annotations", "finalizers", "ownerReferences"),
 }
-"""By collection, which metadata an update of the status does not change."""
+"""By collection, the metadata that an update of the status does not change."""
 
 
 def has_generation(kind: Kind) -> bool:
-    """Whether objects of the kind count their changes."""
+    """Whether objects of the kind have a generation."""
     return kind.custom is not None or kind.collection in GENERATIONS
 
 
 def needs_version(kind: Kind) -> bool:
-    """Whether an update has to say which version it saw."""
+    """Whether an update must state a resource version."""
     return kind.custom is not None or kind.collection in VERSION_NEEDED
 
 
 def drop_status(kind: Kind, tree: Tree) -> None:
-    """Forget what a client says about the status of something that it creates."""
+    """Remove the status of an object that is created."""
     if "status" in kind.subresources and kind.collection != "/nodes":
         tree.pop("status", None)
 
 
 def prepare_create(kind: Kind, tree: Tree, now: str) -> None:
-    """Make an object ready that was just defaulted and admitted."""
+    """Prepare an object for its creation, after defaults and admission."""
     drop_status(kind, tree)
     if has_generation(kind):
         tree["metadata"]["generation"] = 1
@@ -113,7 +114,7 @@ def prepare_create(kind: Kind, tree: Tree, now: str) -> None:
 
 
 def prepare_update(kind: Kind, tree: Tree, old: Tree) -> None:
-    """Keep what an update may not touch, and count the change."""
+    """Keep the fields that an update cannot change, and increase the generation."""
     metadata = tree["metadata"]
     if "status" in kind.subresources:
         _keep(tree, old, "status")
@@ -121,13 +122,13 @@ def prepare_update(kind: Kind, tree: Tree, old: Tree) -> None:
     if prepare is not None:
         prepare(tree, old)
     if "generation" in old["metadata"]:
-        metadata["generation"] = old["metadata"]["generation"] + _counts(kind, tree, old)
+        metadata["generation"] = old["metadata"]["generation"] + _changes_generation(kind, tree, old)
     else:
         metadata.pop("generation", None)
 
 
 def prepare_status(kind: Kind, tree: Tree, old: Tree) -> None:
-    """Keep everything but the status."""
+    """Keep everything except the status."""
     if kind.custom is not None:
         status = tree.get("status")
         tree.clear()
@@ -143,24 +144,24 @@ def prepare_status(kind: Kind, tree: Tree, old: Tree) -> None:
 
 
 def validate(kind: Kind, tree: Tree, old: Tree | None = None, subresource: str = "", *, warnings: list[str]) -> None:
-    """Validate an object; what is allowed but unwise is added to the warnings. Raises a Status of 422."""
+    """Validate an object, and add warnings. Raises a StatusError of 422."""
     found = validation_causes(kind, tree, old, subresource)
     if found:
-        group = "" if kind.name in TO_STORED else kind.group  # what is stored as another kind is named as that one
+        group = "" if kind.name in TO_STORED else kind.group  # errors name the stored kind
         raise invalid(group, kind.kind, tree["metadata"].get("name", ""), found)
     if not subresource:
         warnings += validation.warnings(kind.name, tree, old, custom=kind.custom is not None)
 
 
 def validation_causes(kind: Kind, tree: Tree, old: Tree | None = None, subresource: str = "") -> list[Cause]:
-    """What is wrong with an object, or with a change of it."""
+    """The causes for which an object, or an update of it, is invalid."""
     if kind.custom is None:
         return validation.validate(kind.name, tree, old, subresource)
     found: list[Cause] = []
     form = names.subdomain if old is None else names.path_segment
     metadata.created(tree["metadata"], found, namespaced=kind.namespaced, name=form, finalizers=False)
     if old is not None:
-        for _ in range(2):  # Kubernetes looks twice at what an update must not change, and tells it twice
+        for _ in range(2):  # Kubernetes checks immutable fields twice, and reports them twice
             metadata.updated(tree["metadata"], old["metadata"], found, finalizers=False)
     return found + kind.custom.schema.validate(tree, old)
 
@@ -172,7 +173,7 @@ def _keep(tree: Tree, old: Tree, field: str) -> None:
         tree.pop(field, None)
 
 
-def _counts(kind: Kind, tree: Tree, old: Tree) -> bool:
+def _changes_generation(kind: Kind, tree: Tree, old: Tree) -> bool:
     if kind.custom is not None:
         apart = {"metadata", "apiVersion", "kind"} | ({"status"} if "status" in kind.subresources else set())
         parts: set[str] = (tree.keys() | old.keys()) - apart
@@ -188,7 +189,7 @@ def _part(tree: Tree, path: str) -> Any:
 
 
 def _restore_zeros(kind: Kind, tree: Tree) -> None:
-    """Give a new object the status that it has before anybody looked at it, such as `replicas: 0`."""
+    """Give a new object the empty status of its kind, such as `replicas: 0`."""
     empty: Tree = {}
     wiretypes.read(kind.name, empty)
     if "status" in empty:
@@ -223,7 +224,7 @@ def _new_daemon_set(tree: Tree, _now: str) -> None:
 
 
 def _updated_daemon_set(tree: Tree, old: Tree) -> None:
-    """The generation of the template lives in an annotation, since the field for it was taken out of the API."""
+    """Count the template's generation in an annotation, since the API has no field for it any more."""
     name = "deprecated.daemonset.template.generation"
     count = int((old["metadata"].get("annotations") or {}).get(name, "0"))
     changed = tree["spec"].get("template") != old["spec"].get("template")

@@ -25,10 +25,10 @@ from trimtab_lab.apiserver.admission.attributes import Attributes
 from trimtab_lab.apiserver.kinds import registry_strategies
 from trimtab_lab.apiserver.kinds.errors import (
     StatusError,
-    about,
     conflict,
     forbidden,
     not_found,
+    object_details,
     success,
 )
 from trimtab_lab.apiserver.kinds.registry import Kind
@@ -72,7 +72,7 @@ async def delete(cluster: Cluster, request: Request) -> Response:
     if not removed.gone or kind.collection in registry_strategies.RETURNED_WHEN_DELETED:
         accepted = not removed.gone and options.orphan is False
         return cluster.respond(202 if accepted else 200, kind, form, entry)
-    details = about(kind, entry.name) | {"uid": entry.uid}
+    details = object_details(kind, entry.name) | {"uid": entry.uid}
     return Response(200, encode(success(**details)))
 
 

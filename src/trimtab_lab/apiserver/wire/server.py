@@ -294,7 +294,7 @@ async def _end(runner: web.ServerRunner) -> None:
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]) -> web.BaseRequest:
     loop = asyncio.get_running_loop()
-    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=decoding.LONGEST)
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=decoding.MAX_BODY_SIZE)
 
 
 def _headers(media_type: str) -> dict[str, str]:

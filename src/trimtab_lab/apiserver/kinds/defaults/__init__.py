@@ -1,11 +1,9 @@
-"""Kubernetes' defaults: what the API server fills in when a field is left out.
+"""Defaults of built-in kinds.
 
-`apply_defaults` changes a tree in place. It expects one that `wiretypes.read` has been over (no nulls, no values of the
-wrong type, no empty text where Go would have none) and may be run again on its own result, as the API server does
-after each webhook that patched the object. Nothing is decided from outside the object: what depends on the cluster (a
-service account, a priority class, an address) is in `plugins`.
-
-The functions are ordered as their results depend on one another: containers before the pod, templates before workloads.
+`apply_defaults` changes a tree in place. It expects the result of `wiretypes.read` (no nulls, no values of the wrong
+type, no empty strings where Go would have none), and may be applied to its own result, which the API server does after
+each webhook that patched the object. Nothing depends on other objects: what does (a service account, a priority class,
+a cluster IP) is in `admission.builtin_plugins`.
 """
 
 from __future__ import annotations
@@ -44,7 +42,8 @@ from trimtab_lab.apiserver.storage.store import Tree
 
 
 def apply_defaults(kind: str, tree: Tree) -> None:
-    """Fill in what is missing in an object of this kind (`apps/v1 Deployment`); kinds without defaults stay as is."""
+    """Set the missing fields of an object of this kind (`apps/v1 Deployment`); kinds without defaults are left
+    unchanged."""
     fill = _DEFAULTS.get(kind)
     if fill is not None:
         fill(tree)

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Defaults of containers, and the rounding of resource amounts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IDENTIFIER = re.compile(r"[a-f0-9]{64}")
 
 @lru_cache(maxsize=4096)
 def pull_policy(image: str) -> str:
-    """Always for the tag `latest`, written or implied; a name that cannot be read has no tag."""
+    """`Always` for the tag `latest`, stated or implied; an image name that cannot be parsed has no tag."""
     match = _IMAGE.fullmatch(image)
     if match is None or _IDENTIFIER.fullmatch(image):
         return "IfNotPresent"
@@ -75,7 +75,7 @@ def _http_get(handler: Tree) -> None:
 
 
 def round_resources(resources: Tree | None) -> None:
-    """Amounts are counted in thousandths: what is finer is rounded up."""
+    """Round amounts up to thousandths."""
     for amounts in (resources.get("requests"), resources.get("limits")) if resources else ():
         if amounts:
             round_amounts(amounts)

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Defaults of the other kinds of the core group, and of Leases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Defaults of kinds of other groups: webhooks, definitions, priority classes, role bindings, autoscalers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Defaults of pods and pod templates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trimtab_lab.apiserver.storage.store import Tree
 
 
 def default_pod_spec(spec: Tree) -> None:
-    """The defaults that a pod and a template share."""
+    """Set the defaults that pods and pod templates share."""
     for volume in spec.get("volumes") or ():
         default_volume(volume)
     for container in _all_containers(spec):
@@ -45,7 +45,7 @@ def _all_containers(spec: Tree) -> Iterable[Tree]:
 
 
 def _host_ports(spec: Tree) -> None:
-    """On the host's network a container port is a host port."""
+    """Set the host ports of a pod on the host network: they equal its container ports."""
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
         for port in container.get("ports") or ():
             if not port.get("hostPort") and port.get("containerPort"):
@@ -76,7 +76,7 @@ _POD_LEVEL = ("cpu", "memory")
 
 
 def _pod_level_requests(spec: Tree) -> None:
-    """What a whole pod asks for, where only its limits are given: what its containers ask for, else the limits."""
+    """Set the pod-level requests where only limits are given: to what the containers request, else to the limits."""
     resources = spec["resources"]
     limits = resources.get("limits")
     if not limits:
@@ -93,7 +93,8 @@ def _pod_level_requests(spec: Tree) -> None:
 
 
 def _requested(spec: Tree) -> dict[str, str]:
-    """The effective requests of a pod's containers: all that run together, or the largest of those before them."""
+    """The effective requests of a pod: those of all containers that run together, or the largest of the init
+    containers."""
     running: dict[str, quantities.Quantity] = {}
     largest: dict[str, quantities.Quantity] = {}
     for container in spec.get("initContainers") or ():
@@ -129,9 +130,10 @@ def _sum(left: dict[str, quantities.Quantity], right: dict[str, quantities.Quant
 
 
 def sync_first_element(holder: Tree, single: str, several: str, field: str = "") -> None:
-    """A field that became a list stays the first element of it, for clients that know the field only.
+    """Keep a single-value field equal to the first element of the list that replaced it, for clients that know one of
+    them.
 
-    Where the two differ, whoever set the field alone is right.
+    Where the two differ, the single-value field wins.
     """
     one, many = holder.get(single), holder.get(several)
     if one and (not many or (many[0].get(field) if field else many[0]) != one):

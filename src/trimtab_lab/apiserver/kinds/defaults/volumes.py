@@ -1,4 +1,4 @@
-"""TODO"""
+"""Defaults of volumes and volume claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Defaults of workloads."""
 
 from __future__ import annotations
 

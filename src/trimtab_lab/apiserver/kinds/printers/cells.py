@@ -1,4 +1,4 @@
-"""TODO"""
+"""Columns, and the values that cells are made of."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ NONE = "<none>"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of a kind's table, and what fills a row of them."""
+    """The columns of a kind's table, and the function that returns the cells of an object."""
 
     columns: list[Tree]
     cells: Cells
 
 
 def translate_age(created: str | None, now: int) -> str:
-    """How long ago a time was, as people read it: `90s`, `5m30s`, `26h`, `3d4h`."""
+    """The time since a timestamp, in Kubernetes' short form: `90s`, `5m30s`, `26h`, `3d4h`."""
     if not created:
         return "<unknown>"
     try:
@@ -37,7 +37,7 @@ def translate_age(created: str | None, now: int) -> str:
 
 
 def human_duration(nanoseconds: int) -> str:
-    """A duration with the one or two units that matter; the closer, the finer."""
+    """A duration in one or two units; the longer, the coarser."""
     seconds = int(nanoseconds / _SECOND)
     if seconds < -1:
         return "<invalid>"
@@ -84,7 +84,7 @@ def age_of(tree: Tree, now: int) -> str:
 
 
 def name_values_age(*values: Callable[[Tree], Any]) -> Cells:
-    """Name, these, age."""
+    """Cells with the name, these values, and the age."""
     return lambda tree, now: [name_of(tree), *(value(tree) for value in values), age_of(tree, now)]
 
 

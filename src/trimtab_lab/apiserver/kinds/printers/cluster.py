@@ -1,4 +1,4 @@
-"""TODO"""
+"""Rows of nodes, Services, Events, role bindings and priority classes."""
 
 from __future__ import annotations
 
@@ -86,13 +86,13 @@ def _external(service: Tree) -> str:
 
 
 def event_cells(event: Tree, now: int) -> list[Any]:
-    """An event of the core group."""
+    """An Event of the core group."""
     about, source = event.get("involvedObject") or {}, event.get("source") or {}
     return _event_cells(event, about, source, now, ("firstTimestamp", "lastTimestamp", "count", "message"))
 
 
 def new_event_cells(event: Tree, now: int) -> list[Any]:
-    """The same event as `events.k8s.io` writes it."""
+    """An Event of `events.k8s.io`."""
     about, source = event.get("regarding") or {}, event.get("deprecatedSource") or {}
     fields = ("deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount", "note")
     return _event_cells(event, about, source, now, fields)

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Tables of custom kinds, by their `additionalPrinterColumns`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trimtab_lab.apiserver.storage.store import Tree
 
 
 def custom_layout(definitions: Sequence[Tree]) -> Layout:
-    """The layout of a custom_layout kind, given its `additionalPrinterColumns`; without any, there is the age."""
+    """The layout of a custom kind, given its `additionalPrinterColumns`; the default is the age."""
     if not definitions:
         definitions = [{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]
     cells = [_custom_cell(definition) for definition in definitions]
@@ -36,13 +36,13 @@ def _custom_cell(definition: Tree) -> Callable[[Tree, int], Any]:
 
     def cell(tree: Tree, now: int) -> Any:
         found = path.find(tree)
-        return _shown(type_, found[0], now) if found else None
+        return _cell_value(type_, found[0], now) if found else None
 
     return cell
 
 
-def _shown(type_: str, value: Any, now: int) -> Any:
-    """A value in a column of this type; nothing, if it is of another type."""
+def _cell_value(type_: str, value: Any, now: int) -> Any:
+    """A value in a column of this type; None if it is of another type."""
     match type_, value:
         case "string", _:
             return _as_text(value)

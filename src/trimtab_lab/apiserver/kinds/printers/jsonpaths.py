@@ -4,8 +4,8 @@
     .status.items[-1]    .status.items[*].name    .status.items[1:3]    ..name
     .status.conditions[?(@.type=="Ready")].status
 
-A path is compiled once to a list of steps; each step turns a list of values into the list of what it finds in them.
-What is missing is not found: that is no error.
+A path is compiled to a list of steps; each step maps a list of values to the list of values that it finds in them.
+A missing field is not an error.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _COMPARISONS: Mapping[str, Compare] = {
 
 
 class JSONPath:
-    """A compiled path. Raises ValueError for one that it cannot read."""
+    """A compiled path. Raises ValueError if the path is invalid."""
 
     def __init__(self, text: str) -> None:
         self._steps = list(_steps(text))
 
     def find(self, tree: Any) -> Values:
-        """Everything at the path, in order."""
+        """All values at the path, in order."""
         values = [tree]
         for step in self._steps:
             values = step(values)
@@ -127,7 +127,7 @@ def _operand(text: str) -> Any:
 
 
 def _holds(compare: Compare, found: Values, wanted: Any) -> bool:
-    """What cannot be compared (text with a number) does not hold."""
+    """Whether a comparison is true; values that cannot be compared (text with a number) are not."""
     try:
         return len(found) == 1 and type(found[0] == wanted) is bool and compare(found[0], wanted)
     except TypeError:

@@ -1,7 +1,7 @@
-"""What a pod's containers say about the pod, in a word: what `kubectl get pods` prints as its status.
+"""The status of a pod as `kubectl get pods` prints it.
 
-The word comes from the first of these that has one: an init container that failed or is at work; a container that waits
-or has ended; the pod's own reason; its phase. A pod that is deleted says so, unless it had ended before.
+It is the first that exists of: the state of an init container that failed or is running; that of a container that waits
+or has ended; the reason in the pod's status; its phase. A deleted pod is Terminating, unless it had ended before.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from trimtab_lab.apiserver.storage.store import Tree
 
 
 class PodState:
-    """What is printed of a pod's containers: how many are ready, why it is where it is, what was restarted when."""
+    """The printed state of a pod's containers: how many are ready, the status, and the restarts."""
 
     def __init__(self, pod: Tree) -> None:
         self._spec, self._status = pod["spec"], pod.get("status") or {}
-        self._stay = {
+        self._restartable = {
             c.get("name") for c in self._spec.get("initContainers") or () if c.get("restartPolicy") == "Always"
         }
-        self.total = len(self._spec.get("containers") or ()) + len(self._stay)
+        self.total = len(self._spec.get("containers") or ()) + len(self._restartable)
         self.ready = 0
         self.restarts = 0
         self.restarted_at = ""
@@ -46,18 +46,18 @@ class PodState:
         self.restarted_at = max(self.restarted_at, ended.get("finishedAt") or "")
 
     def _read_init_containers(self) -> bool:
-        """Whether one of them is still at work, or has failed."""
+        """Whether an init container is still running, or has failed."""
         for index, status in enumerate(self._status.get("initContainerStatuses") or ()):
             self._count_restarts(status)
-            stays = status.get("name") in self._stay
-            if stays:
+            restartable = status.get("name") in self._restartable
+            if restartable:
                 ended = (status.get("lastState") or {}).get("terminated") or {}
                 count, moment = self._sidecars
                 self._sidecars = count + status.get("restartCount", 0), max(moment, ended.get("finishedAt") or "")
             state = status.get("state") or {}
             if (state.get("terminated") or {"exitCode": 1}).get("exitCode", 0) == 0:
                 continue
-            if stays and status.get("started"):
+            if restartable and status.get("started"):
                 self.ready += bool(status.get("ready"))
                 continue
             self.reason = f"Init:{self._init_reason(state, index)}"

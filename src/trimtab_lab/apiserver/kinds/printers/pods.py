@@ -1,4 +1,4 @@
-"""TODO"""
+"""Rows of pods."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Tables as `kubectl get` prints them: the server decides on columns and cells, the client aligns them.
+"""Tables as `kubectl get` prints them: the server provides columns and cells, the client aligns them.
 
 Columns of priority 0 are always shown, those of priority 1 with `-o wide`; a row has cells for all of them. A kind
-without columns of its own has its name and the moment of its creation. Custom kinds bring their columns (`custom`).
+without columns of its own shows its name and creation time. For custom kinds see `custom`.
 
-`now` is in nanoseconds since 1970: a cell such as an age is true for the moment in which the row is made.
+`now` is in nanoseconds since 1970; ages are computed when the row is created.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from trimtab_lab.apiserver.storage.store import Tree
 
 
 def columns(kind: str) -> list[Tree]:
-    """The columns of a built-in kind, as `columnDefinitions` has them."""
+    """The columns of a built-in kind, as in `columnDefinitions`."""
     return layout(kind).columns
 
 
@@ -57,7 +57,7 @@ def row(kind: str, tree: Tree, now: int) -> list[Any]:
 
 
 def layout(kind: str) -> Layout:
-    """Both, for a built-in kind."""
+    """The layout of a built-in kind."""
     return _LAYOUTS.get(kind, _PLAIN)
 
 

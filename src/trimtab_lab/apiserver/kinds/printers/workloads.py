@@ -1,4 +1,4 @@
-"""TODO"""
+"""Rows of workloads."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Whether a schema may be that of a custom kind: what Kubernetes refuses when the definition is created.
+"""Structural schemas: what Kubernetes requires of a schema when its definition is created.
 
-A schema must be *structural*: it says completely, outside of `allOf`, `anyOf`, `oneOf` and `not`, which fields there
-are and of what type each is; combinations may only narrow what is said outside of them. Then pruning and defaulting
-mean one thing only. On top of that come the limits of Kubernetes' dialect, and the rules for its extensions.
+A structural schema specifies all fields and their types outside of `allOf`, `anyOf`, `oneOf` and `not`; these may only
+narrow what is specified outside. Pruning and defaulting are then unambiguous. The limits of Kubernetes' dialect come on
+top (`dialect`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trimtab_lab.apiserver.kinds.schemas import patterns
 from trimtab_lab.apiserver.kinds.schemas.dialect import RESOURCE_FIELDS, dialect_causes
 from trimtab_lab.apiserver.kinds.schemas.nodes import Node, prune
 from trimtab_lab.apiserver.kinds.schemas.validator import Validator
-from trimtab_lab.apiserver.kinds.schemas.words import faults as value_faults
+from trimtab_lab.apiserver.kinds.schemas.value_causes import faults as value_faults
 from trimtab_lab.apiserver.kinds.validation.causes import Cause, forbidden, invalid, required
 from trimtab_lab.apiserver.storage.store import Tree
 
@@ -23,7 +23,7 @@ _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 
 
 def faults(schema: Tree, path: str) -> list[Cause]:
-    """Everything that is wrong with the schema; `path` is where it stands in its definition."""
+    """All causes for which the schema is rejected; `path` is its path in the definition."""
     found = sorted([*_invariants(schema, _ROOT, path), *_completeness(schema, schema, path, path)], key=str)
     dialect = list(dialect_causes(schema, path, root=True))
     if not found and not dialect:
@@ -34,7 +34,7 @@ def faults(schema: Tree, path: str) -> list[Cause]:
 
 
 def root_faults(schema: Tree, path: str) -> Iterator[Cause]:
-    """What is not allowed at the root where the status has a path of its own."""
+    """The causes at the root of a schema with a status subresource."""
     for field in schema:
         if field == "type" and schema["type"] != "object":
             rule = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
@@ -92,7 +92,7 @@ def _invariants(schema: Tree, level: str, path: str) -> Iterator[Cause]:
 
 
 def _is_int_or_string(schema: Tree) -> tuple[bool, bool]:
-    """Whether the schema says `integer or string` in one of the two ways that are let through."""
+    """Whether the schema says `integer or string` in one of the two allowed ways."""
     first = (schema.get("allOf") or [{}])[0]
     return schema.get("anyOf") == _INT_OR_STRING, first.get("anyOf") == _INT_OR_STRING
 
@@ -121,7 +121,7 @@ def _type(schema: Tree, level: str, path: str) -> Iterator[Cause]:
 
 
 def _resource(schema: Tree, level: str, path: str) -> Iterator[Cause]:
-    """The fields that every resource has must be what they are everywhere."""
+    """Check that the fields of every resource have their usual types."""
     properties, embedded = schema.get("properties") or {}, schema.get("x-kubernetes-embedded-resource")
     is_resource = level == _ROOT or embedded
     for name in ("kind", "apiVersion"):
@@ -147,7 +147,7 @@ def _says_names_only(metadata: Tree) -> bool:
 
 
 def _narrowing(schema: Tree, path: str, skip_any: bool = False, skip_first: bool = False) -> Iterator[Cause]:
-    """What stands in combinations, and a pattern that is none."""
+    """Check the parts of combinations, and the pattern."""
     for index, inner in enumerate(schema.get("anyOf") or () if not skip_any else ()):
         yield from _nested(inner, f"{path}.anyOf[{index}]")
     for index, inner in enumerate(schema.get("allOf") or ()):
@@ -178,7 +178,7 @@ _FORBIDDEN_NESTED = (
 
 
 def _nested(schema: Tree, path: str, *, skip_any: bool = False) -> Iterator[Cause]:
-    """A schema inside a combination may narrow what is said outside, and say nothing new."""
+    """Check that a schema inside a combination only narrows what is specified outside."""
     yield from _narrowing(schema, path, skip_any)
     if isinstance(schema.get("items"), dict):
         yield from _nested(schema["items"], f"{path}.items")
@@ -204,7 +204,7 @@ def _pattern_problem(pattern: str) -> str:
 
 
 def _completeness(narrowed: Tree, schema: Tree | None, path: str, at: str) -> Iterator[Cause]:
-    """Each field that a combination speaks of must be specified outside of it."""
+    """Check that each field inside a combination is also specified outside of it."""
     parts = [(narrowed["not"], f"{at}.not")] if "not" in narrowed else []
     for kind in ("allOf", "anyOf", "oneOf"):
         parts += [(inner, f"{at}.{kind}[{index}]") for index, inner in enumerate(narrowed.get(kind) or ())]
@@ -228,7 +228,7 @@ def _nested_completeness(nested: Tree, schema: Tree | None, path: str, at: str) 
 
 
 def _default_faults(schema: Tree, path: str, *, root: bool = False) -> Iterator[Cause]:
-    """A default must be a value that the schema accepts, and must survive its own pruning."""
+    """Check that a default is valid by its own schema, and has no fields that would be pruned."""
     if "default" in schema:
         default, at = schema["default"], f"{path}.default"
         pruned = copy.deepcopy(default)

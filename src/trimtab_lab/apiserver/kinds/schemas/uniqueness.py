@@ -3,7 +3,7 @@
     x-kubernetes-list-type: set                                   no value twice
     x-kubernetes-list-type: map, x-kubernetes-list-map-keys: …    no two elements with the same keys
 
-Of several equal elements, the second is told.
+Of several equal elements, the second is reported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trimtab_lab.apiserver.kinds.validation.causes import Cause, duplicate, inva
 
 
 def repeated(value: Any, node: Node | None, path: str) -> Iterator[Cause]:
-    """The elements, anywhere below, that stand in a list which has them already."""
+    """The causes for elements that repeat an earlier element of their list."""
     if node is None:
         return
     if isinstance(value, dict):
@@ -47,7 +47,7 @@ def _in_list(value: Sequence[Any], node: Node, path: str) -> Iterator[Cause]:
 
 
 def _seconds(values: Sequence[Any]) -> list[int]:
-    """Where a value stands for the second time; a third time is not told."""
+    """The indices at which values stand for the second time."""
     counts: dict[str, int] = {}
     found: list[int] = []
     for index, value in enumerate(values):

@@ -1,4 +1,4 @@
-"""TODO"""
+"""The compiled validator: whether a value is valid by a schema. It is fast and gives no reasons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class Validator:
-    """A schema compiled: whether a value is good."""
+    """A compiled schema."""
 
     def __init__(self, schema: Tree) -> None:
         self._compiled = jsonschema_rs.Draft7Validator(
@@ -25,6 +25,7 @@ class Validator:
         )
 
     def accepts(self, value: Any) -> bool:
+        """Whether a value is valid."""
         return self._compiled.is_valid(value)
 
 
@@ -32,7 +33,7 @@ _COPIED = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "m
 
 
 def _plain(schema: Tree) -> Tree:
-    """The schema in JSON Schema's terms."""
+    """The schema as a JSON Schema of draft 7."""
     plain = {name: schema[name] for name in (*_COPIED, "multipleOf") if name in schema}
     if types(schema):
         plain["type"] = _accepted_types(schema)
@@ -55,7 +56,8 @@ def _plain(schema: Tree) -> Tree:
 
 
 def _accepted_types(schema: Tree) -> list[str]:
-    """Of what has a format and is no number, Kubernetes accepts texts and lists, whatever its type."""
+    """The accepted types. For a format that is not numeric, Kubernetes accepts strings and arrays, whatever the
+    type."""
     wanted = list(types(schema))
     if not formats.supported(schema.get("format", ""), schema.get("type", "")) or {"number", "integer"} & set(wanted):
         return wanted
@@ -63,7 +65,7 @@ def _accepted_types(schema: Tree) -> list[str]:
 
 
 def _with_null(schema: Tree, plain: Tree) -> Tree:
-    """Of a null only the type and the enumeration are looked at."""
+    """Allow a null: only its type and the enumeration are checked."""
     may_be_null = schema.get("nullable") or not types(schema)
     either: Tree = {"anyOf": [{"type": "null"}, plain]} if may_be_null and plain else plain
     return {"allOf": [either], "enum": schema["enum"]} if "enum" in schema else either
@@ -87,7 +89,7 @@ def whole_range(schema: Tree) -> range | None:
 
 
 def _checks(schema: Any) -> Iterator[tuple[str, formats.Check]]:
-    """What the schema asks of texts, by the name that it has in the compiled one: formats, and patterns of Go."""
+    """The string checks of a schema, by their name in the compiled schema: formats, and Go patterns."""
     if isinstance(schema, dict):
         name, type_, pattern = schema.get("format"), schema.get("type", ""), schema.get("pattern")
         if isinstance(name, str) and isinstance(type_, str):
@@ -104,6 +106,7 @@ def _checks(schema: Any) -> Iterator[tuple[str, formats.Check]]:
 
 
 def types(schema: Tree) -> list[str]:
+    """The types that a schema states."""
     if schema.get("x-kubernetes-int-or-string"):
         return ["integer", "string"]
     return [schema["type"]] if schema.get("type") else []

@@ -1,6 +1,6 @@
-"""From the bytes of a request to a tree: JSON, YAML or protobuf, of the kind that the path is about.
+"""Decoding of request bodies: JSON, YAML or protobuf to a tree.
 
-What a body may be is the same for all kinds; what an object of a kind may hold is decided in `objects`.
+The rules here are the same for all kinds; `objects` converts a tree to its kind.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from trimtab_lab.apiserver.kinds.errors import StatusError, bad_request, status_
 from trimtab_lab.apiserver.kinds.serialization import protobuf
 from trimtab_lab.apiserver.storage.store import Tree
 
-LONGEST = 3 * 1024 * 1024
-"""Bytes of a body that are read at most, as in Kubernetes."""
+MAX_BODY_SIZE = 3 * 1024 * 1024
+"""The maximum size of a body in bytes, as in Kubernetes."""
 
 ACCEPTED = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
 _SHOWN = 30
 _ENVELOPE = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
-"""What Go reads first of any body."""
+"""The Go type into which Kubernetes decodes the type of a body."""
 _decode = msgspec.json.Decoder().decode
 _INT64 = range(-(2**63), 2**63)
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML as Kubernetes reads it: what looks like a time stays text."""
+    """YAML as Kubernetes reads it: timestamps stay strings."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -37,7 +37,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read_object(body: bytes, content_type: str, kind: str) -> Tree:
-    """The object in a body; `kind` is the one that was expected. Raises a Status of 400 or 415."""
+    """The object in a body; `kind` is the expected one. Raises a StatusError of 400 or 415."""
     read = _READERS.get(media_type(content_type))
     if read is None:
         raise unknown_format(*ACCEPTED)
@@ -46,23 +46,23 @@ def read_object(body: bytes, content_type: str, kind: str) -> Tree:
     except ValueError as error:
         raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {error}", body) from None
     if not isinstance(tree, dict):
-        problem = f"json: cannot unmarshal {_described(tree)} into Go value of type {_ENVELOPE}"
+        problem = f"json: cannot unmarshal {_json_type(tree)} into Go value of type {_ENVELOPE}"
         raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {problem}", body)
     return tree
 
 
 def media_type(content_type: str) -> str:
-    """What a Content-Type names, without its parameters; JSON where nothing is said."""
+    """The media type of a Content-Type without parameters; JSON by default."""
     return content_type.partition(";")[0].strip() or ACCEPTED[0]
 
 
 def is_json(content_type: str) -> bool:
-    """Whether a body is JSON as it stands."""
+    """Whether a body is JSON."""
     return media_type(content_type) == ACCEPTED[0]
 
 
 def read_json(body: bytes) -> Any:
-    """JSON as plain values. Raises ValueError."""
+    """Decode JSON. Raises ValueError."""
     if not body:
         raise ValueError("unexpected end of JSON input")
     try:
@@ -74,14 +74,14 @@ def read_json(body: bytes) -> Any:
 
 
 def too_large() -> StatusError:
-    """413: more than the server reads."""
+    """413: the body is too large."""
     return status_error(
-        413, f"Request entity too large: limit is {LONGEST}", reason="RequestEntityTooLarge", details={}
+        413, f"Request entity too large: limit is {MAX_BODY_SIZE}", reason="RequestEntityTooLarge", details={}
     )
 
 
 def unknown_format(*accepted: str) -> StatusError:
-    """415: a media type that is not understood here."""
+    """415: the media type is not supported."""
     listed = ", ".join(accepted)
     return status_error(
         415, f"the body of the request was in an unknown format - accepted media types include: {listed}"
@@ -89,7 +89,7 @@ def unknown_format(*accepted: str) -> StatusError:
 
 
 def without_huge_numbers(value: Any) -> Any:
-    """Whole numbers beyond 64 bits as floating point, which is what becomes of them in Kubernetes; in place."""
+    """Convert integers beyond 64 bits to floating point, as Kubernetes does; in place."""
     if isinstance(value, dict):
         for key, item in value.items():
             value[key] = without_huge_numbers(item)
@@ -120,7 +120,8 @@ _READERS: Mapping[str, Callable[[bytes], Any]] = {
 
 
 def _nodes(value: Any, budget: int) -> Iterator[None]:
-    """One for each value in a tree, but few more than the budget: aliases let a small text stand for a huge tree."""
+    """One item for each value in a tree, up to a little over the budget: with aliases, a small text can be a huge
+    tree."""
     waiting = [value]
     while waiting and budget >= 0:
         budget -= 1
@@ -153,13 +154,13 @@ def _unrecognized(kind: str, problem: str, body: bytes) -> StatusError:
 
 
 def _excerpt(body: bytes) -> str:
-    """The beginning of a body: as text if it might be meant as JSON, in hexadecimal if not."""
+    """The beginning of a body: as text if it starts like JSON, else in hexadecimal."""
     if not body:
         return "<empty>"
     start, more = body[:_SHOWN], " ..." if len(body) > _SHOWN else ""
     return (start.decode(errors="replace") if body[:1] == b"{" else start.hex()) + more
 
 
-def _described(value: Any) -> str:
+def _json_type(value: Any) -> str:
     names = {list: "array", str: "string", bool: "bool", type(None): "null"}
     return names.get(type(value), "number")

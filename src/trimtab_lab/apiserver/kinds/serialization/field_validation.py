@@ -1,11 +1,11 @@
-"""Field validation: fields that nobody knows, and keys that are written twice.
+"""Field validation: unknown fields and repeated keys.
 
-A client says with `fieldValidation` what shall become of them: `Ignore`, `Warn` (a Warning header each) or `Strict`
-(400). In every case they are dropped: of a key that is written twice, the last value counts.
+The client decides with `fieldValidation` what they lead to: nothing (`Ignore`), warnings (`Warn`) or a 400 (`Strict`).
+They are dropped in every case: of a repeated key the last value is used.
 
-Decoders forget the first of two equal keys, and a decoder that remembers is slow. So most bodies are judged by
-counting: written out again, a body has as many `":` as it had, unless a key was written twice. Only where the counts
-differ, or cannot be compared, is the body read a second time, pair by pair.
+Decoders do not report repeated keys, and one that does is slow. Most bodies are therefore checked by counting: encoded
+again, a body has as many `":` as before, unless a key was repeated. Only where the counts differ, or cannot be
+compared, is the body decoded a second time, pair by pair.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from trimtab_lab.apiserver.kinds.serialization.wirevalues import Path
 from trimtab_lab.apiserver.storage.store import Tree
 
 MOST = 100
-"""How many problems of one body are told."""
+"""The maximum number of reported problems of one body."""
 
 _encode = msgspec.json.Encoder().encode
-# Where there is space before a colon, counting is no proof.
+# With space before a colon the counts cannot be compared.
 _SPACED_COLONS = (b" :", b"\t:", b"\n:", b"\r:")
 
 
 def read(kind: str, tree: Tree, body: bytes | None = None) -> list[str]:
-    """Read a tree of a built-in kind as Go does (`wiretypes.read`, in place); its problems, as Kubernetes words them.
+    """Read a tree of a built-in kind (`wiretypes.read`, in place); returns its problems, with Kubernetes' messages.
 
-    `body` is the JSON that the tree was decoded from, if keys that are written twice shall be found as well.
+    `body` is the JSON from which the tree was decoded, if repeated keys are to be reported as well.
     """
     repeats = body is not None and has_repeats(body, tree)
     unknown = wiretypes.read(kind, tree)
@@ -42,17 +42,17 @@ def read(kind: str, tree: Tree, body: bytes | None = None) -> list[str]:
 
 
 def unknown_fields(paths: Sequence[str]) -> list[str]:
-    """The problems of these unknown fields."""
+    """The messages for unknown fields."""
     return _distinct(f'unknown field "{path}"' for path in paths)
 
 
 def repeated_fields(body: bytes, tree: Any) -> list[str]:
-    """The problems of keys that are written twice, in a body of a custom kind; `tree` is what was decoded from it."""
+    """The messages for repeated keys in a body of a custom kind; `tree` is its decoded form."""
     return _distinct(_free_problems(_pairs(body), None)) if has_repeats(body, tree) else []
 
 
 def has_repeats(body: bytes, tree: Any) -> bool:
-    """Whether a key may be written twice in a body; `tree` is what was decoded from it, and not yet changed."""
+    """Whether a body may have a repeated key; `tree` is its decoded form, not changed yet."""
     written = _encode(tree)
     if written == body:
         return False
@@ -62,12 +62,12 @@ def has_repeats(body: bytes, tree: Any) -> bool:
 
 
 def strict_error(problems: Sequence[str]) -> str:
-    """What a `Strict` client is told."""
+    """The message of the error for `Strict`."""
     return f"strict decoding error: {', '.join(problems)}"
 
 
 class _Object(list[tuple[str, Any]]):
-    """A JSON object as its pairs, in the order in which they were written."""
+    """A JSON object as its pairs, in the order of the body."""
 
 
 _decode = json.JSONDecoder(object_pairs_hook=_Object).decode
@@ -110,7 +110,7 @@ def _problems_of(value: Any, type_: str, path: Path) -> Iterator[str]:
 
 
 def _free_problems(value: Any, path: Path) -> Iterator[str]:
-    """Keys written twice anywhere: the fields of a custom kind have no types here."""
+    """Repeated keys anywhere in an object of a custom kind."""
     if isinstance(value, _Object):
         yield from _repeated(value, path)
         for key, item in value:

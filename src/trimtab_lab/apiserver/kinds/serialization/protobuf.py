@@ -1,12 +1,12 @@
-"""Reads built-in kinds that were sent as protobuf, as kubectl sends some and other Go programs most.
+"""Decoding of built-in kinds from protobuf, which Go clients send.
 
     application/vnd.kubernetes.protobuf     k8s\\0, then an envelope: kind and version (1), the message (2)
 
-The message becomes the tree that the same object in JSON would be, and from there on nothing is different. The server
-never answers in protobuf: whoever sends it can read JSON.
+The message becomes the tree that the same object has in JSON. The server never responds in protobuf: every client
+understands JSON.
 
 A message is a sequence of fields, each a key (number and wire type) and a value. Types come from the table of Go types,
-numbers from the table beside it. What a number stands for that the table does not have is skipped.
+numbers from a second table. Fields with unknown numbers are skipped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DEEPEST = 100
 
 Value = int | bytes
 Convert = Callable[[Value, int], Any]
-"""A value off the wire, and how deep the message is in others: the value as JSON has it."""
+"""Converts a value, given the nesting depth of its message, to its JSON form."""
 
 
 def read(body: bytes) -> Tree:
@@ -48,14 +48,14 @@ def read(body: bytes) -> Tree:
 
 
 _SHARED = {"DeleteOptions": "meta.v1.DeleteOptions"}
-"""Kinds that are sent in the version of whatever they are about."""
+"""Kinds that are sent in the version of the kind of the request."""
 
 
 # --- the wire --------------------------------------------------------------------------------------------------------
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Value]]:
-    """The fields of a message: number, and a whole number or bytes."""
+    """The fields of a message: number, and an integer or bytes."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -101,7 +101,7 @@ def _bytes(value: Value) -> bytes:
 
 
 def _whole(value: Value) -> int:
-    """A number of 64 bits, the highest of which is the sign."""
+    """A signed integer of 64 bits."""
     if isinstance(value, bytes):
         raise ValueError("proto: wrong wireType")
     value &= 2**64 - 1

@@ -1,4 +1,4 @@
-"""The generated tables of Kubernetes' Go types: `wiretypes.json` and `wirenumbers.json`, read once."""
+"""The generated tables of Kubernetes' Go types (`wiretypes.json`, `wirenumbers.json`), loaded once."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import msgspec
 
 @cache
 def types() -> dict[str, dict[str, Any]]:
-    """`kinds` (name of a kind -> its type) and `types` (type -> its fields, or what it stands for)."""
+    """`kinds` (kind → its type) and `types` (type → its fields, or the type it is defined as)."""
     return msgspec.json.decode(_bytes("wiretypes.json"), type=dict[str, dict[str, Any]])
 
 
 @cache
 def numbers() -> dict[str, dict[str, int | list[int]]]:
-    """Type -> field -> its number in protobuf, or the numbers of the way to it."""
+    """Type → field → its protobuf number, or a path of numbers for a field of an embedded struct."""
     return msgspec.json.decode(_bytes("wirenumbers.json"), type=dict[str, dict[str, int | list[int]]])
 
 
 def resolved(text: str) -> str | dict[str, str]:
-    """What a type of a field is: the fields of a struct, or the text of anything else; marks and stars are ignored."""
+    """The fields of a struct type, or the name of any other type, without flags and pointers."""
     bare = text.rpartition("|")[2].rstrip("?!").lstrip("*")
     target: str | dict[str, str] = types()["types"].get(bare, bare)
     return target

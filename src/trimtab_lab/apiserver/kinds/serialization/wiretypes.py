@@ -1,16 +1,16 @@
 """Trees as Kubernetes' Go types read and write them.
 
-An API server decodes a request into Go structs, and answers with these structs encoded. The lab keeps trees, so it does
-to a tree what that round trip would have done. `read` works in place and in one walk:
+An API server decodes a request into Go structs, and responds with these structs encoded. The lab keeps trees, and
+applies the effects of that round trip to the tree. `read` works in place and in one walk:
 
-1. A field that the struct does not have is dropped, and named among the unknown ones.
-2. A value of the wrong type is refused with Go's words for it (`WrongTypeError`).
+1. An unknown field is dropped and reported.
+2. A value of the wrong type raises `WrongTypeError` with Go's message.
 3. What Go would not write is dropped: null, and the empty value of a field that is `omitempty` and no pointer.
-4. What Go would write unasked is added: the empty value of a field that is not `omitempty`, and of a struct that is no
-   pointer (`resources: {}`).
-5. A value that prints itself is written as it prints: quantities in canonical form, times in UTC.
+4. What Go would write is added: the empty value of a field that is not `omitempty`, and of a struct that is no pointer
+   (`resources: {}`).
+5. Values with their own encoding are normalized: quantities in canonical form, times in UTC.
 
-The table of types is generated (`tools/wiretypes.py`), and compiled for a kind when the first object of it is read.
+The table of types is generated (`tools/wiretypes.py`), and compiled for a kind when its first object is read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trimtab_lab.apiserver.kinds.serialization.wirevalues import (
     Path,
     Reader,
     WrongTypeError,
-    described,
+    json_type,
     read_anything,
     read_bytes,
     read_float,
@@ -56,11 +56,11 @@ class Field:
         self.read = _reader(bare.lstrip("*"), self.wanted)
 
     def check(self, value: Any) -> None:
-        """Refuse a plain value of the wrong type, or a number beyond its range."""
+        """Raise WrongTypeError for a plain value of the wrong type, or an integer out of range."""
         bits = INT64 if self.wanted.endswith("int64") else INT32
         if type(value) is self.plain and (self.plain is not int or value in bits):
             return
-        name = described(value)
+        name = json_type(value)
         raise WrongTypeError(f"number {value}" if self.plain is int and name == "number" else name, self.wanted)
 
 
@@ -71,12 +71,12 @@ class Struct:
 
     def __init__(self, name: str) -> None:
         self.name = name.rpartition(".")[2]
-        # What the walk needs of each field stands first in its entry: attributes would double its cost.
+        # Tuples instead of attributes: these would double the cost of the walk.
         self.fields: dict[str, tuple[type | None, bool, Reader, Field]] = {}
         self.zeros: list[tuple[str, Callable[[], Any]]] = []
 
     def compile(self, fields: Mapping[str, str]) -> None:
-        """A second step, for types refer to themselves (a JSON schema has properties that are JSON schemas)."""
+        """Compile the fields. A second step, because types may be recursive (JSON schemas)."""
         for name, text in fields.items():
             field = Field(text, name)
             self.fields[name] = field.plain, field.drops, field.read, field
@@ -85,8 +85,9 @@ class Struct:
                 self.zeros.append((name, zero))
 
     def read(self, tree: Any, path: Path, unknown: list[str]) -> Any:
+        """Read a tree in place."""
         if type(tree) is not dict:
-            raise WrongTypeError(described(tree), f"v1.{self.name}")
+            raise WrongTypeError(json_type(tree), f"v1.{self.name}")
         dropped = self._read_fields(tree, path, unknown)
         for key in dropped:
             del tree[key]
@@ -96,7 +97,7 @@ class Struct:
         return tree
 
     def _read_fields(self, tree: Tree, path: Path, unknown: list[str]) -> list[str]:
-        """Read each field in place; the keys to drop."""
+        """Read each field in place; returns the keys to drop."""
         dropped: list[str] = []
         find = self.fields.get
         for key, value in tree.items():
@@ -135,7 +136,7 @@ def read(kind: str, tree: Tree) -> list[str]:
 
 
 def known(kind: str) -> bool:
-    """Whether the kind is in the table."""
+    """Whether the table has the kind."""
     return kind in _table()["kinds"]
 
 
@@ -145,7 +146,7 @@ def struct(kind: str) -> Struct:
 
 
 def struct_named(name: str) -> Struct:
-    """A compiled type by the name it has in the table: `meta.v1.ObjectMeta`."""
+    """A compiled type by its name in the table: `meta.v1.ObjectMeta`."""
     return _struct(name)
 
 
@@ -159,7 +160,8 @@ def text_of(path: Path) -> str:
 
 
 def parts(type_: str) -> tuple[str, str | Struct]:
-    """What a type is made of: `("list", element)`, `("map", element)`, `("struct", its struct)` or `("leaf", name)`."""
+    """The structure of a type: `("list", element)`, `("map", element)`, `("struct", its struct)` or `("leaf",
+    name)`."""
     resolved = _resolved(type_.lstrip("*"))
     if resolved in _OWN_READERS or resolved in _PLAIN:
         return "leaf", resolved
@@ -189,7 +191,7 @@ def _struct(name: str) -> Struct:
 
 
 def _resolved(type_: str) -> str:
-    """What a named type stands for, where it is not a struct: `string` for `core.v1.RestartPolicy`."""
+    """The definition of a named type that is not a struct: `string` for `core.v1.RestartPolicy`."""
     target = _table()["types"].get(type_, type_)
     return target if isinstance(target, str) else type_
 
@@ -203,7 +205,7 @@ def _go_name(type_: str) -> str:
     return ".".join(bare.split(".")[-2:])
 
 
-# Fields of these types are checked on the spot; all others by a reader.
+# Fields of these types are checked inline; all others by a reader.
 _PLAIN: Mapping[str, type] = {
     "string": str,
     "types.UID": str,
@@ -232,7 +234,7 @@ def _plain_reader(plain: type, wanted: str) -> Reader:
         if value is None:
             return plain()
         if type(value) is not plain:
-            raise WrongTypeError(described(value), wanted)
+            raise WrongTypeError(json_type(value), wanted)
         return value
 
     return read_plain
@@ -244,7 +246,7 @@ def _list_reader(element: str, wanted: str) -> Reader:
 
     def read_list(value: Any, path: Path, unknown: list[str]) -> Any:
         if type(value) is not list:
-            raise WrongTypeError(described(value), wanted)
+            raise WrongTypeError(json_type(value), wanted)
         for index, item in enumerate(value):
             if type(item) is not plain:
                 value[index] = element_reader({} if item is None and plain is None else item, (path, index), unknown)
@@ -259,7 +261,7 @@ def _map_reader(element: str, wanted: str) -> Reader:
 
     def read_map(value: Any, path: Path, unknown: list[str]) -> Any:
         if type(value) is not dict:
-            raise WrongTypeError(described(value), wanted)
+            raise WrongTypeError(json_type(value), wanted)
         for key, item in value.items():
             if type(item) is not plain:
                 value[key] = element_reader(item, (path, key), unknown)
@@ -269,7 +271,7 @@ def _map_reader(element: str, wanted: str) -> Reader:
 
 
 def _zero(text: str) -> Callable[[], Any] | None:
-    """What makes the value that Go writes where a field is missing; None if it writes nothing."""
+    """A function that returns the value that Go writes for a missing field; None if it writes nothing."""
     bare = text.rstrip("?!")
     resolved = _resolved(bare)
     optional = text != bare
@@ -289,7 +291,7 @@ def _null() -> None:
 
 
 def _read_schema(value: Any) -> Any:
-    """A schema inside a union is decoded by itself: its unknown fields are dropped without a word."""
+    """Read a schema inside a union; its unknown fields are dropped without being reported."""
     return _struct("apiextensions.v1.JSONSchemaProps").read(value, None, [])
 
 
@@ -326,7 +328,7 @@ _OWN_READERS: Mapping[str, Reader] = {
     "JSONSchemaPropsOrStringArray": _read_schema_or_strings,
 }
 
-# Structs to Go, which writes them whether they are empty or not.
+# Structs in Go, which are written even if they are empty.
 _OWN_ZEROS: Mapping[str, Callable[[], Any]] = {
     "Quantity": lambda: "0",
     "IntOrString": int,

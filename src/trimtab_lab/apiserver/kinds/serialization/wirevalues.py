@@ -1,4 +1,4 @@
-"""TODO"""
+"""Values with their own decoding in Go: quantities, times, bytes, integers or strings."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from trimtab.api import quantities, times
 from trimtab.api.errors import InvalidError
 
 Path = tuple[Any, ...] | None
-"""Where the walk is: None at the root, else (path of the parent, key or index)."""
+"""A position in a tree: None at the root, else (path of the parent, key or index)."""
 Reader = Callable[[Any, Path, list[str]], Any]
-"""Given a value, where it is, and the list of unknown fields to add to: the value as Go would write it."""
+"""Given a value, its path, and the list of unknown fields to extend: returns the value as Go would write it."""
 
 INT32 = range(-(2**31), 2**31)
 INT64 = range(-(2**63), 2**63)
 
 
 class WrongTypeError(Exception):
-    """A value that Go cannot decode into its field. `str` of it is Go's message."""
+    """A value that Go cannot decode into its field. Its text is Go's message."""
 
     def __init__(self, value: str, wanted: str = "") -> None:
         super().__init__(value)
@@ -33,7 +33,7 @@ class WrongTypeError(Exception):
         self._steps: list[str] = []
 
     def inside(self, struct: str, step: str) -> WrongTypeError:
-        """The same, known to have happened in this field of this struct: the innermost struct is the one named."""
+        """The same error with the field in which it happened; the message names the innermost struct."""
         self._struct = self._struct or struct
         self._steps.insert(0, step)
         return self
@@ -45,8 +45,8 @@ class WrongTypeError(Exception):
         return f"json: cannot unmarshal {self._value} into Go {place} of type {self._wanted}"
 
 
-def described(value: Any) -> str:
-    """What Go calls a JSON value."""
+def json_type(value: Any) -> str:
+    """Go's name for the type of a JSON value."""
     match value:
         case bool():
             return "bool"
@@ -95,17 +95,17 @@ def read_quantity(value: Any, _path: Path, _unknown: list[str]) -> Any:
 def read_int_or_string(value: Any, _path: Path, _unknown: list[str]) -> Any:
     if type(value) is str or (type(value) is int and value in INT32):
         return value
-    name = described(value)
+    name = json_type(value)
     raise WrongTypeError(f"number {value}" if name == "number" else name, "int32")
 
 
 def read_float(value: Any, _path: Path, _unknown: list[str]) -> Any:
     if type(value) not in (int, float):
-        raise WrongTypeError(described(value), "float64")
+        raise WrongTypeError(json_type(value), "float64")
     return value
 
 
-# What Go's layouts are made of, and what it calls each piece.
+# The pieces of Go's time layouts, and Go's names for them.
 _DATE_PIECES = ((r"\d{4}", "2006"), ("-", "-"), (r"\d\d", "01"), ("-", "-"), (r"\d\d", "02"), ("T", "T"))
 _CLOCK_PIECES = ((r"\d\d?", "15"), (":", ":"), (r"\d\d", "04"), (":", ":"), (r"\d\d", "05"))
 _ZONE = (r"Z|[+-]\d\d:\d\d", "Z07:00")
@@ -125,7 +125,7 @@ def read_micro_time(value: Any, _path: Path, _unknown: list[str]) -> Any:
 
 def _time(value: Any, layout: str, fraction: tuple[str, str]) -> int:
     if type(value) is not str:
-        raise WrongTypeError(described(value), "string")
+        raise WrongTypeError(json_type(value), "string")
     rest = value
     for pattern, name in (*_DATE_PIECES, *_CLOCK_PIECES, fraction, _ZONE):
         match = re.match(pattern, rest, re.ASCII)
@@ -143,7 +143,7 @@ def read_bytes(value: Any, _path: Path, _unknown: list[str]) -> Any:
     if value is None:
         return ""
     if type(value) is not str:
-        raise WrongTypeError(described(value), "[]uint8")
+        raise WrongTypeError(json_type(value), "[]uint8")
     try:
         base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True)
     except (binascii.Error, ValueError):

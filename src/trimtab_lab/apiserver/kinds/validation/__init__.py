@@ -1,12 +1,12 @@
-"""What Kubernetes refuses, in its own words: the validation of built-in kinds.
+"""Validation of built-in kinds, with Kubernetes' messages.
 
-`validate` is given a tree that `wiretypes.read` and `defaults.apply_defaults` have been over, and returns the causes of
-a 422, in Kubernetes' order; `invalid` makes the Status of them. The checks follow Kubernetes 1.36 with its default
-feature gates. They cover what people and controllers write; what they leave out on purpose is said where it is left
-out (volumes of storage systems, Windows, CEL).
+`validate` takes a tree that `wiretypes.read` and `defaults.apply_defaults` have processed, and returns the causes of a
+422 in Kubernetes' order; `invalid` builds the Status. The checks follow Kubernetes 1.36 with its default feature gates.
+They cover what people and controllers write; deliberate omissions are stated where they are (volumes of storage
+systems, Windows, CEL).
 
-Belongs here: one module a family of kinds, which checks values and knows no storage. Does not belong here: what depends
-on other objects (`plugins`), custom resources (`schemas`). May import `trimtab.api`, and the table of types beside it.
+Belongs here: one module for each family of kinds, which checks values and reads no storage. Does not belong here: rules
+that depend on other objects (`admission.builtin_plugins`), custom kinds (`schemas`).
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from trimtab_lab.apiserver.storage.store import Tree
 __all__ = ["Cause", "Causes", "invalid", "validate", "warnings"]
 
 Check = Callable[[Tree, Causes, Tree | None], None]
-"""Appends what is wrong with an object; the last argument is the object before an update."""
+"""Appends the causes for which an object is invalid; the last argument is the object before an update."""
 UpdateCheck = Callable[[Tree, Tree, Causes], None]
-"""Appends what is wrong with an update of a subresource: the new object, the old one."""
+"""Appends the causes for which an update of a subresource is invalid: the new object, the old one."""
 
 
 def validate(kind: str, tree: Tree, old: Tree | None = None, subresource: str = "") -> list[Cause]:
-    """What is wrong with an object of this kind (`apps/v1 Deployment`) that is to be stored; nothing, if it is good.
+    """The causes for which an object of this kind (`apps/v1 Deployment`) is invalid.
 
-    With `old`, the change from it is checked as well; `subresource` names the part that is updated (`status`).
+    With `old`, the update from it is checked as well; `subresource` names the updated part (`status`).
     """
     if old is None:
         return _created(kind, tree)
@@ -60,7 +60,7 @@ def validate(kind: str, tree: Tree, old: Tree | None = None, subresource: str = 
 
 
 def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> Tree:
-    """The Status of a 422: the faults in a sentence, and one by one."""
+    """The Status of a 422: all causes in one message, and as a list."""
     texts = list(dict.fromkeys(map(str, causes)))
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     qualified = f"{kind}.{group}" if group else kind
@@ -119,7 +119,7 @@ CLUSTER_KINDS = frozenset(
         "apiextensions.k8s.io/v1 CustomResourceDefinition",
     ]
 )
-"""The built-in kinds that are in no namespace."""
+"""The cluster-scoped built-in kinds."""
 
 _CHECKS: Mapping[str, Check] = {
     "v1 Pod": _pod,
@@ -157,7 +157,7 @@ _CHECKS: Mapping[str, Check] = {
     "apiextensions.k8s.io/v1 CustomResourceDefinition": definitions.definition,
 }
 
-# Kinds whose own check of the name is stricter than the common one, which then has nothing to add.
+# Kinds that check names more strictly than the common rule, which is then skipped.
 _NAMED_BY_DNS = frozenset(_CHECKS) - {"v1 Event", "v1 Binding", "policy/v1 PodDisruptionBudget"}
 
 _SUBRESOURCES: Mapping[tuple[str, str], UpdateCheck] = {

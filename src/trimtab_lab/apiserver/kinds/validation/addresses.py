@@ -1,4 +1,4 @@
-"""Checks of IP addresses."""
+"""Validation of IP addresses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RANGE_FAULT = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 
 def family(text: str) -> int:
-    """4 or 6; 0 for what is no address."""
+    """4 or 6; 0 if the text is not an address."""
     try:
         return ipaddress.ip_address(text).version
     except ValueError:

@@ -1,4 +1,4 @@
-"""Checks of the smaller kinds: nodes, namespaces, configuration, budgets, leases, priorities, roles, events."""
+"""Validation of nodes and namespaces, and of kinds of which only the metadata is checked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trimtab_lab.apiserver.storage.store import Tree
 
 
 def object_metadata(tree: Tree, old: Tree | None, found: Causes, *, namespaced: bool, finalizers: bool = True) -> None:
-    """Metadata alone, of an object that is named by a DNS name."""
+    """Check the metadata of an object with a DNS name."""
     meta = tree["metadata"]
     if old is None:
         metadata.created(meta, found, namespaced=namespaced, name=names.subdomain, finalizers=finalizers)
@@ -28,12 +28,12 @@ def only_metadata(tree: Tree, found: Causes, old: Tree | None = None) -> None:
 
 
 def only_cluster_metadata(tree: Tree, found: Causes, old: Tree | None = None) -> None:
-    """A kind of the cluster of which the lab checks nothing else."""
+    """A cluster-scoped kind of which the lab checks nothing else."""
     object_metadata(tree, old, found, namespaced=False)
 
 
 def node(tree: Tree, found: Causes, old: Tree | None = None) -> None:
-    """Kubernetes names a taint's place as if it stood in the metadata."""
+    """A node. Kubernetes reports taints as if they stood in the metadata."""
     spec = tree["spec"]
     metadata.created(tree["metadata"], found, namespaced=False, name=names.subdomain)
     placement.taints(spec.get("taints") or (), found, "metadata.taints")
@@ -51,7 +51,7 @@ def _amounts(status: Tree, found: Causes) -> None:
 
 
 def node_update(tree: Tree, old: Tree, found: Causes) -> None:
-    """What may not change in a node, or in its status."""
+    """The immutable fields of a node, and its status."""
     spec, before = tree["spec"], old["spec"]
     metadata.updated(tree["metadata"], old["metadata"], found)
     _amounts(tree["status"], found)

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Validation of ConfigMaps, Secrets and service accounts."""
 
 from __future__ import annotations
 

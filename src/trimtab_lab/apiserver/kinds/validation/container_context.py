@@ -1,4 +1,4 @@
-"""TODO"""
+"""The fields of a pod that the validation of its containers depends on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NO_CLAIMS: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class ContainerContext:
-    """What of the pod matters to a container."""
+    """The fields of a pod that matter to its containers."""
 
     volumes: dict[str, Tree]
     claims: frozenset[str] = _NO_CLAIMS

@@ -1,6 +1,6 @@
-"""Checks of a pod's containers: the ordinary ones, those that run before them, and those added for debugging.
+"""Validation of a pod's containers: containers, init containers and ephemeral containers.
 
-An ordinary container passes through here in a few microseconds: nothing is built for a check that finds nothing.
+A valid container takes a few microseconds: nothing is built unless a check fails.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _RESTART_POLICIES = ("Always", "Never", "OnFailure")
 _RULE_ACTIONS = ("Restart", "RestartAllContainers")
 
 
-def ordinary(given: Sequence[Tree] | None, around: ContainerContext, found: Causes, path: str) -> None:
-    """The containers that run side by side."""
+def containers(given: Sequence[Tree] | None, around: ContainerContext, found: Causes, path: str) -> None:
+    """The containers of a pod."""
     if not given:
         found.append(required(path))
         return
@@ -50,8 +50,10 @@ def ordinary(given: Sequence[Tree] | None, around: ContainerContext, found: Caus
     _host_ports(given, found, path)
 
 
-def before(given: Sequence[Tree], others: Sequence[Tree], around: ContainerContext, found: Causes, path: str) -> None:
-    """Init containers; `others` are the ordinary ones, whose names are taken."""
+def init_containers(
+    given: Sequence[Tree], others: Sequence[Tree], around: ContainerContext, found: Causes, path: str
+) -> None:
+    """Init containers; `others` are the containers, whose names are taken."""
     seen = {container.get("name", "") for container in others}
     for index, container in enumerate(given):
         at = f"{path}[{index}]"
@@ -81,7 +83,7 @@ def _no_hooks(container: Tree, found: Causes, path: str) -> None:
 _DEBUG_FORBIDDEN = ("ports", "resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
 
 
-def debugging(
+def ephemeral_containers(
     given: Sequence[Tree], others: Sequence[Tree], around: ContainerContext, found: Causes, path: str
 ) -> None:
     """Ephemeral containers."""
@@ -102,7 +104,7 @@ def debugging(
 
 
 def _shared(container: Tree, around: ContainerContext, found: Causes, path: str) -> None:
-    """What all three sorts have in common."""
+    """The checks for all three."""
     name = container.get("name", "")
     if not name:
         found.append(required(f"{path}.name"))

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Validation of counts and percentages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _is_percent(value: int | str) -> bool:
 
 
 def number_of(value: int | str) -> int:
-    """The number in a count or a percentage. Text that is neither counts as Go's Atoi would have it: digits, or 0."""
+    """The number in a count or a percentage; text that is neither is read as Go's Atoi reads it: digits, or 0."""
     if isinstance(value, int):
         return value
     return int(value.removesuffix("%")) if _is_percent(value) else selectors.int64(value) or 0

@@ -1,7 +1,7 @@
-"""Checks of CustomResourceDefinitions: names, versions, schemas, columns, subresources, conversion.
+"""Validation of CustomResourceDefinitions: names, versions, schemas, columns, subresources, conversion.
 
-Where all versions say the same, Kubernetes thinks of it as said once: the path of a fault in the schema of a definition
-with one version is `spec.validation.openAPIV3Schema…`, not `spec.versions[0].schema.openAPIV3Schema…`.
+What all versions have in common is reported under its top-level path: an error in the schema of a definition with one
+version is at `spec.validation.openAPIV3Schema…`, not at `spec.versions[0].schema.openAPIV3Schema…`.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _versions(versions: Sequence[Tree]) -> Iterator[Cause]:
         rule = "must have exactly one version marked as storage version"
         yield invalid("spec.versions", versions or None, rule)
     faults = names.label_1035(listed[0]) if listed else ()
-    if faults:  # Kubernetes thinks of the first version as of the version
+    if faults:  # Kubernetes treats the first version as the version
         yield invalid("spec.version", listed[0], ",".join(faults))
 
 
@@ -123,7 +123,7 @@ def _is_common(versions: Sequence[Tree], part: str) -> bool:
 
 
 def _parts_of_all(versions: Sequence[Tree]) -> Iterator[Cause]:
-    """What all versions have in common, under the paths that it has where it is said once."""
+    """What all versions have in common, under its top-level paths."""
     for part in _PARTS:
         if versions and _is_common(versions, part):
             yield from _part(part, versions[0], "spec.validation" if part == "schema" else f"spec.{part}")
@@ -265,7 +265,7 @@ def _stored_versions(stored: Sequence[str], versions: Sequence[Tree]) -> Iterato
 
 
 def _approval(tree: Tree, old: Tree | None) -> Iterator[Cause]:
-    """Groups that belong to Kubernetes ask for a link to the approval of the API."""
+    """Groups of Kubernetes require a link to the approval of the API."""
     group = tree["spec"].get("group", "")
     if old is not None or not any(group == root or group.endswith(f".{root}") for root in _PROTECTED):
         return

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Validation of environment variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Validation of Events."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from trimtab_lab.apiserver.storage.store import Tree
 
 
 def event(tree: Tree, found: Causes, old: Tree | None = None) -> None:
-    """An Event of the core group: the old rules alone."""
+    """An Event of the core group: only the legacy rules apply."""
     del old
     _legacy_event(tree, tree.get("involvedObject") or {}, "reportingComponent", "message", found)
 
 
 def new_event(tree: Tree, found: Causes, old: Tree | None = None) -> None:
-    """An Event of `events.k8s.io/v1`, whose messages name fields as the core group does."""
+    """An Event of `events.k8s.io/v1`; its messages use the field names of the core group."""
     _legacy_event(tree, tree.get("regarding") or {}, "reportingController", "note", found)
     if old is not None:
         metadata.updated(tree["metadata"], old["metadata"], found)

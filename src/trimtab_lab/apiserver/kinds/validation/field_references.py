@@ -1,4 +1,4 @@
-"""TODO"""
+"""Validation of paths, and of references to fields and resources of a pod."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def no_steps_back(given: str, found: Causes, path: str) -> None:
 
 
 def descending(given: str, found: Causes, path: str) -> None:
-    """A path that stays below where it starts."""
+    """A relative path that stays below its start."""
     if given.startswith("/"):
         found.append(invalid(path, given, "must be a relative path"))
     no_steps_back(given, found, path)
@@ -54,7 +54,7 @@ _FIELD_LABELS = frozenset(
 
 
 def field_reference(reference: Tree, supported: Sequence[str], found: Causes, path: str) -> None:
-    """A field of the pod, shown to a container as a variable or in a file."""
+    """A reference to a field of the pod, in a variable or a file."""
     field = reference.get("fieldPath", "")
     for name in ("apiVersion", "fieldPath"):
         if not reference.get(name):
@@ -88,7 +88,7 @@ _HUGE_PAGE_FIELDS = ("limits.hugepages-", "requests.hugepages-")
 
 
 def resource_reference(reference: Tree, found: Causes, path: str, *, of_file: bool) -> None:
-    """An amount of a container, shown to a container."""
+    """A reference to a resource amount of a container."""
     resource = reference.get("resource", "")
     if of_file and not reference.get("containerName"):
         found.append(required(f"{path}.containerName"))

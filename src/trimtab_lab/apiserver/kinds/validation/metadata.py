@@ -1,4 +1,4 @@
-"""Checks of what all objects share: names, labels, annotations, owners, finalizers; and of label selectors."""
+"""Validation of metadata (names, labels, annotations, owners, finalizers), label selectors and conditions."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def created(
     finalizers: bool = True,
     path: str = "metadata",
 ) -> None:
-    """The metadata of any object; `name` is the form its name must have.
+    """The metadata of any object; `name` is the required form of its name.
 
-    `finalizers` asks for the check of short finalizers, which most kinds make on top.
+    `finalizers` adds the check of short finalizers, which most kinds have.
     """
     generate_name = metadata.get("generateName")
     if generate_name:
@@ -56,7 +56,7 @@ def created(
 
 
 def updated(metadata: Tree, old: Tree, found: Causes, *, finalizers: bool = True, path: str = "metadata") -> None:
-    """What must not change in metadata, and the form of what may."""
+    """The immutable fields of metadata, and the form of the others."""
     if old.get("deletionTimestamp"):
         _no_new_finalizers(metadata, old, found, path)
     if not metadata.get("resourceVersion"):
@@ -80,14 +80,14 @@ def short_finalizers(finalizers: Sequence[str], found: Causes, path: str) -> Non
 
 
 def short_finalizer(finalizer: str, found: Causes, path: str) -> None:
-    """A finalizer without a domain must be one of Kubernetes' own."""
+    """A finalizer without a domain must be one of Kubernetes'."""
     if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
         fault = "name is neither a standard finalizer name nor is it fully qualified"
         found.append(invalid(path, finalizer, fault))
 
 
 def labels(given: Tree, found: Causes, path: str) -> None:
-    """Keys and values of labels, or of a plain map that selects by them."""
+    """The keys and values of labels, or of a map that selects by labels."""
     for key, value in given.items():
         faults = names.qualified(key)
         if faults:
@@ -109,7 +109,7 @@ def annotation_texts(given: Tree, found: Causes, path: str) -> None:
 
 
 def selector(given: Tree | None, found: Causes, path: str) -> None:
-    """A label selector, where there is one."""
+    """A label selector, if there is one."""
     if not given:
         return
     if "matchLabels" in given:

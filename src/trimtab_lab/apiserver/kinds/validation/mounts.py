@@ -1,4 +1,4 @@
-"""TODO"""
+"""Validation of volume mounts and volume devices."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _mount_beside_devices(name: str, place: str, devices: dict[str, str], found:
 
 
 def _mount_options(mount: Tree, container: Tree, found: Causes, path: str, at: str) -> None:
-    """Kubernetes names the list here, where it means the mount."""
+    """The options of a mount. Kubernetes reports them at the list instead of the mount."""
     if "subPath" in mount:
         descending(mount["subPath"], found, f"{path}.subPath")
     if "subPathExpr" in mount:

@@ -1,6 +1,6 @@
-"""What Kubernetes accepts and warns of: the texts of Warning headers.
+"""Warnings: what Kubernetes accepts with a Warning header.
 
-They are told when an object is created, and when an update changes what it asks for.
+They are sent when an object is created, and when an update changes its desired state.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TEMPLATES = _NAMED_AFTER | {"apps/v1 StatefulSet", "apps/v1 DaemonSet"}
 
 
 def warnings(kind: str, tree: Tree, old: Tree | None = None, *, custom: bool = False) -> list[str]:
-    """The warnings about a new object, or about an update from `old`; `custom` says that its kind is one."""
+    """The warnings about a new object, or about an update from `old`; `custom` says that its kind is a custom one."""
     if custom:
         return list(_finalizers(tree["metadata"].get("finalizers") or ()))
     if kind == "v1 Pod":
@@ -108,7 +108,7 @@ def _is_fractional(amount: str) -> bool:
 
 
 def _repeated_variables(variables: Sequence[Tree], path: str) -> Iterator[str]:
-    """A variable may be written again to add to itself, and not else."""
+    """A variable may be repeated only to extend itself."""
     seen: set[str] = set()
     for index, variable in enumerate(variables):
         name, value = variable.get("name", ""), variable.get("value", "")

@@ -1,4 +1,4 @@
-"""Checks of what decides where a pod may go: node selectors, affinity, tolerations, topology spread."""
+"""Validation of scheduling constraints: node selectors, affinity, tolerations, topology spread."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _pod_term(term: Tree, found: Causes, path: str) -> None:
 
 
 def label_keys(term: Tree, found: Causes, path: str) -> None:
-    """`matchLabelKeys` and `mismatchLabelKeys`, which narrow the selector beside them by the pod's own labels."""
+    """`matchLabelKeys` and `mismatchLabelKeys`, which narrow the selector beside them by the pod's labels."""
     matching, mismatching = term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ()
     if not matching and not mismatching:
         return
@@ -142,7 +142,7 @@ def _label_keys(keys: Sequence[str], selector: Tree | None, found: Causes, path:
 
 
 def _keys_twice(keys: Sequence[str], selector: Tree, found: Causes, path: str) -> None:
-    """A key may be in the selector once: there it was merged in. Twice means that it had been there before."""
+    """A key may occur in the selector once, where it was merged in. Twice means that it was in the selector before."""
     places = {key: index for index, key in enumerate(keys)}
     seen = set(selector.get("matchLabels") or ())
     for expression in selector.get("matchExpressions") or ():
@@ -257,7 +257,7 @@ def _min_domains(number: int, action: str, found: Causes, path: str) -> None:
 
 
 def only_added_tolerations(new: Sequence[Tree], old: Sequence[Tree], found: Causes, path: str) -> None:
-    """A pod's tolerations may grow; one that is there may change its seconds only."""
+    """Tolerations may be added to a pod; of existing ones only the seconds may change."""
     kept = [_without_seconds(toleration) for toleration in new]
     if all(_without_seconds(toleration) in kept for toleration in old):
         tolerations(new, found, path)
@@ -275,7 +275,7 @@ def only_deleted_gates(new: Sequence[Tree], old: Sequence[Tree], found: Causes, 
 
 
 def only_narrowed_selector(new: Tree, old: Tree, found: Causes, path: str) -> None:
-    """While a pod is held by a scheduling gate, its node selector may get stricter."""
+    """While a pod has a scheduling gate, its node selector may be narrowed."""
     if any(new.get(key) != value for key, value in old.items()):
         fault = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
         found.append(invalid(path, new, fault))

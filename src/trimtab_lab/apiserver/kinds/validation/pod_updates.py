@@ -1,4 +1,4 @@
-"""TODO"""
+"""Validation of updates of pods and of their status, and of bindings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _UPDATABLE = (
 
 
 def updated(pod: Tree, old: Tree, found: Causes) -> None:
-    """An update of the pod itself: little of its spec may change."""
+    """An update of the pod itself: few fields of its spec are mutable."""
     metadata.updated(pod["metadata"], old["metadata"], found)
     whole_pod(pod, found)
     _annotation_updates(pod, old, found)
@@ -79,7 +79,7 @@ def _deadline_update(spec: Tree, before: Tree, found: Causes) -> bool:
 
 
 def _spec_update(spec: Tree, before: Tree, found: Causes) -> None:
-    """Take back what may change, and see whether anything else did."""
+    """Revert the mutable fields, and check that nothing else has changed."""
     same = {name: value for name, value in spec.items() if name not in _FREE}
     same |= {name: before[name] for name in _FREE if name in before}
     for group in ("containers", "initContainers"):
@@ -101,7 +101,7 @@ _FREE = ("activeDeadlineSeconds", "schedulingGates", "tolerations")
 
 
 def _gated_update(same: Tree, before: Tree, found: Causes) -> None:
-    """While a gate holds the pod, its demands on the node may get stricter."""
+    """While a pod has a scheduling gate, its node affinity may be narrowed."""
     if same.get("nodeSelector") != before.get("nodeSelector"):
         new, old = same.get("nodeSelector") or {}, before.get("nodeSelector") or {}
         placement.only_narrowed_selector(new, old, found, "spec.nodeSelector")
@@ -123,7 +123,7 @@ def _put(tree: Tree, name: str, value: Any) -> None:
 
 
 def difference(old: Tree, new: Tree) -> str:
-    """The lines that differ, for people to read."""
+    """The differing lines, for the message."""
     left, right = (json.dumps(tree, indent=2, sort_keys=True).splitlines() for tree in (old, new))
     return "\n".join(difflib.unified_diff(left, right, lineterm="", n=2))
 
@@ -175,7 +175,7 @@ def _conditions(conditions: Sequence[Tree], found: Causes) -> None:
 
 
 def _transitions(group: str, pod: Tree, before: Tree, found: Causes) -> None:
-    """A container that has ended for good does not start again."""
+    """A container that has ended for good cannot start again."""
     now = {status.get("name"): status.get("state") or {} for status in pod["status"].get(group) or ()}
     for index, status in enumerate(before.get(group) or ()):
         ended = (status.get("state") or {}).get("terminated")

@@ -1,4 +1,4 @@
-"""Checks of pods: new ones, changed ones, their status, and the templates they are made from."""
+"""Validation of pods and pod templates. Updates are in `pod_updates`."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def pod_annotations(annotations: Tree, spec: Tree, found: Causes, path: str) -> 
 
 
 def _is_cost(text: str) -> bool:
-    """A whole number of 32 bits, without a plus and without leading zeros; after a minus, zeros may lead."""
+    """A signed integer of 32 bits, without a plus sign and leading zeros; after a minus sign, zeros may lead."""
     number = selectors.int64(text)
     if number is None or number not in _INT32:
         return False
@@ -125,12 +125,14 @@ def _containers(spec: Tree, good_volumes: dict[str, Tree], found: Causes, path: 
         os=(spec.get("os") or {}).get("name", ""),
     )
     ordinary = spec.get("containers") or []
-    containers.ordinary(ordinary, around, found, f"{path}.containers")
+    containers.containers(ordinary, around, found, f"{path}.containers")
     if "initContainers" in spec:
-        containers.before(spec["initContainers"], ordinary, around, found, f"{path}.initContainers")
+        containers.init_containers(spec["initContainers"], ordinary, around, found, f"{path}.initContainers")
     if "ephemeralContainers" in spec:
         others = [*ordinary, *(spec.get("initContainers") or ())]
-        containers.debugging(spec["ephemeralContainers"], others, around, found, f"{path}.ephemeralContainers")
+        containers.ephemeral_containers(
+            spec["ephemeralContainers"], others, around, found, f"{path}.ephemeralContainers"
+        )
 
 
 def _host_network(spec: Tree, found: Causes, path: str, *, of_pod: bool) -> None:

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Validation of PodDisruptionBudgets, Leases and PriorityClasses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trimtab_lab.apiserver.storage.store import Tree
 
 
 def disruption_budget(tree: Tree, found: Causes, old: Tree | None = None) -> None:
-    """Its metadata is checked by the rules for all objects alone; see `common`."""
+    """A PodDisruptionBudget. Of its metadata only the common rules are checked."""
     del old
     spec = tree["spec"]
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Validation of probes and lifecycle hooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Validation of roles and role bindings."""
 
 from __future__ import annotations
 

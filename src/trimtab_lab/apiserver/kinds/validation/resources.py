@@ -1,4 +1,4 @@
-"""Checks of amounts: what containers and pods ask for, what nodes have."""
+"""Validation of resource amounts of containers, pods and nodes."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def is_huge_page(name: str) -> bool:
 
 
 def is_native(name: str) -> bool:
-    """Kubernetes' own: no domain, or one of its own."""
+    """Whether a resource is Kubernetes' own: without a domain, or with one of its domains."""
     return "/" not in name or "kubernetes.io/" in name
 
 
 def is_extended(name: str) -> bool:
-    """A device or the like, counted in whole pieces, which its requests and limits must agree on."""
+    """Whether a resource is an extended one: counted in integers, with equal requests and limits."""
     if is_native(name) or name.startswith("requests."):
         return False
     return not names.qualified(f"requests.{name}")
@@ -84,14 +84,14 @@ def may_overcommit(name: str) -> bool:
 def container(resources: Tree, claims: frozenset[str], found: Causes, path: str) -> None:
     """The requests and limits of a container; `claims` are the names of the pod's resource claims."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    if not _is_good(tuple(limits.items()), tuple(requests.items())):
+    if not _is_valid(tuple(limits.items()), tuple(requests.items())):
         _requirements(limits, requests, _container_resource_name, found, path)
     if "claims" in resources:
         _claims(resources["claims"], claims, found, f"{path}.claims")
 
 
 def pod(resources: Tree, found: Causes, path: str) -> None:
-    """The requests and limits of a pod as a whole."""
+    """The requests and limits of a pod."""
     if "claims" in resources:
         found.append(forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level"))
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
@@ -99,7 +99,7 @@ def pod(resources: Tree, found: Causes, path: str) -> None:
 
 
 def amount(name: str, text: str, found: Causes, path: str) -> None:
-    """One amount: not negative, and whole where pieces are counted."""
+    """One amount: not negative, and an integer where the resource is counted."""
     good, whole = _verdict(text)
     if not good:
         found.append(invalid(path, text, "must be greater than or equal to 0"))
@@ -117,8 +117,8 @@ Amounts = tuple[tuple[str, str], ...]
 
 
 @lru_cache(maxsize=4096)
-def _is_good(limits: Amounts, requests: Amounts) -> bool:
-    """Remembered, because the containers of a workload are all alike."""
+def _is_valid(limits: Amounts, requests: Amounts) -> bool:
+    """Cached, because the containers of a workload are equal."""
     found: Causes = []
     _requirements(dict(limits), dict(requests), _container_resource_name, found, "")
     return not found
@@ -203,7 +203,7 @@ _DIVISORS = re.compile(r"1(?:[kMGTPE]|[KMGTPE]i)?")
 
 
 def divisor_fault(resource: str, divisor: str) -> str:
-    """What is wrong with the unit in which a resource is shown to a container; empty if nothing is."""
+    """The error of a divisor, the unit in which a container sees a resource; empty if it is valid."""
     if quantities.parse(divisor).sign == 0:
         return ""
     kind = resource.partition(".")[2]

@@ -1,4 +1,4 @@
-"""Checks of security contexts, of a pod and of a container."""
+"""Validation of security contexts of pods and containers."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def container(context: Tree, found: Causes, path: str, *, host_users: bool) -> N
 def _no_escalation(context: Tree, found: Causes, path: str) -> None:
     if context.get("privileged"):
         fault = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-        found.append(invalid(path, _shown(context), fault))
+        found.append(invalid(path, _go_struct(context), fault))
     if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
         fault = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-        found.append(invalid(path, _shown(context), fault))
+        found.append(invalid(path, _go_struct(context), fault))
 
 
 _SHOWN_FIELDS = (
@@ -70,8 +70,8 @@ _SHOWN_FIELDS = (
 )
 
 
-def _shown(context: Tree) -> Tree:
-    """As Go prints the type that Kubernetes holds it in: all fields, their names with a capital."""
+def _go_struct(context: Tree) -> Tree:
+    """A value as Go prints its struct: all fields, with capitalized names."""
     fields = {f"{field[0].upper()}{field[1:]}": context.get(field) for field in _SHOWN_FIELDS}
     if fields["Capabilities"] is not None:
         held = fields["Capabilities"]

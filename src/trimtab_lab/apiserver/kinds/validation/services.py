@@ -1,4 +1,4 @@
-"""Checks of Services."""
+"""Validation of Services."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def _traffic(spec: Tree, found: Causes) -> None:
 
 
 def _kept_addresses(spec: Tree, before: Tree, found: Causes) -> None:
-    """An address that was given stays, unless the service becomes one without."""
+    """A cluster IP cannot change, unless the Service becomes one without."""
     if "ExternalName" in (spec.get("type"), before.get("type")) or (_headless(spec) and _headless(before)):
         return
     new, old = spec.get("clusterIPs") or [], before.get("clusterIPs") or []

@@ -1,7 +1,7 @@
-"""Checks of a pod's volumes.
+"""Validation of a pod's volumes.
 
-The sources that clusters without a cloud use are checked as Kubernetes checks them. Of the others (disks of clouds and
-storage systems) only this is: that a volume has exactly one source.
+The sources that clusters without a cloud use are checked as in Kubernetes. Of the others (cloud disks and storage
+systems) only the number is checked: a volume has exactly one source.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trimtab_lab.apiserver.kinds.validation.field_references import (
 from trimtab_lab.apiserver.storage.store import Tree
 
 _MODE_FAULT = "must be a number between 0 and 0777 (octal), both inclusive"
-# The order in which Kubernetes looks for sources: the first one counts, those after it are refused.
+# Kubernetes' order of sources: the first one is used, the others are rejected.
 _SOURCES = (
     "emptyDir",
     "hostPath",
@@ -74,7 +74,7 @@ _HOST_PATH_TYPES = (
 
 
 def volumes(given: Sequence[Tree], found: Causes, path: str) -> dict[str, Tree]:
-    """Check them all; the good ones by name, which mounts may refer to."""
+    """Check all volumes; returns the valid ones by name, for mounts to refer to."""
     good: dict[str, Tree] = {}
     for index, volume in enumerate(given):
         at = f"{path}[{index}]"

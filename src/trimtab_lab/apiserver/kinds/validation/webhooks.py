@@ -1,7 +1,6 @@
-"""Checks of webhook configurations.
+"""Validation of webhook configurations.
 
-The lab evaluates no CEL. So match conditions, which a real API server would evaluate, are refused here, rather than
-accepted and then not obeyed.
+The lab evaluates no CEL. Match conditions, which need it, are therefore rejected.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def mutating(tree: Tree, found: Causes, old: Tree | None = None) -> None:
 
 
 def _configuration(tree: Tree, found: Causes, old: Tree | None, *, mutating: bool) -> None:
-    del old  # an update is checked as a creation is
+    del old  # an update is checked like a creation
     metadata.created(tree["metadata"], found, namespaced=False, name=names.subdomain, finalizers=False)
     seen: set[str] = set()
     for index, webhook in enumerate(tree.get("webhooks") or ()):
@@ -87,7 +86,7 @@ def _qualified_name(name: str, found: Causes, path: str) -> None:
 
 
 def client(config: Tree, found: Causes, path: str) -> None:
-    """How a webhook is reached: a URL or a service, never both."""
+    """A client configuration: a URL or a Service, never both."""
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         found.append(required(path, "exactly one of url or service is required"))
@@ -117,7 +116,7 @@ def _url(url: str, found: Causes, path: str) -> None:
 
 
 def _service(service: Tree, found: Causes, path: str) -> None:
-    # Kubernetes confuses the two here: an empty name is reported as an empty namespace, and the other way round.
+    # Kubernetes confuses the two: an empty name is reported as an empty namespace, and vice versa.
     if not service.get("namespace"):
         found.append(required(f"{path}.name"))
     if not service.get("name"):

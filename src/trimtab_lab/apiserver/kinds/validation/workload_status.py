@@ -1,4 +1,4 @@
-"""TODO"""
+"""Validation of the status of workloads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trimtab_lab.apiserver.storage.store import Tree
 
 
 def status(tree: Tree, old: Tree, found: Causes, fields: Sequence[str], *, readies: str = "readyReplicas") -> None:
-    """Counts of a status: none negative, none beyond the number of replicas, none available but not ready."""
+    """The counts of a status: none negative, none above the number of replicas, none available but not ready."""
     metadata.updated(tree["metadata"], old["metadata"], found)
     counts = tree["status"]
     not_negative(counts, ("observedGeneration", "replicas", *fields), found, "status")

@@ -1,4 +1,4 @@
-"""Checks of what makes pods: ReplicaSets, Deployments, StatefulSets, DaemonSets, ReplicationControllers, revisions."""
+"""Validation of workloads: ReplicaSets, Deployments, StatefulSets, DaemonSets, ReplicationControllers, revisions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MISMATCH = "`selector` does not match template `labels`"
 
 
 def _selector(spec: Tree, kind: str, found: Causes) -> selectors.Selector | None:
-    """Check the selector; what it means, or None if it means nothing that can be matched."""
+    """Check the selector; returns it compiled, or None if it cannot be matched."""
     given = spec.get("selector")
     if given is None:
         found.append(required("spec.selector"))
@@ -50,7 +50,7 @@ def _compiled(given: Tree) -> selectors.Selector | None:
 
 
 def _template(spec: Tree, matching: selectors.Selector, kind: str, found: Causes) -> None:
-    """The template of a ReplicaSet or a Deployment, and, in older words, of a ReplicationController."""
+    """The template of a ReplicaSet or a Deployment or, with its legacy messages, of a ReplicationController."""
     template = spec["template"]
     labels = (template.get("metadata") or {}).get("labels") or {}
     if not matching.empty and not matching.matches(labels):
@@ -225,7 +225,7 @@ def _stateful_template(spec: Tree, found: Causes) -> None:
 
 
 def _with_claims(spec: Tree) -> Tree:
-    """The template as its pods will have it: with a volume for each claim, and with names of their own."""
+    """The template as its pods have it: with a volume for each claim, and with their own names."""
     template: Tree = spec["template"]
     claims = {claim["metadata"].get("name", ""): claim for claim in spec.get("volumeClaimTemplates") or ()}
     held = [volume for volume in template["spec"].get("volumes") or () if volume.get("name", "") not in claims]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trimtab_lab.apiserver.kinds.schemas import Schema, formats, patterns, structure
 from trimtab_lab.apiserver.kinds.schemas.validator import Validator
-from trimtab_lab.apiserver.kinds.schemas.words import faults
+from trimtab_lab.apiserver.kinds.schemas.value_causes import faults
 
 Tree = dict[str, Any]
 

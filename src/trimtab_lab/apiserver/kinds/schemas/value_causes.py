@@ -1,13 +1,13 @@
-"""What is wrong with a value by a schema, in the words of the validator that Kubernetes uses.
+"""The causes for which a value is invalid by a schema, with the messages of Kubernetes' validator.
 
-Whether anything is wrong, a compiled validator says much faster (`Validator`). Only where it says no is the value
-walked again, here, to say what. Both read the schema the same way; a test holds them to that.
+Whether a value is valid, the compiled validator decides much faster (`validator`). Only an invalid value is walked
+again here, to find the causes. Both read the schema in the same way, which a test checks.
 
-The walk follows the order of the original: type, combinations (`anyOf`, `oneOf`, `allOf`, `not`), text, format,
-numbers, lists, `enum`, objects. Of the alternatives of a combination the one is told that came furthest, which is
-measured by how many checks applied on the way (`Result.matches`).
+The walk has the order of the original: type, combinations (`anyOf`, `oneOf`, `allOf`, `not`), text, format, numbers,
+lists, `enum`, objects. Of the alternatives of a combination the one with the most applicable checks is reported
+(`Result.matches`).
 
-An update is judged by what it changes: where a value is what it was before, it is not looked at.
+Of an update only the changed values are checked.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from trimtab_lab.apiserver.kinds.validation.causes import (
 from trimtab_lab.apiserver.storage.store import Tree
 
 MISSING: Any = object()
-"""Where there is no value before."""
+"""Stands for the old value where there is none."""
 
 
 class Result:
-    """The faults of a value, and how many checks applied to it."""
+    """The causes of a value, and how many checks applied to it."""
 
     __slots__ = ("causes", "matches")
 
@@ -49,7 +49,7 @@ class Result:
 
 
 def faults(value: Any, schema: Tree, path: str = "", old: Any = MISSING) -> list[Cause]:
-    """What is wrong with a value; `old` is the value before, if there was one."""
+    """The causes for which a value is invalid; `old` is its old value, if there is one."""
     return _check(value, schema, path, old).causes
 
 
@@ -68,7 +68,7 @@ def _check(value: Any, schema: Tree, path: str, old: Any) -> Result:
 
 
 def _type_of(value: Any) -> tuple[str, str]:
-    """The type of a JSON value, and the format that a number has by itself."""
+    """The type of a JSON value, and the default format of a number."""
     match value:
         case bool():
             return "boolean", ""
@@ -131,7 +131,7 @@ def _combination(path: str, rule: str) -> Cause:
 
 
 def _best(results: Sequence[Result]) -> Result:
-    """The alternative that came furthest; of several, the first."""
+    """The alternative with the most matches; of several, the first."""
     return max(results, key=lambda result: result.matches)
 
 
@@ -174,7 +174,7 @@ def _all_of(value: Any, parts: Sequence[Tree], path: str) -> Result:
 
 
 def _check_text(value: Any, schema: Tree, path: str, _old: Any) -> Result:
-    """The first fault only."""
+    """Only the first cause is reported."""
     if "maxLength" in schema and len(value) > schema["maxLength"]:
         return Result([too_long(_field(path), schema["maxLength"])])
     if "minLength" in schema and len(value) < schema["minLength"]:
@@ -217,7 +217,7 @@ def _divides(value: float, factor: float) -> bool:
 
 
 def _number(number: float) -> str:
-    """As Go prints it: whole numbers without a fraction."""
+    """A number as Go prints it: integers without a fraction."""
     return str(int(number)) if float(number).is_integer() and abs(number) < 1e21 else str(number)
 
 
@@ -250,7 +250,7 @@ def _check_list(value: Any, schema: Tree, path: str, old: Any) -> Result:
 
 
 def _before(item: Any, schema: Tree, old: Any) -> Any:
-    """The element of the old list that an element continues: only lists with keys say which."""
+    """The element of the old list with the same keys; only lists with keys have one."""
     keys = schema.get("x-kubernetes-list-map-keys")
     if not keys or not isinstance(old, list) or not isinstance(item, dict):
         return MISSING
