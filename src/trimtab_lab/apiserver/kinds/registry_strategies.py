@@ -159,10 +159,10 @@ def validation_causes(kind: Kind, tree: Tree, old: Tree | None = None, subresour
         return validation.validate(kind.name, tree, old, subresource)
     found: list[Cause] = []
     form = names.subdomain if old is None else names.path_segment
-    metadata.created(tree["metadata"], found, namespaced=kind.namespaced, name=form, finalizers=False)
+    metadata.validate_create(tree["metadata"], found, namespaced=kind.namespaced, name=form, finalizers=False)
     if old is not None:
         for _ in range(2):  # Kubernetes checks immutable fields twice, and reports them twice
-            metadata.updated(tree["metadata"], old["metadata"], found, finalizers=False)
+            metadata.validate_update(tree["metadata"], old["metadata"], found, finalizers=False)
     return found + kind.custom.schema.validate(tree, old)
 
 

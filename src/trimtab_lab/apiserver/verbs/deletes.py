@@ -80,9 +80,9 @@ async def delete_collection(cluster: Cluster, request: Request) -> Response:
     """DELETE of all selected objects; the response lists them as they were."""
     form = negotiate(request.accept)
     options = delete_options(request)
-    asked = list_options(request.query)
+    requested = list_options(request.query)
     kind = request.kind
-    selection = select(kind, request.namespace, "", asked.labels, asked.fields)
+    selection = select(kind, request.namespace, "", requested.labels, requested.fields)
     entries = [e for e in cluster.store.collection(kind.collection).present(selection.prefix) if selection.matches(e)]
     metadata = {"resourceVersion": str(cluster.store.version)}
     for entry in entries:
@@ -212,17 +212,17 @@ class _Deletion:
         self._set_grace(max(grace, 1) if grace < 0 else grace, self._cluster.clock())
         self._increase_generation()
 
-    def _shorten(self, marked: str) -> bool:
+    def _shorten(self, timestamp: str) -> bool:
         """Shorten the grace period; whether that changed anything."""
-        asked, left = self._options.grace, self._metadata["deletionGracePeriodSeconds"]
-        if asked is None or asked >= left:
+        requested, left = self._options.grace, self._metadata["deletionGracePeriodSeconds"]
+        if requested is None or requested >= left:
             return False
-        asked = max(asked, 0)
+        requested = max(requested, 0)
         now = self._cluster.clock()
-        started = times.parse_ns(marked) - left * 10**9
-        if started + asked * 10**9 < now:
-            started, asked = now - min(asked, 1) * 10**9, min(asked, 1)
-        self._set_grace(asked, started)
+        started = times.parse_ns(timestamp) - left * 10**9
+        if started + requested * 10**9 < now:
+            started, requested = now - min(requested, 1) * 10**9, min(requested, 1)
+        self._set_grace(requested, started)
         return True
 
     def _set_grace(self, seconds: int, start: int) -> None:

@@ -35,9 +35,11 @@ def negotiate(accept: str, included: str = "") -> OutputFormat:
     """The first format of an Accept header that the server supports. Raises a StatusError of 406."""
     for clause in accept.split(","):
         media_type, *parameters = (part.strip() for part in clause.split(";"))
-        asked = dict(part.split("=", 1) for part in parameters if "=" in part)
-        shape = _SHAPES.get(asked.get("as", ""))
-        known = "as" not in asked or (asked.get("g") == "meta.k8s.io" and asked.get("v") in ("v1", "v1beta1"))
+        parameters_by_name = dict(part.split("=", 1) for part in parameters if "=" in part)
+        shape = _SHAPES.get(parameters_by_name.get("as", ""))
+        known = "as" not in parameters_by_name or (
+            parameters_by_name.get("g") == "meta.k8s.io" and parameters_by_name.get("v") in ("v1", "v1beta1")
+        )
         if media_type in _TYPES and shape is not None and known:
             return OutputFormat(shape, _TYPES[media_type], _check_included(included) if shape == "table" else "")
     raise status_error(406, f"406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}", details={})

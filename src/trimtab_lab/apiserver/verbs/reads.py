@@ -115,16 +115,16 @@ def _start(cluster: Cluster, options: ListOptions) -> tuple[int, str]:
         if token.rv > present:
             raise too_large(token.rv, present)
         return (present if token.rv == -1 else token.rv), token.start.removesuffix("\0")
-    asked = resource_version(options.version)
-    if asked > cluster.store.version:
-        raise too_large(asked, cluster.store.version)
-    return asked, ""
+    requested = resource_version(options.version)
+    if requested > cluster.store.version:
+        raise too_large(requested, cluster.store.version)
+    return requested, ""
 
 
-def too_large(asked: int, present: int) -> StatusError:
+def too_large(requested: int, present: int) -> StatusError:
     """504: a version that has not been reached."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    message = f"Timeout: Too large resource version: {asked}, current: {present}"
+    message = f"Timeout: Too large resource version: {requested}, current: {present}"
     return status_error(504, message, details={"causes": [cause], "retryAfterSeconds": 1})
 
 

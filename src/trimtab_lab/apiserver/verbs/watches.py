@@ -116,14 +116,14 @@ def _start(options: ListOptions, present: int) -> int | None:
     if text and (not text.isascii() or not text.isdigit()):
         problem = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
         raise status_error(500, problem, reason="")
-    asked = int(text or 0)
+    requested = int(text or 0)
     if options.initial_events:
-        if asked > present:
-            raise too_large(asked, present)
+        if requested > present:
+            raise too_large(requested, present)
         return None
-    if options.initial_events is False and not asked:
+    if options.initial_events is False and not requested:
         return present
-    return asked or None
+    return requested or None
 
 
 async def _write_all(write: Write, lines: Iterable[bytes]) -> None:

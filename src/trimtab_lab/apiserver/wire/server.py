@@ -283,9 +283,9 @@ class Server:
 
 async def _end(runner: web.ServerRunner) -> None:
     """Stop listening; connections that the client does not close are aborted."""
-    held = [connection.transport for connection in runner.server.connections] if runner.server else []
+    transports = [connection.transport for connection in runner.server.connections] if runner.server else []
     await runner.cleanup()
-    for transport in held:
+    for transport in transports:
         if transport is not None:
             transport.abort()
     for _ in range(_CLOSE_ITERATIONS):

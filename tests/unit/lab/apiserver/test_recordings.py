@@ -207,7 +207,7 @@ def test_a_custom_resource_is_refused_for_the_same_causes(request_: Tree, answer
     tree, _ = read_gadget(request_, schema)
     found: list[validation.Cause] = []
     tree["metadata"]["namespace"] = "recorded"
-    metadata.created(tree["metadata"], found, namespaced=True, name=names.subdomain, finalizers=False)
+    metadata.validate_create(tree["metadata"], found, namespaced=True, name=names.subdomain, finalizers=False)
     found += schema.validate(tree)
     wanted = [(cause["reason"], cause["field"], cause["message"]) for cause in answer["body"]["details"]["causes"]]
     assert sorted((cause.reason, cause.field, cause.message) for cause in found) == sorted(wanted)

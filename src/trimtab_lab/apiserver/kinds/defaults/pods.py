@@ -98,13 +98,13 @@ def _requested(spec: Tree) -> dict[str, str]:
     running: dict[str, quantities.Quantity] = {}
     largest: dict[str, quantities.Quantity] = {}
     for container in spec.get("initContainers") or ():
-        asked = _parsed_requests(container)
+        requested = _parsed_requests(container)
         if container.get("restartPolicy") == "Always":
-            _add(running, asked)
-            asked = running
+            _add(running, requested)
+            requested = running
         else:
-            asked = _sum(running, asked)
-        for name, amount in asked.items():
+            requested = _sum(running, requested)
+        for name, amount in requested.items():
             largest[name] = max(largest.get(name, amount), amount)
     for container in spec.get("containers") or ():
         _add(running, _parsed_requests(container))

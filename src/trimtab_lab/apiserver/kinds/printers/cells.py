@@ -93,8 +93,8 @@ def status_count(field: str) -> Callable[[Tree], int]:
 
 
 def container_cells(template: Tree | None) -> list[str]:
-    held = ((template or {}).get("spec") or {}).get("containers") or ()
-    return [",".join(container.get(field, "") for container in held) for field in ("name", "image")]
+    containers = ((template or {}).get("spec") or {}).get("containers") or ()
+    return [",".join(container.get(field, "") for container in containers) for field in ("name", "image")]
 
 
 def format_labels(labels: Mapping[str, str] | None) -> str:

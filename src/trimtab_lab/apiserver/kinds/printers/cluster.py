@@ -31,10 +31,10 @@ def node_cells(node: Tree, now: int) -> list[Any]:
 
 def _node_status(node: Tree) -> str:
     ready = [c for c in node["status"].get("conditions") or () if c.get("type") == "Ready"]
-    words = [("Ready" if ready[-1].get("status") == "True" else "NotReady") if ready else "Unknown"]
+    parts = [("Ready" if ready[-1].get("status") == "True" else "NotReady") if ready else "Unknown"]
     if node["spec"].get("unschedulable"):
-        words.append("SchedulingDisabled")
-    return ",".join(words)
+        parts.append("SchedulingDisabled")
+    return ",".join(parts)
 
 
 def _roles(labels: Mapping[str, str]) -> list[str]:
@@ -44,8 +44,8 @@ def _roles(labels: Mapping[str, str]) -> list[str]:
 
 
 def _address(node: Tree, kind: str) -> str:
-    held = (a.get("address", "") for a in node["status"].get("addresses") or () if a.get("type") == kind)
-    return next(held, NONE)
+    addresses = (a.get("address", "") for a in node["status"].get("addresses") or () if a.get("type") == kind)
+    return next(addresses, NONE)
 
 
 def service_cells(service: Tree, now: int) -> list[Any]:

@@ -37,8 +37,8 @@ class PodState:
         return str(reason)
 
     def _condition(self, kind: str) -> bool:
-        held = [c for c in self._status.get("conditions") or () if c.get("type") == kind]
-        return bool(held) and held[0].get("status") == "True"
+        conditions = [c for c in self._status.get("conditions") or () if c.get("type") == kind]
+        return bool(conditions) and conditions[0].get("status") == "True"
 
     def _count_restarts(self, status: Tree) -> None:
         self.restarts += status.get("restartCount", 0)

@@ -50,21 +50,21 @@ class Schema:
 
     def validate(self, tree: Tree, old: Tree | None = None) -> list[Cause]:
         """The causes for which an object is invalid; for an update from `old`, only changed values are checked."""
-        found: list[Cause] = []
+        causes: list[Cause] = []
         if not self._validator.accepts(tree):
-            found += faults(tree, self._schema, "", MISSING if old is None else old)
-        found += self._scale_faults(tree)
-        found += repeated(tree, self._root, "")
-        return found
+            causes += faults(tree, self._schema, "", MISSING if old is None else old)
+        causes += self._scale_faults(tree)
+        causes += repeated(tree, self._root, "")
+        return causes
 
     def _scale_faults(self, tree: Tree) -> list[Cause]:
         """Check that the fields of the scale subresource are numbers of replicas."""
-        found: list[Cause] = []
+        causes: list[Cause] = []
         for field in ("specReplicasPath", "statusReplicasPath"):
             path = self._scale.get(field)
             if path:
-                found += _count_faults(path, tree)
-        return found
+                causes += _count_faults(path, tree)
+        return causes
 
 
 def _count_faults(path: str, tree: Tree) -> list[Cause]:

@@ -24,13 +24,13 @@ _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 
 def faults(schema: Tree, path: str) -> list[Cause]:
     """All causes for which the schema is rejected; `path` is its path in the definition."""
-    found = sorted([*_invariants(schema, _ROOT, path), *_completeness(schema, schema, path, path)], key=str)
+    causes = sorted([*_invariants(schema, _ROOT, path), *_completeness(schema, schema, path, path)], key=str)
     dialect = list(dialect_causes(schema, path, root=True))
-    if not found and not dialect:
-        found += _default_faults(schema, path, root=True)
+    if not causes and not dialect:
+        causes += _default_faults(schema, path, root=True)
     if schema.get("nullable"):
-        found.insert(0, forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
-    return found + dialect
+        causes.insert(0, forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
+    return causes + dialect
 
 
 def root_faults(schema: Tree, path: str) -> Iterator[Cause]:

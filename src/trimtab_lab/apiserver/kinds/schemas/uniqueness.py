@@ -49,10 +49,10 @@ def _in_list(value: Sequence[Any], node: Node, path: str) -> Iterator[Cause]:
 def _seconds(values: Sequence[Any]) -> list[int]:
     """The indices at which values stand for the second time."""
     counts: dict[str, int] = {}
-    found: list[int] = []
+    causes: list[int] = []
     for index, value in enumerate(values):
         text = json.dumps(value, sort_keys=True)
         counts[text] = counts.get(text, 0) + 1
         if counts[text] == 2:
-            found.append(index)
-    return found
+            causes.append(index)
+    return causes

@@ -142,9 +142,9 @@ def _any_of(value: Any, alternatives: Sequence[Tree], path: str) -> Result:
         if not result.causes:
             return result
         failed.append(result)
-    told = Result([_combination(path, "must validate at least one schema (anyOf)")])
-    told.add(_best(failed))
-    return told
+    reported = Result([_combination(path, "must validate at least one schema (anyOf)")])
+    reported.add(_best(failed))
+    return reported
 
 
 def _one_of(value: Any, alternatives: Sequence[Tree], path: str) -> Result:
@@ -154,23 +154,23 @@ def _one_of(value: Any, alternatives: Sequence[Tree], path: str) -> Result:
         return good[0]
     rule = "must validate one and only one schema (oneOf)"
     found = f"Found {len(good)} valid alternatives" if good else "Found none valid"
-    told = Result([_combination(path, f"{rule}. {found}")])
+    reported = Result([_combination(path, f"{rule}. {found}")])
     if not good:
-        told.add(_best(results))
-    return told
+        reported.add(_best(results))
+    return reported
 
 
 def _all_of(value: Any, parts: Sequence[Tree], path: str) -> Result:
-    told = Result()
+    reported = Result()
     good = 0
     for part in parts:
         result = _check(value, part, path, MISSING)
         good += not result.causes
-        told.add(result)
+        reported.add(result)
     if good != len(parts):
         none = "" if good else ". None validated"
-        told.causes.append(_combination(path, f"must validate all the schemas (allOf){none}"))
-    return told
+        reported.causes.append(_combination(path, f"must validate all the schemas (allOf){none}"))
+    return reported
 
 
 def _check_text(value: Any, schema: Tree, path: str, _old: Any) -> Result:

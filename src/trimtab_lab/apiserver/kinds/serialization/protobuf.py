@@ -124,16 +124,16 @@ class _Message:
         self._inner: set[tuple[int, ...]] = set()
         declared = typetable.types()["types"][name]
         for field, number in typetable.numbers()[name].items():
-            way = tuple(number) if isinstance(number, list) else (number,)
-            self._fields[way] = field, declared[field]
-            self._inner.update(way[:length] for length in range(1, len(way)))
+            path = tuple(number) if isinstance(number, list) else (number,)
+            self._fields[path] = field, declared[field]
+            self._inner.update(path[:length] for length in range(1, len(path)))
 
-    def read(self, data: bytes, tree: Tree, depth: int, way: tuple[int, ...] = ()) -> None:
+    def read(self, data: bytes, tree: Tree, depth: int, path: tuple[int, ...] = ()) -> None:
         """Add what a message says to a tree."""
         if depth > _DEEPEST:
             raise ValueError("exceeded max depth")
         for number, value in _fields(data):
-            here = (*way, number)
+            here = (*path, number)
             if here in self._inner:
                 self.read(_bytes(value), tree, depth, here)
             elif here in self._fields:

@@ -30,7 +30,7 @@ from trimtab_lab.apiserver.kinds.validation import (
     workloads,
 )
 from trimtab_lab.apiserver.kinds.validation.causes import Cause, Causes
-from trimtab_lab.apiserver.kinds.validation.notes import warnings
+from trimtab_lab.apiserver.kinds.validation.warnings import warnings
 from trimtab_lab.apiserver.storage.store import Tree
 
 __all__ = ["Cause", "Causes", "invalid", "validate", "warnings"]
@@ -48,15 +48,15 @@ def validate(kind: str, tree: Tree, old: Tree | None = None, subresource: str = 
     """
     if old is None:
         return _created(kind, tree)
-    found: list[Cause] = []
+    causes: list[Cause] = []
     namespaced = kind not in CLUSTER_KINDS
-    metadata.created(tree["metadata"], found, namespaced=namespaced, name=names.path_segment, finalizers=False)
-    metadata.updated(tree["metadata"], old["metadata"], found, finalizers=False)
+    metadata.validate_create(tree["metadata"], causes, namespaced=namespaced, name=names.path_segment, finalizers=False)
+    metadata.validate_update(tree["metadata"], old["metadata"], causes, finalizers=False)
     if subresource:
-        _SUBRESOURCES.get((kind, subresource), _unchecked)(tree, old, found)
+        _SUBRESOURCES.get((kind, subresource), _unchecked)(tree, old, causes)
     else:
-        _CHECKS.get(kind, _unchecked_object)(tree, found, old)
-    return found
+        _CHECKS.get(kind, _unchecked_object)(tree, causes, old)
+    return causes
 
 
 def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> Tree:
@@ -78,32 +78,34 @@ def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> Tree:
 
 
 def _created(kind: str, tree: Tree) -> list[Cause]:
-    found: list[Cause] = []
-    _CHECKS.get(kind, _unchecked_object)(tree, found, None)
-    if not found and kind not in _NAMED_BY_DNS:
+    causes: list[Cause] = []
+    _CHECKS.get(kind, _unchecked_object)(tree, causes, None)
+    if not causes and kind not in _NAMED_BY_DNS:
         namespaced = kind not in CLUSTER_KINDS
-        metadata.created(tree["metadata"], found, namespaced=namespaced, name=names.path_segment, finalizers=False)
-    return found
+        metadata.validate_create(
+            tree["metadata"], causes, namespaced=namespaced, name=names.path_segment, finalizers=False
+        )
+    return causes
 
 
-def _unchecked(tree: Tree, old: Tree, found: Causes) -> None:
+def _unchecked(tree: Tree, old: Tree, causes: Causes) -> None:
     """A subresource without rules of its own."""
 
 
-def _unchecked_object(tree: Tree, found: Causes, old: Tree | None) -> None:
+def _unchecked_object(tree: Tree, causes: Causes, old: Tree | None) -> None:
     """A kind without rules of its own."""
 
 
-def _pod(tree: Tree, found: Causes, old: Tree | None = None) -> None:
+def _pod(tree: Tree, causes: Causes, old: Tree | None = None) -> None:
     if old is None:
-        pods.created(tree, found)
+        pods.validate_create(tree, causes)
     else:
-        pod_updates.updated(tree, old, found)
+        pod_updates.validate_update(tree, old, causes)
 
 
-def _binding(tree: Tree, found: Causes, old: Tree | None = None) -> None:
+def _binding(tree: Tree, causes: Causes, old: Tree | None = None) -> None:
     del old
-    pods.binding(tree, found)
+    pods.binding(tree, causes)
 
 
 CLUSTER_KINDS = frozenset(
@@ -161,7 +163,7 @@ _CHECKS: Mapping[str, Check] = {
 _NAMED_BY_DNS = frozenset(_CHECKS) - {"v1 Event", "v1 Binding", "policy/v1 PodDisruptionBudget"}
 
 _SUBRESOURCES: Mapping[tuple[str, str], UpdateCheck] = {
-    ("v1 Pod", "status"): pod_updates.status_updated,
+    ("v1 Pod", "status"): pod_updates.validate_status_update,
     ("v1 Namespace", "status"): cluster.namespace_status,
     ("v1 Namespace", "finalize"): cluster.namespace_finalize,
     ("v1 Node", "status"): cluster.node_update,

@@ -16,23 +16,23 @@ from trimtab_lab.apiserver.storage.store import Tree
 NOT_NEGATIVE = "must be greater than or equal to 0"
 
 
-def not_negative(holder: Tree, fields: Sequence[str], found: Causes, path: str) -> None:
+def not_negative(holder: Tree, fields: Sequence[str], causes: Causes, path: str) -> None:
     for field in fields:
         number = holder.get(field)
         if number is not None and number < 0:
-            found.append(invalid(f"{path}.{field}", number, NOT_NEGATIVE))
+            causes.append(invalid(f"{path}.{field}", number, NOT_NEGATIVE))
 
 
-def count_or_percent(value: int | str, found: Causes, path: str) -> None:
+def count_or_percent(value: int | str, causes: Causes, path: str) -> None:
     if isinstance(value, str):
-        found += each(path, value, names.percent(value))
+        causes += each(path, value, names.percent(value))
     elif value < 0:
-        found.append(invalid(path, value, NOT_NEGATIVE))
+        causes.append(invalid(path, value, NOT_NEGATIVE))
 
 
-def at_most_all(value: int | str, found: Causes, path: str) -> None:
+def at_most_all(value: int | str, causes: Causes, path: str) -> None:
     if _is_percent(value) and number_of(value) > 100:
-        found.append(invalid(path, value, "must not be greater than 100%"))
+        causes.append(invalid(path, value, "must not be greater than 100%"))
 
 
 def _is_percent(value: int | str) -> bool:

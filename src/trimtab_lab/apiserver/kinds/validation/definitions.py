@@ -28,26 +28,26 @@ _PROTECTED = ("k8s.io", "kubernetes.io")
 _APPROVED = "api-approved.kubernetes.io"
 
 
-def definition(tree: Tree, found: Causes, old: Tree | None = None) -> None:
+def definition(tree: Tree, causes: Causes, old: Tree | None = None) -> None:
     spec = tree["spec"]
     if old is None:
-        metadata.created(tree["metadata"], found, namespaced=False, name=_name_form(spec), finalizers=False)
+        metadata.validate_create(tree["metadata"], causes, namespaced=False, name=_name_form(spec), finalizers=False)
     else:
-        metadata.updated(tree["metadata"], old["metadata"], found, finalizers=False)
-    found += _spec(spec)
+        metadata.validate_update(tree["metadata"], old["metadata"], causes, finalizers=False)
+    causes += _spec(spec)
     if old is not None:
-        found += _changes(spec, old)
-    found += _names(tree["status"].get("acceptedNames") or {}, "status.acceptedNames")
-    found += _stored_versions(tree["status"].get("storedVersions") or [], spec.get("versions") or [])
-    found += _approval(tree, old)
+        causes += _changes(spec, old)
+    causes += _names(tree["status"].get("acceptedNames") or {}, "status.acceptedNames")
+    causes += _stored_versions(tree["status"].get("storedVersions") or [], spec.get("versions") or [])
+    causes += _approval(tree, old)
     if spec.get("preserveUnknownFields"):
         rule = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
-        found.append(invalid("spec.preserveUnknownFields", True, rule))
+        causes.append(invalid("spec.preserveUnknownFields", True, rule))
 
 
-def definition_status(tree: Tree, old: Tree, found: Causes) -> None:
-    metadata.updated(tree["metadata"], old["metadata"], found, finalizers=False)
-    found += _names(tree["status"].get("acceptedNames") or {}, "status.acceptedNames")
+def definition_status(tree: Tree, old: Tree, causes: Causes) -> None:
+    metadata.validate_update(tree["metadata"], old["metadata"], causes, finalizers=False)
+    causes += _names(tree["status"].get("acceptedNames") or {}, "status.acceptedNames")
 
 
 def _name_form(spec: Tree) -> names.OutputFormat:
@@ -222,9 +222,9 @@ def _conversion(conversion: Tree) -> Iterator[Cause]:
         if client is None:
             yield required(f"{path}.webhookClientConfig", "required when strategy is set to Webhook")
         else:
-            found: Causes = []
-            webhooks.client(client, found, f"{path}.webhookClientConfig")
-            yield from found
+            causes: Causes = []
+            webhooks.client(client, causes, f"{path}.webhookClientConfig")
+            yield from causes
         rule = "this API server converts no objects: give all versions the same schema, and the strategy None"
         yield forbidden(f"{path}.strategy", rule)
     elif strategy != "None":

@@ -31,73 +31,73 @@ _VARIABLE_FIELDS = (
 )
 
 
-def variables(variables: Sequence[Tree], found: Causes, path: str) -> None:
+def variables(variables: Sequence[Tree], causes: Causes, path: str) -> None:
     for index, variable in enumerate(variables):
         name = variable.get("name", "")
         if not name:
-            found.append(required(f"{path}[{index}].name"))
+            causes.append(required(f"{path}[{index}].name"))
         else:
             faults = names.variable(name)
             if faults:
-                found += each(f"{path}[{index}].name", name, faults)
+                causes += each(f"{path}[{index}].name", name, faults)
         if "valueFrom" in variable:
-            _variable_source(variable, found, f"{path}[{index}].valueFrom")
+            _variable_source(variable, causes, f"{path}[{index}].valueFrom")
 
 
 _VARIABLE_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 
 
-def _variable_source(variable: Tree, found: Causes, path: str) -> None:
+def _variable_source(variable: Tree, causes: Causes, path: str) -> None:
     source = variable["valueFrom"]
     if "fieldRef" in source:
-        field_reference(source["fieldRef"], _VARIABLE_FIELDS, found, f"{path}.fieldRef")
+        field_reference(source["fieldRef"], _VARIABLE_FIELDS, causes, f"{path}.fieldRef")
     if "resourceFieldRef" in source:
-        resource_reference(source["resourceFieldRef"], found, f"{path}.resourceFieldRef", of_file=False)
+        resource_reference(source["resourceFieldRef"], causes, f"{path}.resourceFieldRef", of_file=False)
     for kind in ("configMapKeyRef", "secretKeyRef"):
         if kind in source:
-            _key_reference(source[kind], found, f"{path}.{kind}")
+            _key_reference(source[kind], causes, f"{path}.{kind}")
     if "fileKeyRef" in source:
-        _file_reference(source["fileKeyRef"], found, f"{path}.fileKeyRef")
+        _file_reference(source["fileKeyRef"], causes, f"{path}.fileKeyRef")
     count = sum(kind in source for kind in _VARIABLE_SOURCES)
     if not count:
         *most, last = (f"`{kind}`" for kind in _VARIABLE_SOURCES)
-        found.append(invalid(path, "", f"must specify one of: {', '.join(most)} or {last}"))
+        causes.append(invalid(path, "", f"must specify one of: {', '.join(most)} or {last}"))
     elif variable.get("value"):
-        found.append(invalid(path, "", "may not be specified when `value` is not empty"))
+        causes.append(invalid(path, "", "may not be specified when `value` is not empty"))
     elif count > 1:
-        found.append(invalid(path, "", "may not have more than one field specified at a time"))
+        causes.append(invalid(path, "", "may not have more than one field specified at a time"))
 
 
-def _key_reference(reference: Tree, found: Causes, path: str) -> None:
-    found += each(f"{path}.name", reference.get("name", ""), names.subdomain(reference.get("name", "")))
+def _key_reference(reference: Tree, causes: Causes, path: str) -> None:
+    causes += each(f"{path}.name", reference.get("name", ""), names.subdomain(reference.get("name", "")))
     key = reference.get("key", "")
     if not key:
-        found.append(required(f"{path}.key"))
+        causes.append(required(f"{path}.key"))
     else:
-        found += each(f"{path}.key", key, names.config_key(key))
+        causes += each(f"{path}.key", key, names.config_key(key))
 
 
-def _file_reference(reference: Tree, found: Causes, path: str) -> None:
+def _file_reference(reference: Tree, causes: Causes, path: str) -> None:
     key, volume, file = (reference.get(field, "") for field in ("key", "volumeName", "path"))
-    found += each(f"{path}.key", key, names.variable(key)) if key else [required(f"{path}.key")]
-    found += each(f"{path}.volumeName", volume, names.label(volume)) if volume else [required(f"{path}.volumeName")]
+    causes += each(f"{path}.key", key, names.variable(key)) if key else [required(f"{path}.key")]
+    causes += each(f"{path}.volumeName", volume, names.label(volume)) if volume else [required(f"{path}.volumeName")]
     if file:
-        no_steps_back(file, found, f"{path}.path")
+        no_steps_back(file, causes, f"{path}.path")
     else:
-        found.append(required(f"{path}.path"))
+        causes.append(required(f"{path}.path"))
 
 
-def variable_groups(groups: Sequence[Tree], found: Causes, path: str) -> None:
+def variable_groups(groups: Sequence[Tree], causes: Causes, path: str) -> None:
     for index, group in enumerate(groups):
         prefix = group.get("prefix", "")
         if prefix:
-            found += each(f"{path}[{index}].prefix", prefix, names.variable(prefix))
+            causes += each(f"{path}[{index}].prefix", prefix, names.variable(prefix))
         kinds = [kind for kind in ("configMapRef", "secretRef") if kind in group]
         for kind in kinds:
             name = group[kind].get("name", "")
             at = f"{path}[{index}].{kind}.name"
-            found += each(at, name, names.prefix(names.subdomain, name)) if name else [required(at)]
+            causes += each(at, name, names.prefix(names.subdomain, name)) if name else [required(at)]
         if not kinds:
-            found.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
+            causes.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
         elif len(kinds) > 1:
-            found.append(invalid(path, "", "may not have more than one field specified at a time"))
+            causes.append(invalid(path, "", "may not have more than one field specified at a time"))

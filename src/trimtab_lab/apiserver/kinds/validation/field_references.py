@@ -15,22 +15,22 @@ from trimtab_lab.apiserver.kinds.validation.causes import (
 from trimtab_lab.apiserver.storage.store import Tree
 
 
-def no_steps_back(given: str, found: Causes, path: str) -> None:
+def no_steps_back(given: str, causes: Causes, path: str) -> None:
     if ".." in given.split("/"):
-        found.append(invalid(path, given, "must not contain '..'"))
+        causes.append(invalid(path, given, "must not contain '..'"))
 
 
-def descending(given: str, found: Causes, path: str) -> None:
+def descending(given: str, causes: Causes, path: str) -> None:
     """A relative path that stays below its start."""
     if given.startswith("/"):
-        found.append(invalid(path, given, "must be a relative path"))
-    no_steps_back(given, found, path)
+        causes.append(invalid(path, given, "must be a relative path"))
+    no_steps_back(given, causes, path)
 
 
-def not_reserved(given: str, found: Causes, path: str) -> None:
-    descending(given, found, path)
+def not_reserved(given: str, causes: Causes, path: str) -> None:
+    descending(given, causes, path)
     if given.startswith("..") and not given.startswith("../"):
-        found.append(invalid(path, given, "must not start with '..'"))
+        causes.append(invalid(path, given, "must not start with '..'"))
 
 
 _FIELD_LABELS = frozenset(
@@ -53,32 +53,32 @@ _FIELD_LABELS = frozenset(
 )
 
 
-def field_reference(reference: Tree, supported: Sequence[str], found: Causes, path: str) -> None:
+def field_reference(reference: Tree, supported: Sequence[str], causes: Causes, path: str) -> None:
     """A reference to a field of the pod, in a variable or a file."""
     field = reference.get("fieldPath", "")
     for name in ("apiVersion", "fieldPath"):
         if not reference.get(name):
-            found.append(required(f"{path}.{name}"))
+            causes.append(required(f"{path}.{name}"))
             return
     base, bracket, subscript = field.partition("['")
     if bracket and field.endswith("']"):
-        _subscript(base, subscript[:-2], found, path)
+        _subscript(base, subscript[:-2], causes, path)
         return
     if field not in _FIELD_LABELS:
         fault = f"error converting fieldPath: field label not supported: {field}"
-        found.append(invalid(f"{path}.fieldPath", field, fault))
+        causes.append(invalid(f"{path}.fieldPath", field, fault))
     elif field not in supported:
-        found.append(unsupported(f"{path}.fieldPath", field, supported))
+        causes.append(unsupported(f"{path}.fieldPath", field, supported))
 
 
-def _subscript(base: str, key: str, found: Causes, path: str) -> None:
+def _subscript(base: str, key: str, causes: Causes, path: str) -> None:
     if base == "metadata.annotations":
-        found += each(path, key.lower(), names.qualified(key.lower()))
+        causes += each(path, key.lower(), names.qualified(key.lower()))
     elif base == "metadata.labels":
-        found += each(path, key, names.qualified(key))
+        causes += each(path, key, names.qualified(key))
     else:
         fault = f"error converting fieldPath: field label does not support subscript: {base}['{key}']"
-        found.append(invalid(f"{path}.fieldPath", f"{base}['{key}']", fault))
+        causes.append(invalid(f"{path}.fieldPath", f"{base}['{key}']", fault))
 
 
 _RESOURCE_FIELDS = tuple(
@@ -87,15 +87,15 @@ _RESOURCE_FIELDS = tuple(
 _HUGE_PAGE_FIELDS = ("limits.hugepages-", "requests.hugepages-")
 
 
-def resource_reference(reference: Tree, found: Causes, path: str, *, of_file: bool) -> None:
+def resource_reference(reference: Tree, causes: Causes, path: str, *, of_file: bool) -> None:
     """A reference to a resource amount of a container."""
     resource = reference.get("resource", "")
     if of_file and not reference.get("containerName"):
-        found.append(required(f"{path}.containerName"))
+        causes.append(required(f"{path}.containerName"))
     elif not resource:
-        found.append(required(f"{path}.resource"))
+        causes.append(required(f"{path}.resource"))
     elif resource not in _RESOURCE_FIELDS and not resource.startswith(_HUGE_PAGE_FIELDS):
-        found.append(unsupported(f"{path}.resource", resource, _RESOURCE_FIELDS))
+        causes.append(unsupported(f"{path}.resource", resource, _RESOURCE_FIELDS))
     fault = resources.divisor_fault(resource, reference.get("divisor", "0"))
     if fault:
-        found.append(invalid(f"{path}.divisor", resource, fault))
+        causes.append(invalid(f"{path}.divisor", resource, fault))

@@ -1,4 +1,4 @@
-"""Validation of updates of pods and of their status, and of bindings."""
+"""Validation of updates of pods and of their status."""
 
 from __future__ import annotations
 
@@ -31,54 +31,54 @@ _UPDATABLE = (
 )
 
 
-def updated(pod: Tree, old: Tree, found: Causes) -> None:
+def validate_update(pod: Tree, old: Tree, causes: Causes) -> None:
     """An update of the pod itself: few fields of its spec are mutable."""
-    metadata.updated(pod["metadata"], old["metadata"], found)
-    whole_pod(pod, found)
-    _annotation_updates(pod, old, found)
+    metadata.validate_update(pod["metadata"], old["metadata"], causes)
+    whole_pod(pod, causes)
+    _annotation_updates(pod, old, causes)
     spec, before = pod["spec"], old["spec"]
     for group in ("containers", "initContainers"):
-        if not _container_updates(spec.get(group) or (), before.get(group) or (), found, f"spec.{group}"):
+        if not _container_updates(spec.get(group) or (), before.get(group) or (), causes, f"spec.{group}"):
             return
-    if not _deadline_update(spec, before, found):
+    if not _deadline_update(spec, before, causes):
         return
     for check, field in (
         (placement.only_added_tolerations, "tolerations"),
         (placement.only_deleted_gates, "schedulingGates"),
     ):
-        check(spec.get(field) or [], before.get(field) or [], found, f"spec.{field}")
+        check(spec.get(field) or [], before.get(field) or [], causes, f"spec.{field}")
     if spec != before:
-        _spec_update(spec, before, found)
+        _spec_update(spec, before, causes)
 
 
-def _container_updates(new: Sequence[Tree], old: Sequence[Tree], found: Causes, path: str) -> bool:
+def _container_updates(new: Sequence[Tree], old: Sequence[Tree], causes: Causes, path: str) -> bool:
     if len(new) != len(old):
-        found.append(forbidden(path, "pod updates may not add or remove containers"))
+        causes.append(forbidden(path, "pod updates may not add or remove containers"))
         return False
     for index, container in enumerate(new):
         if not container.get("image"):
-            found.append(required(f"{path}[{index}].image"))
-    trimmed_images(new, found, path)
+            causes.append(required(f"{path}[{index}].image"))
+    trimmed_images(new, causes, path)
     return True
 
 
-def _deadline_update(spec: Tree, before: Tree, found: Causes) -> bool:
+def _deadline_update(spec: Tree, before: Tree, causes: Causes) -> bool:
     path = "spec.activeDeadlineSeconds"
     new, old = spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
     if new is None:
         if old is not None:
-            found.append(invalid(path, None, "must not update from a positive integer to nil value"))
+            causes.append(invalid(path, None, "must not update from a positive integer to nil value"))
         return True
     if not 0 <= new <= MOST_SECONDS:
-        found += each(path, new, [names.between(0, MOST_SECONDS)])
+        causes += each(path, new, [names.between(0, MOST_SECONDS)])
         return False
     if old is not None and old < new:
-        found.append(invalid(path, new, "must be less than or equal to previous value"))
+        causes.append(invalid(path, new, "must be less than or equal to previous value"))
         return False
     return True
 
 
-def _spec_update(spec: Tree, before: Tree, found: Causes) -> None:
+def _spec_update(spec: Tree, before: Tree, causes: Causes) -> None:
     """Revert the mutable fields, and check that nothing else has changed."""
     same = {name: value for name, value in spec.items() if name not in _FREE}
     same |= {name: before[name] for name in _FREE if name in before}
@@ -91,25 +91,25 @@ def _spec_update(spec: Tree, before: Tree, found: Causes) -> None:
     if before.get("terminationGracePeriodSeconds", 0) < 0 and same.get("terminationGracePeriodSeconds") == 1:
         same["terminationGracePeriodSeconds"] = before["terminationGracePeriodSeconds"]
     if before.get("schedulingGates"):
-        _gated_update(same, before, found)
+        _gated_update(same, before, causes)
     if same != before:
         fault = f"pod updates may not change fields other than {_UPDATABLE}\n{difference(before, same)}"
-        found.append(forbidden("spec", fault))
+        causes.append(forbidden("spec", fault))
 
 
 _FREE = ("activeDeadlineSeconds", "schedulingGates", "tolerations")
 
 
-def _gated_update(same: Tree, before: Tree, found: Causes) -> None:
+def _gated_update(same: Tree, before: Tree, causes: Causes) -> None:
     """While a pod has a scheduling gate, its node affinity may be narrowed."""
     if same.get("nodeSelector") != before.get("nodeSelector"):
         new, old = same.get("nodeSelector") or {}, before.get("nodeSelector") or {}
-        placement.only_narrowed_selector(new, old, found, "spec.nodeSelector")
+        placement.only_narrowed_selector(new, old, causes, "spec.nodeSelector")
         _put(same, "nodeSelector", before.get("nodeSelector"))
     new_affinity = (same.get("affinity") or {}).get("nodeAffinity")
     old_affinity = (before.get("affinity") or {}).get("nodeAffinity")
     if new_affinity != old_affinity:
-        placement.only_narrowed_affinity(new_affinity, old_affinity, found, "spec.affinity.nodeAffinity")
+        placement.only_narrowed_affinity(new_affinity, old_affinity, causes, "spec.affinity.nodeAffinity")
         affinity = dict(same.get("affinity") or {})
         _put(affinity, "nodeAffinity", old_affinity)
         _put(same, "affinity", affinity if affinity or "affinity" in before else None)
@@ -128,53 +128,53 @@ def difference(old: Tree, new: Tree) -> str:
     return "\n".join(difflib.unified_diff(left, right, lineterm="", n=2))
 
 
-def _annotation_updates(pod: Tree, old: Tree, found: Causes) -> None:
+def _annotation_updates(pod: Tree, old: Tree, causes: Causes) -> None:
     new, before = pod["metadata"].get("annotations") or {}, old["metadata"].get("annotations") or {}
     if new.get(MIRROR) != before.get(MIRROR):
         verb = "remove or update" if MIRROR in before else "add"
-        found.append(forbidden(f"metadata.annotations[{MIRROR}]", f"may not {verb} mirror pod annotation"))
+        causes.append(forbidden(f"metadata.annotations[{MIRROR}]", f"may not {verb} mirror pod annotation"))
     if new:
-        pod_annotations(new, pod["spec"], found, "metadata.annotations")
+        pod_annotations(new, pod["spec"], causes, "metadata.annotations")
 
 
 _OWN_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
 
 
-def status_updated(pod: Tree, old: Tree, found: Causes) -> None:
-    metadata.updated(pod["metadata"], old["metadata"], found)
-    _annotation_updates(pod, old, found)
+def validate_status_update(pod: Tree, old: Tree, causes: Causes) -> None:
+    metadata.validate_update(pod["metadata"], old["metadata"], causes)
+    _annotation_updates(pod, old, causes)
     status, before = pod["status"], old["status"]
-    _conditions(status.get("conditions") or (), found)
+    _conditions(status.get("conditions") or (), causes)
     nominated = status.get("nominatedNodeName", "")
     if nominated and nominated != before.get("nominatedNodeName", ""):
-        found += each("status.nominatedNodeName", nominated, names.subdomain(nominated))
+        causes += each("status.nominatedNodeName", nominated, names.subdomain(nominated))
         if old["spec"].get("nodeName"):
             fault = "may not be set on pods that are already bound to a node"
-            found.append(forbidden("status.nominatedNodeName", fault))
+            causes.append(forbidden("status.nominatedNodeName", fault))
     if status.get("observedGeneration", 0) < 0:
         number = status["observedGeneration"]
-        found.append(invalid("status.observedGeneration", number, "must be a non-negative integer"))
-    found += immutable("status.qosClass", status.get("qosClass", ""), before.get("qosClass", ""))
+        causes.append(invalid("status.observedGeneration", number, "must be a non-negative integer"))
+    causes += immutable("status.qosClass", status.get("qosClass", ""), before.get("qosClass", ""))
     for group in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
-        _transitions(group, pod, before, found)
-    addresses.one_a_family(status.get("podIPs") or (), found, "status.podIPs")
+        _transitions(group, pod, before, causes)
+    addresses.one_a_family(status.get("podIPs") or (), causes, "status.podIPs")
     hosts = status.get("hostIPs") or ()
     if hosts and hosts[0].get("ip") != status.get("hostIP"):
-        found.append(invalid("status.hostIPs[0].ip", hosts[0].get("ip", ""), "must be equal to `hostIP`"))
-    addresses.one_a_family(hosts, found, "status.hostIPs")
+        causes.append(invalid("status.hostIPs[0].ip", hosts[0].get("ip", ""), "must be equal to `hostIP`"))
+    addresses.one_a_family(hosts, causes, "status.hostIPs")
 
 
-def _conditions(conditions: Sequence[Tree], found: Causes) -> None:
+def _conditions(conditions: Sequence[Tree], causes: Causes) -> None:
     for index, condition in enumerate(conditions):
         path = f"status.conditions[{index}]"
         if condition.get("observedGeneration", 0) < 0:
             number = condition["observedGeneration"]
-            found.append(invalid(f"{path}.observedGeneration", number, "must be a non-negative integer"))
+            causes.append(invalid(f"{path}.observedGeneration", number, "must be a non-negative integer"))
         if condition.get("type", "") not in _OWN_CONDITIONS:
-            found += each(f"{path}.Type", condition.get("type", ""), names.qualified(condition.get("type", "")))
+            causes += each(f"{path}.Type", condition.get("type", ""), names.qualified(condition.get("type", "")))
 
 
-def _transitions(group: str, pod: Tree, before: Tree, found: Causes) -> None:
+def _transitions(group: str, pod: Tree, before: Tree, causes: Causes) -> None:
     """A container that has ended for good cannot start again."""
     now = {status.get("name"): status.get("state") or {} for status in pod["status"].get(group) or ()}
     for index, status in enumerate(before.get(group) or ()):
@@ -184,7 +184,7 @@ def _transitions(group: str, pod: Tree, before: Tree, found: Causes) -> None:
             continue
         if not _may_restart(group, name, pod["spec"], ended.get("exitCode", 0)):
             fault = "may not be transitioned to non-terminated state"
-            found.append(forbidden(f"status.{group}[{index}].state", fault))
+            causes.append(forbidden(f"status.{group}[{index}].state", fault))
 
 
 def _may_restart(group: str, name: str | None, spec: Tree, code: int) -> bool:

@@ -13,51 +13,51 @@ from trimtab_lab.apiserver.kinds.validation.counts import not_negative
 from trimtab_lab.apiserver.storage.store import Tree
 
 
-def status(tree: Tree, old: Tree, found: Causes, fields: Sequence[str], *, readies: str = "readyReplicas") -> None:
+def status(tree: Tree, old: Tree, causes: Causes, fields: Sequence[str], *, readies: str = "readyReplicas") -> None:
     """The counts of a status: none negative, none above the number of replicas, none available but not ready."""
-    metadata.updated(tree["metadata"], old["metadata"], found)
+    metadata.validate_update(tree["metadata"], old["metadata"], causes)
     counts = tree["status"]
-    not_negative(counts, ("observedGeneration", "replicas", *fields), found, "status")
+    not_negative(counts, ("observedGeneration", "replicas", *fields), causes, "status")
     replicas = counts.get("replicas", 0)
     for field in fields:
         if field not in _UNBOUND and counts.get(field, 0) > replicas:
-            found.append(invalid(f"status.{field}", counts[field], "cannot be greater than status.replicas"))
+            causes.append(invalid(f"status.{field}", counts[field], "cannot be greater than status.replicas"))
     available, ready = counts.get("availableReplicas", 0), counts.get("readyReplicas", 0)
     if available > ready:
-        found.append(invalid("status.availableReplicas", available, f"cannot be greater than {readies}"))
+        causes.append(invalid("status.availableReplicas", available, f"cannot be greater than {readies}"))
 
 
 _UNBOUND = ("unavailableReplicas", "terminatingReplicas", "collisionCount")
 
 
-def deployment_status(tree: Tree, old: Tree, found: Causes) -> None:
+def deployment_status(tree: Tree, old: Tree, causes: Causes) -> None:
     fields = "updatedReplicas readyReplicas availableReplicas unavailableReplicas terminatingReplicas collisionCount"
-    status(tree, old, found, fields.split())
-    _not_decremented(tree, old, found)
+    status(tree, old, causes, fields.split())
+    _not_decremented(tree, old, causes)
 
 
-def replica_set_status(tree: Tree, old: Tree, found: Causes) -> None:
+def replica_set_status(tree: Tree, old: Tree, causes: Causes) -> None:
     fields = "fullyLabeledReplicas readyReplicas availableReplicas terminatingReplicas"
-    status(tree, old, found, fields.split())
+    status(tree, old, causes, fields.split())
 
 
-def stateful_set_status(tree: Tree, old: Tree, found: Causes) -> None:
+def stateful_set_status(tree: Tree, old: Tree, causes: Causes) -> None:
     fields = "readyReplicas currentReplicas updatedReplicas availableReplicas collisionCount"
-    status(tree, old, found, fields.split(), readies="status.readyReplicas")
-    _not_decremented(tree, old, found)
+    status(tree, old, causes, fields.split(), readies="status.readyReplicas")
+    _not_decremented(tree, old, causes)
 
 
-def daemon_set_status(tree: Tree, old: Tree, found: Causes) -> None:
-    metadata.updated(tree["metadata"], old["metadata"], found)
+def daemon_set_status(tree: Tree, old: Tree, causes: Causes) -> None:
+    metadata.validate_update(tree["metadata"], old["metadata"], causes)
     fields = (
         "currentNumberScheduled numberMisscheduled desiredNumberScheduled numberReady observedGeneration "
         "updatedNumberScheduled numberAvailable numberUnavailable collisionCount"
     )
-    not_negative(tree["status"], fields.split(), found, "status")
-    _not_decremented(tree, old, found)
+    not_negative(tree["status"], fields.split(), causes, "status")
+    _not_decremented(tree, old, causes)
 
 
-def _not_decremented(tree: Tree, old: Tree, found: Causes) -> None:
+def _not_decremented(tree: Tree, old: Tree, causes: Causes) -> None:
     now, before = tree["status"].get("collisionCount"), old["status"].get("collisionCount")
     if before is not None and (now is None or now < before):
-        found.append(invalid("status.collisionCount", now or 0, "cannot be decremented"))
+        causes.append(invalid("status.collisionCount", now or 0, "cannot be decremented"))
