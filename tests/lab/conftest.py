@@ -1,4 +1,4 @@
-"""A server of its own for every test, and a client that talks to it."""
+"""A server for every test, and a client for it."""
 
 from __future__ import annotations
 

@@ -31,12 +31,12 @@ VALIDATING = untyped(
     namespaced=False,
 )
 UNHURRIED = 8.0
-"""A budget, in seconds, for tests of what is decided: a busy machine lets no pod go."""
+"""A budget in seconds that a busy machine does not exceed, for tests of decisions."""
 
 
 @asynccontextmanager
 async def serving(client: Client, subsets: Subsets, folder: Path, authority: Authority) -> AsyncIterator[str]:
-    """One webhook process, or what of it matters; its address."""
+    """Run one webhook process, or the parts of it that matter; its URL."""
     pair = authority.server("127.0.0.1")
     folder.mkdir(parents=True, exist_ok=True)
     certificate, key = folder / "tls.crt", folder / "tls.key"
@@ -65,9 +65,9 @@ async def serving(client: Client, subsets: Subsets, folder: Path, authority: Aut
 async def pod_webhooks(
     client: Client, folder: Path, several: Sequence[Subsets], *, namespace: str, name: str = "subsets"
 ) -> AsyncIterator[None]:
-    """These webhook processes, asked about pods of one namespace.
+    """Register these webhook processes for the pods of one namespace.
 
-    Of several, each is asked about the pods with its number in the label `shard`; about evictions, the first.
+    Each of several receives the pods with its number in the label `shard`; the first one receives evictions.
     """
     authority = Authority()
     async with AsyncExitStack() as stack:

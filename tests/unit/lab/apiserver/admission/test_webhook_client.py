@@ -1,4 +1,4 @@
-"""Calls over HTTPS; how they fail is also held to a recording in `test_admission`."""
+"""Webhook calls over HTTPS; recorded failures are in `test_webhook_dispatcher`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ REVIEW = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionRevi
 
 @pytest.fixture
 async def server() -> AsyncIterator[WebhookServer]:
-    """A server of webhooks."""
+    """A webhook server."""
     async with WebhookServer() as started:
         yield started
 
 
-async def test_a_review_is_posted_and_the_answer_is_given_back(server: WebhookServer) -> None:
-    """With the time that is left in the query, on a connection that is kept."""
+async def test_a_review_is_posted_and_the_response_returned(server: WebhookServer) -> None:
+    """The query has the timeout, and the connection is kept alive."""
     async with WebhookClient() as call:
         for _ in range(2):
             answer = json.loads(await call({"url": f"{server.url}/allow", "caBundle": server.ca}, REVIEW, 7))
@@ -33,8 +33,8 @@ async def test_a_review_is_posted_and_the_answer_is_given_back(server: WebhookSe
     assert [review["query"] for review in server.reviews] == [{"timeout": "7s"}] * 2
 
 
-async def test_a_service_is_refused_where_nobody_knows_it(server: WebhookServer) -> None:
-    """With what to do instead."""
+async def test_a_service_without_a_resolver_is_an_error(server: WebhookServer) -> None:
+    """The error says what to do instead."""
     config = {"service": {"name": "hooks", "namespace": "team", "path": "/allow"}, "caBundle": server.ca}
     async with WebhookClient() as call:
         with pytest.raises(CallError, match=r"cannot reach hooks\.team\.svc:443; give the webhook a clientConfig\.url"):
@@ -44,8 +44,8 @@ async def test_a_service_is_refused_where_nobody_knows_it(server: WebhookServer)
             await call(config, REVIEW, 5)
 
 
-async def test_a_service_is_found_by_who_knows_it(server: WebhookServer) -> None:
-    """Its certificate must be for the name of the service, wherever it really is."""
+async def test_a_service_is_resolved(server: WebhookServer) -> None:
+    """The certificate must be for the name of the Service, whatever its address."""
     port = int(server.url.rpartition(":")[2])
     asked: list[tuple[str, str, int]] = []
 
@@ -61,15 +61,15 @@ async def test_a_service_is_found_by_who_knows_it(server: WebhookServer) -> None
 
 
 @pytest.mark.parametrize("bundle", ["####", "aGVsbG8="])
-async def test_a_bundle_that_holds_no_certificate_is_told(bundle: str, server: WebhookServer) -> None:
-    """It is an error of the call, for the failure policy to judge."""
+async def test_a_bundle_without_certificates_is_a_call_error(bundle: str, server: WebhookServer) -> None:
+    """The failure policy then applies."""
     async with WebhookClient() as call:
         with pytest.raises(CallError, match="unable to load root certificates"):
             await call({"url": f"{server.url}/allow", "caBundle": bundle}, REVIEW, 5)
 
 
-async def test_an_address_that_is_none_is_told() -> None:
-    """Whatever is wrong with it, it is an error of the call."""
+async def test_an_invalid_address_is_a_call_error() -> None:
+    """Whatever is wrong with the address."""
     async with WebhookClient() as call:
         with pytest.raises(CallError, match="Post"):
             await call({"url": "https://"}, REVIEW, 5)

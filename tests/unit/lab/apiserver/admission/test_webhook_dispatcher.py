@@ -1,4 +1,4 @@
-"""Who is asked about a request, in which order, and what becomes of the answers."""
+"""Which webhooks are called for a request, in which order, and what their responses lead to."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ LABELS = {"team-a": {"team": "a"}, "plain": {}}
 
 
 def rule(**changes: Any) -> Tree:
-    """A rule for everything."""
+    """A rule that matches everything."""
     everything: Tree = {"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": ["*"], "scope": "*"}
     return everything | changes
 
 
 def hook(name: str = "one.example.com", **changes: Any) -> Tree:
-    """A webhook for everything; its address is its name."""
+    """A webhook that matches everything; its URL is its name."""
     webhook: Tree = {
         "name": name,
         "clientConfig": {"url": name},
@@ -56,12 +56,12 @@ def hook(name: str = "one.example.com", **changes: Any) -> Tree:
 
 
 def configuration(name: str, *webhooks: Tree) -> Tree:
-    """A configuration of these webhooks."""
+    """A configuration with these webhooks."""
     return {"metadata": {"name": name}, "webhooks": list(webhooks)}
 
 
-class Answers:
-    """Stands in for all webhooks: says what it is told to say, and remembers who was asked what."""
+class FakeWebhooks:
+    """Stands in for all webhooks: returns the given responses, and records the reviews."""
 
     def __init__(self, **said: Any) -> None:
         self.said = said
@@ -94,8 +94,10 @@ def adding(name: str, value: str = "yes") -> Tree:
     return patch({"op": "add", "path": f"/metadata/labels/{name}", "value": value})
 
 
-def webhooks(answers: Answers, mutating: tuple[Tree, ...] = (), validating: tuple[Tree, ...] = ()) -> WebhookDispatcher:
-    """All webhooks of a cluster with two namespaces, in which things have two versions."""
+def webhooks(
+    answers: FakeWebhooks, mutating: tuple[Tree, ...] = (), validating: tuple[Tree, ...] = ()
+) -> WebhookDispatcher:
+    """A dispatcher for a cluster with two namespaces, in which things have two versions."""
     equivalents = {THINGS: [THINGS, OLD_THINGS], OLD_THINGS: [THINGS, OLD_THINGS]}
     made = WebhookDispatcher(answers, LABELS.get, lambda resource, _: equivalents.get(resource, ()))
     made.load(mutating, validating)
@@ -103,7 +105,7 @@ def webhooks(answers: Answers, mutating: tuple[Tree, ...] = (), validating: tupl
 
 
 def request(resource: Resource = PODS, **changes: Any) -> ReviewRequest:
-    """A creation in a namespace."""
+    """A CREATE in a namespace."""
     tree = {"apiVersion": resource.version, "kind": resource.kind, "metadata": {"name": "x", "labels": {"app": "web"}}}
     given: Tree = {"operation": "CREATE", "resource": resource, "object": tree, "namespace": "team-a", "name": "x"}
     return ReviewRequest(**(given | changes))
@@ -177,26 +179,28 @@ def request(resource: Resource = PODS, **changes: Any) -> ReviewRequest:
         pytest.param(hook(), request(HOOKS, namespace=""), False, id="webhook configurations are not reviewed"),
     ],
 )
-async def test_a_webhook_is_asked_if_it_fits(webhook: Tree, about: ReviewRequest, asked: bool) -> None:
-    """By its rules, by the namespace and by the labels; and the quick look is never wrong."""
-    answers = Answers()
+async def test_a_webhook_is_called_if_it_matches(webhook: Tree, about: ReviewRequest, asked: bool) -> None:
+    """By its rules, the namespace and the labels; `is_needed` never excludes a matching webhook."""
+    answers = FakeWebhooks()
     cluster = webhooks(answers, validating=(configuration("c", webhook),))
     await cluster.validate(about, [])
     assert bool(answers.asked) is asked
     assert cluster.is_needed(about.operation, about.resource, about.subresource) or not asked
 
 
-async def test_a_namespace_that_is_gone_is_an_error() -> None:
+async def test_a_missing_namespace_is_an_error() -> None:
     """Its labels cannot be compared."""
-    cluster = webhooks(Answers(), validating=(configuration("c", hook(namespaceSelector={"matchLabels": {"a": "b"}})),))
+    cluster = webhooks(
+        FakeWebhooks(), validating=(configuration("c", hook(namespaceSelector={"matchLabels": {"a": "b"}})),)
+    )
     with pytest.raises(StatusError, match='namespaces "gone" not found') as caught:
         await cluster.validate(request(namespace="gone"), [])
     assert caught.value.code == 404
 
 
-async def test_nobody_is_watched_before_anything_is_loaded() -> None:
-    """And what is loaded later counts from then on."""
-    cluster = webhooks(Answers())
+async def test_no_webhook_is_needed_before_any_is_loaded() -> None:
+    """Loading takes effect at once."""
+    cluster = webhooks(FakeWebhooks())
     assert not cluster.is_needed("CREATE", PODS)
     cluster.load([], [configuration("c", hook(rules=[rule(resources=["pods"])]))])
     assert cluster.is_needed("CREATE", PODS)
@@ -205,9 +209,9 @@ async def test_nobody_is_watched_before_anything_is_loaded() -> None:
     assert not cluster.is_needed("CREATE", PODS)
 
 
-async def test_another_version_is_shown_as_the_webhook_knows_it() -> None:
-    """The review says what was asked for as well."""
-    answers = Answers()
+async def test_the_object_is_converted_to_the_version_of_the_rule() -> None:
+    """The review states the requested version as well."""
+    answers = FakeWebhooks()
     cluster = webhooks(answers, validating=(configuration("c", hook(rules=[rule(apiVersions=["v1beta1"])])),))
     await cluster.validate(request(THINGS), [])
     review = answers.reviews[0]
@@ -219,9 +223,9 @@ async def test_another_version_is_shown_as_the_webhook_knows_it() -> None:
 # --- mutating --------------------------------------------------------------------------------------------------------
 
 
-async def test_mutating_webhooks_are_asked_in_order_and_see_what_was_changed() -> None:
-    """By the name of their configuration, then by their place in it."""
-    answers = Answers(b=adding("b"), c=adding("c"))
+async def test_mutating_webhooks_are_called_in_order() -> None:
+    """By the name of their configuration, then by their index; each receives the changes of the previous ones."""
+    answers = FakeWebhooks(b=adding("b"), c=adding("c"))
     configurations = (
         configuration("z", hook("a.example.com")),
         configuration("y", hook("b.example.com"), hook("c.example.com")),
@@ -237,10 +241,10 @@ async def test_mutating_webhooks_are_asked_in_order_and_see_what_was_changed() -
     assert changed["metadata"]["labels"] == {"app": "web", "b": "yes", "c": "yes"}
 
 
-async def test_the_object_that_was_sent_stays_as_it_was() -> None:
+async def test_the_original_object_is_not_changed() -> None:
     """A patch is applied to a copy."""
     about = request()
-    await webhooks(Answers(one=adding("b")), (configuration("c", hook()),)).mutate(about, [])
+    await webhooks(FakeWebhooks(one=adding("b")), (configuration("c", hook()),)).mutate(about, [])
     assert about.object is not None
     assert about.object["metadata"]["labels"] == {"app": "web"}
 
@@ -253,17 +257,17 @@ async def test_the_object_that_was_sent_stays_as_it_was() -> None:
         pytest.param(adding("app", "web"), "a patch that changes nothing", id="a patch that changes nothing"),
     ],
 )
-async def test_who_changes_nothing_is_not_noticed(said: Tree, why: str) -> None:
-    """There is no changed object, and nobody is asked again."""
-    answers = Answers(b=said)
+async def test_a_patch_without_effect_is_no_change(said: Tree, why: str) -> None:
+    """There is no changed object, and no webhook is called again."""
+    answers = FakeWebhooks(b=said)
     hooks = configuration("c", hook("a.example.com", reinvocationPolicy="IfNeeded"), hook("b.example.com"))
     assert await webhooks(answers, (hooks,)).mutate(request(), []) is None, why
     assert answers.asked == ["a", "b"]
 
 
-async def test_who_asked_for_it_is_asked_again_after_a_change() -> None:
+async def test_webhooks_with_if_needed_are_called_again_after_a_change() -> None:
     """Those before the change, not those after it, and each once."""
-    answers = Answers(b=adding("b"), d=adding("d"))
+    answers = FakeWebhooks(b=adding("b"), d=adding("d"))
     again = {"reinvocationPolicy": "IfNeeded"}
     hooks = configuration(
         "c",
@@ -277,18 +281,20 @@ async def test_who_asked_for_it_is_asked_again_after_a_change() -> None:
     assert answers.asked == ["a", "b", "c", "d", "e", "a", "c"]
 
 
-async def test_a_change_in_the_second_round_reaches_those_after_it() -> None:
-    """But there is no third round."""
-    answers = Answers(a=lambda review: adding("a", str(len(review["object"]["metadata"]["labels"]))), b=adding("b"))
+async def test_a_change_in_the_second_round_reaches_later_webhooks() -> None:
+    """There is no third round."""
+    answers = FakeWebhooks(
+        a=lambda review: adding("a", str(len(review["object"]["metadata"]["labels"]))), b=adding("b")
+    )
     again = {"reinvocationPolicy": "IfNeeded"}
     hooks = configuration("c", hook("a.example.com", **again), hook("b.example.com", **again))
     await webhooks(answers, (hooks,)).mutate(request(), [])
     assert answers.asked == ["a", "b", "a", "b"]
 
 
-async def test_the_server_has_its_say_between_the_rounds() -> None:
-    """After each patch the object is completed; before the second round the server does what it does itself."""
-    answers = Answers(b=adding("b"))
+async def test_built_in_plugins_run_between_the_rounds() -> None:
+    """After each patch the object is completed; before the second round the built-in plugins run again."""
+    answers = FakeWebhooks(b=adding("b"))
     hooks = configuration("c", hook("a.example.com", reinvocationPolicy="IfNeeded"), hook("b.example.com"))
     about = request()
 
@@ -324,27 +330,27 @@ async def test_the_server_has_its_say_between_the_rounds() -> None:
         ),
     ],
 )
-async def test_a_patch_that_does_not_fit_is_an_error_of_the_server(operation: Tree, message: str) -> None:
-    """Whatever the failure policy: the webhook was asked, and answered badly."""
-    cluster = webhooks(Answers(one=patch(operation)), (configuration("c", hook(failurePolicy="Ignore")),))
+async def test_an_inapplicable_patch_is_an_internal_error(operation: Tree, message: str) -> None:
+    """Regardless of the failure policy: the webhook was called, and its response is invalid."""
+    cluster = webhooks(FakeWebhooks(one=patch(operation)), (configuration("c", hook(failurePolicy="Ignore")),))
     with pytest.raises(StatusError) as caught:
         await cluster.mutate(request(), [])
     assert caught.value.status["message"] == f"Internal error occurred: {message}"
 
 
-async def test_a_field_that_is_not_there_may_be_replaced() -> None:
-    """Kubernetes is generous there."""
+async def test_replacing_a_missing_field_adds_it() -> None:
+    """As in Kubernetes."""
     said = patch({"op": "replace", "path": "/metadata/labels/new", "value": "yes"})
-    changed = await webhooks(Answers(one=said), (configuration("c", hook()),)).mutate(request(), [])
+    changed = await webhooks(FakeWebhooks(one=said), (configuration("c", hook()),)).mutate(request(), [])
     assert changed is not None
     assert changed["metadata"]["labels"]["new"] == "yes"
 
 
-async def test_what_is_deleted_is_not_patched() -> None:
+async def test_a_delete_cannot_be_patched() -> None:
     """There is no object to patch."""
     about = request(operation="DELETE", object=None, old={"metadata": {}})
     with pytest.raises(StatusError, match="attempted to modify the object, which is not supported"):
-        await webhooks(Answers(one=adding("a")), (configuration("c", hook()),)).mutate(about, [])
+        await webhooks(FakeWebhooks(one=adding("a")), (configuration("c", hook()),)).mutate(about, [])
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------
@@ -360,9 +366,9 @@ async def test_what_is_deleted_is_not_patched() -> None:
     ],
 )
 @pytest.mark.parametrize("mutating", [True, False])
-async def test_a_refusal_is_passed_on(said: Tree, code: int, message: str, mutating: bool) -> None:
-    """With a word about who refused, and a code that is one of failure."""
-    answers = Answers(one={"allowed": False, **said})
+async def test_a_denial_is_returned(said: Tree, code: int, message: str, mutating: bool) -> None:
+    """With the name of the webhook, and an error code."""
+    answers = FakeWebhooks(one={"allowed": False, **said})
     configurations = (configuration("c", hook()),)
     cluster = webhooks(answers, configurations if mutating else (), () if mutating else configurations)
     with pytest.raises(StatusError) as caught:
@@ -372,9 +378,9 @@ async def test_a_refusal_is_passed_on(said: Tree, code: int, message: str, mutat
     assert (status["code"], status["status"]) == (code, "Failure")
 
 
-async def test_warnings_are_collected_even_from_who_refuses() -> None:
-    """In the order of the webhooks, whoever was quicker."""
-    answers = Answers(a={"warnings": ["first"]}, b={"allowed": False, "warnings": ["second"]})
+async def test_warnings_of_denying_webhooks_are_collected() -> None:
+    """In the order of the webhooks, not of their responses."""
+    answers = FakeWebhooks(a={"warnings": ["first"]}, b={"allowed": False, "warnings": ["second"]})
     told: list[str] = []
     cluster = webhooks(answers, validating=(configuration("c", hook("a.example.com"), hook("b.example.com")),))
     with pytest.raises(StatusError):
@@ -382,8 +388,8 @@ async def test_warnings_are_collected_even_from_who_refuses() -> None:
     assert told == ["first", "second"]
 
 
-async def test_validating_webhooks_are_asked_at_once() -> None:
-    """Each waits for the other: one after the other, they would wait for ever."""
+async def test_validating_webhooks_are_called_concurrently() -> None:
+    """Each waits for the other; called one after the other, they would wait for ever."""
     meeting = asyncio.Barrier(2)
 
     async def call(_config: Tree, body: bytes, _timeout: float) -> bytes:
@@ -418,21 +424,21 @@ async def test_validating_webhooks_are_asked_at_once() -> None:
         ),
     ],
 )
-async def test_who_cannot_be_asked_refuses_or_is_passed_over(said: Any, problem: str) -> None:
-    """As its failure policy says."""
-    strict = webhooks(Answers(one=said), (configuration("c", hook()),))
+async def test_a_failed_call_follows_the_failure_policy(said: Any, problem: str) -> None:
+    """`Fail` fails the request, `Ignore` skips the webhook."""
+    strict = webhooks(FakeWebhooks(one=said), (configuration("c", hook()),))
     with pytest.raises(StatusError) as caught:
         await strict.mutate(request(), [])
     assert caught.value.status["message"].startswith(
         f'Internal error occurred: failed calling webhook "one.example.com": {problem}'
     )
     assert caught.value.code == 500
-    easy = webhooks(Answers(one=said), (configuration("c", hook(failurePolicy="Ignore")),))
+    easy = webhooks(FakeWebhooks(one=said), (configuration("c", hook(failurePolicy="Ignore")),))
     assert await easy.mutate(request(), []) is None
 
 
-async def test_a_webhook_that_never_answers_is_given_up() -> None:
-    """Even if the call itself would wait."""
+async def test_a_webhook_that_never_responds_times_out() -> None:
+    """Even if the client would wait."""
 
     async def call(_config: Tree, _body: bytes, _timeout: float) -> bytes:
         await asyncio.Event().wait()
@@ -453,9 +459,9 @@ async def test_a_webhook_that_never_answers_is_given_up() -> None:
         pytest.param("Unknown", False, id="unknown"),
     ],
 )
-async def test_a_dry_run_must_have_no_effects(effects: str, asked: bool) -> None:
-    """Who may have some is not asked, and the request is refused."""
-    answers = Answers()
+async def test_a_webhook_with_side_effects_rejects_a_dry_run(effects: str, asked: bool) -> None:
+    """It is not called."""
+    answers = FakeWebhooks()
     cluster = webhooks(answers, validating=(configuration("c", hook(sideEffects=effects)),))
     if asked:
         await cluster.validate(request(dry_run=True), [])
@@ -469,8 +475,8 @@ async def test_a_dry_run_must_have_no_effects(effects: str, asked: bool) -> None
 
 
 async def test_a_scale_is_reviewed_as_a_scale() -> None:
-    """The kind is that of what was sent, the resource that of what it is about."""
-    answers = Answers()
+    """The kind is that of the body, the resource that of the workload."""
+    answers = FakeWebhooks()
     about = request(SCALE, operation="UPDATE", subresource="scale", sent_kind=("autoscaling/v1", "Scale"))
     await webhooks(answers, validating=(configuration("c", hook(rules=[rule(resources=["*/scale"])])),)).validate(
         about, []
@@ -491,7 +497,7 @@ RECORDED = {
     "pods": PODS,
     "deployments": Resource("apps", "v1", "deployments", "Deployment"),
 }
-# What the server itself puts into an object before the validating webhooks see it, or takes from other objects.
+# What the server adds to an object before validating webhooks receive it.
 SERVER_FIELDS = (
     ("metadata", "uid"),
     ("metadata", "creationTimestamp"),
@@ -506,7 +512,7 @@ SERVER_FIELDS = (
 
 @pytest.fixture
 async def recorded() -> AsyncIterator[tuple[WebhookDispatcher, WebhookServer]]:
-    """The webhooks of the recording, at work."""
+    """The webhooks of the recording."""
     async with WebhookServer() as server, WebhookClient() as caller:
         known = {"namespace": "recorded-admission", "webhook": server.url, "ca": server.ca}
         validating, mutating = (record.filled(copy.deepcopy(step["request"]["body"]), known) for step in STEPS[:2])
@@ -518,27 +524,31 @@ async def recorded() -> AsyncIterator[tuple[WebhookDispatcher, WebhookServer]]:
 
 
 @pytest.mark.parametrize("step", CREATIONS, ids=lambda step: step["name"])
-async def test_webhooks_are_asked_and_obeyed_as_recorded(
+async def test_webhooks_are_called_and_applied_as_recorded(
     step: Tree, recorded: tuple[WebhookDispatcher, WebhookServer]
 ) -> None:
-    """What they are asked, what they change, what they warn of, and how they refuse or fail."""
+    """Their reviews, patches, warnings, denials and failures."""
     cluster, server = recorded
     about = sent(step)
     told: list[str] = []
     status: Tree = {}
     changed: Tree | None = None
     try:
-        changed = await cluster.mutate(about, told, settling(about.object))
+        changed = await cluster.mutate(about, told, completing(about.object))
         await cluster.validate(ReviewRequest(**(fields(about) | {"object": changed or about.object})), told)
     except StatusError as refused:
         status = refused.status
     answer = step["response"]
     assert [text[7:-1].replace('\\"', '"') for text in answer["headers"].get("warning") or ()] == told
-    assert [seen(review) for review in server.taken()] == [seen(review) for review in answer.get("reviews") or ()]
+    assert [normalised_review(review) for review in server.taken()] == [
+        normalised_review(review) for review in answer.get("reviews") or ()
+    ]
     if answer["status"] == 201:
         assert status == {}
         result = changed or about.object or {}
-        assert shorn(record.normalised(result)["metadata"]) == shorn(answer["body"]["metadata"])
+        assert normalised_metadata(record.normalised(result)["metadata"]) == normalised_metadata(
+            answer["body"]["metadata"]
+        )
         assert len(result.get("spec", {}).get("containers", ())) == len(
             answer["body"].get("spec", {}).get("containers", ())
         )
@@ -547,7 +557,7 @@ async def test_webhooks_are_asked_and_obeyed_as_recorded(
 
 
 def sent(step: Tree) -> ReviewRequest:
-    """The request of a step, as the server had it when it asked."""
+    """The request of a step, as the server had it before it called webhooks."""
     body = record.filled(copy.deepcopy(step["request"]["body"]), {"namespace": "recorded-admission"})
     kind = f"{body['apiVersion']} {body['kind']}"
     wiretypes.read(kind, body)
@@ -561,8 +571,8 @@ def sent(step: Tree) -> ReviewRequest:
     return ReviewRequest("CREATE", resource, body, namespace="recorded-admission", name=name, dry_run=dry_run)
 
 
-def settling(tree: Tree | None) -> Any:
-    """What completes an object of this kind after a patch."""
+def completing(tree: Tree | None) -> Any:
+    """The function that completes an object of this kind after a patch."""
     kind = f"{(tree or {})['apiVersion']} {(tree or {})['kind']}"
 
     def settle(patched: Tree) -> None:
@@ -576,12 +586,12 @@ def settling(tree: Tree | None) -> Any:
 
 
 def fields(about: ReviewRequest) -> Tree:
-    """The parts of a request."""
+    """The fields of a request."""
     return {name: getattr(about, name) for name in about.__dataclass_fields__}
 
 
-def seen(review: Tree) -> Tree:
-    """A review without what the server put into the object."""
+def normalised_review(review: Tree) -> Tree:
+    """A review without what the server added to the object."""
     plain = copy.deepcopy(record.normalised(review))
     asked = plain["review"]["request"]
     asked.pop("userInfo", None)
@@ -593,12 +603,12 @@ def seen(review: Tree) -> Tree:
     return {"path": plain["path"], "query": plain["query"], "asked": asked}
 
 
-def shorn(metadata: Tree) -> Tree:
-    """Metadata without what the server put into it."""
+def normalised_metadata(metadata: Tree) -> Tree:
+    """Metadata without what the server added."""
     system = ("uid", "creationTimestamp", "generation", "resourceVersion")
     return {key: value for key, value in metadata.items() if key not in system}
 
 
 def shortened(status: Tree) -> str:
-    """A Status up to where Go's own words about JSON begin."""
+    """A Status without Go's messages about JSON."""
     return json.dumps(status, sort_keys=True).partition("json parse error")[0]

@@ -1,4 +1,4 @@
-"""What a kind does with an object beyond defaults."""
+"""Registry strategies: what happens to an object besides defaults."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ BOTH = {"cpu": "1", "memory": "1Gi"}
         pytest.param(spec({}, resources={"requests": BOTH, "limits": BOTH}), "Guaranteed", id="for the pod as a whole"),
     ],
 )
-def test_a_pod_has_a_class_of_service(pod: Tree, wanted: str) -> None:
-    """By what its containers request and are limited to."""
+def test_a_pod_has_a_qos_class(pod: Tree, wanted: str) -> None:
+    """By the requests and limits of its containers."""
     assert qos_class(pod) == wanted

@@ -1,4 +1,4 @@
-"""Watchers: whoever is gone keeps nobody else from their events."""
+"""Watchers: a lost connection does not disturb the others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trimtab_lab.apiserver.storage.broadcaster import Watcher
 
 
 class Connection(asyncio.WriteTransport):
-    """A connection that may be lost, after which it cannot even say how much it has buffered."""
+    """A connection that may be lost; then even its buffer size cannot be read."""
 
     def __init__(self, *, lost: bool) -> None:
         super().__init__()
@@ -28,18 +28,18 @@ class Connection(asyncio.WriteTransport):
         return 0
 
     def write(self, data: object) -> None:
-        """Take something."""
+        """Accept data."""
         assert isinstance(data, bytes)
         self.sent += data
 
     def abort(self) -> None:
-        """Break it."""
+        """Break the connection."""
         self.lost = True
 
 
 @pytest.mark.parametrize("act", ["send", "drain"])
 async def test_a_lost_connection_ends_its_watch_and_nothing_else(act: str) -> None:
-    """Sending to it raises nothing: those who come after it in line get theirs."""
+    """Sending to it raises nothing, so that the next watchers receive the event."""
     gone, there = Watcher(Connection(lost=True)), Watcher(connection := Connection(lost=False))
     for watcher in (gone, there):
         if act == "send":

@@ -1,4 +1,4 @@
-"""Which objects a request means, and what an event looks like to who sees only those."""
+"""Which objects a request selects, and how a watch with a selection shows events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POD = KINDS["v1 Pod"]
 
 
 def entry(version: int = 5, namespace: str = "a", phase: str = "Running", **labels: str) -> Entry:
-    """A pod that is kept."""
+    """A stored pod."""
     metadata = {"name": "web", "namespace": namespace, "uid": "1", "labels": labels}
     return Entry(
         f"{namespace}/web", {"metadata": metadata, "spec": {"nodeName": "n1"}, "status": {"phase": phase}}, version
@@ -26,7 +26,7 @@ def entry(version: int = 5, namespace: str = "a", phase: str = "Running", **labe
 
 
 def selected(labels: str = "", fields: str = "", namespace: str = "a") -> Selection:
-    """What a request asks for."""
+    """The selection of a request."""
     return select(POD, namespace, "", labels, fields)
 
 
@@ -44,8 +44,8 @@ def selected(labels: str = "", fields: str = "", namespace: str = "a") -> Select
         pytest.param(selected("app", "status.phase=Pending"), False, id="labels fit, fields do not"),
     ],
 )
-def test_an_object_is_meant_or_not(selection: Selection, wanted: bool) -> None:
-    """Namespace, labels and fields have to fit."""
+def test_an_object_is_selected_or_not(selection: Selection, wanted: bool) -> None:
+    """By namespace, labels and fields."""
     assert selection.matches(entry(app="web")) is wanted
 
 
@@ -62,8 +62,8 @@ def test_an_object_is_meant_or_not(selection: Selection, wanted: bool) -> None:
         pytest.param("DELETED", "back", "back", None, id="it is deleted outside"),
     ],
 )
-def test_an_event_is_seen_from_inside(type_: Any, before: str | None, after: str, seen: str | None) -> None:
-    """An object that leaves is seen as it last was, at the version at which it left."""
+def test_an_object_enters_or_leaves_a_selection(type_: Any, before: str | None, after: str, seen: str | None) -> None:
+    """An object that leaves is shown in its last selected state, with the version at which it left."""
     previous = None if before is None else entry(5, tier=before)
     event = Event(6, type_, entry(6, tier=after), previous)
     shown = selected("tier=front").view(event)
@@ -74,12 +74,12 @@ def test_an_event_is_seen_from_inside(type_: Any, before: str | None, after: str
 
 
 def test_fields_of_the_other_event_kind_have_other_names() -> None:
-    """What is stored is the core event."""
+    """The core Event is what is stored."""
     selection = select(KINDS["events.k8s.io/v1 Event"], "", "", "", "regarding.name=web")
     assert [term.field for term in selection.fields] == ["involvedObject.name"]
 
 
-def test_fields_that_cannot_be_selected_by_are_refused() -> None:
-    """Each kind has a few."""
+def test_unsupported_field_selectors_are_rejected() -> None:
+    """Each kind supports a few fields."""
     with pytest.raises(StatusError, match=r"field label not supported: spec\.nodeName"):
         select(KINDS["v1 Node"], "", "", "", "spec.nodeName=x")

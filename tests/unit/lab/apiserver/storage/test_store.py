@@ -1,4 +1,4 @@
-"""Objects in memory: versions, history, what was there at a version, and what is forgotten."""
+"""The store: versions, history, states at older versions, and compaction."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Tree = dict[str, Any]
 
 
 def tree(name: str, namespace: str = "", **more: Any) -> Tree:
-    """An object that can be kept."""
+    """An object that can be stored."""
     return {"metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", **more}}
 
 
-def test_an_object_is_kept_with_its_version() -> None:
-    """The version is written into it, and what is read is a copy of its own each time."""
+def test_an_object_is_stored_with_its_version() -> None:
+    """The version is written into it, and every read returns a copy."""
     store = Store()
     collection = store.collection("/things")
     entry = store.insert(collection, "a", tree("a"))
@@ -36,8 +36,8 @@ def test_an_object_is_kept_with_its_version() -> None:
     assert collection.entries["a"].tree()["metadata"]["name"] == "a"
 
 
-def test_a_key_is_taken_once() -> None:
-    """Who has it is told."""
+def test_a_key_exists_once() -> None:
+    """The error has the entry that exists."""
     store = Store()
     first = store.insert(store.collection("/things"), "a", tree("a"))
     with pytest.raises(KeyExistsError) as refused:
@@ -45,8 +45,8 @@ def test_a_key_is_taken_once() -> None:
     assert refused.value.entry is first
 
 
-def test_what_was_overtaken_is_not_written() -> None:
-    """A change names what it was based on."""
+def test_a_stale_write_is_a_conflict() -> None:
+    """A write names the entry that it is based on."""
     store = Store()
     collection = store.collection("/things")
     seen = store.insert(collection, "a", tree("a"))
@@ -68,8 +68,8 @@ def test_keys_sort_as_kubernetes_sorts_them() -> None:
     assert [entry.key for entry in collection.present("", "a-b/x")] == ["a/x", "b/x"]
 
 
-def test_listeners_hear_everything_right_away() -> None:
-    """In the order in which it happened, with the state before."""
+def test_listeners_receive_every_event_at_once() -> None:
+    """In order, with the state before."""
     store = Store()
     collection = store.collection("/things")
     heard: list[tuple[str, str, int | None]] = []
@@ -84,8 +84,8 @@ def test_listeners_hear_everything_right_away() -> None:
     assert heard == [("/things", "ADDED", None), ("/things", "MODIFIED", 2), ("/things", "DELETED", 3)]
 
 
-def test_what_is_too_old_is_forgotten() -> None:
-    """A collection remembers its last events; who asks for more is told the oldest version it can have."""
+def test_old_events_are_compacted() -> None:
+    """The error has the oldest available version."""
     store = Store(history=10)
     collection = store.collection("/things")
     for number in range(30):
@@ -96,8 +96,8 @@ def test_what_is_too_old_is_forgotten() -> None:
     assert len(collection.since(refused.value.oldest)) == len(collection.events)
 
 
-def test_everything_can_be_forgotten_at_once() -> None:
-    """What is there stays, and can be watched from now on."""
+def test_the_whole_history_can_be_compacted() -> None:
+    """The objects stay, and can be watched from now on."""
     store = Store()
     collection = store.collection("/things")
     store.insert(collection, "a", tree("a"))
@@ -113,8 +113,8 @@ _STEPS = st.lists(st.tuples(st.sampled_from(["insert", "replace", "remove"]), st
 
 @settings(deadline=None, max_examples=200)
 @given(steps=_STEPS, prefix=st.sampled_from(["", "n/"]), after=st.sampled_from(["", "n/b"]))
-def test_the_past_is_what_was_there(steps: list[tuple[str, str]], prefix: str, after: str) -> None:
-    """At every version the collection gives exactly the objects that it had then: the slow twin keeps copies."""
+def test_older_states_are_exact(steps: list[tuple[str, str]], prefix: str, after: str) -> None:
+    """At every version the collection returns the objects that it had then; the slow counterpart keeps copies."""
     store = Store()
     collection = store.collection("/things")
     copies: dict[int, list[bytes]] = {store.version: []}
@@ -136,8 +136,8 @@ def test_the_past_is_what_was_there(steps: list[tuple[str, str]], prefix: str, a
 
 @settings(deadline=None, max_examples=100)
 @given(steps=_STEPS)
-def test_events_replayed_give_the_present(steps: list[tuple[str, str]]) -> None:
-    """Whoever starts with the state at a version and applies what happened since has what is there now."""
+def test_replayed_events_lead_to_the_present(steps: list[tuple[str, str]]) -> None:
+    """Applied to the state at a version, the events since then give the present state."""
     store = Store()
     collection = store.collection("/things")
     for what, name in steps:

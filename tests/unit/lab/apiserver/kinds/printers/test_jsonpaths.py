@@ -41,12 +41,12 @@ TREE = {
     ],
 )
 def test_a_path_finds(path: str, found: list[Any]) -> None:
-    """Everything at it, in order; what is missing is not found."""
+    """All values at the path, in order; a missing field has none."""
     assert JSONPath(path).find(TREE) == found
 
 
 @pytest.mark.parametrize("path", ["nodot", ".a[", ".a[?(]", ".a b"])
-def test_a_path_that_cannot_be_read_is_refused(path: str) -> None:
-    """When the definition is made, not when a table is."""
+def test_an_invalid_path_is_an_error(path: str) -> None:
+    """When the definition is created, not when a table is printed."""
     with pytest.raises(ValueError, match="unrecognized"):
         JSONPath(path)

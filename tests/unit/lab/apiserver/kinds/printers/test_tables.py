@@ -1,4 +1,4 @@
-"""Tables; columns and rows of every kind are held to recordings in `test_recordings`."""
+"""Tables; the columns and rows of every kind are compared with recordings in `test_recordings`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECOND = 10**9
         pytest.param(3 * 3600 - 1, "179m", id="many minutes"),
         pytest.param(3 * 3600, "3h", id="hours"),
         pytest.param(3 * 3600 + 61, "3h1m", id="hours and minutes"),
-        pytest.param(8 * 3600, "8h", id="a day's work"),
+        pytest.param(8 * 3600, "8h", id="a working day"),
         pytest.param(47 * 3600, "47h", id="many hours"),
         pytest.param(48 * 3600, "2d", id="days"),
         pytest.param(50 * 3600, "2d2h", id="days and hours"),
@@ -41,13 +41,13 @@ SECOND = 10**9
         pytest.param(8 * 365 * 86400 + 86400, "8y", id="many years"),
     ],
 )
-def test_a_duration_is_told_in_the_units_that_matter(seconds: int, text: str) -> None:
-    """The closer, the finer."""
+def test_a_duration_is_printed_in_one_or_two_units(seconds: int, text: str) -> None:
+    """The longer, the coarser."""
     assert human_duration(seconds * SECOND) == text
 
 
-def test_an_age_that_nobody_knows_is_told_so() -> None:
-    """No time, and what is none."""
+def test_an_unknown_age_is_printed_as_such() -> None:
+    """A missing or invalid time."""
     assert translate_age(None, NOW) == "<unknown>"
     assert translate_age("yesterday", NOW) == "<invalid>"
 
@@ -169,7 +169,7 @@ RUNNING: Tree = {"startedAt": "2024-01-01T00:00:00Z"}
         ),
     ],
 )
-def test_a_pod_s_row_says_how_it_is(tree: Tree, cells: list[Any]) -> None:
+def test_a_pod_row_shows_its_state(tree: Tree, cells: list[Any]) -> None:
     """Ready, status and restarts, from the statuses of its containers."""
     assert tables.row("v1 Pod", tree, NOW)[1:4] == cells
 
@@ -182,7 +182,7 @@ def test_a_pod_s_row_says_how_it_is(tree: Tree, cells: list[Any]) -> None:
         pytest.param("Succeeded", "", "Succeeded", id="one that is done"),
     ],
 )
-def test_a_pod_that_is_deleted_says_so(phase: str, reason: str, shown: str) -> None:
+def test_a_deleted_pod_is_terminating(phase: str, reason: str, shown: str) -> None:
     """Unless it had ended before."""
     tree = pod({"phase": phase, "reason": reason})
     tree["metadata"]["deletionTimestamp"] = "2024-01-01T00:00:00Z"
@@ -190,7 +190,7 @@ def test_a_pod_that_is_deleted_says_so(phase: str, reason: str, shown: str) -> N
 
 
 def test_readiness_gates_are_counted() -> None:
-    """Those whose condition is true, of all; the first condition of a type counts."""
+    """Those whose condition is true, of all; the first condition of a type is used."""
     conditions = [{"type": "a", "status": "True"}, {"type": "a", "status": "False"}, {"type": "b", "status": "False"}]
     gates = [{"conditionType": name} for name in "abc"]
     assert tables.row("v1 Pod", pod({"conditions": conditions}, readinessGates=gates), NOW)[-1] == "1/3"
@@ -209,8 +209,8 @@ def test_readiness_gates_are_counted() -> None:
         pytest.param({"type": "NodePort", "externalIPs": ["192.0.2.9"]}, {}, "192.0.2.9", id="on the nodes"),
     ],
 )
-def test_a_service_shows_where_it_is_reached(spec: Tree, status: Tree, shown: str) -> None:
-    """From outside the cluster."""
+def test_a_service_shows_its_external_address(spec: Tree, status: Tree, shown: str) -> None:
+    """By its type."""
     assert tables.row("v1 Service", {"metadata": {}, "spec": spec, "status": status}, NOW)[3] == shown
 
 
@@ -233,14 +233,14 @@ def test_a_service_shows_where_it_is_reached(spec: Tree, status: Tree, shown: st
     ],
 )
 def test_a_custom_cell_has_the_type_of_its_column(type_: str, value: Any, cell: Any) -> None:
-    """What is of another type is not shown."""
+    """A value of another type is not shown."""
     layout = custom_layout([{"name": "X", "type": type_, "jsonPath": ".spec.x"}])
     assert layout.cells({"metadata": {"name": "n"}, "spec": {"x": value}}, NOW) == ["n", cell]
     assert layout.cells({"metadata": {"name": "n"}, "spec": {}}, NOW) == ["n", None]
 
 
 def test_a_custom_kind_without_columns_shows_its_age() -> None:
-    """As every kind does that says nothing else."""
+    """The default column."""
     layout = custom_layout([])
     assert [column["name"] for column in layout.columns] == ["Name", "Age"]
     tree = {"metadata": {"name": "n", "creationTimestamp": "2024-01-01T00:00:00Z"}}
@@ -248,7 +248,7 @@ def test_a_custom_kind_without_columns_shows_its_age() -> None:
 
 
 def test_every_row_has_a_cell_for_every_column() -> None:
-    """Whatever little an object says."""
+    """Even for an almost empty object."""
     for kind, layout in tables._LAYOUTS.items():  # noqa: SLF001 – all of them, whatever they are
         tree: Tree = {"metadata": {"name": "n"}, "spec": {}, "status": {}, "roleRef": {}}
         assert len(layout.cells(tree, NOW)) == len(layout.columns), kind

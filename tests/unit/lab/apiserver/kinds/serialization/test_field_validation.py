@@ -1,4 +1,4 @@
-"""Keys that are written twice, and fields that nobody knows."""
+"""Repeated keys and unknown fields."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ JSON = st.recursive(
 
 @settings(deadline=None)
 @given(st.dictionaries(TEXT, JSON, max_size=4), st.sampled_from([None, 1, 4]), st.sampled_from([":", ": ", " : "]))
-def test_nothing_is_repeated_where_no_key_is(tree: dict[str, Any], indent: int | None, colon: str) -> None:
-    """However the body is written, and whatever is in its texts."""
+def test_a_body_without_repeated_keys_has_none(tree: dict[str, Any], indent: int | None, colon: str) -> None:
+    """Whatever its formatting and the texts in it."""
     body = json.dumps(tree, indent=indent, separators=(",", colon)).encode()
     assert field_validation.repeated_fields(body, msgspec.json.decode(body)) == []
 
@@ -40,8 +40,8 @@ def test_a_repeated_key_is_found(tree: dict[str, Any], colon: str) -> None:
     ]
 
 
-def test_problems_are_told_in_the_order_of_the_body() -> None:
-    """Unknown and repeated fields together; below an unknown field nothing is looked at."""
+def test_problems_are_in_the_order_of_the_body() -> None:
+    """Unknown and repeated fields together; below an unknown field nothing is checked."""
     body = (
         b'{"spec":{"zeta":{"a":1,"a":2},"replicas":1,"replicas":2},"alpha":1,"metadata":{"labels":{"a":"1","a":"2"}}}'
     )
@@ -53,13 +53,13 @@ def test_problems_are_told_in_the_order_of_the_body() -> None:
     ]
 
 
-def test_without_a_body_only_unknown_fields_are_told() -> None:
-    """After a patch there is no text to look for repeated keys in."""
+def test_without_a_body_only_unknown_fields_are_reported() -> None:
+    """After a patch there is no text to search for repeated keys."""
     assert field_validation.read("v1 ConfigMap", {"date": {}}) == ['unknown field "date"']
 
 
-def test_a_problem_is_told_once_and_not_more_than_a_hundred() -> None:
-    """A body of a million unknown fields has a short answer."""
+def test_at_most_a_hundred_distinct_problems_are_reported() -> None:
+    """A body with a million unknown fields gets a short response."""
     assert field_validation.unknown_fields(["a", "a", "b"]) == ['unknown field "a"', 'unknown field "b"']
     assert len(field_validation.unknown_fields([f"f{index}" for index in range(1000)])) == field_validation.MOST
 
@@ -74,6 +74,6 @@ def test_a_problem_is_told_once_and_not_more_than_a_hundred() -> None:
         pytest.param(b'{"a":1,"a" :"\\":"}', True, id="a text that would make up for a repeated key"),
     ],
 )
-def test_the_quick_look_never_misses_a_repeated_key(body: bytes, repeats: bool) -> None:
-    """It may send a good body to the slow look, and never the other way round."""
+def test_counting_never_misses_a_repeated_key(body: bytes, repeats: bool) -> None:
+    """It may send a valid body to the slow check, but not the reverse."""
     assert field_validation.has_repeats(body, msgspec.json.decode(body)) is repeats

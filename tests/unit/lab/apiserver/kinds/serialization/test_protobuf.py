@@ -1,4 +1,4 @@
-"""Protobuf as Go programs send it: a slow writer, driven by the same tables, is the twin of the reader."""
+"""Protobuf as Go programs send it. A slow writer that uses the same tables is the counterpart of the reader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tree = dict[str, Any]
 
 
 def varint(value: int) -> bytes:
-    """A whole number of 64 bits."""
+    """An integer of 64 bits."""
     value &= 2**64 - 1
     written = bytearray()
     while value > 0x7F:
@@ -35,7 +35,7 @@ def field(number: int, value: bytes | int) -> bytes:
 
 
 def envelope(api_version: str, kind: str, message: bytes) -> bytes:
-    """A whole body."""
+    """A complete body."""
     meta = field(1, api_version.encode()) + field(2, kind.encode())
     return b"k8s\0" + field(1, meta) + field(2, message)
 
@@ -65,7 +65,7 @@ def message(type_: str, tree: Tree) -> bytes:
 
 
 def leaf(type_: str, value: Any) -> bytes | int:
-    """A value as its type is written."""
+    """The encoding of a value by its type."""
     target = typetable.resolved(type_)
     if isinstance(target, dict):
         return message(type_.rpartition("|")[2].rstrip("?!").lstrip("*"), value)
@@ -134,14 +134,14 @@ POD: Tree = {
         ),
     ],
 )
-def test_what_is_written_is_read(kind: str, tree: Tree) -> None:
+def test_written_objects_are_read_back(kind: str, tree: Tree) -> None:
     """Nothing is lost and nothing is added."""
     api_version, _, name = kind.partition(" ")
     body = envelope(api_version, name, message(typetable.types()["kinds"][kind], tree))
     assert protobuf.read(body) == {"kind": name, "apiVersion": api_version, **tree}
 
 
-def test_numbers_that_nobody_knows_are_skipped() -> None:
+def test_unknown_numbers_are_skipped() -> None:
     """A later version may have more fields."""
     known = message("core.v1.ConfigMap", {"metadata": {"name": "a"}})
     fixed = varint(99 << 3 | 1) + struct.pack("<d", 1.5) + varint(98 << 3 | 5) + b"1234"
@@ -162,15 +162,15 @@ def test_numbers_that_nobody_knows_are_skipped() -> None:
         pytest.param(envelope("v1", "ConfigMap", field(1, field(1, b"\xff"))), id="bytes that are no text"),
     ],
 )
-def test_what_is_no_message_is_refused(body: bytes) -> None:
-    """With a ValueError that says why."""
+def test_an_invalid_message_is_an_error(body: bytes) -> None:
+    """A ValueError that says why."""
     with pytest.raises(ValueError, match=r"."):
         protobuf.read(body)
 
 
 @settings(deadline=None, max_examples=300)
 @given(junk=st.binary(max_size=200), kind=st.sampled_from(["Pod", "Secret", "Service", "Node"]))
-def test_junk_never_does_more_than_be_refused(junk: bytes, kind: str) -> None:
+def test_random_bytes_raise_value_errors_only(junk: bytes, kind: str) -> None:
     """Whatever the bytes are."""
     try:
         tree = protobuf.read(envelope("v1", kind, junk))
@@ -179,8 +179,8 @@ def test_junk_never_does_more_than_be_refused(junk: bytes, kind: str) -> None:
     assert tree["kind"] == kind
 
 
-def test_every_field_has_a_number_of_its_own() -> None:
-    """The two tables are about the same types and fields."""
+def test_every_field_has_its_own_number() -> None:
+    """The two tables have the same types and fields."""
     for name, fields in typetable.types()["types"].items():
         if isinstance(fields, dict):
             numbers = typetable.numbers()[name]

@@ -23,13 +23,13 @@ STRUCTS = {name: fields for name, fields in TABLE["types"].items() if isinstance
 
 
 def published() -> dict[str, Tree]:
-    """The schemas that Kubernetes publishes, by the name that the table has for them."""
+    """The schemas that Kubernetes publishes, by the names of the table."""
     folder = resources.files("kubernetes_validate") / "kubernetes-json-schema" / "v1.36.0-local"
     definitions = json.loads((folder / "_definitions.json").read_text(encoding="utf-8"))["$defs"]
     return {".".join(name.split(".")[-3:]): schema for name, schema in definitions.items()}
 
 
-def test_every_field_is_one_that_kubernetes_publishes_and_none_is_missing() -> None:
+def test_the_table_has_the_published_fields() -> None:
     """The table is read from Go; the schemas that are published for the same version have the same fields."""
     schemas = published()
     compared = {name: set(fields) for name, fields in STRUCTS.items() if name in schemas}
@@ -38,7 +38,7 @@ def test_every_field_is_one_that_kubernetes_publishes_and_none_is_missing() -> N
 
 
 @pytest.mark.parametrize("kind", sorted(TABLE["kinds"]))
-def test_what_is_written_is_read_as_it_is(kind: str) -> None:
+def test_reading_is_idempotent(kind: str) -> None:
     """Reading an object a second time changes nothing."""
     tree: Tree = {}
     wiretypes.read(kind, tree)
@@ -71,13 +71,13 @@ def test_what_is_written_is_read_as_it_is(kind: str) -> None:
     ],
 )
 def test_a_tree_becomes_what_go_would_write(kind: str, sent: Tree, read: Tree) -> None:
-    """Empty values go, or stay, or come, as the field's type and tag say."""
+    """Empty values are dropped, kept or added, by the field's type and tag."""
     assert wiretypes.read(kind, sent) == []
     assert sent == read
 
 
-def test_unknown_fields_are_dropped_and_named() -> None:
-    """Their paths, in the order in which they stand."""
+def test_unknown_fields_are_dropped_and_reported() -> None:
+    """Their paths, in the order of the object."""
     tree: Tree = {"x": 1, "spec": {"containers": [{"name": "c", "y": {"z": 1}}], "nodeSelector": {"free": "key"}}}
     assert wiretypes.read("v1 Pod", tree) == ["x", "spec.containers[0].y"]
     assert tree["spec"]["containers"] == [{"name": "c", "resources": {}}]
@@ -134,8 +134,8 @@ def test_unknown_fields_are_dropped_and_named() -> None:
         ),
     ],
 )
-def test_a_wrong_type_is_refused_in_go_s_words(kind: str, tree: Tree, message: str) -> None:
-    """The innermost struct is named, and the whole way to the field."""
+def test_a_wrong_type_has_go_s_message(kind: str, tree: Tree, message: str) -> None:
+    """It names the innermost struct, and the whole path of the field."""
     with pytest.raises(WrongTypeError) as caught:
         wiretypes.read(kind, tree)
     assert str(caught.value) == message
@@ -165,8 +165,8 @@ JSON = st.recursive(
 
 @settings(deadline=None)
 @given(st.dictionaries(FIELDS, JSON, max_size=4), st.sampled_from(["v1 Pod", "apps/v1 Deployment", "v1 Node"]))
-def test_whatever_is_sent_is_read_or_refused(tree: Tree, kind: str) -> None:
-    """No JSON makes reading fail in another way; and what was read is read again as it is."""
+def test_any_json_is_read_or_rejected(tree: Tree, kind: str) -> None:
+    """No other error is raised; and reading the result again changes nothing."""
     try:
         wiretypes.read(kind, tree)
     except WrongTypeError:
