@@ -75,11 +75,11 @@ async def pod_webhooks(
             await stack.enter_async_context(serving(client, each, folder / f"edge-{number}", authority))
             for number, each in enumerate(several)
         ]
-        made: list[tuple[Resource[JSON], JSON]] = [
+        created: list[tuple[Resource[JSON], JSON]] = [
             (MUTATING, _configuration(name, [_creations(number, url) for number, url in enumerate(urls)])),
             (VALIDATING, _configuration(name, [_deletions(urls[0])])),
         ]
-        for resource, tree in made:
+        for resource, tree in created:
             for hook in tree["webhooks"]:
                 hook["clientConfig"]["caBundle"] = base64.b64encode(authority.certificate).decode()
                 hook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
@@ -89,7 +89,7 @@ async def pod_webhooks(
         try:
             yield
         finally:
-            for resource, _ in made:
+            for resource, _ in created:
                 await client.delete(resource, name)
 
 

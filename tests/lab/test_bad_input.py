@@ -66,7 +66,7 @@ def check_status(reply: Reply, code: int) -> None:
         pytest.param("a: !!python/object:os.system x", YAML, 400, id="YAML that wants to run something"),
         pytest.param(BOMB, YAML, 400, id="YAML that unfolds without end"),
         pytest.param("? [a, b]\n: c\n", YAML, 400, id="YAML with keys that are lists"),
-        pytest.param("{}", "text/plain", 415, id="a media type that nobody knows"),
+        pytest.param("{}", "text/plain", 415, id="an unknown media type"),
         pytest.param(b"k8s\0\xff\xff\xff\xff", "application/vnd.kubernetes.protobuf", 400, id="broken protobuf"),
         pytest.param("{}", "application/vnd.kubernetes.protobuf", 400, id="protobuf that is none"),
         pytest.param(config_map("a") | {"kind": "Secret"}, "application/json", 400, id="another kind"),
@@ -100,9 +100,9 @@ async def test_wrong_types_have_the_messages_of_kubernetes(wire: Wire) -> None:
     ("level", "status", "warned"),
     [
         pytest.param("Strict", 400, False, id="strict: refused"),
-        pytest.param("Warn", 201, True, id="warn: told"),
+        pytest.param("Warn", 201, True, id="Warn: a warning"),
         pytest.param("Ignore", 201, False, id="ignore: dropped silently"),
-        pytest.param("", 201, True, id="unsaid: told"),
+        pytest.param("", 201, True, id="default: a warning"),
     ],
 )
 async def test_unknown_and_repeated_fields(wire: Wire, level: str, status: int, warned: bool) -> None:
@@ -110,9 +110,9 @@ async def test_unknown_and_repeated_fields(wire: Wire, level: str, status: int, 
     text = json.dumps(config_map("a") | {"colour": "red"}).replace('"colour"', '"data": {"k": "1", "k": "2"}, "colour"')
     reply = await wire.call("POST", f"{CONFIG_MAPS}?fieldValidation={level}", text)
     assert reply.status == status
-    told = reply.tree["message"] if status == 400 else " ".join(reply.warnings).replace("\\", "")
-    assert ('unknown field "colour"' in told) is (warned or status == 400)
-    assert ('duplicate field "data.k"' in told) is (warned or status == 400)
+    message = reply.tree["message"] if status == 400 else " ".join(reply.warnings).replace("\\", "")
+    assert ('unknown field "colour"' in message) is (warned or status == 400)
+    assert ('duplicate field "data.k"' in message) is (warned or status == 400)
     if status == 201:
         assert reply.tree["data"] == {"k": "2"}
         assert "colour" not in reply.tree
@@ -141,7 +141,7 @@ async def test_a_body_that_is_too_large_is_rejected(wire: Wire) -> None:
         pytest.param("resourceVersion=new", 400, id="a version that is none"),
         pytest.param("resourceVersion=999999", 504, id="a version that was never reached"),
         pytest.param("resourceVersionMatch=Exact", 422, id="exactly which version"),
-        pytest.param("resourceVersion=1&resourceVersionMatch=Nearly", 422, id="a match that nobody knows"),
+        pytest.param("resourceVersion=1&resourceVersionMatch=Nearly", 422, id="an unknown match"),
         pytest.param("sendInitialEvents=true", 422, id="initial events of a list"),
         pytest.param("watch=1&sendInitialEvents=true", 422, id="initial events without a match"),
         pytest.param("watch=1&resourceVersion=new", 500, id="a watch from a version that is none"),
@@ -161,12 +161,12 @@ async def test_an_invalid_query_is_rejected(wire: Wire, query: str, code: int) -
         pytest.param("{}", JSON_PATCH, 400, id="a JSON patch that is no list"),
         pytest.param('[{"op":"test","path":"/kind","value":"Pod"}]', JSON_PATCH, 422, id="a test that fails"),
         pytest.param('[{"op":"remove","path":"/spec/nothing"}]', JSON_PATCH, 422, id="nothing to remove"),
-        pytest.param('[{"op":"paint","path":"/spec"}]', JSON_PATCH, 422, id="an operation that nobody knows"),
+        pytest.param('[{"op":"paint","path":"/spec"}]', JSON_PATCH, 422, id="an unknown operation"),
         pytest.param('[{"op":"replace","path":"","value":3}]', JSON_PATCH, 422, id="a whole document that is a number"),
         pytest.param(
             json.dumps([{"op": "test", "path": "", "value": 1}] * 10_001), JSON_PATCH, 413, id="too much at once"
         ),
-        pytest.param('{"spec":{"$patch":"paint"}}', STRATEGIC_PATCH, 400, id="a directive that nobody knows"),
+        pytest.param('{"spec":{"$patch":"paint"}}', STRATEGIC_PATCH, 400, id="an unknown directive"),
         pytest.param('{"spec":{"replicas":"x"}}', STRATEGIC_PATCH, 422, id="a text for a number, strategically"),
         pytest.param('{"spec":{"replicas":"x"}}', MERGE_PATCH, 422, id="a text for a number"),
         pytest.param('{"kind":"Pod"}', MERGE_PATCH, 422, id="another kind"),
@@ -188,8 +188,8 @@ async def test_an_invalid_patch_is_rejected(wire: Wire, change: str, content: st
 @pytest.mark.parametrize(
     ("method", "path", "code"),
     [
-        pytest.param("GET", "/api/v1/nowhere", 404, id="a resource that nobody knows"),
-        pytest.param("GET", "/apis/nowhere.example.com/v1/things", 404, id="a group that nobody knows"),
+        pytest.param("GET", "/api/v1/nowhere", 404, id="an unknown resource"),
+        pytest.param("GET", "/apis/nowhere.example.com/v1/things", 404, id="an unknown group"),
         pytest.param("GET", "/api/v1/namespaces/default/pods/%2e%2e%2fsecrets", 404, id="an escaped path in a name"),
         pytest.param("GET", "/api/v1/namespaces/default/pods/..%2f..%2fx", 404, id="dots in a name"),
         pytest.param("GET", "/api/v1//pods", 404, id="an empty part"),
@@ -391,5 +391,5 @@ async def test_no_request_ends_the_server(
     for path, _ in _OBJECTS:
         json.loads((await wire.call("GET", path)).text)
     assert (await wire.call("GET", "/readyz")).text == "ok"
-    told = ", ".join(f"{count} answered {code}" for code, count in sorted(counts.items()))
-    record_property("told", f"{FUZZED} requests tried: {told}")
+    message = ", ".join(f"{count} answered {code}" for code, count in sorted(counts.items()))
+    record_property("told", f"{FUZZED} requests tried: {message}")

@@ -120,8 +120,8 @@ async def test_get_prints_tables(kubectl: Kubectl, wire: Wire) -> None:
 
 async def test_an_object_is_described_with_its_events(kubectl: Kubectl, wire: Wire) -> None:
     """describe prints an object and the events about it."""
-    made = await wire.create(PODS, pod())
-    about = {"kind": "Pod", "namespace": "default", "name": "web", "uid": made["metadata"]["uid"]}
+    created = await wire.create(PODS, pod())
+    about = {"kind": "Pod", "namespace": "default", "name": "web", "uid": created["metadata"]["uid"]}
     event = {"metadata": {"name": "web.1"}, "involvedObject": about, "reason": "Placed", "message": "on a whim"}
     times = {"firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:00Z", "count": 1}
     await wire.create(f"{CORE}/events", {**event, **times, "type": "Normal", "source": {"component": "a test"}})
@@ -293,11 +293,11 @@ async def test_a_webhook_denies_and_another_one_warns(kubectl: Kubectl) -> None:
         ]
         kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
         await kubectl("apply", "-f", "-", given={**kind, "metadata": {"name": "hooks"}, "webhooks": hooks})
-        asked = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"ask": "deny"}}}
-        errors = await kubectl.refused("create", "-f", "-", given=asked)
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"ask": "deny"}}}
+        errors = await kubectl.refused("create", "-f", "-", given=manifest)
         assert 'admission webhook "deny.example.com" denied the request: not today' in errors
-        asked["metadata"] = {"name": "a", "labels": {"ask": "warn"}}
-        _, output, errors = await kubectl.run("create", "-f", "-", given=asked)
+        manifest["metadata"] = {"name": "a", "labels": {"ask": "warn"}}
+        _, output, errors = await kubectl.run("create", "-f", "-", given=manifest)
         assert "Warning: take care" in errors
         assert output == "configmap/a created\n"
 

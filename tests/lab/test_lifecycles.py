@@ -80,9 +80,9 @@ async def test_the_status_is_a_subresource(wire: Wire) -> None:
 
 async def test_a_dry_run_creates_nothing(wire: Wire) -> None:
     """A dry run has the usual response, and changes nothing; an existing name is a conflict."""
-    made = await wire.create(f"{PODS}?dryRun=All", pod() | {"metadata": {"generateName": "web-"}})
-    assert made["metadata"]["name"].startswith("web-")
-    assert "resourceVersion" not in made["metadata"]
+    created = await wire.create(f"{PODS}?dryRun=All", pod() | {"metadata": {"generateName": "web-"}})
+    assert created["metadata"]["name"].startswith("web-")
+    assert "resourceVersion" not in created["metadata"]
     assert await wire.names(PODS) == []
     await wire.create(PODS, pod())
     assert (await wire.call("POST", f"{PODS}?dryRun=All", pod())).status == 409
@@ -144,8 +144,8 @@ async def test_a_pod_on_a_node_is_deleted_gracefully(wire: Wire) -> None:
 )
 async def test_a_pod_that_does_not_run_is_removed_at_once(wire: Wire, spec: Tree, phase: str) -> None:
     """No kubelet would remove it. Watchers see the deletionTimestamp first, then the deletion."""
-    made = await wire.create(PODS, pod(**spec))
-    version = made["metadata"]["resourceVersion"]
+    created = await wire.create(PODS, pod(**spec))
+    version = created["metadata"]["resourceVersion"]
     if phase:
         version = (await wire.patch(f"{PODS}/web/status", {"status": {"phase": phase}}))["metadata"]["resourceVersion"]
     await wire.call("DELETE", f"{PODS}/web")
@@ -292,10 +292,12 @@ async def test_services_get_unique_addresses(wire: Wire) -> None:
     """An allocated address is an error, a released one is not."""
     services = f"{CORE}/services"
     ports = {"ports": [{"port": 80}]}
-    made = [await wire.create(services, {"metadata": {"name": n}, "spec": {"type": "NodePort", **ports}}) for n in "ab"]
-    assert len({service["spec"]["clusterIP"] for service in made}) == 2
-    assert len({service["spec"]["ports"][0]["nodePort"] for service in made}) == 2
-    same = {"metadata": {"name": "c"}, "spec": {"clusterIP": made[0]["spec"]["clusterIP"], **ports}}
+    created = [
+        await wire.create(services, {"metadata": {"name": n}, "spec": {"type": "NodePort", **ports}}) for n in "ab"
+    ]
+    assert len({service["spec"]["clusterIP"] for service in created}) == 2
+    assert len({service["spec"]["ports"][0]["nodePort"] for service in created}) == 2
+    same = {"metadata": {"name": "c"}, "spec": {"clusterIP": created[0]["spec"]["clusterIP"], **ports}}
     assert (await wire.call("POST", services, same)).status == 422
     await wire.call("DELETE", f"{services}/a")
     await wire.create(services, same)
@@ -328,8 +330,8 @@ async def test_keys_of_labels_are_merged_into_selectors(wire: Wire) -> None:
     }
     tree = pod(topologySpreadConstraints=[constraint])
     tree["metadata"]["labels"] = {"app": "web", "hash": "7"}
-    made = (await wire.create(PODS, tree))["spec"]["topologySpreadConstraints"][0]
-    assert made["labelSelector"]["matchExpressions"] == [{"key": "hash", "operator": "In", "values": ["7"]}]
+    created = (await wire.create(PODS, tree))["spec"]["topologySpreadConstraints"][0]
+    assert created["labelSelector"]["matchExpressions"] == [{"key": "hash", "operator": "In", "values": ["7"]}]
 
 
 # --- definitions -----------------------------------------------------------------------------------------------------

@@ -35,8 +35,8 @@ locks: Any = leaselock
 @pytest.fixture
 def api(server: Server) -> Iterator[Any]:
     """The client, configured by the kubeconfig that the server wrote."""
-    with config.new_client_from_config(str(server.kubeconfig)) as made:
-        yield made
+    with config.new_client_from_config(str(server.kubeconfig)) as created:
+        yield created
 
 
 async def aside(work: Callable[[], T]) -> T:
@@ -49,11 +49,11 @@ async def test_objects_are_created_read_changed_and_deleted(api: Any) -> None:
     apps = client.AppsV1Api(api)
 
     def work() -> None:
-        made = apps.create_namespaced_deployment("default", deployment())
-        assert made.metadata.generation == 1
-        assert made.spec.strategy.rolling_update.max_surge == "25%"
-        made.spec.replicas = 5
-        assert apps.replace_namespaced_deployment("web", "default", made).metadata.generation == 2
+        created = apps.create_namespaced_deployment("default", deployment())
+        assert created.metadata.generation == 1
+        assert created.spec.strategy.rolling_update.max_surge == "25%"
+        created.spec.replicas = 5
+        assert apps.replace_namespaced_deployment("web", "default", created).metadata.generation == 2
         patched = apps.patch_namespaced_deployment("web", "default", {"metadata": {"labels": {"tier": "front"}}})
         assert patched.metadata.labels == {"tier": "front"}
         scale = apps.read_namespaced_deployment_scale("web", "default")
@@ -101,11 +101,11 @@ async def test_a_watch_is_resumed_where_it_ended(api: Any) -> None:
     def work() -> None:
         start = core.list_namespaced_config_map("default").metadata.resource_version
         core.create_namespaced_config_map("default", {"metadata": {"name": "a"}})
-        made = core.create_namespaced_config_map("default", {"metadata": {"name": "b"}})
+        created = core.create_namespaced_config_map("default", {"metadata": {"name": "b"}})
         assert seen(start) == [("ADDED", "a"), ("ADDED", "b")]
         core.patch_namespaced_config_map("a", "default", {"data": {"x": "y"}})
         core.delete_namespaced_config_map("b", "default")
-        assert seen(made.metadata.resource_version) == [("MODIFIED", "a"), ("DELETED", "b")]
+        assert seen(created.metadata.resource_version) == [("MODIFIED", "a"), ("DELETED", "b")]
 
     await aside(work)
 
@@ -157,8 +157,8 @@ async def test_a_custom_kind_is_used_by_the_dynamic_client(api: Any, server: Ser
     def work() -> None:
         resource = dynamic.DynamicClient(api).resources.get(api_version="apps.kruise.io/v1alpha1", kind="CloneSet")
         body = {**deployment(), "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet"}
-        made = resource.create(body=body, namespace="default")
-        assert made.spec.replicas == 3
+        created = resource.create(body=body, namespace="default")
+        assert created.spec.replicas == 3
         where = {"name": "web", "namespace": "default", "content_type": "application/merge-patch+json"}
         changed = resource.patch(body={"spec": {"replicas": 4}}, **where)
         assert changed.metadata.generation == 2

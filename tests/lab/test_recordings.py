@@ -48,19 +48,19 @@ async def test_the_lab_responds_like_a_real_server(server: Server, name: str) ->
 
 
 def _differences(wanted: Tree, ours: Tree) -> list[str]:
-    theirs, answered = _comparable(wanted["response"]), _comparable(ours["response"])
-    return list(_walk(theirs, answered, ""))[:5]
+    recorded, answered = _comparable(wanted["response"]), _comparable(ours["response"])
+    return list(_walk(recorded, answered, ""))[:5]
 
 
-def _walk(theirs: Any, ours: Any, path: str) -> Any:
-    if isinstance(theirs, dict) and isinstance(ours, dict):
-        for key in sorted(theirs.keys() | ours.keys()):
-            yield from _walk(theirs.get(key, "<absent>"), ours.get(key, "<absent>"), f"{path}.{key}")
-    elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
-        for index, pair in enumerate(zip(theirs, ours, strict=True)):
+def _walk(recorded: Any, ours: Any, path: str) -> Any:
+    if isinstance(recorded, dict) and isinstance(ours, dict):
+        for key in sorted(recorded.keys() | ours.keys()):
+            yield from _walk(recorded.get(key, "<absent>"), ours.get(key, "<absent>"), f"{path}.{key}")
+    elif isinstance(recorded, list) and isinstance(ours, list) and len(recorded) == len(ours):
+        for index, pair in enumerate(zip(recorded, ours, strict=True)):
             yield from _walk(*pair, f"{path}[{index}]")
-    elif theirs != ours:
-        yield f"{path}: {theirs!r:.300} | {ours!r:.300}"
+    elif recorded != ours:
+        yield f"{path}: {recorded!r:.300} | {ours!r:.300}"
 
 
 def _comparable(answer: Tree) -> Tree:

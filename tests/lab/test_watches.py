@@ -140,10 +140,10 @@ async def test_bookmarks_report_the_version_of_a_watch(quick: Wire) -> None:
         quick.watch(f"{WATCH}&resourceVersion={version}&allowWatchBookmarks=true&labelSelector=x") as asked,
         quick.watch(f"{WATCH}&resourceVersion={version}&labelSelector=x") as silent,
     ):
-        made = await quick.create(PODS, pod("a"))
+        created = await quick.create(PODS, pod("a"))
         while (event := await asked.event())["object"]["metadata"]["resourceVersion"] == version:
             assert event["type"] == "BOOKMARK"
-        assert int(event["object"]["metadata"]["resourceVersion"]) >= int(made["metadata"]["resourceVersion"])
+        assert int(event["object"]["metadata"]["resourceVersion"]) >= int(created["metadata"]["resourceVersion"])
         await quick.create(CONFIG_MAPS, config_map("seen", x="y"))
         assert await silent.events(1) == [("ADDED", "seen")]
 

@@ -247,7 +247,7 @@ def _type(text: str, prefix: str) -> Tree:
 
 def _custom(kind: Kind, prefix: str) -> Tree:
     """The schema of a definition, with the fields that every object has."""
-    assert kind.custom is not None  # noqa: S101 – asked for custom kinds only
+    assert kind.custom is not None  # noqa: S101 – called for custom kinds only
     given = dict(kind.custom.schema_tree)
     meta = {"$ref": prefix + _full(_OBJECT_META)}
     common = {

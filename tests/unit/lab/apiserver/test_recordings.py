@@ -56,7 +56,9 @@ def test_a_new_object_gets_the_same_defaults(named: tuple[str, replays.Creation]
     apply_defaults(case.kind, tree)
     tree.pop("status", None)
     ours = record.normalised(tree)
-    left = [path for path, mine, theirs in differences(ours, case.answered) if mine is not ABSENT or theirs is ABSENT]
+    left = [
+        path for path, mine, recorded in differences(ours, case.answered) if mine is not ABSENT or recorded is ABSENT
+    ]
     added = [path for path, mine, _ in differences(ours, case.answered) if mine is ABSENT]
     assert left == []
     assert [path for path in added if not ADDED.fullmatch(path)] == []
@@ -91,9 +93,9 @@ def test_field_validation_reports_the_same_problems(named: tuple[str, replays.De
     """Unknown and repeated fields, and values of the wrong type, with `Strict` and with `Warn`."""
     case = named[1]
     tree = msgspec.json.decode(case.body)
-    told, problems = reading(case.kind, tree, case.body)
+    message, problems = reading(case.kind, tree, case.body)
     if case.message:
-        assert case.message.endswith(f": {told}")
+        assert case.message.endswith(f": {message}")
     elif case.level == "Warn":
         assert problems == [warning for warning in case.warnings if " field " in warning]
 
@@ -196,10 +198,10 @@ def test_a_custom_resource_is_pruned_and_defaulted(request_: Tree, answer: Tree,
 def test_strict_validation_of_a_custom_resource(request_: Tree, answer: Tree, schema: Schema) -> None:
     """Repeated fields before unknown ones, each by path; and metadata of the wrong type."""
     try:
-        told = field_validation.strict_error(read_gadget(request_, schema)[1])
+        message = field_validation.strict_error(read_gadget(request_, schema)[1])
     except WrongTypeError as error:
-        told = str(error)
-    assert answer["body"]["message"].endswith(f": {told}")
+        message = str(error)
+    assert answer["body"]["message"].endswith(f": {message}")
 
 
 @pytest.mark.parametrize(("request_", "answer"), gadgets(422))
@@ -219,18 +221,18 @@ def test_an_invalid_custom_resource_has_the_same_causes(request_: Tree, answer: 
 ABSENT = object()
 
 
-def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+def differences(ours: Any, recorded: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
     """The paths at which two trees differ, with both values."""
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        for key in sorted(ours.keys() | theirs.keys()):
+    if isinstance(ours, dict) and isinstance(recorded, dict):
+        for key in sorted(ours.keys() | recorded.keys()):
             place = f"{path}.{key}" if path else key
-            yield from differences(ours.get(key, ABSENT), theirs.get(key, ABSENT), place)
-    elif isinstance(ours, list) and isinstance(theirs, list):
-        for index in range(max(len(ours), len(theirs))):
-            mine, other = (items[index] if index < len(items) else ABSENT for items in (ours, theirs))
+            yield from differences(ours.get(key, ABSENT), recorded.get(key, ABSENT), place)
+    elif isinstance(ours, list) and isinstance(recorded, list):
+        for index in range(max(len(ours), len(recorded))):
+            mine, other = (items[index] if index < len(items) else ABSENT for items in (ours, recorded))
             yield from differences(mine, other, f"{path}[{index}]")
-    elif ours is not theirs and ours != theirs:
-        yield path, ours, theirs
+    elif ours is not recorded and ours != recorded:
+        yield path, ours, recorded
 
 
 def comparable_message(message: str) -> str:

@@ -15,12 +15,10 @@ The table of types is generated (`tools/wiretypes.py`), and compiled for a kind 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from functools import cache
-from importlib import resources
 from typing import Any
 
+from trimtab_lab.apiserver.kinds.serialization.typetable import types
 from trimtab_lab.apiserver.kinds.serialization.wirevalues import (
     INT32,
     INT64,
@@ -48,7 +46,7 @@ class Field:
         embedded, _, written = text.rpartition("|")
         self.type = bare = written.rstrip("?!")
         resolved = _resolved(bare.lstrip("*"))
-        is_struct = isinstance(_table()["types"].get(resolved), dict)
+        is_struct = isinstance(types()["types"].get(resolved), dict)
         self.drops = written != bare and not bare.startswith("*") and not is_struct
         self.step = f"{embedded.replace('|', '.')}.{name}" if embedded else name
         self.wanted = _go_name(bare)
@@ -137,12 +135,12 @@ def read(kind: str, tree: Tree) -> list[str]:
 
 def known(kind: str) -> bool:
     """Whether the table has the kind."""
-    return kind in _table()["kinds"]
+    return kind in types()["kinds"]
 
 
 def struct(kind: str) -> Struct:
     """The compiled type of a kind."""
-    return _struct(_table()["kinds"][kind])
+    return _struct(types()["kinds"][kind])
 
 
 def struct_named(name: str) -> Struct:
@@ -172,13 +170,6 @@ def parts(type_: str) -> tuple[str, str | Struct]:
     return "struct", _struct(resolved)
 
 
-@cache
-def _table() -> dict[str, Any]:
-    text = (resources.files(__package__) / "wiretypes.json").read_text(encoding="utf-8")
-    table: dict[str, Any] = json.loads(text)
-    return table
-
-
 _STRUCTS: dict[str, Struct] = {}
 
 
@@ -186,13 +177,13 @@ def _struct(name: str) -> Struct:
     known_one = _STRUCTS.get(name)
     if known_one is None:
         known_one = _STRUCTS[name] = Struct(name)
-        known_one.compile(_table()["types"][name])
+        known_one.compile(types()["types"][name])
     return known_one
 
 
 def _resolved(type_: str) -> str:
     """The definition of a named type that is not a struct: `string` for `core.v1.RestartPolicy`."""
-    target = _table()["types"].get(type_, type_)
+    target = types()["types"].get(type_, type_)
     return target if isinstance(target, str) else type_
 
 

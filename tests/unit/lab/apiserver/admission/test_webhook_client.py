@@ -47,17 +47,17 @@ async def test_a_service_without_a_resolver_is_an_error(server: WebhookServer) -
 async def test_a_service_is_resolved(server: WebhookServer) -> None:
     """The certificate must be for the name of the Service, whatever its address."""
     port = int(server.url.rpartition(":")[2])
-    asked: list[tuple[str, str, int]] = []
+    resolved: list[tuple[str, str, int]] = []
 
     def resolve(namespace: str, name: str, service_port: int) -> tuple[str, int]:
-        asked.append((namespace, name, service_port))
+        resolved.append((namespace, name, service_port))
         return "127.0.0.1", port
 
     config = {"service": {"name": "hooks", "namespace": "team", "path": "/allow", "port": 8443}, "caBundle": server.ca}
     async with WebhookClient(resolve) as call:
         with pytest.raises(CallError, match=r"tls: failed to verify certificate: x509: .*hooks\.team\.svc"):
             await call(config, REVIEW, 5)
-    assert asked == [("team", "hooks", 8443)]
+    assert resolved == [("team", "hooks", 8443)]
 
 
 @pytest.mark.parametrize("bundle", ["####", "aGVsbG8="])

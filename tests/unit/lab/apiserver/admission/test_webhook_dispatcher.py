@@ -63,22 +63,22 @@ def configuration(name: str, *webhooks: Tree) -> Tree:
 class FakeWebhooks:
     """Stands in for all webhooks: returns the given responses, and records the reviews."""
 
-    def __init__(self, **said: Any) -> None:
-        self.said = said
-        self.asked: list[str] = []
+    def __init__(self, **response: Any) -> None:
+        self.response = response
+        self.called: list[str] = []
         self.reviews: list[Tree] = []
 
     async def __call__(self, config: Tree, body: bytes, _timeout: float) -> bytes:
         name = config["url"].partition(".")[0]
         review = json.loads(body)
-        self.asked.append(name)
+        self.called.append(name)
         self.reviews.append(review["request"])
-        said = self.said.get(name, {})
-        if isinstance(said, Exception):
-            raise said
-        if callable(said):
-            said = said(review["request"])
-        response = {"uid": review["request"]["uid"], "allowed": True} | said
+        response = self.response.get(name, {})
+        if isinstance(response, Exception):
+            raise response
+        if callable(response):
+            response = response(review["request"])
+        response = {"uid": review["request"]["uid"], "allowed": True} | response
         return json.dumps(
             {"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response}
         ).encode()
@@ -95,11 +95,11 @@ def adding(name: str, value: str = "yes") -> Tree:
 
 
 def webhooks(
-    answers: FakeWebhooks, mutating: tuple[Tree, ...] = (), validating: tuple[Tree, ...] = ()
+    fake: FakeWebhooks, mutating: tuple[Tree, ...] = (), validating: tuple[Tree, ...] = ()
 ) -> WebhookDispatcher:
     """A dispatcher for a cluster with two namespaces, in which things have two versions."""
     equivalents = {THINGS: [THINGS, OLD_THINGS], OLD_THINGS: [THINGS, OLD_THINGS]}
-    made = WebhookDispatcher(answers, LABELS.get, lambda resource, _: equivalents.get(resource, ()))
+    made = WebhookDispatcher(fake, LABELS.get, lambda resource, _: equivalents.get(resource, ()))
     made.load(mutating, validating)
     return made
 
@@ -111,11 +111,11 @@ def request(resource: Resource = PODS, **changes: Any) -> ReviewRequest:
     return ReviewRequest(**(given | changes))
 
 
-# --- who is asked ----------------------------------------------------------------------------------------------------
+# --- matching --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("webhook", "about", "asked"),
+    ("webhook", "about", "called"),
     [
         pytest.param(hook(), request(), True, id="everything"),
         pytest.param(hook(rules=[rule(operations=["UPDATE"])]), request(), False, id="another operation"),
@@ -179,13 +179,13 @@ def request(resource: Resource = PODS, **changes: Any) -> ReviewRequest:
         pytest.param(hook(), request(HOOKS, namespace=""), False, id="webhook configurations are not reviewed"),
     ],
 )
-async def test_a_webhook_is_called_if_it_matches(webhook: Tree, about: ReviewRequest, asked: bool) -> None:
+async def test_a_webhook_is_called_if_it_matches(webhook: Tree, about: ReviewRequest, called: bool) -> None:
     """By its rules, the namespace and the labels; `is_needed` never excludes a matching webhook."""
-    answers = FakeWebhooks()
-    cluster = webhooks(answers, validating=(configuration("c", webhook),))
+    fake = FakeWebhooks()
+    cluster = webhooks(fake, validating=(configuration("c", webhook),))
     await cluster.validate(about, [])
-    assert bool(answers.asked) is asked
-    assert cluster.is_needed(about.operation, about.resource, about.subresource) or not asked
+    assert bool(fake.called) is called
+    assert cluster.is_needed(about.operation, about.resource, about.subresource) or not called
 
 
 async def test_a_missing_namespace_is_an_error() -> None:
@@ -211,10 +211,10 @@ async def test_no_webhook_is_needed_before_any_is_loaded() -> None:
 
 async def test_the_object_is_converted_to_the_version_of_the_rule() -> None:
     """The review states the requested version as well."""
-    answers = FakeWebhooks()
-    cluster = webhooks(answers, validating=(configuration("c", hook(rules=[rule(apiVersions=["v1beta1"])])),))
+    fake = FakeWebhooks()
+    cluster = webhooks(fake, validating=(configuration("c", hook(rules=[rule(apiVersions=["v1beta1"])])),))
     await cluster.validate(request(THINGS), [])
-    review = answers.reviews[0]
+    review = fake.reviews[0]
     assert (review["kind"]["version"], review["requestKind"]["version"]) == ("v1beta1", "v1")
     assert review["object"]["apiVersion"] == "example.com/v1beta1"
     assert review["resource"] == {"group": "example.com", "version": "v1beta1", "resource": "things"}
@@ -225,14 +225,14 @@ async def test_the_object_is_converted_to_the_version_of_the_rule() -> None:
 
 async def test_mutating_webhooks_are_called_in_order() -> None:
     """By the name of their configuration, then by their index; each receives the changes of the previous ones."""
-    answers = FakeWebhooks(b=adding("b"), c=adding("c"))
+    fake = FakeWebhooks(b=adding("b"), c=adding("c"))
     configurations = (
         configuration("z", hook("a.example.com")),
         configuration("y", hook("b.example.com"), hook("c.example.com")),
     )
-    changed = await webhooks(answers, configurations).mutate(request(), [])
-    assert answers.asked == ["b", "c", "a"]
-    assert [sorted(review["object"]["metadata"]["labels"]) for review in answers.reviews] == [
+    changed = await webhooks(fake, configurations).mutate(request(), [])
+    assert fake.called == ["b", "c", "a"]
+    assert [sorted(review["object"]["metadata"]["labels"]) for review in fake.reviews] == [
         ["app"],
         ["app", "b"],
         ["app", "b", "c"],
@@ -250,24 +250,24 @@ async def test_the_original_object_is_not_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("response", "why"),
     [
         pytest.param({}, "no patch", id="no patch"),
         pytest.param(patch(), "an empty patch", id="an empty patch"),
         pytest.param(adding("app", "web"), "a patch that changes nothing", id="a patch that changes nothing"),
     ],
 )
-async def test_a_patch_without_effect_is_no_change(said: Tree, why: str) -> None:
+async def test_a_patch_without_effect_is_no_change(response: Tree, why: str) -> None:
     """There is no changed object, and no webhook is called again."""
-    answers = FakeWebhooks(b=said)
+    fake = FakeWebhooks(b=response)
     hooks = configuration("c", hook("a.example.com", reinvocationPolicy="IfNeeded"), hook("b.example.com"))
-    assert await webhooks(answers, (hooks,)).mutate(request(), []) is None, why
-    assert answers.asked == ["a", "b"]
+    assert await webhooks(fake, (hooks,)).mutate(request(), []) is None, why
+    assert fake.called == ["a", "b"]
 
 
 async def test_webhooks_with_if_needed_are_called_again_after_a_change() -> None:
     """Those before the change, not those after it, and each once."""
-    answers = FakeWebhooks(b=adding("b"), d=adding("d"))
+    fake = FakeWebhooks(b=adding("b"), d=adding("d"))
     again = {"reinvocationPolicy": "IfNeeded"}
     hooks = configuration(
         "c",
@@ -277,24 +277,22 @@ async def test_webhooks_with_if_needed_are_called_again_after_a_change() -> None
         hook("d.example.com"),
         hook("e.example.com", **again),
     )
-    await webhooks(answers, (hooks,)).mutate(request(), [])
-    assert answers.asked == ["a", "b", "c", "d", "e", "a", "c"]
+    await webhooks(fake, (hooks,)).mutate(request(), [])
+    assert fake.called == ["a", "b", "c", "d", "e", "a", "c"]
 
 
 async def test_a_change_in_the_second_round_reaches_later_webhooks() -> None:
     """There is no third round."""
-    answers = FakeWebhooks(
-        a=lambda review: adding("a", str(len(review["object"]["metadata"]["labels"]))), b=adding("b")
-    )
+    fake = FakeWebhooks(a=lambda review: adding("a", str(len(review["object"]["metadata"]["labels"]))), b=adding("b"))
     again = {"reinvocationPolicy": "IfNeeded"}
     hooks = configuration("c", hook("a.example.com", **again), hook("b.example.com", **again))
-    await webhooks(answers, (hooks,)).mutate(request(), [])
-    assert answers.asked == ["a", "b", "a", "b"]
+    await webhooks(fake, (hooks,)).mutate(request(), [])
+    assert fake.called == ["a", "b", "a", "b"]
 
 
 async def test_built_in_plugins_run_between_the_rounds() -> None:
     """After each patch the object is completed; before the second round the built-in plugins run again."""
-    answers = FakeWebhooks(b=adding("b"))
+    fake = FakeWebhooks(b=adding("b"))
     hooks = configuration("c", hook("a.example.com", reinvocationPolicy="IfNeeded"), hook("b.example.com"))
     about = request()
 
@@ -304,10 +302,10 @@ async def test_built_in_plugins_run_between_the_rounds() -> None:
     def between(tree: Tree) -> None:
         tree["metadata"]["labels"]["between"] = "yes"
 
-    changed = await webhooks(answers, (hooks,)).mutate(about, [], settle, between)
+    changed = await webhooks(fake, (hooks,)).mutate(about, [], settle, between)
     assert changed is not None
     assert changed["metadata"]["labels"] == {"app": "web", "b": "yes", "settled": "yes", "between": "yes"}
-    assert "between" in answers.reviews[-1]["object"]["metadata"]["labels"]
+    assert "between" in fake.reviews[-1]["object"]["metadata"]["labels"]
 
 
 @pytest.mark.parametrize(
@@ -340,8 +338,8 @@ async def test_an_inapplicable_patch_is_an_internal_error(operation: Tree, messa
 
 async def test_replacing_a_missing_field_adds_it() -> None:
     """As in Kubernetes."""
-    said = patch({"op": "replace", "path": "/metadata/labels/new", "value": "yes"})
-    changed = await webhooks(FakeWebhooks(one=said), (configuration("c", hook()),)).mutate(request(), [])
+    response = patch({"op": "replace", "path": "/metadata/labels/new", "value": "yes"})
+    changed = await webhooks(FakeWebhooks(one=response), (configuration("c", hook()),)).mutate(request(), [])
     assert changed is not None
     assert changed["metadata"]["labels"]["new"] == "yes"
 
@@ -353,11 +351,11 @@ async def test_a_delete_cannot_be_patched() -> None:
         await webhooks(FakeWebhooks(one=adding("a")), (configuration("c", hook()),)).mutate(about, [])
 
 
-# --- answers ---------------------------------------------------------------------------------------------------------
+# --- fake ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("said", "code", "message"),
+    ("response", "code", "message"),
     [
         pytest.param({"status": {"message": "no"}}, 400, ": no", id="a message"),
         pytest.param({"status": {"reason": "Sorry", "code": 409}}, 409, ": Sorry", id="a reason and a code"),
@@ -366,11 +364,11 @@ async def test_a_delete_cannot_be_patched() -> None:
     ],
 )
 @pytest.mark.parametrize("mutating", [True, False])
-async def test_a_denial_is_returned(said: Tree, code: int, message: str, mutating: bool) -> None:
+async def test_a_denial_is_returned(response: Tree, code: int, message: str, mutating: bool) -> None:
     """With the name of the webhook, and an error code."""
-    answers = FakeWebhooks(one={"allowed": False, **said})
+    fake = FakeWebhooks(one={"allowed": False, **response})
     configurations = (configuration("c", hook()),)
-    cluster = webhooks(answers, configurations if mutating else (), () if mutating else configurations)
+    cluster = webhooks(fake, configurations if mutating else (), () if mutating else configurations)
     with pytest.raises(StatusError) as caught:
         await (cluster.mutate(request(), []) if mutating else cluster.validate(request(), []))
     status = caught.value.status
@@ -380,12 +378,12 @@ async def test_a_denial_is_returned(said: Tree, code: int, message: str, mutatin
 
 async def test_warnings_of_denying_webhooks_are_collected() -> None:
     """In the order of the webhooks, not of their responses."""
-    answers = FakeWebhooks(a={"warnings": ["first"]}, b={"allowed": False, "warnings": ["second"]})
-    told: list[str] = []
-    cluster = webhooks(answers, validating=(configuration("c", hook("a.example.com"), hook("b.example.com")),))
+    fake = FakeWebhooks(a={"warnings": ["first"]}, b={"allowed": False, "warnings": ["second"]})
+    warnings: list[str] = []
+    cluster = webhooks(fake, validating=(configuration("c", hook("a.example.com"), hook("b.example.com")),))
     with pytest.raises(StatusError):
-        await cluster.validate(request(), told)
-    assert told == ["first", "second"]
+        await cluster.validate(request(), warnings)
+    assert warnings == ["first", "second"]
 
 
 async def test_validating_webhooks_are_called_concurrently() -> None:
@@ -405,7 +403,7 @@ async def test_validating_webhooks_are_called_concurrently() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "problem"),
+    ("response", "problem"),
     [
         pytest.param(CallError("no route"), "failed to call webhook: no route", id="unreachable"),
         pytest.param({"uid": "x"}, "received invalid webhook response: expected response.uid=", id="another identity"),
@@ -424,16 +422,16 @@ async def test_validating_webhooks_are_called_concurrently() -> None:
         ),
     ],
 )
-async def test_a_failed_call_follows_the_failure_policy(said: Any, problem: str) -> None:
+async def test_a_failed_call_follows_the_failure_policy(response: Any, problem: str) -> None:
     """`Fail` fails the request, `Ignore` skips the webhook."""
-    strict = webhooks(FakeWebhooks(one=said), (configuration("c", hook()),))
+    strict = webhooks(FakeWebhooks(one=response), (configuration("c", hook()),))
     with pytest.raises(StatusError) as caught:
         await strict.mutate(request(), [])
     assert caught.value.status["message"].startswith(
         f'Internal error occurred: failed calling webhook "one.example.com": {problem}'
     )
     assert caught.value.code == 500
-    easy = webhooks(FakeWebhooks(one=said), (configuration("c", hook(failurePolicy="Ignore")),))
+    easy = webhooks(FakeWebhooks(one=response), (configuration("c", hook(failurePolicy="Ignore")),))
     assert await easy.mutate(request(), []) is None
 
 
@@ -451,7 +449,7 @@ async def test_a_webhook_that_never_responds_times_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("effects", "asked"),
+    ("effects", "called"),
     [
         pytest.param("None", True, id="none"),
         pytest.param("NoneOnDryRun", True, id="none on a dry run"),
@@ -459,29 +457,29 @@ async def test_a_webhook_that_never_responds_times_out() -> None:
         pytest.param("Unknown", False, id="unknown"),
     ],
 )
-async def test_a_webhook_with_side_effects_rejects_a_dry_run(effects: str, asked: bool) -> None:
+async def test_a_webhook_with_side_effects_rejects_a_dry_run(effects: str, called: bool) -> None:
     """It is not called."""
-    answers = FakeWebhooks()
-    cluster = webhooks(answers, validating=(configuration("c", hook(sideEffects=effects)),))
-    if asked:
+    fake = FakeWebhooks()
+    cluster = webhooks(fake, validating=(configuration("c", hook(sideEffects=effects)),))
+    if called:
         await cluster.validate(request(dry_run=True), [])
-        assert answers.reviews[0]["dryRun"] is True
-        assert answers.reviews[0]["options"]["dryRun"] == ["All"]
+        assert fake.reviews[0]["dryRun"] is True
+        assert fake.reviews[0]["options"]["dryRun"] == ["All"]
         return
     with pytest.raises(StatusError, match="does not support dry run") as caught:
         await cluster.validate(request(dry_run=True), [])
     assert caught.value.code == 400
-    assert answers.asked == []
+    assert fake.called == []
 
 
 async def test_a_scale_is_reviewed_as_a_scale() -> None:
     """The kind is that of the body, the resource that of the workload."""
-    answers = FakeWebhooks()
+    fake = FakeWebhooks()
     about = request(SCALE, operation="UPDATE", subresource="scale", sent_kind=("autoscaling/v1", "Scale"))
-    await webhooks(answers, validating=(configuration("c", hook(rules=[rule(resources=["*/scale"])])),)).validate(
+    await webhooks(fake, validating=(configuration("c", hook(rules=[rule(resources=["*/scale"])])),)).validate(
         about, []
     )
-    review = answers.reviews[0]
+    review = fake.reviews[0]
     assert review["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
     assert review["resource"] == {"group": "apps", "version": "v1", "resource": "deployments"}
     assert review["subResource"] == review["requestSubResource"] == "scale"
@@ -530,16 +528,16 @@ async def test_webhooks_are_called_and_applied_as_recorded(
     """Their reviews, patches, warnings, denials and failures."""
     cluster, server = recorded
     about = sent(step)
-    told: list[str] = []
+    warnings: list[str] = []
     status: Tree = {}
     changed: Tree | None = None
     try:
-        changed = await cluster.mutate(about, told, completing(about.object))
-        await cluster.validate(ReviewRequest(**(fields(about) | {"object": changed or about.object})), told)
+        changed = await cluster.mutate(about, warnings, completing(about.object))
+        await cluster.validate(ReviewRequest(**(fields(about) | {"object": changed or about.object})), warnings)
     except StatusError as refused:
         status = refused.status
     answer = step["response"]
-    assert [text[7:-1].replace('\\"', '"') for text in answer["headers"].get("warning") or ()] == told
+    assert [text[7:-1].replace('\\"', '"') for text in answer["headers"].get("warning") or ()] == warnings
     assert [normalised_review(review) for review in server.taken()] == [
         normalised_review(review) for review in answer.get("reviews") or ()
     ]
@@ -593,14 +591,14 @@ def fields(about: ReviewRequest) -> Tree:
 def normalised_review(review: Tree) -> Tree:
     """A review without what the server added to the object."""
     plain = copy.deepcopy(record.normalised(review))
-    asked = plain["review"]["request"]
-    asked.pop("userInfo", None)
+    request = plain["review"]["request"]
+    request.pop("userInfo", None)
     for part, name in SERVER_FIELDS:
-        if asked["object"] and part in asked["object"]:
-            asked["object"][part].pop(name, None)
-    if asked["object"]:
-        asked["object"].pop("status", None)
-    return {"path": plain["path"], "query": plain["query"], "asked": asked}
+        if request["object"] and part in request["object"]:
+            request["object"][part].pop(name, None)
+    if request["object"]:
+        request["object"].pop("status", None)
+    return {"path": plain["path"], "query": plain["query"], "request": request}
 
 
 def normalised_metadata(metadata: Tree) -> Tree:

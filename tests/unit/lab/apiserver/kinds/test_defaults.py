@@ -99,7 +99,7 @@ def test_pod_level_requests_follow_from_containers_or_limits(resources: Tree, in
             {"spec": {}, "status": {"podIP": "192.0.2.1", "podIPs": [{"ip": "192.0.2.9"}]}},
             "status.podIPs",
             [{"ip": "192.0.2.1"}],
-            id="whoever knows one address only is right",
+            id="the single address wins",
         ),
         pytest.param(
             "v1 LimitRange",

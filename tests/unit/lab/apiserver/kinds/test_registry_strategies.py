@@ -22,10 +22,10 @@ BOTH = {"cpu": "1", "memory": "1Gi"}
 @pytest.mark.parametrize(
     ("pod", "wanted"),
     [
-        pytest.param(spec({}), "BestEffort", id="nothing is asked for"),
+        pytest.param(spec({}), "BestEffort", id="no requests"),
         pytest.param(spec({"requests": {"cpu": "0"}}), "BestEffort", id="zero is nothing"),
         pytest.param(spec({"requests": {"example.com/gpu": "1"}}), "BestEffort", id="other resources do not count"),
-        pytest.param(spec({"requests": BOTH, "limits": BOTH}), "Guaranteed", id="all that is asked for, and no more"),
+        pytest.param(spec({"requests": BOTH, "limits": BOTH}), "Guaranteed", id="requests equal limits"),
         pytest.param(
             spec({"requests": {"cpu": "1000m", "memory": "1024Mi"}, "limits": BOTH}),
             "Guaranteed",

@@ -41,12 +41,12 @@ def test_a_path_names_a_target(path: str, meant: tuple[str, str, str, str, bool]
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param("/api/v1/strange", id="a resource that nobody knows"),
+        pytest.param("/api/v1/strange", id="an unknown resource"),
         pytest.param("/api/v1/namespaces/a/nodes", id="what has no namespace in one"),
         pytest.param("/api/v1/pods/a", id="what has a namespace without one"),
         pytest.param("/api/v1/namespaces/a/pods/b%2Fc", id="a slash in a name"),
         pytest.param("/api/v1/namespaces/a/pods/", id="an empty name"),
-        pytest.param("/api/v1/namespaces/a/pods/b/c", id="a part that nobody knows"),
+        pytest.param("/api/v1/namespaces/a/pods/b/c", id="an unknown part"),
         pytest.param("/api/v1/namespaces/a/pods/b/status/c", id="a part of a part"),
     ],
 )

@@ -154,10 +154,10 @@ def test_unknown_numbers_are_skipped() -> None:
     [
         pytest.param(b"", id="nothing"),
         pytest.param(b"{}", id="JSON"),
-        pytest.param(envelope("v1", "Strange", b""), id="a kind that nobody knows"),
+        pytest.param(envelope("v1", "Strange", b""), id="an unknown kind"),
         pytest.param(envelope("v1", "Pod", b"\x0a\xff"), id="a length beyond the end"),
         pytest.param(envelope("v1", "Pod", b"\xff" * 11), id="a number beyond 64 bits"),
-        pytest.param(envelope("v1", "Pod", b"\x0f"), id="a wire type that nobody knows"),
+        pytest.param(envelope("v1", "Pod", b"\x0f"), id="an unknown wire type"),
         pytest.param(envelope("v1", "Pod", field(1, 7)), id="a number for a message"),
         pytest.param(envelope("v1", "ConfigMap", field(1, field(1, b"\xff"))), id="bytes that are no text"),
     ],
