@@ -24,7 +24,7 @@ from trimtab_lab.apiserver.verbs.requests import Request, Target
 
 USER = User("system:serviceaccount:kube-system:generic-garbage-collector", ("system:serviceaccounts", AUTHENTICATED))
 
-StoredKey = tuple[str, str]
+ObjectKey = tuple[str, str]
 """The name of a collection, and a key in it."""
 
 
@@ -33,9 +33,9 @@ class GarbageCollector:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._keys: dict[str, StoredKey] = {}
-        self._dependents: dict[str, set[StoredKey]] = {}
-        self._queue: WorkQueue[StoredKey] = WorkQueue(self._reconcile)
+        self._keys: dict[str, ObjectKey] = {}
+        self._dependents: dict[str, set[ObjectKey]] = {}
+        self._queue: WorkQueue[ObjectKey] = WorkQueue(self._reconcile)
         cluster.store.listen(self._on_event)
 
     @property
@@ -48,53 +48,53 @@ class GarbageCollector:
         await self._queue.close()
 
     def _on_event(self, collection: Collection, event: Event) -> None:
-        entry, stored = event.entry, (collection.name, event.entry.key)
+        entry, object_key = event.entry, (collection.name, event.entry.key)
         before = event.previous.owners if event.previous is not None else ()
         if event.type == "DELETED":
-            self._forget(stored, entry.uid, before)
+            self._forget(object_key, entry.uid, before)
             return
-        self._keys[entry.uid] = stored
+        self._keys[entry.uid] = object_key
         if entry.owners != before:
-            self._own(stored, before, entry.owners)
+            self._own(object_key, before, entry.owners)
         if entry.deleting and _finalizer(entry):
-            self._queue.add(stored)
+            self._queue.add(object_key)
 
-    def _own(self, stored: StoredKey, before: tuple[str, ...], owners: tuple[str, ...]) -> None:
+    def _own(self, object_key: ObjectKey, before: tuple[str, ...], owners: tuple[str, ...]) -> None:
         for uid in before:
-            self._dependents.get(uid, set()).discard(stored)
+            self._dependents.get(uid, set()).discard(object_key)
         for uid in owners:
-            self._dependents.setdefault(uid, set()).add(stored)
+            self._dependents.setdefault(uid, set()).add(object_key)
             if uid not in self._keys:
-                self._queue.add(stored)
+                self._queue.add(object_key)
 
-    def _forget(self, stored: StoredKey, uid: str, owners: tuple[str, ...]) -> None:
+    def _forget(self, object_key: ObjectKey, uid: str, owners: tuple[str, ...]) -> None:
         self._keys.pop(uid, None)
         for dependent in self._dependents.pop(uid, ()):
             self._queue.add(dependent)
         for owner in owners:
             siblings = self._dependents.get(owner)
             if siblings is not None:
-                siblings.discard(stored)
+                siblings.discard(object_key)
             if owner in self._keys and _finalizer(self._entry(self._keys[owner])):
                 self._queue.add(self._keys[owner])
 
-    def _entry(self, stored: StoredKey) -> Entry | None:
-        collection, key = stored
+    def _entry(self, object_key: ObjectKey) -> Entry | None:
+        collection, key = object_key
         return self._cluster.store.collection(collection).entries.get(key)
 
-    async def _reconcile(self, stored: StoredKey) -> None:
-        entry = self._entry(stored)
+    async def _reconcile(self, object_key: ObjectKey) -> None:
+        entry = self._entry(object_key)
         if entry is None:
             return
         finalizer = _finalizer(entry) if entry.deleting else ""
         if finalizer == FOREGROUND:
-            await self._delete_dependents(stored, entry)
+            await self._delete_dependents(object_key, entry)
         elif finalizer == ORPHAN:
-            self._orphan_dependents(stored, entry)
+            self._orphan_dependents(object_key, entry)
         elif entry.owners and not entry.deleting:
-            await self._collect(stored, entry)
+            await self._collect(object_key, entry)
 
-    async def _collect(self, stored: StoredKey, entry: Entry) -> None:
+    async def _collect(self, object_key: ObjectKey, entry: Entry) -> None:
         tree = entry.tree()
         owners = tree["metadata"]["ownerReferences"]
         if any(self._cluster.registry.named(owner["apiVersion"], owner["kind"]) is None for owner in owners):
@@ -105,19 +105,19 @@ class GarbageCollector:
         if remaining:
             if len(remaining) < len(owners):
                 tree["metadata"]["ownerReferences"] = remaining
-                self._cluster.store.replace(self._cluster.store.collection(stored[0]), entry, tree)
+                self._cluster.store.replace(self._cluster.store.collection(object_key[0]), entry, tree)
             return
         foreground = bool(waiting) and bool(self._dependents.get(entry.uid))
-        await self._delete(stored, entry, "Foreground" if foreground else "")
+        await self._delete(object_key, entry, "Foreground" if foreground else "")
 
     def _present(self, uid: str, dependent: Entry) -> Entry | None:
-        stored = self._keys.get(uid)
-        owner = None if stored is None else self._entry(stored)
+        object_key = self._keys.get(uid)
+        owner = None if object_key is None else self._entry(object_key)
         if owner is None or owner.namespace not in ("", dependent.namespace):
             return None
         return owner
 
-    async def _delete_dependents(self, stored: StoredKey, entry: Entry) -> None:
+    async def _delete_dependents(self, object_key: ObjectKey, entry: Entry) -> None:
         """Delete the dependents that block the deletion of an owner; the others are collected when it is gone."""
         blocking = [p for p in self._dependents.get(entry.uid, ()) if self._blocks(p, entry.uid)]
         for dependent in blocking:
@@ -126,31 +126,31 @@ class GarbageCollector:
                 await self._collect(dependent, found)
         blocking = [p for p in self._dependents.get(entry.uid, ()) if self._blocks(p, entry.uid)]
         if not blocking:
-            self._release(stored, FOREGROUND)
+            self._release(object_key, FOREGROUND)
 
-    def _blocks(self, stored: StoredKey, uid: str) -> bool:
-        entry = self._entry(stored)
+    def _blocks(self, object_key: ObjectKey, uid: str) -> bool:
+        entry = self._entry(object_key)
         owners = () if entry is None else entry.tree()["metadata"].get("ownerReferences", ())
         return any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in owners)
 
-    def _orphan_dependents(self, stored: StoredKey, entry: Entry) -> None:
+    def _orphan_dependents(self, object_key: ObjectKey, entry: Entry) -> None:
         for collection, key in tuple(self._dependents.get(entry.uid, ())):
             dependent = self._entry((collection, key))
             if dependent is not None:
                 tree = dependent.tree()
                 _disown(tree["metadata"], entry.uid)
                 self._cluster.store.replace(self._cluster.store.collection(collection), dependent, tree)
-        self._release(stored, ORPHAN)
+        self._release(object_key, ORPHAN)
 
-    def _release(self, stored: StoredKey, finalizer: str) -> None:
+    def _release(self, object_key: ObjectKey, finalizer: str) -> None:
         """Remove a finalizer; an object that is being deleted and has none left is removed."""
-        entry = self._entry(stored)
+        entry = self._entry(object_key)
         if entry is None:
             return
         tree = entry.tree()
         metadata = tree["metadata"]
         metadata["finalizers"] = [name for name in metadata.get("finalizers", ()) if name != finalizer]
-        collection = self._cluster.store.collection(stored[0])
+        collection = self._cluster.store.collection(object_key[0])
         if metadata["finalizers"]:
             self._cluster.store.replace(collection, entry, tree)
             return
@@ -160,8 +160,8 @@ class GarbageCollector:
         else:
             self._cluster.store.remove(collection, entry, tree)
 
-    async def _delete(self, stored: StoredKey, entry: Entry, propagation: str) -> None:
-        kind = self._cluster.registry.stored_kind(stored[0])
+    async def _delete(self, object_key: ObjectKey, entry: Entry, propagation: str) -> None:
+        kind = self._cluster.registry.stored_kind(object_key[0])
         if kind is None:
             return
         request = Request(Target(kind, entry.namespace, entry.name), {}, USER)

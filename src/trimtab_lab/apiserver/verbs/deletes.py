@@ -65,20 +65,20 @@ class DeleteResult:
 
 async def delete(cluster: Cluster, request: Request) -> Response:
     """DELETE of one object."""
-    form = negotiate(request.accept)
+    output = negotiate(request.accept)
     options = delete_options(request)
     removed = await remove(cluster, request, options)
     kind, entry = request.kind, removed.entry
     if not removed.gone or kind.collection in registry_strategies.RETURNED_WHEN_DELETED:
         accepted = not removed.gone and options.orphan is False
-        return cluster.respond(202 if accepted else 200, kind, form, entry)
+        return cluster.respond(202 if accepted else 200, kind, output, entry)
     details = object_details(kind, entry.name) | {"uid": entry.uid}
     return Response(200, encode(success(**details)))
 
 
 async def delete_collection(cluster: Cluster, request: Request) -> Response:
     """DELETE of all selected objects; the response lists them as they were."""
-    form = negotiate(request.accept)
+    output = negotiate(request.accept)
     options = delete_options(request)
     requested = list_options(request.query)
     kind = request.kind
@@ -92,7 +92,7 @@ async def delete_collection(cluster: Cluster, request: Request) -> Response:
         except StatusError as error:
             if error.code != 404:
                 raise
-    return cluster.respond_list(kind, form, entries, metadata)
+    return cluster.respond_list(kind, output, entries, metadata)
 
 
 async def remove(

@@ -58,27 +58,27 @@ class ContinueToken(msgspec.Struct):
 
 def get(cluster: Cluster, request: Request) -> Response:
     """GET of one object, or of its status."""
-    form = negotiate(request.accept, _included(request))
+    output = negotiate(request.accept, _included(request))
     kind = request.kind
     entry = cluster.store.collection(kind.collection).entries.get(key_of(request.namespace, request.name))
     if entry is None:
         raise not_found(kind, request.name)
-    return cluster.respond(200, kind, form, entry)
+    return cluster.respond(200, kind, output, entry)
 
 
 def list_(cluster: Cluster, request: Request) -> Response:
     """GET of a collection."""
     options = list_options(request.query)
-    form = negotiate(request.accept, options.include_object)
+    output = negotiate(request.accept, options.include_object)
     check_list(options)
     if options.version == "0" and not options.token:
         options = replace(options, limit=0)  # "any version" is served from memory, without pages
     kind = request.kind
     selection = select(kind, request.namespace, "", options.labels, options.fields)
     entries, metadata = _page(cluster, cluster.store.collection(kind.collection), selection, options)
-    if kind.custom is not None and form.shape == "object":
+    if kind.custom is not None and output.shape == "object":
         metadata.setdefault("continue", "")
-    return cluster.respond_list(kind, form, entries, metadata)
+    return cluster.respond_list(kind, output, entries, metadata)
 
 
 def _page(

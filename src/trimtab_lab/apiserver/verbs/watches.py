@@ -39,17 +39,17 @@ class Watch:
     def __init__(self, cluster: Cluster, request: Request) -> None:
         """Read the options. Raises StatusError before anything is sent."""
         options = list_options(request.query)
-        form = negotiate(request.accept, options.include_object)
+        output = negotiate(request.accept, options.include_object)
         options = _as_watch(options)
         check_list(options)
         kind = request.kind
         self._cluster = cluster
         self._options = options
         self._collection = cluster.store.collection(kind.collection)
-        self._encoder = ResponseEncoder(kind, form, cluster.clock)
+        self._encoder = ResponseEncoder(kind, output, cluster.clock)
         self._selection = select(kind, request.namespace, request.name, options.labels, options.fields)
         self._feed = Feed(self._collection, self._selection, self._encoder.render())
-        self._key = kind, self._selection, form
+        self._key = kind, self._selection, output
         self._position = _start(options, cluster.store.version)
 
     async def run(self, write: Write, transport: asyncio.WriteTransport, cut_after: float | None = None) -> None:

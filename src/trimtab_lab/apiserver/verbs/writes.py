@@ -58,7 +58,7 @@ class WriteResult:
 
 async def create(cluster: Cluster, request: Request) -> Response:
     """POST: a new object."""
-    form = negotiate(request.accept)
+    output = negotiate(request.accept)
     options = write_options(request.query, "CreateOptions")
     kind = request.kind
     if kind.unsupported:
@@ -71,7 +71,7 @@ async def create(cluster: Cluster, request: Request) -> Response:
         tree = decode(template.data)
         request.warnings += template.unknown
     entry = await insert(cluster, request, tree, options, template)
-    return cluster.respond(201, kind, form, entry)
+    return cluster.respond(201, kind, output, entry)
 
 
 async def insert(
@@ -162,7 +162,7 @@ def _store_new(cluster: Cluster, kind: Kind, tree: Tree, options: WriteOptions, 
 
 async def update(cluster: Cluster, request: Request) -> Response:
     """PUT: replace an object."""
-    form = negotiate(request.accept)
+    output = negotiate(request.accept)
     options = write_options(request.query, "UpdateOptions")
     kind = request.kind
     tree = objects.read(kind, request.body, request.content_type, options.validation, request.warnings)
@@ -171,12 +171,12 @@ async def update(cluster: Cluster, request: Request) -> Response:
     sent = encode(tree)
     creates = kind.collection in registry_strategies.CREATE_ON_UPDATE and not request.target.subresource
     written = await write(cluster, request, lambda _: decode(sent), options, creates=creates)
-    return cluster.respond(201 if written.created else 200, kind, form, written.entry)
+    return cluster.respond(201 if written.created else 200, kind, output, written.entry)
 
 
 async def patch(cluster: Cluster, request: Request) -> Response:
     """PATCH: patch an object."""
-    form = negotiate(request.accept)
+    output = negotiate(request.accept)
     kind = request.kind
     change = Patch.read(kind, request.content_type, request.body)
     options = write_options(request.query, "PatchOptions")
@@ -187,7 +187,7 @@ async def patch(cluster: Cluster, request: Request) -> Response:
         return change.apply(kind, versioned_tree(kind, present), options.validation, request.warnings)
 
     written = await write(cluster, request, draft, options, creates=False)
-    return cluster.respond(200, kind, form, written.entry)
+    return cluster.respond(200, kind, output, written.entry)
 
 
 async def write(
