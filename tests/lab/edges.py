@@ -31,7 +31,7 @@ VALIDATING = untyped(
     namespaced=False,
 )
 UNHURRIED = 8.0
-"""A budget, in seconds, for tests of what is decided: a busy machine lets no pod go."""
+"""A budget in seconds that a busy machine does not exceed, for tests of decisions."""
 
 
 @asynccontextmanager
@@ -65,9 +65,9 @@ async def serving(client: Client, subsets: SubsetHooks, folder: Path, authority:
 async def pod_webhooks(
     client: Client, folder: Path, several: Sequence[SubsetHooks], *, namespace: str, name: str = "subsets"
 ) -> AsyncIterator[None]:
-    """These webhook processes, asked about pods of one namespace.
+    """Register these webhook processes for the pods of one namespace.
 
-    Of several, each is asked about the pods with its number in the label `shard`; about evictions, the first.
+    Each of several receives the pods with its number in the label `shard`; the first one receives evictions.
     """
     authority = Authority()
     async with AsyncExitStack() as stack:
@@ -75,11 +75,11 @@ async def pod_webhooks(
             await stack.enter_async_context(serving(client, each, folder / f"edge-{number}", authority))
             for number, each in enumerate(several)
         ]
-        made: list[tuple[Resource[JSON], JSON]] = [
+        created: list[tuple[Resource[JSON], JSON]] = [
             (MUTATING, _configuration(name, [_creations(number, url) for number, url in enumerate(urls)])),
             (VALIDATING, _configuration(name, [_deletions(urls[0])])),
         ]
-        for resource, tree in made:
+        for resource, tree in created:
             for hook in tree["webhooks"]:
                 hook["clientConfig"]["caBundle"] = base64.b64encode(authority.certificate).decode()
                 hook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
@@ -89,7 +89,7 @@ async def pod_webhooks(
         try:
             yield
         finally:
-            for resource, _ in made:
+            for resource, _ in created:
                 await client.delete(resource, name)
 
 

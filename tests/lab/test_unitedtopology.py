@@ -29,8 +29,8 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.config import discover
 from trimtab.kube.errors import ApiError
 from trimtab.kube.sessions import Session
-from trimtab_lab.apiserver.storage import bootstrap
-from trimtab_lab.apiserver.storage.cluster import Cluster
+from trimtab_lab.apiserver.controllers import bootstrap
+from trimtab_lab.apiserver.verbs.cluster import Cluster
 from trimtab_lab.apiserver.wire.faults import Fault
 from trimtab_lab.apiserver.wire.server import Server
 from trimtab_lab.nodes.service import Nodes

@@ -23,7 +23,7 @@ from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.errors import Invalid, TooManyRequests, Unreachable
 from trimtab.kube.resources import Resource
 from trimtab.kube.retries import NO_RETRIES
-from trimtab_lab.apiserver.wire.statuses import refusal
+from trimtab_lab.apiserver.kinds.errors import status_error
 
 ZONES = (subset("subset-a", "z1", 10), subset("subset-b", "z2", "30%"), subset("subset-c", "z3"))
 THIRDS = (subset("a", "z1", "34%"), subset("b", "z2", "33%"), subset("c", "z3", "33%"))
@@ -482,7 +482,7 @@ async def test_the_api_server_fails_now_and_then(world: SubsetCluster, code: int
 
 
 def _failure(code: int) -> Exception:
-    return refusal(code, "the disk is full") if code else Unreachable("connection lost")
+    return status_error(code, "the disk is full") if code else Unreachable("connection lost")
 
 
 async def test_a_lagging_watch_exceeds_no_limit(world: SubsetCluster) -> None:

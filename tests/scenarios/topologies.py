@@ -33,7 +33,7 @@ from trimtab.scaledown.view import View as ScaleDownView
 from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab.unitedtopology.admission.simulation import Simulation
 from trimtab.unitedtopology.view import View as TopologyView
-from trimtab_lab.apiserver.admission.webhooks import CallError
+from trimtab_lab.apiserver.admission.admission_reviews import CallError
 
 JSON = dict[str, Any]
 

@@ -30,7 +30,7 @@ from trimtab.kube.client import Client
 from trimtab.kube.errors import Conflict, NotFound
 from trimtab.kube.resources import Resource
 from trimtab.testing.builders import node
-from trimtab_lab.apiserver.storage import bootstrap
+from trimtab_lab.apiserver.controllers import bootstrap
 
 DEFINITIONS = Resource.of(CustomResourceDefinition).raw
 CLONESETS = Resource.of(CloneSet).raw
@@ -78,8 +78,8 @@ class CloneSetCluster(World):
 
     async def start(self) -> None:
         """Start the controller, in a cluster that has what every cluster has."""
-        if not self.cluster.store.shelf("/namespaces").entries:
-            await bootstrap.furnish(self.cluster)
+        if not self.cluster.store.collection("/namespaces").entries:
+            await bootstrap.create_default_objects(self.cluster)
             for definition in self.definitions:
                 await self.user.create(DEFINITIONS, definition)
         self.wire = Wire(self.cluster)

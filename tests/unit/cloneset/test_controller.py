@@ -21,7 +21,7 @@ from trimtab.cloneset.settings import Settings
 from trimtab.kube.errors import Unreachable
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request, Response
-from trimtab_lab.apiserver.wire.statuses import Refusal, refusal
+from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
 
 PODS = Resource.of(Pod).raw
 REVISIONS = Resource.of(ControllerRevision).raw
@@ -38,26 +38,26 @@ def is_deletion(request: Request, name: str = "") -> bool:
     return request.method == "DELETE" and "/pods/" in request.path and request.path.endswith(name)
 
 
-def refusing(when: Callable[[int], bool]) -> Callable[[Request], Refusal | None]:
+def refusing(when: Callable[[int], bool]) -> Callable[[Request], StatusError | None]:
     """Refuses pods, by the number of the attempt, from 1 on."""
     attempts = 0
 
-    def refuse(request: Request) -> Refusal | None:
+    def refuse(request: Request) -> StatusError | None:
         nonlocal attempts
         if not is_creation(request):
             return None
         attempts += 1
-        return refusal(403, "no more pods today") if when(attempts) else None
+        return status_error(403, "no more pods today") if when(attempts) else None
 
     return refuse
 
 
-def quota(world: CloneSetCluster, most: int) -> Callable[[Request], Refusal | None]:
+def quota(world: CloneSetCluster, most: int) -> Callable[[Request], StatusError | None]:
     """Lets there be so many pods, those included that are on their way out."""
 
-    def refuse(request: Request) -> Refusal | None:
-        full = len(world.cluster.store.shelf("/pods").entries) >= most
-        return refusal(403, "exceeded quota") if full and is_creation(request) else None
+    def refuse(request: Request) -> StatusError | None:
+        full = len(world.cluster.store.collection("/pods").entries) >= most
+        return status_error(403, "exceeded quota") if full and is_creation(request) else None
 
     return refuse
 
@@ -156,7 +156,7 @@ async def test_a_request_that_fails_before_pods_are_created_is_reported(
     """In the server's words; when it is allowed, reconciling continues, and the condition goes."""
     await world.place("foundling", "node-0", since="2025-12-31T23:00:00Z")
     world.wire.refuse = lambda request: (
-        refusal(403, "you may not") if request.method == method and request.path.endswith(ending) else None
+        status_error(403, "you may not") if request.method == method and request.path.endswith(ending) else None
     )
     await world.create(CloneSet, manifest(2))
     failed = await condition(world, "FailedScale")
@@ -412,11 +412,11 @@ async def test_a_deletion_that_lost_a_race_is_tried_again(world: CloneSetCluster
     await world.run_pods()
     lost: list[Request] = []
 
-    def some(request: Request) -> Refusal | None:
+    def some(request: Request) -> StatusError | None:
         if not is_deletion(request) or len(lost) == 3:
             return None
         lost.append(request)
-        return refusal(409, "the object has been modified")
+        return status_error(409, "the object has been modified")
 
     world.wire.refuse = some
     await world.resize(2)
@@ -510,7 +510,7 @@ async def test_a_pod_that_cannot_be_deleted_holds_up_nothing_else(world: CloneSe
     await world.create(CloneSet, manifest(3))
     await world.run_pods()
     kept, *others = sorted(await world.names())
-    world.wire.refuse = lambda request: refusal(403, "protected") if is_deletion(request, kept) else None
+    world.wire.refuse = lambda request: status_error(403, "protected") if is_deletion(request, kept) else None
     await world.patch(Pod, kept, {"metadata": {"labels": {SPECIFIED_DELETE: "true"}}})
     await world.patch(CloneSet, "web", {"spec": {"template": template("app:2")}})
     await world.run_pods()
@@ -529,7 +529,7 @@ async def test_a_server_that_is_busy_is_asked_no_more(world: CloneSetCluster) ->
     """What else there would be to do is not tried either."""
     await world.create(CloneSet, manifest(3, updateStrategy={"maxUnavailable": 1, "maxSurge": 1}))
     await world.run_pods()
-    world.wire.refuse = lambda request: refusal(503, "later") if is_creation(request) else None
+    world.wire.refuse = lambda request: status_error(503, "later") if is_creation(request) else None
     await world.patch(CloneSet, "web", {"spec": {"template": template("app:2")}})
     assert not any(map(is_deletion, world.wire.requests))
 
@@ -654,11 +654,11 @@ async def test_a_status_of_a_cloneset_that_was_not_found_is_written_later(world:
     """An API server whose definitions are being put in place says so of objects that are there."""
     report: list[Request] = []
 
-    def deny(request: Request) -> Refusal | None:
+    def deny(request: Request) -> StatusError | None:
         if request.method != "PATCH" or not request.path.endswith("/status") or report:
             return None
         report.append(request)
-        return refusal(404, "there is none")
+        return status_error(404, "there is none")
 
     world.wire.refuse = deny
     await world.create(CloneSet, manifest(0))

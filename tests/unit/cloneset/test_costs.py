@@ -20,7 +20,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.cloneset.settings import Settings
 from trimtab.kube.transport import Request
-from trimtab_lab.apiserver.wire.statuses import Refusal, refusal
+from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
 
 ZONES = {"AZ1": ("a1", "a2"), "AZ2": ("b1", "b2"), "AZ3": ("c1", "c2")}
 PODS = tuple(f"p{number}" for number in range(1, 13))
@@ -176,11 +176,11 @@ async def test_a_wait_that_is_over_does_not_begin_anew(world: CloneSetCluster) -
     world.policies["web"] = policy(timeoutSeconds=20)
     attempts: list[Request] = []
 
-    def once(request: Request) -> Refusal | None:
+    def once(request: Request) -> StatusError | None:
         if not is_deletion(request):
             return None
         attempts.append(request)
-        return refusal(403, "not now") if len(attempts) == 1 else None
+        return status_error(403, "not now") if len(attempts) == 1 else None
 
     world.wire.refuse = once
     await world.resize(9)

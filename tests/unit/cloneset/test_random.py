@@ -47,7 +47,7 @@ from trimtab.kube.errors import AlreadyExists, Unreachable
 from trimtab.kube.queues import RETRY_BACKOFF
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
-from trimtab_lab.apiserver.wire.statuses import refusal
+from trimtab_lab.apiserver.kinds.errors import status_error
 
 T = TypeVar("T")
 NODES = {f"node-{number}": {ZONE: "y" if number == 2 else "x"} for number in range(3)}
@@ -144,14 +144,14 @@ class CloneSets(RuleBasedStateMachine):
                 self.late.append(request)
                 return Unreachable("on its way")
         if self.trouble and not (request.method == "PATCH" and "/pods/" in request.path):
-            return refusal(self.trouble.pop(), "not now")
+            return status_error(self.trouble.pop(), "not now")
         if is_creation(request) and self.quota is not None and len(self.active()) >= self.quota:
-            return refusal(403, "exceeded quota")
+            return status_error(403, "exceeded quota")
         if self.protected is not None and is_deletion(request, self.protected):
-            return refusal(403, "protected")
+            return status_error(403, "protected")
         if request.path.endswith("/status") and self.mute:
             self.mute -= 1
-            return refusal(500, "no status today")
+            return status_error(500, "no status today")
         return None
 
     def after(self, request: Request) -> None:
@@ -173,8 +173,8 @@ class CloneSets(RuleBasedStateMachine):
 
     def stored(self) -> list[Pod]:
         """All pods, as the server has them."""
-        shelf = self.world.cluster.store.shelf("/pods")
-        return [codec.decode(entry.data, Pod) for entry in shelf.entries.values()]
+        collection = self.world.cluster.store.collection("/pods")
+        return [codec.decode(entry.data, Pod) for entry in collection.entries.values()]
 
     def is_available(self, name: str) -> bool:
         """Whether a pod has served for as long as anything that the controller may have seen asks for at least."""

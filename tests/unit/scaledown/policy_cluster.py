@@ -38,7 +38,7 @@ from trimtab.scaledown.sources.answers import Unanswered
 from trimtab.scaledown.sources.targets import sources_for
 from trimtab.scaledown.view import View
 from trimtab.testing.builders import node
-from trimtab_lab.apiserver.storage import bootstrap
+from trimtab_lab.apiserver.controllers import bootstrap
 
 DEFINITIONS = Resource.of(CustomResourceDefinition).raw
 POLICIES = Resource.of(ScaleDownPolicy).raw
@@ -79,8 +79,8 @@ class PolicyCluster(World):
 
     async def start(self) -> None:
         """Start the workload controllers and those of the policies."""
-        if not self.cluster.store.shelf("/namespaces").entries:
-            await bootstrap.furnish(self.cluster)
+        if not self.cluster.store.collection("/namespaces").entries:
+            await bootstrap.create_default_objects(self.cluster)
             for kind in crds.KINDS:
                 if kind.model in OURS:
                     await self.user.create(DEFINITIONS, crds.manifest(kind))

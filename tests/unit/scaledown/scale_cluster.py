@@ -40,8 +40,8 @@ from trimtab.scaledown.intent.reviews import ScaleReviews
 from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, Defaults
 from trimtab.scaledown.view import View
 from trimtab.testing.builders import node
-from trimtab_lab.apiserver.admission.webhooks import CallError
-from trimtab_lab.apiserver.storage import bootstrap
+from trimtab_lab.apiserver.admission.admission_reviews import CallError
+from trimtab_lab.apiserver.controllers import bootstrap
 
 T = TypeVar("T")
 RULES = [
@@ -113,8 +113,8 @@ class ScaleCluster(World):
 
     async def start(self) -> None:
         """Start the workload controllers and Trimtab."""
-        if not self.cluster.store.shelf("/namespaces").entries:
-            await bootstrap.furnish(self.cluster)
+        if not self.cluster.store.collection("/namespaces").entries:
+            await bootstrap.create_default_objects(self.cluster)
             for kind in crds.KINDS:
                 if kind.model in OURS:
                     await self.user.create(DEFINITIONS, crds.manifest(kind))

@@ -34,7 +34,7 @@ from trimtab.unitedtopology.admission.scaledown_preparation import ScaleDownPrep
 from trimtab.unitedtopology.controller.controller import SETTINGS, Controller, Settings
 from trimtab.unitedtopology.metrics import Metrics
 from trimtab.unitedtopology.pod_annotator import PodAnnotator
-from trimtab_lab.apiserver.storage import bootstrap
+from trimtab_lab.apiserver.controllers import bootstrap
 
 JSON = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"
@@ -76,8 +76,8 @@ class TopologyCluster(World):
 
     async def start(self) -> None:
         """Start everything, in a cluster with three zones of two nodes."""
-        if not self.cluster.store.shelf("/namespaces").entries:
-            await bootstrap.furnish(self.cluster)
+        if not self.cluster.store.collection("/namespaces").entries:
+            await bootstrap.create_default_objects(self.cluster)
             for manifest in crds.manifests():
                 await self.user.create(CustomResourceDefinition, manifest)
             for at in ("z1", "z2", "z3"):

@@ -25,18 +25,18 @@ from trimtab.kube.errors import Conflict, NotFound, Unreachable
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request, Response
 from trimtab.testing.clocks import VirtualClock
-from trimtab_lab.apiserver.admission.webhooks import Call
-from trimtab_lab.apiserver.storage import bootstrap
-from trimtab_lab.apiserver.storage.cluster import Cluster
-from trimtab_lab.apiserver.storage.definitions import Definitions
-from trimtab_lab.apiserver.storage.garbage_collector import Collector
-from trimtab_lab.apiserver.storage.namespaces import Namespaces
+from trimtab_lab.apiserver.admission.webhook_dispatcher import Call
+from trimtab_lab.apiserver.controllers import bootstrap
+from trimtab_lab.apiserver.controllers.definitions import DefinitionController
+from trimtab_lab.apiserver.controllers.garbage_collector import GarbageCollector
+from trimtab_lab.apiserver.controllers.namespaces import NamespaceController
+from trimtab_lab.apiserver.kinds.errors import StatusError
+from trimtab_lab.apiserver.storage.store import Collection, encode
 from trimtab_lab.apiserver.storage.store import Event as Change
-from trimtab_lab.apiserver.storage.store import Shelf, encode
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.requests import Request as LabRequest
 from trimtab_lab.apiserver.wire import discovery, routes
-from trimtab_lab.apiserver.wire.paths import split_version
-from trimtab_lab.apiserver.wire.requests import Request as LabRequest
-from trimtab_lab.apiserver.wire.statuses import Refusal
+from trimtab_lab.apiserver.wire.paths import PathParser, split_version
 from trimtab_lab.workloads.options import STOCK, Options
 from trimtab_lab.workloads.service import Workloads
 
@@ -76,8 +76,9 @@ class Wire:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self._paths = PathParser(cluster.registry)
         self.requests: list[Request] = []
-        self.refuse: Callable[[Request], Refusal | Exception | None] | None = None
+        self.refuse: Callable[[Request], StatusError | Exception | None] | None = None
         self.after: Callable[[Request], None] | None = None
         """Called when a request was answered, before anybody knows."""
         self._held: dict[str, asyncio.Event] = {}
@@ -108,7 +109,7 @@ class Wire:
             if refused is not None:
                 raise refused
             status, body = await self._answer(request)
-        except Refusal as error:
+        except StatusError as error:
             status, body = error.code, encode(error.status)
         if self.after is not None:
             self.after(request)
@@ -118,18 +119,18 @@ class Wire:
     async def stream(self, request: Request) -> Stream:
         """A watch of a whole kind."""
         self._check()
-        target = self.cluster.targets.find(request.path)
+        target = self._paths.find(request.path)
         assert target is not None
-        shelf = self.cluster.store.shelf(target.kind.shelf)
+        collection = self.cluster.store.collection(target.kind.collection)
         stream, since = Stream(self, target.kind.plural), int(dict(request.params)["resourceVersion"])
 
-        def tell(where: Shelf, change: Change) -> None:
-            if where is shelf and change.version > since:
+        def tell(where: Collection, change: Change) -> None:
+            if where is collection and change.version > since:
                 wrapped = target.kind.wrap(change.entry.data)
                 stream.feed(b'{"type":"%b","object":%b}\n' % (change.type.encode(), wrapped))
 
-        for change in shelf.since(since):
-            tell(shelf, change)
+        for change in collection.since(since):
+            tell(collection, change)
         self.cluster.store.listen(tell)
         return stream
 
@@ -141,7 +142,7 @@ class Wire:
             raise Unreachable("connection lost")
 
     async def _answer(self, request: Request) -> tuple[int, bytes]:
-        target = self.cluster.targets.find(request.path)
+        target = self._paths.find(request.path)
         if target is None:
             return 200, encode(discovery.resources(self.cluster.registry, split_version(request.path)[0]) or {})
         query = {name: (value,) for name, value in request.params}
@@ -181,8 +182,8 @@ class World:
         self.clock = VirtualClock()
         self.options = options
         self.cluster = Cluster(clock=self.clock.now, call=call, seed=seed)
-        keepers = (Namespaces(self.cluster, "no authority"), Definitions(self.cluster))
-        self._keepers: tuple[Keeper, ...] = (*keepers, Collector(self.cluster)) if collects else keepers
+        keepers = (NamespaceController(self.cluster, "no authority"), DefinitionController(self.cluster))
+        self._keepers: tuple[Keeper, ...] = (*keepers, GarbageCollector(self.cluster)) if collects else keepers
         self.wire = Wire(self.cluster)
         self.user = Client(Wire(self.cluster), clock=self.clock, rng=random.Random(seed))
         self.registry = CollectorRegistry()
@@ -195,8 +196,8 @@ class World:
 
     async def start(self) -> None:
         """Start the controllers, in a cluster that has what every cluster has."""
-        if not self.cluster.store.shelf("/namespaces").entries:
-            await bootstrap.furnish(self.cluster)
+        if not self.cluster.store.collection("/namespaces").entries:
+            await bootstrap.create_default_objects(self.cluster)
         self.wire = Wire(self.cluster)
         self.registry = CollectorRegistry()
         client = Client(self.wire, clock=self.clock, rng=random.Random(1))

@@ -15,9 +15,9 @@ from trimtab.api.pods import Pod
 from trimtab.kube import conditions
 from trimtab.kube.errors import Unreachable
 from trimtab.kube.transport import Request
+from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
+from trimtab_lab.apiserver.storage.store import Collection
 from trimtab_lab.apiserver.storage.store import Event as Change
-from trimtab_lab.apiserver.storage.store import Shelf
-from trimtab_lab.apiserver.wire.statuses import Refusal, refusal
 from trimtab_lab.workloads.deployment import templates
 from trimtab_lab.workloads.deployment.revisions import HISTORY, REVISION
 
@@ -74,8 +74,8 @@ class Census:
         self.most, self.fewest, self.mixed = 0, len(self._pods), 0
         self._count()
 
-    def _heard(self, shelf: Shelf, change: Change) -> None:
-        if shelf.name != "/pods":
+    def _heard(self, collection: Collection, change: Change) -> None:
+        if collection.name != "/pods":
             return
         pod = codec.convert(change.entry.tree(), Pod)
         if change.type == "DELETED":
@@ -324,7 +324,7 @@ def is_set_creation(request: Request) -> bool:
 
 async def test_a_replicaset_that_cannot_be_made_is_told(world: World) -> None:
     """In a condition and an event, until it can be made."""
-    world.wire.refuse = lambda r: refusal(403, "no quota") if is_set_creation(r) else None
+    world.wire.refuse = lambda r: status_error(403, "no quota") if is_set_creation(r) else None
     await world.create(Deployment, deployment_tree("web", 2))
     assert await progressing(world) == ("False", "ReplicaSetCreateError")
     (message,) = set(await world.told("ReplicaSetCreateError"))
@@ -338,7 +338,9 @@ async def test_a_replicaset_that_cannot_be_made_is_told(world: World) -> None:
 
 async def test_pods_that_cannot_be_made_are_the_deployment_s_failure(world: World) -> None:
     """The ReplicaSet's condition is passed on, and taken back."""
-    world.wire.refuse = lambda r: refusal(403, "no quota") if r.method == "POST" and r.path.endswith("/pods") else None
+    world.wire.refuse = lambda r: (
+        status_error(403, "no quota") if r.method == "POST" and r.path.endswith("/pods") else None
+    )
     await world.create(Deployment, deployment_tree("web", 2))
     found = conditions.find((await world.get(Deployment, "web")).status.conditions, "ReplicaFailure")
     assert found is not None
@@ -410,7 +412,7 @@ async def test_trouble_on_the_wire_changes_nothing_in_the_end(world: World, seed
     """One call in five is refused, fails, or is done without an answer: what is there at last is what was asked for."""
     rng = random.Random(seed)
 
-    def refuse(_: Request) -> Refusal | None:
+    def refuse(_: Request) -> StatusError | None:
         return rng.choice(TROUBLES) if rng.random() < 0.15 else None
 
     def lose(request: Request) -> None:
@@ -433,10 +435,10 @@ async def test_trouble_on_the_wire_changes_nothing_in_the_end(world: World, seed
 
 
 TROUBLES = (
-    refusal(409, "somebody was faster"),
-    refusal(429, "too many requests", details={"retryAfterSeconds": 1}),
-    refusal(500, "broken"),
-    refusal(503, "away"),
+    status_error(409, "somebody was faster"),
+    status_error(429, "too many requests", details={"retryAfterSeconds": 1}),
+    status_error(500, "broken"),
+    status_error(503, "away"),
 )
 
 

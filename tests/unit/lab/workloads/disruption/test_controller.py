@@ -16,7 +16,7 @@ from trimtab.api.policy import PodDisruptionBudget
 from trimtab.kube import conditions
 from trimtab.kube.resources import untyped
 from trimtab.kube.transport import Request
-from trimtab_lab.apiserver.wire.statuses import Refusal, refusal
+from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
 
 JSON = dict[str, Any]
 
@@ -166,8 +166,8 @@ async def test_a_failing_server_allows_nothing_until_it_works() -> None:
     world = World(collects=False)
     await world.start()
 
-    def refuse(request: Request) -> Refusal | None:
-        return refusal(403, "not now") if request.path.endswith("/scale") else None
+    def refuse(request: Request) -> StatusError | None:
+        return status_error(403, "not now") if request.path.endswith("/scale") else None
 
     world.wire.refuse = refuse
     gone = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "gone", "uid": "gone", "controller": True}

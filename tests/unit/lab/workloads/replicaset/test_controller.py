@@ -14,7 +14,7 @@ from trimtab.api.apps import ReplicaSet
 from trimtab.api.core import Namespace, ReplicationController
 from trimtab.api.pods import Pod
 from trimtab.kube.transport import Request
-from trimtab_lab.apiserver.wire.statuses import Refusal, refusal
+from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
 from trimtab_lab.workloads.options import Options
 
 JSON = dict[str, Any]
@@ -38,16 +38,16 @@ def is_pod_creation(request: Request) -> bool:
     return request.method == "POST" and request.path.endswith("/pods")
 
 
-def refusing(when: Callable[[int], bool]) -> Callable[[Request], Refusal | None]:
+def refusing(when: Callable[[int], bool]) -> Callable[[Request], StatusError | None]:
     """Refuses pods, by the number of the attempt, from 1 on."""
     attempts = 0
 
-    def refuse(request: Request) -> Refusal | None:
+    def refuse(request: Request) -> StatusError | None:
         nonlocal attempts
         if not is_pod_creation(request):
             return None
         attempts += 1
-        return refusal(403, "no more pods today") if when(attempts) else None
+        return status_error(403, "no more pods today") if when(attempts) else None
 
     return refuse
 
@@ -131,7 +131,7 @@ async def test_a_failing_batch_ends_the_attempt(world: World) -> None:
 async def test_a_namespace_that_is_going_is_no_failure(world: World) -> None:
     """Its refusals are not told, not retried, and stand in no condition."""
     cause = {"reason": "NamespaceTerminating", "message": "namespace default is being terminated"}
-    gone = refusal(403, "it is being terminated", details={"causes": [cause]})
+    gone = status_error(403, "it is being terminated", details={"causes": [cause]})
     world.wire.refuse = lambda request: gone if is_pod_creation(request) else None
     await world.create(ReplicaSet, manifest(3))
     await world.patch(ReplicaSet, "web", {"metadata": {"labels": {"look": "again"}}})
@@ -308,11 +308,11 @@ async def test_a_deletion_that_fails_is_tried_again(world: World) -> None:
     await world.run_pods()
     tried: list[Request] = []
 
-    def refuse(request: Request) -> Refusal | None:
+    def refuse(request: Request) -> StatusError | None:
         if request.method != "DELETE" or tried:
             return None
         tried.append(request)
-        return refusal(403, "not this one")
+        return status_error(403, "not this one")
 
     world.wire.refuse = refuse
     await world.patch(ReplicaSet, "web", {"spec": {"replicas": 1}})
