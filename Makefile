@@ -28,6 +28,7 @@ endif
 
 lock: ## Resolve the dependencies anew into requirements.lock (needs uv)
 	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --group dev \
+	  --no-emit-package trimtab --no-emit-package trimtab-lab \
 	  --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml src/trimtab_lab/pyproject.toml
 
 lint: install ## ruff, mypy --strict, import directions

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trimtab.kube.files import read_yaml
-
 if TYPE_CHECKING:
     from trimtab.kube.client import Client
     from trimtab_lab.box import Box, Part
@@ -78,6 +76,7 @@ def lab() -> None:
 )
 def up(state: Path, port: int, shape: Path | None, product: bool, components: tuple[str, ...]) -> None:
     """Start a lab, and keep it running until Ctrl-C or `trimtab lab down`."""
+    from trimtab.kube.files import read_yaml
     from trimtab_lab.box import Box
     from trimtab_lab.nodes import shapes
 
@@ -178,6 +177,7 @@ def workloads(kubeconfig: Path | None) -> None:
 )
 def nodes(kubeconfig: Path | None, shape: Path | None, seed: int, lifecycle: bool) -> None:
     """Simulate nodes on any control plane, the lab's or a real one."""
+    from trimtab.kube.files import read_yaml
     from trimtab.kube.processes import set_up_logs
     from trimtab_lab.nodes import settings, shapes
     from trimtab_lab.nodes.service import Nodes
