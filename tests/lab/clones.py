@@ -31,7 +31,7 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel, within
 from trimtab.kube.errors import AlreadyExists, NotFound
 from trimtab.kube.informers import Informer
-from trimtab.kube.resources import Resource, key, untyped
+from trimtab.kube.resources import Resource, object_key, untyped
 from trimtab.kube.stores import Store
 from trimtab.scaledown.policy.effective import governing, workload_ref
 
@@ -176,11 +176,11 @@ class Clones:
         """Wait until a CloneSet says something of itself."""
 
         def said(store: Store[CloneSet]) -> bool:
-            found = store.get(key(self.name, name))
+            found = store.get(object_key(self.name, name))
             return found is not None and holds(found)
 
         await self._until(self.clonesets, said)
-        found = self.clonesets.get(key(self.name, name))
+        found = self.clonesets.get(object_key(self.name, name))
         assert found is not None
         return found
 

@@ -27,7 +27,7 @@ from trimtab.api.unitedtopology import SubsetStatus, UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.config import discover
 from trimtab.kube.errors import TooManyRequests
-from trimtab.kube.resources import Resource, key
+from trimtab.kube.resources import Resource, object_key
 from trimtab.kube.sessions import Session
 from trimtab.unitedtopology.admission.hooks import Subsets
 from trimtab_lab.apiserver.wire.server import Server
@@ -149,7 +149,7 @@ async def seen(hooks: Subsets, generation: int = 1) -> None:
     """Wait until the webhook knows of the UnitedTopology, of a certain generation."""
 
     async def known() -> bool:
-        found = hooks.topologies.get(key(NAMESPACE, "spread"))
+        found = hooks.topologies.get(object_key(NAMESPACE, "spread"))
         return found is not None and found.metadata.generation >= generation
 
     await eventually(known)

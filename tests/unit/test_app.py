@@ -24,7 +24,7 @@ from trimtab.app.means import Means
 from trimtab.install import local, reviews
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
-from trimtab.kube.components import Together
+from trimtab.kube.components import ComponentGroup
 from trimtab.kube.config import discover
 from trimtab.kube.sessions import Session
 from trimtab.testing.clocks import VirtualClock
@@ -139,7 +139,7 @@ async def listening(running: app.App) -> tuple[str, int]:
     while "webhooks" not in running.components:
         await asyncio.sleep(0)
     together = running.components["webhooks"]
-    assert isinstance(together, Together)
+    assert isinstance(together, ComponentGroup)
     edge = together.parts["edge"]
     assert isinstance(edge, Edge)
     while not edge.synced:
@@ -152,7 +152,7 @@ async def test_every_hook_is_asked_and_every_question_has_its_hook() -> None:
     told = whole(leaderElection={"enabled": False})
     means = Means(Client(FakeServer(VirtualClock()), clock=VirtualClock()), told, CollectorRegistry())
     component = admission.component(means)
-    assert isinstance(component, Together)
+    assert isinstance(component, ComponentGroup)
     edge = component.parts["edge"]
     assert isinstance(edge, Edge)
     asked = {review.path: review.budget(told) for review in (*reviews.REVIEWS, reviews.CLONESETS)}

@@ -17,7 +17,7 @@ from trimtab.app.means import Means
 from trimtab.app.switch import LOOK_EVERY, Switch, Watch
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
-from trimtab.kube.components import Together
+from trimtab.kube.components import ComponentGroup
 from trimtab.scaledown.intent.gate import Intents
 from trimtab.scaledown.policy.controller import ScaleDownPolicies
 from trimtab.testing.clocks import VirtualClock
@@ -76,8 +76,8 @@ async def test_whoever_writes_costs_goes_by_the_switch() -> None:
     clock = VirtualClock()
     means = Means(Client(FakeServer(clock), clock=clock), told(on=True), CollectorRegistry())
     webhooks, controllers = admission.component(means), control.component(means)
-    assert isinstance(webhooks, Together)
-    assert isinstance(controllers, Together)
+    assert isinstance(webhooks, ComponentGroup)
+    assert isinstance(controllers, ComponentGroup)
     intents, keeper = webhooks.parts["scale-downs"], controllers.parts["scaledownpolicies"]
     assert isinstance(intents, Intents)
     assert isinstance(keeper, ScaleDownPolicies)

@@ -52,7 +52,7 @@ async def _clone_set(document: Document, request: AdmissionRequest, _: Client) -
     wanted = codec.decode(document.text, CloneSet)
     found = list(cloneset.problems(wanted))
     if request.old_object is not None:
-        found += cloneset.changes(codec.decode(request.old_object.text, CloneSet), wanted)
+        found += cloneset.immutable_field_problems(codec.decode(request.old_object.text, CloneSet), wanted)
     return found
 
 

@@ -23,7 +23,7 @@ from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.pods import Pod
 from trimtab.app.means import Means, defaults
 from trimtab.app.scheduling import default_constraints
-from trimtab.kube.components import Background, Candidate, Component, Together
+from trimtab.kube.components import Background, Candidate, Component, ComponentGroup
 from trimtab.ranking.plan import Policy
 from trimtab.ranking.rankers import constraints_of
 from trimtab.ranking.strategies import Factory
@@ -65,7 +65,7 @@ def component(means: Means) -> Component:
         **(topologies.parts if topologies else {}),
         **({"election": candidate} if candidate else {}),
     }
-    return Together({**parts, "edge": _edge(means, hooks, _certificates(means, candidate), told)})
+    return ComponentGroup({**parts, "edge": _edge(means, hooks, _certificates(means, candidate), told)})
 
 
 class _ScaleDowns:
@@ -184,5 +184,5 @@ def _certificates(means: Means, candidate: Candidate | None) -> Certificates:
         name=given.stored_in,
         names=names(configuration),
         configurations=[(kind, configuration.webhooks.registered_as) for kind in CONFIGURATIONS],
-        leads=always if candidate is None else lambda: candidate.leads,
+        leads=always if candidate is None else lambda: candidate.is_leader,
     )

@@ -15,7 +15,7 @@ from trimtab.cloneset.metrics import Metrics as CloneSetMetrics
 from trimtab.cloneset.settings import GATE
 from trimtab.cloneset.settings import Settings as CloneSetSettings
 from trimtab.kube.client import Client
-from trimtab.kube.components import Background, Component, Led, Together
+from trimtab.kube.components import Background, Component, ComponentGroup, LeaderElectedComponent
 from trimtab.ranking.rankers import constraints_of
 from trimtab.scaledown.continuous.delivery import Settings as Continuous
 from trimtab.scaledown.policy import effective
@@ -34,7 +34,7 @@ def component(means: Means) -> Component:
     make = _maker(means)
     if not means.configuration.leader_election.enabled:
         return make(means.client)
-    return Led(means.client, partial(means.elect, LEASE), make)
+    return LeaderElectedComponent(means.client, partial(means.elect, LEASE), make)
 
 
 def _maker(means: Means) -> Callable[[Client], Component]:
@@ -65,7 +65,7 @@ def _maker(means: Means) -> Callable[[Client], Component]:
             client, _cloneset_settings(means), metrics=cloneset_metrics, policy_of=_policy_of(view, now)
         )
         means.switch.tell("controllers", lambda _: scale_downs.configure(now()))
-        return Together(
+        return ComponentGroup(
             {
                 "view": view,
                 "samples": Background(sources.run),

@@ -14,7 +14,7 @@ from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
 from trimtab.app.switch import Switch
 from trimtab.kube.client import Client
-from trimtab.kube.leases import Elector, Terms
+from trimtab.kube.leases import Elector, LeaseTimings
 from trimtab.ranking.strategies import STRATEGIES, Factory
 from trimtab.scaledown.metrics import Metrics as ScaleDownMetrics
 from trimtab.scaledown.policy import effective
@@ -60,7 +60,7 @@ class Means:
             name=lease,
             namespace=self.configuration.namespace,
             identity=f"{socket.gethostname()}_{os.getpid()}",
-            terms=Terms(stated.lease_seconds, stated.renew_seconds, stated.retry_seconds),
+            timings=LeaseTimings(stated.lease_seconds, stated.renew_seconds, stated.retry_seconds),
         )
 
 

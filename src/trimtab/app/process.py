@@ -19,7 +19,7 @@ from trimtab.app.switch import Watch
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SystemClock
-from trimtab.kube.components import Background, Component, Together
+from trimtab.kube.components import Background, Component, ComponentGroup
 from trimtab.kube.endpoints import Endpoint
 from trimtab.kube.sessions import Session
 from trimtab.kube.transport import Transport
@@ -99,7 +99,7 @@ class App:
             if configuration.serving.port >= 0:
                 await self._serve(stack, configuration.serving)
             log.info("running %s against %s", ", ".join(self.components), endpoint.server)
-            await Together({**self.components, **self._watching(means)}).run()
+            await ComponentGroup({**self.components, **self._watching(means)}).run()
 
     def _watching(self, means: Means) -> dict[str, Component]:
         read = self.settings.read_again

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from trimtab.api.meta import ObjectMeta
-from trimtab.api.templates import letters, name_of
+from trimtab.api.templates import name_of, safe_hash
 
 _LENGTH = 5
 
@@ -33,7 +33,7 @@ class Instance:
 
 def instance(owner: ObjectMeta, number: int) -> Instance:
     """The pod of that number."""
-    an_id = letters(f"{owner.uid}/{number}".encode(), _LENGTH)
+    an_id = safe_hash(f"{owner.uid}/{number}".encode(), _LENGTH)
     return Instance(an_id, name_of(owner.name, an_id))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from trimtab.api.crds import OURS
+from trimtab.api.crds import MANAGED_BY_LABELS
 from trimtab.api.extensions import CustomResourceDefinition
 
 DEFINITION = "clonesets.apps.kruise.io"
@@ -33,7 +33,7 @@ def presence(definition: CustomResourceDefinition | None) -> Presence:
     if definition is None or not served(definition):
         return Presence.NOBODY
     metadata = definition.metadata
-    labelled = all(metadata.labels.get(name) == value for name, value in OURS.items())
+    labelled = all(metadata.labels.get(name) == value for name, value in MANAGED_BY_LABELS.items())
     return Presence.OURS if labelled and _GENERATOR not in metadata.annotations else Presence.OTHERS
 
 

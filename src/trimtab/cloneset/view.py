@@ -18,7 +18,7 @@ from trimtab.api.scaledown import PodGroupCost
 from trimtab.kube.client import Client
 from trimtab.kube.informers import Informer
 from trimtab.kube.ownership import refers_to
-from trimtab.kube.resources import Key, Resource, key
+from trimtab.kube.resources import Key, Resource, object_key
 from trimtab.kube.stores import by_controller, by_namespace
 from trimtab.snapshot import Snapshot
 
@@ -62,7 +62,7 @@ class View:
         """The CloneSet that a reference means, if it is known."""
         if not refers_to(owner, CLONESETS):
             return None
-        a_key = key(namespace, owner.name)
+        a_key = object_key(namespace, owner.name)
         found = self.clonesets.get(a_key)
         return a_key if found is not None and found.metadata.uid == owner.uid else None
 
@@ -78,12 +78,12 @@ class View:
         """The costs of a CloneSet's pods, where somebody has written them; of several, the first by name."""
         if self.costs is None:
             return None
-        found = self.costs.store.by(_BY_OWNER, key(owner.namespace, owner.name))
+        found = self.costs.store.by(_BY_OWNER, object_key(owner.namespace, owner.name))
         return min(found, key=lambda each: each.metadata.name, default=None)
 
     def is_taken(self, namespace: str, name: str) -> bool:
         """Whether there is a pod of that name."""
-        return key(namespace, name) in self.pods.store
+        return object_key(namespace, name) in self.pods.store
 
     def _put(self, pod: Pod) -> None:
         owner = pod.metadata.controller
@@ -101,7 +101,7 @@ def owner_key(costs: PodGroupCost) -> Key | None:
     owner = costs.spec.owner
     if owner.kind != KIND or owner.api_version not in ("", CLONESETS.api_version) or not owner.name:
         return None
-    return key(costs.metadata.namespace, owner.name)
+    return object_key(costs.metadata.namespace, owner.name)
 
 
 def _by_owner(costs: PodGroupCost) -> Iterable[str]:

@@ -37,7 +37,7 @@ def is_ours(definition: JSON) -> bool:
     """
     metadata = definition.get("metadata") or {}
     labels = metadata.get("labels") or {}
-    labelled = all(labels.get(name) == value for name, value in crds.OURS.items())
+    labelled = all(labels.get(name) == value for name, value in crds.MANAGED_BY_LABELS.items())
     return labelled and _GENERATOR not in (metadata.get("annotations") or {})
 
 

@@ -26,7 +26,7 @@ from trimtab.api.apps import ReplicaSet
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.clocks import SECOND
-from trimtab.kube.resources import key
+from trimtab.kube.resources import object_key
 from trimtab.ranking.costs import Band, Level
 from trimtab.subsets.levels import Standing, standings
 from trimtab.subsets.members import Member
@@ -97,7 +97,7 @@ class Levels:
         found = self._first(kind, namespace, name)
         if found is not None or kind != "ReplicaSet":
             return found, replicas
-        replicaset = self._view.sets.get(key(namespace, name))
+        replicaset = self._view.sets.get(object_key(namespace, name))
         owner = replicaset.metadata.controller if replicaset is not None else None
         if replicaset is None or owner is None:
             return None, None

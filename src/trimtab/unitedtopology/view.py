@@ -26,7 +26,7 @@ from trimtab.api.unitedtopology import TargetReference, UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.informers import Informer
-from trimtab.kube.resources import Key, key
+from trimtab.kube.resources import Key, object_key
 from trimtab.kube.stores import IndexFunction, Object, by_controller, by_namespace, key_of
 from trimtab.subsets.members import Member, member_of
 from trimtab.unitedtopology import targets
@@ -52,7 +52,7 @@ def by_target(topology: UnitedTopology) -> Iterable[str]:
 def by_topology(pod: Pod) -> Iterable[str]:
     """An index: the pods that carry a UnitedTopology's mark, by its key."""
     mark = keys.subset_annotations(pod.metadata.annotations)
-    return (key(pod.metadata.namespace, mark.topology),) if mark is not None else ()
+    return (object_key(pod.metadata.namespace, mark.topology),) if mark is not None else ()
 
 
 def by_ended(pod: Pod) -> Iterable[str]:
@@ -129,7 +129,7 @@ class View:
             "ReplicaSet": self.sets,
             "CloneSet": self.clonesets,
         }
-        found: Workload | None = informers[kind].get(key(namespace, name)) if kind in informers else None
+        found: Workload | None = informers[kind].get(object_key(namespace, name)) if kind in informers else None
         return found
 
     def target(self, topology: UnitedTopology) -> Target | None:
@@ -159,7 +159,7 @@ class View:
             return found
         namespace = pod.metadata.namespace
         found.update(key_of(each) for each in self.topologies_of(owner.kind, namespace, owner.name))
-        replicaset = self.sets.get(key(namespace, owner.name)) if owner.kind == "ReplicaSet" else None
+        replicaset = self.sets.get(object_key(namespace, owner.name)) if owner.kind == "ReplicaSet" else None
         if replicaset is not None:
             found.update(self.concerned_by(replicaset))
         return found

@@ -790,7 +790,9 @@ async def test_it_stands_back_where_openkruise_serves_the_kind() -> None:
     assert world.controller.problems == []
     (told,) = [event for event in await world.all(Event) if event.reason == "StandsBack"]
     assert "OpenKruise" in told.message
-    patch = {"metadata": {"labels": crds.OURS, "annotations": {"controller-gen.kubebuilder.io/version": None}}}
+    patch = {
+        "metadata": {"labels": crds.MANAGED_BY_LABELS, "annotations": {"controller-gen.kubebuilder.io/version": None}}
+    }
     await world.user.patch(DEFINITIONS, "clonesets.apps.kruise.io", patch)
     await world.settle()
     assert len(await world.pods()) == 2

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trimtab.api import codec
-from trimtab.api.crds import OURS
+from trimtab.api.crds import MANAGED_BY_LABELS
 from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.cloneset.presence import Presence, presence
 
@@ -25,15 +25,19 @@ def definition(established: str = "True", **metadata: Any) -> CustomResourceDefi
     ("found", "want"),
     [
         pytest.param(None, Presence.NOBODY, id="there is none"),
-        pytest.param(definition(labels=OURS), Presence.OURS, id="ours has our label"),
-        pytest.param(definition("False", labels=OURS), Presence.NOBODY, id="not taken up yet"),
+        pytest.param(definition(labels=MANAGED_BY_LABELS), Presence.OURS, id="ours has our label"),
+        pytest.param(definition("False", labels=MANAGED_BY_LABELS), Presence.NOBODY, id="not taken up yet"),
         pytest.param(
-            definition(labels=OURS, deletionTimestamp="2026-01-01T00:00:00Z"), Presence.NOBODY, id="on its way out"
+            definition(labels=MANAGED_BY_LABELS, deletionTimestamp="2026-01-01T00:00:00Z"),
+            Presence.NOBODY,
+            id="on its way out",
         ),
         pytest.param(definition(annotations=GENERATED), Presence.OTHERS, id="OpenKruise's"),
         pytest.param(definition(), Presence.OTHERS, id="somebody's"),
         pytest.param(
-            definition(labels=OURS, annotations=GENERATED), Presence.OTHERS, id="OpenKruise's, applied over ours"
+            definition(labels=MANAGED_BY_LABELS, annotations=GENERATED),
+            Presence.OTHERS,
+            id="OpenKruise's, applied over ours",
         ),
     ],
 )

@@ -216,12 +216,14 @@ GENERATED = {"controller-gen.kubebuilder.io/version": "v0.16.5"}
     ("choice", "found", "missing"),
     [
         pytest.param("auto", [], set(), id="an empty cluster gets all"),
-        pytest.param("auto", [present(CLONE_SETS, labels=crds.OURS)], set(), id="ours are brought up to date"),
+        pytest.param(
+            "auto", [present(CLONE_SETS, labels=crds.MANAGED_BY_LABELS)], set(), id="ours are brought up to date"
+        ),
         pytest.param("auto", [present(CLONE_SETS)], {CLONE_SETS}, id="theirs is left alone"),
         pytest.param("all", [present(CLONE_SETS)], {CLONE_SETS}, id="theirs is left alone whatever is asked for"),
         pytest.param(
             "auto",
-            [present(CLONE_SETS, labels=crds.OURS, annotations=GENERATED)],
+            [present(CLONE_SETS, labels=crds.MANAGED_BY_LABELS, annotations=GENERATED)],
             {CLONE_SETS},
             id="theirs applied over ours is theirs",
         ),
@@ -253,7 +255,7 @@ def test_only_our_own_clonesets_are_judged_by_our_rules() -> None:
     ("choice", "found", "whose"),
     [
         pytest.param("auto", [], True, id="about to be installed"),
-        pytest.param("none", [present(CLONE_SETS, labels=crds.OURS)], True, id="installed before"),
+        pytest.param("none", [present(CLONE_SETS, labels=crds.MANAGED_BY_LABELS)], True, id="installed before"),
         pytest.param("auto", [present(CLONE_SETS)], False, id="somebody else's"),
         pytest.param("auto", None, False, id="nobody knows"),
     ],

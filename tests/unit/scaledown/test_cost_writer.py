@@ -14,7 +14,7 @@ from trimtab.api.annotations import DELETION_COST, SCALE_PLAN, PlanAnnotation
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import Conflict, Forbidden
-from trimtab.kube.resources import key
+from trimtab.kube.resources import object_key
 from trimtab.scaledown import cost_writer
 from trimtab.scaledown.cost_writer import Entry, Ledger, annotation_for
 from trimtab.testing.builders import pod
@@ -107,7 +107,7 @@ async def test_all_costs_are_written(world: World) -> None:
     found = await written(world, await entries(world))
     assert found.whole
     assert await costs(world) == {"a": "-3", "b": "-2", "c": "-1"}
-    assert set(found.versions) == {key("default", name) for name in "abc"}
+    assert set(found.versions) == {object_key("default", name) for name in "abc"}
 
 
 async def test_a_cost_that_somebody_sets_meanwhile_stays(world: World) -> None:
@@ -115,7 +115,7 @@ async def test_a_cost_that_somebody_sets_meanwhile_stays(world: World) -> None:
     given = await entries(world)
     await world.user.patch(Pod, "b", {"metadata": {"annotations": {DELETION_COST: "50"}}}, namespace="default")
     found = await written(world, given)
-    assert found.theirs == [key("default", "b")]
+    assert found.theirs == [object_key("default", "b")]
     assert not found.whole
     assert await costs(world) == {"a": "-3", "b": "50", "c": "-1"}
 
@@ -134,7 +134,7 @@ async def test_a_pod_that_is_gone_is_no_failure(world: World) -> None:
     given = await entries(world)
     await world.user.delete(Pod, "b", namespace="default", grace_period_seconds=0)
     found = await written(world, given)
-    assert found.gone == [key("default", "b")]
+    assert found.gone == [object_key("default", "b")]
     assert found.whole
 
 
@@ -144,7 +144,7 @@ async def test_another_pod_of_the_same_name_is_not_written_to(world: World) -> N
     await world.user.delete(Pod, "b", namespace="default", grace_period_seconds=0)
     await world.user.create(Pod, pod("b").tree(), namespace="default")
     found = await written(world, given)
-    assert found.gone == [key("default", "b")]
+    assert found.gone == [object_key("default", "b")]
     assert (await costs(world))["b"] is None
 
 
@@ -154,7 +154,7 @@ async def test_what_the_server_refuses_is_told(world: World) -> None:
     wire = world.user.transport
     wire.refuse = lambda request: Forbidden("no") if "/b" in request.path and request.method == "PATCH" else None  # type: ignore[attr-defined]
     found = await written(world, given)
-    assert list(found.failed) == [key("default", "b")]
+    assert list(found.failed) == [object_key("default", "b")]
     assert not found.whole
     assert (await costs(world))["a"] == "-3"
 

@@ -33,7 +33,7 @@ from trimtab.kube.clocks import SECOND
 from trimtab.kube.informers import Informer
 from trimtab.kube.limits import TokenBucket
 from trimtab.kube.queues import WorkQueue
-from trimtab.kube.resources import key
+from trimtab.kube.resources import object_key
 from trimtab.kube.runners import Result, Runner
 from trimtab.ranking.costs import Band, Carrier
 from trimtab.ranking.rankers import Constraint
@@ -307,7 +307,7 @@ class Continuous:
     def _group_cost(self, group: Group) -> PodGroupCost | None:
         if self._known is None:
             return None
-        return self._known.get(key(group.key.namespace, group.holder.group_name))
+        return self._known.get(object_key(group.key.namespace, group.holder.group_name))
 
 
 def carrier_for(group: Group, active: int) -> Carrier | None:

@@ -35,7 +35,7 @@ from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector, ObjectMeta
 from trimtab.api.model import Model
-from trimtab.api.scaledown import REFUSED, TARGETS, ScaleDownPolicy, ScaleDownPolicySpec
+from trimtab.api.scaledown import TARGETS, UNSUPPORTED_KINDS, ScaleDownPolicy, ScaleDownPolicySpec
 from trimtab.api.selectors import EVERYTHING, NOTHING, Operator, Selector
 from trimtab.ranking.faults import strategy_faults
 from trimtab.ranking.strategies import STRATEGIES, Factory
@@ -268,8 +268,8 @@ def silence(workload: WorkloadRef, defaults: Defaults, namespace_labels: Mapping
 
 def refusal(api_version: str, kind: str) -> str:
     """Why no policy can speak for a kind; empty where one can."""
-    if kind in REFUSED:
-        return f"{kind} is not supported: {REFUSED[kind]}"
+    if kind in UNSUPPORTED_KINDS:
+        return f"{kind} is not supported: {UNSUPPORTED_KINDS[kind]}"
     if kind not in TARGETS.get(api_version, ()):
         return f"{kind} of {api_version} is not supported: it is not known to choose its victims by cost"
     return ""

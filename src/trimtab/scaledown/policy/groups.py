@@ -15,7 +15,7 @@ from trimtab.api.documents import Document
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicySpec, StrategySpec
 from trimtab.api.selectors import is_key
-from trimtab.kube.resources import key
+from trimtab.kube.resources import object_key
 from trimtab.ranking.rankers import Constraint
 from trimtab.scaledown.continuous.carriers import Holder
 from trimtab.scaledown.policy import effective
@@ -203,7 +203,7 @@ class Groups:
     def _top(self, ref: WorkloadRef) -> WorkloadRef:
         if ref.owner is None or not ref.is_part:
             return ref
-        found = self._view.deployments.get(key(ref.namespace, ref.owner[2]))
+        found = self._view.deployments.get(object_key(ref.namespace, ref.owner[2]))
         return self._ref(found) if found is not None and found.metadata.uid == ref.owner_uid else ref
 
     def _tops_in(self, namespace: str) -> Iterator[WorkloadRef]:

@@ -23,7 +23,7 @@ from trimtab.api.admission import AdmissionRequest, AdmissionResponse
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import Clock, cancel
-from trimtab.kube.resources import Key, key
+from trimtab.kube.resources import Key, object_key
 from trimtab.unitedtopology.admission.status_batcher import Rounds
 from trimtab.unitedtopology.admission.topologies import Topologies
 
@@ -72,12 +72,12 @@ class DeletionReviews:
 
     async def _announce(self, pod: Pod, namespace: str) -> None:
         mark = keys.subset_annotations(pod.metadata.annotations)
-        topology = self._topologies.get(key(namespace, mark.topology)) if mark is not None else None
+        topology = self._topologies.get(object_key(namespace, mark.topology)) if mark is not None else None
         if topology is None or topology.metadata.deletion_timestamp is not None:
             return
         if not self._topologies.is_usable(topology):
             return  # nobody counts for it
-        a_key = key(namespace, topology.metadata.name)
+        a_key = object_key(namespace, topology.metadata.name)
         if await self._rounds.leave(a_key, pod.metadata.name, pod.metadata.uid):
             look = asyncio.get_running_loop().create_task(self._look_again(a_key, pod.metadata.name))
             self._looks.add(look)

@@ -23,7 +23,7 @@ from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
-from trimtab.kube.resources import Key, key
+from trimtab.kube.resources import Key, object_key
 from trimtab.subsets.members import member_of
 from trimtab.subsets.recount import Observed
 
@@ -61,7 +61,7 @@ class Lookups:
 
     def known_going(self, entries: Mapping[str, datetime], *, namespace: str) -> frozenset[str]:
         """Which of these pods were found to be going before."""
-        return frozenset(name for name, since in entries.items() if (key(namespace, name), since) in self._going)
+        return frozenset(name for name, since in entries.items() if (object_key(namespace, name), since) in self._going)
 
     async def going(self, entries: Mapping[str, datetime], *, namespace: str) -> frozenset[str]:
         """Which of these pods are terminating, finished or gone. They are given as `deleting` has them: with the time
@@ -71,7 +71,7 @@ class Lookups:
         alive = {name for name, pod in (await self.pods(unknown, namespace=namespace)).items() if pod.active}
         found = frozenset(unknown) - alive
         for name in found:
-            self._remember((key(namespace, name), entries[name]))
+            self._remember((object_key(namespace, name), entries[name]))
         return known | found
 
     async def size(self, topology: UnitedTopology) -> int | None:

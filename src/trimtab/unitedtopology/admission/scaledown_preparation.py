@@ -61,7 +61,7 @@ class Foresight:
         except (ApiError, ConfigError) as error:
             log.warning("%s/%s: costs for %d pods could not be written: %s", namespace, name, replicas, error)
             return 0
-        seen = [self._view.pods.seen(key_of(pod), pod.metadata.resource_version) for pod in written]
+        seen = [self._view.pods.wait_seen(key_of(pod), pod.metadata.resource_version) for pod in written]
         await asyncio.gather(*seen)
         await self._clock.sleep(self._settle)
         return len(written)

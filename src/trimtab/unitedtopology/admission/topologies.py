@@ -22,7 +22,7 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import NotFound
 from trimtab.kube.informers import Informer
-from trimtab.kube.resources import Key, key
+from trimtab.kube.resources import Key, object_key
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.stores import by_namespace, key_of
 
@@ -89,7 +89,7 @@ class Topologies:
         owner = metadata.controller
         if owner is None:
             return None
-        found = self._sets.get(key(namespace, owner.name)) if owner.kind == "ReplicaSet" else None
+        found = self._sets.get(object_key(namespace, owner.name)) if owner.kind == "ReplicaSet" else None
         above = found.metadata.controller if found is not None else None
         whose = above or owner
         return self._of(whose.api_version, whose.kind, namespace, whose.name)
@@ -100,7 +100,7 @@ class Topologies:
 
     async def _above(self, owner: OwnerReference, namespace: str) -> OwnerReference | None:
         """The owner's owner."""
-        found = self._sets.get(key(namespace, owner.name))
+        found = self._sets.get(object_key(namespace, owner.name))
         if found is None or found.metadata.uid != owner.uid:
             try:
                 found = await self._client.get(ReplicaSet, owner.name, namespace=namespace)

@@ -15,7 +15,7 @@ from tests.unit.scaledown.scaling import ScaleWorld
 from tests.unit.scaledown.worlds import POLICIES, deployment, template
 from trimtab.api.annotations import DELETION_COST, OPT_OUT, OPTED_OUT, SCALE_PLAN
 from trimtab.api.apps import Deployment, ReplicaSet
-from trimtab.api.configuration import RESERVED
+from trimtab.api.configuration import RESERVED_MILLISECONDS
 from trimtab.api.core import ReplicationController
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
@@ -391,7 +391,7 @@ async def test_misses_make_the_settle_time_longer(world: ScaleWorld) -> None:
 
 async def test_whatever_is_learned_leaves_time_to_write() -> None:
     """A controller that is always late makes requests wait longer, and never for nothing."""
-    assert round(RESERVE * 1000) == RESERVED, "what the configuration refuses is what cannot work"
+    assert round(RESERVE * 1000) == RESERVED_MILLISECONDS, "what the configuration refuses is what cannot work"
     world = ScaleWorld(budget=1.0)
     await world.start()
     await world.zones(a=4, b=4)

@@ -25,7 +25,7 @@ from trimtab.api.core import Event, Namespace
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.clocks import SECOND
-from trimtab.kube.resources import key
+from trimtab.kube.resources import object_key
 from trimtab.kube.transport import Request
 from trimtab.unitedtopology.controller.controller import SETTINGS
 
@@ -279,8 +279,8 @@ async def test_a_target_that_was_not_seen_yet_has_its_places_all_the_same(world:
     world.room = 2
     await world.deploy(4)
     before = await world.levels()
-    world.controller.view.deployments.store.remove(key("default", "web"))
-    await world.controller.reconcile(key("default", "web"))
+    world.controller.view.deployments.store.remove(object_key("default", "web"))
+    await world.controller.reconcile(object_key("default", "web"))
     assert {name: row.replicas for name, row in (await world.rows()).items()} == {"a": 2, "b": 2}
     assert await world.marked() == {"a": 2, "b": 2}
     assert await world.levels() == before
