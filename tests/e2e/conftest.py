@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from trimtab_lab import box
+from trimtab_lab import supervisor
 
 NO_NODES = "name: node-controllers\n"
 """The lab's own nodes would take part in tests that bring theirs; its node controllers must run all the same."""
@@ -27,7 +27,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         return
     state = tmp_path_factory.mktemp("lab")
     (state / "shape.yaml").write_text(NO_NODES)
-    options = ["--state", str(state), "--shape", str(state / "shape.yaml"), "--port", str(box.free_port())]
+    options = ["--state", str(state), "--shape", str(state / "shape.yaml"), "--port", str(supervisor.find_free_port())]
     options += ["--component", "scheduler"]  # tests bring the webhooks and controllers that they are about
     command = [sys.executable, "-m", "trimtab", "lab", "up", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as lab:  # noqa: S603 - our own program

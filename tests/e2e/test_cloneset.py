@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.clones import Clones, clones, template
+from tests.lab.clonesets import Clones, clones, template
 from trimtab.api.cloneset import SPECIFIED_DELETE
 from trimtab.api.nodes import ZONE
 from trimtab.api.pods import Pod, TopologySpreadConstraint

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from tests.lab.fleets import Fleet, fleet, skew
+from tests.lab.deployments import Fleet, fleet, skew
 from tests.lab.policing import (
     DEPLOYMENT,
     STORIES,

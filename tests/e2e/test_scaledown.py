@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.fleets import Fleet, fleet, is_ready, skew
+from tests.lab.deployments import Fleet, fleet, is_ready, skew
 from tests.lab.holding import Holding, serving, unregister
 from trimtab.admission import metrics as webhooks
 from trimtab.api.annotations import DELETION_COST, SCALE_PLAN

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
+from tests.lab.deployments import TAINT, Fleet, fleet
 from tests.lab.dividing import Dividing, dividing
-from tests.lab.fleets import TAINT, Fleet, fleet
 from trimtab.api import annotations as keys
 from trimtab.api.annotations import DELETION_COST, NAMESPACE_LABEL
 from trimtab.api.apps import Deployment, ReplicaSet

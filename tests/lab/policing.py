@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.lab.fleets import Fleet
+from tests.lab.deployments import Fleet
 from trimtab.admission.certificates import CONFIGURATIONS, MadeCertificates
 from trimtab.admission.server import Edge
 from trimtab.admission.validation import PATH, Validation

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.clones import CLONESETS, Clones, clones, manifest, template
+from tests.lab.clonesets import CLONESETS, Clones, clones, manifest, template
 from tests.lab.test_chaos import trouble
 from tests.lab.test_kubectl import FOUND, Kubectl
 from trimtab.api import configuration

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.fleets import Fleet, fleet
+from tests.lab.deployments import Fleet, fleet
 from tests.lab.policing import STORIES, Police, bad_policies_are_refused, costed, policing, settle
 from tests.scenarios.labs import lab
 from trimtab.api import times

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.fleets import Fleet, fleet, skew
+from tests.lab.deployments import Fleet, fleet, skew
 from tests.lab.holding import serving
 from tests.scenarios.labs import lab
 from trimtab.api.annotations import DELETION_COST, OPT_OUT, OPTED_OUT, SCALE_PLAN

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.deployments import Fleet, fleet
 from tests.lab.dividing import Dividing, dividing
-from tests.lab.fleets import Fleet, fleet
 from tests.scenarios.labs import configuration, scheduling
 from trimtab.api import annotations as keys
 from trimtab.api.documents import JSON

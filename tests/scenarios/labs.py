@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.lab.clones import define
+from tests.lab.clonesets import define
 from trimtab.cloneset.controller import Controller as CloneSets
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
@@ -19,7 +19,7 @@ from trimtab.scheduler.configuration import read
 from trimtab.scheduler.service import Service
 from trimtab_lab.apiserver.wire.server import Server
 from trimtab_lab.nodes.service import Nodes
-from trimtab_lab.nodes.settings import LifecycleSettings, Settings
+from trimtab_lab.nodes.settings import NodeLifecycleSettings, Settings
 from trimtab_lab.nodes.shapes import Shape
 from trimtab_lab.scenarios.stories import Story
 from trimtab_lab.workloads.service import Workloads
@@ -28,7 +28,7 @@ HASTY = Settings(renew_seconds=2.0, lease_seconds=16)
 """Nodes that are given up after twenty seconds, not after a minute: the story is the same. Sooner would be quicker, but
 on a busy machine nodes that are well would be given up too."""
 _CONTROLLERS = replace(
-    HASTY, lifecycle=LifecycleSettings(monitor_seconds=1.0, grace_seconds=20.0, tainted_a_second=10.0)
+    HASTY, lifecycle=NodeLifecycleSettings(monitor_seconds=1.0, grace_seconds=20.0, eviction_rate=10.0)
 )
 
 

@@ -19,7 +19,7 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.endpoints import Endpoint
 from trimtab.kube.sessions import Session
 from trimtab_lab import provisioning
-from trimtab_lab.box import free_port
+from trimtab_lab.supervisor import find_free_port
 
 COMPONENTS = ("scheduler", "webhooks", "controllers")
 
@@ -34,7 +34,7 @@ class Product:
 
 def configured(**more: Any) -> TrimtabConfiguration:
     """All workloads are kept level, and Trimtab schedules for everybody."""
-    port = free_port()
+    port = find_free_port()
     scheduler = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -54,7 +54,7 @@ async def product(
     client: Client, kubeconfig: Path, told: TrimtabConfiguration, components: Sequence[str] = COMPONENTS
 ) -> AsyncIterator[Product]:
     """Trimtab at work against a lab, each component over a connection of its own, until the block ends."""
-    await provisioning.create(client, local.manifests(told))
+    await provisioning.create_missing(client, local.manifests(told))
     running = Product()
     tasks: list[asyncio.Task[None]] = []
     try:

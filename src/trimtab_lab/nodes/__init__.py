@@ -13,7 +13,7 @@ The modules, from the outside to the inside:
 
     service         Nodes: everything together, until cancelled
     operations      what people do to nodes: fail, recover, cordon, uncordon, drain
-    registration    Node objects and their status        roster      which nodes are ours, and which have failed
+    registration    Node objects and their status        simulated      which nodes are ours, and which have failed
     heartbeats      Leases                               settings    how often, how fast, how many at once
     kubelets        pods: one informer, one queue        addresses   IPs for nodes and pods
     lifecycle       what the node controllers would do   health      … and what they decide (pure)

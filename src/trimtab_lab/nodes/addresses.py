@@ -26,14 +26,14 @@ class Addresses:
     def __len__(self) -> int:
         return len(self._by_owner)
 
-    def note(self, owner: str, address: str) -> None:
+    def record(self, owner: str, address: str) -> None:
         """This one has that address already."""
         if self._by_owner.get(owner) != address:
             self.release(owner)
             self._by_owner[owner] = address
             self._taken.add(address)
 
-    def take(self, owner: str) -> str:
+    def allocate(self, owner: str) -> str:
         """The address of this one: the one it has, or the next one that is free."""
         held = self._by_owner.get(owner)
         if held is not None:
@@ -43,7 +43,7 @@ class Addresses:
         offset = int.from_bytes(hashlib.sha256(owner.encode()).digest()[:8], "big") % self._size
         while (address := str(IPv4Address(self._first + offset))) in self._taken:
             offset = (offset + 1) % self._size
-        self.note(owner, address)
+        self.record(owner, address)
         return address
 
     def release(self, owner: str) -> None:

@@ -1,6 +1,6 @@
 """What the node controllers of Kubernetes decide about nodes and their pods. Pure.
 
-1. A node that gives no sign of life for a while is *Unknown*: all that its kubelet last said of it is.
+1. A node that gives no heartbeat of life for a while is *Unknown*: all that its kubelet last said of it is.
 2. Each condition that keeps pods away is a NoSchedule taint, and so is being cordoned. These come and go with it.
 3. A node that is not ready gets a NoExecute taint too, but not all of a zone at once: so many a second, fewer where
    much of a zone is down, none in a small zone then. If nothing is ready anywhere, it is rather the control plane that
@@ -19,7 +19,7 @@ from trimtab.api.nodes import Taint as PlainTaint
 from trimtab.api.pods import Toleration
 from trimtab.api.tolerations import NO_EXECUTE, NO_SCHEDULE, tolerates
 from trimtab.kube.clocks import SECOND
-from trimtab_lab.nodes.settings import LifecycleSettings
+from trimtab_lab.nodes.settings import NodeLifecycleSettings
 from trimtab_lab.nodes.views import FALSE, TRUE, UNKNOWN, Node, NodeCondition, Taint
 
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -43,18 +43,18 @@ REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 _OURS = frozenset(key for keys in CONDITION_TAINTS.values() for key in keys.values()) | {UNSCHEDULABLE}
 
-FOR_EVER = None
+NEVER = None
 
 
 class ZoneState(Enum):
     """How much of a zone is ready."""
 
     NORMAL = auto()
-    PARTLY_DOWN = auto()
-    DOWN = auto()
+    PARTIAL_DISRUPTION = auto()
+    FULL_DISRUPTION = auto()
 
 
-def unknown(node: Node, now: int) -> list[NodeCondition]:
+def unknown_conditions(node: Node, now: int) -> list[NodeCondition]:
     """What is to be said of a node that has fallen silent: the conditions that change."""
     at = times.format_time(now)
     changed = []
@@ -71,26 +71,26 @@ def _condition(kind: str, reason: str, message: str, at: str) -> NodeCondition:
     return NodeCondition(type=kind, status=UNKNOWN, reason=reason, message=message, last_transition_time=at)
 
 
-def zone_state(ready: int, total: int, settings: LifecycleSettings) -> ZoneState:
+def zone_state(ready: int, total: int, settings: NodeLifecycleSettings) -> ZoneState:
     """How a zone stands in which so many of all nodes are ready."""
     down = total - ready
     if ready == 0 and down > 0:
-        return ZoneState.DOWN
-    if down > 2 and down / total >= settings.disrupted_share:
-        return ZoneState.PARTLY_DOWN
+        return ZoneState.FULL_DISRUPTION
+    if down > 2 and down / total >= settings.unhealthy_zone_threshold:
+        return ZoneState.PARTIAL_DISRUPTION
     return ZoneState.NORMAL
 
 
-def taints_a_second(state: ZoneState, total: int, settings: LifecycleSettings) -> float:
+def eviction_rate_of(state: ZoneState, total: int, settings: NodeLifecycleSettings) -> float:
     """How many nodes of a zone may be marked for eviction in a second."""
-    if state is not ZoneState.PARTLY_DOWN:
-        return settings.tainted_a_second
-    return settings.tainted_a_second_when_disrupted if total > settings.large_zone else 0.0
+    if state is not ZoneState.PARTIAL_DISRUPTION:
+        return settings.eviction_rate
+    return settings.secondary_eviction_rate if total > settings.large_cluster_size else 0.0
 
 
-def all_down(states: Iterable[ZoneState]) -> bool:
+def is_all_disrupted(states: Iterable[ZoneState]) -> bool:
     """Whether nothing is ready anywhere."""
-    return all(state is ZoneState.DOWN for state in states)
+    return all(state is ZoneState.FULL_DISRUPTION for state in states)
 
 
 def taints(node: Node, *, evicts: bool, now: int) -> tuple[Taint, ...]:
@@ -124,24 +124,24 @@ def _is_ours(taint: Taint) -> bool:
     return taint.effect == NO_SCHEDULE and taint.key in _OURS
 
 
-def marked_for_eviction(node: Node) -> bool:
+def has_eviction_taint(node: Node) -> bool:
     """Whether a node that is not ready has been given its NoExecute taint, by whatever name."""
     return any(taint.effect == NO_EXECUTE and taint.key in (NOT_READY, UNREACHABLE) for taint in node.spec.taints)
 
 
-def evicting(node: Node) -> tuple[Taint, ...]:
+def no_execute_taints(node: Node) -> tuple[Taint, ...]:
     """The taints of a node that pods leave it for."""
     return tuple(taint for taint in node.spec.taints if taint.effect == NO_EXECUTE)
 
 
-def leaves(tolerations: Sequence[Toleration], taints: Mapping[Taint, int], arrived: int) -> int | None:
+def eviction_time(tolerations: Sequence[Toleration], taints: Mapping[Taint, int], arrived: int) -> int | None:
     """When a pod that arrived then leaves a node with these NoExecute taints, each there since a moment.
 
-    Its patience begins when it meets the first of them; those that come later give no more time. `FOR_EVER` where it
+    Its patience begins when it meets the first of them; those that come later give no more time. `NEVER` where it
     tolerates all of them without an end.
     """
     if not taints:
-        return FOR_EVER
+        return NEVER
     since = max(arrived, min(taints.values()))
     used: list[Toleration] = []
     for taint in taints:
@@ -151,4 +151,4 @@ def leaves(tolerations: Sequence[Toleration], taints: Mapping[Taint, int], arriv
             return since
         used.append(match)
     seconds = [max(each.toleration_seconds, 0) for each in used if each.toleration_seconds is not None]
-    return since + min(seconds) * SECOND if seconds else FOR_EVER
+    return since + min(seconds) * SECOND if seconds else NEVER

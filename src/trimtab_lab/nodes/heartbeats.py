@@ -1,4 +1,4 @@
-"""Leases in `kube-node-lease`: each node's sign of life, renewed while the node has not failed.
+"""Leases in `kube-node-lease`: each node's heartbeat of life, renewed while the node has not failed.
 
 The first renewal comes at once, the second after a part of the interval that chance decides: so the renewals of nodes
 that were started together spread over the interval.
@@ -16,8 +16,8 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import Clock
 from trimtab.kube.errors import AlreadyExists, NotFound
 from trimtab.kube.runners import Result
-from trimtab_lab.nodes.roster import Roster
 from trimtab_lab.nodes.settings import JITTER, Renewal
+from trimtab_lab.nodes.simulatednodes import SimulatedNodes
 from trimtab_lab.nodes.views import LEASE_WRITES, Node
 
 NAMESPACE = "kube-node-lease"
@@ -26,17 +26,17 @@ NAMESPACE = "kube-node-lease"
 class Heartbeats:
     """Renews the Leases of the nodes that are alive."""
 
-    def __init__(self, client: Client, clock: Clock, roster: Roster, rng: random.Random) -> None:
+    def __init__(self, client: Client, clock: Clock, simulated: SimulatedNodes, rng: random.Random) -> None:
         self.renewal = Renewal(10.0, 300.0)
         self._client = client
         self._clock = clock
-        self._roster = roster
+        self._simulated = simulated
         self._rng = rng
         self._beating: set[str] = set()
 
     async def reconcile(self, name: str) -> Result:
         """Renew the Lease of a node, if it is alive, and say when to do so again."""
-        node = self._roster.alive(name)
+        node = self._simulated.alive(name)
         if node is None:
             self._beating.discard(name)
             return Result()
@@ -65,7 +65,7 @@ class Heartbeats:
     def _spec(self, node: Node) -> JSON:
         return {
             "holderIdentity": node.name,
-            "leaseDurationSeconds": self.renewal.lasts,
+            "leaseDurationSeconds": self.renewal.lease_seconds,
             "renewTime": times.format_micro(self._clock.now()),
         }
 

@@ -16,7 +16,7 @@ from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.errors import Conflict, Forbidden, NotFound, TooManyRequests
-from trimtab_lab.nodes.roster import FAILED
+from trimtab_lab.nodes.simulatednodes import FAILED
 from trimtab_lab.nodes.views import NODE_WRITES
 
 RETRY_SECONDS = 5.0

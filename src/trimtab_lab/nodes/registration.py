@@ -27,9 +27,9 @@ from trimtab.kube.errors import AlreadyExists, NotFound
 from trimtab.kube.resources import Key
 from trimtab.kube.runners import Result, TerminalError
 from trimtab_lab.nodes.addresses import NODE_NETWORK, Addresses
-from trimtab_lab.nodes.roster import Roster, has_failed
 from trimtab_lab.nodes.settings import Renewal
 from trimtab_lab.nodes.shapes import NodePlan
+from trimtab_lab.nodes.simulatednodes import SimulatedNodes, has_failed
 from trimtab_lab.nodes.views import FALSE, NODE_WRITES, TRUE, Node, NodeAddress, NodeCondition, Taint
 
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -53,46 +53,46 @@ log = logging.getLogger(__name__)
 class Registrar:
     """Keeps Node objects as the plans have them."""
 
-    def __init__(self, client: Client, clock: Clock, roster: Roster, plans: Mapping[str, NodePlan]) -> None:
+    def __init__(self, client: Client, clock: Clock, simulated: SimulatedNodes, plans: Mapping[str, NodePlan]) -> None:
         self.plans = plans
         self.renewal = Renewal(10.0, 300.0)
         self._client = client
         self._clock = clock
-        self._roster = roster
+        self._simulated = simulated
         self._addresses = Addresses(NODE_NETWORK)
         self._done: dict[tuple[str, str], int] = {}
-        """Until when a deed is not repeated, by node and deed."""
+        """Until when a operation is not repeated, by node and operation."""
 
     def seen(self, node: Node) -> None:
         """Remember the address of a node that is there already."""
         if node.internal_ip:
-            self._addresses.note(node.name, node.internal_ip)
+            self._addresses.record(node.name, node.internal_ip)
 
     async def reconcile(self, name: str) -> Result:
         """Bring one node to what its plan says."""
-        plan, node = self.plans.get(name), self._roster.informer.get(Key(name))
+        plan, node = self.plans.get(name), self._simulated.informer.get(Key(name))
         if plan is None:
             return await self._remove(name, node)
         if node is None:
             return await self._create(plan)
-        if not self._roster.owns(node):
+        if not self._simulated.owns(node):
             raise TerminalError("there is a node of that name that is not ours; it is left alone")
         if has_failed(node):
             return Result()
         await self._keep(plan, node)
         return await self._report(plan, node)
 
-    def _wait(self, name: str, deed: str) -> float:
+    def _hold_back(self, name: str, operation: str) -> float:
         """Seconds until this may be done to a node again, or 0 if now; then it counts as done."""
         now = self._clock.monotonic()
-        left = self._done.get((name, deed), now) - now
+        left = self._done.get((name, operation), now) - now
         if left <= 0:
-            self._done[name, deed] = now + _PAUSE
+            self._done[name, operation] = now + _PAUSE
         return max(left, 0) / SECOND
 
     async def _create(self, plan: NodePlan) -> Result:
         """Make the object. Its status follows when it has been seen."""
-        wait = self._wait(plan.name, "create")
+        wait = self._hold_back(plan.name, "create")
         if wait:
             return Result(requeue_after=wait)
         body = {
@@ -109,14 +109,14 @@ class Registrar:
 
     async def _remove(self, name: str, node: Node | None) -> Result:
         """Delete a node that the shape has no more, if it is ours."""
-        if node is not None and self._roster.owns(node):
+        if node is not None and self._simulated.owns(node):
             try:
                 await self._client.delete(NODE_WRITES, node.name, uid=node.metadata.uid)
             except NotFound:
                 log.debug("%s is gone already", node.name)
             self._addresses.release(node.name)
-        for deed in ("create", "report"):
-            self._done.pop((name, deed), None)
+        for operation in ("create", "report"):
+            self._done.pop((name, operation), None)
         return Result()
 
     async def _keep(self, plan: NodePlan, node: Node) -> None:
@@ -129,12 +129,12 @@ class Registrar:
         """Write the status where it is not as it should be, or has not been confirmed for long."""
         now = self._clock.now()
         left = self.renewal.confirm - (now - _confirmed(node)) / SECOND
-        if left > 0 and is_right(plan, node):
+        if left > 0 and is_status_current(plan, node):
             return Result(requeue_after=left)
-        wait = self._wait(plan.name, "report")
+        wait = self._hold_back(plan.name, "report")
         if wait:
             return Result(requeue_after=wait)
-        address = node.internal_ip or self._addresses.take(plan.name)
+        address = node.internal_ip or self._addresses.allocate(plan.name)
         body = {"status": status(plan, node, address, now)}
         await self._client.patch(NODE_WRITES, node.name, body, how=PatchKind.STRATEGIC, subresource="status")
         return Result(requeue_after=self.renewal.confirm)
@@ -154,7 +154,7 @@ def changes(plan: NodePlan, node: Node) -> JSON | None:
     return patch
 
 
-def is_right(plan: NodePlan, node: Node) -> bool:
+def is_status_current(plan: NodePlan, node: Node) -> bool:
     """Whether a node's status says what a healthy kubelet would say, whenever it last did."""
     held = node.status
     if not node.internal_ip or any(

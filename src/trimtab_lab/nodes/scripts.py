@@ -1,4 +1,4 @@
-"""What a pod is told to do: annotations and the shape's habits, made into the numbers of one pod.
+"""What a pod is values to do: annotations and the shape's timings, made into the numbers of one pod.
 
 `ANNOTATIONS` is the whole language; the table in `docs/lab-nodes.md` says the same. A pod without annotations starts
 after a moment and runs until it is deleted. Times are seconds, `2.5`, or two of them, `1-5`: then each pod draws its
@@ -53,8 +53,8 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
-    """What pods do that are not told otherwise; a cluster's shape may change it."""
+class PodTimings:
+    """What pods do that are not values otherwise; a cluster's shape may change it."""
 
     start: Span = Span(0.5, 2.0)
     init: Span = Span(0.5, 0.5)
@@ -62,18 +62,18 @@ class Habits:
     stop: Span = Span(0.1, 1.0)
 
 
-HABITS = Habits()
+DEFAULT_TIMINGS = PodTimings()
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a pod's annotations say, with habits and defaults where they say nothing."""
+class AnnotationValues:
+    """What a pod's annotations say, with timings and defaults where they say nothing."""
 
     behaviour: Behaviour | None = None
-    start: Span = HABITS.start
-    init: Span = HABITS.init
-    ready: Span = HABITS.ready
-    stop: Span = HABITS.stop
+    start: Span = DEFAULT_TIMINGS.start
+    init: Span = DEFAULT_TIMINGS.init
+    ready: Span = DEFAULT_TIMINGS.ready
+    stop: Span = DEFAULT_TIMINGS.stop
     crash_after: Span | None = None
     complete_after: Span | None = None
     crashes: int | None = None
@@ -98,7 +98,7 @@ class Script:
     """How many init containers must end before the others start: sidecars are not among them."""
     restart_policy: str = "Always"
 
-    def lasts(self, restarts: int) -> float | None:
+    def run_seconds(self, restarts: int) -> float | None:
         """How long the containers run this time; None if until they are stopped."""
         if self.behaviour is Behaviour.CRASH and self.crashes is not None and restarts >= self.crashes:
             return None
@@ -108,7 +108,7 @@ class Script:
         """Whether containers that end so are started again."""
         return self.restart_policy == "Always" or (self.restart_policy == "OnFailure" and code != 0)
 
-    def wait(self, restarts: int) -> float:
+    def back_off_seconds(self, restarts: int) -> float:
         """How long containers that have been restarted so often wait for the next time.
 
         As kubelets have it: at once, then 10 s, doubled up to 5 minutes; and from the beginning for containers that
@@ -121,7 +121,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """One word of the language: how it is read, which field of `Told` it sets, and what it means."""
+    """One word of the language: how it is read, which field of `AnnotationValues` it sets, and what it means."""
 
     field: str
     read: Callable[[str], Any]
@@ -192,12 +192,12 @@ ANNOTATIONS: dict[str, Annotation] = {
 _ENDS = Span(10.0, 10.0)
 
 
-def compose(pod: Pod, seed: int, habits: Habits = HABITS) -> tuple[Script, list[str]]:
+def script_for(pod: Pod, seed: int, timings: PodTimings = DEFAULT_TIMINGS) -> tuple[Script, list[str]]:
     """The part of this pod, and what was wrong with its annotations."""
-    told, problems = read(pod.metadata.annotations, habits)
+    values, problems = read(pod.metadata.annotations, timings)
     rng = random.Random(f"{seed}/{pod.metadata.uid}")  # noqa: S311 - spreads starts, guards nothing
-    start, init, ready, stop = (span.draw(rng) for span in (told.start, told.init, told.ready, told.stop))
-    behaviour, ends = _ending(told)
+    start, init, ready, stop = (span.draw(rng) for span in (values.start, values.init, values.ready, values.stop))
+    behaviour, ends = _ending(values)
     script = Script(
         behaviour=behaviour,
         start=start,
@@ -205,41 +205,41 @@ def compose(pod: Pod, seed: int, habits: Habits = HABITS) -> tuple[Script, list[
         ready=ready,
         stop=stop,
         ends_after=None if ends is None else ends.draw(rng),
-        crashes=told.crashes,
-        exit_code=told.exit_code,
-        back_off=told.back_off,
+        crashes=values.crashes,
+        exit_code=values.exit_code,
+        back_off=values.back_off,
         inits=sum(not container.sidecar for container in pod.spec.init_containers),
         restart_policy=pod.spec.restart_policy,
     )
     return script, problems
 
 
-def read(annotations: Mapping[str, str], habits: Habits = HABITS) -> tuple[Told, list[str]]:
+def read(annotations: Mapping[str, str], timings: PodTimings = DEFAULT_TIMINGS) -> tuple[AnnotationValues, list[str]]:
     """What annotations say, and what could not be understood of it."""
-    told = Told(start=habits.start, init=habits.init, ready=habits.ready, stop=habits.stop)
+    values = AnnotationValues(start=timings.start, init=timings.init, ready=timings.ready, stop=timings.stop)
     problems: list[str] = []
     for key, text in annotations.items():
         name = key.removeprefix(PREFIX)
         if name == key:
             continue
         try:
-            told = _with(told, name, text)
+            values = _with(values, name, text)
         except InvalidError as error:
             problems.append(f"{key}: {error.reason}")
-    return told, problems
+    return values, problems
 
 
-def _with(told: Told, name: str, text: str) -> Told:
+def _with(values: AnnotationValues, name: str, text: str) -> AnnotationValues:
     annotation = ANNOTATIONS.get(name)
     if annotation is None:
         raise InvalidError("", f"is not known; there are {', '.join(ANNOTATIONS)}")
-    return replace(told, **{annotation.field: annotation.read(text)})
+    return replace(values, **{annotation.field: annotation.read(text)})
 
 
-def _ending(told: Told) -> tuple[Behaviour, Span | None]:
+def _ending(values: AnnotationValues) -> tuple[Behaviour, Span | None]:
     """What a pod does, and when its containers end by themselves. A time implies what it is the time of."""
-    if told.behaviour is Behaviour.CRASH or (told.behaviour is None and told.crash_after):
-        return Behaviour.CRASH, told.crash_after or _ENDS
-    if told.behaviour is Behaviour.COMPLETE or (told.behaviour is None and told.complete_after):
-        return Behaviour.COMPLETE, told.complete_after or _ENDS
-    return told.behaviour or Behaviour.RUN, None
+    if values.behaviour is Behaviour.CRASH or (values.behaviour is None and values.crash_after):
+        return Behaviour.CRASH, values.crash_after or _ENDS
+    if values.behaviour is Behaviour.COMPLETE or (values.behaviour is None and values.complete_after):
+        return Behaviour.COMPLETE, values.complete_after or _ENDS
+    return values.behaviour or Behaviour.RUN, None

@@ -3,7 +3,7 @@
     nodes  ──→ Registrar    Node objects and their status
            ──→ Heartbeats   Leases
     pods   ──→ Kubelets     pods' statuses, and their end
-    leases ──→ Lifecycle    only where the control plane has no node controllers
+    leases ──→ NodeLifecycle    only where the control plane has no node controllers
 
 Each part has a queue of names, and informers put names into it. Nothing is done before the informers have seen
 everything once, so that a process that starts again takes up what is there instead of beginning anew.
@@ -29,11 +29,11 @@ from trimtab.kube.stores import Store, key_of
 from trimtab_lab.nodes import heartbeats, operations, settings
 from trimtab_lab.nodes.heartbeats import Heartbeats
 from trimtab_lab.nodes.kubelets import Kubelets
-from trimtab_lab.nodes.lifecycle import BY_NODE, Lifecycle
+from trimtab_lab.nodes.nodelifecycle import BY_NODE, NodeLifecycle
 from trimtab_lab.nodes.registration import Registrar
-from trimtab_lab.nodes.roster import Roster, has_failed
 from trimtab_lab.nodes.settings import SETTINGS, Settings
 from trimtab_lab.nodes.shapes import Shape
+from trimtab_lab.nodes.simulatednodes import SimulatedNodes, has_failed
 from trimtab_lab.nodes.views import NODES, PODS, Node, Pod
 
 _BACKOFF = Backoff(initial=0.05, cap=30.0)
@@ -53,16 +53,16 @@ class Nodes:
             client, PODS, field_selector="spec.nodeName!=", indexes={BY_NODE: _node_of}, rng=rng
         )
         self.recorder = Recorder(client, component="lab-nodes", rng=rng)
-        self.roster = Roster(self.nodes, shape.name)
-        self.registrar = Registrar(client, clock, self.roster, shape.nodes)
-        self.heartbeats = Heartbeats(client, clock, self.roster, rng)
+        self.simulated = SimulatedNodes(self.nodes, shape.name)
+        self.registrar = Registrar(client, clock, self.simulated, shape.nodes)
+        self.heartbeats = Heartbeats(client, clock, self.simulated, rng)
         self.kubelets = Kubelets(
             client,
             clock,
             self.pods,
-            self.roster,
+            self.simulated,
             seed=seed,
-            habits=shape.habits,
+            timings=shape.timings,
             report=self.recorder.record,
             settings=settings,
         )
@@ -113,7 +113,7 @@ class Nodes:
         assert self.settings.lifecycle is not None  # noqa: S101 - asked by the only caller
         leases: Informer[Lease] = Informer(self._client, Lease, namespace=heartbeats.NAMESPACE, rng=rng)
         queue: WorkQueue[str] = self._queue()
-        lifecycle = Lifecycle(
+        lifecycle = NodeLifecycle(
             self._client,
             self._clock,
             nodes=self.nodes,
@@ -133,7 +133,7 @@ class Nodes:
         return queue
 
     def _pace(self) -> None:
-        """How often nodes give a sign of life depends on how many there are."""
+        """How often nodes give a heartbeat of life depends on how many there are."""
         renewal = settings.renewal(len(self.shape.nodes), self.settings)
         self.registrar.renewal = self.heartbeats.renewal = renewal
 
@@ -144,7 +144,7 @@ class Nodes:
         self.pods.subscribe(added=self._pod_seen, updated=lambda _, pod: self._pod_seen(pod), deleted=self._pod_gone)
 
     def _node_added(self, node: Node) -> None:
-        if self.roster.owns(node):
+        if self.simulated.owns(node):
             self.registrar.seen(node)
             self._beats.add(node.name)
             self._wake_pods(node)
@@ -152,11 +152,11 @@ class Nodes:
 
     def _node_updated(self, old: Node, node: Node) -> None:
         self._registrations.add(node.name)
-        if not self.roster.owns(node):
+        if not self.simulated.owns(node):
             return
         self.registrar.seen(node)
         returned = has_failed(old) and not has_failed(node)
-        if returned or not self.roster.owns(old):
+        if returned or not self.simulated.owns(old):
             self._beats.add(node.name)
         if returned or has_failed(node) != has_failed(old) or old.internal_ip != node.internal_ip:
             self._wake_pods(node)
@@ -170,7 +170,7 @@ class Nodes:
             self._work.add(key_of(pod))
 
     def _pod_seen(self, pod: Pod) -> None:
-        if self.roster.get(pod.spec.node_name) is not None:
+        if self.simulated.get(pod.spec.node_name) is not None:
             self.kubelets.seen(pod)
             self._work.add(key_of(pod))
 
@@ -192,7 +192,7 @@ class Nodes:
         await self.nodes.wait_for(all_stand)
 
     def _stands(self, name: str) -> bool:
-        node = self.roster.get(name)
+        node = self.simulated.get(name)
         return node is not None and (node.ready or has_failed(node))
 
     async def reshape(self, shape: Shape) -> None:
@@ -200,9 +200,9 @@ class Nodes:
         if shape.name != self.shape.name:
             raise ValueError(f"the nodes are marked as {self.shape.name!r}; another shape must have the same name")
         self.shape, self.registrar.plans = shape, shape.nodes
-        self.kubelets.habits = shape.habits
+        self.kubelets.timings = shape.timings
         self._pace()
-        for name in {*shape.nodes, *(node.name for node in self.roster)}:
+        for name in {*shape.nodes, *(node.name for node in self.simulated)}:
             self._registrations.add(name)
 
     async def fail(self, names: Iterable[str]) -> None:

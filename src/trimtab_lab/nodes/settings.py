@@ -23,28 +23,28 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-RENEWALS_A_SECOND = 50.0
+RENEWALS_PER_SECOND = 50.0
 RENEW_SECONDS = 10.0
-RENEW_SECONDS_AT_MOST = 25.0
+MAX_RENEW_SECONDS = 25.0
 LEASE_SECONDS = 40
-CONFIRM_SECONDS = 300.0
-CONFIRMATIONS_A_SECOND = 4.0
+STATUS_SECONDS = 300.0
+STATUS_UPDATES_PER_SECOND = 4.0
 JITTER = 0.04
 """The share of an interval by which a kubelet varies it."""
 
 
 @dataclass(frozen=True, slots=True)
-class LifecycleSettings:
+class NodeLifecycleSettings:
     """What the node controllers of Kubernetes have as flags, with their defaults."""
 
     monitor_seconds: float = 5.0
     grace_seconds: float = 50.0
     startup_grace_seconds: float = 60.0
-    tainted_a_second: float = 0.1
+    eviction_rate: float = 0.1
     """How many nodes of a zone are marked for eviction in a second."""
-    tainted_a_second_when_disrupted: float = 0.01
-    disrupted_share: float = 0.55
-    large_zone: int = 50
+    secondary_eviction_rate: float = 0.01
+    unhealthy_zone_threshold: float = 0.55
+    large_cluster_size: int = 50
     orphan_seconds: float = 40.0
 
 
@@ -52,11 +52,11 @@ class LifecycleSettings:
 class Settings:
     """How the simulation behaves. `lifecycle` is None where the control plane has node controllers of its own."""
 
-    lifecycle: LifecycleSettings | None = None
+    lifecycle: NodeLifecycleSettings | None = None
     renew_seconds: float | None = None
     lease_seconds: int = LEASE_SECONDS
     """How long a Lease is meant to last, at least: who waits for a failure to be noticed waits a quarter longer."""
-    writes_a_second: float = 500.0
+    writes_per_second: float = 500.0
     """For what happens to pods; heartbeats are beside it."""
     write_burst: int = 200
     pod_workers: int = 16
@@ -66,7 +66,7 @@ class Settings:
 
 
 SETTINGS = Settings()
-LAB = Settings(lifecycle=LifecycleSettings())
+LAB = Settings(lifecycle=NodeLifecycleSettings())
 """For a control plane without node controllers, such as the lab's."""
 
 
@@ -76,15 +76,15 @@ class Renewal:
 
     interval: float
     confirm: float
-    lasts: int = field(default=LEASE_SECONDS)
+    lease_seconds: int = field(default=LEASE_SECONDS)
 
 
 def renewal(nodes: int, settings: Settings = SETTINGS) -> Renewal:
-    """How often each of so many nodes gives a sign of life."""
+    """How often each of so many nodes gives a heartbeat of life."""
     interval = settings.renew_seconds
     if interval is None:
-        interval = max(RENEW_SECONDS, nodes / RENEWALS_A_SECOND)
+        interval = max(RENEW_SECONDS, nodes / RENEWALS_PER_SECOND)
         if settings.lifecycle is None:
-            interval = min(interval, RENEW_SECONDS_AT_MOST)
-    confirm = max(CONFIRM_SECONDS, nodes / CONFIRMATIONS_A_SECOND)
+            interval = min(interval, MAX_RENEW_SECONDS)
+    confirm = max(STATUS_SECONDS, nodes / STATUS_UPDATES_PER_SECOND)
     return Renewal(interval, confirm, max(settings.lease_seconds, math.ceil(2 * interval)))

@@ -25,7 +25,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.model import Model
 from trimtab.api.nodes import HOSTNAME, REGION, ZONE
 from trimtab.api.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
-from trimtab_lab.nodes.scripts import PREFIX, Habits, Span, read_span
+from trimtab_lab.nodes.scripts import PREFIX, PodTimings, Span, read_span
 from trimtab_lab.nodes.views import Taint
 
 CLUSTER = f"{PREFIX}cluster"
@@ -39,7 +39,7 @@ CAPACITY: dict[str, str] = {"cpu": "8", "memory": "32Gi", "pods": "110", "epheme
 VIRTUAL_CAPACITY: dict[str, str] = {"cpu": "10k", "memory": "40Ti", "pods": "100k", "ephemeral-storage": "1Pi"}
 
 EFFECTS = (NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE)
-MOST_NODES = 20_000
+MAX_NODES = 20_000
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _QUALIFIED = re.compile(
@@ -56,7 +56,7 @@ class _Strict(Model, forbid_unknown_fields=True):
     """Written by people: an unknown field is a mistake."""
 
 
-class TaintLine(_Strict):
+class TaintFields(_Strict):
     """A taint that nodes have from the beginning."""
 
     key: str
@@ -64,15 +64,15 @@ class TaintLine(_Strict):
     value: str = ""
 
 
-class Kind(_Strict):
+class NodeTemplate(_Strict):
     """What nodes are like."""
 
     capacity: Quantities = {}
     labels: Mapping[str, str] = {}
-    taints: tuple[TaintLine, ...] = ()
+    taints: tuple[TaintFields, ...] = ()
 
 
-class Pool(Kind, kw_only=True):
+class Pool(NodeTemplate, kw_only=True):
     """Some nodes of a zone that differ from the others."""
 
     name: str
@@ -80,7 +80,7 @@ class Pool(Kind, kw_only=True):
     racks: int | tuple[str, ...] = ()
 
 
-class Zone(Kind, kw_only=True):
+class Zone(NodeTemplate, kw_only=True):
     """A zone: how many nodes it has, or their names, and which racks they stand in."""
 
     name: str
@@ -90,7 +90,7 @@ class Zone(Kind, kw_only=True):
     pools: tuple[Pool, ...] = ()
 
 
-class VirtualPool(Kind, kw_only=True):
+class VirtualPool(NodeTemplate, kw_only=True):
     """Virtual kubelets: few nodes with room for very many pods, kept apart by a taint."""
 
     name: str
@@ -100,8 +100,8 @@ class VirtualPool(Kind, kw_only=True):
     provider: str = "lab"
 
 
-class PodHabits(_Strict):
-    """How long pods take that are not told otherwise."""
+class PodTimingFields(_Strict):
+    """How long pods take that are not values otherwise."""
 
     start_seconds: Seconds | None = None
     init_seconds: Seconds | None = None
@@ -109,17 +109,17 @@ class PodHabits(_Strict):
     stop_seconds: Seconds | None = None
 
 
-class File(_Strict):
+class ShapeFile(_Strict):
     """A shape as it is written."""
 
     name: str = "lab"
     prefix: str = ""
     region: str = "region-1"
     rack_key: str = RACK
-    node: Kind = Kind()
+    node: NodeTemplate = NodeTemplate()
     zones: tuple[Zone, ...] = ()
     virtual_pools: tuple[VirtualPool, ...] = ()
-    pods: PodHabits = PodHabits()
+    pods: PodTimingFields = PodTimingFields()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Shape:
 
     name: str = "lab"
     nodes: Mapping[str, NodePlan] = field(default_factory=dict)
-    habits: Habits = field(default_factory=Habits)
+    timings: PodTimings = field(default_factory=PodTimings)
 
     @property
     def zones(self) -> list[str]:
@@ -170,12 +170,12 @@ def parse(text: str) -> Shape:
 
 def read(tree: Any) -> Shape:
     """The shape that plain values describe."""
-    file = codec.convert(tree, File)
+    file = codec.convert(tree, ShapeFile)
     _check_name(file.name, "name")
     _check_key(file.rack_key, "rackKey")
-    _check_kind(file.node, "node")
+    _check_template(file.node, "node")
     nodes = _collected((*_zones(file), *_virtual_pools(file)))
-    return Shape(file.name, nodes, _habits(file.pods))
+    return Shape(file.name, nodes, _timings(file.pods))
 
 
 # Groups of nodes.
@@ -210,12 +210,12 @@ def _numbered(stem: str, count: int) -> list[str]:
     return [f"{stem}-{number}" for number in range(1, count + 1)]
 
 
-def _zones(file: File) -> Iterator[_Group]:
+def _zones(file: ShapeFile) -> Iterator[_Group]:
     seen: set[str] = set()
     for index, zone in enumerate(file.zones):
         path = f"zones[{index}]"
         _check_unique(zone.name, seen, path)
-        _check_kind(zone, path)
+        _check_template(zone, path)
         if zone.nodes is None and not zone.pools:
             raise InvalidError(f"{path}.nodes", "is missing: say how many nodes the zone has, or list their names")
         if zone.nodes is not None:
@@ -223,18 +223,18 @@ def _zones(file: File) -> Iterator[_Group]:
         yield from _pools(file, zone, path)
 
 
-def _pools(file: File, zone: Zone, path: str) -> Iterator[_Group]:
+def _pools(file: ShapeFile, zone: Zone, path: str) -> Iterator[_Group]:
     seen: set[str] = set()
     for index, pool in enumerate(zone.pools):
         pool_path = f"{path}.pools[{index}]"
         _check_unique(pool.name, seen, pool_path)
-        _check_kind(pool, pool_path)
+        _check_template(pool, pool_path)
         yield _zone_group(file, zone, pool, pool_path)
 
 
-def _zone_group(file: File, zone: Zone, pool: Pool | None, path: str) -> _Group:
+def _zone_group(file: ShapeFile, zone: Zone, pool: Pool | None, path: str) -> _Group:
     """The nodes of a zone, or of one of its pools: a pool is like its zone but for what it says itself."""
-    kinds = (file.node, zone) if pool is None else (file.node, zone, pool)
+    templates = (file.node, zone) if pool is None else (file.node, zone, pool)
     group = zone if pool is None else pool
     stem = f"{file.prefix}{zone.name}" + (f"-{pool.name}" if pool else "")
     labels = {CLUSTER: file.name, ZONE: zone.name, REGION: file.region if zone.region is None else zone.region}
@@ -246,19 +246,19 @@ def _zone_group(file: File, zone: Zone, pool: Pool | None, path: str) -> _Group:
         zone=zone.name,
         nodes=_count(group.nodes, f"{path}.nodes"),
         racks=_racks(group.racks or zone.racks, zone.name, f"{path}.racks"),
-        labels=_labels(labels, kinds),
-        taints=_taints(kinds),
-        capacity=_capacity(CAPACITY, kinds),
+        labels=_labels(labels, templates),
+        taints=_taints(templates),
+        capacity=_capacity(CAPACITY, templates),
         rack_key=file.rack_key,
     )
 
 
-def _virtual_pools(file: File) -> Iterator[_Group]:
+def _virtual_pools(file: ShapeFile) -> Iterator[_Group]:
     seen: set[str] = set()
     for index, pool in enumerate(file.virtual_pools):
         path = f"virtualPools[{index}]"
         _check_unique(pool.name, seen, path)
-        _check_kind(pool, path)
+        _check_template(pool, path)
         _check_value(pool.zone, f"{path}.zone")
         _check_value(pool.provider, f"{path}.provider")
         region = file.region if pool.region is None else pool.region
@@ -283,8 +283,8 @@ def _collected(groups: Iterable[_Group]) -> dict[str, NodePlan]:
             if plan.name in nodes:
                 raise InvalidError(f"{group.path}.nodes", f'there are two nodes called "{plan.name}"')
             nodes[plan.name] = plan
-        if len(nodes) > MOST_NODES:
-            raise InvalidError(f"{group.path}.nodes", f"makes more than {MOST_NODES} nodes, the most one process takes")
+        if len(nodes) > MAX_NODES:
+            raise InvalidError(f"{group.path}.nodes", f"makes more than {MAX_NODES} nodes, the most one process takes")
     return nodes
 
 
@@ -292,43 +292,43 @@ def _collected(groups: Iterable[_Group]) -> dict[str, NodePlan]:
 
 
 def _count(nodes: int | tuple[str, ...] | None, path: str) -> int | tuple[str, ...]:
-    if isinstance(nodes, int) and not 0 <= nodes <= MOST_NODES:
-        raise InvalidError(path, f"{nodes} is not a number of nodes; it must be from 0 to {MOST_NODES}")
+    if isinstance(nodes, int) and not 0 <= nodes <= MAX_NODES:
+        raise InvalidError(path, f"{nodes} is not a number of nodes; it must be from 0 to {MAX_NODES}")
     return () if nodes is None else nodes
 
 
 def _racks(racks: int | tuple[str, ...], zone: str, path: str) -> tuple[str, ...]:
     """Racks by name, or so many of them, named after their zone."""
     if isinstance(racks, int):
-        if not 0 <= racks <= MOST_NODES:
-            raise InvalidError(path, f"{racks} is not a number of racks; it must be from 0 to {MOST_NODES}")
+        if not 0 <= racks <= MAX_NODES:
+            raise InvalidError(path, f"{racks} is not a number of racks; it must be from 0 to {MAX_NODES}")
         return tuple(f"{zone}-rack-{number}" for number in range(1, racks + 1))
     for index, rack in enumerate(racks):
         _check_value(rack, f"{path}[{index}]")
     return racks
 
 
-def _labels(own: Mapping[str, str], kinds: Iterable[Kind]) -> dict[str, str]:
-    """The labels of all kinds, the most particular last; the lab's own win, for they mark what is ours."""
-    said = {key: value for kind in kinds for key, value in kind.labels.items()}
+def _labels(own: Mapping[str, str], templates: Iterable[NodeTemplate]) -> dict[str, str]:
+    """The labels of all templates, the most particular last; the lab's own win, for they mark what is ours."""
+    said = {key: value for kind in templates for key, value in kind.labels.items()}
     return {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", **said, **own}
 
 
-def _taints(kinds: Iterable[Kind]) -> tuple[Taint, ...]:
+def _taints(templates: Iterable[NodeTemplate]) -> tuple[Taint, ...]:
     """All of them; of two with the same key and effect, the more particular."""
-    said = {(line.key, line.effect): line for kind in kinds for line in kind.taints}
+    said = {(line.key, line.effect): line for kind in templates for line in kind.taints}
     return tuple(Taint(key=line.key, value=line.value, effect=line.effect) for line in said.values())
 
 
-def _capacity(least: Mapping[str, str], kinds: Iterable[Kind]) -> dict[str, str]:
-    said = {name: amount for kind in kinds for name, amount in kind.capacity.items()}
+def _capacity(least: Mapping[str, str], templates: Iterable[NodeTemplate]) -> dict[str, str]:
+    said = {name: amount for kind in templates for name, amount in kind.capacity.items()}
     return {name: quantities.parse(amount).canonical for name, amount in {**least, **said}.items()}
 
 
-def _habits(written: PodHabits) -> Habits:
+def _timings(written: PodTimingFields) -> PodTimings:
     """Each time that is written, in place of the usual one."""
-    usual = Habits()
-    return Habits(
+    usual = PodTimings()
+    return PodTimings(
         start=_span(written.start_seconds, usual.start, "pods.startSeconds"),
         init=_span(written.init_seconds, usual.init, "pods.initSeconds"),
         ready=_span(written.ready_seconds, usual.ready, "pods.readySeconds"),
@@ -348,7 +348,7 @@ def _span(written: Seconds | None, usual: Span, path: str) -> Span:
 # Checks.
 
 
-def _check_kind(kind: Kind, path: str) -> None:
+def _check_template(kind: NodeTemplate, path: str) -> None:
     for key, value in kind.labels.items():
         _check_key(key, f"{path}.labels[{key}]")
         _check_value(value, f"{path}.labels[{key}]")

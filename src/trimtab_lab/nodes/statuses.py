@@ -18,7 +18,7 @@ from trimtab.api import times
 from trimtab.api.documents import JSON
 from trimtab.kube.clocks import SECOND
 from trimtab_lab.nodes import views
-from trimtab_lab.nodes.lives import End, Life, Stage
+from trimtab_lab.nodes.podlifecycle import PodLifecycle, Stage, Termination
 from trimtab_lab.nodes.scripts import Script
 from trimtab_lab.nodes.views import (
     FALSE,
@@ -55,14 +55,14 @@ _STARTED = frozenset((Stage.RUNNING, Stage.BACKING_OFF, Stage.SUCCEEDED, Stage.F
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PodAddresses:
     """Where a pod is: the address of its node, and its own."""
 
     host_ip: str
     pod_ip: str
 
 
-def render(pod: Pod, life: Life, script: Script, place: Place, now: int) -> PodStatus:
+def render(pod: Pod, life: PodLifecycle, script: Script, place: PodAddresses, now: int) -> PodStatus:
     """The status of a pod with this life. What somebody else has written into it is not part of it."""
     inits = _init_statuses(pod, life, script)
     mains = tuple(sorted(_main_statuses(pod, life, script), key=lambda each: each.name))
@@ -97,11 +97,11 @@ def patch(pod: Pod, wanted: PodStatus) -> JSON | None:
 # Containers.
 
 
-def _main_statuses(pod: Pod, life: Life, script: Script) -> list[ContainerStatus]:
+def _main_statuses(pod: Pod, life: PodLifecycle, script: Script) -> list[ContainerStatus]:
     return [_main_status(pod, container, life, script) for container in pod.spec.containers]
 
 
-def _main_status(pod: Pod, container: Container, life: Life, script: Script) -> ContainerStatus:
+def _main_status(pod: Pod, container: Container, life: PodLifecycle, script: Script) -> ContainerStatus:
     identity = _identity(pod, container, life.restarts)
     runs = life.stage is Stage.RUNNING
     shown, before = _states(pod, container, life, script)
@@ -118,7 +118,9 @@ def _main_status(pod: Pod, container: Container, life: Life, script: Script) -> 
     )
 
 
-def _states(pod: Pod, container: Container, life: Life, script: Script) -> tuple[ContainerState, ContainerState]:
+def _states(
+    pod: Pod, container: Container, life: PodLifecycle, script: Script
+) -> tuple[ContainerState, ContainerState]:
     """How a regular container stands, and how it ended before."""
     none = ContainerState()
     if life.stage is Stage.RUNNING:
@@ -128,7 +130,7 @@ def _states(pod: Pod, container: Container, life: Life, script: Script) -> tuple
         return ContainerState(waiting=_waiting(pod)), none
     ended = _ended(pod, container, life.last, life.restarts)
     if life.stage is Stage.BACKING_OFF and life.restarts:
-        return ContainerState(waiting=_back_off(pod, container, script.wait(life.restarts))), ended
+        return ContainerState(waiting=_back_off(pod, container, script.back_off_seconds(life.restarts))), ended
     return ended, none
 
 
@@ -143,7 +145,7 @@ def _back_off(pod: Pod, container: Container, seconds: float) -> Waiting:
     return Waiting(reason="CrashLoopBackOff", message=message)
 
 
-def _ended(pod: Pod, container: Container, end: End, restarts: int) -> ContainerState:
+def _ended(pod: Pod, container: Container, end: Termination, restarts: int) -> ContainerState:
     return ContainerState(
         terminated=Terminated(
             exit_code=end.code,
@@ -155,7 +157,7 @@ def _ended(pod: Pod, container: Container, end: End, restarts: int) -> Container
     )
 
 
-def _init_statuses(pod: Pod, life: Life, script: Script) -> tuple[ContainerStatus, ...]:
+def _init_statuses(pod: Pod, life: PodLifecycle, script: Script) -> tuple[ContainerStatus, ...]:
     """One after the other; what was written about one that ended stays."""
     if not pod.spec.init_containers:
         return ()
@@ -170,7 +172,7 @@ def _init_statuses(pod: Pod, life: Life, script: Script) -> tuple[ContainerStatu
 
 
 def _init_status(
-    pod: Pod, container: Container, life: Life, script: Script, turn: int, old: ContainerStatus | None
+    pod: Pod, container: Container, life: PodLifecycle, script: Script, turn: int, old: ContainerStatus | None
 ) -> ContainerStatus:
     """The status of the init container whose turn comes after so many others have ended."""
     if old is not None and old.state.terminated is not None:
@@ -192,17 +194,19 @@ def _init_status(
     )
 
 
-def _init_state(pod: Pod, container: Container, life: Life, turn: int, started: int, finished: int) -> ContainerState:
+def _init_state(
+    pod: Pod, container: Container, life: PodLifecycle, turn: int, started: int, finished: int
+) -> ContainerState:
     if not life.sandbox or life.inits < turn or (life.stage is Stage.CREATING):
         return ContainerState(waiting=Waiting(reason="PodInitializing"))
     if container.sidecar:
         if life.over:
-            return _ended(pod, container, End(started, life.since, 0), 0)
+            return _ended(pod, container, Termination(started, life.since, 0), 0)
         return ContainerState(running=Running(started_at=times.format_time(started)))
     if life.inits > turn:
-        return _ended(pod, container, End(started, finished, 0), 0)
+        return _ended(pod, container, Termination(started, finished, 0), 0)
     if life.over:
-        return _ended(pod, container, End(started, life.since, 1), 0)
+        return _ended(pod, container, Termination(started, life.since, 1), 0)
     return ContainerState(running=Running(started_at=times.format_time(life.since)))
 
 
@@ -214,7 +218,7 @@ def _failed(state: ContainerState) -> bool:
 
 
 def _conditions(
-    pod: Pod, life: Life, inits: Sequence[ContainerStatus], mains: Sequence[ContainerStatus], now: int
+    pod: Pod, life: PodLifecycle, inits: Sequence[ContainerStatus], mains: Sequence[ContainerStatus], now: int
 ) -> tuple[PodCondition, ...]:
     containers_ready = _containers_ready(pod, life, inits, mains)
     verdicts = {
@@ -244,7 +248,7 @@ def _condition(pod: Pod, kind: str, verdict: Verdict, now: int) -> PodCondition:
     )
 
 
-def _initialized(pod: Pod, life: Life, inits: Sequence[ContainerStatus]) -> Verdict:
+def _initialized(pod: Pod, life: PodLifecycle, inits: Sequence[ContainerStatus]) -> Verdict:
     if life.stage is Stage.SUCCEEDED:
         return TRUE, "PodCompleted", ""
     if not inits or life.stage in (Stage.RUNNING, Stage.BACKING_OFF) or life.last is not None:
@@ -255,7 +259,7 @@ def _initialized(pod: Pod, life: Life, inits: Sequence[ContainerStatus]) -> Verd
 
 
 def _containers_ready(
-    pod: Pod, life: Life, inits: Sequence[ContainerStatus], mains: Sequence[ContainerStatus]
+    pod: Pod, life: PodLifecycle, inits: Sequence[ContainerStatus], mains: Sequence[ContainerStatus]
 ) -> Verdict:
     if life.stage is Stage.SUCCEEDED:
         return FALSE, "PodCompleted", ""

@@ -1,6 +1,6 @@
 """What a kubelet reads and writes of pods and nodes, as types.
 
-The views of `trimtab.api` have what decisions look at; a kubelet looks at other things, the states of containers above
+The views of `trimtab.api` have what decisions sync at; a kubelet looks at other things, the states of containers above
 all. What it writes of a status is wholly its own, so these types may be encoded: what is written is a patch made of
 them (see `statuses`). Times are kept as they are written, so that equal means equal.
 """
@@ -225,7 +225,7 @@ class Node(Model):
         return next((each.address for each in self.status.addresses if each.type == "InternalIP"), "")
 
 
-class Written(Model):
+class WriteResult(Model):
     """What is read of the answer to a write: which version it made."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -233,6 +233,6 @@ class Written(Model):
 
 PODS: Resource[Pod] = Resource("", "v1", "Pod", "pods", Pod)
 NODES: Resource[Node] = Resource("", "v1", "Node", "nodes", Node, namespaced=False)
-POD_WRITES: Resource[Written] = Resource("", "v1", "Pod", "pods", Written)
-NODE_WRITES: Resource[Written] = Resource("", "v1", "Node", "nodes", Written, namespaced=False)
-LEASE_WRITES: Resource[Written] = Resource("coordination.k8s.io", "v1", "Lease", "leases", Written)
+POD_WRITES: Resource[WriteResult] = Resource("", "v1", "Pod", "pods", WriteResult)
+NODE_WRITES: Resource[WriteResult] = Resource("", "v1", "Node", "nodes", WriteResult, namespaced=False)
+LEASE_WRITES: Resource[WriteResult] = Resource("coordination.k8s.io", "v1", "Lease", "leases", WriteResult)

@@ -24,7 +24,7 @@ _SCALES = range(20, 62)
 """From a millisecond to seventy years."""
 
 
-def births(pods: Iterable[Pod]) -> list[list[int]]:
+def comparable_times(pods: Iterable[Pod]) -> list[list[int]]:
     """The times that count, kind by kind, in nanoseconds: of becoming ready, and of creation."""
     ready, created = [], []
     for pod in pods:
@@ -41,7 +41,7 @@ def old_enough(groups: Sequence[Sequence[int]], age: float) -> int:
     return max((max(group) for group in groups), default=0) + round(age * SECOND)
 
 
-def together(groups: Sequence[Sequence[int]], now: int, margin: int = MARGIN) -> int:
+def next_common_scale(groups: Sequence[Sequence[int]], now: int, margin: int = MARGIN) -> int:
     """The first moment from now on at which each group's ages are of one scale, and will be for the margin."""
     windows = [list(_windows(group)) for group in groups]
     starts = sorted({now, *(start for each in windows for start, _ in each if start > now)})

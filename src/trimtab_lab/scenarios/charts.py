@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
-from trimtab_lab.scenarios.runner import ALL, Outcome, Record
+from trimtab_lab.scenarios.runner import ALL, Outcome, StepRecord
 from trimtab_lab.scenarios.timelines import Moment, Tally, moments
 
 _STYLE = """
@@ -70,18 +70,20 @@ class Axis:
     """Time to the right: a stretch for each step."""
 
     times: tuple[float, ...]
-    places: tuple[float, ...]
+    nodes_by_name: tuple[float, ...]
 
     def __call__(self, at: float) -> float:
         """Where a moment is drawn. What was before the first step is drawn at its beginning."""
         if at <= self.times[0]:
-            return self.places[0]
+            return self.nodes_by_name[0]
         for index in range(1, len(self.times)):
             if at <= self.times[index]:
                 start, end = self.times[index - 1], self.times[index]
                 share = (at - start) / (end - start) if end > start else 1.0
-                return self.places[index - 1] + share * (self.places[index] - self.places[index - 1])
-        return self.places[-1]
+                return self.nodes_by_name[index - 1] + share * (
+                    self.nodes_by_name[index] - self.nodes_by_name[index - 1]
+                )
+        return self.nodes_by_name[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ def draw(outcome: Outcome, key: str) -> str:
     lanes = _lanes(domains, history, top=104.0)
     last = lanes[-1].bottom if lanes else 104.0
     skew = Lane(last + 2 * _GAP, _SKEW_HEIGHT, max([moment.skew for moment in history] + [1]))
-    width = axis.places[-1] + _MARGIN
+    width = axis.nodes_by_name[-1] + _MARGIN
     listed = skew.bottom + 48
     height = listed + _LINE * _lines(outcome.records) + _MARGIN / 2
     root = _root(outcome, key, width, height)
@@ -142,10 +144,10 @@ def _axis(outcome: Outcome, left: float) -> Axis:
         for start, end in itertools.pairwise(times)
     ]
     stretch = max(1.0, _LEAST_WIDTH / sum(widths))
-    places = [left]
+    nodes_by_name = [left]
     for width in widths:
-        places.append(places[-1] + width * stretch)
-    return Axis(tuple(times), tuple(places))
+        nodes_by_name.append(nodes_by_name[-1] + width * stretch)
+    return Axis(tuple(times), tuple(nodes_by_name))
 
 
 def _lanes(domains: Sequence[str], history: Sequence[Moment], top: float) -> list[Lane]:
@@ -154,7 +156,7 @@ def _lanes(domains: Sequence[str], history: Sequence[Moment], top: float) -> lis
     return [Lane(top + index * (height + _GAP), height, max(1, most)) for index in range(len(domains))]
 
 
-def _lines(records: Sequence[Record]) -> int:
+def _lines(records: Sequence[StepRecord]) -> int:
     return sum(1 + len(record.failures) for record in records)
 
 
@@ -199,12 +201,12 @@ def _head(root: ET.Element, outcome: Outcome, key: str, width: float) -> None:
 
 
 def _lane(group: ET.Element, label: str, full: str, lane: Lane, axis: Axis, since: float = 0.0) -> None:
-    left, right = axis(since), axis.places[-1]
+    left, right = axis(since), axis.nodes_by_name[-1]
     size = {"x": _n(left), "y": _n(lane.top), "width": _n(right - left), "height": _n(lane.height)}
     _add(group, "rect", {"class": "band", **size})
     line = {"x1": _n(left), "x2": _n(right), "y1": _n(lane.bottom), "y2": _n(lane.bottom)}
     _add(group, "line", {"class": "grid", **line})
-    text = _text(group, axis.places[0] - 10, lane.top + lane.height / 2 + 4, label, "label")
+    text = _text(group, axis.nodes_by_name[0] - 10, lane.top + lane.height / 2 + 4, label, "label")
     text.set("text-anchor", "end")
     _add(text, "title", {}, full)
 
@@ -224,7 +226,7 @@ def _above(base: Callable[[Tally], int], name: str) -> Callable[[Tally], int]:
 
 def _area(spans: Sequence[tuple[float, int, int]], lane: Lane, axis: Axis) -> str:
     """A rectangle for each stretch of time in which something stood, from `low` to `high`; equal ones become one."""
-    ends = [*(axis(at) for at, _, _ in spans[1:]), axis.places[-1]]
+    ends = [*(axis(at) for at, _, _ in spans[1:]), axis.nodes_by_name[-1]]
     pieces: list[list[float]] = []
     for (at, low, high), end in zip(spans, ends, strict=False):
         start, floor, top = axis(at), lane.level(low), lane.level(high)
@@ -241,13 +243,13 @@ def _marks(root: ET.Element, outcome: Outcome, axis: Axis, skew: Lane) -> None:
     """Where steps begin, which, and when."""
     failed = {record.number for record in outcome.records if record.failures}
     group = _add(root, "g", {"class": "marks"})
-    for mark, x in zip(outcome.timeline.marks, axis.places, strict=False):
+    for mark, x in zip(outcome.timeline.marks, axis.nodes_by_name, strict=False):
         line = {"x1": _n(x), "x2": _n(x), "y1": "88", "y2": _n(skew.bottom + 6)}
         _add(group, "line", {"class": "mark", **line})
         _badge(group, x, 80, mark.number, bad=mark.number in failed)
         text = _text(group, x, skew.bottom + 20, f"{mark.at:.1f} s", "quiet small")
         text.set("text-anchor", "middle")
-    end = _text(group, axis.places[-1], skew.bottom + 20, f"{outcome.timeline.end:.1f} s", "quiet small")
+    end = _text(group, axis.nodes_by_name[-1], skew.bottom + 20, f"{outcome.timeline.end:.1f} s", "quiet small")
     end.set("text-anchor", "middle")
 
 
@@ -259,11 +261,11 @@ def _badge(group: ET.Element, x: float, y: float, number: int, *, bad: bool) -> 
 def _numbers(root: ET.Element, outcome: Outcome, key: str, lanes: dict[str, Lane], skew: Lane, axis: Axis) -> None:
     """What was recorded at the end of each step, at the end of its stretch."""
     group = _add(root, "g", {"class": "numbers"})
-    for record, x in zip(outcome.records, axis.places[1:], strict=False):
-        standing = record.standings.get(ALL)
-        if standing is None:
+    for record, x in zip(outcome.records, axis.nodes_by_name[1:], strict=False):
+        distribution = record.distributions.get(ALL)
+        if distribution is None:
             continue
-        spread = standing.spreads[key]
+        spread = distribution.spreads[key]
         for domain, count in spread.domains.items():
             lane = lanes.get(domain)
             if lane is not None:
@@ -290,9 +292,9 @@ def _list(root: ET.Element, outcome: Outcome, key: str, top: float) -> None:
             y += _LINE
 
 
-def _outcome(record: Record, key: str) -> str:
-    standing = record.standings.get(ALL)
-    return "not over in time" if standing is None else str(standing.spreads[key])
+def _outcome(record: StepRecord, key: str) -> str:
+    distribution = record.distributions.get(ALL)
+    return "not over in time" if distribution is None else str(distribution.spreads[key])
 
 
 # How elements are made.

@@ -27,7 +27,7 @@ class Fields:
     def __init__(self, tree: Any, path: str, form: str) -> None:
         """`form` is an example of what stands here, for the error where something else does."""
         if not isinstance(tree, dict):
-            raise InvalidError(path, f"{shown(tree)} is not a mapping: write {form}")
+            raise InvalidError(path, f"{short_repr(tree)} is not a mapping: write {form}")
         self.path = path
         self._tree: dict[Any, Any] = tree
         self._form = form
@@ -50,35 +50,39 @@ class Fields:
         """A text; without a default it must be there."""
         value = self._get(name, default)
         if not isinstance(value, str) or (default is None and not value.strip()):
-            raise InvalidError(self.at(name), f"{shown(value)} is not a text: write {self._form}")
+            raise InvalidError(self.at(name), f"{short_repr(value)} is not a text: write {self._form}")
         return value
 
     def choice(self, name: str, choices: Mapping[str, T], default: str) -> T:
         """One of several words."""
         word = self.text(name, default)
         if word not in choices:
-            raise InvalidError(self.at(name), f"{shown(word)} is none of them: write {or_list(choices)}")
+            raise InvalidError(self.at(name), f"{short_repr(word)} is none of them: write {or_list(choices)}")
         return choices[word]
 
     def count(self, name: str, *, least: int = 0) -> int:
         """A whole number that must be there."""
         value = self._get(name, None)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InvalidError(self.at(name), f"{shown(value)} is not a whole number from {least}: write {self._form}")
+            raise InvalidError(
+                self.at(name), f"{short_repr(value)} is not a whole number from {least}: write {self._form}"
+            )
         return value
 
     def seconds(self, name: str, default: float) -> float:
         """A time, in seconds."""
         value = self._get(name, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-            raise InvalidError(self.at(name), f"{shown(value)} is not a number of seconds above 0: write {self._form}")
+            raise InvalidError(
+                self.at(name), f"{short_repr(value)} is not a number of seconds above 0: write {self._form}"
+            )
         return float(value)
 
     def flag(self, name: str) -> bool:
         """Yes or no; no where it is not there."""
         value = self._get(name, False)
         if not isinstance(value, bool):
-            raise InvalidError(self.at(name), f"{shown(value)} is neither true nor false")
+            raise InvalidError(self.at(name), f"{short_repr(value)} is neither true nor false")
         return value
 
     def range(self, name: str) -> Range | None:
@@ -90,7 +94,7 @@ class Fields:
         """A mapping that is kept whole."""
         value = self._get(name, None)
         if not isinstance(value, dict):
-            raise InvalidError(self.at(name), f"{shown(value)} is not a mapping: write {self._form}")
+            raise InvalidError(self.at(name), f"{short_repr(value)} is not a mapping: write {self._form}")
         return Document(value)
 
     def items(self, name: str, read: Callable[[Any, str], T], *, needed: bool = False) -> tuple[T, ...]:
@@ -98,14 +102,14 @@ class Fields:
         value = self._get(name, None if needed else [])
         if not isinstance(value, list) or (needed and not value):
             form = "a list with at least one element" if needed else "a list"
-            raise InvalidError(self.at(name), f"{shown(value)} is not {form}: write {self._form}")
+            raise InvalidError(self.at(name), f"{short_repr(value)} is not {form}: write {self._form}")
         return tuple(read(element, f"{self.at(name)}[{index}]") for index, element in enumerate(value))
 
     def table(self, name: str, read: Callable[[Any, str], T]) -> dict[str, T]:
         """A mapping of names to things of one kind; empty where there is none."""
         value = self._get(name, {})
         if not isinstance(value, dict):
-            raise InvalidError(self.at(name), f"{shown(value)} is not a mapping: write {self._form}")
+            raise InvalidError(self.at(name), f"{short_repr(value)} is not a mapping: write {self._form}")
         return {str(key): read(each, f"{self.at(name)}[{key}]") for key, each in value.items()}
 
     def raw(self, name: str) -> Any:
@@ -116,7 +120,7 @@ class Fields:
         """Raise if there is a field that nobody has asked for."""
         for name in self.present():
             if name not in self._asked:
-                raise InvalidError(self.at(name), f"there is no such field: {guess(name, self._asked)}")
+                raise InvalidError(self.at(name), f"there is no such field: {suggest(name, self._asked)}")
 
     def _ask(self, name: str) -> None:
         if name not in self._asked:
@@ -136,10 +140,10 @@ def text_at(value: Any, path: str) -> str:
     """An element that must be a text, for `items` and `table`. A number (a zone called 1) is taken as one."""
     if isinstance(value, (str, int)) and not isinstance(value, bool) and str(value):
         return str(value)
-    raise InvalidError(path, f"{shown(value)} is not a text")
+    raise InvalidError(path, f"{short_repr(value)} is not a text")
 
 
-def guess(name: str, known: list[str]) -> str:
+def suggest(name: str, known: list[str]) -> str:
     """What somebody who wrote `name` may have meant, or all that could be meant."""
     near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]!r}?" if near else f"write {or_list(known)}"
@@ -151,7 +155,7 @@ def or_list(words: Any) -> str:
     return f"{', '.join(rest)} or {last}" if rest else last
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """A value as errors show it: short."""
     if value is None:
         return "nothing"

@@ -1,6 +1,6 @@
 """How the objects of a story are called on the wire.
 
-Kinds that Trimtab has types for are in a table; of others the API server is asked, so that a story may use any kind
+KindLookup that Trimtab has types for are in a table; of others the API server is asked, so that a story may use any kind
 that the cluster serves.
 """
 
@@ -15,13 +15,13 @@ from trimtab.api.model import Model
 from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
 from trimtab.kube.resources import RESOURCES, Resource, untyped
-from trimtab_lab.scenarios.observations import Unrolled, Workload
+from trimtab_lab.scenarios.observations import NonRollingWorkload, Workload
 from trimtab_lab.scenarios.stories import Story
 
 WORKLOADS: Mapping[str, type[Workload]] = {
     "CloneSet": Workload,
     "Deployment": Workload,
-    "ReplicaSet": Unrolled,
+    "ReplicaSet": NonRollingWorkload,
     "StatefulSet": Workload,
 }
 """Kinds that keep a number of pods, and how they say how far they are."""
@@ -29,7 +29,7 @@ WORKLOADS: Mapping[str, type[Workload]] = {
 KNOWN: Mapping[str, Resource[JSON]] = {resource.kind: resource.raw for resource in RESOURCES.values()}
 
 
-class Served(Model):
+class ServedResource(Model):
     """A kind as discovery lists it; a subresource has a slash in its name."""
 
     name: str
@@ -37,13 +37,13 @@ class Served(Model):
     namespaced: bool = True
 
 
-class ServedKinds(Model):
+class ServedResources(Model):
     """All kinds of a group and version."""
 
-    resources: tuple[Served, ...] = ()
+    resources: tuple[ServedResource, ...] = ()
 
 
-class Kinds:
+class KindLookup:
     """Looks up kinds, each at most once."""
 
     def __init__(self, client: Client, story: Story) -> None:
@@ -76,13 +76,13 @@ class Kinds:
             response = await self._client.call("GET", root)
         except NotFound as error:
             raise LookupError(f"the cluster does not serve {api_version}") from error
-        for served in msgspec.json.decode(response.body, type=ServedKinds).resources:
+        for served in msgspec.json.decode(response.body, type=ServedResources).resources:
             if served.kind == kind and "/" not in served.name:
                 return untyped(api_version, kind, served.name, namespaced=served.namespaced)
         raise LookupError(f"the cluster serves {api_version}, but no {kind} in it")
 
 
-def watched(story: Story) -> dict[str, Resource[Workload]]:
+def watched_workloads(story: Story) -> dict[str, Resource[Workload]]:
     """The story's workloads by name, each with the resource that it is read through."""
     found: dict[str, Resource[Workload]] = {}
     for manifest in story.manifests():

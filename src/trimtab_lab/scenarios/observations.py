@@ -1,7 +1,7 @@
 """What there is at one moment: pods, nodes and workloads, counted as stories count them. No I/O.
 
 Which pods count: those that are neither finished nor on their way out, as their controllers count them. A pod counts
-in the domain of its node, whether or not that node still answers. Domains are those that the story's nodes have:
+in the domain of its node, whether or not that node still can_terminate. Domains are those that the story's nodes have:
 an empty zone counts with nothing in it, which is what a skew is about.
 """
 
@@ -63,7 +63,7 @@ class Workload(Model):
         return selectors.compile(self.spec.selector)
 
 
-class Unrolled(Workload):
+class NonRollingWorkload(Workload):
     """A workload that lets pods of an old template be: replica sets, replication controllers."""
 
     rolls: ClassVar[bool] = False
@@ -92,19 +92,19 @@ def state(pod: Pod) -> State:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What is known of a node: its labels, with the name that the story has for it, and whether it answers."""
+class NodeView:
+    """What is known of a node: its labels, with the name that the story has for it, and whether it can_terminate."""
 
     labels: Mapping[str, str]
     ready: bool = True
 
     @staticmethod
-    def of(node: Node, prefix: str = "") -> Place:
+    def of(node: Node, prefix: str = "") -> NodeView:
         """A node whose name begins with the prefix of a run, which says nothing."""
         labels = dict(node.metadata.labels)
         if HOSTNAME in labels:
             labels[HOSTNAME] = labels[HOSTNAME].removeprefix(prefix)
-        return Place(labels, node.ready)
+        return NodeView(labels, node.ready)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PodDistribution:
     """What there is of one workload, or of all pods together."""
 
     spreads: Mapping[str, Spread]
@@ -141,7 +141,7 @@ class Observation:
     """Everything of a story at one moment; workloads by name."""
 
     pods: tuple[Pod, ...] = ()
-    nodes: Mapping[str, Place] = field(default_factory=dict)
+    nodes: Mapping[str, NodeView] = field(default_factory=dict)
     workloads: Mapping[str, Workload] = field(default_factory=dict)
 
     def of(self, workload: str) -> tuple[Pod, ...]:
@@ -161,22 +161,22 @@ class Observation:
             "pods": len(active),
             "ready": sum(pod.ready for pod in active),
             "available": self._available(workload),
-            "unschedulable": sum(map(unschedulable, active)),
+            "unschedulable": sum(map(is_unschedulable, active)),
             "terminating": sum(pod.terminating for pod in pods),
         }
 
-    def standing(self, topology: Mapping[str, str], workload: str = "") -> Standing:
+    def distribution(self, topology: Mapping[str, str], workload: str = "") -> PodDistribution:
         """How the pods stand, by each key of the story."""
         pods = [pod for pod in self.of(workload) if pod.active]
         spreads = {name: spread(pods, self.nodes, key) for name, key in topology.items()}
-        return Standing(spreads, self.counts(workload))
+        return PodDistribution(spreads, self.counts(workload))
 
     def _available(self, workload: str) -> int:
         chosen = [self.workloads[workload]] if workload in self.workloads else self.workloads.values()
         return sum(each.status.available_replicas for each in chosen)
 
 
-def spread(pods: Iterable[Pod], nodes: Mapping[str, Place], key: str) -> Spread:
+def spread(pods: Iterable[Pod], nodes: Mapping[str, NodeView], key: str) -> Spread:
     """Pods by the domain of their node. Domains are in the order of their names; pods without a node are in none."""
     domains = {name: place.labels.get(key, NOWHERE) for name, place in nodes.items()}
     counts = dict.fromkeys(sorted({domain for domain in domains.values() if domain != NOWHERE}), 0)
@@ -187,13 +187,13 @@ def spread(pods: Iterable[Pod], nodes: Mapping[str, Place], key: str) -> Spread:
     return Spread(counts)
 
 
-def unschedulable(pod: Pod) -> bool:
+def is_unschedulable(pod: Pod) -> bool:
     """Whether a scheduler has looked at the pod and found no node."""
     condition = pod.status.condition("PodScheduled")
     return condition is not None and condition.status == "False" and condition.reason == "Unschedulable"
 
 
-def satisfied(wait: Wait, observation: Observation, *, deleted: Iterable[Selector] = ()) -> bool:
+def is_satisfied(wait: Wait, observation: Observation, *, deleted: Iterable[Selector] = ()) -> bool:
     """Whether a step need not wait any longer."""
     if wait.counts:
         seen = observation.counts(wait.of)
@@ -233,32 +233,34 @@ def _unfinished(name: str, workload: Workload, observation: Observation) -> list
     counts = observation.counts(name)
     seen = {"pods": counts["pods"], "ready": counts["ready"]}
     problems = [f"{what} is {number}, not {wanted}" for what, number in {**said, **seen}.items() if number != wanted]
-    leaving = sum(pod.terminating and answers(observation.nodes, pod) for pod in observation.of(name))
+    leaving = sum(pod.terminating and can_terminate(observation.nodes, pod) for pod in observation.of(name))
     return problems + ([f"{leaving} pods are terminating"] if leaving else [])
 
 
-def answers(nodes: Mapping[str, Place], pod: Pod) -> bool:
-    """Whether there is somebody who will end this pod: its node answers, or it has none."""
+def can_terminate(nodes: Mapping[str, NodeView], pod: Pod) -> bool:
+    """Whether there is somebody who will end this pod: its node can_terminate, or it has none."""
     node = nodes.get(pod.spec.node_name)
     return node is None or node.ready
 
 
-def failures(expectation: Expectation, standing: Standing) -> list[str]:
+def failures(expectation: Expectation, distribution: PodDistribution) -> list[str]:
     """What is not as expected, in sentences."""
     of = f"{expectation.of}: " if expectation.of else ""
-    found = [*_domain_failures(expectation, standing), *_level_failures(expectation, standing)]
+    found = [*_domain_failures(expectation, distribution), *_level_failures(expectation, distribution)]
     for key, number in expectation.skew.items():
-        skew = standing.spreads[key].skew
+        skew = distribution.spreads[key].skew
         found += _unless(skew in number, f"skew by {key} is {skew}, expected {number}")
     for name, number in expectation.counts.items():
-        found += _unless(standing.counts[name] in number, f"{name} is {standing.counts[name]}, expected {number}")
+        found += _unless(
+            distribution.counts[name] in number, f"{name} is {distribution.counts[name]}, expected {number}"
+        )
     return [of + each for each in found]
 
 
-def _domain_failures(expectation: Expectation, standing: Standing) -> list[str]:
+def _domain_failures(expectation: Expectation, distribution: PodDistribution) -> list[str]:
     found: list[str] = []
     for key, domains in expectation.domains.items():
-        seen = standing.spreads[key].domains
+        seen = distribution.spreads[key].domains
         for domain, number in domains.items():
             if domain not in seen:
                 found.append(f"there is no {key} {domain}; there are {', '.join(seen) or 'none'}")
@@ -267,11 +269,11 @@ def _domain_failures(expectation: Expectation, standing: Standing) -> list[str]:
     return found
 
 
-def _level_failures(expectation: Expectation, standing: Standing) -> list[str]:
+def _level_failures(expectation: Expectation, distribution: PodDistribution) -> list[str]:
     return [
-        f"pods by {key} are {_joined(standing.spreads[key].levels)}, expected {_joined(levels)} in any order"
+        f"pods by {key} are {_joined(distribution.spreads[key].levels)}, expected {_joined(levels)} in any order"
         for key, levels in expectation.levels.items()
-        if standing.spreads[key].levels != levels
+        if distribution.spreads[key].levels != levels
     ]
 
 

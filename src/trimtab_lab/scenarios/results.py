@@ -23,8 +23,8 @@ import msgspec
 import yaml
 
 from trimtab.api.documents import JSON
-from trimtab_lab.scenarios.observations import Spread, Standing
-from trimtab_lab.scenarios.runner import ALL, Outcome, Record
+from trimtab_lab.scenarios.observations import PodDistribution, Spread
+from trimtab_lab.scenarios.runner import ALL, Outcome, StepRecord
 from trimtab_lab.scenarios.steps import Compare
 
 CHANCE = "by chance"
@@ -84,40 +84,40 @@ def report(outcome: Outcome) -> JSON:
         "run": outcome.run.name,
         "complete": outcome.complete,
         "failures": outcome.failures,
-        "left": list(outcome.left),
+        "left": list(outcome.leftovers),
         "topology": dict(outcome.story.topology),
         "steps": [_full_step(record) for record in outcome.records],
         "timeline": {
             "seconds": outcome.timeline.end,
-            "domains": msgspec.to_builtins(outcome.timeline.births),
+            "domains": msgspec.to_builtins(outcome.timeline.domains_added),
             "pods": msgspec.to_builtins(outcome.timeline.changes),
         },
     }
 
 
-def _golden_step(record: Record) -> JSON:
+def _golden_step(record: StepRecord) -> JSON:
     step: JSON = {"step": record.title}
     if record.compare is Compare.CHANCE:
         return step | {"outcome": CHANCE}
-    for name, standing in record.standings.items():
-        tree = _golden_standing(standing, record.compare)
+    for name, distribution in record.distributions.items():
+        tree = _golden_standing(distribution, record.compare)
         step |= tree if name == ALL else {f"of {name}": tree}
     return step
 
 
-def _golden_standing(standing: Standing, compare: Compare) -> JSON:
-    tree: JSON = {"pods": standing.counts["pods"]}
-    if standing.counts["unschedulable"]:
-        tree["unschedulable"] = standing.counts["unschedulable"]
-    tree |= {key: _golden_spread(spread, compare) for key, spread in standing.spreads.items()}
-    return tree | {"skew": {key: spread.skew for key, spread in standing.spreads.items()}}
+def _golden_standing(distribution: PodDistribution, compare: Compare) -> JSON:
+    tree: JSON = {"pods": distribution.counts["pods"]}
+    if distribution.counts["unschedulable"]:
+        tree["unschedulable"] = distribution.counts["unschedulable"]
+    tree |= {key: _golden_spread(spread, compare) for key, spread in distribution.spreads.items()}
+    return tree | {"skew": {key: spread.skew for key, spread in distribution.spreads.items()}}
 
 
 def _golden_spread(spread: Spread, compare: Compare) -> Any:
     return list(spread.levels) if compare is Compare.LEVELS else dict(spread.domains)
 
 
-def _full_step(record: Record) -> JSON:
+def _full_step(record: StepRecord) -> JSON:
     return {
         "number": record.number,
         "title": record.title,
@@ -126,11 +126,11 @@ def _full_step(record: Record) -> JSON:
         "failures": list(record.failures),
         "standings": {
             name or "all": {
-                "counts": dict(standing.counts),
-                "domains": {key: dict(spread.domains) for key, spread in standing.spreads.items()},
-                "skew": {key: spread.skew for key, spread in standing.spreads.items()},
+                "counts": dict(distribution.counts),
+                "domains": {key: dict(spread.domains) for key, spread in distribution.spreads.items()},
+                "skew": {key: spread.skew for key, spread in distribution.spreads.items()},
             }
-            for name, standing in record.standings.items()
+            for name, distribution in record.distributions.items()
         },
     }
 
@@ -146,10 +146,10 @@ def _field(step: str, key: str, was: Mapping[str, Any], now: Mapping[str, Any]) 
 
 
 def _compared(what: str, old: Any, new: Any) -> list[str]:
-    return [] if old == new else [f"{what} was {_shown(old)}, is {_shown(new)}"]
+    return [] if old == new else [f"{what} was {_show(old)}, is {_show(new)}"]
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     if value is None:
         return "absent"
     return "/".join(map(str, value)) if isinstance(value, list) else str(value)

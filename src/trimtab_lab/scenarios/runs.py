@@ -16,7 +16,7 @@ from trimtab.api.documents import JSON, Document
 from trimtab.api.nodes import HOSTNAME
 from trimtab_lab.nodes.shapes import CLUSTER, NodePlan, Shape
 from trimtab_lab.nodes.views import Taint
-from trimtab_lab.scenarios.steps import Choice
+from trimtab_lab.scenarios.steps import NodeSelection
 from trimtab_lab.scenarios.stories import Story
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -47,14 +47,14 @@ class Run:
         plans = [self._plan(plan) for plan in shape.nodes.values()]
         return replace(shape, name=self.name, nodes={plan.name: plan for plan in plans})
 
-    def chosen(self, choice: Choice, shape: Shape) -> list[str]:
+    def chosen(self, selection: NodeSelection, shape: Shape) -> list[str]:
         """The nodes of this run's shape that a step speaks of."""
-        if choice.nodes:
-            wanted = {self.prefix + name for name in choice.nodes}
+        if selection.nodes:
+            wanted = {self.prefix + name for name in selection.nodes}
             return [name for name in shape.nodes if name in wanted]
-        if choice.zone:
-            return shape.names(choice.zone)
-        return [plan.name for plan in shape.nodes.values() if choice.labels.items() <= plan.labels.items()]
+        if selection.zone:
+            return shape.names(selection.zone)
+        return [plan.name for plan in shape.nodes.values() if selection.labels.items() <= plan.labels.items()]
 
     def manifest(self, document: Document) -> JSON:
         """An object of the story as it is created: all that it says, and where its pods belong."""

@@ -1,4 +1,4 @@
-"""The nodes of a story, simulated: where the runner meets `trimtab_lab.nodes`."""
+"""The nodes of a story, node_simulator: where the runner meets `trimtab_lab.nodes`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from trimtab_lab.nodes.settings import SETTINGS, Settings
 from trimtab_lab.nodes.shapes import Shape
 from trimtab_lab.scenarios.actions import NodeActions
 
-Simulate = Callable[[Shape], AbstractAsyncContextManager[NodeActions]]
+NodeSimulator = Callable[[Shape], AbstractAsyncContextManager[NodeActions]]
 """Gives a shape its nodes, which live for as long as the context."""
 
 
-def simulated(client: Client, *, settings: Settings = SETTINGS, seed: int = 0) -> Simulate:
+def node_simulator(client: Client, *, settings: Settings = SETTINGS, seed: int = 0) -> NodeSimulator:
     """Nodes on the cluster that the client speaks to; `settings` say whether it has node controllers of its own."""
 
     @asynccontextmanager

@@ -24,10 +24,10 @@ from trimtab.kube.client import PatchKind
 from trimtab_lab.nodes import shapes
 from trimtab_lab.nodes.shapes import Shape
 from trimtab_lab.scenarios import ranges
-from trimtab_lab.scenarios.fields import Fields, guess, or_list, shown, text_at
+from trimtab_lab.scenarios.fields import Fields, or_list, short_repr, suggest, text_at
 from trimtab_lab.scenarios.ranges import Range
 
-PATIENCE = 60.0
+DEFAULT_TIMEOUT = 60.0
 """Seconds that a step waits where the story does not say."""
 
 
@@ -63,7 +63,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class NodeSelection:
     """Which nodes: those of a zone, those with these labels, or those named."""
 
     zone: str = ""
@@ -133,7 +133,7 @@ class Add:
         return f"add {', '.join([*zones, *([f'{others} nodes'] if others else [])])}"
 
 
-class Treatment(StrEnum):
+class NodeOperation(StrEnum):
     """What can be done to nodes that are there."""
 
     FAIL = "fail"
@@ -144,14 +144,14 @@ class Treatment(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Treat:
+class OperateNodes:
     """Do something to nodes that are there."""
 
-    treatment: Treatment
-    choice: Choice
+    operation: NodeOperation
+    selection: NodeSelection
 
     def __str__(self) -> str:
-        return f"{self.treatment} {self.choice}"
+        return f"{self.operation} {self.selection}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class Repeat:
         return f"repeat {self.times} times"
 
 
-Action = Apply | Scale | Patch | Delete | Add | Treat | Age | Repeat
+Action = Apply | Scale | Patch | Delete | Add | OperateNodes | Age | Repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class Wait:
 
     of: str = ""
     counts: Mapping[str, Range] = field(default_factory=dict)
-    within: float = PATIENCE
+    within: float = DEFAULT_TIMEOUT
 
     def __str__(self) -> str:
         wanted = ", ".join(f"{name} {number}" for name, number in self.counts.items())
@@ -248,15 +248,15 @@ def read(tree: Any, path: str) -> Step:
         compare=fields.choice("compare", COMPARISONS, Compare.EXACT),
     )
     fields.done()
-    if isinstance(step.action, Treat) and step.action.treatment is Treatment.FAIL and step.wait is None:
+    if isinstance(step.action, OperateNodes) and step.action.operation is NodeOperation.FAIL and step.wait is None:
         raise InvalidError(path, "what is left when nodes have failed? Write it: wait: {ready: 4, terminating: 2}")
     return step
 
 
 def _no_verb(fields: Fields) -> str:
     odd = [name for name in fields.present() if name not in ("title", "wait", "expect", "compare")]
-    hint = guess(odd[0], [*VERBS, "wait"]) if odd else f"write {or_list([*VERBS, 'wait'])}"
-    return f"{shown(odd[0])} is not a verb: {hint}" if odd else f"has no verb: {hint}"
+    hint = suggest(odd[0], [*VERBS, "wait"]) if odd else f"write {or_list([*VERBS, 'wait'])}"
+    return f"{short_repr(odd[0])} is not a verb: {hint}" if odd else f"has no verb: {hint}"
 
 
 def manifest(tree: Any, path: str) -> Document:
@@ -285,7 +285,7 @@ def _target(fields: Fields) -> Target:
 
 def _apply(tree: Any, path: str) -> Apply:
     if not isinstance(tree, list) or not tree:
-        raise InvalidError(path, f"{shown(tree)} is not a list of manifests: write each after a dash")
+        raise InvalidError(path, f"{short_repr(tree)} is not a list of manifests: write each after a dash")
     return Apply(tuple(manifest(each, f"{path}[{index}]") for index, each in enumerate(tree)))
 
 
@@ -303,7 +303,7 @@ def _patch(tree: Any, path: str) -> Patch:
     wanted: type[Any] = list if how is PatchKind.JSON else dict
     if not isinstance(content, wanted):
         form = "a list of operations" if wanted is list else "a mapping with the fields to change"
-        raise InvalidError(fields.at("patch"), f"{shown(content)} is not {form}")
+        raise InvalidError(fields.at("patch"), f"{short_repr(content)} is not {form}")
     patch = Patch(_target(fields), content, how)
     fields.done()
     return patch
@@ -325,14 +325,16 @@ def shape(tree: Any, path: str) -> Shape:
         raise error.under(path) from error
 
 
-def _treat(treatment: Treatment) -> Callable[[Any, str], Treat]:
-    def read_choice(tree: Any, path: str) -> Treat:
+def _operate(operation: NodeOperation) -> Callable[[Any, str], OperateNodes]:
+    def read_choice(tree: Any, path: str) -> OperateNodes:
         fields = Fields(tree, path, "{zone: zone-c}, {nodes: [zone-c-1]} or {labels: {example.com/rack: r1}}")
-        choice = Choice(fields.text("zone", ""), fields.table("labels", text_at), fields.items("nodes", text_at))
+        selection = NodeSelection(
+            fields.text("zone", ""), fields.table("labels", text_at), fields.items("nodes", text_at)
+        )
         fields.done()
-        if sum(map(bool, (choice.zone, choice.labels, choice.nodes))) != 1:
+        if sum(map(bool, (selection.zone, selection.labels, selection.nodes))) != 1:
             raise InvalidError(path, "which nodes? Write one of zone, nodes and labels")
-        return Treat(treatment, choice)
+        return OperateNodes(operation, selection)
 
     return read_choice
 
@@ -356,7 +358,7 @@ def _repeat(tree: Any, path: str) -> Repeat:
 
 def _wait(tree: Any, path: str) -> Wait:
     fields = Fields(tree, path, "{ready: 20, within: 60}")
-    wait = Wait(fields.text("of", ""), _counts(fields), fields.seconds("within", PATIENCE))
+    wait = Wait(fields.text("of", ""), _counts(fields), fields.seconds("within", DEFAULT_TIMEOUT))
     fields.done()
     return wait
 
@@ -390,13 +392,13 @@ def _expectation(tree: Any, path: str) -> Expectation:
 
 def _domains(tree: Any, path: str) -> dict[str, Range]:
     if not isinstance(tree, dict) or not tree:
-        raise InvalidError(path, f"{shown(tree)} is not a mapping of domains: write {{zone-a: 10, zone-b: 10}}")
+        raise InvalidError(path, f"{short_repr(tree)} is not a mapping of domains: write {{zone-a: 10, zone-b: 10}}")
     return {str(domain): ranges.read(number, f"{path}[{domain}]") for domain, number in tree.items()}
 
 
 def _levels(tree: Any, path: str) -> tuple[int, ...]:
     if not isinstance(tree, list) or not all(type(each) is int and each >= 0 for each in tree):
-        raise InvalidError(path, f"{shown(tree)} is not a list of numbers of pods: write [7, 7, 6]")
+        raise InvalidError(path, f"{short_repr(tree)} is not a list of numbers of pods: write [7, 7, 6]")
     return tuple(sorted(tree, reverse=True))
 
 
@@ -406,7 +408,7 @@ VERBS: Mapping[str, Callable[[Any, str], Action]] = {
     "patch": _patch,
     "delete": _delete,
     "add": _add,
-    **{each.value: _treat(each) for each in Treatment},
+    **{each.value: _operate(each) for each in NodeOperation},
     "age": _age,
     "repeat": _repeat,
 }

@@ -34,7 +34,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import ZONE
 from trimtab_lab.nodes.shapes import Shape
 from trimtab_lab.scenarios import steps as verbs
-from trimtab_lab.scenarios.fields import Fields, guess, text_at
+from trimtab_lab.scenarios.fields import Fields, suggest, text_at
 from trimtab_lab.scenarios.steps import Apply, Repeat, Step
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -57,17 +57,17 @@ class Story:
     def manifests(self) -> Iterator[Document]:
         """Everything that is created at the start or on the way."""
         yield from self.workloads
-        for step in flat(self.steps):
+        for step in flatten(self.steps):
             if isinstance(step.action, Apply):
                 yield from step.action.manifests
 
 
-def flat(steps: tuple[Step, ...]) -> Iterator[Step]:
+def flatten(steps: tuple[Step, ...]) -> Iterator[Step]:
     """All steps, and those inside repetitions once."""
     for step in steps:
         yield step
         if isinstance(step.action, Repeat):
-            yield from flat(step.action.steps)
+            yield from flatten(step.action.steps)
 
 
 def load(path: str | Path) -> Story:
@@ -108,12 +108,12 @@ def read(tree: Any) -> Story:
     return story
 
 
-def shipped() -> dict[str, Path]:
+def kubernetes_stories() -> dict[str, Path]:
     """The stories that come with Trimtab and that any cluster can play, by name."""
     return {path.stem: path for path in sorted(_folder().glob("*.yaml"))}
 
 
-def with_trimtab() -> dict[str, Path]:
+def trimtab_stories() -> dict[str, Path]:
     """Those that need Trimtab in the cluster, keeping workloads level, by name."""
     return {path.stem: path for path in sorted(_folder().glob("trimtab/*.yaml"))}
 
@@ -150,7 +150,7 @@ def _check_references(story: Story) -> None:
     for name, number in Counter(name for _, name in workloads).items():
         if number > 1:
             raise InvalidError("workloads", f"two workloads are called {name!r}: give each a name of its own")
-    for step in flat(story.steps):
+    for step in flatten(story.steps):
         if step.wait is not None:
             _known(step.wait.of, names, f"{step.path}.wait.of", "workload")
         for expectation in step.expect:
@@ -161,7 +161,7 @@ def _check_references(story: Story) -> None:
 
 def _known(name: str, known: list[str], path: str, what: str) -> None:
     if name and name not in known:
-        raise InvalidError(path, f"the story has no {what} {name!r}: {guess(name, known)}")
+        raise InvalidError(path, f"the story has no {what} {name!r}: {suggest(name, known)}")
 
 
 class _Loader(yaml.SafeLoader):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trimtab.api.pods import Pod
-from trimtab_lab.scenarios.observations import NOWHERE, Place, Spread, State, state
+from trimtab_lab.scenarios.observations import NOWHERE, NodeView, Spread, State, state
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class StepMark:
     """From this moment on, this step of the story was under way."""
 
     at: float
@@ -35,7 +35,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Birth:
+class DomainAdded:
     """From this moment on there was such a domain."""
 
     at: float
@@ -49,28 +49,28 @@ class Timeline:
 
     topology: Mapping[str, str]
     changes: list[Change] = field(default_factory=list)
-    marks: list[Mark] = field(default_factory=list)
-    births: list[Birth] = field(default_factory=list)
+    marks: list[StepMark] = field(default_factory=list)
+    domains_added: list[DomainAdded] = field(default_factory=list)
     end: float = 0.0
     _last: dict[str, Change] = field(default_factory=dict)
     _known: set[tuple[str, str]] = field(default_factory=set)
 
-    def saw_node(self, node: Place, at: float) -> None:
+    def record_node(self, node: NodeView, at: float) -> None:
         """Note the domains that a node brings."""
         for name, key in self.topology.items():
             domain = node.labels.get(key)
             if domain is not None and (name, domain) not in self._known:
                 self._known.add((name, domain))
-                self.births.append(Birth(at, name, domain))
+                self.domains_added.append(DomainAdded(at, name, domain))
 
-    def saw_pod(self, pod: Pod, nodes: Mapping[str, Place], at: float, *, gone: bool = False) -> Change | None:
+    def record_pod(self, pod: Pod, nodes: Mapping[str, NodeView], at: float, *, gone: bool = False) -> Change | None:
         """Note how a pod stands, if that is new."""
         node = nodes.get(pod.spec.node_name)
         labels = node.labels if node is not None else {}
         placed = bool(pod.spec.node_name)
         domains = {name: labels.get(key, NOWHERE) for name, key in self.topology.items()} if placed else {}
-        standing = State.GONE if gone else state(pod)
-        change = Change(at, pod.metadata.name, pod.metadata.uid, standing, pod.spec.node_name, domains)
+        distribution = State.GONE if gone else state(pod)
+        change = Change(at, pod.metadata.name, pod.metadata.uid, distribution, pod.spec.node_name, domains)
         last = self._last.get(change.uid)
         if last is not None and (last.state, last.node, last.domains) == (change.state, change.node, change.domains):
             return None
@@ -92,10 +92,10 @@ class Tally:
         """Those that count."""
         return self.ready + self.starting
 
-    def plus(self, standing: State, number: int) -> Tally:
+    def plus(self, distribution: State, number: int) -> Tally:
         """With so many more pods that stand like this; those on no node, or finished, are in no domain."""
-        name = standing.value
-        return replace(self, **{name: getattr(self, name) + number}) if standing in _TALLIED else self
+        name = distribution.value
+        return replace(self, **{name: getattr(self, name) + number}) if distribution in _TALLIED else self
 
 
 _TALLIED = frozenset((State.READY, State.STARTING, State.TERMINATING))
@@ -120,7 +120,7 @@ def moments(timeline: Timeline, key: str) -> list[Moment]:
     tallies: dict[str, Tally] = {}
     found: list[Moment] = []
     for at, event in _events(timeline, key):
-        if isinstance(event, Birth):
+        if isinstance(event, DomainAdded):
             tallies.setdefault(event.domain, Tally())
         else:
             _move(tallies, last.get(event.uid), event, key)
@@ -133,8 +133,8 @@ def moments(timeline: Timeline, key: str) -> list[Moment]:
     return found
 
 
-def _events(timeline: Timeline, key: str) -> Iterable[tuple[float, Birth | Change]]:
-    births = [(birth.at, birth) for birth in timeline.births if birth.key == key]
+def _events(timeline: Timeline, key: str) -> Iterable[tuple[float, DomainAdded | Change]]:
+    births = [(birth.at, birth) for birth in timeline.domains_added if birth.key == key]
     changes = [(change.at, change) for change in timeline.changes]
     return sorted([*births, *changes], key=lambda entry: entry[0])
 

@@ -34,7 +34,7 @@ from trimtab_lab.workloads.disruption.owners import Owners
 from trimtab_lab.workloads.options import STOCK, Options
 from trimtab_lab.workloads.replicaset import controller as replicasets
 from trimtab_lab.workloads.replicaset.controller import BY_CONTROLLER, BY_NAMESPACE
-from trimtab_lab.workloads.replicaset.families import REPLICASETS, REPLICATION_CONTROLLERS, Family
+from trimtab_lab.workloads.replicaset.kinds import REPLICASETS, REPLICATION_CONTROLLERS, WorkloadKind
 from trimtab_lab.workloads.replicaset.metrics import Metrics
 
 T = TypeVar("T", bound=Object)
@@ -104,7 +104,7 @@ class Workloads:
     # The parts.
 
     def _assemble(self, options: Options) -> None:
-        seen = _Seen(
+        seen = _Informers(
             pods=self._informer(Pod, {BY_CONTROLLER: by_controller}),
             sets=self._informer(ReplicaSet, {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace}),
             replicators=self._informer(
@@ -126,19 +126,21 @@ class Workloads:
             self._budgets(seen),
         ]
 
-    def _replicas(self, family: Family[T], workloads: Informer[T], seen: _Seen, options: Options) -> Runner[Any]:
+    def _replicas(
+        self, kind: WorkloadKind[T], workloads: Informer[T], seen: _Informers, options: Options
+    ) -> Runner[Any]:
         return replicasets.Controller(
-            family,
+            kind,
             self._client,
             workloads=workloads,
             pods=seen.pods,
             snapshot=self.snapshot,
-            recorder=self._recorder(family.component),
+            recorder=self._recorder(kind.component),
             metrics=self.metrics,
             options=options,
         ).runner
 
-    def _deployments(self, seen: _Seen, options: Options) -> Runner[Any]:
+    def _deployments(self, seen: _Informers, options: Options) -> Runner[Any]:
         return deployments.Controller(
             self._client,
             deployments=seen.fleets,
@@ -148,7 +150,7 @@ class Workloads:
             options=options,
         ).runner
 
-    def _budgets(self, seen: _Seen) -> Runner[Any]:
+    def _budgets(self, seen: _Informers) -> Runner[Any]:
         owners = Owners(
             self._client,
             deployments=seen.fleets,
@@ -179,7 +181,7 @@ class Workloads:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _Informers:
     """What is watched."""
 
     pods: Informer[Pod]

@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.x509 import verification
 
 from tests.lab.holding import VALIDATING, configuration
-from tests.unit.lab.workloads.worlds import Wire, World
+from tests.unit.lab.workloads.clusters import Wire, World
 from trimtab.admission import authorities, certificates
 from trimtab.admission.authorities import OVERLAP, Keyring, Pair, make_authority, names_of, renewed, sign
 from trimtab.admission.certificates import CONFIGURATIONS, SECRETS, GivenCertificates, MadeCertificates

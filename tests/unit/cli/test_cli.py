@@ -124,4 +124,4 @@ def test_a_shape_that_cannot_be_is_told_before_anything_starts(tmp_path: Path) -
     done = trimtab("lab", "up", "--shape", "shape.yaml", folder=tmp_path)
     assert done.returncode == 1
     assert "zones[0].nodes" in done.stderr
-    assert not (tmp_path / ".lab" / "box.json").exists()
+    assert not (tmp_path / ".lab" / "state.json").exists()

@@ -16,7 +16,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from tests.unit.lab.workloads.worlds import JSON, Wire, World
+from tests.unit.lab.workloads.clusters import JSON, Wire, World
 from trimtab.api import crds
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.extensions import CustomResourceDefinition

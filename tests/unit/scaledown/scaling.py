@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Any, TypeVar
 
 from tests.lab.holding import VALIDATING, configuration
-from tests.unit.lab.workloads.worlds import JSON, Wire, World
+from tests.unit.lab.workloads.clusters import JSON, Wire, World
 from tests.unit.scaledown.worlds import DEFINITIONS, OURS, deployment
 from trimtab.admission.certificates import CONFIGURATIONS
 from trimtab.admission.server import Edge, admitted

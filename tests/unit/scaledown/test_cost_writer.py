@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.unit.lab.workloads.worlds import World
+from tests.unit.lab.workloads.clusters import World
 from trimtab.api import codec
 from trimtab.api.annotations import DELETION_COST, SCALE_PLAN, PlanAnnotation
 from trimtab.api.pods import Pod

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from tests.unit.cloneset.worlds import manifest
-from tests.unit.lab.workloads.worlds import Wire
+from tests.unit.lab.workloads.clusters import Wire
 from tests.unit.scaledown.worlds import PolicyWorld, target
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.pods import Pod

@@ -16,7 +16,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.unit.lab.workloads.worlds import JSON, Wire, World
+from tests.unit.lab.workloads.clusters import JSON, Wire, World
 from trimtab.api import crds
 from trimtab.api.annotations import DELETION_COST
 from trimtab.api.apps import Deployment

@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from tests.unit.lab.workloads.clusters import Wire, World
 from tests.unit.lab.workloads.objects import deployment_tree
-from tests.unit.lab.workloads.worlds import Wire, World
 from trimtab.api import annotations as keys
 from trimtab.api import crds, nodeselectors, times, tolerations
 from trimtab.api.annotations import DELETION_COST

@@ -28,11 +28,11 @@ from trimtab.kube.runners import Result, Runner, TerminalError
 from trimtab.kube.stores import key_of
 from trimtab_lab.workloads.deployment import plan as plans
 from trimtab_lab.workloads.deployment import progress, templates
-from trimtab_lab.workloads.deployment.fleets import RECREATE
-from trimtab_lab.workloads.deployment.plan import Birth, Change, Plan
+from trimtab_lab.workloads.deployment.plan import Change, NewReplicaSet, Plan
+from trimtab_lab.workloads.deployment.replicasets import RECREATE
 from trimtab_lab.workloads.options import STOCK, Options
 from trimtab_lab.workloads.replicaset.controller import BY_CONTROLLER, BY_NAMESPACE
-from trimtab_lab.workloads.replicaset.pods import is_namespace_terminating
+from trimtab_lab.workloads.replicaset.podcontrol import is_namespace_terminating
 
 COMPONENT = "deployment-controller"
 SCALING = "ScalingReplicaSet"
@@ -72,9 +72,9 @@ class Controller:
         sets.subscribe(added=self._set_added, updated=self._set_updated, deleted=self._wake_owner)
         pods.subscribe(updated=self._pod_updated, deleted=self._pod_gone)
 
-    async def reconcile(self, a_key: Key) -> Result:
+    async def reconcile(self, key: Key) -> Result:
         """Take a Deployment one step on."""
-        deployment = self._deployments.get(a_key)
+        deployment = self._deployments.get(key)
         if deployment is None:
             return Result()
         if deployment.spec.selector == LabelSelector():
@@ -83,7 +83,7 @@ class Controller:
         plan = plans.plan(deployment, sets, old_pods=self._occupied(sets), now=self._clock.now())
         if not await self._apply(deployment, plan):
             return Result()
-        await self._report(deployment, plans.reported(deployment, plan.status, plan.revision))
+        await self._report(deployment, plans.status_patch(deployment, plan.status, plan.revision))
         return Result(plan.recheck_in)
 
     # Read.
@@ -107,57 +107,57 @@ class Controller:
     async def _refuse(self, deployment: Deployment) -> Result:
         message = "This deployment is selecting all pods. A non-empty selector is required."
         self._recorder.record(deployment, WARNING, "SelectingAll", message)
-        await self._report(deployment, plans.reported(deployment, plans.observed(deployment), None))
+        await self._report(deployment, plans.status_patch(deployment, plans.observed_status(deployment), None))
         return Result()
 
     async def _apply(self, deployment: Deployment, plan: Plan) -> bool:
         """Write everything. False where nothing can be written any more, because the namespace is going."""
-        if plan.birth is not None and not await self._create(deployment, plan.birth):
+        if plan.creation is not None and not await self._create(deployment, plan.creation):
             return False
         for change in plan.changes:
             await self._change(deployment, change)
-        for replicaset in plan.forgotten:
-            await self._forget(replicaset)
+        for replicaset in plan.expired:
+            await self._delete_expired(replicaset)
         return True
 
-    async def _create(self, deployment: Deployment, birth: Birth) -> bool:
+    async def _create(self, deployment: Deployment, creation: NewReplicaSet) -> bool:
         try:
-            await self._client.create(ReplicaSet, birth.body, namespace=deployment.metadata.namespace)
+            await self._client.create(ReplicaSet, creation.body, namespace=deployment.metadata.namespace)
         except AlreadyExists:
-            await self._check_collision(deployment, birth)
+            await self._check_collision(deployment, creation)
             raise
         except ApiError as error:
             if is_namespace_terminating(error):
                 return False
-            await self._tell_failure(deployment, birth, error)
+            await self._report_failure(deployment, creation, error)
             raise
-        if birth.replicas > 0:
-            self._tell_scaled(deployment, birth.name, 0, birth.replicas)
+        if creation.replicas > 0:
+            self._record_scaling(deployment, creation.name, 0, creation.replicas)
         return True
 
-    async def _check_collision(self, deployment: Deployment, birth: Birth) -> None:
+    async def _check_collision(self, deployment: Deployment, creation: NewReplicaSet) -> None:
         """The name is taken: by what this controller created and has not seen yet, or by something else."""
         try:
-            found = await self._client.get(ReplicaSet, birth.name, namespace=deployment.metadata.namespace)
+            found = await self._client.get(ReplicaSet, creation.name, namespace=deployment.metadata.namespace)
         except NotFound:
             return
         same = templates.same(found.spec.template, deployment.spec.template)
         if not same or not ownership.is_controlled_by(found, deployment):
-            await self._report(deployment, plans.reported(deployment, progress.noted_collision(deployment), None))
+            await self._report(deployment, plans.status_patch(deployment, progress.collision_status(deployment), None))
 
-    async def _tell_failure(self, deployment: Deployment, birth: Birth, error: ApiError) -> None:
-        message = f'Failed to create new replica set "{birth.name}": {error.message}'
+    async def _report_failure(self, deployment: Deployment, creation: NewReplicaSet, error: ApiError) -> None:
+        message = f'Failed to create new replica set "{creation.name}": {error.message}'
         self._recorder.record(deployment, WARNING, progress.CREATE_ERROR, message)
-        failed = progress.noted_failure(deployment, message, self._clock.now())
-        await self._report(deployment, plans.reported(deployment, failed, None))
+        failed = progress.failure_status(deployment, message, self._clock.now())
+        await self._report(deployment, plans.status_patch(deployment, failed, None))
 
     async def _change(self, deployment: Deployment, change: Change) -> None:
         metadata = change.replicaset.metadata
         await self._client.patch(ReplicaSet, metadata.name, change.patch, namespace=metadata.namespace)
         if change.replicas is not None:
-            self._tell_scaled(deployment, metadata.name, change.replicaset.desired_replicas, change.replicas)
+            self._record_scaling(deployment, metadata.name, change.replicaset.desired_replicas, change.replicas)
 
-    async def _forget(self, replicaset: ReplicaSet) -> None:
+    async def _delete_expired(self, replicaset: ReplicaSet) -> None:
         """Only if it is still as it was when it had no pods: somebody may be rolling back to it."""
         metadata = replicaset.metadata
         try:
@@ -171,7 +171,7 @@ class Controller:
         except NotFound:
             return
 
-    def _tell_scaled(self, deployment: Deployment, name: str, before: int, after: int) -> None:
+    def _record_scaling(self, deployment: Deployment, name: str, before: int, after: int) -> None:
         direction = "up" if after > before else "down"
         message = f"Scaled {direction} replica set {name} from {before} to {after}"
         self._recorder.record(deployment, NORMAL, SCALING, message)

@@ -4,7 +4,7 @@
 2. A Deployment that is going does nothing more.
 3. One that is paused, or that was scaled since its ReplicaSets were last resized, is scaled (see `proportional`).
 4. Any other takes the next step of its strategy. When there is none left to take, and the rollout is complete, old
-   revisions beyond the history limit are forgotten.
+   revisions beyond the history limit are expired.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from trimtab.api.meta import LabelSelector, ObjectMeta
 from trimtab.kube import ownership
 from trimtab.kube.resources import Resource
 from trimtab_lab.workloads.deployment import progress, proportional, recreate, revisions, rolling, templates
-from trimtab_lab.workloads.deployment.fleets import (
+from trimtab_lab.workloads.deployment.replicasets import (
     RECREATE,
     ROLLING_UPDATE,
-    Fleet,
     Limits,
-    Move,
+    OwnedReplicaSets,
+    Step,
     Strategy,
-    fleet_of,
+    classify,
     limits_of,
 )
 
 STRATEGIES: Mapping[str, Strategy] = {
-    ROLLING_UPDATE: rolling.move,
-    RECREATE: recreate.move,
+    ROLLING_UPDATE: rolling.next_step,
+    RECREATE: recreate.next_step,
 }
 
 
@@ -60,7 +60,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Birth:
+class NewReplicaSet:
     """The new ReplicaSet that is to be created."""
 
     name: str
@@ -72,9 +72,9 @@ class Birth:
 class Plan:
     """What to write, in this order, and what to report then."""
 
-    birth: Birth | None
+    creation: NewReplicaSet | None
     changes: tuple[Change, ...]
-    forgotten: tuple[ReplicaSet, ...]
+    expired: tuple[ReplicaSet, ...]
     status: DeploymentStatus
     revision: str | None
     """The revision that the Deployment carries, where there is a new ReplicaSet."""
@@ -82,11 +82,11 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """What is decided before anything is counted."""
+class _Decision:
+    """What is decided before anything is count_status."""
 
-    move: Move
-    judged: bool = False
+    move: Step
+    with_progress: bool = False
 
 
 def plan(deployment: Deployment, sets: Iterable[ReplicaSet], *, old_pods: Iterable[str], now: int) -> Plan:
@@ -95,48 +95,50 @@ def plan(deployment: Deployment, sets: Iterable[ReplicaSet], *, old_pods: Iterab
     `old_pods` are the UIDs of those ReplicaSets that have pods which have not finished, whatever they are to have.
     """
     limits = limits_of(deployment)
-    fleet = fleet_of(deployment, sets)
-    revision = revisions.next_revision(fleet.old)
-    step = _step(deployment, limits, fleet, set(old_pods))
-    birth = _birth(deployment, limits, step.move.birth, revision)
-    changes = _changes(deployment, limits, fleet, step.move, revision)
-    after = _after(fleet, step.move, birth)
-    known = _known(deployment, fleet, birth, now)
-    status = progress.counted(deployment, limits, after, known, now)
-    if step.judged:
-        status = progress.judged(deployment, after, known, status, now)
+    owned = classify(deployment, sets)
+    revision = revisions.next_revision(owned.old)
+    step = _step(deployment, limits, owned, set(old_pods))
+    creation = _creation(deployment, limits, step.move.creation, revision)
+    changes = _changes(deployment, limits, owned, step.move, revision)
+    after = _after(owned, step.move, creation)
+    known = _known(deployment, owned, creation, now)
+    status = progress.count_status(deployment, limits, after, known, now)
+    if step.with_progress:
+        status = progress.with_progress(deployment, after, known, status, now)
     return Plan(
-        birth=birth,
+        creation=creation,
         changes=changes,
-        forgotten=_forgotten(deployment, fleet, step),
+        expired=_expired(deployment, owned, step),
         status=status,
-        revision=_revision(fleet, changes, birth, revision),
-        recheck_in=progress.recheck_in(deployment, status, now) if step.judged else None,
+        revision=_revision(owned, changes, creation, revision),
+        recheck_in=progress.recheck_in(deployment, status, now) if step.with_progress else None,
     )
 
 
-def is_scaling_event(limits: Limits, fleet: Fleet) -> bool:
+def is_scaling_event(limits: Limits, owned: OwnedReplicaSets) -> bool:
     """Whether the Deployment was scaled since its ReplicaSets were last resized: their annotations tell."""
-    told = (revisions.annotated_number(each, revisions.DESIRED) for each in fleet.active)
+    told = (revisions.annotated_number(each, revisions.DESIRED_REPLICAS) for each in owned.active)
     return any(number is not None and number != limits.desired for number in told)
 
 
-def _step(deployment: Deployment, limits: Limits, fleet: Fleet, occupied: set[str]) -> _Step:
+def _step(deployment: Deployment, limits: Limits, owned: OwnedReplicaSets, occupied: set[str]) -> _Decision:
     spec = deployment.spec
     if deployment.metadata.deletion_timestamp is not None:
-        return _Step(Move())
+        return _Decision(Step())
     kind = spec.strategy.type or ROLLING_UPDATE
-    if spec.paused or is_scaling_event(limits, fleet):
-        scaled = proportional.move(limits, fleet, rolling=kind == ROLLING_UPDATE, reported=deployment.status.replicas)
+    if spec.paused or is_scaling_event(limits, owned):
+        scaled = proportional.next_step(
+            limits, owned, rolling=kind == ROLLING_UPDATE, reported=deployment.status.replicas
+        )
         if scaled is not None:
-            return _Step(scaled)
+            return _Decision(scaled)
         if spec.paused:
-            return _Step(Move())
-    old_pods = bool(occupied - ({fleet.new.metadata.uid} if fleet.new else set()))
-    return _Step(STRATEGIES[kind](limits, fleet, old_pods=old_pods), judged=True)
+            return _Decision(Step())
+    old_pods = bool(occupied - ({owned.new.metadata.uid} if owned.new else set()))
+    return _Decision(STRATEGIES[kind](limits, owned, old_pods=old_pods), with_progress=True)
 
 
-def _birth(deployment: Deployment, limits: Limits, replicas: int | None, revision: int) -> Birth | None:
+def _creation(deployment: Deployment, limits: Limits, replicas: int | None, revision: int) -> NewReplicaSet | None:
     if replicas is None:
         return None
     digest = templates.hash_for(deployment)
@@ -164,16 +166,18 @@ def _birth(deployment: Deployment, limits: Limits, replicas: int | None, revisio
         },
         "spec": spec,
     }
-    return Birth(name, replicas, body)
+    return NewReplicaSet(name, replicas, body)
 
 
-def _changes(deployment: Deployment, limits: Limits, fleet: Fleet, move: Move, revision: int) -> tuple[Change, ...]:
+def _changes(
+    deployment: Deployment, limits: Limits, owned: OwnedReplicaSets, move: Step, revision: int
+) -> tuple[Change, ...]:
     """One change for each ReplicaSet that is not as it should be; the new one's annotations first."""
     sizes = {each.metadata.name: size for each, size in move.sizes}
     sized = {each.metadata.name: each for each, _ in move.sizes}
-    order = ({fleet.new.metadata.name: fleet.new} if fleet.new else {}) | sized
+    order = ({owned.new.metadata.name: owned.new} if owned.new else {}) | sized
     made = (
-        _change(deployment, limits, each, sizes.get(name), each is fleet.new, revision) for name, each in order.items()
+        _change(deployment, limits, each, sizes.get(name), each is owned.new, revision) for name, each in order.items()
     )
     return tuple(change for change in made if change is not None)
 
@@ -196,45 +200,49 @@ def _change(
     return None if change == Change(replicaset) else change
 
 
-def _after(fleet: Fleet, move: Move, birth: Birth | None) -> Fleet:
+def _after(owned: OwnedReplicaSets, move: Step, creation: NewReplicaSet | None) -> OwnedReplicaSets:
     """The ReplicaSets as they will be: what is reported counts the sizes that are being set."""
-    if birth is not None:
-        made = ReplicaSet(metadata=ObjectMeta(name=birth.name), spec=ReplicaSetSpec(replicas=birth.replicas))
-        fleet = fleet.with_new(made)
-    return fleet.with_sizes(move.sizes)
+    if creation is not None:
+        made = ReplicaSet(metadata=ObjectMeta(name=creation.name), spec=ReplicaSetSpec(replicas=creation.replicas))
+        owned = owned.with_new(made)
+    return owned.with_sizes(move.sizes)
 
 
-def _known(deployment: Deployment, fleet: Fleet, birth: Birth | None, now: int) -> progress.Conditions:
-    """The conditions before progress is judged."""
+def _known(
+    deployment: Deployment, owned: OwnedReplicaSets, creation: NewReplicaSet | None, now: int
+) -> progress.Conditions:
+    """The conditions before progress is with_progress."""
     known = deployment.status.conditions
     if deployment.metadata.deletion_timestamp is None:
-        known = progress.noted_pause(deployment, known, now)
-    if fleet.new is not None:
-        known = progress.noted_found(deployment, known, fleet.new.metadata.name, now)
-    if birth is not None:
-        known = progress.noted_created(deployment, known, birth.name, now)
+        known = progress.with_pause(deployment, known, now)
+    if owned.new is not None:
+        known = progress.with_found(deployment, known, owned.new.metadata.name, now)
+    if creation is not None:
+        known = progress.with_created(deployment, known, creation.name, now)
     return known
 
 
-def _forgotten(deployment: Deployment, fleet: Fleet, step: _Step) -> tuple[ReplicaSet, ...]:
+def _expired(deployment: Deployment, owned: OwnedReplicaSets, step: _Decision) -> tuple[ReplicaSet, ...]:
     complete = step.move.settled and progress.is_complete(deployment, deployment.status)
     going = deployment.metadata.deletion_timestamp is not None
     if complete or (deployment.spec.paused and not going):
-        return revisions.forgotten(deployment, fleet.old)
+        return revisions.expired(deployment, owned.old)
     return ()
 
 
-def _revision(fleet: Fleet, changes: tuple[Change, ...], birth: Birth | None, revision: int) -> str | None:
+def _revision(
+    owned: OwnedReplicaSets, changes: tuple[Change, ...], creation: NewReplicaSet | None, revision: int
+) -> str | None:
     """What the new ReplicaSet says, or will."""
-    if birth is not None:
+    if creation is not None:
         return str(revision)
-    if fleet.new is None:
+    if owned.new is None:
         return None
-    written = next((change.annotations for change in changes if change.replicaset is fleet.new), {})
-    return written.get(revisions.REVISION) or fleet.new.metadata.annotations.get(revisions.REVISION)
+    written = next((change.annotations for change in changes if change.replicaset is owned.new), {})
+    return written.get(revisions.REVISION) or owned.new.metadata.annotations.get(revisions.REVISION)
 
 
-def reported(deployment: Deployment, status: DeploymentStatus, revision: str | None) -> JSON | None:
+def status_patch(deployment: Deployment, status: DeploymentStatus, revision: str | None) -> JSON | None:
     """The merge patch of a Deployment's status and revision, or nothing if both are as they should be.
 
     An update of the status may change annotations, and does not count as a change of what is asked for.
@@ -249,6 +257,6 @@ def reported(deployment: Deployment, status: DeploymentStatus, revision: str | N
     return {"metadata": metadata, "status": progress.status_tree(status)}
 
 
-def observed(deployment: Deployment) -> DeploymentStatus:
+def observed_status(deployment: Deployment) -> DeploymentStatus:
     """The status of a Deployment that nothing is done for: it has been seen."""
     return msgspec.structs.replace(deployment.status, observed_generation=deployment.metadata.generation)

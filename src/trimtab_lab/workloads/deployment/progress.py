@@ -11,7 +11,7 @@
 | Progressing | False | ProgressDeadlineExceeded | nothing happened for longer than the deadline |
 | ReplicaFailure | True | the ReplicaSet's | a ReplicaSet cannot make or delete pods |
 
-Progress is judged only where there is a deadline, and not any more once a rollout has completed. The deadline counts
+Progress is with_progress only where there is a deadline, and not any more once a rollout has completed. The deadline counts
 from the last progress, or from the last pause.
 """
 
@@ -27,7 +27,7 @@ from trimtab.kube import conditions
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.conditions import FALSE, TRUE, UNKNOWN
 from trimtab.snapshot.pods import nanoseconds
-from trimtab_lab.workloads.deployment.fleets import Fleet, Limits, total
+from trimtab_lab.workloads.deployment.replicasets import Limits, OwnedReplicaSets, total
 from trimtab_lab.workloads.deployment.revisions import KEEP_ALL
 from trimtab_lab.workloads.replicaset.replicas import REPLICA_FAILURE
 
@@ -58,10 +58,10 @@ def has_deadline(deployment: Deployment) -> bool:
     return deployment.spec.progress_deadline_seconds not in (None, KEEP_ALL)
 
 
-# What happens to the Progressing condition before any progress is judged.
+# What happens to the Progressing condition before any progress is with_progress.
 
 
-def noted_pause(deployment: Deployment, known: Conditions, now: int) -> Conditions:
+def with_pause(deployment: Deployment, known: Conditions, now: int) -> Conditions:
     """After a pause has begun or ended. A rollout that has exceeded its deadline stays that."""
     progressing = conditions.find(known, PROGRESSING)
     reason = progressing.reason if progressing else ""
@@ -74,21 +74,21 @@ def noted_pause(deployment: Deployment, known: Conditions, now: int) -> Conditio
     return known
 
 
-def noted_found(deployment: Deployment, known: Conditions, name: str, now: int) -> Conditions:
+def with_found(deployment: Deployment, known: Conditions, name: str, now: int) -> Conditions:
     """After a ReplicaSet was found that nothing was ever said about."""
     if not has_deadline(deployment) or conditions.find(known, PROGRESSING) is not None:
         return known
     return conditions.put(known, condition(PROGRESSING, TRUE, FOUND, f'Found new replica set "{name}"', now))
 
 
-def noted_created(deployment: Deployment, known: Conditions, name: str, now: int) -> Conditions:
+def with_created(deployment: Deployment, known: Conditions, name: str, now: int) -> Conditions:
     """After the new ReplicaSet was created."""
     if not has_deadline(deployment):
         return known
     return conditions.put(known, condition(PROGRESSING, TRUE, CREATED, f'Created new replica set "{name}"', now))
 
 
-def noted_failure(deployment: Deployment, message: str, now: int) -> DeploymentStatus:
+def failure_status(deployment: Deployment, message: str, now: int) -> DeploymentStatus:
     """The status after the new ReplicaSet could not be created: as it was, with the reason."""
     status = deployment.status
     if not has_deadline(deployment):
@@ -97,7 +97,7 @@ def noted_failure(deployment: Deployment, message: str, now: int) -> DeploymentS
     return msgspec.structs.replace(status, conditions=conditions.put(status.conditions, failed))
 
 
-def noted_collision(deployment: Deployment) -> DeploymentStatus:
+def collision_status(deployment: Deployment) -> DeploymentStatus:
     """The status after the new ReplicaSet's name turned out to be taken."""
     status = deployment.status
     return msgspec.structs.replace(status, collision_count=(status.collision_count or 0) + 1)
@@ -106,14 +106,16 @@ def noted_collision(deployment: Deployment) -> DeploymentStatus:
 # The status.
 
 
-def counted(deployment: Deployment, limits: Limits, fleet: Fleet, known: Conditions, now: int) -> DeploymentStatus:
+def count_status(
+    deployment: Deployment, limits: Limits, owned: OwnedReplicaSets, known: Conditions, now: int
+) -> DeploymentStatus:
     """The numbers, and whether enough pods are available."""
-    sets = fleet.all
+    sets = owned.all
     available = sum(each.status.available_replicas for each in sets)
     return DeploymentStatus(
         observed_generation=deployment.metadata.generation,
         replicas=sum(each.status.replicas for each in sets),
-        updated_replicas=fleet.new.status.replicas if fleet.new else 0,
+        updated_replicas=owned.new.status.replicas if owned.new else 0,
         ready_replicas=sum(each.status.ready_replicas for each in sets),
         available_replicas=available,
         unavailable_replicas=max(0, total(sets) - available),
@@ -124,7 +126,7 @@ def counted(deployment: Deployment, limits: Limits, fleet: Fleet, known: Conditi
 
 
 def _availability(limits: Limits, available: int, now: int) -> DeploymentCondition:
-    if available >= limits.fewest:
+    if available >= limits.min_available:
         return condition(AVAILABLE, TRUE, ENOUGH, "Deployment has minimum availability.", now)
     return condition(AVAILABLE, FALSE, TOO_FEW, "Deployment does not have minimum availability.", now)
 
@@ -140,8 +142,8 @@ def _terminating(sets: Iterable[ReplicaSet]) -> int | None:
     return found
 
 
-def judged(
-    deployment: Deployment, fleet: Fleet, known: Conditions, status: DeploymentStatus, now: int
+def with_progress(
+    deployment: Deployment, owned: OwnedReplicaSets, known: Conditions, status: DeploymentStatus, now: int
 ) -> DeploymentStatus:
     """The status with what it says of the rollout's progress; `known` are the conditions of before."""
     found = status.conditions
@@ -149,8 +151,8 @@ def judged(
     if not has_deadline(deployment):
         found = conditions.drop(found, PROGRESSING)
     elif not _was_complete(status, before):
-        found = _progress(deployment, fleet, status, before, now)
-    return msgspec.structs.replace(status, conditions=_with_failures(found, fleet))
+        found = _progress(deployment, owned, status, before, now)
+    return msgspec.structs.replace(status, conditions=_with_failures(found, owned))
 
 
 def _was_complete(status: DeploymentStatus, before: DeploymentCondition | None) -> bool:
@@ -159,34 +161,38 @@ def _was_complete(status: DeploymentStatus, before: DeploymentCondition | None) 
 
 
 def _progress(
-    deployment: Deployment, fleet: Fleet, status: DeploymentStatus, before: DeploymentCondition | None, now: int
+    deployment: Deployment,
+    owned: OwnedReplicaSets,
+    status: DeploymentStatus,
+    before: DeploymentCondition | None,
+    now: int,
 ) -> Conditions:
     found = status.conditions
     if is_complete(deployment, status):
-        text = _sentence(deployment, fleet, "has successfully progressed.")
+        text = _sentence(deployment, owned, "has successfully progressed.")
         return conditions.put(found, condition(PROGRESSING, TRUE, COMPLETE, text, now))
     if has_progressed(deployment.status, status):
-        return _confirmed(deployment, fleet, found, before, now)
+        return _confirmed(deployment, owned, found, before, now)
     if is_overdue(deployment, found, now):
-        text = _sentence(deployment, fleet, "has timed out progressing.")
+        text = _sentence(deployment, owned, "has timed out progressing.")
         return conditions.put(found, condition(PROGRESSING, FALSE, TIMED_OUT, text, now))
     return found
 
 
 def _confirmed(
-    deployment: Deployment, fleet: Fleet, found: Conditions, before: DeploymentCondition | None, now: int
+    deployment: Deployment, owned: OwnedReplicaSets, found: Conditions, before: DeploymentCondition | None, now: int
 ) -> Conditions:
     """Progress is news each time: the time of the update moves, that of the transition only with the status."""
-    made = condition(PROGRESSING, TRUE, UPDATED, _sentence(deployment, fleet, "is progressing."), now)
+    made = condition(PROGRESSING, TRUE, UPDATED, _sentence(deployment, owned, "is progressing."), now)
     if before is not None and before.status == TRUE:
         made = msgspec.structs.replace(made, last_transition_time=before.last_transition_time)
     return (*conditions.drop(found, PROGRESSING), made)
 
 
-def _sentence(deployment: Deployment, fleet: Fleet, rest: str) -> str:
-    if fleet.new is None:
+def _sentence(deployment: Deployment, owned: OwnedReplicaSets, rest: str) -> str:
+    if owned.new is None:
         return f'Deployment "{deployment.metadata.name}" {rest}'
-    return f'ReplicaSet "{fleet.new.metadata.name}" {rest}'
+    return f'ReplicaSet "{owned.new.metadata.name}" {rest}'
 
 
 def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
@@ -227,9 +233,9 @@ def _deadline(deployment: Deployment, progressing: DeploymentCondition) -> int:
     return nanoseconds(progressing.last_update_time) + (deployment.spec.progress_deadline_seconds or 0) * SECOND
 
 
-def _with_failures(found: Conditions, fleet: Fleet) -> Conditions:
+def _with_failures(found: Conditions, owned: OwnedReplicaSets) -> Conditions:
     """With the failure of a ReplicaSet, the new one's before an old one's; without, where there is none."""
-    sets = (fleet.new, *fleet.old) if fleet.new else fleet.old
+    sets = (owned.new, *owned.old) if owned.new else owned.old
     failures = (conditions.find(each.status.conditions, REPLICA_FAILURE) for each in sets)
     failure = next((each for each in failures if each is not None), None)
     if failure is None:

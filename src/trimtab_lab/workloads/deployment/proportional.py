@@ -17,45 +17,45 @@ from __future__ import annotations
 
 from trimtab.api.apps import ReplicaSet
 from trimtab_lab.workloads.deployment import revisions
-from trimtab_lab.workloads.deployment.fleets import Fleet, Limits, Move, active, seniority, total
+from trimtab_lab.workloads.deployment.replicasets import Limits, OwnedReplicaSets, Step, active, age_key, total
 
 
-def move(limits: Limits, fleet: Fleet, *, rolling: bool, reported: int) -> Move | None:
+def next_step(limits: Limits, owned: OwnedReplicaSets, *, rolling: bool, reported: int) -> Step | None:
     """The sizes after scaling, those that stay included: their annotations tell the new proportions.
 
     `reported` is the number of pods in the Deployment's status: the proportion's base where an annotation is gone.
     """
-    lone = _active_or_latest(fleet)
+    lone = _active_or_latest(owned)
     if lone is not None:
-        return Move(((lone, limits.desired),))
-    if is_saturated(limits, fleet.new):
-        return Move(tuple((each, 0) for each in active(fleet.old)))
+        return Step(((lone, limits.desired),))
+    if is_saturated(limits, owned.new):
+        return Step(tuple((each, 0) for each in active(owned.old)))
     if rolling:
-        return Move(_shares(limits, fleet.active, reported))
-    return Move() if not fleet.all else None
+        return Step(_shares(limits, owned.active, reported))
+    return Step() if not owned.all else None
 
 
 def is_saturated(limits: Limits, new: ReplicaSet | None) -> bool:
     """Whether a ReplicaSet is as large as its Deployment, knows it, and has all its pods available."""
     if new is None:
         return False
-    told = revisions.annotated_number(new, revisions.DESIRED)
+    told = revisions.annotated_number(new, revisions.DESIRED_REPLICAS)
     return {new.desired_replicas, told, new.status.available_replicas} == {limits.desired}
 
 
-def _active_or_latest(fleet: Fleet) -> ReplicaSet | None:
-    if len(fleet.active) > 1 or not fleet.all:
+def _active_or_latest(owned: OwnedReplicaSets) -> ReplicaSet | None:
+    if len(owned.active) > 1 or not owned.all:
         return None
-    if fleet.active:
-        return fleet.active[0]
-    return fleet.new or fleet.old[-1]
+    if owned.active:
+        return owned.active[0]
+    return owned.new or owned.old[-1]
 
 
 def _shares(limits: Limits, sets: tuple[ReplicaSet, ...], reported: int) -> tuple[tuple[ReplicaSet, int], ...]:
-    allowed = limits.most if limits.desired > 0 else 0
+    allowed = limits.max_pods if limits.desired > 0 else 0
     to_add = allowed - total(sets)
     ordered = sorted(
-        sorted(sets, key=seniority, reverse=to_add > 0), key=lambda each: each.desired_replicas, reverse=True
+        sorted(sets, key=age_key, reverse=to_add > 0), key=lambda each: each.desired_replicas, reverse=True
     )
     shares: list[int] = []
     for each in ordered:
@@ -72,7 +72,7 @@ def _fraction(limits: Limits, replicaset: ReplicaSet, reported: int) -> int:
     size = replicaset.desired_replicas
     if limits.desired == 0:
         return -size
-    before = revisions.annotated_number(replicaset, revisions.MOST) or reported
+    before = revisions.annotated_number(replicaset, revisions.MAX_REPLICAS) or reported
     if before == 0:
         return 0
-    return (2 * size * limits.most + before) // (2 * before) - size
+    return (2 * size * limits.max_pods + before) // (2 * before) - size

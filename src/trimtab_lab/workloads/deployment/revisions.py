@@ -1,4 +1,4 @@
-"""Revisions of a Deployment: how they are counted, what ReplicaSets say of them, and which are forgotten. Pure.
+"""Revisions of a Deployment: how they are count_status, what ReplicaSets say of them, and which are expired. Pure.
 
 The new ReplicaSet's revision is one more than the highest of the old ones, and the Deployment carries the same number.
 Going back to an earlier template makes its ReplicaSet the new one again, under a new number; the numbers that it had
@@ -12,20 +12,20 @@ from collections.abc import Iterable, Mapping
 from functools import cmp_to_key
 
 from trimtab.api.apps import Deployment, ReplicaSet
-from trimtab_lab.workloads.deployment.fleets import Limits, seniority
+from trimtab_lab.workloads.deployment.replicasets import Limits, age_key
 
 REVISION = "deployment.kubernetes.io/revision"
 HISTORY = "deployment.kubernetes.io/revision-history"
-DESIRED = "deployment.kubernetes.io/desired-replicas"
-MOST = "deployment.kubernetes.io/max-replicas"
+DESIRED_REPLICAS = "deployment.kubernetes.io/desired-replicas"
+MAX_REPLICAS = "deployment.kubernetes.io/max-replicas"
 NOT_COPIED = frozenset(
     {
         "kubectl.kubernetes.io/last-applied-configuration",
         "deprecated.deployment.rollback.to",
         REVISION,
         HISTORY,
-        DESIRED,
-        MOST,
+        DESIRED_REPLICAS,
+        MAX_REPLICAS,
     }
 )
 """A Deployment's annotations that its ReplicaSets do not get."""
@@ -59,7 +59,7 @@ def annotated_number(replicaset: ReplicaSet, name: str) -> int | None:
 
 def size_annotations(limits: Limits) -> dict[str, str]:
     """What every ReplicaSet that is resized says about its Deployment."""
-    return {DESIRED: str(limits.desired), MOST: str(limits.most)}
+    return {DESIRED_REPLICAS: str(limits.desired), MAX_REPLICAS: str(limits.max_pods)}
 
 
 def new_annotations(deployment: Deployment, has: Mapping[str, str], revision: int) -> dict[str, str]:
@@ -90,7 +90,7 @@ def _longer_history(history: str, revision: str) -> dict[str, str]:
     return {HISTORY: text} if len(text) <= _LONGEST_HISTORY else {}
 
 
-def forgotten(deployment: Deployment, old: Iterable[ReplicaSet]) -> tuple[ReplicaSet, ...]:
+def expired(deployment: Deployment, old: Iterable[ReplicaSet]) -> tuple[ReplicaSet, ...]:
     """The old ReplicaSets beyond the history limit, lowest revisions first; those that may still have pods are kept."""
     limit = deployment.spec.revision_history_limit
     if limit is None or limit == KEEP_ALL:
@@ -110,7 +110,7 @@ def _by_revision(one: ReplicaSet, other: ReplicaSet) -> int:
     """Revisions that cannot be compared say nothing; age decides then."""
     first, second = revision_of(one), revision_of(other)
     if first is None or second is None or first == second:
-        return -1 if seniority(one) < seniority(other) else 1
+        return -1 if age_key(one) < age_key(other) else 1
     return -1 if first < second else 1
 
 

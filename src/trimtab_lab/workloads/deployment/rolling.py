@@ -15,41 +15,41 @@ more is decided on what is out of date.
 from __future__ import annotations
 
 from trimtab.api.apps import ReplicaSet
-from trimtab_lab.workloads.deployment.fleets import Fleet, Limits, Move, active, resized, total
+from trimtab_lab.workloads.deployment.replicasets import Limits, OwnedReplicaSets, Step, active, resized, total
 
 Sizes = tuple[tuple[ReplicaSet, int], ...]
 
 
-def move(limits: Limits, fleet: Fleet, *, old_pods: bool = False) -> Move:  # noqa: ARG001 - a Strategy
+def next_step(limits: Limits, owned: OwnedReplicaSets, *, old_pods: bool = False) -> Step:  # noqa: ARG001 - a Strategy
     """The next step."""
-    if fleet.new is None:
-        birth = new_size(limits, fleet, 0)
-        return Move(shrink(limits, fleet, birth, 0), birth=birth, settled=False)
-    size, available = fleet.new.desired_replicas, fleet.new.status.available_replicas
-    target = limits.desired if size > limits.desired else new_size(limits, fleet, size)
+    if owned.new is None:
+        creation = new_size(limits, owned, 0)
+        return Step(shrink(limits, owned, creation, 0), creation=creation, settled=False)
+    size, available = owned.new.desired_replicas, owned.new.status.available_replicas
+    target = limits.desired if size > limits.desired else new_size(limits, owned, size)
     if target != size:
-        return Move(((fleet.new, target),))
-    sizes = shrink(limits, fleet, size, available)
-    return Move(sizes, settled=not sizes)
+        return Step(((owned.new, target),))
+    sizes = shrink(limits, owned, size, available)
+    return Step(sizes, settled=not sizes)
 
 
-def new_size(limits: Limits, fleet: Fleet, size: int) -> int:
+def new_size(limits: Limits, owned: OwnedReplicaSets, size: int) -> int:
     """How large the new ReplicaSet, which is so large now, may become."""
-    room = limits.most - total(fleet.all)
+    room = limits.max_pods - total(owned.all)
     return size if room <= 0 else size + min(room, limits.desired - size)
 
 
-def shrink(limits: Limits, fleet: Fleet, new: int, new_available: int) -> Sizes:
+def shrink(limits: Limits, owned: OwnedReplicaSets, new: int, new_available: int) -> Sizes:
     """The sizes that old ReplicaSets are to be shrunk to, given the size of the new one and how much of it is there."""
-    old = active(fleet.old)
-    most = total(old) + new - limits.fewest - (new - new_available)
+    old = active(owned.old)
+    most = total(old) + new - limits.min_available - (new - new_available)
     if most <= 0:
         return ()
     sizes, reliable = _without_unavailable(old, most)
     if not reliable:
         return sizes
     available = sum(each.status.available_replicas for each in old) + new_available
-    return _merged(sizes, _without_surplus(_after(old, sizes), available - limits.fewest))
+    return _merged(sizes, _without_surplus(_after(old, sizes), available - limits.min_available))
 
 
 def _without_unavailable(old: tuple[ReplicaSet, ...], most: int) -> tuple[Sizes, bool]:

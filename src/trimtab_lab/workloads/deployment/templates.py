@@ -21,18 +21,18 @@ __all__ = [
 ]
 
 
-def labelled(template: Document, a_digest: str) -> JSON:
+def labelled(template: Document, template_hash: str) -> JSON:
     """The template with its hash."""
     tree = template.tree()
     metadata = tree.setdefault("metadata", {})
-    metadata["labels"] = {**(metadata.get("labels") or {}), HASH_LABEL: a_digest}
+    metadata["labels"] = {**(metadata.get("labels") or {}), HASH_LABEL: template_hash}
     return tree
 
 
-def selector_with(selector: LabelSelector, a_digest: str) -> JSON:
+def selector_with(selector: LabelSelector, template_hash: str) -> JSON:
     """The selector, narrowed to pods of one template."""
     tree: JSON = codec.to_tree(selector)
-    return {**tree, "matchLabels": {**selector.match_labels, HASH_LABEL: a_digest}}
+    return {**tree, "matchLabels": {**selector.match_labels, HASH_LABEL: template_hash}}
 
 
 def hash_for(deployment: Deployment) -> str:

@@ -38,7 +38,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class SelectedPods:
     """The pods of a budget."""
 
     pods: int
@@ -64,7 +64,7 @@ def counts_owners(budget: PodDisruptionBudget) -> bool:
     return spec.max_unavailable is not None or isinstance(spec.min_available, str)
 
 
-def decide(budget: PodDisruptionBudget, selected: Selected, owners: Sequence[Owner], now: int) -> Decision:
+def decide(budget: PodDisruptionBudget, selected: SelectedPods, owners: Sequence[Owner], now: int) -> Decision:
     """The status of a budget that selects these pods, whose owners are these."""
     expected, desired = _expectation(budget, selected.pods, owners)
     going, overdue = _evicted(budget, selected.noted, now)
@@ -86,7 +86,7 @@ def decide(budget: PodDisruptionBudget, selected: Selected, owners: Sequence[Own
 
 
 def failed(budget: PodDisruptionBudget, message: str, now: int) -> PodDisruptionBudgetStatus:
-    """The status where nothing can be counted: nothing is allowed then."""
+    """The status where nothing can be count_status: nothing is allowed then."""
     seen = budget.status.observed_generation
     return msgspec.structs.replace(
         budget.status,
@@ -146,7 +146,7 @@ def _with(
     return tuple(made if each is known else each for each in budget.status.conditions)
 
 
-def reported(budget: PodDisruptionBudget, status: PodDisruptionBudgetStatus) -> JSON | None:
+def status_patch(budget: PodDisruptionBudget, status: PodDisruptionBudgetStatus) -> JSON | None:
     """The merge patch of a status, or nothing if it is as it should be. Pods that are noted no more are unset."""
     if status == budget.status:
         return None

@@ -21,13 +21,13 @@ from trimtab.kube.runners import Result, Runner
 from trimtab.kube.stores import key_of
 from trimtab.snapshot import Snapshot
 from trimtab_lab.workloads.disruption import budgets
-from trimtab_lab.workloads.disruption.budgets import Decision, Owner, Selected
+from trimtab_lab.workloads.disruption.budgets import Decision, Owner, SelectedPods
 from trimtab_lab.workloads.disruption.owners import Owners, UncountableError
 from trimtab_lab.workloads.replicaset.controller import BY_NAMESPACE
 
 COMPONENT = "controllermanager"
 _UNCOUNTABLE_RETRY = 60.0
-"""Seconds until a budget that cannot be counted is looked at again: a kind may come to be served."""
+"""Seconds until a budget that cannot be count_status is looked at again: a kind may come to be served."""
 _UNMANAGED = (
     "Some of the selected pods have no controller: they are not expected by anybody, and the numbers are not right for "
     "them. Give a whole number as spec.minAvailable to count them."
@@ -65,15 +65,15 @@ class Controller:
         for informer in (deployments, sets):
             informer.subscribe(updated=self._resized)
 
-    async def reconcile(self, a_key: Key) -> Result:
+    async def reconcile(self, key: Key) -> Result:
         """Count what a budget allows."""
-        budget = self._budgets.get(a_key)
+        budget = self._budgets.get(key)
         if budget is None:
             return Result()
         try:
             decision = await self._decide(budget)
             await self._report(budget, decision.status)
-            self._tell(budget, decision)
+            self._record_event(budget, decision)
         except Conflict:
             raise
         except (ApiError, InvalidError, UncountableError) as error:
@@ -90,11 +90,11 @@ class Controller:
             self._recorder.record(budget, NORMAL, "NoPods", "No matching pods found")
         return budgets.decide(budget, selected, owners, self._clock.now())
 
-    def _selected(self, budget: PodDisruptionBudget, selector: Selector) -> Selected:
+    def _selected(self, budget: PodDisruptionBudget, selector: Selector) -> SelectedPods:
         table, namespace = self._snapshot.pods, budget.metadata.namespace
         rows = table.matching(namespace, selector)
         noted = (self._snapshot.pod(f"{namespace}/{name}") for name in budget.status.disrupted_pods)
-        return Selected(
+        return SelectedPods(
             pods=len(rows),
             healthy=int((table.ready[rows] & ~table.terminating[rows]).sum()),
             noted=tuple(pod for pod in noted if pod is not None and selector.matches(pod.metadata.labels)),
@@ -120,14 +120,14 @@ class Controller:
 
     # Act and report.
 
-    def _tell(self, budget: PodDisruptionBudget, decision: Decision) -> None:
+    def _record_event(self, budget: PodDisruptionBudget, decision: Decision) -> None:
         for pod in decision.not_deleted:
             message = f"Pod was expected by PDB {key_of(budget)} to be deleted but it wasn't"
             self._recorder.record(pod, WARNING, "NotDeleted", message)
 
     async def _report(self, budget: PodDisruptionBudget, status: PodDisruptionBudgetStatus) -> None:
         """What is gone needs no report."""
-        patch = budgets.reported(budget, status)
+        patch = budgets.status_patch(budget, status)
         if patch is None:
             return
         metadata = budget.metadata
@@ -167,13 +167,13 @@ class Controller:
             self._pod_seen(old)
 
     def _resized(self, old: Deployment | ReplicaSet, new: Deployment | ReplicaSet) -> None:
-        """Pods and their owners are watched apart: what came first may have been counted without the other."""
+        """Pods and their owners are watched apart: what came first may have been count_status without the other."""
         if old.spec.replicas != new.spec.replicas and new.spec.template is not None:
             template = codec.view(new.spec.template, PodTemplateSpec)
             self._wake(new.metadata.namespace, template.metadata.labels)
 
     def _wake(self, namespace: str, labels: Labels) -> None:
         for budget in self._budgets.store.by(BY_NAMESPACE, namespace):
-            a_key = key_of(budget)
-            if self._selectors.get(a_key, NOTHING).matches(labels):
-                self.queue.add(a_key)
+            key = key_of(budget)
+            if self._selectors.get(key, NOTHING).matches(labels):
+                self.queue.add(key)

@@ -1,7 +1,7 @@
 """How many pods an owner wants: of the kinds that are watched from the informers, of any other by its scale.
 
 An owner of a kind that nobody here knows is asked for over its `scale` subresource. Where that is, the API server's
-discovery tells; a kind that is not served, or that has no scale, cannot be counted.
+discovery tells; a kind that is not served, or that has no scale, cannot be count_status.
 """
 
 from __future__ import annotations

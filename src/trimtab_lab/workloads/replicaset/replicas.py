@@ -11,7 +11,7 @@ from trimtab.api.meta import Condition
 from trimtab.api.pods import PodTemplateSpec
 from trimtab.api.selectors import Selector
 from trimtab.kube import conditions
-from trimtab_lab.workloads.replicaset.census import Census
+from trimtab_lab.workloads.replicaset.podcounts import PodCounts
 
 REPLICA_FAILURE = "ReplicaFailure"
 FAILED_CREATE, FAILED_DELETE = "FailedCreate", "FailedDelete"
@@ -38,17 +38,17 @@ def template_labels(replicaset: ReplicaSet) -> Selector:
 
 
 def status(
-    replicaset: ReplicaSet, census: Census, failure: str | None, now: int, *, counts_terminating: bool = True
+    replicaset: ReplicaSet, counts: PodCounts, failure: str | None, now: int, *, counts_terminating: bool = True
 ) -> ReplicaSetStatus:
     """What is to be reported; `failure` is what went wrong with making or deleting pods, if anything did."""
     return ReplicaSetStatus(
-        replicas=census.active,
-        fully_labeled_replicas=census.fully_labeled,
-        ready_replicas=census.ready,
-        available_replicas=census.available,
-        terminating_replicas=census.terminating if counts_terminating else None,
+        replicas=counts.active,
+        fully_labeled_replicas=counts.fully_labeled,
+        ready_replicas=counts.ready,
+        available_replicas=counts.available,
+        terminating_replicas=counts.terminating if counts_terminating else None,
         observed_generation=replicaset.metadata.generation,
-        conditions=_conditions(replicaset, census.active, failure, now),
+        conditions=_conditions(replicaset, counts.active, failure, now),
     )
 
 
@@ -85,9 +85,9 @@ def status_tree(status: ReplicaSetStatus) -> JSON:
     return tree
 
 
-def recheck_in(replicaset: ReplicaSet, census: Census) -> float | None:
+def recheck_in(replicaset: ReplicaSet, counts: PodCounts) -> float | None:
     """When to look again for a pod that becomes available by nothing but time."""
     patience = replicaset.spec.min_ready_seconds
-    if patience <= 0 or census.ready == census.available:
+    if patience <= 0 or counts.ready == counts.available:
         return None
-    return float(patience) if census.next_available is None else census.next_available
+    return float(patience) if counts.next_available is None else counts.next_available

@@ -13,7 +13,7 @@ from trimtab.snapshot.pods import PodTable
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class Victims:
     """Those who go, the first one first, and for those decided by age how much older than the youngest pod they are."""
 
     pods: tuple[Pod, ...] = ()
@@ -22,17 +22,17 @@ class Chosen:
 
 def choose(
     table: PodTable, rows: IntColumn, related: Iterable[IntColumn], count: int, now: int, options: Options
-) -> Chosen:
+) -> Victims:
     """So many of a ReplicaSet's active pods, given by their rows.
 
     `related` are the rows of the pods of all ReplicaSets of the same owner, its own included: pods that crowd a node go
     first, whichever of them they belong to. A ReplicaSet without an owner has none: its pods never count as crowded.
     """
     if count >= len(rows):
-        return Chosen(_pods(table, rows.tolist()))
+        return Victims(_pods(table, rows.tolist()))
     crowd = {row for some in related for row in some.tolist()}
     order = replicaset_order(table, rows, sorted(crowd), now, options)
-    return Chosen(_pods(table, order.rows[:count].tolist()), tuple(age_ratios(order, count, now)))
+    return Victims(_pods(table, order.rows[:count].tolist()), tuple(age_ratios(order, count, now)))
 
 
 def _pods(table: PodTable, rows: Iterable[int]) -> tuple[Pod, ...]:

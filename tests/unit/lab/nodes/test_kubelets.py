@@ -44,7 +44,7 @@ async def test_a_pod_that_starts_at_once_is_written_once() -> None:
 
 async def test_writes_are_spread_over_time() -> None:
     """Ten pods that start at once are written one a second."""
-    async with running(settings=Settings(writes_a_second=1.0, write_burst=1)) as stage:
+    async with running(settings=Settings(writes_per_second=1.0, write_burst=1)) as stage:
         for number in range(10):
             stage.server.add_pod(f"p-{number}", "a-1", {"start-seconds": "0"})
         await stage.advance(4.5)
@@ -274,7 +274,7 @@ async def test_an_address_that_a_pod_brings_along_is_taken() -> None:
         await stage.advance(5)
         await stage.stop()
         uid = stage.server.add_pod("new", "a-2")["metadata"]["uid"]
-        wanted = Addresses(POD_NETWORK).take(uid)
+        wanted = Addresses(POD_NETWORK).allocate(uid)
         stage.server.change("pods", "holder", status={"podIP": wanted, "podIPs": [{"ip": wanted}]})
         await stage.restart()
         await stage.advance(5)

@@ -83,7 +83,7 @@ async def test_a_drain_does_not_mind_who_is_gone_already() -> None:
 
 
 async def test_a_node_that_does_not_exist_cannot_fail() -> None:
-    """Whoever misspells a name is told."""
+    """Whoever misspells a name is values."""
     async with running() as stage:
         with pytest.raises(NotFound):
             await operations.fail(stage.nodes._client, ["a-9"])  # noqa: SLF001 - any client would do
@@ -97,7 +97,7 @@ async def test_a_node_that_does_not_exist_cannot_fail() -> None:
     ],
 )
 async def test_an_eviction_may_be_forbidden(causes: list[dict[str, str]], ends: bool) -> None:
-    """A pod whose namespace goes will go with it; any other refusal is told."""
+    """A pod whose namespace goes will go with it; any other refusal is values."""
     async with running() as stage:
         stage.server.add_pod("p", "a-1")
         await stage.advance(5)

@@ -12,7 +12,7 @@ import yaml
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, REGION, ZONE
 from trimtab_lab.nodes import shapes
-from trimtab_lab.nodes.scripts import Habits, Span
+from trimtab_lab.nodes.scripts import PodTimings, Span
 from trimtab_lab.nodes.shapes import CAPACITY, CLUSTER, POOL, RACK, VIRTUAL_CAPACITY, VIRTUAL_TAINT
 
 DOCUMENTATION = Path(__file__).parents[4] / "docs" / "lab-nodes.md"
@@ -35,7 +35,7 @@ def test_a_zone_and_a_number_are_a_whole_shape() -> None:
     assert node.labels[ZONE] == "zone-b"
     assert node.labels[HOSTNAME] == "zone-b-1"
     assert node.labels[CLUSTER] == "lab"
-    assert shape.habits == Habits()
+    assert shape.timings == PodTimings()
 
 
 def test_an_empty_file_is_a_shape_without_nodes() -> None:
@@ -109,7 +109,7 @@ def test_the_more_particular_says_more() -> None:
 
 
 def test_a_virtual_pool_is_large_and_kept_apart() -> None:
-    """Virtual kubelets have their label, their taint and much room, and a zone only if told."""
+    """Virtual kubelets have their label, their taint and much room, and a zone only if values."""
     shape = shapes.read({"virtualPools": [{"name": "burst", "provider": "azure"}, {"name": "far", "zone": "z"}]})
     burst, far = shape.nodes["burst-1"], shape.nodes["far-1"]
     assert burst.labels["type"] == "virtual-kubelet"
@@ -122,7 +122,7 @@ def test_a_virtual_pool_is_large_and_kept_apart() -> None:
 
 
 def test_capacity_is_written_as_the_api_server_writes_it() -> None:
-    """Otherwise what is read back would look like something else."""
+    """Otherwise what is read back would sync like something else."""
     shape = shapes.read(one_zone(capacity={"memory": "2048Mi", "cpu": "2000m", "example.com/gpu": 4}))
     capacity = shape.nodes["a-1"].capacity
     assert (capacity["memory"], capacity["cpu"], capacity["example.com/gpu"]) == ("2Gi", "2", "4")
@@ -134,9 +134,13 @@ def test_labels_cannot_hide_that_a_node_is_ours() -> None:
 
 
 def test_pods_have_habits() -> None:
-    """A number of seconds, or two, for pods that are not told otherwise."""
+    """A number of seconds, or two, for pods that are not values otherwise."""
     shape = shapes.read({"pods": {"startSeconds": "1-5", "stopSeconds": 2}})
-    assert (shape.habits.start, shape.habits.stop, shape.habits.ready) == (Span(1, 5), Span(2, 2), Habits().ready)
+    assert (shape.timings.start, shape.timings.stop, shape.timings.ready) == (
+        Span(1, 5),
+        Span(2, 2),
+        PodTimings().ready,
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,22 @@ import pytest
 import pytest_asyncio
 
 from tests.unit.kube.fakes import failure
-from tests.unit.lab.scenarios.tales import scale, story, tree
-from tests.unit.lab.scenarios.worlds import World
+from tests.unit.lab.scenarios.clusters import World
+from tests.unit.lab.scenarios.stories import scale, story, tree
 from trimtab.kube.transport import Request, Response
 from trimtab_lab.scenarios.actions import StoryError
 from trimtab_lab.scenarios.observations import State
-from trimtab_lab.scenarios.runner import ALL, Began, Ended, Moved, Options, Outcome, Progress, Runner, Said
+from trimtab_lab.scenarios.runner import (
+    ALL,
+    Message,
+    Options,
+    Outcome,
+    PodChanged,
+    Progress,
+    Runner,
+    StepEnded,
+    StepStarted,
+)
 from trimtab_lab.scenarios.steps import Compare
 
 ZONE_C = {"add": {"zones": [{"name": "zone-c", "nodes": 2}]}}
@@ -39,7 +49,7 @@ async def play(world: World, *steps: dict[str, Any], options: Options | None = N
 
 def spreads(outcome: Outcome) -> list[str]:
     """How the pods stood after each step."""
-    return [str(record.standings[ALL].spreads["zone"]) for record in outcome.records]
+    return [str(record.distributions[ALL].spreads["zone"]) for record in outcome.records]
 
 
 async def until_asleep(world: World, others: int = 0) -> None:
@@ -59,7 +69,7 @@ async def test_a_story_is_told_by_where_its_pods_are(world: World) -> None:
 async def test_nothing_is_left(world: World) -> None:
     """Pods, workloads, nodes, namespaces: all that was made is removed."""
     outcome = await play(world, START)
-    assert outcome.left == ()
+    assert outcome.leftovers == ()
     for plural in ("pods", "deployments", "nodes", "namespaces"):
         assert world.server.objects(plural) == []
 
@@ -67,7 +77,7 @@ async def test_nothing_is_left(world: World) -> None:
 async def test_everything_is_left_on_request(world: World) -> None:
     """Somebody wants to look at it."""
     outcome = await play(world, START, options=Options(keep=True))
-    assert outcome.left == (outcome.run.name,)
+    assert outcome.leftovers == (outcome.run.name,)
     assert len(world.pods()) == 4
     assert len(world.server.objects("nodes")) == 4
 
@@ -84,7 +94,7 @@ async def test_what_cannot_be_removed_is_told(world: World) -> None:
     world.server.intercept = forbid
     outcome = await play(world, START)
     assert outcome.complete
-    assert outcome.left == (f"namespace {outcome.run.name}",)
+    assert outcome.leftovers == (f"namespace {outcome.run.name}",)
 
 
 async def test_what_is_not_as_expected_is_noted_and_the_story_goes_on(world: World) -> None:
@@ -186,8 +196,10 @@ async def test_nodes_that_the_story_does_not_have_are_a_mistake(world: World) ->
 
 async def test_pods_are_let_grow_old(world: World) -> None:
     """The step is over when the youngest is as old as it should be, and not before."""
-    ended: list[Ended] = []
-    runner = Runner(world.client, world.simulate, report=lambda p: ended.append(p) if isinstance(p, Ended) else None)
+    ended: list[StepEnded] = []
+    runner = Runner(
+        world.client, world.simulate, report=lambda p: ended.append(p) if isinstance(p, StepEnded) else None
+    )
     playing = asyncio.ensure_future(runner.play(story(START, {"age": {"atLeast": 10}})))
     while not ended:
         await asyncio.sleep(0)
@@ -227,7 +239,7 @@ async def test_a_deleted_workload_is_over_when_its_pods_are(world: World) -> Non
     playing = asyncio.ensure_future(
         runner.play(story(START, {"delete": {"kind": "Deployment", "name": "web"}, "wait": {"within": 50}}))
     )
-    while world.server.objects("deployments") or not any(isinstance(each, Ended) for each in reported):
+    while world.server.objects("deployments") or not any(isinstance(each, StepEnded) for each in reported):
         await asyncio.sleep(0)
     await until_asleep(world)
     assert not playing.done()
@@ -242,16 +254,16 @@ async def test_what_happens_is_reported_as_it_happens(world: World) -> None:
     reported: list[Progress] = []
     runner = Runner(world.client, world.simulate, report=reported.append)
     await runner.play(story(START, scale(2)))
-    assert isinstance(reported[0], Said)
-    assert [each for each in reported if isinstance(each, Began)] == [
-        Began(1, 2, "wait: ready 4"),
-        Began(2, 2, "scale Deployment/web to 2"),
+    assert isinstance(reported[0], Message)
+    assert [each for each in reported if isinstance(each, StepStarted)] == [
+        StepStarted(1, 2, "wait: ready 4"),
+        StepStarted(2, 2, "scale Deployment/web to 2"),
     ]
-    states = [each.change.state for each in reported if isinstance(each, Moved)]
+    states = [each.change.state for each in reported if isinstance(each, PodChanged)]
     assert states.count(State.READY) == 4
     assert states.count(State.GONE) >= 2
-    assert reported.index(Began(2, 2, "scale Deployment/web to 2")) > next(
-        index for index, each in enumerate(reported) if isinstance(each, Ended)
+    assert reported.index(StepStarted(2, 2, "scale Deployment/web to 2")) > next(
+        index for index, each in enumerate(reported) if isinstance(each, StepEnded)
     )
 
 
@@ -274,7 +286,7 @@ async def test_the_timeline_has_every_pod_and_every_step(world: World) -> None:
         (3, "scale Deployment/web to 6"),
     ]
     assert len({change.uid for change in timeline.changes}) == 6
-    assert {birth.domain for birth in timeline.births} == {"zone-a", "zone-b", "zone-c"}
+    assert {birth.domain for birth in timeline.domains_added} == {"zone-a", "zone-b", "zone-c"}
 
 
 async def test_several_workloads_are_recorded_each(world: World) -> None:
@@ -283,5 +295,5 @@ async def test_several_workloads_are_recorded_each(world: World) -> None:
     second["metadata"]["name"] = "api"
     outcome = await play(world, {"wait": {"pods": 4}, "compare": "levels"}, workloads=[*tree()["workloads"], second])
     (record,) = outcome.records
-    assert set(record.standings) == {ALL, "web", "api"}
+    assert set(record.distributions) == {ALL, "web", "api"}
     assert record.compare is Compare.LEVELS

@@ -7,13 +7,23 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lab.scenarios.tales import scale, story, tree
+from tests.unit.lab.scenarios.stories import scale, story, tree
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import ZONE
 from trimtab.kube.client import PatchKind
 from trimtab_lab.scenarios import stories
 from trimtab_lab.scenarios.ranges import Range
-from trimtab_lab.scenarios.steps import Age, Choice, Compare, Patch, Scale, Target, Treat, Treatment, Wait
+from trimtab_lab.scenarios.steps import (
+    Age,
+    Compare,
+    NodeOperation,
+    NodeSelection,
+    OperateNodes,
+    Patch,
+    Scale,
+    Target,
+    Wait,
+)
 
 
 def test_manifests_are_kept_whole() -> None:
@@ -45,19 +55,19 @@ def test_a_step_has_a_verb_a_wait_and_expectations() -> None:
     [
         pytest.param(
             {"fail": {"zone": "zone-b"}, "wait": {"ready": 2}},
-            Treat(Treatment.FAIL, Choice(zone="zone-b")),
+            OperateNodes(NodeOperation.FAIL, NodeSelection(zone="zone-b")),
             "fail zone zone-b",
             id="a zone fails",
         ),
         pytest.param(
             {"drain": {"nodes": ["zone-a-1"]}},
-            Treat(Treatment.DRAIN, Choice(nodes=("zone-a-1",))),
+            OperateNodes(NodeOperation.DRAIN, NodeSelection(nodes=("zone-a-1",))),
             "drain zone-a-1",
             id="a node is drained",
         ),
         pytest.param(
             {"cordon": {"labels": {"example.com/rack": "r1"}}},
-            Treat(Treatment.CORDON, Choice(labels={"example.com/rack": "r1"})),
+            OperateNodes(NodeOperation.CORDON, NodeSelection(labels={"example.com/rack": "r1"})),
             "cordon example.com/rack=r1",
             id="a rack is cordoned",
         ),
@@ -220,10 +230,10 @@ def test_errors_of_a_file_name_it(tmp_path: Path) -> None:
     assert error.value.path == f"{tmp_path}/bad.yaml: name"
 
 
-@pytest.mark.parametrize("name", sorted(stories.shipped() | stories.with_trimtab()))
+@pytest.mark.parametrize("name", sorted(stories.kubernetes_stories() | stories.trimtab_stories()))
 def test_a_shipped_story_reads_and_is_called_as_its_file(name: str) -> None:
     """All that come with Trimtab are well-formed, and say what they are about."""
-    read = stories.load((stories.shipped() | stories.with_trimtab())[name])
+    read = stories.load((stories.kubernetes_stories() | stories.trimtab_stories())[name])
     assert read.name == name
     assert read.description
 

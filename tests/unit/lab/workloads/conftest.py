@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.unit.lab.workloads.worlds import World
+from tests.unit.lab.workloads.clusters import World
 
 
 @pytest_asyncio.fixture

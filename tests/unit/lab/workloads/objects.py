@@ -37,7 +37,7 @@ def replicaset(
     **metadata: Any,
 ) -> ReplicaSet:
     """A ReplicaSet of that size, all of whose pods are there and available unless told otherwise."""
-    told = {revisions.REVISION: revision, revisions.DESIRED: desired, revisions.MOST: most}
+    told = {revisions.REVISION: revision, revisions.DESIRED_REPLICAS: desired, revisions.MAX_REPLICAS: most}
     annotations = {key: str(value) for key, value in told.items() if value is not None}
     available = size if available is None else available
     tree = {

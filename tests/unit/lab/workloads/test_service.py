@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.unit.lab.workloads.clusters import World
 from tests.unit.lab.workloads.objects import deployment_tree
-from tests.unit.lab.workloads.worlds import World
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.kube.transport import Request
 

@@ -11,7 +11,7 @@ import pytest_asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.lab.workloads.worlds import JSON
+from tests.unit.lab.workloads.clusters import JSON
 from tests.unit.scaledown.worlds import PolicyWorld, target, template
 from trimtab.api import codec
 from trimtab.api.annotations import (

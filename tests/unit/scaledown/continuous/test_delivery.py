@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lab.workloads.worlds import JSON
+from tests.unit.lab.workloads.clusters import JSON
 from tests.unit.scaledown.worlds import PolicyWorld, target, template
 from trimtab.api.annotations import DELETION_COST, OPT_OUT, POLICY_COST
 from trimtab.api.apps import Deployment, ReplicaSet

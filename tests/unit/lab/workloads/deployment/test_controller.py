@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.unit.lab.workloads.clusters import World
 from tests.unit.lab.workloads.objects import deployment_tree, template
-from tests.unit.lab.workloads.worlds import World
 from trimtab.api import codec
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.pods import Pod
@@ -61,7 +61,7 @@ async def is_rolled_out(world: World) -> bool:
     )
 
 
-class Census:
+class RolloutRecorder:
     """Counts the pods of a Deployment after everything that happens."""
 
     def __init__(self, world: World) -> None:
@@ -135,35 +135,35 @@ async def test_a_rolling_update_keeps_its_limits(
     world: World, replicas: int, surge: int | str, unavailable: int | str, most: int, fewest: int
 ) -> None:
     """Counted after every single event, while pods start in any order; and it completes."""
-    census = Census(world)
+    recorder = RolloutRecorder(world)
     await rolled_out(world, deployment_tree("web", replicas, surge=surge, unavailable=unavailable))
-    census.begin()
+    recorder.begin()
     await world.patch(Deployment, "web", image("app:2"))
     await roll(world)
-    assert census.most == most
-    assert census.fewest >= fewest
+    assert recorder.most == most
+    assert recorder.fewest >= fewest
     assert await sizes(world) == {"app:2": replicas}
     assert await progressing(world) == ("True", "NewReplicaSetAvailable")
 
 
 async def test_a_rollout_over_a_rollout(world: World) -> None:
     """A third template while the second is on its way: the limits hold, and the last one wins."""
-    census = Census(world)
+    recorder = RolloutRecorder(world)
     await rolled_out(world, deployment_tree("web", 8))
-    census.begin()
+    recorder.begin()
     await world.patch(Deployment, "web", image("app:2"))
     await world.run_pods(2)
     await world.patch(Deployment, "web", image("app:3"))
     await roll(world)
-    assert (census.most, await sizes(world)) == (10, {"app:3": 8})
-    assert census.fewest >= 6
+    assert (recorder.most, await sizes(world)) == (10, {"app:3": 8})
+    assert recorder.fewest >= 6
 
 
 async def test_pods_that_never_start_do_not_take_the_service_down(world: World) -> None:
     """The new pods hang: the old ones that must be there stay, however long it takes; an undo brings all back."""
     await rolled_out(world, deployment_tree("web", 4))
-    census = Census(world)
-    census.begin()
+    recorder = RolloutRecorder(world)
+    recorder.begin()
     await world.patch(Deployment, "web", image("broken"))
     await world.advance(601)
     assert await sizes(world) == {"app:1": 3, "broken": 2}
@@ -223,11 +223,11 @@ async def test_patience_is_passed_on(world: World) -> None:
 
 async def test_a_rollout_waits_for_availability(world: World) -> None:
     """With minReadySeconds, ready pods are not relied on at once: time passes between the steps."""
-    census = Census(world)
+    recorder = RolloutRecorder(world)
     await world.create(Deployment, deployment_tree("web", 4, minReadySeconds=10, surge=1, unavailable=0))
     await world.run_pods()
     await world.advance(11)
-    census.begin()
+    recorder.begin()
     await world.patch(Deployment, "web", image("app:2"))
     await world.run_pods()
     assert (await sizes(world))["app:2"] == 1
@@ -235,7 +235,7 @@ async def test_a_rollout_waits_for_availability(world: World) -> None:
         await world.advance(11)
         await world.run_pods()
     assert await is_rolled_out(world)
-    assert (census.most, census.fewest) == (5, 4)
+    assert (recorder.most, recorder.fewest) == (5, 4)
 
 
 # Scaling, pausing, recreating.
@@ -280,9 +280,9 @@ async def test_a_pause_holds_everything_but_scaling(world: World) -> None:
 
 async def test_recreated_pods_never_run_beside_the_old_ones(world: World) -> None:
     """Not even while the old ones are still on their way out; when the last one is gone nobody waits for a report."""
-    census = Census(world)
+    recorder = RolloutRecorder(world)
     await rolled_out(world, deployment_tree("web", 3, strategy="Recreate"))
-    census.begin()
+    recorder.begin()
     await world.patch(Deployment, "web", image("app:2"))
     assert await sizes(world) == {}
     going = await world.all(Pod)
@@ -297,7 +297,7 @@ async def test_recreated_pods_never_run_beside_the_old_ones(world: World) -> Non
     assert await sizes(world) == {"app:2": 3}
     world.wire.go_on()
     await roll(world)
-    assert census.mixed == 1
+    assert recorder.mixed == 1
 
 
 # What else may happen.
@@ -387,9 +387,9 @@ async def test_nothing_is_written_when_nothing_happens(world: World) -> None:
 
 async def test_a_lagging_watch_does_no_harm(world: World) -> None:
     """What was written and not seen is not written twice: every write holds for one version only."""
-    census = Census(world)
+    recorder = RolloutRecorder(world)
     await rolled_out(world, deployment_tree("web", 6))
-    census.begin()
+    recorder.begin()
     world.wire.hold("replicasets")
     await world.user.patch(Deployment, "web", image("app:2"), namespace="default")
     for step in range(3):
@@ -397,8 +397,8 @@ async def test_a_lagging_watch_does_no_harm(world: World) -> None:
     assert len(await world.all(ReplicaSet)) == 2
     world.wire.go_on()
     await roll(world)
-    assert census.most <= 8
-    assert census.fewest >= 5
+    assert recorder.most <= 8
+    assert recorder.fewest >= 5
     assert await sizes(world) == {"app:2": 6}
 
 
@@ -483,7 +483,7 @@ async def test_killed_at_any_write_it_goes_on(arrives: bool) -> None:
 
 async def interrupted(world: World, victim: int, *, arrives: bool) -> None:
     """The walk, with the controllers killed at that write, and started again when the user has waited for a while."""
-    census = Census(world)
+    recorder = RolloutRecorder(world)
     count = 0
 
     def strike(request: Request) -> None:
@@ -503,7 +503,7 @@ async def interrupted(world: World, victim: int, *, arrives: bool) -> None:
         world.wire.refuse = before
     world.on_settled = lambda: revive(world)
     await walk(world)
-    assert census.most <= 8
+    assert recorder.most <= 8
 
 
 async def revive(world: World) -> None:

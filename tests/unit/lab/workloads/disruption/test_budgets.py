@@ -12,7 +12,7 @@ from trimtab.api.times import parse_ns
 from trimtab.kube import conditions
 from trimtab.testing.builders import PodBuilder, pod
 from trimtab_lab.workloads.disruption import budgets
-from trimtab_lab.workloads.disruption.budgets import Owner, Selected
+from trimtab_lab.workloads.disruption.budgets import Owner, SelectedPods
 
 NOON = parse_ns("2026-01-01T12:00:00Z")
 JUST_NOW = "2026-01-01T11:59:00Z"
@@ -30,11 +30,11 @@ def healthy(*names: str) -> list[PodBuilder]:
     return [pod(name).on("a").ready() for name in names]
 
 
-def selected(*pods: PodBuilder, noted: tuple[str, ...] = ()) -> Selected:
+def selected(*pods: PodBuilder, noted: tuple[str, ...] = ()) -> SelectedPods:
     """A budget's pods."""
     built = [each.build() for each in pods]
     healthy = sum(each.ready and not each.terminating for each in built)
-    return Selected(len(built), healthy, tuple(each for each in built if each.metadata.name in noted))
+    return SelectedPods(len(built), healthy, tuple(each for each in built if each.metadata.name in noted))
 
 
 def numbers(status: Any) -> tuple[int, int, int, int]:
@@ -113,7 +113,7 @@ def test_pods_that_are_noted_no_more_are_unset() -> None:
     """A merge patch forgets only what it is told to forget; and it holds for what was read."""
     made = budget({"disruptedPods": {"a": JUST_NOW, "gone": JUST_NOW}}, minAvailable=1)
     found = budgets.decide(made, selected(*THREE, noted=("a",)), [], NOON)
-    patch = budgets.reported(made, found.status)
+    patch = budgets.status_patch(made, found.status)
     assert patch is not None
     assert patch["metadata"] == {"resourceVersion": "9"}
     assert patch["status"]["disruptedPods"] == {"a": JUST_NOW, "gone": None}
@@ -133,10 +133,10 @@ def test_nothing_is_reported_twice() -> None:
     """Also not because time has passed."""
     made = budget(minAvailable=1)
     pods = selected(*THREE)
-    patch = budgets.reported(made, budgets.decide(made, pods, [], NOON).status)
+    patch = budgets.status_patch(made, budgets.decide(made, pods, [], NOON).status)
     assert patch is not None
     settled = budget(patch["status"], minAvailable=1)
-    assert budgets.reported(settled, budgets.decide(settled, pods, [], NOON + 10**12).status) is None
+    assert budgets.status_patch(settled, budgets.decide(settled, pods, [], NOON + 10**12).status) is None
 
 
 def test_where_nothing_can_be_counted_nothing_is_allowed() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.unit.lab.workloads.clusters import World
 from tests.unit.lab.workloads.objects import deployment_tree, template
-from tests.unit.lab.workloads.worlds import World
 from trimtab.api import times
 from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
 from trimtab.api.extensions import CustomResourceDefinition
@@ -35,7 +35,7 @@ def owned(name: str, owner: JSON) -> JSON:
     }
 
 
-async def counted(world: World) -> tuple[int, int, int, int]:
+async def count_status(world: World) -> tuple[int, int, int, int]:
     """Expected, desired, healthy, allowed."""
     status = (await world.get(PodDisruptionBudget, "web")).status
     return status.expected_pods, status.desired_healthy, status.current_healthy, status.disruptions_allowed
@@ -51,26 +51,26 @@ async def verdict(world: World) -> tuple[str, str, str]:
 async def test_a_deployment_s_pods_are_counted(world: World) -> None:
     """Of all its ReplicaSets together, whatever happens to them."""
     await world.create(PodDisruptionBudget, manifest(maxUnavailable=1))
-    assert await counted(world) == (0, 0, 0, 0)
+    assert await count_status(world) == (0, 0, 0, 0)
     assert await verdict(world) == ("False", "InsufficientPods", "")
     await world.create(Deployment, deployment_tree("web", 4))
-    assert await counted(world) == (4, 3, 0, 0)
+    assert await count_status(world) == (4, 3, 0, 0)
     await world.run_pods()
-    assert await counted(world) == (4, 3, 4, 1)
+    assert await count_status(world) == (4, 3, 4, 1)
     assert await verdict(world) == ("True", "SufficientPods", "")
     await world.run_pod((await world.pods())[0], ready=False)
     await world.settle()
-    assert await counted(world) == (4, 3, 3, 0)
+    assert await count_status(world) == (4, 3, 3, 0)
 
 
 async def test_scaling_is_seen_before_its_pods_are(world: World) -> None:
-    """The owner's size is watched as well: pods may be seen before it, and would be counted against the old one."""
+    """The owner's size is watched as well: pods may be seen before it, and would be count_status against the old one."""
     await world.create(Deployment, deployment_tree("web", 2))
     await world.run_pods()
     await world.create(PodDisruptionBudget, manifest(minAvailable="100%"))
     world.wire.hold("pods", "replicasets")
     await world.patch(Deployment, "web", {"spec": {"replicas": 10}})
-    assert (await counted(world))[:2] == (10, 10)
+    assert (await count_status(world))[:2] == (10, 10)
     world.wire.go_on()
     await world.settle()
 
@@ -88,7 +88,7 @@ async def test_bare_pods(world: World, budget: JSON, want: tuple[int, int, int, 
         await world.create(Pod, {"metadata": {"name": name, "labels": {"app": "web"}}, "spec": template()["spec"]})
     await world.run_pods()
     await world.create(PodDisruptionBudget, manifest(**budget))
-    assert await counted(world) == want
+    assert await count_status(world) == want
     assert bool(await world.told("UnmanagedPods")) is ("maxUnavailable" in budget)
 
 
@@ -103,7 +103,7 @@ async def test_a_replicaset_without_a_deployment_counts_itself(world: World) -> 
     await world.create(Pod, owned("db-0", owner))
     await world.run_pods()
     await world.create(PodDisruptionBudget, manifest(maxUnavailable="50%"))
-    assert await counted(world) == (8, 4, 4, 0)
+    assert await count_status(world) == (8, 4, 4, 0)
 
 
 async def test_an_owner_of_another_kind_is_asked_for_its_scale(world: World) -> None:
@@ -126,7 +126,7 @@ async def test_an_owner_of_another_kind_is_asked_for_its_scale(world: World) -> 
     owner = {"apiVersion": "example.com/v1", "kind": "Fleet", "name": "f", "uid": made["metadata"]["uid"]}
     await world.create(Pod, owned("f-0", owner))
     await world.create(PodDisruptionBudget, manifest(maxUnavailable=1))
-    assert (await counted(world))[:2] == (7, 6)
+    assert (await count_status(world))[:2] == (7, 6)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ async def test_a_failing_server_allows_nothing_until_it_works() -> None:
     assert await verdict(world) == ("False", "SyncFailed", "not now")
     world.wire.refuse = None
     await world.advance(10)
-    assert (await counted(world))[:2] == (2, 1)
+    assert (await count_status(world))[:2] == (2, 1)
     await world.close()
 
 
@@ -192,9 +192,9 @@ async def test_an_eviction_is_waited_for_and_then_forgotten(world: World) -> Non
         PodDisruptionBudget, "web", {"status": {"disruptedPods": noted}}, namespace="default", subresource="status"
     )
     await world.settle()
-    assert await counted(world) == (3, 1, 2, 1)
+    assert await count_status(world) == (3, 1, 2, 1)
     await world.advance(125)
-    assert await counted(world) == (3, 1, 3, 2)
+    assert await count_status(world) == (3, 1, 3, 2)
     assert (await world.get(PodDisruptionBudget, "web")).status.disrupted_pods == {}
     assert len(await world.told("NotDeleted")) == 1
 
@@ -206,9 +206,9 @@ async def test_a_budget_without_pods_says_so(world: World) -> None:
 
 
 async def test_pods_that_change_their_labels_change_budgets(world: World) -> None:
-    """Both the one that loses the pod and the one that gets it are counted anew."""
+    """Both the one that loses the pod and the one that gets it are count_status anew."""
     await world.create(Pod, {"metadata": {"name": "p", "labels": {"app": "web"}}, "spec": template()["spec"]})
     await world.create(PodDisruptionBudget, manifest(minAvailable=0))
-    assert (await counted(world))[0] == 1
+    assert (await count_status(world))[0] == 1
     await world.patch(Pod, "p", {"metadata": {"labels": {"app": "other"}}})
-    assert (await counted(world))[0] == 0
+    assert (await count_status(world))[0] == 0

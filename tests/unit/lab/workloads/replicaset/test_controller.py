@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.unit.lab.workloads.clusters import World
 from tests.unit.lab.workloads.objects import template
-from tests.unit.lab.workloads.worlds import World
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.core import Namespace, ReplicationController
 from trimtab.api.pods import Pod

@@ -23,7 +23,7 @@ def has_failed(node: Node) -> bool:
     return node.metadata.annotations.get(FAILED) == "true"
 
 
-class Roster:
+class SimulatedNodes:
     """Our nodes among all that the informer knows."""
 
     def __init__(self, informer: Informer[Node], cluster: str) -> None:

@@ -1,4 +1,4 @@
-"""The pods of a workload, counted. Pure.
+"""The pods of a workload, count_status. Pure.
 
 A workload is looked at whenever one of its pods changes, so this is done with scans over the columns of the snapshot,
 not pod by pod. Objects are looked at only for the few pods that are not where they belong.
@@ -18,7 +18,7 @@ from trimtab.snapshot.pods import NEVER, NOWHERE, PHASES, PodTable
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class PodCounts:
     """How many pods a workload has."""
 
     active: int
@@ -33,7 +33,7 @@ class Census:
     """In how many seconds the next one will have been ready for long enough, if time alone makes one."""
 
 
-def misplaced(table: PodTable, owner: ObjectMeta, selector: Selector) -> list[Pod]:
+def claim_candidates(table: PodTable, owner: ObjectMeta, selector: Selector) -> list[Pod]:
     """Active pods that a workload may have to adopt or to release: matching ones of nobody, others of its own."""
     matching = table.matching(owner.namespace, selector)
     owners = table.owner[matching]
@@ -45,7 +45,7 @@ def misplaced(table: PodTable, owner: ObjectMeta, selector: Selector) -> list[Po
     return [pod for pod in found if pod is not None and pod.active]
 
 
-def members(table: PodTable, owner: ObjectMeta, selector: Selector, adopted: Iterable[Pod] = ()) -> IntColumn:
+def owned_rows(table: PodTable, owner: ObjectMeta, selector: Selector, adopted: Iterable[Pod] = ()) -> IntColumn:
     """The rows of a workload's pods, those included that it has just adopted, which nobody has observed yet."""
     matching = table.matching(owner.namespace, selector)
     mine = table.owner[matching] == _number(table, owner)
@@ -72,7 +72,7 @@ def active(table: PodTable, rows: IntColumn) -> IntColumn:
     return rows[table.active[rows]]
 
 
-def count(table: PodTable, rows: IntColumn, labels: Selector, min_ready_seconds: int, now: int) -> Census:
+def count(table: PodTable, rows: IntColumn, labels: Selector, min_ready_seconds: int, now: int) -> PodCounts:
     """The pods of these rows; `labels` are the template's."""
     counting = active(table, rows)
     ready = counting[table.ready[counting]]
@@ -80,7 +80,7 @@ def count(table: PodTable, rows: IntColumn, labels: Selector, min_ready_seconds:
     due = since[since != NEVER] + min_ready_seconds * SECOND
     waiting = due[due > now]
     running = table.column("phase")[rows] <= PHASES["Running"]
-    return Census(
+    return PodCounts(
         active=len(counting),
         ready=len(ready),
         available=len(ready) if min_ready_seconds == 0 else int((due <= now).sum()),

@@ -19,7 +19,7 @@ T = TypeVar("T", bound=Object)
 
 
 @dataclass(frozen=True, slots=True)
-class Family(Generic[T]):
+class WorkloadKind(Generic[T]):
     """A kind that keeps a number of pods."""
 
     resource: Resource[T]
@@ -51,7 +51,7 @@ def from_replication_controller(controller: ReplicationController) -> ReplicaSet
     )
 
 
-REPLICASETS = Family(Resource.of(ReplicaSet), "replicaset-controller", lambda replicaset: replicaset, True)
-REPLICATION_CONTROLLERS = Family(
+REPLICASETS = WorkloadKind(Resource.of(ReplicaSet), "replicaset-controller", lambda replicaset: replicaset, True)
+REPLICATION_CONTROLLERS = WorkloadKind(
     Resource.of(ReplicationController), "replication-controller", from_replication_controller, False
 )

@@ -1,6 +1,6 @@
 """A control plane in memory, as far as a story sees of one: it keeps Deployments at their size, at once.
 
-It places each new pod in the emptiest zone, and removes the youngest first. Time is virtual.
+It nodes_by_name each new pod in the emptiest zone, and removes the youngest first. Time is virtual.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Nodes:
 
     async def fail(self, names: Sequence[str]) -> None:
         """Not ready any more; their pods are replaced, and stay as terminating."""
-        await self._treat("fail", names, ready=False)
+        await self._operate("fail", names, ready=False)
         for tree in self.world.pods():
             if tree["spec"].get("nodeName") in names:
                 self.world.terminate(tree)
@@ -54,7 +54,7 @@ class Nodes:
 
     async def recover(self, names: Sequence[str]) -> None:
         """Ready again; what was terminating there is gone."""
-        await self._treat("recover", names, ready=True)
+        await self._operate("recover", names, ready=True)
         for tree in self.world.pods():
             if tree["spec"].get("nodeName") in names and tree["metadata"].get("deletionTimestamp"):
                 self.world.remove(tree)
@@ -71,7 +71,7 @@ class Nodes:
         """Noted."""
         self.done.append(("drain", list(names)))
 
-    async def _treat(self, what: str, names: Sequence[str], *, ready: bool) -> None:
+    async def _operate(self, what: str, names: Sequence[str], *, ready: bool) -> None:
         self.done.append((what, list(names)))
         for name in names:
             self._set(name, dict(self.shape.nodes[name].labels), ready=ready)

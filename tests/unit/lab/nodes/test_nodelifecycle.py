@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.lab.nodes.controlplane import CORE, TWO_ZONES, ControlPlane, Stage, running
 from trimtab.testing.clocks import VirtualClock
-from trimtab_lab.nodes.settings import LAB, SETTINGS, LifecycleSettings
+from trimtab_lab.nodes.settings import LAB, SETTINGS, NodeLifecycleSettings
 
 PATIENT: dict[str, Any] = {
     "tolerations": [
@@ -232,7 +232,7 @@ async def test_a_healthy_cluster_is_quiet(settings: Any) -> None:
 
 async def test_a_lifecycle_that_starts_again_gives_everybody_time() -> None:
     """It cannot know how long a node has been silent before; what was marked stays marked."""
-    quick = replace(LAB, lifecycle=LifecycleSettings(grace_seconds=20.0))
+    quick = replace(LAB, lifecycle=NodeLifecycleSettings(grace_seconds=20.0))
     async with running(settings=quick) as stage:
         await stage.advance(20)
         await _outage(stage)

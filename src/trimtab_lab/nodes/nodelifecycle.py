@@ -4,7 +4,7 @@ It stands beside the simulated kubelets, not behind them: it knows of a node onl
 notices a failure as Kubernetes does, by Leases that are not renewed any more, and it serves every node, ours or not.
 On a control plane with a controller manager it must be off, or two would be doing the same.
 
-Silence is measured by the own clock, from when a sign of life was *seen*. After a restart every node is therefore
+Silence is measured by the own clock, from when a heartbeat of life was *seen*. After a restart every node is therefore
 given its whole grace period once more.
 """
 
@@ -32,8 +32,8 @@ from trimtab.kube.resources import Key
 from trimtab.kube.runners import Result
 from trimtab_lab.nodes import health
 from trimtab_lab.nodes.health import ZoneState
-from trimtab_lab.nodes.kubelets import Report
-from trimtab_lab.nodes.settings import LifecycleSettings
+from trimtab_lab.nodes.kubelets import EventReporter
+from trimtab_lab.nodes.settings import NodeLifecycleSettings
 from trimtab_lab.nodes.views import FAILED, FALSE, NODE_WRITES, POD_WRITES, TRUE, Node, Pod, Taint
 
 BY_NODE = "node"
@@ -48,24 +48,24 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Sign:
-    """The last sign of life of a node: what it was, and when it was seen."""
+class Heartbeat:
+    """The last heartbeat of life of a node: what it was, and when it was seen."""
 
     renewed: str
     confirmed: str
     seen: int
-    lasts: float = 0.0
+    lease_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class ZoneCount:
     """How many nodes of a zone there are, and how they stand."""
 
     total: int
     state: ZoneState
 
 
-class Lifecycle:
+class NodeLifecycle:
     """Marks silent nodes, taints them, and evicts their pods."""
 
     def __init__(
@@ -77,8 +77,8 @@ class Lifecycle:
         pods: Informer[Pod],
         leases: Informer[Lease],
         queue: WorkQueue[str],
-        report: Report,
-        settings: LifecycleSettings,
+        report: EventReporter,
+        settings: NodeLifecycleSettings,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -88,11 +88,11 @@ class Lifecycle:
         self._queue = queue
         self._report = report
         self._settings = settings
-        self._signs: dict[str, Sign] = {}
+        self._heartbeats: dict[str, Heartbeat] = {}
         self._buckets: dict[str, tuple[float, TokenBucket]] = {}
         self._first_seen: dict[tuple[str, str], int] = {}
         self._missing: dict[str, int] = {}
-        self._zones: dict[str, Count] = {}
+        self._zones: dict[str, ZoneCount] = {}
         self._counted: int | None = None
         self._subscribe()
 
@@ -104,7 +104,7 @@ class Lifecycle:
         self._pods.subscribe(added=self._pod_seen, updated=lambda _, pod: self._pod_seen(pod))
 
     def _node_gone(self, node: Node) -> None:
-        self._signs.pop(node.metadata.uid, None)
+        self._heartbeats.pop(node.metadata.uid, None)
         self._first_seen = {key: at for key, at in self._first_seen.items() if key[0] != node.metadata.uid}
         self._queue.add(node.name)
 
@@ -112,7 +112,7 @@ class Lifecycle:
         """A pod on a node that is in order, or on none, is nobody's business here."""
         name = pod.spec.node_name
         node = self._nodes.get(Key(name))
-        if name and (node is None or not node.ready or health.evicting(node)):
+        if name and (node is None or not node.ready or health.no_execute_taints(node)):
             self._queue.add(name)
 
     # One node.
@@ -121,9 +121,9 @@ class Lifecycle:
         """Look at one node: is it silent, which taints should it have, and who must leave it."""
         node = self._nodes.get(Key(name))
         if node is None:
-            return await self._sweep(name)
+            return await self._collect_orphans(name)
         self._missing.pop(name, None)
-        left = self._left(node)
+        left = self._seconds_left(node)
         if left <= 0:
             await self._mark_unknown(node)
         waits = [left if left > 0 else None, await self._taint(node)]
@@ -132,32 +132,32 @@ class Lifecycle:
         waits.append(await self._evict(node))
         return Result(requeue_after=min((wait for wait in waits if wait is not None), default=None))
 
-    def _left(self, node: Node) -> float:
+    def _seconds_left(self, node: Node) -> float:
         """Seconds until the node has been silent for too long."""
         now = self._clock.monotonic()
-        sign = self._sign(node, now)
+        heartbeat = self._heartbeat(node, now)
         settings = self._settings
         grace = settings.grace_seconds if node.condition("Ready") else settings.startup_grace_seconds
-        return max(grace, sign.lasts * _PATIENCE) - (now - sign.seen) / SECOND
+        return max(grace, heartbeat.lease_seconds * _PATIENCE) - (now - heartbeat.seen) / SECOND
 
-    def _sign(self, node: Node, now: int) -> Sign:
-        """The node's last sign of life, with what the informers show by now."""
+    def _heartbeat(self, node: Node, now: int) -> Heartbeat:
+        """The node's last heartbeat of life, with what the informers show by now."""
         lease = self._leases.get(Key(f"kube-node-lease/{node.name}"))
         ready = node.condition("Ready")
         renewed = (lease.spec.renew_time or "") if lease else ""
         confirmed = ready.last_heartbeat_time if ready else ""
-        sign = self._signs.get(node.metadata.uid)
-        if sign is None or (sign.renewed, sign.confirmed) != (renewed, confirmed):
-            lasts = float((lease.spec.lease_duration_seconds or 0) if lease else 0)
-            sign = self._signs[node.metadata.uid] = Sign(renewed, confirmed, now, lasts)
-        return sign
+        heartbeat = self._heartbeats.get(node.metadata.uid)
+        if heartbeat is None or (heartbeat.renewed, heartbeat.confirmed) != (renewed, confirmed):
+            lease_seconds = float((lease.spec.lease_duration_seconds or 0) if lease else 0)
+            heartbeat = self._heartbeats[node.metadata.uid] = Heartbeat(renewed, confirmed, now, lease_seconds)
+        return heartbeat
 
     async def _mark_unknown(self, node: Node) -> None:
         """Say that nothing is known of a node any more. What follows is done when that has been seen."""
-        conditions = health.unknown(node, self._clock.now())
+        conditions = health.unknown_conditions(node, self._clock.now())
         if not conditions:
             return
-        log.info("node %s: no sign of life for too long", node.name)
+        log.info("node %s: no heartbeat of life for too long", node.name)
         body = {"status": {"conditions": [msgspec.to_builtins(each) for each in conditions]}}
         await self._client.patch(NODE_WRITES, node.name, body, how=PatchKind.STRATEGIC, subresource="status")
         text = f"Node {node.name} status is now: NodeNotReady"
@@ -166,7 +166,7 @@ class Lifecycle:
     # Taints.
 
     async def _taint(self, node: Node) -> float | None:
-        """Give the node the taints that it should have; when to look again, if not all of them could be given yet."""
+        """Give the node the taints that it should have; when to sync again, if not all of them could be given yet."""
         evicts, wait = self._may_evict(node)
         wanted = health.taints(node, evicts=evicts, now=self._clock.now())
         if wanted != node.spec.taints:
@@ -183,12 +183,12 @@ class Lifecycle:
         if ready is None or ready.status == TRUE:
             return False, None
         zones = self._count()
-        if health.all_down(count.state for count in zones.values()):
+        if health.is_all_disrupted(count.state for count in zones.values()):
             return False, self._settings.monitor_seconds
-        if health.marked_for_eviction(node):
+        if health.has_eviction_taint(node):
             return True, None
         zone = node.metadata.labels.get(ZONE, "")
-        rate = health.taints_a_second(zones[zone].state, zones[zone].total, self._settings)
+        rate = health.eviction_rate_of(zones[zone].state, zones[zone].total, self._settings)
         if rate > 0 and self._bucket(zone, rate).take():
             return True, None
         return False, self._settings.monitor_seconds
@@ -199,21 +199,21 @@ class Lifecycle:
             held = self._buckets[zone] = (rate, TokenBucket(rate, 1, self._clock))
         return held[1]
 
-    def _count(self) -> dict[str, Count]:
+    def _count(self) -> dict[str, ZoneCount]:
         """How the zones stand; counted anew when the last count is old."""
         now = self._clock.monotonic()
         if self._counted is None or now - self._counted >= _ZONES_STAY:
             self._counted, self._zones = now, self._counted_zones()
         return self._zones
 
-    def _counted_zones(self) -> dict[str, Count]:
+    def _counted_zones(self) -> dict[str, ZoneCount]:
         numbers: dict[str, list[int]] = {}
         for node in self._nodes.store:
             zone = numbers.setdefault(node.metadata.labels.get(ZONE, ""), [0, 0])
             zone[0] += node.ready
             zone[1] += 1
         return {
-            zone: Count(total, health.zone_state(ready, total, self._settings))
+            zone: ZoneCount(total, health.zone_state(ready, total, self._settings))
             for zone, (ready, total) in numbers.items()
         }
 
@@ -230,12 +230,12 @@ class Lifecycle:
 
     async def _evict(self, node: Node) -> float | None:
         """Evict the pods whose patience with the node's taints is at an end; seconds until the next one's is."""
-        taints = {taint: self._since(node, taint) for taint in health.evicting(node)}
+        taints = {taint: self._since(node, taint) for taint in health.no_execute_taints(node)}
         if not taints:
             return None
         waits: list[float] = []
         for pod in self._pods.store.by(BY_NODE, node.name):
-            due = None if pod.terminating else health.leaves(pod.spec.tolerations, taints, _arrived(pod))
+            due = None if pod.terminating else health.eviction_time(pod.spec.tolerations, taints, _arrived(pod))
             if due is None:
                 continue
             left = (due - self._clock.now()) / SECOND
@@ -258,7 +258,7 @@ class Lifecycle:
         await self._write(pod, {"conditions": [disrupted]})
         await self._client.delete(POD_WRITES, metadata.name, namespace=metadata.namespace, uid=metadata.uid)
 
-    async def _sweep(self, name: str) -> Result:
+    async def _collect_orphans(self, name: str) -> Result:
         """Remove the pods of a node that has not existed for a while: no kubelet will."""
         pods = self._pods.store.by(BY_NODE, name)
         if not pods:

@@ -9,9 +9,9 @@
                                                       │  └──→ SUCCEEDED, FAILED   (it does not)
 ```
 
-A life moves from one moment to the next that is due, not from look to look: looked at once a second or once an hour,
+A life moves from one moment to the next that is due, not from sync to look: looked at once a second or once an hour,
 it has the same history. The one exception is `known`: nothing happens before the kubelet knew of it. A pod that has
-run for an hour and is then told to crash after five seconds crashes now, once; and a kubelet that was away does not
+run for an hour and is then values to crash after five seconds crashes now, once; and a kubelet that was away does not
 invent what it would have done meanwhile.
 
 The regular containers of a pod act as one: they start, crash and end together. Init containers run one after the
@@ -53,7 +53,7 @@ OVER = frozenset((Stage.SUCCEEDED, Stage.FAILED))
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class Termination:
     """How a run of the containers ended."""
 
     started: int
@@ -62,7 +62,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class PodLifecycle:
     """What has happened to a pod so far."""
 
     accepted: int
@@ -77,7 +77,7 @@ class Life:
     """How many init containers are through."""
     ready: bool = False
     restarts: int = 0
-    last: End | None = None
+    last: Termination | None = None
 
     @property
     def over(self) -> bool:
@@ -89,17 +89,17 @@ class Life:
         return max(moment, self.known)
 
 
-Step = tuple[int, Life]
+Step = tuple[int, PodLifecycle]
 """When something happens, and the life after it."""
 
 
-def begin(now: int) -> Life:
+def begin(now: int) -> PodLifecycle:
     """A pod that its kubelet sees for the first time."""
-    return Life(accepted=now, since=now, known=now)
+    return PodLifecycle(accepted=now, since=now, known=now)
 
 
-def advance(life: Life, script: Script, now: int) -> tuple[Life, int | None]:
-    """The life as it is now, and when to look again; None if nothing more will happen by itself."""
+def advance(life: PodLifecycle, script: Script, now: int) -> tuple[PodLifecycle, int | None]:
+    """The life as it is now, and when to sync again; None if nothing more will happen by itself."""
     while (step := _STEPS[life.stage](life, script)) is not None:
         due, after = step
         if due > now:
@@ -108,44 +108,44 @@ def advance(life: Life, script: Script, now: int) -> tuple[Life, int | None]:
     return life, None
 
 
-def _creating(life: Life, script: Script) -> Step:
+def _creating(life: PodLifecycle, script: Script) -> Step:
     at = life.no_earlier(life.accepted + _ns(script.start))
     stage = Stage.INITIALIZING if script.inits else Stage.RUNNING
     return at, replace(life, stage=stage, since=at, sandbox=at)
 
 
-def _initializing(life: Life, script: Script) -> Step:
+def _initializing(life: PodLifecycle, script: Script) -> Step:
     at = life.no_earlier(life.since + _ns(script.init))
     inits = life.inits + 1
     stage = Stage.INITIALIZING if inits < script.inits else Stage.RUNNING
     return at, replace(life, stage=stage, since=at, inits=inits)
 
 
-def _running(life: Life, script: Script) -> Step | None:
+def _running(life: PodLifecycle, script: Script) -> Step | None:
     steps: list[Step] = []
     hangs = script.behaviour is Behaviour.HANG
     if hangs and life.ready:
         steps.append((life.known, replace(life, ready=False)))
     if not hangs and not life.ready:
         steps.append((life.no_earlier(life.since + _ns(script.ready)), replace(life, ready=True)))
-    lasts = script.lasts(life.restarts)
-    if lasts is not None:
-        at = life.no_earlier(life.since + _ns(lasts))
+    seconds = script.run_seconds(life.restarts)
+    if seconds is not None:
+        at = life.no_earlier(life.since + _ns(seconds))
         code = script.exit_code if script.behaviour is Behaviour.CRASH else 0
         steps.append((at, _ended(life, script, at, code)))
     return min(steps, key=lambda step: step[0], default=None)
 
 
-def _backing_off(life: Life, script: Script) -> Step:
-    at = life.no_earlier(life.since + _ns(script.wait(life.restarts)))
+def _backing_off(life: PodLifecycle, script: Script) -> Step:
+    at = life.no_earlier(life.since + _ns(script.back_off_seconds(life.restarts)))
     return at, replace(life, stage=Stage.RUNNING, since=at, restarts=life.restarts + 1)
 
 
-def _over(_life: Life, _script: Script) -> None:
+def _over(_life: PodLifecycle, _script: Script) -> None:
     return None
 
 
-_STEPS: dict[Stage, Callable[[Life, Script], Step | None]] = {
+_STEPS: dict[Stage, Callable[[PodLifecycle, Script], Step | None]] = {
     Stage.CREATING: _creating,
     Stage.INITIALIZING: _initializing,
     Stage.RUNNING: _running,
@@ -155,9 +155,9 @@ _STEPS: dict[Stage, Callable[[Life, Script], Step | None]] = {
 }
 
 
-def _ended(life: Life, script: Script, at: int, code: int) -> Life:
+def _ended(life: PodLifecycle, script: Script, at: int, code: int) -> PodLifecycle:
     stage = Stage.BACKING_OFF if script.restarts_after(code) else _outcome(code)
-    return replace(life, stage=stage, since=at, ready=False, last=End(life.since, at, code))
+    return replace(life, stage=stage, since=at, ready=False, last=Termination(life.since, at, code))
 
 
 def _outcome(code: int) -> Stage:
@@ -167,7 +167,7 @@ def _outcome(code: int) -> Stage:
 # The end.
 
 
-def departure(pod: Pod, life: Life, script: Script) -> int:
+def deletion_time(pod: Pod, life: PodLifecycle, script: Script) -> int:
     """When a pod that somebody has deleted is gone: when its containers have stopped, or must."""
     asked_for = pod.metadata.deletion_timestamp
     if asked_for is None:
@@ -179,26 +179,26 @@ def departure(pod: Pod, life: Life, script: Script) -> int:
     return min(deadline, begun + _ns(script.stop))
 
 
-def stopped(life: Life, script: Script, at: int, grace: int) -> Life:
+def stop(life: PodLifecycle, script: Script, at: int, grace: int) -> PodLifecycle:
     """The last state of a pod whose containers were stopped: well, or by force if they took too long."""
     if life.over:
         return life
     if life.stage is not Stage.RUNNING:
         return replace(life, stage=Stage.FAILED, since=at, ready=False)
     code = KILLED if script.stop > grace else 0
-    return replace(life, stage=_outcome(code), since=at, ready=False, last=End(life.since, at, code))
+    return replace(life, stage=_outcome(code), since=at, ready=False, last=Termination(life.since, at, code))
 
 
 # Reading it back.
 
 
-def recall(pod: Pod, now: int) -> Life:
+def restore(pod: Pod, now: int) -> PodLifecycle:
     """The life that a pod's status tells of; a new one where it tells of none."""
     status = pod.status
     if not status.start_time:
         return begin(now)
     accepted = _moment(status.start_time, now)
-    life = Life(accepted=accepted, since=accepted, known=now)
+    life = PodLifecycle(accepted=accepted, since=accepted, known=now)
     inits = _inits(pod)
     started = [at for at in map(_started, inits) if at]
     life = replace(life, inits=sum(_through(each) for each in inits), sandbox=min(started, default=0))
@@ -207,7 +207,7 @@ def recall(pod: Pod, now: int) -> Life:
     return _contained(life, pod, status.container_statuses[0], started, now)
 
 
-def _contained(life: Life, pod: Pod, main: ContainerStatus, started: list[int], now: int) -> Life:
+def _contained(life: PodLifecycle, pod: Pod, main: ContainerStatus, started: list[int], now: int) -> PodLifecycle:
     """What the first container tells of all of them."""
     state = main.state
     life = replace(life, restarts=main.restart_count, last=_end(state.terminated or main.last_state.terminated, now))
@@ -222,7 +222,7 @@ def _contained(life: Life, pod: Pod, main: ContainerStatus, started: list[int], 
     return _initialized(life, pod, started)
 
 
-def _initialized(life: Life, pod: Pod, started: list[int]) -> Life:
+def _initialized(life: PodLifecycle, pod: Pod, started: list[int]) -> PodLifecycle:
     """A pod none of whose regular containers has run."""
     if pod.finished:
         return _finished(life, pod.status)
@@ -231,7 +231,7 @@ def _initialized(life: Life, pod: Pod, started: list[int]) -> Life:
     return replace(life, stage=Stage.INITIALIZING, since=max(started))
 
 
-def _finished(life: Life, status: PodStatus) -> Life:
+def _finished(life: PodLifecycle, status: PodStatus) -> PodLifecycle:
     stage = Stage.SUCCEEDED if status.phase == views.SUCCEEDED else Stage.FAILED
     since = life.last.finished if life.last else life.accepted
     return replace(life, stage=stage, since=since, sandbox=life.sandbox or since)
@@ -253,11 +253,11 @@ def _started(status: ContainerStatus) -> int:
     return _moment(text, 0)
 
 
-def _end(terminated: Terminated | None, now: int) -> End | None:
+def _end(terminated: Terminated | None, now: int) -> Termination | None:
     if terminated is None:
         return None
     finished = _moment(terminated.finished_at, now)
-    return End(_moment(terminated.started_at, finished), finished, terminated.exit_code)
+    return Termination(_moment(terminated.started_at, finished), finished, terminated.exit_code)
 
 
 def _moment(text: str, otherwise: int) -> int:

@@ -28,18 +28,18 @@ class Limits:
     unavailable: int
 
     @property
-    def most(self) -> int:
+    def max_pods(self) -> int:
         """Pods at any time."""
         return self.desired + self.surge
 
     @property
-    def fewest(self) -> int:
+    def min_available(self) -> int:
         """Pods that are available at any time, unless they fail by themselves."""
         return self.desired - self.unavailable
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class OwnedReplicaSets:
     """A Deployment's ReplicaSets; the old ones from the oldest to the youngest."""
 
     new: ReplicaSet | None = None
@@ -55,25 +55,25 @@ class Fleet:
         """Those that are to have pods."""
         return active(self.all)
 
-    def with_new(self, new: ReplicaSet) -> Fleet:
+    def with_new(self, new: ReplicaSet) -> OwnedReplicaSets:
         """The same with this as the new one."""
-        return Fleet(new, self.old)
+        return OwnedReplicaSets(new, self.old)
 
-    def with_sizes(self, sizes: Iterable[tuple[ReplicaSet, int]]) -> Fleet:
+    def with_sizes(self, sizes: Iterable[tuple[ReplicaSet, int]]) -> OwnedReplicaSets:
         """The same after some have been resized."""
         by_name = {replicaset.metadata.name: size for replicaset, size in sizes}
         old = tuple(resized(each, by_name.get(each.metadata.name, each.desired_replicas)) for each in self.old)
         new = self.new and resized(self.new, by_name.get(self.new.metadata.name, self.new.desired_replicas))
-        return Fleet(new, old)
+        return OwnedReplicaSets(new, old)
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Step:
     """What one reconcile does to the sizes."""
 
     sizes: tuple[tuple[ReplicaSet, int], ...] = ()
     """The sizes to set, in this order."""
-    birth: int | None = None
+    creation: int | None = None
     """The size to create the new ReplicaSet with, where there is none; before anything else."""
     settled: bool = False
     """Whether there was nothing else to do, so that there is time to forget old revisions."""
@@ -82,16 +82,16 @@ class Move:
 class Strategy(Protocol):
     """How pods move from the old ReplicaSets to the new one, a step at a time."""
 
-    def __call__(self, limits: Limits, fleet: Fleet, *, old_pods: bool) -> Move:
+    def __call__(self, limits: Limits, owned: OwnedReplicaSets, *, old_pods: bool) -> Step:
         """The next step; `old_pods` says whether any pod of an old ReplicaSet is still there."""
         ...
 
 
-def fleet_of(deployment: Deployment, sets: Iterable[ReplicaSet]) -> Fleet:
+def classify(deployment: Deployment, sets: Iterable[ReplicaSet]) -> OwnedReplicaSets:
     """The ReplicaSets of a Deployment, sorted out."""
-    ordered = sorted(sets, key=seniority)
+    ordered = sorted(sets, key=age_key)
     new = next((each for each in ordered if templates.same(each.spec.template, deployment.spec.template)), None)
-    return Fleet(new, tuple(each for each in ordered if each is not new))
+    return OwnedReplicaSets(new, tuple(each for each in ordered if each is not new))
 
 
 def limits_of(deployment: Deployment) -> Limits:
@@ -108,7 +108,7 @@ def limits_of(deployment: Deployment) -> Limits:
     return Limits(desired, surge, min(unavailable, desired))
 
 
-def seniority(replicaset: ReplicaSet) -> tuple[int, str]:
+def age_key(replicaset: ReplicaSet) -> tuple[int, str]:
     """Sorts from the oldest to the youngest."""
     return nanoseconds(replicaset.metadata.creation_timestamp), replicaset.metadata.name
 

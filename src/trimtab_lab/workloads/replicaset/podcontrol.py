@@ -30,7 +30,7 @@ _NAMESPACE_TERMINATING = "NamespaceTerminating"
 _LONGEST_NAME = 253
 
 
-class PodKeeper:
+class PodControl:
     """Makes and deletes pods for workloads of one kind."""
 
     def __init__(self, client: Client, recorder: Recorder, owners: Resource[Any]) -> None:
@@ -73,9 +73,9 @@ class PodKeeper:
         except ApiError as error:
             if is_namespace_terminating(error):
                 return None
-            self._tell(replicaset, WARNING, FAILED_CREATE, f"Error creating: {error.message}")
+            self._record_event(replicaset, WARNING, FAILED_CREATE, f"Error creating: {error.message}")
             return error
-        self._tell(replicaset, NORMAL, SUCCESSFUL_CREATE, f"Created pod: {made.metadata.name}")
+        self._record_event(replicaset, NORMAL, SUCCESSFUL_CREATE, f"Created pod: {made.metadata.name}")
         return None
 
     async def _delete(self, replicaset: ReplicaSet, pod: Pod, failed: Callable[[Pod], None]) -> ApiError | None:
@@ -87,12 +87,12 @@ class PodKeeper:
             return None
         except ApiError as error:
             failed(pod)
-            self._tell(replicaset, WARNING, FAILED_DELETE, f"Error deleting: {error.message}")
+            self._record_event(replicaset, WARNING, FAILED_DELETE, f"Error deleting: {error.message}")
             return error
-        self._tell(replicaset, NORMAL, SUCCESSFUL_DELETE, f"Deleted pod: {metadata.name}")
+        self._record_event(replicaset, NORMAL, SUCCESSFUL_DELETE, f"Deleted pod: {metadata.name}")
         return None
 
-    def _tell(self, replicaset: ReplicaSet, severity: str, reason: str, message: str) -> None:
+    def _record_event(self, replicaset: ReplicaSet, severity: str, reason: str, message: str) -> None:
         metadata = replicaset.metadata
         about = ObjectReference(
             api_version=self._owners.api_version,

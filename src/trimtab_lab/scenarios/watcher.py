@@ -20,14 +20,14 @@ from trimtab.kube.clocks import SECOND, cancel, within
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Resource, object_key
 from trimtab_lab.nodes.shapes import CLUSTER
-from trimtab_lab.scenarios.observations import Observation, Place, Workload
+from trimtab_lab.scenarios.observations import NodeView, Observation, Workload
 from trimtab_lab.scenarios.runs import Run
 from trimtab_lab.scenarios.timelines import Change, Timeline
 
 Condition = Callable[[Observation], bool]
 
 
-class Watching:
+class Watcher:
     """Everything that a run sees, from entering to leaving."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Watching:
         self._workloads = workloads
         self._on_change = on_change
         self._started = client.clock.monotonic()
-        self._places: dict[str, Place] = {}
+        self._node_views: dict[str, NodeView] = {}
         self._changed = asyncio.Event()
         self._selector = f"{CLUSTER}={run.name}"
         self._pods = Informer(client, Pod, namespace=run.name)
@@ -53,7 +53,7 @@ class Watching:
         }
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def __aenter__(self) -> Watching:
+    async def __aenter__(self) -> Watcher:
         self._nodes.subscribe(added=self._saw_node, updated=lambda _, new: self._saw_node(new), deleted=self._lost_node)
         self._pods.subscribe(
             added=self._saw_pod, updated=lambda _, new: self._saw_pod(new), deleted=lambda pod: self._saw_pod(pod, True)
@@ -86,7 +86,7 @@ class Watching:
             found = self._by_kind[resource].store.get(object_key(self._run.name, name))
             if found is not None:
                 workloads[name] = found
-        return Observation(tuple(self._pods.store), dict(self._places), workloads)
+        return Observation(tuple(self._pods.store), dict(self._node_views), workloads)
 
     async def read(self) -> Observation:
         """What there is, asked of the server just now. Pods come last: they are then as new as what is said of them."""
@@ -98,8 +98,8 @@ class Watching:
             workloads |= {name: found[name] for name in mine if name in found}
         nodes = await self._client.list(Node, label_selector=self._selector)
         pods = await self._client.list(Pod, namespace=self._run.name)
-        places = {node.metadata.name: Place.of(node, self._run.prefix) for node in nodes.items}
-        return Observation(pods.items, places, workloads)
+        nodes_by_name = {node.metadata.name: NodeView.of(node, self._run.prefix) for node in nodes.items}
+        return Observation(pods.items, nodes_by_name, workloads)
 
     async def until(self, condition: Condition, seconds: float) -> Observation:
         """What there is once the condition holds. Raises TimeoutError if it does not within that time."""
@@ -119,10 +119,10 @@ class Watching:
         return [self._nodes, self._pods, *self._by_kind.values()]
 
     def _saw_node(self, node: Node) -> None:
-        place = Place.of(node, self._run.prefix)
-        known = self._places.get(node.metadata.name)
-        self._places[node.metadata.name] = place
-        self.timeline.saw_node(place, self.elapsed)
+        place = NodeView.of(node, self._run.prefix)
+        known = self._node_views.get(node.metadata.name)
+        self._node_views[node.metadata.name] = place
+        self.timeline.record_node(place, self.elapsed)
         if known is None or known.labels != place.labels:
             for pod in self._pods.store:
                 if pod.spec.node_name == node.metadata.name:
@@ -130,11 +130,11 @@ class Watching:
         self._changed.set()
 
     def _lost_node(self, node: Node) -> None:
-        self._places.pop(node.metadata.name, None)
+        self._node_views.pop(node.metadata.name, None)
         self._changed.set()
 
     def _saw_pod(self, pod: Pod, gone: bool = False) -> None:
-        change = self.timeline.saw_pod(pod, self._places, self.elapsed, gone=gone)
+        change = self.timeline.record_pod(pod, self._node_views, self.elapsed, gone=gone)
         if change is not None:
             self._on_change(change)
         self._changed.set()
