@@ -25,7 +25,7 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import object_key, untyped
 from trimtab.kube.sessions import Session
-from trimtab_lab.nodes import shapes
+from trimtab_lab.nodes import nodegroups, shapes
 from trimtab_lab.nodes.service import Nodes
 from trimtab_lab.nodes.settings import NodeLifecycleSettings, Settings
 from trimtab_lab.nodes.shapes import Shape
@@ -123,7 +123,7 @@ async def until(nodes: Nodes, condition: Callable[[], Any]) -> None:
 def pod_spec(cluster: str, **fields: Any) -> JSON:
     """What a pod of these tests asks for: one of our nodes."""
     return {
-        "nodeSelector": {shapes.CLUSTER: cluster},
+        "nodeSelector": {nodegroups.CLUSTER: cluster},
         "tolerations": [{"key": TAINT, "operator": "Exists"}],
         "containers": [{"name": "main", "image": "example.com/app:1"}],
         **fields,

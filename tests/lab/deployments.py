@@ -25,8 +25,9 @@ from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Resource, untyped
 from trimtab.kube.stores import Store
 from trimtab_lab.nodes import shapes
+from trimtab_lab.nodes.nodegroups import CLUSTER
 from trimtab_lab.nodes.service import Nodes
-from trimtab_lab.nodes.shapes import CLUSTER, Shape
+from trimtab_lab.nodes.shapes import Shape
 
 TAINT = "lab.trimtab.dev/fleet"
 PATIENCE = 120.0

@@ -27,8 +27,8 @@ from trimtab.kube.errors import AlreadyExists, NotFound
 from trimtab.kube.resources import Key
 from trimtab.kube.runners import Result, TerminalError
 from trimtab_lab.nodes.addresses import NODE_NETWORK, Addresses
+from trimtab_lab.nodes.nodegroups import NodePlan
 from trimtab_lab.nodes.settings import Renewal
-from trimtab_lab.nodes.shapes import NodePlan
 from trimtab_lab.nodes.simulatednodes import SimulatedNodes, has_failed
 from trimtab_lab.nodes.views import FALSE, NODE_WRITES, TRUE, Node, NodeAddress, NodeCondition, Taint
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Key
+from trimtab_lab.nodes.nodegroups import CLUSTER
 from trimtab_lab.nodes.scripts import PREFIX
-from trimtab_lab.nodes.shapes import CLUSTER
 from trimtab_lab.nodes.views import Node
 
 FAILED = f"{PREFIX}failed"

@@ -26,7 +26,8 @@ from trimtab.kube.clocks import cancel, within
 from trimtab.kube.errors import AlreadyExists, ApiError, KubeError, NotFound
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import untyped
-from trimtab_lab.nodes.shapes import CLUSTER, Shape
+from trimtab_lab.nodes.nodegroups import CLUSTER
+from trimtab_lab.nodes.shapes import Shape
 from trimtab_lab.scenarios import kinds, observations, runs
 from trimtab_lab.scenarios.actions import StoryContext, StoryError
 from trimtab_lab.scenarios.observations import Observation, PodDistribution

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from trimtab.api.documents import JSON, Document
 from trimtab.api.nodes import HOSTNAME
-from trimtab_lab.nodes.shapes import CLUSTER, NodePlan, Shape
+from trimtab_lab.nodes.nodegroups import CLUSTER, NodePlan
+from trimtab_lab.nodes.shapes import Shape
 from trimtab_lab.nodes.views import Taint
 from trimtab_lab.scenarios.steps import NodeSelection
 from trimtab_lab.scenarios.stories import Story

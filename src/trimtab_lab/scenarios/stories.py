@@ -33,7 +33,7 @@ from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import ZONE
 from trimtab_lab.nodes.shapes import Shape
-from trimtab_lab.scenarios import steps as verbs
+from trimtab_lab.scenarios import stepreader
 from trimtab_lab.scenarios.fields import Fields, suggest, text_at
 from trimtab_lab.scenarios.steps import Apply, Repeat, Step
 
@@ -96,9 +96,9 @@ def read(tree: Any) -> Story:
     story = Story(
         name=_name(fields),
         description=fields.text("description", "").strip(),
-        cluster=verbs.shape(fields.raw("cluster"), "cluster"),
-        steps=fields.items("steps", verbs.read, needed=True),
-        workloads=fields.items("workloads", verbs.manifest),
+        cluster=stepreader.shape(fields.raw("cluster"), "cluster"),
+        steps=fields.items("steps", stepreader.read, needed=True),
+        workloads=fields.items("workloads", stepreader.manifest),
         topology=fields.table("topology", text_at) or {"zone": ZONE},
         scheduler=_scheduler(fields),
         namespace_labels=fields.table("namespaceLabels", text_at),

@@ -19,7 +19,7 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel, within
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Resource, object_key
-from trimtab_lab.nodes.shapes import CLUSTER
+from trimtab_lab.nodes.nodegroups import CLUSTER
 from trimtab_lab.scenarios.observations import NodeView, Observation, Workload
 from trimtab_lab.scenarios.runs import Run
 from trimtab_lab.scenarios.timelines import Change, Timeline

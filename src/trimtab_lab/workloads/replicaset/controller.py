@@ -92,9 +92,7 @@ class Controller(Generic[T]):
         failure = await self._act(key, replicaset, rows)
         words = None if failure is None else failure.message
         now, terminating = self._clock.now(), self.kind.counts_terminating
-        await self._report(
-            replicaset, replicas.status(replicaset, counts, words, now, counts_terminating=terminating)
-        )
+        await self._report(replicaset, replicas.status(replicaset, counts, words, now, counts_terminating=terminating))
         if failure is not None:
             raise failure
         return Result(replicas.recheck_in(replicaset, counts))

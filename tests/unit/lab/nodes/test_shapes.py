@@ -12,8 +12,9 @@ import yaml
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, REGION, ZONE
 from trimtab_lab.nodes import shapes
+from trimtab_lab.nodes.nodegroups import CAPACITY, CLUSTER, POOL, VIRTUAL_CAPACITY, VIRTUAL_TAINT
 from trimtab_lab.nodes.scripts import PodTimings, Span
-from trimtab_lab.nodes.shapes import CAPACITY, CLUSTER, POOL, RACK, VIRTUAL_CAPACITY, VIRTUAL_TAINT
+from trimtab_lab.nodes.shapefile import RACK
 
 DOCUMENTATION = Path(__file__).parents[4] / "docs" / "lab-nodes.md"
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.lab.scenarios.stories import story, tree
 from trimtab.api.documents import Document
-from trimtab_lab.nodes.shapes import CLUSTER
+from trimtab_lab.nodes.nodegroups import CLUSTER
 from trimtab_lab.scenarios import runs
 from trimtab_lab.scenarios.runs import Run
 from trimtab_lab.scenarios.steps import NodeSelection
