@@ -1,12 +1,12 @@
-"""The kubelets of all our nodes: one informer on pods, one queue, one life for each pod.
+"""The kubelets of all simulated nodes: one informer on pods, one queue, one lifecycle for each pod.
 
-A sync at a pod goes: what does it say (the informer), what should it say by now (`lives`, `statuses`), write the
-difference, come back when something is due. Looking again is always harmless. The pod's status is the record; what a
-kubelet remembers besides – the fractions of seconds, and what it has written and not yet seen – is a help. So a life is
-read back from the status after a restart, after the node was away, and also where the status tells of other containers
-than were written: then somebody else has had the pod meanwhile, and two who insisted would write for ever.
+A sync of a pod compares its status with what it should be by now (`podlifecycle`, `statuses`), writes the difference,
+and requeues the pod for the next change. A sync is idempotent. The pod's status is the record; what a kubelet keeps in
+memory (fractions of seconds, and writes that the informer has not shown) only helps. So the lifecycle is restored from
+the status after a restart, after the node was away, and where the status shows other containers than were written:
+then another process has run the pod, and two that insisted would overwrite each other for ever.
 
-The pods of a node that has failed are not touched. When it comes back, so do they, as their statuses tell.
+The pods of a failed node are not touched. When the node recovers, they continue as their statuses say.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from trimtab_lab.nodes.statuses import PodAddresses
 from trimtab_lab.nodes.views import POD_WRITES, ContainerStatus, Node, Pod, PodStatus
 
 EventReporter = Callable[[ObjectReference, str, str, str], None]
-"""Tells people of something: about what, how serious, a word, a sentence."""
+"""Records an event: the object, the type, the reason and the message."""
 
 log = logging.getLogger(__name__)
 
 
 ContainerRecord = tuple[str, tuple[ContainerStatus, ...], tuple[ContainerStatus, ...]]
-"""What a status tells of a life: the phase and the containers. Conditions are others' business too."""
+"""The part of a status that a lifecycle is restored from: the phase and the containers."""
 
 
 @dataclass(slots=True)
 class PodRecord:
-    """What a kubelet remembers of a pod in its care."""
+    """What a kubelet remembers of a pod."""
 
     uid: str
     annotations: Labels
@@ -56,13 +56,13 @@ class PodRecord:
     record: ContainerRecord
     written: PodStatus | None = None
     version: str = ""
-    """What it wrote last, as long as the informer has not shown it, and the version that this made."""
+    """The last written status and its resource version, until the informer has shown it."""
     removed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PodSync:
-    """What a sync at a pod comes to: a patch to write or the pod to remove, and when to sync again."""
+    """The result of a sync: a patch to write or the pod to remove, and when to requeue it."""
 
     pod: Pod
     record: PodRecord
@@ -73,12 +73,12 @@ class PodSync:
 
     @property
     def has_work(self) -> bool:
-        """Whether there is something to do."""
+        """Whether there is something to write."""
         return self.patch is not None or self.remove
 
 
 class Kubelets:
-    """Runs the pods of all nodes that are alive."""
+    """Runs the pods of all nodes that have not failed."""
 
     def __init__(
         self,
@@ -104,17 +104,17 @@ class Kubelets:
         self._records: dict[Key, PodRecord] = {}
         self._addresses = Addresses(POD_NETWORK)
 
-    def seen(self, pod: Pod) -> None:
-        """Remember the address of a pod that has one already."""
+    def record_address(self, pod: Pod) -> None:
+        """Record the address of a pod that already has one."""
         if pod.status.pod_ip and not pod.spec.host_network:
             self._addresses.record(pod.metadata.uid, pod.status.pod_ip)
 
-    def gone(self, pod: Pod) -> None:
-        """Take back the address of a pod that is no more."""
+    def release_address(self, pod: Pod) -> None:
+        """Release the address of a deleted pod."""
         self._addresses.release(pod.metadata.uid)
 
     async def reconcile(self, key: Key) -> Result:
-        """Look at a pod, and do what is due."""
+        """Sync a pod: write what is due."""
         sync = self._look(key)
         if sync is not None and sync.has_work:
             await self._limiter.wait()
@@ -126,12 +126,12 @@ class Kubelets:
         left = None if sync.requeue_at is None else (sync.requeue_at - self._clock.now()) / SECOND
         return Result(requeue_after=left)
 
-    # What is due.
+    # Decide.
 
     def _look(self, key: Key) -> PodSync | None:
-        """What is to be done about a pod; None if it is not, or not now, in our care."""
+        """What to do for a pod now; None if its node is not simulated or has failed."""
         pod = self._pods.get(key)
-        node = None if pod is None else self._simulated.alive(pod.spec.node_name)
+        node = None if pod is None else self._simulated.get_running(pod.spec.node_name)
         if pod is None or node is None or not node.internal_ip:
             self._records.pop(key, None)
             return None
@@ -143,15 +143,15 @@ class Kubelets:
         record.life, due = podlifecycle.advance(record.life, record.script, now)
         if pod.terminating:
             return self._terminate(pod, node, record, now)
-        status = statuses.render(pod, record.life, record.script, self._place(pod, node), now)
+        status = statuses.render(pod, record.life, record.script, self._addresses_of(pod, node), now)
         if record.life.stage is Stage.CREATING and due is not None and due - now <= self._settle:
             return PodSync(pod, record, status, requeue_at=due)
         return PodSync(pod, record, status, statuses.patch(pod, status), requeue_at=due)
 
     def _terminate(self, pod: Pod, node: Node, record: PodRecord, now: int) -> PodSync:
-        """A pod that is to go: wait until its containers have stopped, then remove it.
+        """Wait until the containers of a deleted pod have stopped, then remove it.
 
-        How they ended is written only for those who hold the pod back in order to read it.
+        Their exit codes are written only if a finalizer keeps the pod, for the finalizer's owner to read.
         """
         grace = pod.metadata.deletion_grace_period_seconds or 0
         leaves = podlifecycle.deletion_time(pod, record.life, record.script)
@@ -160,11 +160,11 @@ class Kubelets:
         if not pod.metadata.finalizers:
             return PodSync(pod, record, pod.status, remove=not record.removed)
         record.life = podlifecycle.stop(record.life, record.script, leaves, grace)
-        status = statuses.render(pod, record.life, record.script, self._place(pod, node), now)
+        status = statuses.render(pod, record.life, record.script, self._addresses_of(pod, node), now)
         return PodSync(pod, record, status, statuses.patch(pod, status), remove=grace > 0 and not record.removed)
 
     def _pod_record(self, key: Key, pod: Pod, now: int) -> PodRecord:
-        """What is known of a pod; read back from its status where nothing is."""
+        """The record of a pod; restored from its status if there is none."""
         record = self._records.get(key)
         if record is None or record.uid != pod.metadata.uid:
             metadata, script = pod.metadata, self._compose(pod)
@@ -186,15 +186,15 @@ class Kubelets:
             self._report(_reference(pod), WARNING, "InvalidAnnotation", problem)
         return script
 
-    def _place(self, pod: Pod, node: Node) -> PodAddresses:
+    def _addresses_of(self, pod: Pod, node: Node) -> PodAddresses:
         if pod.spec.host_network:
             return PodAddresses(node.internal_ip, node.internal_ip)
         return PodAddresses(node.internal_ip, pod.status.pod_ip or self._addresses.allocate(pod.metadata.uid))
 
-    # Doing it.
+    # Act.
 
     async def _act(self, sync: PodSync) -> None:
-        """Write what is to be written. A pod that is not there any more, or is another one now, needs nothing."""
+        """Write the result of a sync. A pod that is gone or was replaced needs nothing."""
         try:
             if sync.patch is not None:
                 await self._write(sync, sync.patch)
@@ -214,7 +214,7 @@ class Kubelets:
             namespace=metadata.namespace,
             subresource="status",
         )
-        sync.record.written = _merged(sync.pod.status, sync.status)
+        sync.record.written = _merge_status(sync.pod.status, sync.status)
         sync.record.version = answer.metadata.resource_version
         sync.record.record = _record(sync.status)
 
@@ -226,7 +226,7 @@ class Kubelets:
 
 
 def _as_written(pod: Pod, record: PodRecord) -> Pod:
-    """The pod with what we last wrote, if the informer does not show it yet."""
+    """The pod with the last written status, if the informer does not show it yet."""
     if record.written is None:
         return pod
     if versions.reached(pod.metadata.resource_version, record.version):
@@ -239,8 +239,8 @@ def _record(status: PodStatus) -> ContainerRecord:
     return status.phase, status.container_statuses, status.init_container_statuses
 
 
-def _merged(observed: PodStatus, written: PodStatus) -> PodStatus:
-    """The written status with the conditions that are somebody else's."""
+def _merge_status(observed: PodStatus, written: PodStatus) -> PodStatus:
+    """The written status, with the conditions that other components own."""
     ours = {each.type for each in written.conditions}
     others = tuple(each for each in observed.conditions if each.type not in ours)
     return PodStatus(

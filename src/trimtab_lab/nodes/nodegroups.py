@@ -38,7 +38,7 @@ MAX_NODES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """One node as it should be."""
+    """The desired state of one node."""
 
     name: str
     zone: str
@@ -62,7 +62,7 @@ def plan_nodes(file: ShapeFile) -> dict[str, NodePlan]:
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Nodes that are alike but for their names and racks, and where in the file they are written."""
+    """Nodes that differ only in their names and racks, with their path in the file."""
 
     path: str
     stem: str
@@ -75,7 +75,7 @@ class NodeGroup:
     rack_key: str
 
     def plans(self) -> Iterator[NodePlan]:
-        """The nodes; they are dealt to the racks in turn."""
+        """The plans of the nodes, assigned to the racks in turn."""
         named = not isinstance(self.nodes, int)
         names = self.nodes if not isinstance(self.nodes, int) else _numbered(self.stem, self.nodes)
         for index, name in enumerate(names):
@@ -112,7 +112,7 @@ def _pools(file: ShapeFile, zone: Zone, path: str) -> Iterator[NodeGroup]:
 
 
 def _zone_group(file: ShapeFile, zone: Zone, pool: Pool | None, path: str) -> NodeGroup:
-    """The nodes of a zone, or of one of its pools: a pool is like its zone but for what it says itself."""
+    """The nodes of a zone or of one of its pools. A pool inherits what it does not set from its zone."""
     templates = (file.node, zone) if pool is None else (file.node, zone, pool)
     group = zone if pool is None else pool
     stem = f"{file.prefix}{zone.name}" + (f"-{pool.name}" if pool else "")
@@ -155,7 +155,7 @@ def _virtual_pools(file: ShapeFile) -> Iterator[NodeGroup]:
         )
 
 
-# What groups are made of.
+# The fields of a group.
 
 
 def _count(nodes: int | tuple[str, ...] | None, path: str) -> int | tuple[str, ...]:
@@ -165,7 +165,7 @@ def _count(nodes: int | tuple[str, ...] | None, path: str) -> int | tuple[str, .
 
 
 def _racks(racks: int | tuple[str, ...], zone: str, path: str) -> tuple[str, ...]:
-    """Racks by name, or so many of them, named after their zone."""
+    """Racks by name, or a number of them, named after their zone."""
     if isinstance(racks, int):
         if not 0 <= racks <= MAX_NODES:
             raise InvalidError(path, f"{racks} is not a number of racks; it must be from 0 to {MAX_NODES}")
@@ -176,17 +176,17 @@ def _racks(racks: int | tuple[str, ...], zone: str, path: str) -> tuple[str, ...
 
 
 def _labels(own: Mapping[str, str], templates: Iterable[NodeTemplate]) -> dict[str, str]:
-    """The labels of all templates, the most particular last; the lab's own win, for they mark what is ours."""
-    said = {key: value for kind in templates for key, value in kind.labels.items()}
-    return {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", **said, **own}
+    """The labels of all templates, the most specific last; the lab's own labels win."""
+    values = {key: value for template in templates for key, value in template.labels.items()}
+    return {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", **values, **own}
 
 
 def _taints(templates: Iterable[NodeTemplate]) -> tuple[Taint, ...]:
-    """All of them; of two with the same key and effect, the more particular."""
-    said = {(line.key, line.effect): line for kind in templates for line in kind.taints}
-    return tuple(Taint(key=line.key, value=line.value, effect=line.effect) for line in said.values())
+    """All taints; of two with the same key and effect, the more specific one."""
+    values = {(line.key, line.effect): line for template in templates for line in template.taints}
+    return tuple(Taint(key=line.key, value=line.value, effect=line.effect) for line in values.values())
 
 
-def _capacity(least: Mapping[str, str], templates: Iterable[NodeTemplate]) -> dict[str, str]:
-    said = {name: amount for kind in templates for name, amount in kind.capacity.items()}
-    return {name: quantities.parse(amount).canonical for name, amount in {**least, **said}.items()}
+def _capacity(defaults: Mapping[str, str], templates: Iterable[NodeTemplate]) -> dict[str, str]:
+    values = {name: amount for template in templates for name, amount in template.capacity.items()}
+    return {name: quantities.parse(amount).canonical for name, amount in {**defaults, **values}.items()}

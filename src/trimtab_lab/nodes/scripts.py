@@ -1,11 +1,11 @@
-"""What a pod is values to do: annotations and the shape's timings, made into the numbers of one pod.
+"""The behaviour of a pod: its annotations and the shape's timings, turned into the numbers of one pod.
 
-`ANNOTATIONS` is the whole language; the table in `docs/lab-nodes.md` says the same. A pod without annotations starts
-after a moment and runs until it is deleted. Times are seconds, `2.5`, or two of them, `1-5`: then each pod draws its
-own. It draws with the seed and its UID, always in the same order, so that the same pod draws the same numbers in every
-process, and saying more about one thing changes nothing else.
+`ANNOTATIONS` lists everything that can be set; the table in `docs/lab-nodes.md` is the same. A pod without annotations
+starts after a moment and runs until it is deleted. Times are seconds, `2.5`, or a range, `1-5`, from which each pod
+draws its own. It draws with the seed and its UID, always in the same order: the same pod draws the same numbers in
+every process, and an annotation changes only what it is about.
 
-A value that cannot be read is reported and passed over; a pod is never refused for its annotations.
+A value that cannot be read is reported and ignored; a pod is never refused for its annotations.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ PREFIX = "lab.trimtab.dev/"
 
 _SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:\s*-\s*([0-9]+(?:\.[0-9]+)?))?")
 _LONGEST = 10**7
-"""Seconds. Beyond a third of a year, a number is a mistake."""
+"""The largest number of seconds: about a third of a year."""
 
 FIRST_RESTART = 1.0
-"""Seconds until a container that ended for the first time runs again: kubelets do not make it wait."""
+"""Seconds until containers that ended for the first time run again."""
 LONGEST_BACK_OFF = 300.0
 
 
@@ -42,19 +42,19 @@ class Behaviour(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time in seconds: one, or any between two."""
+    """A time in seconds: a number, or a range."""
 
     low: float
     high: float
 
     def draw(self, rng: random.Random) -> float:
-        """One of them. Draws even where there is no choice, so that later draws stay the same."""
+        """Draw a time. Draws from a single number too, so that later draws stay the same."""
         return self.low + (self.high - self.low) * rng.random()
 
 
 @dataclass(frozen=True, slots=True)
 class PodTimings:
-    """What pods do that are not values otherwise; a cluster's shape may change it."""
+    """How long pods without annotations take; the shape of a cluster can change it."""
 
     start: Span = Span(0.5, 2.0)
     init: Span = Span(0.5, 0.5)
@@ -67,7 +67,7 @@ DEFAULT_TIMINGS = PodTimings()
 
 @dataclass(frozen=True, slots=True)
 class AnnotationValues:
-    """What a pod's annotations say, with timings and defaults where they say nothing."""
+    """The values of a pod's annotations, with the timings and defaults where there are none."""
 
     behaviour: Behaviour | None = None
     start: Span = DEFAULT_TIMINGS.start
@@ -83,7 +83,7 @@ class AnnotationValues:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One pod's part: what it does and how long each thing takes it, in seconds."""
+    """The behaviour of one pod: what it does, and how many seconds each phase takes."""
 
     behaviour: Behaviour = Behaviour.RUN
     start: float = 1.0
@@ -95,7 +95,7 @@ class Script:
     exit_code: int = 1
     back_off: float = 10.0
     inits: int = 0
-    """How many init containers must end before the others start: sidecars are not among them."""
+    """The number of init containers that must end before the others start, without sidecars."""
     restart_policy: str = "Always"
 
     def run_seconds(self, restarts: int) -> float | None:
@@ -105,14 +105,13 @@ class Script:
         return self.ends_after
 
     def restarts_after(self, code: int) -> bool:
-        """Whether containers that end so are started again."""
+        """Whether containers with this exit code are restarted."""
         return self.restart_policy == "Always" or (self.restart_policy == "OnFailure" and code != 0)
 
     def back_off_seconds(self, restarts: int) -> float:
-        """How long containers that have been restarted so often wait for the next time.
+        """The wait before the next restart of containers that have been restarted so often.
 
-        As kubelets have it: at once, then 10 s, doubled up to 5 minutes; and from the beginning for containers that
-        keep running for 10 minutes.
+        As kubelets do: none at first, then 10 s, doubled up to 5 minutes; reset for containers that ran for 10 minutes.
         """
         if restarts == 0 or (self.ends_after or 0.0) >= 2 * LONGEST_BACK_OFF:
             return min(FIRST_RESTART, self.back_off)
@@ -121,7 +120,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """One word of the language: how it is read, which field of `AnnotationValues` it sets, and what it means."""
+    """One annotation: how it is read, which field of `AnnotationValues` it sets, and what it means."""
 
     field: str
     read: Callable[[str], Any]
@@ -130,7 +129,7 @@ class Annotation:
 
 
 def read_span(text: str) -> Span:
-    """`2.5` or `1-5`, in seconds."""
+    """Read `2.5` or `1-5`, in seconds."""
     match = _SPAN.fullmatch(text.strip())
     if match is None:
         raise InvalidError("", f'"{text}" is not a number of seconds; write 2.5, or 1-5 for any between')
@@ -187,13 +186,13 @@ ANNOTATIONS: dict[str, Annotation] = {
         "stop", read_span, "0.1-1", "from deletion until the pod is gone; at most its grace period"
     ),
 }
-"""By name, without the prefix."""
+"""All annotations, by name without the prefix."""
 
 _ENDS = Span(10.0, 10.0)
 
 
 def script_for(pod: Pod, seed: int, timings: PodTimings = DEFAULT_TIMINGS) -> tuple[Script, list[str]]:
-    """The part of this pod, and what was wrong with its annotations."""
+    """The behaviour of this pod, and the problems with its annotations."""
     values, problems = read(pod.metadata.annotations, timings)
     rng = random.Random(f"{seed}/{pod.metadata.uid}")  # noqa: S311 - spreads starts, guards nothing
     start, init, ready, stop = (span.draw(rng) for span in (values.start, values.init, values.ready, values.stop))
@@ -215,7 +214,7 @@ def script_for(pod: Pod, seed: int, timings: PodTimings = DEFAULT_TIMINGS) -> tu
 
 
 def read(annotations: Mapping[str, str], timings: PodTimings = DEFAULT_TIMINGS) -> tuple[AnnotationValues, list[str]]:
-    """What annotations say, and what could not be understood of it."""
+    """Read annotations; returns their values, and the problems."""
     values = AnnotationValues(start=timings.start, init=timings.init, ready=timings.ready, stop=timings.stop)
     problems: list[str] = []
     for key, text in annotations.items():
@@ -237,7 +236,7 @@ def _with(values: AnnotationValues, name: str, text: str) -> AnnotationValues:
 
 
 def _ending(values: AnnotationValues) -> tuple[Behaviour, Span | None]:
-    """What a pod does, and when its containers end by themselves. A time implies what it is the time of."""
+    """What a pod does, and when its containers end by themselves. A time implies its behaviour."""
     if values.behaviour is Behaviour.CRASH or (values.behaviour is None and values.crash_after):
         return Behaviour.CRASH, values.crash_after or _ENDS
     if values.behaviour is Behaviour.COMPLETE or (values.behaviour is None and values.complete_after):

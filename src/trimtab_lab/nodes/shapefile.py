@@ -29,7 +29,7 @@ Seconds = str | int | float
 
 
 class _Strict(Model, forbid_unknown_fields=True):
-    """Written by people: an unknown field is a mistake."""
+    """A type that refuses unknown fields."""
 
 
 class TaintFields(_Strict):
@@ -41,7 +41,7 @@ class TaintFields(_Strict):
 
 
 class NodeTemplate(_Strict):
-    """What nodes are like."""
+    """The capacity, labels and taints of nodes."""
 
     capacity: Quantities = {}
     labels: Mapping[str, str] = {}
@@ -49,7 +49,7 @@ class NodeTemplate(_Strict):
 
 
 class Pool(NodeTemplate, kw_only=True):
-    """Some nodes of a zone that differ from the others."""
+    """Nodes of a zone that differ from the others."""
 
     name: str
     nodes: int | tuple[str, ...]
@@ -57,7 +57,7 @@ class Pool(NodeTemplate, kw_only=True):
 
 
 class Zone(NodeTemplate, kw_only=True):
-    """A zone: how many nodes it has, or their names, and which racks they stand in."""
+    """A zone: the number or the names of its nodes, and their racks."""
 
     name: str
     nodes: int | tuple[str, ...] | None = None
@@ -67,7 +67,7 @@ class Zone(NodeTemplate, kw_only=True):
 
 
 class VirtualPool(NodeTemplate, kw_only=True):
-    """Virtual kubelets: few nodes with room for very many pods, kept apart by a taint."""
+    """Virtual kubelets: few nodes with room for very many pods, with a taint."""
 
     name: str
     nodes: int | tuple[str, ...] = 1
@@ -77,7 +77,7 @@ class VirtualPool(NodeTemplate, kw_only=True):
 
 
 class PodTimingFields(_Strict):
-    """How long pods take that are not values otherwise."""
+    """How long pods without annotations take."""
 
     start_seconds: Seconds | None = None
     init_seconds: Seconds | None = None
@@ -86,7 +86,7 @@ class PodTimingFields(_Strict):
 
 
 class ShapeFile(_Strict):
-    """A shape as it is written."""
+    """The content of a shape file."""
 
     name: str = "lab"
     prefix: str = ""
@@ -109,20 +109,20 @@ def check_template(kind: NodeTemplate, path: str) -> None:
         check_key(taint.key, f"{path}.taints[{index}].key")
         check_value(taint.value, f"{path}.taints[{index}].value")
         if taint.effect not in EFFECTS:
-            raise InvalidError(f"{path}.taints[{index}].effect", f'"{taint.effect}" is none of {", ".join(EFFECTS)}')
+            raise InvalidError(f"{path}.taints[{index}].effect", f'"{taint.effect}" is not one of {", ".join(EFFECTS)}')
     for name, amount in kind.capacity.items():
         try:
             negative = quantities.parse(amount).sign < 0
         except InvalidError as error:
             raise error.under(f"{path}.capacity[{name}]") from None
         if negative:
-            raise InvalidError(f"{path}.capacity[{name}]", f"{amount} is less than nothing")
+            raise InvalidError(f"{path}.capacity[{name}]", f"{amount} is negative")
 
 
 def check_unique(name: str, seen: set[str], path: str) -> None:
     check_name(name, f"{path}.name")
     if name in seen:
-        raise InvalidError(f"{path}.name", f'"{name}" is there twice')
+        raise InvalidError(f"{path}.name", f'"{name}" is used twice')
     seen.add(name)
 
 

@@ -25,7 +25,7 @@ from trimtab_lab.nodes.shapefile import PodTimingFields, Seconds, ShapeFile, che
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A cluster as it should be: its nodes by name, in the order of the file."""
+    """The desired nodes of a cluster, by name, in the order of the file."""
 
     name: str = "lab"
     nodes: Mapping[str, NodePlan] = field(default_factory=dict)
@@ -37,12 +37,12 @@ class Shape:
         return list(dict.fromkeys(plan.zone for plan in self.nodes.values() if plan.zone))
 
     def names(self, zone: str) -> list[str]:
-        """The nodes of a zone."""
+        """The names of the nodes in a zone."""
         return [plan.name for plan in self.nodes.values() if plan.zone == zone]
 
 
 def load(path: Path) -> Shape:
-    """The shape in a file. Errors name the file and the field."""
+    """Read a shape from a file. Errors name the file and the field."""
     try:
         return parse(path.read_text())
     except InvalidError as error:
@@ -50,7 +50,7 @@ def load(path: Path) -> Shape:
 
 
 def parse(text: str) -> Shape:
-    """The shape that a YAML document describes."""
+    """Read a shape from YAML text."""
     try:
         tree = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -59,7 +59,7 @@ def parse(text: str) -> Shape:
 
 
 def read(tree: Any) -> Shape:
-    """The shape that plain values describe."""
+    """Read a shape from plain values."""
     file = codec.convert(tree, ShapeFile)
     check_name(file.name, "name")
     check_key(file.rack_key, "rackKey")
@@ -68,7 +68,7 @@ def read(tree: Any) -> Shape:
 
 
 def _timings(written: PodTimingFields) -> PodTimings:
-    """Each time that is written, in place of the usual one."""
+    """The timings of the file, with the defaults where it has none."""
     usual = PodTimings()
     return PodTimings(
         start=_span(written.start_seconds, usual.start, "pods.startSeconds"),

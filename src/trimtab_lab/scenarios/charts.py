@@ -1,15 +1,14 @@
 """A chart of a run (SVG): pods in each domain, and the skew, over time and step by step.
 
-**What it shows.** A lane a domain, from when it is there: pods that are ready, starting and terminating, on one scale
-for all lanes. Lanes rather than lines, for level domains would hide one another. Below them a lane with the skew. At
-the end of each step stands what was recorded then, so that a column of numbers reads as a distribution: 10, 10, 0.
+**Content.** One lane for each domain, from when it exists: pods that are ready, starting and terminating, on one scale
+for all lanes. Lanes instead of lines, because lines of level domains would hide one another. Below them a lane with the
+skew. The end of each step has the recorded numbers, so that a column of numbers reads as a distribution: 10, 10, 0.
 
-**Time.** A step that takes half a second may decide everything, and one that waits for a minute nothing. So each step
-has a scale of its own: it is drawn the wider the longer it took, but far less than in proportion, and the seconds stand
-at its edges.
+**Time.** A step of half a second may decide everything, and one of a minute nothing. So each step has its own scale: a
+longer step is wider, but far less than in proportion, and the seconds are printed at its edges.
 
-**Looks.** Colours come from two palettes, and the viewer's preference for dark or light chooses, also where the file
-is an image in a page. Nothing is told by colour alone: domains have lanes, steps have numbers, failures have a sign.
+**Colours** come from two palettes; the viewer's preference for dark or light chooses, also where the file is an image
+in a page. Nothing depends on colour alone: domains have lanes, steps have numbers, failures have a sign.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ text { font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-se
 """
 
 LAYERS = (("ready", "ready"), ("starting", "starting"), ("terminating", "leaving"))
-"""What is stacked in a lane, from the bottom: the field of `Tally`, and its class."""
+"""The layers of a lane, from the bottom: the field of `Tally`, and its class."""
 
 _MARGIN = 24
 _LEAST_WIDTH = 640.0
@@ -67,13 +66,13 @@ _LINE = 19.0
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Time to the right: a stretch for each step."""
+    """The horizontal axis: time, with a section for each step."""
 
     times: tuple[float, ...]
     nodes_by_name: tuple[float, ...]
 
     def __call__(self, at: float) -> float:
-        """Where a moment is drawn. What was before the first step is drawn at its beginning."""
+        """The position of a moment; moments before the first step are at its beginning."""
         if at <= self.times[0]:
             return self.nodes_by_name[0]
         for index in range(1, len(self.times)):
@@ -88,7 +87,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A strip of the chart: where it is, and how high it is for a count of `most`."""
+    """A strip of the chart: its position, and the count at its full height."""
 
     top: float
     height: float
@@ -96,16 +95,16 @@ class Lane:
 
     @property
     def bottom(self) -> float:
-        """Where nothing stands."""
+        """The position of zero."""
         return self.top + self.height
 
     def level(self, count: float) -> float:
-        """Where so many reach to."""
+        """The position of a count."""
         return self.bottom - count / self.most * (self.height - 4)
 
 
 def draw(outcome: Outcome, key: str) -> str:
-    """The chart of one of the story's topology keys."""
+    """Draw the chart of one of the story's topology keys."""
     history = moments(outcome.timeline, key)
     domains = sorted({domain for moment in history for domain in moment.tallies})
     labels = [_cut(domain, _LONGEST_LABEL) for domain in domains]
@@ -133,7 +132,7 @@ def draw(outcome: Outcome, key: str) -> str:
     return ET.tostring(root, encoding="unicode") + "\n"
 
 
-# Where things are.
+# Positions.
 
 
 def _axis(outcome: Outcome, left: float) -> Axis:
@@ -160,7 +159,7 @@ def _lines(records: Sequence[StepRecord]) -> int:
     return sum(1 + len(record.failures) for record in records)
 
 
-# What is drawn.
+# Drawing.
 
 
 def _root(outcome: Outcome, key: str, width: float, height: float) -> ET.Element:
@@ -212,7 +211,7 @@ def _lane(group: ET.Element, label: str, full: str, lane: Lane, axis: Axis, sinc
 
 
 def _stack(group: ET.Element, tallies: Sequence[tuple[float, Tally]], lane: Lane, axis: Axis) -> None:
-    """One area for each way that pods can stand, each upon the one before."""
+    """One area for each state of pods, stacked."""
     base: Callable[[Tally], int] = lambda _: 0  # noqa: E731 - grows by a layer each time
     for name, style in LAYERS:
         spans = [(at, base(tally), base(tally) + getattr(tally, name)) for at, tally in tallies]
@@ -225,7 +224,7 @@ def _above(base: Callable[[Tally], int], name: str) -> Callable[[Tally], int]:
 
 
 def _area(spans: Sequence[tuple[float, int, int]], lane: Lane, axis: Axis) -> str:
-    """A rectangle for each stretch of time in which something stood, from `low` to `high`; equal ones become one."""
+    """A rectangle for each period, from `low` to `high`; equal neighbours are merged."""
     ends = [*(axis(at) for at, _, _ in spans[1:]), axis.nodes_by_name[-1]]
     pieces: list[list[float]] = []
     for (at, low, high), end in zip(spans, ends, strict=False):
@@ -240,7 +239,7 @@ def _area(spans: Sequence[tuple[float, int, int]], lane: Lane, axis: Axis) -> st
 
 
 def _marks(root: ET.Element, outcome: Outcome, axis: Axis, skew: Lane) -> None:
-    """Where steps begin, which, and when."""
+    """The beginnings of the steps: numbers and times."""
     failed = {record.number for record in outcome.records if record.failures}
     group = _add(root, "g", {"class": "marks"})
     for mark, x in zip(outcome.timeline.marks, axis.nodes_by_name, strict=False):
@@ -259,7 +258,7 @@ def _badge(group: ET.Element, x: float, y: float, number: int, *, bad: bool) -> 
 
 
 def _numbers(root: ET.Element, outcome: Outcome, key: str, lanes: dict[str, Lane], skew: Lane, axis: Axis) -> None:
-    """What was recorded at the end of each step, at the end of its stretch."""
+    """The recorded numbers at the end of each step."""
     group = _add(root, "g", {"class": "numbers"})
     for record, x in zip(outcome.records, axis.nodes_by_name[1:], strict=False):
         distribution = record.distributions.get(ALL)
@@ -278,7 +277,7 @@ def _number(group: ET.Element, x: float, lane: Lane, number: int) -> None:
 
 
 def _list(root: ET.Element, outcome: Outcome, key: str, top: float) -> None:
-    """What the numbers of the steps mean, and what came of each."""
+    """The titles of the steps, with their results."""
     group = _add(root, "g", {"class": "steps"})
     y = top
     for record in outcome.records:
@@ -297,7 +296,7 @@ def _outcome(record: StepRecord, key: str) -> str:
     return "not over in time" if distribution is None else str(distribution.spreads[key])
 
 
-# How elements are made.
+# Elements.
 
 
 def _add(parent: ET.Element, tag: str, attributes: dict[str, str], text: str | None = None) -> ET.Element:
@@ -315,5 +314,5 @@ def _cut(text: str, longest: int) -> str:
 
 
 def _n(number: float) -> str:
-    """A coordinate, short."""
+    """A coordinate as text."""
     return f"{number:.1f}".removesuffix(".0")

@@ -1,16 +1,16 @@
-"""Golden results: what a story is known to lead to, in a file that people read, and what has changed since.
+"""Golden results: the known outcome of a story, in a file that people read, and the differences from it.
 
-A golden result is YAML, a step a paragraph, so that a change of behaviour is a diff that a reviewer understands:
+A golden result is YAML, one paragraph for each step, so that a change of behaviour is a readable diff:
 
     - step: scale Deployment/web to 20
       pods: 20
       zone: {zone-a: 10, zone-b: 10, zone-c: 0}
       skew: {zone: 10}
 
-It has nothing that differs from run to run: no times, no names of pods. What chance decides is left out as the step's
-`compare` says: with `levels` the counts stand in order, without their domains, and with `chance` not at all.
+It has nothing that differs between runs: no times, no names of pods. Random results are left out as the step's
+`compare` says: `levels` sorts the counts, without their domains, and `chance` omits them.
 
-`report` is the other form: everything, for programs.
+`report` is the complete form, for programs.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ _WIDTH = 120
 
 
 def path(folder: Path, story: str) -> Path:
-    """Where the golden result of a story is."""
+    """The file of the golden result of a story."""
     return folder / f"{story}.yaml"
 
 
 def golden(outcome: Outcome) -> JSON:
-    """What of an outcome should be the same in every run."""
+    """The part of an outcome that is the same in every run."""
     return {"story": outcome.story.name, "steps": [_golden_step(record) for record in outcome.records]}
 
 
 def check(outcome: Outcome, folder: Path, *, rewrite: bool = False) -> list[str]:
-    """What is not as it should be: failures of the story's own expectations, or differences from its golden result.
+    """Failures of the story's expectations, or differences from its golden result.
 
-    With `rewrite`, the golden result becomes what was seen; but never of a story that failed.
+    `rewrite` writes the golden result instead, unless the story failed.
     """
     if outcome.failures or not outcome.complete:
-        return outcome.failures or ["the story did not come to its end"]
+        return outcome.failures or ["the story did not complete"]
     file = path(folder, outcome.story.name)
     if rewrite:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(dump(golden(outcome)), encoding="utf-8")
         return []
     if not file.exists():
-        return [f"there is no golden result {file}: run once more, and have it written"]
+        return [f"there is no golden result {file}: write it with --rewrite-golden"]
     return differences(yaml.safe_load(file.read_text(encoding="utf-8")), golden(outcome))
 
 
@@ -65,7 +65,7 @@ def dump(tree: JSON) -> str:
 
 
 def differences(old: JSON, new: JSON) -> list[str]:
-    """How two golden results differ, in sentences; nothing if they do not."""
+    """The differences of two golden results, in sentences."""
     found = _compared("story", old.get("story"), new.get("story"))
     before, after = old.get("steps") or [], new.get("steps") or []
     for number, (was, now) in enumerate(zip(before, after, strict=False), 1):
@@ -78,7 +78,7 @@ def differences(old: JSON, new: JSON) -> list[str]:
 
 
 def report(outcome: Outcome) -> JSON:
-    """Everything about an outcome, as plain values."""
+    """The whole outcome, as plain values."""
     return {
         "story": outcome.story.name,
         "run": outcome.run.name,
@@ -136,7 +136,7 @@ def _full_step(record: StepRecord) -> JSON:
 
 
 def _field(step: str, key: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Mappings are compared entry by entry: that a zone has one pod less is what a reader wants to know."""
+    """Compare mappings entry by entry, so that a difference names the zone."""
     old, new = was.get(key), now.get(key)
     if isinstance(old, dict) and isinstance(new, dict):
         for name in _union(old, new):

@@ -1,12 +1,11 @@
-"""Plays a story on a control plane, and tells what came of it.
+"""Runs a story on a control plane and returns its outcome.
 
-A run makes a namespace and nodes of its own, does one step after the other, waits for each by watching, and notes how
-the pods stood then. What is not as expected is noted, and the story goes on; what does not come to pass in time ends
-it, for what follows would mean nothing. Whatever happens, everything that was made is removed in the end, unless it is
-to be kept.
+A run creates its own namespace and nodes, carries out one step after the other, waits for each by watching, and records
+the distribution of the pods. A failed expectation is recorded, and the story continues; a timeout ends it, because
+later steps would mean nothing. In every case all created objects are removed at the end, unless they are to be kept.
 
-A story that comes out differently is a result. Only what keeps it from being played at all is raised: an API server
-that refuses a manifest, a kind that it does not have.
+A story with another outcome than expected is a result. Exceptions are for stories that cannot be run: an API server
+that refuses a manifest, a kind that it does not serve.
 """
 
 from __future__ import annotations
@@ -50,10 +49,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to play."""
+    """Options of a run."""
 
     keep: bool = False
-    """Leave everything as it is at the end, to be looked at."""
+    """Keep all objects at the end."""
     scheduler: str = ""
     """The scheduler of pods that name none."""
     setup_timeout: float = 60.0
@@ -61,7 +60,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """How a step ended."""
+    """The result of a step."""
 
     number: int
     title: str
@@ -74,41 +73,41 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a story."""
+    """The outcome of a story."""
 
     story: Story
     run: Run
     records: tuple[StepRecord, ...]
     timeline: Timeline
     leftovers: tuple[str, ...] = ()
-    """What could not be removed, or was to be kept."""
+    """Objects that could not be removed, or were kept."""
 
     @property
     def complete(self) -> bool:
-        """Whether the story came to its end."""
+        """Whether all steps were carried out."""
         return len(self.records) == len(list(unroll(self.story.steps))) and not self.unfinished
 
     @property
     def unfinished(self) -> bool:
-        """Whether the last step was not over in time."""
+        """Whether the last step timed out."""
         return bool(self.records) and not self.records[-1].distributions
 
     @property
     def failures(self) -> list[str]:
-        """Everything that was not as expected, with the step it was in."""
+        """All failed expectations, with their steps."""
         return [f"step {record.number} ({record.title}): {each}" for record in self.records for each in record.failures]
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Progress: something that is no step."""
+    """Progress: a message that is not about a step."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class StepStarted:
-    """Progress: a step of so many began."""
+    """Progress: a step has started."""
 
     number: int
     of: int
@@ -117,14 +116,14 @@ class StepStarted:
 
 @dataclass(frozen=True, slots=True)
 class PodChanged:
-    """Progress: a pod changed."""
+    """Progress: a pod has changed."""
 
     change: Change
 
 
 @dataclass(frozen=True, slots=True)
 class StepEnded:
-    """Progress: a step ended like this."""
+    """Progress: a step has ended."""
 
     record: StepRecord
 
@@ -134,7 +133,7 @@ Progress = Message | StepStarted | PodChanged | StepEnded
 
 @dataclass(slots=True)
 class Runner:
-    """Plays stories on one control plane."""
+    """Runs stories on one control plane."""
 
     client: Client
     simulate: NodeSimulator
@@ -143,25 +142,25 @@ class Runner:
     rng: random.Random = field(default_factory=random.SystemRandom)
 
     async def play(self, story: Story) -> Outcome:
-        """Play a story from its beginning to its end, and clean up."""
+        """Run a story and clean up."""
         run = Run(story, runs.suffix(self.rng), self.options.scheduler)
         shape = run.shape(story.cluster)
         records: list[StepRecord] = []
-        watching = Watcher(
+        watcher = Watcher(
             self.client, run, kinds.watched_workloads(story), lambda change: self.report(PodChanged(change))
         )
         async with self.simulate(shape) as nodes:
-            context = StoryContext(self.client, run, nodes, watching, kinds.KindLookup(self.client, story), shape)
+            context = StoryContext(self.client, run, nodes, watcher, kinds.KindLookup(self.client, story), shape)
             try:
-                async with watching:
+                async with watcher:
                     await self._prepare(context)
                     await self._steps(context, records)
             finally:
                 left = await self._clean(context)
-        return Outcome(story, run, tuple(records), watching.timeline, left)
+        return Outcome(story, run, tuple(records), watcher.timeline, left)
 
     async def _prepare(self, context: StoryContext) -> None:
-        """A namespace, nodes that answer, and the workloads. Nothing is waited for but the nodes."""
+        """Create the namespace, the nodes and the workloads. Only the nodes are waited for."""
         run = context.run
         self.report(Message(f"namespace {run.name}, {len(run.story.cluster.nodes)} nodes"))
         await self.client.create(
@@ -172,30 +171,30 @@ class Runner:
         try:
             await context.until_ready(list(context.shape.nodes))
         except TimeoutError as error:
-            raise StoryError(f"the story's nodes are not ready {error}{_because(context.watching.problem)}") from error
+            raise StoryError(f"the story's nodes are not ready {error}{_suffix(context.watcher.problem)}") from error
         for manifest in run.story.workloads:
             await context.apply(manifest)
 
     async def _service_account(self, namespace: str) -> None:
-        """Pods need one. Where a controller makes it, it may come late, and the first pods would be refused."""
+        """Create the default service account: a controller may create it late, and the first pods would be refused."""
         try:
             await self.client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, namespace=namespace)
         except AlreadyExists:
-            log.debug("%s has its service account", namespace)
+            log.debug("%s already has its service account", namespace)
 
     async def _steps(self, context: StoryContext, records: list[StepRecord]) -> None:
         steps = list(unroll(context.run.story.steps))
         for number, step in enumerate(steps, 1):
             self.report(StepStarted(number, len(steps), str(step)))
-            context.watching.timeline.marks.append(StepMark(context.watching.elapsed, number, str(step)))
-            record = await _step(context, number, step)
+            context.watcher.timeline.marks.append(StepMark(context.watcher.elapsed, number, str(step)))
+            record = await _run_step(context, number, step)
             records.append(record)
             self.report(StepEnded(record))
             if not record.distributions:
                 return
 
     async def _clean(self, context: StoryContext) -> tuple[str, ...]:
-        """Remove what was made. What cannot be removed is told, and hides nothing that went wrong before."""
+        """Remove all created objects; returns those that could not be removed."""
         if self.options.keep:
             return (context.run.name,)
         self.report(Message("cleaning up"))
@@ -216,10 +215,10 @@ class Runner:
         try:
             await self.client.delete(kind, name, **how)
         except NotFound:
-            log.debug("%s is gone already", name)
+            log.debug("%s is already deleted", name)
 
     async def _remove_namespace(self, name: str) -> None:
-        """With everything in it. Pods go at once: some may be on nodes that will never confirm it."""
+        """Delete a namespace. Its pods are deleted without grace period: some may be on failed nodes."""
         await self._delete(Namespace, name)
         await self.client.delete_all(Pod, namespace=name, grace_period_seconds=0)
         spaces = Informer(self.client, Namespace, field_selector=f"metadata.name={name}")
@@ -242,7 +241,7 @@ async def _until(informer: Informer[Any], condition: Callable[[], bool]) -> None
 
 
 def unroll(steps: tuple[Step, ...], note: str = "") -> Iterator[Step]:
-    """The steps as they happen: those of a repetition as often as it says, each told which time it is."""
+    """The steps in order of execution: those of a repetition several times, with a number in their titles."""
     for step in steps:
         if isinstance(step.action, Repeat):
             for time in range(1, step.action.times + 1):
@@ -253,19 +252,19 @@ def unroll(steps: tuple[Step, ...], note: str = "") -> Iterator[Step]:
             yield step
 
 
-async def _step(context: StoryContext, number: int, step: Step) -> StepRecord:
-    """Do, wait, look."""
-    started = context.watching.elapsed
+async def _run_step(context: StoryContext, number: int, step: Step) -> StepRecord:
+    """Carry out a step, wait, and check the expectations."""
+    started = context.watcher.elapsed
     wait = step.wait or Wait()
     context.timeout = wait.within
     try:
         if step.action is not None:
-            await context.do(step.action)
-        observation = await context.watching.until(
+            await context.carry_out(step.action)
+        observation = await context.watcher.until(
             lambda seen: observations.is_satisfied(wait, seen, deleted=context.deleted), wait.within
         )
     except TimeoutError as error:
-        return _overdue(context, number, step, started, f"{error}: {_missing(context, wait)}")
+        return _timed_out(context, number, step, started, f"{error}: {_missing(context, wait)}")
     except (ApiError, LookupError) as error:
         raise StoryError(f"{step.path} ({step}): {error}") from error
     distributions = _distributions(context, observation)
@@ -276,35 +275,35 @@ async def _step(context: StoryContext, number: int, step: Step) -> StepRecord:
             expectation, observation.distribution(context.run.story.topology, expectation.of)
         )
     ]
-    took = context.watching.elapsed - started
+    took = context.watcher.elapsed - started
     return StepRecord(number, str(step), started, took, distributions, tuple(failures), step.compare)
 
 
 def _distributions(context: StoryContext, observation: Observation) -> dict[str, PodDistribution]:
-    """All pods together, and, where there are several workloads, each of them."""
+    """The distribution of all pods, and, if there are several workloads, of each."""
     topology = context.run.story.topology
     names = list(observation.workloads) if len(observation.workloads) > 1 else []
     return {name: observation.distribution(topology, name) for name in (ALL, *names)}
 
 
-def _overdue(context: StoryContext, number: int, step: Step, started: float, failure: str) -> StepRecord:
-    return StepRecord(number, str(step), started, context.watching.elapsed - started, {}, (failure,), step.compare)
+def _timed_out(context: StoryContext, number: int, step: Step, started: float, failure: str) -> StepRecord:
+    return StepRecord(number, str(step), started, context.watcher.elapsed - started, {}, (failure,), step.compare)
 
 
 def _missing(context: StoryContext, wait: Wait) -> str:
-    """What was waited for, and what there was instead."""
-    seen = context.watching.seen()
+    """What was waited for, and what was observed."""
+    seen = context.watcher.cached()
     counts = ", ".join(f"{name} {number}" for name, number in seen.counts(wait.of).items())
     problems = [] if wait.counts else observations.unsettled(seen, wait.of, deleted=context.deleted)
     reasons = "; ".join([*problems, *_examples(seen)])
-    return f"waited for {wait}; seen {counts}{_because(reasons)}{_because(context.watching.problem)}"
+    return f"waited for {wait}; seen {counts}{_suffix(reasons)}{_suffix(context.watcher.problem)}"
 
 
 def _examples(seen: Observation) -> list[str]:
-    """Why pods have no node, as the scheduler says it, each reason once."""
+    """The scheduler's messages for unschedulable pods, each once."""
     conditions = (pod.status.condition("PodScheduled") for pod in seen.pods if observations.is_unschedulable(pod))
     return list(dict.fromkeys(each.message for each in conditions if each is not None))[:_EXAMPLES]
 
 
-def _because(text: str) -> str:
+def _suffix(text: str) -> str:
     return f"; {text}" if text else ""

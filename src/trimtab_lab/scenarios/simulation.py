@@ -1,4 +1,4 @@
-"""The nodes of a story, node_simulator: where the runner meets `trimtab_lab.nodes`."""
+"""The story's nodes, simulated by `trimtab_lab.nodes`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from trimtab_lab.nodes.shapes import Shape
 from trimtab_lab.scenarios.actions import NodeActions
 
 NodeSimulator = Callable[[Shape], AbstractAsyncContextManager[NodeActions]]
-"""Gives a shape its nodes, which live for as long as the context."""
+"""Simulates the nodes of a shape for the duration of the context."""
 
 
 def node_simulator(client: Client, *, settings: Settings = SETTINGS, seed: int = 0) -> NodeSimulator:
-    """Nodes on the cluster that the client speaks to; `settings` say whether it has node controllers of its own."""
+    """A simulator for the cluster of a client; `settings` say whether it has node controllers of its own."""
 
     @asynccontextmanager
     async def simulate(shape: Shape) -> AsyncIterator[NodeActions]:
@@ -28,7 +28,7 @@ def node_simulator(client: Client, *, settings: Settings = SETTINGS, seed: int =
             yield nodes
         finally:
             if task.done():
-                task.result()  # it runs until it is cancelled: this raises what ended it
+                task.result()  # it runs until cancelled: this raises its error
             await cancel(task)
 
     return simulate

@@ -52,11 +52,11 @@ PATCHES: Mapping[str, PatchKind] = {
 }
 
 COUNTS = ("pods", "ready", "available", "unschedulable", "terminating")
-"""What can be counted of a workload, or of all pods of a story; `pods` are those that are not on their way out."""
+"""The counts of a workload, or of all pods of a story; `pods` excludes terminating ones."""
 
 
 def read(tree: Any, path: str) -> Step:
-    """A step of a story."""
+    """Read a step of a story."""
     fields = Fields(tree, path, f"one verb ({', '.join(VERBS)}) and what it is about")
     verbs = [name for name in fields.present() if name in VERBS]
     if len(verbs) > 1:
@@ -73,18 +73,20 @@ def read(tree: Any, path: str) -> Step:
     )
     fields.done()
     if isinstance(step.action, OperateNodes) and step.action.operation is NodeOperation.FAIL and step.wait is None:
-        raise InvalidError(path, "what is left when nodes have failed? Write it: wait: {ready: 4, terminating: 2}")
+        raise InvalidError(
+            path, "needs a wait with the counts that are left after the failure: wait: {ready: 4, terminating: 2}"
+        )
     return step
 
 
 def _no_verb(fields: Fields) -> str:
-    odd = [name for name in fields.present() if name not in ("title", "wait", "expect", "compare")]
-    hint = suggest(odd[0], [*VERBS, "wait"]) if odd else f"write {or_list([*VERBS, 'wait'])}"
-    return f"{short_repr(odd[0])} is not a verb: {hint}" if odd else f"has no verb: {hint}"
+    unknown = [name for name in fields.present() if name not in ("title", "wait", "expect", "compare")]
+    hint = suggest(unknown[0], [*VERBS, "wait"]) if unknown else f"write {or_list([*VERBS, 'wait'])}"
+    return f"{short_repr(unknown[0])} is not a verb: {hint}" if unknown else f"has no verb: {hint}"
 
 
 def manifest(tree: Any, path: str) -> Document:
-    """An object of the story, kept whole; its namespace is the run's."""
+    """Read a manifest, which is kept as it is; its namespace is the run's."""
     fields = Fields(tree, path, "a manifest with apiVersion, kind and metadata.name")
     fields.text("apiVersion")
     fields.text("kind")
@@ -96,7 +98,7 @@ def manifest(tree: Any, path: str) -> Document:
 
 
 def target(tree: Any, path: str) -> Target:
-    """An object by kind and name."""
+    """Read the kind and name of an object."""
     fields = Fields(tree, path, "{kind: Deployment, name: web}")
     found = _target(fields)
     fields.done()
@@ -142,7 +144,7 @@ def _add(tree: Any, path: str) -> Add:
 
 
 def shape(tree: Any, path: str) -> Shape:
-    """The nodes of a cluster, or some more of them."""
+    """Read the nodes of a cluster, or additional ones."""
     try:
         return shapes.read(tree)
     except InvalidError as error:
@@ -193,7 +195,7 @@ def _counts(fields: Fields) -> dict[str, Range]:
 
 
 def _expectations(fields: Fields) -> tuple[Expectation, ...]:
-    """One mapping, or a list of them where a step expects something of several workloads."""
+    """One mapping, or a list of them for several workloads."""
     if not fields.has("expect"):
         return ()
     if isinstance(fields.raw("expect"), list):
@@ -236,4 +238,4 @@ VERBS: Mapping[str, Callable[[Any, str], Action]] = {
     "age": _age,
     "repeat": _repeat,
 }
-"""Each verb, and what reads it."""
+"""All verbs, with their readers."""

@@ -16,18 +16,18 @@ from trimtab_lab.nodes.shapes import Shape
 from trimtab_lab.scenarios.ranges import Range
 
 DEFAULT_TIMEOUT = 60.0
-"""Seconds that a step waits where the story does not say."""
+"""Seconds that a step waits unless the story sets another time."""
 
 
 class Compare(StrEnum):
-    """How much of what a step leaves is compared with the golden result."""
+    """How much of the result of a step is compared with the golden result."""
 
     EXACT = "exact"
-    """How many pods each domain has."""
+    """The count of each domain."""
     LEVELS = "levels"
-    """How full domains are; which of them is the fullest is chance."""
+    """The sorted counts: which domain has which is random."""
     CHANCE = "chance"
-    """Nothing: only what the step expects counts."""
+    """Nothing: only the expectations of the step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class NodeSelection:
-    """Which nodes: those of a zone, those with these labels, or those named."""
+    """A selection of nodes: by zone, by labels, or by name."""
 
     zone: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class NodeSelection:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Create objects, or change those that exist to what is written."""
+    """Create objects, or patch them to their manifests."""
 
     manifests: tuple[Document, ...]
 
@@ -68,7 +68,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Set the size of a workload, through its scale subresource."""
+    """Scale a workload through its scale subresource."""
 
     target: Target
     replicas: int
@@ -79,7 +79,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Change a part of an object."""
+    """Patch an object."""
 
     target: Target
     patch: Any
@@ -91,7 +91,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete an object, and what it owns."""
+    """Delete an object and its dependents."""
 
     target: Target
 
@@ -101,19 +101,19 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """Add nodes: a zone, a rack, a pool, whatever the shape says."""
+    """Add nodes: a zone, a rack, a pool."""
 
     shape: Shape
 
     def __str__(self) -> str:
-        """Zone by zone, for that is how people add nodes."""
+        """The added nodes, by zone."""
         zones = [f"zone {zone} ({len(self.shape.names(zone))} nodes)" for zone in self.shape.zones]
         others = sum(not plan.zone for plan in self.shape.nodes.values())
         return f"add {', '.join([*zones, *([f'{others} nodes'] if others else [])])}"
 
 
 class NodeOperation(StrEnum):
-    """What can be done to nodes that are there."""
+    """The operations on existing nodes."""
 
     FAIL = "fail"
     RECOVER = "recover"
@@ -124,7 +124,7 @@ class NodeOperation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OperateNodes:
-    """Do something to nodes that are there."""
+    """Carry out an operation on existing nodes."""
 
     operation: NodeOperation
     selection: NodeSelection
@@ -135,10 +135,10 @@ class OperateNodes:
 
 @dataclass(frozen=True, slots=True)
 class Age:
-    """Let time pass, for ages decide who goes: until all pods are that old, or until nothing tells their ages apart.
+    """Wait until all pods have an age, or until their ages have one scale.
 
-    Ages are compared on a logarithmic scale. Pods at least twice as old as others are of another scale for certain;
-    pods whose ages are of one scale go in an order that means nothing.
+    Ages are compared on a logarithmic scale. Pods that are at least twice as old as others have another scale; among
+    pods with the same scale the deletion order is random.
     """
 
     at_least: float | None = None
@@ -150,7 +150,7 @@ class Age:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The same steps several times."""
+    """Repeat steps."""
 
     times: int
     steps: tuple[Step, ...]
@@ -164,7 +164,7 @@ Action = Apply | Scale | Patch | Delete | Add | OperateNodes | Age | Repeat
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What must be so before a step is over. Without any number: all workloads have what they want."""
+    """The condition for the end of a step. Without counts: all workloads have settled."""
 
     of: str = ""
     counts: Mapping[str, Range] = field(default_factory=dict)
@@ -177,7 +177,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What a step must leave behind, of one workload or of all pods."""
+    """The expected result of a step, for one workload or for all pods."""
 
     of: str = ""
     domains: Mapping[str, Mapping[str, Range]] = field(default_factory=dict)
@@ -187,13 +187,13 @@ class Expectation:
 
     @property
     def keys(self) -> set[str]:
-        """The topology keys that it speaks of, by the story's names for them."""
+        """The topology keys that it refers to, by their names in the story."""
         return {*self.domains, *self.levels, *self.skew}
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that happens, what is waited for, and what is expected then."""
+    """An action, the condition to wait for, and the expected result."""
 
     path: str
     action: Action | None = None

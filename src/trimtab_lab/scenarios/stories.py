@@ -1,19 +1,19 @@
-"""A story: a cluster, workloads on it, and what happens to them, written in YAML.
+"""A story: a cluster, workloads and steps, written in YAML.
 
     name: two-zones-then-three
     description: A third zone is added; what a scale-down leaves of it.
-    topology: {zone: topology.kubernetes.io/zone}    # what is recorded, each with a short name
+    topology: {zone: topology.kubernetes.io/zone}    # the topology keys to record, each with a short name
     cluster: {...}                                   # the nodes: see `trimtab_lab.nodes.shapes`
     scheduler: {...}                                 # optional: the KubeSchedulerConfiguration that the story needs
-    namespaceLabels: {...}                           # optional: labels of the namespace that it is played in
-    workloads: [...]                                 # manifests, kept whole
-    steps: [...]                                     # see `trimtab_lab.scenarios.steps`
+    namespaceLabels: {...}                           # optional: labels of the namespace of the run
+    workloads: [...]                                 # manifests
+    steps: [...]                                     # see `trimtab_lab.scenarios.stepreader`
 
-A story runs on any control plane. It says what it needs of it, but starts nothing itself but its objects and its nodes:
-a story with a `scheduler` is for a scheduler that was started with that configuration.
+A story runs on any control plane. It starts only its objects and its nodes: a story with a `scheduler` needs a
+scheduler that was started with that configuration.
 
-Every mistake is found before anything is touched, and its error names the field and what to write instead. YAML that
-says the same thing twice is a mistake too: the later would silently win.
+All errors are found before anything is created, and name the field and what to write instead. A duplicate key in YAML
+is an error too: the later one would silently win.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A story that has been read and makes sense."""
+    """A story that has been read and checked."""
 
     name: str
     description: str
@@ -55,7 +55,7 @@ class Story:
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
 
     def manifests(self) -> Iterator[Document]:
-        """Everything that is created at the start or on the way."""
+        """All manifests, of the workloads and of the steps."""
         yield from self.workloads
         for step in flatten(self.steps):
             if isinstance(step.action, Apply):
@@ -63,7 +63,7 @@ class Story:
 
 
 def flatten(steps: tuple[Step, ...]) -> Iterator[Step]:
-    """All steps, and those inside repetitions once."""
+    """All steps, those inside repetitions once."""
     for step in steps:
         yield step
         if isinstance(step.action, Repeat):
@@ -71,7 +71,7 @@ def flatten(steps: tuple[Step, ...]) -> Iterator[Step]:
 
 
 def load(path: str | Path) -> Story:
-    """The story in a file. Raises InvalidError, with the file's name in front of the field."""
+    """Read a story from a file. Errors name the file and the field."""
     path = Path(path)
     try:
         return parse(path.read_text(encoding="utf-8"))
@@ -82,7 +82,7 @@ def load(path: str | Path) -> Story:
 
 
 def parse(text: str) -> Story:
-    """The story that a YAML text tells."""
+    """Read a story from YAML text."""
     try:
         tree = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader, made stricter
     except yaml.YAMLError as error:
@@ -91,7 +91,7 @@ def parse(text: str) -> Story:
 
 
 def read(tree: Any) -> Story:
-    """The story that plain values tell."""
+    """Read a story from plain values."""
     fields = Fields(tree, "", "a story: name, cluster, workloads, steps")
     story = Story(
         name=_name(fields),
@@ -109,12 +109,12 @@ def read(tree: Any) -> Story:
 
 
 def kubernetes_stories() -> dict[str, Path]:
-    """The stories that come with Trimtab and that any cluster can play, by name."""
+    """The stories that come with Trimtab and run on any cluster, by name."""
     return {path.stem: path for path in sorted(_folder().glob("*.yaml"))}
 
 
 def trimtab_stories() -> dict[str, Path]:
-    """Those that need Trimtab in the cluster, keeping workloads level, by name."""
+    """The stories that need Trimtab in the cluster, by name."""
     return {path.stem: path for path in sorted(_folder().glob("trimtab/*.yaml"))}
 
 
@@ -143,7 +143,7 @@ def _scheduler(fields: Fields) -> Document | None:
 
 
 def _check_references(story: Story) -> None:
-    """Names of topology keys and workloads must be ones that the story has, and workloads must differ in theirs."""
+    """Check that topology keys and workloads exist, and that names of workloads are unique."""
     trees = [manifest.tree() for manifest in story.manifests()]
     names = [tree["metadata"]["name"] for tree in trees]
     workloads = {(tree["kind"], tree["metadata"]["name"]) for tree in trees if "selector" in (tree.get("spec") or {})}
@@ -165,7 +165,7 @@ def _known(name: str, known: list[str], path: str, what: str) -> None:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as Kubernetes takes it: dates stay texts, and no key stands twice in a mapping."""
+    """YAML as Kubernetes reads it: dates are text, and duplicate keys are errors."""
 
     yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
@@ -178,6 +178,6 @@ class _Loader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, Hashable) and key in seen and key != "<<":
                 mark = key_node.start_mark
-                raise yaml.MarkedYAMLError(problem=f"{key!r} stands twice in a mapping", problem_mark=mark)
+                raise yaml.MarkedYAMLError(problem=f"{key!r} is a duplicate key in a mapping", problem_mark=mark)
             seen.add(key)
         return super().construct_mapping(node, deep)

@@ -1,6 +1,6 @@
-"""What was seen of every pod, moment by moment: where it was, and how it stood. The chart is drawn from this.
+"""The history of every pod: its node and its state over time. Charts are drawn from it.
 
-A timeline is a list of changes. `moments` plays it back: how many pods each domain had, and from when on.
+A timeline is a list of changes. `moments` replays it: the number of pods in each domain, and since when.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trimtab_lab.scenarios.observations import NOWHERE, NodeView, Spread, State,
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From this moment on (seconds since the story began) a pod stood like this."""
+    """A new state of a pod, in seconds since the start of the story."""
 
     at: float
     pod: str
@@ -22,12 +22,12 @@ class Change:
     state: State
     node: str = ""
     domains: Mapping[str, str] = field(default_factory=dict)
-    """By the story's names of its topology keys, the domains of its node."""
+    """The domains of its node, by the story's names for topology keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepMark:
-    """From this moment on, this step of the story was under way."""
+    """The start of a step."""
 
     at: float
     number: int
@@ -36,7 +36,7 @@ class StepMark:
 
 @dataclass(frozen=True, slots=True)
 class DomainAdded:
-    """From this moment on there was such a domain."""
+    """The first appearance of a domain."""
 
     at: float
     key: str
@@ -45,7 +45,7 @@ class DomainAdded:
 
 @dataclass(slots=True)
 class Timeline:
-    """All changes of a run, in the order in which they were seen."""
+    """All changes of a run, in the order in which they were observed."""
 
     topology: Mapping[str, str]
     changes: list[Change] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Timeline:
     _known: set[tuple[str, str]] = field(default_factory=set)
 
     def record_node(self, node: NodeView, at: float) -> None:
-        """Note the domains that a node brings."""
+        """Record the domains of a node."""
         for name, key in self.topology.items():
             domain = node.labels.get(key)
             if domain is not None and (name, domain) not in self._known:
@@ -64,7 +64,7 @@ class Timeline:
                 self.domains_added.append(DomainAdded(at, name, domain))
 
     def record_pod(self, pod: Pod, nodes: Mapping[str, NodeView], at: float, *, gone: bool = False) -> Change | None:
-        """Note how a pod stands, if that is new."""
+        """Record the state of a pod, if it has changed."""
         node = nodes.get(pod.spec.node_name)
         labels = node.labels if node is not None else {}
         placed = bool(pod.spec.node_name)
@@ -81,7 +81,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many pods a domain has, by how they stand."""
+    """The number of pods in a domain, by state."""
 
     ready: int = 0
     starting: int = 0
@@ -89,11 +89,11 @@ class Tally:
 
     @property
     def pods(self) -> int:
-        """Those that count."""
+        """The pods that count."""
         return self.ready + self.starting
 
     def plus(self, distribution: State, number: int) -> Tally:
-        """With so many more pods that stand like this; those on no node, or finished, are in no domain."""
+        """The tally with a number of pods in this state added; pods without a node, or finished, are in no domain."""
         name = distribution.value
         return replace(self, **{name: getattr(self, name) + number}) if distribution in _TALLIED else self
 
@@ -103,19 +103,19 @@ _TALLIED = frozenset((State.READY, State.STARTING, State.TERMINATING))
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """From this moment on, domains had this."""
+    """The tallies of all domains from a moment on."""
 
     at: float
     tallies: Mapping[str, Tally]
 
     @property
     def skew(self) -> int:
-        """As `observations` has it."""
+        """The skew, as in `observations`."""
         return Spread({domain: tally.pods for domain, tally in self.tallies.items()}).skew
 
 
 def moments(timeline: Timeline, key: str) -> list[Moment]:
-    """How many pods each domain of a key had, and from when on; only moments at which that changed."""
+    """The tallies of the domains of a key over time; only moments at which they changed."""
     last: dict[str, Change] = {}
     tallies: dict[str, Tally] = {}
     found: list[Moment] = []

@@ -1,10 +1,10 @@
 """What one reconcile of a Deployment does and reports. Pure.
 
 1. The new ReplicaSet, if there is one, gets the Deployment's annotations, its revision and its `minReadySeconds`.
-2. A Deployment that is going does nothing more.
+2. A Deployment that is being deleted does nothing more.
 3. One that is paused, or that was scaled since its ReplicaSets were last resized, is scaled (see `proportional`).
-4. Any other takes the next step of its strategy. When there is none left to take, and the rollout is complete, old
-   revisions beyond the history limit are expired.
+4. Any other takes the next step of its strategy. When there is none, and the rollout is complete, ReplicaSets beyond
+   the history limit are deleted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STRATEGIES: Mapping[str, Strategy] = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to be written to a ReplicaSet, as it was read."""
+    """What to write to a ReplicaSet."""
 
     replicaset: ReplicaSet
     replicas: int | None = None
@@ -48,7 +48,7 @@ class Change:
 
     @property
     def patch(self) -> JSON:
-        """As a merge patch that holds for the version that was read."""
+        """The change as a merge patch, conditional on the resource version."""
         spec = {"replicas": self.replicas, "minReadySeconds": self.min_ready_seconds}
         return {
             "metadata": {
@@ -61,7 +61,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class NewReplicaSet:
-    """The new ReplicaSet that is to be created."""
+    """The new ReplicaSet to create."""
 
     name: str
     replicas: int
@@ -77,22 +77,22 @@ class Plan:
     expired: tuple[ReplicaSet, ...]
     status: DeploymentStatus
     revision: str | None
-    """The revision that the Deployment carries, where there is a new ReplicaSet."""
+    """The revision of the Deployment, if there is a new ReplicaSet."""
     recheck_in: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """What is decided before anything is count_status."""
+    """The step to take, and whether progress is evaluated."""
 
     move: Step
     with_progress: bool = False
 
 
 def plan(deployment: Deployment, sets: Iterable[ReplicaSet], *, old_pods: Iterable[str], now: int) -> Plan:
-    """The next thing to do for a Deployment with these ReplicaSets.
+    """The next step of a Deployment with these ReplicaSets.
 
-    `old_pods` are the UIDs of those ReplicaSets that have pods which have not finished, whatever they are to have.
+    `old_pods` are the UIDs of the ReplicaSets that have pods which have not finished, whatever their size.
     """
     limits = limits_of(deployment)
     owned = classify(deployment, sets)
@@ -116,9 +116,9 @@ def plan(deployment: Deployment, sets: Iterable[ReplicaSet], *, old_pods: Iterab
 
 
 def is_scaling_event(limits: Limits, owned: OwnedReplicaSets) -> bool:
-    """Whether the Deployment was scaled since its ReplicaSets were last resized: their annotations tell."""
-    told = (revisions.annotated_number(each, revisions.DESIRED_REPLICAS) for each in owned.active)
-    return any(number is not None and number != limits.desired for number in told)
+    """Whether the Deployment was scaled since its ReplicaSets were last resized, by their annotations."""
+    annotated = (revisions.annotated_number(each, revisions.DESIRED_REPLICAS) for each in owned.active)
+    return any(number is not None and number != limits.desired for number in annotated)
 
 
 def _step(deployment: Deployment, limits: Limits, owned: OwnedReplicaSets, occupied: set[str]) -> _Decision:
@@ -172,14 +172,14 @@ def _creation(deployment: Deployment, limits: Limits, replicas: int | None, revi
 def _changes(
     deployment: Deployment, limits: Limits, owned: OwnedReplicaSets, move: Step, revision: int
 ) -> tuple[Change, ...]:
-    """One change for each ReplicaSet that is not as it should be; the new one's annotations first."""
+    """One change for each ReplicaSet that needs one; the new one first."""
     sizes = {each.metadata.name: size for each, size in move.sizes}
     sized = {each.metadata.name: each for each, _ in move.sizes}
     order = ({owned.new.metadata.name: owned.new} if owned.new else {}) | sized
-    made = (
+    changes = (
         _change(deployment, limits, each, sizes.get(name), each is owned.new, revision) for name, each in order.items()
     )
-    return tuple(change for change in made if change is not None)
+    return tuple(change for change in changes if change is not None)
 
 
 def _change(
@@ -187,31 +187,33 @@ def _change(
 ) -> Change | None:
     has = replicaset.metadata.annotations
     annotations = revisions.new_annotations(deployment, has, revision) if is_new else {}
-    patience = deployment.spec.min_ready_seconds
+    min_ready_seconds = deployment.spec.min_ready_seconds
     if size is not None:
-        told = revisions.size_annotations(limits)
-        annotations |= {name: value for name, value in told.items() if has.get(name) != value}
+        annotated = revisions.size_annotations(limits)
+        annotations |= {name: value for name, value in annotated.items() if has.get(name) != value}
     change = Change(
         replicaset,
         replicas=size if size != replicaset.desired_replicas else None,
         annotations=annotations,
-        min_ready_seconds=patience if is_new and patience != replicaset.spec.min_ready_seconds else None,
+        min_ready_seconds=min_ready_seconds
+        if is_new and min_ready_seconds != replicaset.spec.min_ready_seconds
+        else None,
     )
     return None if change == Change(replicaset) else change
 
 
 def _after(owned: OwnedReplicaSets, move: Step, creation: NewReplicaSet | None) -> OwnedReplicaSets:
-    """The ReplicaSets as they will be: what is reported counts the sizes that are being set."""
+    """The ReplicaSets after the step: the status counts the sizes that are being set."""
     if creation is not None:
-        made = ReplicaSet(metadata=ObjectMeta(name=creation.name), spec=ReplicaSetSpec(replicas=creation.replicas))
-        owned = owned.with_new(made)
+        changes = ReplicaSet(metadata=ObjectMeta(name=creation.name), spec=ReplicaSetSpec(replicas=creation.replicas))
+        owned = owned.with_new(changes)
     return owned.with_sizes(move.sizes)
 
 
 def _known(
     deployment: Deployment, owned: OwnedReplicaSets, creation: NewReplicaSet | None, now: int
 ) -> progress.Conditions:
-    """The conditions before progress is with_progress."""
+    """The conditions before progress is evaluated."""
     known = deployment.status.conditions
     if deployment.metadata.deletion_timestamp is None:
         known = progress.with_pause(deployment, known, now)
@@ -224,8 +226,8 @@ def _known(
 
 def _expired(deployment: Deployment, owned: OwnedReplicaSets, step: _Decision) -> tuple[ReplicaSet, ...]:
     complete = step.move.settled and progress.is_complete(deployment, deployment.status)
-    going = deployment.metadata.deletion_timestamp is not None
-    if complete or (deployment.spec.paused and not going):
+    deleting = deployment.metadata.deletion_timestamp is not None
+    if complete or (deployment.spec.paused and not deleting):
         return revisions.expired(deployment, owned.old)
     return ()
 
@@ -233,7 +235,7 @@ def _expired(deployment: Deployment, owned: OwnedReplicaSets, step: _Decision) -
 def _revision(
     owned: OwnedReplicaSets, changes: tuple[Change, ...], creation: NewReplicaSet | None, revision: int
 ) -> str | None:
-    """What the new ReplicaSet says, or will."""
+    """The revision of the new ReplicaSet, as written or about to be written."""
     if creation is not None:
         return str(revision)
     if owned.new is None:
@@ -243,9 +245,9 @@ def _revision(
 
 
 def status_patch(deployment: Deployment, status: DeploymentStatus, revision: str | None) -> JSON | None:
-    """The merge patch of a Deployment's status and revision, or nothing if both are as they should be.
+    """The merge patch of a Deployment's status and revision, or None if both are current.
 
-    An update of the status may change annotations, and does not count as a change of what is asked for.
+    An update of the status may change annotations without changing the generation.
     """
     annotations = deployment.metadata.annotations
     stale = revision is not None and annotations.get(revisions.REVISION) != revision
@@ -258,5 +260,5 @@ def status_patch(deployment: Deployment, status: DeploymentStatus, revision: str
 
 
 def observed_status(deployment: Deployment) -> DeploymentStatus:
-    """The status of a Deployment that nothing is done for: it has been seen."""
+    """The status of a Deployment that nothing is done for: the current one, observed."""
     return msgspec.structs.replace(deployment.status, observed_generation=deployment.metadata.generation)

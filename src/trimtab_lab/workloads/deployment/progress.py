@@ -1,18 +1,18 @@
-"""The status of a Deployment, and what its conditions say of its progress. Pure.
+"""The status of a Deployment and its conditions. Pure.
 
 | type | status | reason | when |
 |---|---|---|---|
 | Available | True, False | MinimumReplicasAvailable, MinimumReplicasUnavailable | enough are available, or not |
 | Progressing | Unknown | DeploymentPaused, DeploymentResumed | it was paused or resumed |
 | Progressing | True | FoundNewReplicaSet, NewReplicaSetCreated | there is a ReplicaSet for its template |
-| Progressing | False | ReplicaSetCreateError | there could be none |
-| Progressing | True | ReplicaSetUpdated | pods came, became ready or available, or old ones went |
+| Progressing | False | ReplicaSetCreateError | it could not be created |
+| Progressing | True | ReplicaSetUpdated | pods were created, became ready or available, or old ones were deleted |
 | Progressing | True | NewReplicaSetAvailable | the rollout is complete |
-| Progressing | False | ProgressDeadlineExceeded | nothing happened for longer than the deadline |
-| ReplicaFailure | True | the ReplicaSet's | a ReplicaSet cannot make or delete pods |
+| Progressing | False | ProgressDeadlineExceeded | no progress for longer than the deadline |
+| ReplicaFailure | True | the ReplicaSet's | a ReplicaSet cannot create or delete pods |
 
-Progress is with_progress only where there is a deadline, and not any more once a rollout has completed. The deadline counts
-from the last progress, or from the last pause.
+Progress is evaluated only if there is a deadline, and until the rollout is complete. The deadline counts from the last
+progress, or from the last pause.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ ENOUGH, TOO_FEW = "MinimumReplicasAvailable", "MinimumReplicasUnavailable"
 
 def condition(kind: str, status: str, reason: str, message: str, now: int) -> DeploymentCondition:
     """A condition as of now."""
-    moment = conditions.moment(now)
+    timestamp = conditions.moment(now)
     return DeploymentCondition(
         type=kind,
         status=status,
         reason=reason,
         message=message,
-        last_transition_time=moment,
-        last_update_time=moment,
+        last_transition_time=timestamp,
+        last_update_time=timestamp,
     )
 
 
 def has_deadline(deployment: Deployment) -> bool:
-    """Whether anybody wants to know how a rollout gets on."""
+    """Whether the Deployment has a progress deadline."""
     return deployment.spec.progress_deadline_seconds not in (None, KEEP_ALL)
 
 
-# What happens to the Progressing condition before any progress is with_progress.
+# The Progressing condition before progress is evaluated.
 
 
 def with_pause(deployment: Deployment, known: Conditions, now: int) -> Conditions:
-    """After a pause has begun or ended. A rollout that has exceeded its deadline stays that."""
+    """The conditions after a pause has begun or ended. An exceeded deadline stays."""
     progressing = conditions.find(known, PROGRESSING)
     reason = progressing.reason if progressing else ""
     if not has_deadline(deployment) or reason == TIMED_OUT:
@@ -75,21 +75,21 @@ def with_pause(deployment: Deployment, known: Conditions, now: int) -> Condition
 
 
 def with_found(deployment: Deployment, known: Conditions, name: str, now: int) -> Conditions:
-    """After a ReplicaSet was found that nothing was ever said about."""
+    """The conditions after the new ReplicaSet was found, if there is no Progressing condition."""
     if not has_deadline(deployment) or conditions.find(known, PROGRESSING) is not None:
         return known
     return conditions.put(known, condition(PROGRESSING, TRUE, FOUND, f'Found new replica set "{name}"', now))
 
 
 def with_created(deployment: Deployment, known: Conditions, name: str, now: int) -> Conditions:
-    """After the new ReplicaSet was created."""
+    """The conditions after the new ReplicaSet was created."""
     if not has_deadline(deployment):
         return known
     return conditions.put(known, condition(PROGRESSING, TRUE, CREATED, f'Created new replica set "{name}"', now))
 
 
 def failure_status(deployment: Deployment, message: str, now: int) -> DeploymentStatus:
-    """The status after the new ReplicaSet could not be created: as it was, with the reason."""
+    """The status after the new ReplicaSet could not be created."""
     status = deployment.status
     if not has_deadline(deployment):
         return status
@@ -98,7 +98,7 @@ def failure_status(deployment: Deployment, message: str, now: int) -> Deployment
 
 
 def collision_status(deployment: Deployment) -> DeploymentStatus:
-    """The status after the new ReplicaSet's name turned out to be taken."""
+    """The status after the name of the new ReplicaSet was found to be in use."""
     status = deployment.status
     return msgspec.structs.replace(status, collision_count=(status.collision_count or 0) + 1)
 
@@ -109,7 +109,7 @@ def collision_status(deployment: Deployment) -> DeploymentStatus:
 def count_status(
     deployment: Deployment, limits: Limits, owned: OwnedReplicaSets, known: Conditions, now: int
 ) -> DeploymentStatus:
-    """The numbers, and whether enough pods are available."""
+    """The counts, and whether enough pods are available."""
     sets = owned.all
     available = sum(each.status.available_replicas for each in sets)
     return DeploymentStatus(
@@ -132,7 +132,7 @@ def _availability(limits: Limits, available: int, now: int) -> DeploymentConditi
 
 
 def _terminating(sets: Iterable[ReplicaSet]) -> int | None:
-    """None where a ReplicaSet has reported and does not say: its controller does not count them."""
+    """The sum, or None if a ReplicaSet has reported without it: its controller does not count them."""
     found = 0
     for status in (each.status for each in sets):
         if status.terminating_replicas is not None:
@@ -145,7 +145,7 @@ def _terminating(sets: Iterable[ReplicaSet]) -> int | None:
 def with_progress(
     deployment: Deployment, owned: OwnedReplicaSets, known: Conditions, status: DeploymentStatus, now: int
 ) -> DeploymentStatus:
-    """The status with what it says of the rollout's progress; `known` are the conditions of before."""
+    """The status with the conditions of the rollout's progress; `known` are the conditions before."""
     found = status.conditions
     before = conditions.find(known, PROGRESSING)
     if not has_deadline(deployment):
@@ -156,7 +156,7 @@ def with_progress(
 
 
 def _was_complete(status: DeploymentStatus, before: DeploymentCondition | None) -> bool:
-    """Whether the last rollout has completed and no other has begun: what happens now is not its progress."""
+    """Whether the last rollout is complete and no other has begun."""
     return status.replicas == status.updated_replicas and before is not None and before.reason == COMPLETE
 
 
@@ -182,11 +182,11 @@ def _progress(
 def _confirmed(
     deployment: Deployment, owned: OwnedReplicaSets, found: Conditions, before: DeploymentCondition | None, now: int
 ) -> Conditions:
-    """Progress is news each time: the time of the update moves, that of the transition only with the status."""
-    made = condition(PROGRESSING, TRUE, UPDATED, _sentence(deployment, owned, "is progressing."), now)
+    """A new update time each time; the transition time changes only with the status."""
+    updated = condition(PROGRESSING, TRUE, UPDATED, _sentence(deployment, owned, "is progressing."), now)
     if before is not None and before.status == TRUE:
-        made = msgspec.structs.replace(made, last_transition_time=before.last_transition_time)
-    return (*conditions.drop(found, PROGRESSING), made)
+        updated = msgspec.structs.replace(updated, last_transition_time=before.last_transition_time)
+    return (*conditions.drop(found, PROGRESSING), updated)
 
 
 def _sentence(deployment: Deployment, owned: OwnedReplicaSets, rest: str) -> str:
@@ -202,7 +202,7 @@ def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
 
 
 def has_progressed(before: DeploymentStatus, after: DeploymentStatus) -> bool:
-    """Whether pods came, became ready or available, or old ones went."""
+    """Whether pods were created, became ready or available, or old ones were deleted."""
     return (
         after.updated_replicas > before.updated_replicas
         or after.replicas - after.updated_replicas < before.replicas - before.updated_replicas
@@ -220,7 +220,7 @@ def is_overdue(deployment: Deployment, found: Conditions, now: int) -> bool:
 
 
 def recheck_in(deployment: Deployment, status: DeploymentStatus, now: int) -> float | None:
-    """When to look whether the deadline has passed, in seconds; a second late rather than early."""
+    """Seconds until the deadline, plus one."""
     progressing = conditions.find(status.conditions, PROGRESSING)
     if not has_deadline(deployment) or progressing is None:
         return None
@@ -234,13 +234,13 @@ def _deadline(deployment: Deployment, progressing: DeploymentCondition) -> int:
 
 
 def _with_failures(found: Conditions, owned: OwnedReplicaSets) -> Conditions:
-    """With the failure of a ReplicaSet, the new one's before an old one's; without, where there is none."""
+    """The conditions with a ReplicaSet's failure, the new one's first, or without any."""
     sets = (owned.new, *owned.old) if owned.new else owned.old
     failures = (conditions.find(each.status.conditions, REPLICA_FAILURE) for each in sets)
     failure = next((each for each in failures if each is not None), None)
     if failure is None:
         return conditions.drop(found, REPLICA_FAILURE)
-    made = DeploymentCondition(
+    updated = DeploymentCondition(
         type=REPLICA_FAILURE,
         status=failure.status,
         reason=failure.reason,
@@ -248,11 +248,11 @@ def _with_failures(found: Conditions, owned: OwnedReplicaSets) -> Conditions:
         last_transition_time=failure.last_transition_time,
         last_update_time=failure.last_transition_time,
     )
-    return conditions.put(found, made)
+    return conditions.put(found, updated)
 
 
 def status_tree(status: DeploymentStatus) -> JSON:
-    """A status as it is written: every number, zeros included, so that none of before is left."""
+    """The status as written: all numbers, zeros included, so that no old value is left."""
     tree: JSON = {
         "observedGeneration": status.observed_generation,
         "replicas": status.replicas,

@@ -1,16 +1,15 @@
-"""Scaling in the middle of a rollout, or of a pause: every ReplicaSet grows or shrinks in proportion to its size.
+"""Scaling during a rollout or a pause: every ReplicaSet grows or shrinks in proportion to its size.
 
-If only the new ReplicaSet grew, or only the old ones shrank, scaling would hasten a rollout that nobody knows the
-outcome of.
+If only the new ReplicaSet grew, or only the old ones shrank, scaling would hasten a rollout whose outcome is not known.
 
-1. One ReplicaSet with pods, or none: that one, or the youngest, gets the Deployment's size.
-2. The new one has all its pods, and they are available: the old ones go to zero.
-3. Else, where pods are replaced step by step: what is to be added (or taken, where it is negative) up to the
-   Deployment's most is shared out, from the largest ReplicaSet to the smallest (of equal ones the youngest first when
-   growing, the oldest when shrinking), each in the proportion that it had to the most of before, which its annotation
-   tells. What rounding leaves goes to the first.
+1. At most one ReplicaSet with pods: that one, or the youngest, gets the Deployment's size.
+2. The new one has all its pods, and they are available: the old ones are scaled to zero.
+3. Else, for a rolling update: what is to be added (or removed, if negative) up to the Deployment's maximum is divided,
+   from the largest ReplicaSet to the smallest (of equal ones the youngest first when growing, the oldest when
+   shrinking), each in its proportion to the previous maximum, which its annotation has. The rounding remainder goes to
+   the first.
 
-There is nothing to say about several ReplicaSets of a Deployment that recreates its pods: its strategy deals with them.
+Several ReplicaSets of a Deployment that recreates its pods are left to its strategy.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from trimtab_lab.workloads.deployment.replicasets import Limits, OwnedReplicaSet
 
 
 def next_step(limits: Limits, owned: OwnedReplicaSets, *, rolling: bool, reported: int) -> Step | None:
-    """The sizes after scaling, those that stay included: their annotations tell the new proportions.
+    """The sizes after scaling, unchanged ones included: their annotations need the new proportions.
 
-    `reported` is the number of pods in the Deployment's status: the proportion's base where an annotation is gone.
+    `reported` is the number of pods in the Deployment's status: the base of the proportion if an annotation is missing.
     """
     lone = _active_or_latest(owned)
     if lone is not None:
@@ -36,11 +35,11 @@ def next_step(limits: Limits, owned: OwnedReplicaSets, *, rolling: bool, reporte
 
 
 def is_saturated(limits: Limits, new: ReplicaSet | None) -> bool:
-    """Whether a ReplicaSet is as large as its Deployment, knows it, and has all its pods available."""
+    """Whether a ReplicaSet has the size of its Deployment, also in its annotation, and all its pods are available."""
     if new is None:
         return False
-    told = revisions.annotated_number(new, revisions.DESIRED_REPLICAS)
-    return {new.desired_replicas, told, new.status.available_replicas} == {limits.desired}
+    annotated = revisions.annotated_number(new, revisions.DESIRED_REPLICAS)
+    return {new.desired_replicas, annotated, new.status.available_replicas} == {limits.desired}
 
 
 def _active_or_latest(owned: OwnedReplicaSets) -> ReplicaSet | None:
@@ -68,7 +67,7 @@ def _shares(limits: Limits, sets: tuple[ReplicaSet, ...], reported: int) -> tupl
 
 
 def _fraction(limits: Limits, replicaset: ReplicaSet, reported: int) -> int:
-    """What its proportion comes to, as a difference to its size."""
+    """The change of its size that its proportion gives."""
     size = replicaset.desired_replicas
     if limits.desired == 0:
         return -size

@@ -1,4 +1,4 @@
-"""Recreate: all old pods go before the first new one is made. Old and new never run side by side."""
+"""Recreate: all old pods are deleted before the first new one is created."""
 
 from __future__ import annotations
 

@@ -27,10 +27,10 @@ from trimtab_lab.workloads.replicaset.controller import BY_NAMESPACE
 
 COMPONENT = "controllermanager"
 _UNCOUNTABLE_RETRY = 60.0
-"""Seconds until a budget that cannot be count_status is looked at again: a kind may come to be served."""
+"""Seconds until a budget that cannot be counted is requeued: its kind may be served by then."""
 _UNMANAGED = (
-    "Some of the selected pods have no controller: they are not expected by anybody, and the numbers are not right for "
-    "them. Give a whole number as spec.minAvailable to count them."
+    "Some of the selected pods have no controller, so they are not counted as expected. Set spec.minAvailable to a "
+    "whole number to count them."
 )
 
 
@@ -60,13 +60,13 @@ class Controller:
         self.runner = Runner(
             "poddisruptionbudgets", self.reconcile, self.queue, after=(budgets, pods, deployments, sets)
         )
-        budgets.subscribe(added=self._seen, updated=lambda _, new: self._seen(new), deleted=self._gone)
-        pods.subscribe(added=self._pod_seen, updated=self._pod_updated, deleted=self._pod_seen)
+        budgets.subscribe(added=self._queue, updated=lambda _, new: self._queue(new), deleted=self._deleted)
+        pods.subscribe(added=self._pod_changed, updated=self._pod_updated, deleted=self._pod_changed)
         for informer in (deployments, sets):
             informer.subscribe(updated=self._resized)
 
     async def reconcile(self, key: Key) -> Result:
-        """Count what a budget allows."""
+        """Compute the status of a budget."""
         budget = self._budgets.get(key)
         if budget is None:
             return Result()
@@ -93,15 +93,15 @@ class Controller:
     def _selected(self, budget: PodDisruptionBudget, selector: Selector) -> SelectedPods:
         table, namespace = self._snapshot.pods, budget.metadata.namespace
         rows = table.matching(namespace, selector)
-        noted = (self._snapshot.pod(f"{namespace}/{name}") for name in budget.status.disrupted_pods)
+        disrupted = (self._snapshot.pod(f"{namespace}/{name}") for name in budget.status.disrupted_pods)
         return SelectedPods(
             pods=len(rows),
             healthy=int((table.ready[rows] & ~table.terminating[rows]).sum()),
-            noted=tuple(pod for pod in noted if pod is not None and selector.matches(pod.metadata.labels)),
+            disrupted_pods=tuple(pod for pod in disrupted if pod is not None and selector.matches(pod.metadata.labels)),
         )
 
     async def _owners_of(self, budget: PodDisruptionBudget, selector: Selector) -> list[Owner]:
-        """The owners of all pods that have one; those without are told of, for they count for nothing."""
+        """The owners of all pods that have one; an event reports pods without."""
         table = self._snapshot.pods
         rows = table.matching(budget.metadata.namespace, selector)
         one_each = dict(zip(table.owner[rows].tolist(), rows.tolist(), strict=True))
@@ -126,7 +126,7 @@ class Controller:
             self._recorder.record(pod, WARNING, "NotDeleted", message)
 
     async def _report(self, budget: PodDisruptionBudget, status: PodDisruptionBudgetStatus) -> None:
-        """What is gone needs no report."""
+        """Write the status, unless the budget is gone."""
         patch = budgets.status_patch(budget, status)
         if patch is None:
             return
@@ -137,42 +137,42 @@ class Controller:
             )
 
     async def _fail(self, budget: PodDisruptionBudget, error: Exception) -> Result:
-        """Allow nothing, and try again."""
-        words = error.message if isinstance(error, ApiError) else str(error)
-        message = f"Failed to calculate the number of expected pods: {words}"
+        """Allow no disruptions, and retry."""
+        reason_text = error.message if isinstance(error, ApiError) else str(error)
+        message = f"Failed to calculate the number of expected pods: {reason_text}"
         self._recorder.record(budget, WARNING, "CalculateExpectedPodCountFailed", message)
-        await self._report(budget, budgets.failed(budget, words, self._clock.now()))
+        await self._report(budget, budgets.failed(budget, reason_text, self._clock.now()))
         if isinstance(error, ApiError):
             raise error
         return Result(_UNCOUNTABLE_RETRY)
 
-    # What wakes it.
+    # Event handlers.
 
-    def _seen(self, budget: PodDisruptionBudget) -> None:
+    def _queue(self, budget: PodDisruptionBudget) -> None:
         try:
             self._selectors[key_of(budget)] = selectors.compile(budget.spec.selector)
         except InvalidError:
             self._selectors[key_of(budget)] = NOTHING
         self.queue.add(key_of(budget))
 
-    def _gone(self, budget: PodDisruptionBudget) -> None:
+    def _deleted(self, budget: PodDisruptionBudget) -> None:
         self._selectors.pop(key_of(budget), None)
 
-    def _pod_seen(self, pod: Pod) -> None:
-        self._wake(pod.metadata.namespace, pod.metadata.labels)
+    def _pod_changed(self, pod: Pod) -> None:
+        self._queue_owner_key(pod.metadata.namespace, pod.metadata.labels)
 
     def _pod_updated(self, old: Pod, new: Pod) -> None:
-        self._pod_seen(new)
+        self._pod_changed(new)
         if old.metadata.labels != new.metadata.labels:
-            self._pod_seen(old)
+            self._pod_changed(old)
 
     def _resized(self, old: Deployment | ReplicaSet, new: Deployment | ReplicaSet) -> None:
-        """Pods and their owners are watched apart: what came first may have been count_status without the other."""
+        """Queue budgets when an owner is resized: its pods may have been seen before that."""
         if old.spec.replicas != new.spec.replicas and new.spec.template is not None:
             template = codec.view(new.spec.template, PodTemplateSpec)
-            self._wake(new.metadata.namespace, template.metadata.labels)
+            self._queue_owner_key(new.metadata.namespace, template.metadata.labels)
 
-    def _wake(self, namespace: str, labels: Labels) -> None:
+    def _queue_owner_key(self, namespace: str, labels: Labels) -> None:
         for budget in self._budgets.store.by(BY_NAMESPACE, namespace):
             key = key_of(budget)
             if self._selectors.get(key, NOTHING).matches(labels):

@@ -1,6 +1,6 @@
-"""The two kinds that keep a number of pods, read as one: a ReplicationController is a ReplicaSet of older days.
+"""The two kinds that keep a number of pods, as one type: a ReplicationController is an older ReplicaSet.
 
-It differs in how its selector is written, and in that its status does not count pods that are on their way out.
+It differs in its selector, and its status does not count terminating pods.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class WorkloadKind(Generic[T]):
 
     resource: Resource[T]
     component: str
-    """Who signs its events."""
+    """The component that its events come from."""
     view: Callable[[T], ReplicaSet]
     counts_terminating: bool
 
 
 def from_replication_controller(controller: ReplicationController) -> ReplicaSet:
-    """The same as a ReplicaSet."""
+    """A ReplicationController as a ReplicaSet."""
     spec, status = controller.spec, controller.status
     return ReplicaSet(
         metadata=controller.metadata,

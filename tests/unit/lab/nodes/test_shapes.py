@@ -169,7 +169,7 @@ def test_pods_have_habits() -> None:
             "zones: [{name: a, nodes: 1, capacity: {cpu: lots}}]", "zones[0].capacity[cpu]", "lots", id="lots"
         ),
         pytest.param(
-            "zones: [{name: a, nodes: 1, capacity: {cpu: -1}}]", "zones[0].capacity[cpu]", "less", id="below 0"
+            "zones: [{name: a, nodes: 1, capacity: {cpu: -1}}]", "zones[0].capacity[cpu]", "negative", id="below 0"
         ),
         pytest.param(
             "zones: [{name: a, nodes: 1, labels: {a b: c}}]", "zones[0].labels[a b]", '"a b"', id="a label's key"

@@ -51,7 +51,7 @@ def patched(pod: Pod, status: PodStatus) -> Pod:
 
 def test_a_pod_that_is_being_created() -> None:
     """Accepted, with the node's address and none of its own."""
-    status = rendered(podlifecycle.begin(START))
+    status = rendered(podlifecycle.start(START))
     assert (status["phase"], status["startTime"]) == ("Pending", moment(0))
     assert (status["hostIP"], status.get("podIP")) == ("172.16.0.1", None)
     (main,) = status["containerStatuses"]
@@ -143,7 +143,7 @@ def init_states(life: PodLifecycle) -> list[str]:
 @pytest.mark.parametrize(
     ("life", "want"),
     [
-        pytest.param(podlifecycle.begin(START), ["waiting", "waiting", "waiting"], id="all wait at first"),
+        pytest.param(podlifecycle.start(START), ["waiting", "waiting", "waiting"], id="all wait at first"),
         pytest.param(
             replace(RUNNING, stage=Stage.INITIALIZING), ["running", "waiting", "waiting"], id="the first one runs"
         ),
@@ -181,7 +181,7 @@ def test_a_pod_that_initializes_says_what_it_waits_for() -> None:
 
 def test_a_sidecar_counts_for_readiness() -> None:
     """A pod whose sidecar is not there is not ready."""
-    status = rendered(podlifecycle.begin(START), a_pod(inits=("+side",)))
+    status = rendered(podlifecycle.start(START), a_pod(inits=("+side",)))
     assert conditions(status)["ContainersReady"][2] == "containers with unready status: [side main]"
 
 
@@ -226,7 +226,7 @@ def test_readiness_gates_have_a_say(held: list[dict[str, str]], want: tuple[str,
 def test_a_patch_says_only_what_changes() -> None:
     """From being created to running: the phase, the containers, the address, and the conditions that turn."""
     pod = a_pod(status={"conditions": [{"type": "PodScheduled", "status": "True"}]})
-    created = patched(pod, statuses.render(pod, podlifecycle.begin(START), SCRIPT, PLACE, at(0)))
+    created = patched(pod, statuses.render(pod, podlifecycle.start(START), SCRIPT, PLACE, at(0)))
     patch = statuses.patch(created, statuses.render(created, RUNNING, SCRIPT, PLACE, at(2)))
     assert patch is not None
     assert patch["metadata"] == {"uid": "u"}

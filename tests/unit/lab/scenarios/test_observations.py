@@ -106,7 +106,7 @@ def test_a_workload_has_the_pods_that_its_selector_matches() -> None:
 @pytest.mark.parametrize(
     ("model", "status", "problem"),
     [
-        pytest.param(Workload, {"observedGeneration": 1}, "has not seen its last change", id="an old look"),
+        pytest.param(Workload, {"observedGeneration": 1}, "has not observed its last change", id="an old look"),
         pytest.param(Workload, {"replicas": 3}, "replicas is 3, not 2", id="one too many"),
         pytest.param(Workload, {"readyReplicas": 1}, "readyReplicas is 1, not 2", id="one not ready"),
         pytest.param(Workload, {"availableReplicas": 1}, "availableReplicas is 1", id="one not available"),

@@ -116,9 +116,7 @@ def test_a_golden_result_is_written_and_held(tmp_path: Path) -> None:
         pytest.param(
             outcome(replace(FILLED, failures=("zone-a has 9",))), "step 1 (fill): zone-a has 9", id="a surprise"
         ),
-        pytest.param(
-            replace(outcome(FILLED, SHRUNK), records=(FILLED,)), "the story did not come to its end", id="cut short"
-        ),
+        pytest.param(replace(outcome(FILLED, SHRUNK), records=(FILLED,)), "the story did not complete", id="cut short"),
         pytest.param(
             outcome(replace(FILLED, distributions={}, failures=("not within 5 s",))),
             "step 1 (fill): not within 5 s",

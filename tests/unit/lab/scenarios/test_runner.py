@@ -190,7 +190,7 @@ async def test_nodes_are_treated_as_the_step_says(world: World, verb: str) -> No
 
 async def test_nodes_that_the_story_does_not_have_are_a_mistake(world: World) -> None:
     """The error lists those that it has."""
-    with pytest.raises(StoryError, match="no node like zone zone-x; there are zone-a-1, zone-a-2"):
+    with pytest.raises(StoryError, match="no node of the story matches zone zone-x; there are zone-a-1, zone-a-2"):
         await play(world, START, {"drain": {"zone": "zone-x"}})
 
 

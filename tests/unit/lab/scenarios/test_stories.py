@@ -203,7 +203,7 @@ def test_two_workloads_need_two_names() -> None:
 
 def test_a_key_that_stands_twice_is_a_mistake() -> None:
     """YAML would silently take the later one."""
-    with pytest.raises(InvalidError, match="'name' stands twice"):
+    with pytest.raises(InvalidError, match="'name' is a duplicate key"):
         stories.parse("name: a\nname: b\n")
 
 

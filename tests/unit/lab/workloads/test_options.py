@@ -20,5 +20,5 @@ def test_both_gates_are_on_unless_switched_off() -> None:
 
 def test_a_gate_that_is_not_here_is_named() -> None:
     """A misspelt gate must not pass for one that was switched."""
-    with pytest.raises(InvalidError, match=r"featureGates\[PodCost\].*there are LogarithmicScaleDown, PodDeletionCost"):
+    with pytest.raises(InvalidError, match=r"featureGates\[PodCost\].*known ones are LogarithmicScaleDown, PodDeletionCost"):
         STOCK.gated({"PodCost": True})

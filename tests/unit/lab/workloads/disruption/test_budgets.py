@@ -30,11 +30,11 @@ def healthy(*names: str) -> list[PodBuilder]:
     return [pod(name).on("a").ready() for name in names]
 
 
-def selected(*pods: PodBuilder, noted: tuple[str, ...] = ()) -> SelectedPods:
+def selected(*pods: PodBuilder, disrupted_pods: tuple[str, ...] = ()) -> SelectedPods:
     """A budget's pods."""
     built = [each.build() for each in pods]
     healthy = sum(each.ready and not each.terminating for each in built)
-    return SelectedPods(len(built), healthy, tuple(each for each in built if each.metadata.name in noted))
+    return SelectedPods(len(built), healthy, tuple(each for each in built if each.metadata.name in disrupted_pods))
 
 
 def numbers(status: Any) -> tuple[int, int, int, int]:
@@ -99,10 +99,10 @@ def test_owners_matter_where_a_whole_is_needed(spec: dict[str, Any], want: bool)
 
 def test_evicted_pods_are_waited_for() -> None:
     """A pod that may go now counts as gone, for two minutes; then it counts again, and somebody is told."""
-    noted = {"gone": JUST_NOW, "a": JUST_NOW, "b": LONG_AGO, "going": JUST_NOW}
+    disrupted_pods = {"gone": JUST_NOW, "a": JUST_NOW, "b": LONG_AGO, "going": JUST_NOW}
     going = pod("going").on("a").ready().terminating()
-    pods = selected(*THREE, going, noted=tuple(noted))
-    found = budgets.decide(budget({"disruptedPods": noted}, minAvailable=1), pods, [], NOON)
+    pods = selected(*THREE, going, disrupted_pods=tuple(disrupted_pods))
+    found = budgets.decide(budget({"disruptedPods": disrupted_pods}, minAvailable=1), pods, [], NOON)
     assert found.status.disrupted_pods == {"a": JUST_NOW}
     assert found.status.current_healthy == 2
     assert [each.metadata.name for each in found.not_deleted] == ["b"]
@@ -112,7 +112,7 @@ def test_evicted_pods_are_waited_for() -> None:
 def test_pods_that_are_noted_no_more_are_unset() -> None:
     """A merge patch forgets only what it is told to forget; and it holds for what was read."""
     made = budget({"disruptedPods": {"a": JUST_NOW, "gone": JUST_NOW}}, minAvailable=1)
-    found = budgets.decide(made, selected(*THREE, noted=("a",)), [], NOON)
+    found = budgets.decide(made, selected(*THREE, disrupted_pods=("a",)), [], NOON)
     patch = budgets.status_patch(made, found.status)
     assert patch is not None
     assert patch["metadata"] == {"resourceVersion": "9"}
