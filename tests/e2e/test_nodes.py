@@ -58,7 +58,7 @@ async def namespace(client: Client) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def controllers(client: Client, namespace: str) -> bool:
-    """Whether a controller manager is there: something looks at a new Deployment."""
+    """Whether there is a controller manager: something reconciles a new Deployment."""
     await client.create(Deployment, deployment("canary", 0), namespace=namespace)
     informer = Informer(client, Deployment, namespace=namespace)
     watching = asyncio.ensure_future(informer.run())
@@ -74,7 +74,7 @@ async def controllers(client: Client, namespace: str) -> bool:
 
 @pytest.fixture
 def shape() -> Shape:
-    """36 nodes in three zones, with names that nobody else has."""
+    """36 nodes in three zones, with unique names."""
     name = f"e2e-{uuid.uuid4().hex[:6]}"
     return shapes.read(
         {
@@ -88,7 +88,7 @@ def shape() -> Shape:
 
 @pytest.fixture
 async def nodes(client: Client, shape: Shape, controllers: bool) -> AsyncIterator[Nodes]:
-    """The nodes at work. Where nobody else notices failures, they do, and soon."""
+    """The simulated nodes; without a controller manager, with their own node lifecycle and short times."""
     lifecycle = None if controllers else NodeLifecycleSettings(grace_seconds=5.0)
     settings = Settings(lifecycle=lifecycle, renew_seconds=None if controllers else 1.0, lease_seconds=4)
     async with running(Nodes(client, client.clock, shape, 1, settings=settings)) as made:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from tests.lab.deployments import Fleet, fleet, skew
+from tests.lab.deployments import DeploymentSandbox, deployment_sandbox, skew
 from tests.lab.policing import (
     DEPLOYMENT,
     STORIES,
@@ -42,15 +42,17 @@ async def client() -> AsyncIterator[Client]:
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
-async def test_a_story_of_the_proposal(client: Client, story: Callable[[Fleet, Police], Awaitable[None]]) -> None:
+async def test_a_story_of_the_proposal(
+    client: Client, story: Callable[[DeploymentSandbox, Police], Awaitable[None]]
+) -> None:
     """As its teller would have it."""
-    async with fleet(client, TWO_ZONES) as made, policing(client, made.name) as police:
+    async with deployment_sandbox(client, TWO_ZONES) as made, policing(client, made.name) as police:
         await story(made, police)
 
 
 async def test_costs_kept_current_keep_zones_level(client: Client) -> None:
     """Two zones, then three: whatever the size, and without anybody holding a request."""
-    async with fleet(client, {"zone-a": 4, "zone-b": 4}) as made, policing(client, made.name) as police:
+    async with deployment_sandbox(client, {"zone-a": 4, "zone-b": 4}) as made, policing(client, made.name) as police:
         await police.policy(delivery="Continuous")
         await made.deploy("web", 12)
         await made.reshape({"zone-a": 4, "zone-b": 4, "zone-c": 4})
@@ -72,7 +74,7 @@ async def test_costs_kept_current_keep_zones_level(client: Client) -> None:
 
 async def test_what_was_written_goes_with_the_policy(client: Client) -> None:
     """And with it every trace."""
-    async with fleet(client, TWO_ZONES) as made, policing(client, made.name) as police:
+    async with deployment_sandbox(client, TWO_ZONES) as made, policing(client, made.name) as police:
         await made.deploy("web", 6)
         await police.policy(strategies=[{"name": "Youngest"}], delivery="Continuous")
         await made.until(lambda store: len(costed(store, DELETION_COST)) == 6)
@@ -93,13 +95,13 @@ async def test_a_weight_that_cannot_be_is_refused(client: Client, weight: int) -
 
 async def test_bad_policies_are_refused(client: Client) -> None:
     """By the hook, when they are written."""
-    async with fleet(client, {"zone-a": 1}) as made:
+    async with deployment_sandbox(client, {"zone-a": 1}) as made:
         await bad_policies_are_refused(client, made.name)
 
 
 async def test_a_policy_for_nobody_says_what_to_do(client: Client) -> None:
     """In its conditions, as the server keeps them."""
-    async with fleet(client, {"zone-a": 1}) as made, policing(client, made.name) as police:
+    async with deployment_sandbox(client, {"zone-a": 1}) as made, policing(client, made.name) as police:
         await police.policy(selector={"matchLabels": {"app": "nobody"}})
         found = await police.told(lambda policy: bool(policy.status.conditions))
         ready = found.status.conditions[0]

@@ -1,6 +1,6 @@
 """The stories that come with Trimtab, on a control plane with controllers of its own: they must end as on the lab.
 
-The cluster's own scheduler nodes_by_name the pods, or the one that TRIMTAB_E2E_SCHEDULER names. Stories that need a
+The cluster's own scheduler places the pods, or the one that TRIMTAB_E2E_SCHEDULER names. Stories that need a
 scheduler with a configuration of theirs get ours, and CloneSets our controller.
 """
 

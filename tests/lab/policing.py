@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.lab.deployments import Fleet
+from tests.lab.deployments import DeploymentSandbox
 from trimtab.admission.certificates import CONFIGURATIONS, MadeCertificates
 from trimtab.admission.server import Edge
 from trimtab.admission.validation import PATH, Validation
@@ -229,7 +229,7 @@ def costed(store: Store[Pod], annotation: str) -> dict[str, int]:
 class Workers:
     """An endpoint for each pod, at an address of its own on this machine."""
 
-    def __init__(self, made: Fleet) -> None:
+    def __init__(self, made: DeploymentSandbox) -> None:
         self.answers: dict[str, str] = {}
         """What each pod answers, by name."""
         self.port = 0
@@ -264,7 +264,7 @@ class Workers:
 
 
 @asynccontextmanager
-async def employed(made: Fleet) -> AsyncIterator[Workers]:
+async def employed(made: DeploymentSandbox) -> AsyncIterator[Workers]:
     """Endpoints for the pods of a fleet, for as long as the context."""
     workers = Workers(made)
     try:
@@ -277,12 +277,12 @@ async def employed(made: Fleet) -> AsyncIterator[Workers]:
 # The stories.
 
 
-async def settle(made: Fleet) -> None:
+async def settle(made: DeploymentSandbox) -> None:
     """What Trimtab itself waits before it lets a request go on: nobody can see what a controller has seen."""
     await made.client.clock.sleep(2 * INITIAL)
 
 
-async def long_work_is_spared(made: Fleet, police: Police) -> None:
+async def long_work_is_spared(made: DeploymentSandbox, police: Police) -> None:
     """Who has worked longest goes last: six workers, four of them busy, scaled down to three."""
     await made.deploy("web", 6)
     async with employed(made) as workers:
@@ -298,7 +298,7 @@ async def long_work_is_spared(made: Fleet, police: Police) -> None:
     assert {pod.metadata.name for pod in made.pods.store} == set(names[3:])
 
 
-async def unwanted_nodes_empty_first(made: Fleet, police: Police) -> None:
+async def unwanted_nodes_empty_first(made: DeploymentSandbox, police: Police) -> None:
     """Nodes get a PreferNoSchedule taint while their pods run; those pods go first."""
     await made.deploy("web", 8)
     marked = {node.metadata.name for node in made.machines.store if node.metadata.labels.get(ZONE) == "zone-a"}
@@ -323,7 +323,7 @@ def _cheaper(costs: dict[str, int], there: set[str]) -> bool:
     return bool(cheap and dear) and max(cheap) < min(dear)
 
 
-async def three_stay_on_two_zones(made: Fleet, police: Police) -> None:
+async def three_stay_on_two_zones(made: DeploymentSandbox, police: Police) -> None:
     """Three replicas on two zones, scaled down to two, over and over."""
     await police.policy(delivery="Continuous")
     await made.deploy("web", 3)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.deployments import Fleet, fleet
+from tests.lab.deployments import DeploymentSandbox, deployment_sandbox
 from tests.lab.policing import STORIES, Police, bad_policies_are_refused, costed, policing, settle
 from tests.scenarios.labs import lab
 from trimtab.api import times
@@ -30,9 +30,11 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
-async def test_a_story_of_the_proposal(client: Client, story: Callable[[Fleet, Police], Awaitable[None]]) -> None:
+async def test_a_story_of_the_proposal(
+    client: Client, story: Callable[[DeploymentSandbox, Police], Awaitable[None]]
+) -> None:
     """As its teller would have it."""
-    async with fleet(client, TWO_ZONES) as made, policing(client, made.name) as police:
+    async with deployment_sandbox(client, TWO_ZONES) as made, policing(client, made.name) as police:
         await story(made, police)
 
 
@@ -44,7 +46,7 @@ async def test_bad_policies_are_refused(client: Client) -> None:
 METRICS = untyped("metrics.k8s.io/v1beta1", "PodMetrics", "pods")
 
 
-async def measure(made: Fleet, cpu: Mapping[str, str]) -> None:
+async def measure(made: DeploymentSandbox, cpu: Mapping[str, str]) -> None:
     """Stand in for a metrics server: a kind of that name, and an object for each pod."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1beta1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
@@ -68,7 +70,7 @@ async def measure(made: Fleet, cpu: Mapping[str, str]) -> None:
         await made.client.create(METRICS, body, namespace=made.name)
 
 
-async def _served(made: Fleet) -> None:
+async def _served(made: DeploymentSandbox) -> None:
     while True:
         with suppress(NotFound):
             await made.client.list(METRICS, namespace=made.name)
@@ -78,7 +80,7 @@ async def _served(made: Fleet) -> None:
 
 async def test_idle_pods_go_first(client: Client) -> None:
     """By what a metrics server says; and before there is one, the policy says what to install."""
-    async with fleet(client, TWO_ZONES) as made, policing(client, made.name) as police:
+    async with deployment_sandbox(client, TWO_ZONES) as made, policing(client, made.name) as police:
         await made.deploy("web", 6)
         await police.policy(strategies=[{"name": "Idle"}], delivery="Continuous")
         told = await police.told(lambda policy: "install a metrics server" in policy.status.last_error)

@@ -26,14 +26,14 @@ COMPONENTS = ("scheduler", "webhooks", "controllers")
 
 @dataclass(slots=True)
 class Product:
-    """Components at work, and what each has asked of the API server."""
+    """Running components, and the calls of each to the API server."""
 
     heard: dict[str, Listening] = field(default_factory=dict)
     apps: dict[str, App] = field(default_factory=dict)
 
 
 def configured(**more: Any) -> TrimtabConfiguration:
-    """All workloads are kept level, and Trimtab schedules for everybody."""
+    """A configuration with a default policy for all workloads, and Trimtab as the default scheduler."""
     port = find_free_port()
     scheduler = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -53,7 +53,7 @@ def configured(**more: Any) -> TrimtabConfiguration:
 async def product(
     client: Client, kubeconfig: Path, told: TrimtabConfiguration, components: Sequence[str] = COMPONENTS
 ) -> AsyncIterator[Product]:
-    """Trimtab at work against a lab, each component over a connection of its own, until the block ends."""
+    """Run Trimtab against a lab, each component over a connection of its own, for the duration of the context."""
     await provisioning.create_missing(client, local.manifests(told))
     running = Product()
     tasks: list[asyncio.Task[None]] = []

@@ -115,7 +115,7 @@ def part_process(state: Path, name: str) -> int | None:
 
 
 def test_a_second_lab_in_the_same_folder_is_refused(tmp_path: Path) -> None:
-    """With who runs the first, and what to do."""
+    """With the process of the first, and what to do."""
     with lab(tmp_path):
         second = subprocess.run(
             [sys.executable, "-m", "trimtab", "lab", "up"], cwd=tmp_path, capture_output=True, text=True, check=False
@@ -138,7 +138,7 @@ def test_a_port_in_use_is_explained(tmp_path: Path) -> None:
 
 
 def test_a_lab_that_was_killed_is_cleaned_up_by_the_next(tmp_path: Path) -> None:
-    """Its parts, which nobody would end, are ended, and a new one starts."""
+    """Its orphaned processes are killed, and a new one starts."""
     command = [sys.executable, "-m", "trimtab", "lab", "up", "--port", str(supervisor.find_free_port())]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stdout is not None

@@ -71,7 +71,7 @@ async def _pods_of(client: Client, node: str) -> list[Pod]:
 
 
 def _is_skipped(pod: Pod) -> bool:
-    """Whether a drain skips a pod: a DaemonSet would recreate its pod, and a mirror pod only shows a static patch_one."""
+    """Whether a drain skips a pod: a DaemonSet would recreate it, and a mirror pod only shows a static one."""
     owner = pod.metadata.controller
     return MIRROR in pod.metadata.annotations or (owner is not None and owner.kind == "DaemonSet" and not pod.finished)
 

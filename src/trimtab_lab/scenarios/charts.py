@@ -69,20 +69,18 @@ class Axis:
     """The horizontal axis: time, with a section for each step."""
 
     times: tuple[float, ...]
-    nodes_by_name: tuple[float, ...]
+    positions: tuple[float, ...]
 
     def __call__(self, at: float) -> float:
         """The position of a moment; moments before the first step are at its beginning."""
         if at <= self.times[0]:
-            return self.nodes_by_name[0]
+            return self.positions[0]
         for index in range(1, len(self.times)):
             if at <= self.times[index]:
                 start, end = self.times[index - 1], self.times[index]
                 share = (at - start) / (end - start) if end > start else 1.0
-                return self.nodes_by_name[index - 1] + share * (
-                    self.nodes_by_name[index] - self.nodes_by_name[index - 1]
-                )
-        return self.nodes_by_name[-1]
+                return self.positions[index - 1] + share * (self.positions[index] - self.positions[index - 1])
+        return self.positions[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +111,7 @@ def draw(outcome: Outcome, key: str) -> str:
     lanes = _lanes(domains, history, top=104.0)
     last = lanes[-1].bottom if lanes else 104.0
     skew = Lane(last + 2 * _GAP, _SKEW_HEIGHT, max([moment.skew for moment in history] + [1]))
-    width = axis.nodes_by_name[-1] + _MARGIN
+    width = axis.positions[-1] + _MARGIN
     listed = skew.bottom + 48
     height = listed + _LINE * _lines(outcome.records) + _MARGIN / 2
     root = _root(outcome, key, width, height)
@@ -143,10 +141,10 @@ def _axis(outcome: Outcome, left: float) -> Axis:
         for start, end in itertools.pairwise(times)
     ]
     stretch = max(1.0, _LEAST_WIDTH / sum(widths))
-    nodes_by_name = [left]
+    positions = [left]
     for width in widths:
-        nodes_by_name.append(nodes_by_name[-1] + width * stretch)
-    return Axis(tuple(times), tuple(nodes_by_name))
+        positions.append(positions[-1] + width * stretch)
+    return Axis(tuple(times), tuple(positions))
 
 
 def _lanes(domains: Sequence[str], history: Sequence[Moment], top: float) -> list[Lane]:
@@ -200,12 +198,12 @@ def _head(root: ET.Element, outcome: Outcome, key: str, width: float) -> None:
 
 
 def _lane(group: ET.Element, label: str, full: str, lane: Lane, axis: Axis, since: float = 0.0) -> None:
-    left, right = axis(since), axis.nodes_by_name[-1]
+    left, right = axis(since), axis.positions[-1]
     size = {"x": _n(left), "y": _n(lane.top), "width": _n(right - left), "height": _n(lane.height)}
     _add(group, "rect", {"class": "band", **size})
     line = {"x1": _n(left), "x2": _n(right), "y1": _n(lane.bottom), "y2": _n(lane.bottom)}
     _add(group, "line", {"class": "grid", **line})
-    text = _text(group, axis.nodes_by_name[0] - 10, lane.top + lane.height / 2 + 4, label, "label")
+    text = _text(group, axis.positions[0] - 10, lane.top + lane.height / 2 + 4, label, "label")
     text.set("text-anchor", "end")
     _add(text, "title", {}, full)
 
@@ -225,7 +223,7 @@ def _above(base: Callable[[Tally], int], name: str) -> Callable[[Tally], int]:
 
 def _area(spans: Sequence[tuple[float, int, int]], lane: Lane, axis: Axis) -> str:
     """A rectangle for each period, from `low` to `high`; equal neighbours are merged."""
-    ends = [*(axis(at) for at, _, _ in spans[1:]), axis.nodes_by_name[-1]]
+    ends = [*(axis(at) for at, _, _ in spans[1:]), axis.positions[-1]]
     pieces: list[list[float]] = []
     for (at, low, high), end in zip(spans, ends, strict=False):
         start, floor, top = axis(at), lane.level(low), lane.level(high)
@@ -242,13 +240,13 @@ def _marks(root: ET.Element, outcome: Outcome, axis: Axis, skew: Lane) -> None:
     """The beginnings of the steps: numbers and times."""
     failed = {record.number for record in outcome.records if record.failures}
     group = _add(root, "g", {"class": "marks"})
-    for mark, x in zip(outcome.timeline.marks, axis.nodes_by_name, strict=False):
+    for mark, x in zip(outcome.timeline.marks, axis.positions, strict=False):
         line = {"x1": _n(x), "x2": _n(x), "y1": "88", "y2": _n(skew.bottom + 6)}
         _add(group, "line", {"class": "mark", **line})
         _badge(group, x, 80, mark.number, bad=mark.number in failed)
         text = _text(group, x, skew.bottom + 20, f"{mark.at:.1f} s", "quiet small")
         text.set("text-anchor", "middle")
-    end = _text(group, axis.nodes_by_name[-1], skew.bottom + 20, f"{outcome.timeline.end:.1f} s", "quiet small")
+    end = _text(group, axis.positions[-1], skew.bottom + 20, f"{outcome.timeline.end:.1f} s", "quiet small")
     end.set("text-anchor", "middle")
 
 
@@ -260,7 +258,7 @@ def _badge(group: ET.Element, x: float, y: float, number: int, *, bad: bool) -> 
 def _numbers(root: ET.Element, outcome: Outcome, key: str, lanes: dict[str, Lane], skew: Lane, axis: Axis) -> None:
     """The recorded numbers at the end of each step."""
     group = _add(root, "g", {"class": "numbers"})
-    for record, x in zip(outcome.records, axis.nodes_by_name[1:], strict=False):
+    for record, x in zip(outcome.records, axis.positions[1:], strict=False):
         distribution = record.distributions.get(ALL)
         if distribution is None:
             continue

@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.x509 import verification
 
 from tests.lab.holding import VALIDATING, configuration
-from tests.unit.lab.workloads.clusters import Wire, World
+from tests.unit.lab.workloads.clusters import InMemoryLab, Wire
 from trimtab.admission import authorities, certificates
 from trimtab.admission.authorities import OVERLAP, Keyring, Pair, make_authority, names_of, renewed, sign
 from trimtab.admission.certificates import CONFIGURATIONS, SECRETS, GivenCertificates, MadeCertificates
@@ -120,16 +120,16 @@ def test_a_secret_that_is_not_whole_is_no_keyring(data: dict[str, str]) -> None:
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[World]:
+async def world() -> AsyncIterator[InMemoryLab]:
     """A cluster with a webhook configuration in it."""
-    made = World()
+    made = InMemoryLab()
     await made.start()
     await made.user.create(CONFIGURATIONS[VALIDATING], configuration("default", "https://127.0.0.1:1/scale"))
     yield made
     await made.close()
 
 
-def made(world: World, *, leads: bool, client: Client | None = None) -> MadeCertificates:
+def made(world: InMemoryLab, *, leads: bool, client: Client | None = None) -> MadeCertificates:
     """The certificates of one replica."""
     return MadeCertificates(
         client or world.user,
@@ -142,7 +142,7 @@ def made(world: World, *, leads: bool, client: Client | None = None) -> MadeCert
     )
 
 
-async def test_the_leader_writes_and_the_others_take_what_they_find(world: World) -> None:
+async def test_the_leader_writes_and_the_others_take_what_they_find(world: InMemoryLab) -> None:
     """A replica without a certificate waits for one."""
     leader, other = made(world, leads=True), made(world, leads=False)
     await other.look()
@@ -155,7 +155,7 @@ async def test_the_leader_writes_and_the_others_take_what_they_find(world: World
     assert secret["data"]["tls.crt"]
 
 
-async def test_the_configurations_trust_the_bundle(world: World) -> None:
+async def test_the_configurations_trust_the_bundle(world: InMemoryLab) -> None:
     """Written once, and again only when it changes."""
     leader = made(world, leads=True)
     await leader.look()
@@ -168,7 +168,7 @@ async def test_the_configurations_trust_the_bundle(world: World) -> None:
     assert again["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]
 
 
-async def test_what_is_due_is_renewed_in_place(world: World) -> None:
+async def test_what_is_due_is_renewed_in_place(world: InMemoryLab) -> None:
     """The Secret and the context change; the authority stays."""
     leader = made(world, leads=True)
     await leader.look()
@@ -182,7 +182,7 @@ async def test_what_is_due_is_renewed_in_place(world: World) -> None:
 
 
 async def test_a_certificate_that_cannot_be_shown_yet_is_told_and_tried_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: InMemoryLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk that is full for a while ends nothing."""
     leader = made(world, leads=True)
@@ -201,7 +201,7 @@ async def test_a_certificate_that_cannot_be_shown_yet_is_told_and_tried_again(
     await cancel(running)
 
 
-async def test_a_certificate_that_nobody_renews_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_certificate_that_nobody_renews_is_told(world: InMemoryLab, caplog: pytest.LogCaptureFixture) -> None:
     """In the log, in good time and once; on health pages, which API servers go by, not before it has ended."""
     leader, other = made(world, leads=True), made(world, leads=False)
     await leader.look()
@@ -217,7 +217,7 @@ async def test_a_certificate_that_nobody_renews_is_told(world: World, caplog: py
     await cancel(running)
 
 
-async def test_a_good_certificate_serves_although_the_next_one_cannot_be_had(world: World) -> None:
+async def test_a_good_certificate_serves_although_the_next_one_cannot_be_had(world: InMemoryLab) -> None:
     """An API server that does not let us read, or write, the Secret for a while takes nobody out of service."""
     wire = Wire(world.cluster)
     leader = made(world, leads=True, client=Client(wire, clock=world.clock))

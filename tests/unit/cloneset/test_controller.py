@@ -91,7 +91,7 @@ async def test_pods_are_made_from_the_whole_template(world: CloneSetWorld) -> No
     labels = raw["metadata"]["labels"]
     assert labels[REVISION_HASH] == (await world.cloneset()).status.update_revision
     assert made.metadata.name == f"web-{labels[INSTANCE_ID]}"
-    assert await world.told("SuccessfulCreate") == [f"Created pod: {made.metadata.name}"]
+    assert await world.event_messages("SuccessfulCreate") == [f"Created pod: {made.metadata.name}"]
 
 
 async def test_the_template_keeps_fields_that_the_server_does_not_know(world: CloneSetWorld) -> None:
@@ -184,7 +184,7 @@ async def test_growing_is_held_back_by_max_unavailable(world: CloneSetWorld) -> 
     assert len(await world.pods()) == 5
     await world.run_pods()
     assert len(await world.pods()) == 7
-    assert any("4 pods wait" in message for message in await world.told("ScaleUpLimited"))
+    assert any("4 pods wait" in message for message in await world.event_messages("ScaleUpLimited"))
 
 
 async def test_min_ready_seconds(world: CloneSetWorld) -> None:
@@ -252,7 +252,7 @@ async def test_a_cloneset_that_has_gone_unseen_makes_nothing(world: CloneSetWorl
     await world.settle()
     await world.end_pods()
     assert len(await world.pods()) == left
-    world.wire.go_on()
+    world.wire.resume()
     await world.advance(60)
     assert len(await world.all(Pod)) == left
     assert sum(map(is_creation, world.wire.requests)) == 3
@@ -280,7 +280,7 @@ async def test_overlapping_clonesets_are_told_and_do_not_fight(world: CloneSetWo
     await world.resize(1, "copy")
     await world.run_pods()
     assert ((await world.cloneset("web")).status.replicas, (await world.cloneset("copy")).status.replicas) == (2, 1)
-    assert len(await world.told("SelectorOverlap")) == 2
+    assert len(await world.event_messages("SelectorOverlap")) == 2
     await world.user.delete(CloneSet, "copy", namespace="default")
     await world.settle()
     assert await condition(world, "SelectorOverlap") is None
@@ -418,7 +418,7 @@ async def test_a_deletion_that_lost_a_race_is_tried_again(world: CloneSetWorld) 
     world.wire.refuse = some
     await world.resize(2)
     assert len(await world.pods()) == 2
-    assert await world.told("FailedDelete") == []
+    assert await world.event_messages("FailedDelete") == []
     assert (await world.cloneset()).status.conditions == ()
 
 
@@ -629,7 +629,7 @@ async def test_nothing_is_made_twice_while_the_watch_is_behind(world: CloneSetWo
     await world.create(CloneSet, manifest(5))
     await world.patch(CloneSet, "web", {"spec": {"minReadySeconds": 1}})
     assert sum(map(is_creation, world.wire.requests)) == 5
-    world.wire.go_on()
+    world.wire.resume()
     await world.settle()
     assert len(await world.pods()) == 5
 
@@ -641,7 +641,7 @@ async def test_a_pod_that_is_named_as_soon_as_it_is_made_goes_once(world: CloneS
     await world.settle()
     (early,) = await world.names()
     await world.patch(CloneSet, "web", {"spec": {"scaleStrategy": {"podsToDelete": [early]}}})
-    world.wire.go_on()
+    world.wire.resume()
     await world.settle()
     assert len(await world.names() - {early}) == 1
     assert len([request for request in world.wire.requests if is_deletion(request)]) == 1
@@ -680,7 +680,7 @@ async def test_a_lost_answer_makes_no_second_pod(world: CloneSetWorld) -> None:
     world.wire.after = lose
     await world.create(CloneSet, manifest(6))
     assert len(await world.all(Pod)) == 6, "although no pod has been seen yet"
-    world.wire.go_on()
+    world.wire.resume()
     await world.settle()
     assert len(await world.all(Pod)) == 6
     assert (await world.cloneset()).status.replicas == 6
@@ -771,7 +771,7 @@ async def test_what_is_not_supported_is_refused(world: CloneSetWorld, spec: dict
     assert refused is not None
     assert field in refused.message
     assert (await world.cloneset()).status.observed_generation == 1
-    assert len(await world.told("Refused")) == 1
+    assert len(await world.event_messages("Refused")) == 1
     await world.patch(CloneSet, "web", {"spec": dict.fromkeys(spec)})
     assert len(await world.pods()) == 2
     assert await condition(world, "Refused") is None

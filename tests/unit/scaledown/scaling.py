@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Any, TypeVar
 
 from tests.lab.holding import VALIDATING, configuration
-from tests.unit.lab.workloads.clusters import JSON, Wire, World
+from tests.unit.lab.workloads.clusters import JSON, InMemoryLab, Wire
 from tests.unit.scaledown.worlds import DEFINITIONS, OURS, deployment
 from trimtab.admission.certificates import CONFIGURATIONS
 from trimtab.admission.server import Edge, admitted
@@ -85,7 +85,7 @@ class Ahead:
         await self._clock.sleep(seconds)
 
 
-class ScaleWorld(World):
+class ScaleWorld(InMemoryLab):
     """A cluster whose API server asks Trimtab before a workload shrinks."""
 
     def __init__(

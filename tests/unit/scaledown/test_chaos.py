@@ -57,7 +57,7 @@ class Chaos:
         self.world.wire.hold("pods")
         self.size = self.rng.randint(1, self.size)
         await self.world.held(self._resize(self.size))
-        self.world.wire.go_on()
+        self.world.wire.resume()
         await self.world.settle()
         await self.world.run_pods()
 

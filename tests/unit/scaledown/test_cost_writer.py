@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.unit.lab.workloads.clusters import World
+from tests.unit.lab.workloads.clusters import InMemoryLab
 from trimtab.api import codec
 from trimtab.api.annotations import DELETION_COST, SCALE_PLAN, PlanAnnotation
 from trimtab.api.pods import Pod
@@ -72,9 +72,9 @@ def test_a_cost_and_its_mark_are_one_patch() -> None:
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[World]:
+async def world() -> AsyncIterator[InMemoryLab]:
     """A cluster with three pods."""
-    made = World()
+    made = InMemoryLab()
     await made.start()
     for name in ("a", "b", "c"):
         await made.user.create(Pod, pod(name).tree(), namespace="default")
@@ -82,7 +82,7 @@ async def world() -> AsyncIterator[World]:
     await made.close()
 
 
-async def entries(world: World) -> list[Entry]:
+async def entries(world: InMemoryLab) -> list[Entry]:
     """A cost for each pod, as they are now."""
     pods = await world.pods()
     return [
@@ -91,18 +91,18 @@ async def entries(world: World) -> list[Entry]:
     ]
 
 
-async def costs(world: World) -> dict[str, str | None]:
+async def costs(world: InMemoryLab) -> dict[str, str | None]:
     """The cost of each pod."""
     return {each.metadata.name: each.metadata.annotations.get(DELETION_COST) for each in await world.pods()}
 
 
-async def written(world: World, given: list[Entry], seconds: float = 1.0) -> cost_writer.Written:
+async def written(world: InMemoryLab, given: list[Entry], seconds: float = 1.0) -> cost_writer.Written:
     """What comes of writing these."""
     until = world.clock.monotonic() + round(seconds * SECOND)
     return await Ledger(world.user).write(given, until=until)
 
 
-async def test_all_costs_are_written(world: World) -> None:
+async def test_all_costs_are_written(world: InMemoryLab) -> None:
     """With the versions that the own watch is to show."""
     found = await written(world, await entries(world))
     assert found.whole
@@ -110,7 +110,7 @@ async def test_all_costs_are_written(world: World) -> None:
     assert set(found.versions) == {object_key("default", name) for name in "abc"}
 
 
-async def test_a_cost_that_somebody_sets_meanwhile_stays(world: World) -> None:
+async def test_a_cost_that_somebody_sets_meanwhile_stays(world: InMemoryLab) -> None:
     """The pod has changed since it was looked at: it is read again, and is theirs."""
     given = await entries(world)
     await world.user.patch(Pod, "b", {"metadata": {"annotations": {DELETION_COST: "50"}}}, namespace="default")
@@ -120,7 +120,7 @@ async def test_a_cost_that_somebody_sets_meanwhile_stays(world: World) -> None:
     assert await costs(world) == {"a": "-3", "b": "50", "c": "-1"}
 
 
-async def test_a_pod_that_changes_otherwise_is_written_all_the_same(world: World) -> None:
+async def test_a_pod_that_changes_otherwise_is_written_all_the_same(world: InMemoryLab) -> None:
     """A kubelet reports all the time."""
     given = await entries(world)
     await world.user.patch(Pod, "b", {"metadata": {"labels": {"new": "yes"}}}, namespace="default")
@@ -129,7 +129,7 @@ async def test_a_pod_that_changes_otherwise_is_written_all_the_same(world: World
     assert (await costs(world))["b"] == "-2"
 
 
-async def test_a_pod_that_is_gone_is_no_failure(world: World) -> None:
+async def test_a_pod_that_is_gone_is_no_failure(world: InMemoryLab) -> None:
     """It needs no cost any more."""
     given = await entries(world)
     await world.user.delete(Pod, "b", namespace="default", grace_period_seconds=0)
@@ -138,7 +138,7 @@ async def test_a_pod_that_is_gone_is_no_failure(world: World) -> None:
     assert found.whole
 
 
-async def test_another_pod_of_the_same_name_is_not_written_to(world: World) -> None:
+async def test_another_pod_of_the_same_name_is_not_written_to(world: InMemoryLab) -> None:
     """It is not the one that the plan was about."""
     given = await entries(world)
     await world.user.delete(Pod, "b", namespace="default", grace_period_seconds=0)
@@ -148,7 +148,7 @@ async def test_another_pod_of_the_same_name_is_not_written_to(world: World) -> N
     assert (await costs(world))["b"] is None
 
 
-async def test_what_the_server_refuses_is_told(world: World) -> None:
+async def test_what_the_server_refuses_is_told(world: InMemoryLab) -> None:
     """And the others are written."""
     given = await entries(world)
     wire = world.user.transport
@@ -159,14 +159,14 @@ async def test_what_the_server_refuses_is_told(world: World) -> None:
     assert (await costs(world))["a"] == "-3"
 
 
-async def test_after_the_deadline_nothing_is_written(world: World) -> None:
+async def test_after_the_deadline_nothing_is_written(world: InMemoryLab) -> None:
     """What is late is counted."""
     found = await written(world, await entries(world), seconds=-1.0)
     assert found.late == 3
     assert await costs(world) == {"a": None, "b": None, "c": None}
 
 
-async def test_a_pod_that_never_keeps_still_is_left_to_the_next_time(world: World) -> None:
+async def test_a_pod_that_never_keeps_still_is_left_to_the_next_time(world: InMemoryLab) -> None:
     """Taking back gives up after a few attempts, and says so: the caller comes back."""
     await written(world, await entries(world))
     pods = await world.pods()

@@ -16,7 +16,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.unit.lab.workloads.clusters import JSON, Wire, World
+from tests.unit.lab.workloads.clusters import JSON, InMemoryLab, Wire
 from trimtab.api import crds
 from trimtab.api.annotations import DELETION_COST
 from trimtab.api.apps import Deployment
@@ -61,7 +61,7 @@ def target(name: str = "web", kind: str = "Deployment", api_version: str = "apps
     return {"apiVersion": api_version, "kind": kind, "name": name}
 
 
-class PolicyWorld(World):
+class PolicyWorld(InMemoryLab):
     """A cluster whose policies are looked after."""
 
     def __init__(self, *, seed: int = 1, **settings: Any) -> None:

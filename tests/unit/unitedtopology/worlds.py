@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from tests.unit.lab.workloads.clusters import Wire, World
+from tests.unit.lab.workloads.clusters import InMemoryLab, Wire
 from tests.unit.lab.workloads.objects import deployment_tree
 from trimtab.api import annotations as keys
 from trimtab.api import crds, nodeselectors, times, tolerations
@@ -65,7 +65,7 @@ def topology_tree(
     }
 
 
-class TopologyWorld(World):
+class TopologyWorld(InMemoryLab):
     """A cluster with the UnitedTopology controller in it."""
 
     settings: Settings = SETTINGS

@@ -14,8 +14,8 @@ SMALL = IPv4Network("10.0.0.0/28")
 
 
 @given(st.lists(st.text(), unique=True, max_size=14))
-def test_nobody_shares_an_address(owners: list[str]) -> None:
-    """As long as there are enough, everybody has one of the network's own."""
+def test_no_two_owners_share_an_address(owners: list[str]) -> None:
+    """As long as there are enough, each owner has an address of the network."""
     addresses = Addresses(SMALL)
     taken = [addresses.allocate(owner) for owner in owners]
     assert len(set(taken)) == len(owners)
@@ -29,7 +29,7 @@ def test_asking_again_gives_the_same() -> None:
 
 
 def test_an_address_that_is_in_use_is_not_given_away() -> None:
-    """What is known to be somebody's stays his."""
+    """A recorded address is not allocated to another owner."""
     wanted = Addresses(SMALL).allocate("a")
     addresses = Addresses(SMALL)
     addresses.record("b", wanted)
@@ -38,7 +38,7 @@ def test_an_address_that_is_in_use_is_not_given_away() -> None:
 
 
 def test_an_address_comes_back() -> None:
-    """When its owner is gone, somebody else may have it."""
+    """When its owner is gone, another one may have it."""
     addresses = Addresses(SMALL)
     first = addresses.allocate("a")
     addresses.release("a")
@@ -48,7 +48,7 @@ def test_an_address_comes_back() -> None:
 
 
 def test_there_may_be_no_more() -> None:
-    """Then it says so, rather than search for ever."""
+    """An error, instead of an endless search."""
     addresses = Addresses(SMALL)
     for number in range(14):
         addresses.allocate(str(number))

@@ -1,4 +1,4 @@
-"""What node controllers decide: who is unknown, which taints there should be, and who leaves when."""
+"""What node controllers decide: unknown nodes, taints, and when pods are evicted."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def taint(key: str, effect: str) -> dict[str, str]:
     return {"key": key, "effect": effect}
 
 
-def test_of_a_silent_node_nothing_is_known() -> None:
-    """All that its kubelet reports turns Unknown; what it never said, too; what is Unknown stays as it was."""
+def test_a_node_without_heartbeats_is_unknown() -> None:
+    """All reported conditions turn Unknown, missing ones too; those that are Unknown stay as they were."""
     changes = health.unknown_conditions(a_node(Ready="True", MemoryPressure="False", DiskPressure="Unknown"), at(5))
     assert {each.type: (each.status, each.reason) for each in changes} == {
         "Ready": ("Unknown", "NodeStatusUnknown"),
@@ -106,7 +106,7 @@ def test_the_taints_of_a_node(node: Node, evicts: bool, want: set[str]) -> None:
 
 
 def test_a_taint_keeps_its_time() -> None:
-    """Pods count their patience from it."""
+    """Tolerations count from it."""
     held = {**taint(UNREACHABLE, "NoExecute"), "timeAdded": moment(3)}
     taints = health.taints(a_node(Ready="Unknown", taints=[held]), evicts=True, now=at(9))
     assert {each.effect: each.time_added for each in taints} == {"NoExecute": moment(3), "NoSchedule": moment(9)}
@@ -179,5 +179,5 @@ def tolerating(key: str, seconds: int | None = None) -> Toleration:
 def test_when_a_pod_leaves(
     tolerations: list[Toleration], taints: dict[Taint, int], arrived: float, want: float | None
 ) -> None:
-    """At once, when its patience is over, or never."""
+    """At once, when its toleration ends, or never."""
     assert health.eviction_time(tolerations, taints, at(arrived)) == (None if want is None else at(want))

@@ -1,4 +1,4 @@
-"""The life of a pod: what happens when, whoever looks however often."""
+"""The lifecycle of a pod: what happens when, however often it is checked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Event = tuple[float, Stage, bool, int]
 
 
 def history(script: Script, until: float) -> list[Event]:
-    """All that happens to a pod in that time, found by following what `advance` says is due."""
+    """Everything that happens to a pod in that time, by following the due times of `advance`."""
     life, events = podlifecycle.start(START), []
     due: int | None = START
     while due is not None and due <= at(until):
@@ -120,7 +120,7 @@ C, INIT, R, B, OK, BAD = (
         ),
     ],
 )
-def test_a_life(script: Script, until: float, want: list[Event]) -> None:
+def test_the_history_of_a_pod(script: Script, until: float, want: list[Event]) -> None:
     """What happens to a pod, and when."""
     assert history(script, until) == want
 
@@ -143,7 +143,7 @@ any_script = st.builds(
 
 @given(script=any_script, looks=st.lists(st.integers(0, 300), max_size=8), end=st.integers(300, 400))
 @settings(deadline=None)
-def test_a_life_does_not_depend_on_who_looks(script: Script, looks: list[int], end: int) -> None:
+def test_the_history_does_not_depend_on_when_it_is_checked(script: Script, looks: list[int], end: int) -> None:
     """Looked at often or once, it comes to the same."""
     life = podlifecycle.start(START)
     for sync in sorted(looks):
@@ -155,8 +155,8 @@ def test_a_life_does_not_depend_on_who_looks(script: Script, looks: list[int], e
 
 @given(script=any_script, end=st.integers(0, 400))
 @settings(deadline=None)
-def test_nothing_is_due_before_it_is_said_to_be(script: Script, end: int) -> None:
-    """Whoever comes back a moment before it is due finds everything unchanged."""
+def test_nothing_changes_before_the_next_due_time(script: Script, end: int) -> None:
+    """A moment before it is due, everything is unchanged."""
     life, due = podlifecycle.advance(podlifecycle.start(START), script, at(end))
     if due is None:
         assert podlifecycle.advance(life, script, at(10**6)) == (life, None)
@@ -168,8 +168,8 @@ def test_nothing_is_due_before_it_is_said_to_be(script: Script, end: int) -> Non
 # Changes of mind.
 
 
-def test_a_pod_that_is_told_to_crash_crashes_now_and_once() -> None:
-    """What it was not values does not happen in hindsight."""
+def test_a_running_pod_annotated_to_crash_crashes_once() -> None:
+    """An annotation has no effect on the past."""
     life, _ = podlifecycle.advance(podlifecycle.start(START), Script(start=1.0), at(3600))
     crash = Script(start=1.0, behaviour=CRASH, ends_after=5.0)
     life, due = podlifecycle.advance(replace(life, known=at(3600)), crash, at(3600))
@@ -177,8 +177,8 @@ def test_a_pod_that_is_told_to_crash_crashes_now_and_once() -> None:
     assert life.last == Termination(at(1), at(3600), 1)
 
 
-def test_a_ready_pod_that_is_told_to_hang_is_not_ready_any_more() -> None:
-    """And is again when it is values to run."""
+def test_a_ready_pod_annotated_to_hang_becomes_unready() -> None:
+    """And ready again when it is annotated to run."""
     life, _ = podlifecycle.advance(podlifecycle.start(START), Script(start=1.0), at(60))
     hung, due = podlifecycle.advance(replace(life, known=at(60)), Script(start=1.0, behaviour=HANG), at(60))
     assert (hung.stage, hung.ready, due) == (Stage.RUNNING, False, None)
@@ -190,7 +190,7 @@ def test_a_ready_pod_that_is_told_to_hang_is_not_ready_any_more() -> None:
 
 
 def deleted_pod(*, grace: int, requested: float = 100) -> Pod:
-    """A pod that somebody asked to go."""
+    """A pod that has been deleted."""
     marks = {"deletionTimestamp": moment(requested + grace), "deletionGracePeriodSeconds": grace}
     return a_pod(metadata=marks)
 
@@ -210,11 +210,11 @@ RUNNING = PodLifecycle(accepted=START, since=at(1), stage=Stage.RUNNING, sandbox
     ],
 )
 def test_a_deleted_pod_leaves(grace: int, life: PodLifecycle, stop: float, want: float) -> None:
-    """The moment when a pod that somebody has deleted is gone."""
+    """The moment when a deleted pod is gone."""
     assert podlifecycle.deletion_time(deleted_pod(grace=grace), life, Script(stop=stop)) == at(want)
 
 
-def test_a_pod_that_nobody_deleted_does_not_leave() -> None:
+def test_a_pod_that_is_not_deleted_has_no_deletion_time() -> None:
     """To ask when it does is a mistake."""
     with pytest.raises(ValueError, match="not being deleted"):
         podlifecycle.deletion_time(a_pod(), RUNNING, Script())
@@ -230,7 +230,7 @@ def test_a_pod_that_nobody_deleted_does_not_leave() -> None:
     ],
 )
 def test_how_a_stopped_pod_ends(life: PodLifecycle, stop: float, stage: Stage, code: int | None) -> None:
-    """The last state of a pod, for whoever wants to know."""
+    """The last state of a pod."""
     ended = podlifecycle.stop(life, Script(stop=stop), at(130), 30)
     assert (ended.stage, ended.ready) == (stage, life.ready if life.is_finished else False)
     assert (ended.last.code if ended.last else None) == code
@@ -246,7 +246,7 @@ def written(pod: Pod, life: PodLifecycle, script: Script, now: int) -> Pod:
 
 @given(script=any_script, end=st.integers(0, 200), later=st.integers(0, 50))
 @settings(deadline=None)
-def test_a_life_can_be_read_back(script: Script, end: int, later: int) -> None:
+def test_a_lifecycle_can_be_restored(script: Script, end: int, later: int) -> None:
     """A kubelet that lost its memory knows from the status where the pod stands, to the second, and writes the same."""
     inits = [f"init-{number}" for number in range(script.inits)]
     pod = a_pod(inits=(*inits[:1], "+sidecar", *inits[1:]), restartPolicy=script.restart_policy)

@@ -29,7 +29,7 @@ DOCUMENTATION = Path(__file__).parents[4] / "docs" / "lab-nodes.md"
     ],
 )
 def test_annotations_are_read(annotations: dict[str, str], want: AnnotationValues) -> None:
-    """Each annotation sets one thing; what is not said stays as it is by habit."""
+    """Each annotation sets one field; the others keep their defaults."""
     values, problems = scripts.read({f"{PREFIX}{name}": text for name, text in annotations.items()})
     assert (values, problems) == (want, [])
 
@@ -46,8 +46,8 @@ def test_annotations_are_read(annotations: dict[str, str], want: AnnotationValue
         pytest.param("stat-seconds", "1", "start-seconds", id="a name that does not exist"),
     ],
 )
-def test_what_cannot_be_read_is_told_and_passed_over(name: str, text: str, reason: str) -> None:
-    """A pod is run whatever its annotations say, and the problem names the annotation."""
+def test_invalid_values_are_reported_and_ignored(name: str, text: str, reason: str) -> None:
+    """A pod runs whatever its annotations are, and the problem names the annotation."""
     values, problems = scripts.read({f"{PREFIX}{name}": text, f"{PREFIX}init-seconds": "9"})
     assert values == AnnotationValues(init=Span(9, 9))
     assert len(problems) == 1
@@ -55,7 +55,7 @@ def test_what_cannot_be_read_is_told_and_passed_over(name: str, text: str, reaso
     assert reason in problems[0]
 
 
-def test_annotations_of_others_are_none_of_ours() -> None:
+def test_other_annotations_are_ignored() -> None:
     """Only those with the prefix count."""
     assert scripts.read({"example.com/behaviour": "crash", "behaviour": "crash"}) == (AnnotationValues(), [])
 
@@ -75,7 +75,7 @@ def test_annotations_of_others_are_none_of_ours() -> None:
         pytest.param({"behaviour": "run", "crash-after-seconds": "3"}, Behaviour.RUN, None, id="run is said, too"),
     ],
 )
-def test_a_script_says_what_the_containers_do(
+def test_a_script_has_the_behaviour_of_the_containers(
     annotations: dict[str, str], behaviour: Behaviour, ends: float | None
 ) -> None:
     """The behaviour, or what a time implies, and when the containers end by themselves."""
@@ -106,7 +106,7 @@ def test_pods_and_seeds_draw_different_times() -> None:
 
 
 def test_saying_more_about_one_thing_changes_nothing_else() -> None:
-    """A pod that is values when to start stops as it would have stopped."""
+    """An annotation for the start does not change the time to stop."""
     plain, _ = scripts.script_for(a_pod(), 1)
     values, _ = scripts.script_for(a_pod(annotations={"start-seconds": "7", "ready-seconds": "1-2"}), 1)
     assert (plain.stop, plain.init) == (values.stop, values.init)
@@ -142,7 +142,7 @@ def test_restart_policies(policy: str, code: int, want: Any) -> None:
 
 
 def test_a_pod_that_crashes_so_often_runs_on() -> None:
-    """After the crashes that it was values to have, it lasts."""
+    """After the annotated number of crashes it keeps running."""
     script = Script(behaviour=Behaviour.CRASH, ends_after=5.0, crashes=2)
     assert [script.run_seconds(restarts) for restarts in range(4)] == [5.0, 5.0, None, None]
 

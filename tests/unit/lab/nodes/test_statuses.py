@@ -94,7 +94,7 @@ def test_a_pod_that_crashed_for_the_first_time() -> None:
 
 
 def test_a_pod_that_crashed_again() -> None:
-    """It waits, says for how long, and remembers how it ended."""
+    """It waits, for a time that is shown, and keeps its last state."""
     status = rendered(replace(CRASHED, restarts=4))
     (main,) = status["containerStatuses"]
     waiting = main["state"]["waiting"]
@@ -105,7 +105,7 @@ def test_a_pod_that_crashed_again() -> None:
 
 
 def test_a_pod_that_was_restarted() -> None:
-    """It runs in another container than before, and tells of the one before."""
+    """It runs in a new container, and shows the state of the previous one."""
     first = rendered(RUNNING)["containerStatuses"][0]
     second = rendered(replace(RUNNING, restarts=1, last=Termination(at(0), at(1), 3)))["containerStatuses"][0]
     assert second["restartCount"] == 1
@@ -121,7 +121,7 @@ def test_a_pod_that_was_restarted() -> None:
     ],
 )
 def test_a_pod_that_has_ended(stage: Stage, code: int, phase: str, reason: str) -> None:
-    """Its phase and conditions say how."""
+    """Its phase and conditions show how."""
     status = rendered(replace(CRASHED, stage=stage, last=Termination(at(2), at(9), code)))
     assert status["phase"] == phase
     assert conditions(status)["Ready"] == ("False", reason, "")
@@ -165,7 +165,7 @@ def test_init_containers_take_turns(life: PodLifecycle, want: list[str]) -> None
     assert init_states(life) == want
 
 
-def test_a_pod_that_initializes_says_what_it_waits_for() -> None:
+def test_an_initializing_pod_names_its_incomplete_containers() -> None:
     """The containers that are not through are named, as a kubelet names them."""
     pod = a_pod(inits=("one", "+side", "two"))
     life = replace(RUNNING, stage=Stage.INITIALIZING, inits=1, ready=False)
@@ -185,7 +185,7 @@ def test_a_sidecar_counts_for_readiness() -> None:
     assert conditions(status)["ContainersReady"][2] == "containers with unready status: [side main]"
 
 
-# What others say.
+# Conditions of other components.
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_readiness_gates_have_a_say(held: list[dict[str, str]], want: tuple[str,
 # Patches.
 
 
-def test_a_patch_says_only_what_changes() -> None:
+def test_a_patch_has_only_changed_fields() -> None:
     """From being created to running: the phase, the containers, the address, and the conditions that turn."""
     pod = a_pod(status={"conditions": [{"type": "PodScheduled", "status": "True"}]})
     created = patched(pod, statuses.render(pod, podlifecycle.start(START), SCRIPT, PLACE, at(0)))
@@ -243,8 +243,8 @@ def test_a_patch_says_only_what_changes() -> None:
     }
 
 
-def test_what_is_said_already_is_not_written() -> None:
-    """After the patch there is nothing to patch, whenever one looks; others' conditions are still there."""
+def test_no_patch_for_an_equal_status() -> None:
+    """After the patch there is nothing to patch, at any time; conditions of other components are still there."""
     pod = a_pod(status={"conditions": [{"type": "PodScheduled", "status": "True"}]})
     pod = patched(pod, statuses.render(pod, RUNNING, SCRIPT, PLACE, at(2)))
     assert statuses.patch(pod, statuses.render(pod, RUNNING, SCRIPT, PLACE, at(999))) is None
@@ -263,7 +263,7 @@ def test_a_condition_keeps_its_time_until_it_turns() -> None:
     assert (ready.reason, ready.last_transition_time) == ("PodFailed", moment(9))
 
 
-def test_what_somebody_else_spoiled_is_mended() -> None:
+def test_a_condition_that_another_component_changed_is_restored() -> None:
     """A pod that was marked as not ready while its node was away is marked as ready again."""
     pod = a_pod()
     pod = patched(pod, statuses.render(pod, RUNNING, SCRIPT, PLACE, at(2)))
@@ -281,7 +281,7 @@ def test_the_address_that_a_pod_has_stays() -> None:
     assert rendered(RUNNING, pod)["podIP"] == "10.1.2.3"
 
 
-def test_a_status_says_that_a_hanging_pod_runs() -> None:
+def test_a_hanging_pod_is_running_and_not_ready() -> None:
     """It is up, and not ready."""
     status = rendered(replace(RUNNING, ready=False), script=replace(SCRIPT, behaviour=Behaviour.HANG))
     assert status["phase"] == "Running"

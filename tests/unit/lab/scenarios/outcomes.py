@@ -24,12 +24,12 @@ def distribution(**domains: int) -> PodDistribution:
 
 
 def record(number: int, title: str, **domains: int) -> StepRecord:
-    """A step that left this."""
+    """The record of a step with these pods."""
     return StepRecord(number, title, at=float(number), took=1.0, distributions={ALL: distribution(**domains)})
 
 
 def outcome(*records: StepRecord, timeline: Timeline | None = None, **changes: Any) -> Outcome:
-    """What came of a story with so many steps."""
+    """The outcome of a story with these steps."""
     steps: list[Mapping[str, Any]] = [{"wait": {"pods": 1}, "title": each.title} for each in records]
     told = story(*(dict(step) for step in steps), **changes)
     return Outcome(told, Run(told, "xyz"), tuple(records), timeline or Timeline({"zone": ZONE}))

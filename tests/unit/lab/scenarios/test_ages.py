@@ -1,4 +1,4 @@
-"""When ages tell pods apart: checked against the order of victims itself."""
+"""When ages distinguish pods: checked against the victim order itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def scale_of(age: int) -> int:
 @settings(deadline=None)
 @given(ready=st.lists(st.integers(0, 3600), min_size=1, max_size=6), created=st.lists(st.integers(0, 3600), max_size=6))
 def test_ages_are_of_one_scale_when_they_should_be(ready: list[int], created: list[int]) -> None:
-    """From the moment that is found until the margin has passed, nothing tells the ages of a group apart."""
+    """From the returned moment until the margin has passed, nothing distinguishes the ages of a group."""
     groups = [[NOW - seconds * SECOND for seconds in group] for group in (ready, created) if group]
     moment = ages.next_common_scale(groups, NOW)
     assert moment >= NOW

@@ -160,9 +160,9 @@ def test_time_never_runs_to_the_left(lengths: list[float], shares: list[float]) 
     """A later moment is drawn to the right of an earlier one, inside the axis, however long steps take."""
     times = [sum(lengths[:index]) for index in range(len(lengths) + 1)]
     axis = Axis(tuple(times), tuple(float(index * 50) for index in range(len(times))))
-    nodes_by_name = [axis(share * times[-1]) for share in sorted(shares)]
-    assert nodes_by_name == sorted(nodes_by_name)
-    assert 0.0 <= nodes_by_name[0] <= nodes_by_name[-1] <= axis.nodes_by_name[-1]
+    positions = [axis(share * times[-1]) for share in sorted(shares)]
+    assert positions == sorted(positions)
+    assert 0.0 <= positions[0] <= positions[-1] <= axis.positions[-1]
 
 
 @pytest.mark.parametrize("count", [0, 5, 10])

@@ -37,7 +37,7 @@ def nodes_by_name(**zones: str) -> dict[str, NodeView]:
 
 
 def workload(wanted: int, model: type[Workload] = Workload, **status: int) -> Workload:
-    """A workload that wants so many, and says that it has them."""
+    """A workload of that size whose status has settled."""
     said = dict.fromkeys(("replicas", "readyReplicas", "availableReplicas", "updatedReplicas"), wanted)
     tree: dict[str, Any] = {
         "metadata": {"name": "web", "generation": 2},
@@ -58,7 +58,7 @@ def test_empty_domains_count() -> None:
     assert str(spread) == "2/1/0"
 
 
-def test_pods_without_a_domain_are_told_apart() -> None:
+def test_pods_without_a_domain_are_separate() -> None:
     """A node that is unknown, or lacks the key, is no domain, and takes no part in the skew."""
     spread = observations.spread(placed("a", "x"), nodes_by_name(a="zone-a", b="zone-b"), ZONES["zone"])
     assert spread.domains == {"zone-a": 1, "zone-b": 0, NOWHERE: 1}
@@ -114,16 +114,14 @@ def test_a_workload_has_the_pods_that_its_selector_matches() -> None:
         pytest.param(NonRollingWorkload, {"updatedReplicas": 0}, "", id="a kind without updates"),
     ],
 )
-def test_what_a_workload_says_must_be_what_it_wants(
-    model: type[Workload], status: dict[str, int], problem: str
-) -> None:
+def test_the_status_must_match_the_spec(model: type[Workload], status: dict[str, int], problem: str) -> None:
     """Everything has settled when there is no problem left."""
     seen = Observation(placed("a", "b"), nodes_by_name(a="zone-a", b="zone-b"), {"web": workload(2, model, **status)})
     assert observations.is_satisfied(Wait(), seen) == (not problem)
     assert problem in "; ".join(observations.unsettled(seen))
 
 
-def test_what_a_workload_says_must_be_what_is_seen() -> None:
+def test_the_status_must_match_the_pods() -> None:
     """A status that is newer than the pods is not believed."""
     seen = Observation(placed("a", "b", "a"), nodes_by_name(a="zone-a", b="zone-b"), {"web": workload(2)})
     assert observations.unsettled(seen) == ["web: pods is 3, not 2", "web: ready is 3, not 2"]
@@ -174,7 +172,7 @@ def test_numbers_are_waited_for_as_written() -> None:
         pytest.param({"of": "web", "pods": 4}, ["web: pods is 3, expected 4"], id="of a workload"),
     ],
 )
-def test_what_is_not_as_expected_is_told(expect: dict[str, Any], says: list[str]) -> None:
+def test_failed_expectations_are_reported(expect: dict[str, Any], says: list[str]) -> None:
     """In sentences, one for each."""
     (step,) = story(scale(3, expect=expect)).steps
     seen = Observation(placed("a", "a", "b"), nodes_by_name(a="zone-a", b="zone-b"), {"web": workload(3)})

@@ -43,7 +43,7 @@ def test_a_golden_result_reads_like_a_table() -> None:
     ],
 )
 def test_what_chance_decides_is_left_out(compare: Compare, want: dict[str, Any]) -> None:
-    """As far as the step says so."""
+    """By the step's `compare`."""
     tree = results.golden(outcome(replace(record(1, "fill", zone_a=1, zone_b=2), compare=compare)))
     assert tree["steps"] == [want]
 
@@ -95,7 +95,7 @@ def changed(*records: StepRecord) -> list[str]:
         ),
     ],
 )
-def test_differences_are_told_in_sentences(records: list[StepRecord], says: list[str]) -> None:
+def test_differences_are_reported_in_sentences(records: list[StepRecord], says: list[str]) -> None:
     """A reviewer reads which step, which zone, how many before and now."""
     assert changed(*records) == says
 

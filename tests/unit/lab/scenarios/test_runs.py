@@ -18,7 +18,7 @@ RUN = Run(story(), "xyz")
 
 
 def test_nodes_carry_the_run() -> None:
-    """Its name, its label and its taint: nobody else's pods come there."""
+    """Its name, its label and its taint: other pods stay away."""
     shape = RUN.shape(RUN.story.cluster)
     plan = shape.nodes["xyz-zone-a-1"]
     assert shape.name == "small-xyz"

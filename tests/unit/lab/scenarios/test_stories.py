@@ -1,4 +1,4 @@
-"""The format of stories: what is read, and how mistakes are told."""
+"""The format of stories: what is read, and how mistakes are reported."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_step_has_a_verb_a_wait_and_expectations() -> None:
         ),
     ],
 )
-def test_a_verb_is_read_and_speaks_for_itself(written: dict[str, Any], action: object, title: str) -> None:
+def test_a_verb_is_read_and_gives_the_title(written: dict[str, Any], action: object, title: str) -> None:
     """Each verb becomes an action, whose words are the step's title if it has none."""
     (step,) = story(written).steps
     assert step.action == action
@@ -91,7 +91,7 @@ def test_a_verb_is_read_and_speaks_for_itself(written: dict[str, Any], action: o
     assert str(story({**written, "title": "mine"}).steps[0]) == "mine"
 
 
-def test_nodes_that_are_added_are_told_by_zone() -> None:
+def test_added_nodes_are_shown_by_zone() -> None:
     """A reader of results learns what was added."""
     (step,) = story({"add": {"zones": [{"name": "zone-c", "nodes": 3}]}}).steps
     assert str(step) == "add zone zone-c (3 nodes)"
@@ -118,7 +118,7 @@ def test_nodes_that_are_added_are_told_by_zone() -> None:
     ],
 )
 def test_a_mistake_at_the_top_names_its_field(changes: dict[str, Any], path: str, says: str) -> None:
-    """The error says where, and what to write."""
+    """The error names the field, and what to write."""
     with pytest.raises(InvalidError) as error:
         stories.read(tree(**changes))
     assert error.value.path == path
@@ -187,7 +187,7 @@ def test_a_mistake_at_the_top_names_its_field(changes: dict[str, Any], path: str
     ],
 )
 def test_a_mistake_in_a_step_names_its_field(step: Any, path: str, says: str) -> None:
-    """The error says which step, which field, and what to write."""
+    """The error names the step and the field, and what to write."""
     with pytest.raises(InvalidError) as error:
         story(step)
     assert error.value.path == path
@@ -207,7 +207,7 @@ def test_a_key_that_stands_twice_is_a_mistake() -> None:
         stories.parse("name: a\nname: b\n")
 
 
-def test_yaml_that_is_none_is_told_where() -> None:
+def test_invalid_yaml_is_reported_with_its_line() -> None:
     """The line is in the error."""
     with pytest.raises(InvalidError, match="line 1"):
         stories.parse("name: [")
@@ -232,7 +232,7 @@ def test_errors_of_a_file_name_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(stories.kubernetes_stories() | stories.trimtab_stories()))
 def test_a_shipped_story_reads_and_is_called_as_its_file(name: str) -> None:
-    """All that come with Trimtab are well-formed, and say what they are about."""
+    """All that come with Trimtab are valid and have a description."""
     read = stories.load((stories.kubernetes_stories() | stories.trimtab_stories())[name])
     assert read.name == name
     assert read.description

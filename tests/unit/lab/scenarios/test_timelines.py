@@ -15,7 +15,7 @@ ZONES = {"zone": "topology.kubernetes.io/zone"}
 NODES = {name: NodeView({ZONES["zone"]: f"zone-{name}"}) for name in "ab"}
 
 
-def test_only_changes_are_noted() -> None:
+def test_only_changes_are_recorded() -> None:
     """A pod that is seen again as it was makes no entry."""
     timeline = Timeline(ZONES)
     waiting, ready = pod("p").build(), pod("p").on("a").ready().build()
@@ -42,7 +42,7 @@ def test_a_domain_begins_with_its_first_node() -> None:
     ]
 
 
-def test_a_life_goes_through_the_tallies() -> None:
+def test_a_pod_moves_through_the_tallies() -> None:
     """Starting, ready, terminating, gone: counted in the domain of its node while it counts."""
     timeline = Timeline(ZONES)
     timeline.record_node(NODES["a"], 0.0)
@@ -74,7 +74,7 @@ def test_a_pod_on_an_unknown_node_is_nowhere_until_the_node_is_seen() -> None:
     )
 )
 def test_playing_back_gives_what_counting_gives(events: list[tuple[int, str]]) -> None:
-    """Whatever was seen, the last moment of the timeline is the distribution of the pods there are."""
+    """The last moment of the timeline is the distribution of the existing pods."""
     timeline = Timeline(ZONES)
     for name in NODES.values():
         timeline.record_node(name, 0.0)

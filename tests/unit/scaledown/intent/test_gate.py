@@ -381,7 +381,7 @@ async def test_misses_make_the_settle_time_longer(world: ScaleWorld) -> None:
     """A controller that lags behind chooses by what it sees: counted, and waited for the next time."""
     world.wire.hold("pods")  # the workload controllers see nothing new of pods
     await world.held(world.user.resize(Deployment, "web", 6, namespace="default"))
-    world.wire.go_on()
+    world.wire.resume()
     await world.run_pods()
     await world.advance(2)
     assert world.count("misses_total", cause="lag") > 0
@@ -509,7 +509,7 @@ async def test_a_request_that_is_cut_off_is_counted_with_the_time_it_was_held(wo
     holding = asyncio.ensure_future(world.intents.hold(await world.intent(9)))
     await world.clock.advance(0.5)
     await cancel(holding)
-    world.product.go_on()
+    world.product.resume()
     assert outcomes(world) == {"late": 1}
     assert world.count("held_seconds_sum", outcome="late") >= 0.5
     assert world.count("requests_under_way") == 0
@@ -655,7 +655,7 @@ async def test_pods_that_the_own_watch_has_not_shown_yet_are_waited_for(world: S
     holding = asyncio.ensure_future(world.intents.hold(await world.intent(6)))
     await world.clock.advance(0.1)
     assert await world.costs() == []
-    world.product.go_on()
+    world.product.resume()
     held, _ = await world.held(holding)
     assert held.outcome is Outcome.PLANNED
     assert len(await world.costs()) == 6

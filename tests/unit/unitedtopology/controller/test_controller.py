@@ -235,7 +235,7 @@ async def test_marks_of_one_that_has_not_been_seen_yet_are_left_alone(world: Top
     await world.patch(Pod, pod.metadata.name, {"metadata": {"annotations": mark}})
     await world.advance(5)
     assert await world.marked() == {"a": 1, "": 1}
-    world.controller_wire.go_on()
+    world.controller_wire.resume()
     await world.settle()
     assert await world.marked() == {"a": 2}
     found = keys.subset_annotations((await world.get(Pod, pod.metadata.name)).metadata.annotations)
@@ -477,7 +477,7 @@ async def test_a_reservation_that_nobody_comes_for_ends_with_an_event(world: Top
     assert list((await world.rows())["a"].creating) == ["x"]
     await world.advance(10)
     assert not (await world.rows())["a"].creating
-    (message,) = await world.told("ReservationExpired")
+    (message,) = await world.event_messages("ReservationExpired")
     assert "in a " in message
 
 
@@ -562,7 +562,7 @@ async def test_waiting_pods_are_moved_to_the_next_subset(world: TopologyWorld) -
     status = (await world.topology()).status
     (shortage,) = status.shortages
     assert shortage.name == "a"
-    (message,) = await world.told("Rescheduled")
+    (message,) = await world.event_messages("Rescheduled")
     assert "no node of a" in message
 
 
@@ -630,7 +630,7 @@ async def test_a_pod_on_a_node_that_is_not_known_yet_is_matched_when_it_is(world
     await world.user.bind(waiting.metadata.name, namespace="default", node="z1-9")
     await world.divide(subset("a", "z1", 5))
     assert await world.marked() == {"a": 1, "": 1}
-    world.controller_wire.go_on()
+    world.controller_wire.resume()
     await world.settle()
     assert await world.marked() == {"a": 2}
 

@@ -129,13 +129,13 @@ def test_replicasets_are_changed(owner: Deployment, sets: tuple[ReplicaSet, ...]
 
 
 def test_a_change_holds_for_what_was_read() -> None:
-    """Whoever has written in between is not overwritten."""
+    """A concurrent write is not overwritten."""
     (change,) = planned(deployment(5), current()).changes
     assert change.patch["metadata"]["resourceVersion"] == "7"
 
 
 def test_a_paused_deployment_makes_no_replicaset() -> None:
-    """It says that it is paused, and waits."""
+    """Its condition is paused, and it waits."""
     found = planned(deployment(3, paused=True))
     assert found.creation is None
     assert found.revision is None
@@ -176,7 +176,7 @@ def test_old_revisions_are_forgotten(owner: Deployment, sets: tuple[ReplicaSet, 
 
 
 def test_old_pods_hold_up_a_recreation() -> None:
-    """Pods of the new ReplicaSet do not, those of an old one do, whatever sizes say."""
+    """Pods of the new ReplicaSet do not count, those of an old one do, whatever the sizes."""
     owner, gone = deployment(3, strategy="Recreate", image="app:2"), old(0)
     assert planned(owner, gone, old_pods=(gone.metadata.uid,)).creation is None
     assert planned(owner, gone).creation is not None

@@ -1,4 +1,4 @@
-"""The status of a Deployment, and what its conditions say."""
+"""The status of a Deployment and its conditions."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ CREATED = progressing("NewReplicaSetCreated")
         pytest.param(a_status(0, 0, 0), OwnedReplicaSets(None), None, id="nothing has happened yet"),
     ],
 )
-def test_progress_is_judged(status: dict[str, Any], owned: OwnedReplicaSets, want: str | None) -> None:
+def test_progress_is_evaluated(status: dict[str, Any], owned: OwnedReplicaSets, want: str | None) -> None:
     """The reasons that kubectl rollout status and people look for."""
     found = with_progress(deployment(3, status=status), owned)
     assert (None if found is None else found.reason) == want
@@ -124,8 +124,8 @@ def test_every_progress_counts() -> None:
 
 
 @pytest.mark.parametrize("deadline", [None, 2**31 - 1])
-def test_without_a_deadline_nothing_is_judged(deadline: int | None) -> None:
-    """What was said before is taken back."""
+def test_without_a_deadline_progress_is_not_evaluated(deadline: int | None) -> None:
+    """An earlier condition is removed."""
     owner = deployment(3, deadline=deadline, status=a_status(3, 3, 1, CREATED))
     assert with_progress(owner, OwnedReplicaSets(replicaset("web", 3))) is None
 
@@ -140,7 +140,7 @@ def test_without_a_deadline_nothing_is_judged(deadline: int | None) -> None:
         pytest.param("ProgressDeadlineExceeded", True, "ProgressDeadlineExceeded", id="too late for a pause"),
     ],
 )
-def test_a_pause_is_noted(reason: str, paused: bool, want: str) -> None:
+def test_a_pause_is_recorded(reason: str, paused: bool, want: str) -> None:
     """The deadline counts from the end of a pause."""
     owner = deployment(3, paused=paused, status=a_status(3, 3, 1, progressing(reason)))
     found = conditions.find(progress.with_pause(owner, owner.status.conditions, NOON), "Progressing")
@@ -149,7 +149,7 @@ def test_a_pause_is_noted(reason: str, paused: bool, want: str) -> None:
     assert (found.last_update_time == conditions.moment(NOON)) is (reason != want)
 
 
-def test_a_replicaset_that_was_never_told_of_is_found() -> None:
+def test_an_unreported_replicaset_is_found() -> None:
     """As where a Deployment adopts one; and only the first time."""
     owner = deployment(3)
     once = progress.with_found(owner, (), "web", NOON)
@@ -168,14 +168,16 @@ def test_a_replicaset_that_was_never_told_of_is_found() -> None:
         pytest.param(a_status(3, 3, 2, progressing("ProgressDeadlineExceeded")), 600, None, id="exceeded already"),
     ],
 )
-def test_a_deadline_is_looked_at_again(status: dict[str, Any], deadline: int | None, want: float | None) -> None:
-    """Time alone exceeds it: somebody has to look then."""
+def test_the_deployment_is_requeued_for_its_deadline(
+    status: dict[str, Any], deadline: int | None, want: float | None
+) -> None:
+    """It is exceeded by the passing of time alone."""
     owner = deployment(3, deadline=deadline, status={**status, "observedGeneration": 1})
     assert progress.recheck_in(owner, owner.status, NOON) == want
 
 
 def test_the_status_adds_up() -> None:
-    """Numbers of all ReplicaSets; what is not available is count_status from the sizes that are set."""
+    """Numbers of all ReplicaSets; what is not available is counted from the sizes that are set."""
     sets = [replicaset("new", 2, available=1), replicaset("old", 3, available=2, replicas=4, image="app:0")]
     owner = deployment(4, status={"collisionCount": 2})
     found = progress.count_status(owner, limits_of(owner), classify(owner, sets), (), NOON)
@@ -203,7 +205,7 @@ def test_the_status_adds_up() -> None:
         pytest.param(2, ("False", "MinimumReplicasUnavailable"), id="two are too few"),
     ],
 )
-def test_availability_is_told(available: int, want: tuple[str, str]) -> None:
+def test_availability_is_reported(available: int, want: tuple[str, str]) -> None:
     """By the fewest that must be available."""
     owner = deployment(4)
     status = progress.count_status(
@@ -236,7 +238,7 @@ def test_a_replicaset_s_failure_is_the_deployment_s() -> None:
     )
 
 
-def test_a_failure_to_create_is_told() -> None:
+def test_a_failed_creation_is_reported() -> None:
     """Everything else stays as it was, for nothing has been done."""
     owner = deployment(3, status=a_status(3, 3, 1, CREATED))
     failed = progress.failure_status(owner, "no quota", NOON)

@@ -101,7 +101,7 @@ def test_all_are_scaled_in_proportion(limits: Limits, owned: OwnedReplicaSets, w
     ],
 )
 def test_the_proportion_needs_a_base(reported: int, want: dict[str, int]) -> None:
-    """Where nobody has noted how many there were before."""
+    """If the annotation with the previous maximum is missing."""
     owned = OwnedReplicaSets(a_set("new", 7, most=None), (a_set("a", 3, most=None),))
     assert sizes(Limits(20, 0, 1), owned, reported=reported) == want
 

@@ -60,8 +60,8 @@ def test_the_new_replicaset_has_the_template() -> None:
     assert [each.metadata.name for each in owned.old] == ["a", "c", "d"]
 
 
-def test_a_fleet_is_resized() -> None:
-    """The sizes that are being set are what is count_status on."""
+def test_the_replicasets_are_resized() -> None:
+    """The sizes that are being set are what is counted on."""
     owned = classify(deployment(), [replicaset("new", 1), replicaset("old", 3, image="app:0")])
     after = owned.with_sizes([(owned.old[0], 2)])
     assert [each.spec.replicas for each in after.all] == [2, 1]

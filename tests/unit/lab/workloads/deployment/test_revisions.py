@@ -1,4 +1,4 @@
-"""Revisions: how they are count_status, told and expired."""
+"""Revisions: their numbers, annotations and history limit."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_history_does_not_grow_for_ever() -> None:
     assert made.startswith("101,")
 
 
-def test_sizes_are_told() -> None:
+def test_sizes_are_annotated() -> None:
     """Every ReplicaSet that is resized knows how large its Deployment is, and may become."""
     assert revisions.size_annotations(Limits(10, 3, 2)) == {
         "deployment.kubernetes.io/desired-replicas": "10",

@@ -93,12 +93,12 @@ def test_disruptions_are_counted(
     ],
 )
 def test_owners_matter_where_a_whole_is_needed(spec: dict[str, Any], want: bool) -> None:
-    """With a plain minAvailable nobody need be asked."""
+    """With a plain minAvailable the owners do not matter."""
     assert budgets.counts_owners(budget(**spec)) is want
 
 
 def test_evicted_pods_are_waited_for() -> None:
-    """A pod that may go now counts as gone, for two minutes; then it counts again, and somebody is told."""
+    """An evicted pod counts as gone for two minutes; then it counts again, with an event."""
     disrupted_pods = {"gone": JUST_NOW, "a": JUST_NOW, "b": LONG_AGO, "going": JUST_NOW}
     going = pod("going").on("a").ready().terminating()
     pods = selected(*THREE, going, disrupted_pods=tuple(disrupted_pods))
@@ -109,8 +109,8 @@ def test_evicted_pods_are_waited_for() -> None:
     assert found.recheck_in == 61.0
 
 
-def test_pods_that_are_noted_no_more_are_unset() -> None:
-    """A merge patch forgets only what it is told to forget; and it holds for what was read."""
+def test_pods_that_are_no_longer_disrupted_are_unset() -> None:
+    """A merge patch removes only what it sets to null; and it is conditional on the version that was read."""
     made = budget({"disruptedPods": {"a": JUST_NOW, "gone": JUST_NOW}}, minAvailable=1)
     found = budgets.decide(made, selected(*THREE, disrupted_pods=("a",)), [], NOON)
     patch = budgets.status_patch(made, found.status)

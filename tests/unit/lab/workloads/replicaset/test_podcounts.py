@@ -36,7 +36,7 @@ def mine(name: str = "p") -> PodBuilder:
 
 
 def ready(name: str = "p", since: str | None = "2026-01-01T11:59:00Z") -> PodBuilder:
-    """One that has been ready for a minute, unless told otherwise."""
+    """A pod that has been ready for a minute by default."""
     return mine(name).ready(since)
 
 
@@ -77,7 +77,7 @@ def test_a_pod_is_available(candidate: PodBuilder, patience: int, want: bool) ->
     ],
 )
 def test_the_next_pod_becomes_available(pods: list[PodBuilder], want: float | None) -> None:
-    """Time alone makes a pod available: somebody has to look then."""
+    """A pod becomes available by the passing of time alone."""
     assert counts_of(90, *pods).next_available == want
 
 
@@ -106,7 +106,7 @@ def names(pods: list[Pod]) -> set[str]:
 
 
 def test_what_is_not_where_it_belongs_is_found() -> None:
-    """Matching pods of nobody and pods of its own that do not match; of its own namespace, and active."""
+    """Matching pods without an owner, and owned ones that do not match; in its namespace, and active."""
     table = view(
         mine("in-place"),
         mine("stray").labels(app="debug"),
@@ -121,7 +121,7 @@ def test_what_is_not_where_it_belongs_is_found() -> None:
 
 
 def test_what_was_just_adopted_counts() -> None:
-    """Nobody has observed it yet; one that has been replaced meanwhile does not."""
+    """The informer has not shown it yet; one that was replaced meanwhile does not count."""
     orphan, gone = pod("orphan").labels(app="web"), pod("gone").labels(app="web").uid("before")
     table = view(mine("in-place"), orphan, pod("gone").labels(app="web")).pods
     rows = podcounts.owned_rows(table, OWNER, WEB, (orphan.build(), gone.build()))
@@ -131,7 +131,7 @@ def test_what_was_just_adopted_counts() -> None:
 @given(st.integers(0, 2**32))
 @settings(deadline=None, max_examples=60)
 def test_the_columns_agree_with_the_objects(seed: int) -> None:
-    """Whatever there is, in whatever order it came and went: the scans find what the table of claims says."""
+    """For any pods in any order of events: the scans agree with the table of claims."""
     rng = random.Random(seed)
     snapshot = Snapshot()
     pods: dict[str, Pod] = {}

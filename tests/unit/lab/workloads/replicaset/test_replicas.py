@@ -42,7 +42,7 @@ def test_a_surplus_is_counted(active: int, size: int, want: int) -> None:
 
 
 def test_no_number_means_one_pod() -> None:
-    """An API server would have said so."""
+    """An API server would refuse it."""
     made = replicaset("web", 3)
     unset = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, replicas=None))
     assert unset.desired_replicas == 1
@@ -70,13 +70,13 @@ NOBODY = PodCounts(active=0, ready=0, available=0, fully_labeled=0, terminating=
         pytest.param(90, replace(NOBODY, ready=2), 90.0, id="nobody knows since when: look again all the same"),
     ],
 )
-def test_it_is_looked_at_again(seconds: int, counts: PodCounts, want: float | None) -> None:
-    """A ReplicaSet with pods that are ready and not available yet must not be expired."""
+def test_it_is_requeued(seconds: int, counts: PodCounts, want: float | None) -> None:
+    """A ReplicaSet with pods that are ready and not available yet must be requeued."""
     assert replicas.recheck_in(patient(seconds), counts) == want
 
 
 def test_the_status_tells_what_was_counted() -> None:
-    """Ready, available and fully labelled are told apart; what is going only where the kind has a field for it."""
+    """Ready, available and fully labelled are separate; terminating only where the kind has the field."""
     counts = PodCounts(active=3, ready=2, available=1, fully_labeled=2, terminating=4, next_available=None)
     tree = {
         "replicas": 3,
@@ -111,7 +111,7 @@ FAILED: dict[str, Any] = {"type": "ReplicaFailure", "status": "True", "reason": 
         pytest.param((FAILED,), 0, None, None, id="it works again"),
     ],
 )
-def test_a_failure_is_told(
+def test_a_failure_is_reported(
     known: tuple[Any, ...], pods: int, failure: str | None, want: tuple[str, str] | None
 ) -> None:
     """What went wrong with making or deleting pods stands in a condition until it goes right."""
