@@ -1,4 +1,4 @@
-"""A lab with nodes of a shape of its own, for a moment."""
+"""Start a lab with nodes of its own shape, print its processes, and stop it."""
 
 import subprocess
 import sys

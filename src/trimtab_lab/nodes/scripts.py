@@ -166,21 +166,23 @@ ANNOTATIONS: dict[str, Annotation] = {
         "behaviour",
         _read_behaviour,
         "run",
-        "`run` until deleted; `hang`: run and never become ready; `crash`: end with an error; `complete`: end well",
+        "`run` until deleted; `hang`: run and never become ready; `crash`: exit with an error; `complete`: exit with 0",
     ),
-    "start-seconds": Annotation("start", read_span, "0.5-2", "from being assigned until the first container runs"),
+    "start-seconds": Annotation(
+        "start", read_span, "0.5-2", "from the assignment to a node until the first container runs"
+    ),
     "init-seconds": Annotation("init", read_span, "0.5", "how long each init container takes"),
     "ready-seconds": Annotation("ready", read_span, "0", "from running until ready"),
     "crash-after-seconds": Annotation(
         "crash_after", read_span, "10", "how long the containers run before they crash; implies `crash`"
     ),
-    "crashes": Annotation("crashes", _read_count(10**6), "for ever", "how often they crash before they run on"),
-    "exit-code": Annotation("exit_code", _read_count(255), "1", "what a crash ends with"),
+    "crashes": Annotation("crashes", _read_count(10**6), "for ever", "how often they crash before they keep running"),
+    "exit-code": Annotation("exit_code", _read_count(255), "1", "the exit code of a crash"),
     "back-off-seconds": Annotation(
         "back_off", _read_seconds, "10", "the wait before the second restart; doubled each time, up to 300"
     ),
     "complete-after-seconds": Annotation(
-        "complete_after", read_span, "10", "how long the containers run before they end well; implies `complete`"
+        "complete_after", read_span, "10", "how long the containers run before they exit with 0; implies `complete`"
     ),
     "stop-seconds": Annotation(
         "stop", read_span, "0.1-1", "from deletion until the pod is gone; at most its grace period"
