@@ -179,6 +179,13 @@ def test_with_the_lab_its_command_is_found(product_and_lab: Path) -> None:
     assert names <= set(listed.stdout.split())
 
 
+@pytest.mark.parametrize("arguments", [(), ("lab",), ("lab", "up")], ids=["trimtab", "trimtab lab", "trimtab lab up"])
+def test_the_short_help_option_works(arguments: tuple[str, ...], product_and_lab: Path) -> None:
+    """For the lab's commands as for the product's."""
+    shown = run(product_and_lab, "-m", "trimtab", *arguments, "-h")
+    assert (shown.returncode, "Examples:" in shown.stdout) == (0, True)
+
+
 @pytest.mark.parametrize("arguments", [(), ("lab",)], ids=["trimtab", "trimtab lab"])
 def test_help_imports_neither_numpy_nor_the_client(arguments: tuple[str, ...], product_and_lab: Path) -> None:
     """So that it stays quick. `trimtab --help` does not import the lab either."""

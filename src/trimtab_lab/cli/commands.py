@@ -51,6 +51,7 @@ _SHAPE_FILE = click.option(
 
 
 @click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""
 \b
 Examples:
@@ -59,7 +60,7 @@ Examples:
   trimtab lab run list              the stories that come with Trimtab
   trimtab lab run two-zones-then-three --chart story.svg
   trimtab lab down                  stop it from another terminal
-"""
+""",
 )
 def lab() -> None:
     """A small cluster on this machine: API server, workloads, nodes, and Trimtab itself."""
@@ -229,7 +230,11 @@ Examples:
 )
 @click.argument("story")
 @_STATE
-@_KUBECONFIG
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    help="The kubeconfig of the cluster. [default: the running lab, or a temporary one]",
+)
 @_OUTPUT
 @click.option(
     "--chart",
