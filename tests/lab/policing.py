@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.lab.fleets import Fleet
+from tests.lab.deployments import DeploymentSandbox
 from trimtab.admission.certificates import CONFIGURATIONS, ManagedCertificates
 from trimtab.admission.server import AdmissionServer
 from trimtab.admission.validation import PATH, Validation
@@ -230,7 +230,7 @@ def costed(store: Store[Pod], annotation: str) -> dict[str, int]:
 class Workers:
     """An endpoint for each pod, at an address of its own on this machine."""
 
-    def __init__(self, made: Fleet) -> None:
+    def __init__(self, made: DeploymentSandbox) -> None:
         self.answers: dict[str, str] = {}
         """What each pod answers, by name."""
         self.port = 0
@@ -265,7 +265,7 @@ class Workers:
 
 
 @asynccontextmanager
-async def employed(made: Fleet) -> AsyncIterator[Workers]:
+async def employed(made: DeploymentSandbox) -> AsyncIterator[Workers]:
     """Endpoints for the pods of a fleet, for as long as the context."""
     workers = Workers(made)
     try:
@@ -278,12 +278,12 @@ async def employed(made: Fleet) -> AsyncIterator[Workers]:
 # The stories.
 
 
-async def settle(made: Fleet) -> None:
+async def settle(made: DeploymentSandbox) -> None:
     """Wait for the settle time: the cache of a controller cannot be read."""
     await made.client.clock.sleep(2 * INITIAL)
 
 
-async def long_work_is_spared(made: Fleet, policies: PolicyControllers) -> None:
+async def long_work_is_spared(made: DeploymentSandbox, policies: PolicyControllers) -> None:
     """The pods that have worked longest are deleted last: six workers, four of them busy, scaled down to three."""
     await made.deploy("web", 6)
     async with employed(made) as workers:
@@ -299,7 +299,7 @@ async def long_work_is_spared(made: Fleet, policies: PolicyControllers) -> None:
     assert {pod.metadata.name for pod in made.pods.store} == set(names[3:])
 
 
-async def unwanted_nodes_empty_first(made: Fleet, policies: PolicyControllers) -> None:
+async def unwanted_nodes_empty_first(made: DeploymentSandbox, policies: PolicyControllers) -> None:
     """Nodes get a PreferNoSchedule taint while their pods run; those pods go first."""
     await made.deploy("web", 8)
     marked = {node.metadata.name for node in made.machines.store if node.metadata.labels.get(ZONE) == "zone-a"}
@@ -324,7 +324,7 @@ def _cheaper(costs: dict[str, int], there: set[str]) -> bool:
     return bool(cheap and dear) and max(cheap) < min(dear)
 
 
-async def three_stay_on_two_zones(made: Fleet, policies: PolicyControllers) -> None:
+async def three_stay_on_two_zones(made: DeploymentSandbox, policies: PolicyControllers) -> None:
     """Three replicas on two zones, scaled down to two, over and over."""
     await policies.policy(delivery="Continuous")
     await made.deploy("web", 3)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.fleets import Fleet, fleet
+from tests.lab.deployments import DeploymentSandbox, deployment_sandbox
 from tests.lab.subset_processes import SubsetProcesses, running_subsets
 from tests.scenarios.labs import configuration, scheduling
 from trimtab.api import annotations as keys
@@ -48,7 +48,7 @@ class Plane:
     """A lab with a workload that has subsets."""
 
     server: Server
-    fleet: Fleet
+    fleet: DeploymentSandbox
     trimtab: SubsetProcesses
 
     async def status(self) -> UnitedTopologyStatus:
@@ -122,7 +122,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
         Server(tmp_path, seed=5) as server,
         Client(Session(discover(server.kubeconfig))) as client,
         running(client),
-        fleet(client, ZONES) as made,
+        deployment_sandbox(client, ZONES) as made,
         running_subsets(client, made.name) as trimtab,
     ):
         await client.create(UnitedTopology, TOPOLOGY, namespace=made.name)

@@ -135,7 +135,7 @@ async def test_rented_nodes_only_once_own_nodes_are_full(world: SubsetCluster) -
     await world.run_pods()
     assert await world.shares() == {"ecs": 6, "vk": 2}
     assert await world.zones() == {"z1": 2, "z2": 2, "z3": 2, "vk": 2}
-    assert await world.told("Rescheduled") == []
+    assert await world.event_messages("Rescheduled") == []
 
 
 async def test_without_simulation_pods_are_rescheduled_after_the_critical_time(world: SubsetCluster) -> None:
@@ -155,7 +155,7 @@ async def test_without_simulation_pods_are_rescheduled_after_the_critical_time(w
     await world.run_pods()
     assert await world.shares() == {"ecs": 3, "vk": 2}
     assert await world.zones() == {"z1": 1, "z2": 1, "z3": 1, "vk": 2}
-    assert len(await world.told("Rescheduled")) == 2
+    assert len(await world.event_messages("Rescheduled")) == 2
     (shortage,) = (await world.topology()).status.shortages
     assert (shortage.name, shortage.times) == ("ecs", 1)
     await scale(world, 6)
@@ -496,7 +496,7 @@ async def test_a_lagging_watch_exceeds_no_limit(world: SubsetCluster) -> None:
     await world.settle()
     await world.run_pods()
     assert (await world.zones())["z1"] <= 5
-    world.controller_wire.go_on()
+    world.controller_wire.resume()
     await world.settle()
     assert await world.missing() == {"a": 5 - (await world.zones())["z1"], "b": -1}
     assert await world.entries() == []
@@ -512,7 +512,7 @@ async def test_a_subset_renamed_while_a_watch_lags_keeps_its_pods(world: SubsetC
     await world.patch(UnitedTopology, "web", renamed)
     await scale(world, 8)
     assert await world.zones() == {"z1": 5, "z2": 3}
-    world.controller_wire.go_on()
+    world.controller_wire.resume()
     await world.settle()
     assert await world.missing() == {"first": 0, "b": -1}
 
@@ -538,7 +538,7 @@ async def test_a_lagging_watch_of_deployments_exceeds_no_limit(world: SubsetClus
     assert await world.shares() == {"a": 4}
     await scale(world, 9)
     assert await world.zones() == {"z1": 5, "z2": 4}
-    world.controller_wire.go_on()
+    world.controller_wire.resume()
     await world.settle()
     assert await world.missing() == {"a": 0, "b": -1}
 

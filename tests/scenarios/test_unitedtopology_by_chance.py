@@ -131,7 +131,7 @@ class Chance:
     async def catch_up(self) -> None:
         """They go on."""
         self.lagging.clear()
-        self.world.controller_wire.go_on()
+        self.world.controller_wire.resume()
 
     async def kill_webhooks(self) -> None:
         """A webhook process dies, and another one starts."""
@@ -207,5 +207,5 @@ async def test_random_histories_keep_every_limit(seed: int) -> None:
     renamed = {f"{name}{life.suffix}": most for name, most in MOST.items()}
     limited = {name: max(0, most - counts[name]) for name, most in renamed.items()}
     assert await world.missing() == {**limited, "c": -1}
-    assert await world.told("FailedCreate") == []
+    assert await world.event_messages("FailedCreate") == []
     await world.close()

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.unit.lab.workloads.worlds import Wire
+from tests.unit.lab.workloads.clusters import Wire
 from tests.unit.unitedtopology.clusters import TopologyCluster
 from trimtab.admission.server import AdmissionServer
 from trimtab.admission.validation import Validation

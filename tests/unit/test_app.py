@@ -105,7 +105,7 @@ async def test_all_components_run_in_one_process(elected: bool, tmp_path: Path) 
     async with Server(tmp_path) as server:
         configured = whole(leaderElection={"enabled": elected})
         async with Client(Session(discover(server.kubeconfig))) as client:
-            await provisioning.create(client, local.manifests(configured))
+            await provisioning.create_missing(client, local.manifests(configured))
         running = app.App(app.Settings(configured, kubeconfig=server.kubeconfig))
         task = asyncio.create_task(running.run())
         try:
@@ -125,7 +125,7 @@ async def test_replicas_of_the_webhooks_serve_with_one_certificate(tmp_path: Pat
     """The leader creates it, the others read it; all of them answer."""
     async with Server(tmp_path) as server, Client(Session(discover(server.kubeconfig))) as client:
         replicas = [app.App(app.Settings(whole(components=["webhooks"]), server.kubeconfig)) for _ in range(2)]
-        await provisioning.create(client, local.manifests(replicas[0].settings.configuration))
+        await provisioning.create_missing(client, local.manifests(replicas[0].settings.configuration))
         tasks = [asyncio.create_task(each.run()) for each in replicas]
         try:
             shown = [await asyncio.to_thread(ssl.get_server_certificate, await listening(each)) for each in replicas]

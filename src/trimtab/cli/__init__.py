@@ -21,17 +21,17 @@ from trimtab.cli.run import run
 EXAMPLES = """
 \b
 Examples:
-  trimtab lab up                         a small cluster on this machine
-  trimtab install | kubectl apply -f -   install into a cluster
-  trimtab run --config trimtab.yaml      run Trimtab against the cluster of $KUBECONFIG
-  trimtab uninstall                      remove it from the cluster
+  trimtab lab up                         a cluster in a box, on this machine
+  trimtab install | kubectl apply -f -   into a real cluster
+  trimtab run --config trimtab.yaml      the product, against the cluster of $KUBECONFIG
+  trimtab uninstall                      the way back
 """
 
 
 @click.group(epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="trimtab")
 def commands() -> None:
-    """Keep Kubernetes workloads level: where a new pod goes, and which pod is deleted first."""
+    """Keeps Kubernetes workloads level: where a new pod goes, and which pod goes first."""
 
 
 commands.add_command(run)
@@ -41,10 +41,7 @@ commands.add_command(uninstall)
 
 
 def main() -> None:
-    """Run the command line. Errors that a user can fix are one line, without a traceback."""
-    from trimtab.api.errors import InvalidError
-    from trimtab.kube.errors import KubeError
-
+    """Run the command line. What a user can mend is one line, not a traceback."""
     try:
         commands(standalone_mode=False)
     except click.ClickException as error:
@@ -52,6 +49,16 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
-    except (InvalidError, KubeError, OSError) as error:
+    except Exception as error:
+        if not _is_expected(error):
+            raise
         click.echo(f"trimtab: {error}", err=True)
         sys.exit(1)
+
+
+def _is_expected(error: Exception) -> bool:
+    """Whether an error is about the user's input, files or cluster. Imported here, so that `--help` stays quick."""
+    from trimtab.api.errors import InvalidError
+    from trimtab.kube.errors import KubeError
+
+    return isinstance(error, InvalidError | KubeError | OSError)

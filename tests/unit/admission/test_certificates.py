@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.x509 import verification
 
 from tests.lab.holding import VALIDATING, configuration
-from tests.unit.lab.workloads.worlds import Wire, World
+from tests.unit.lab.workloads.clusters import InMemoryLab, Wire
 from trimtab.admission import certificate_authority, certificates
 from trimtab.admission.certificate_authority import OVERLAP, KeyPair, Keyring, make_authority, names_of, renew, sign
 from trimtab.admission.certificates import CONFIGURATIONS, SECRETS, FileCertificates, ManagedCertificates
@@ -120,16 +120,16 @@ def test_a_secret_that_is_not_whole_is_no_keyring(data: dict[str, str]) -> None:
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[World]:
+async def world() -> AsyncIterator[InMemoryLab]:
     """A cluster with a webhook configuration in it."""
-    cluster = World()
+    cluster = InMemoryLab()
     await cluster.start()
     await cluster.user.create(CONFIGURATIONS[VALIDATING], configuration("default", "https://127.0.0.1:1/scale"))
     yield cluster
     await cluster.close()
 
 
-def certificates_of(world: World, *, is_leader: bool, client: Client | None = None) -> ManagedCertificates:
+def certificates_of(world: InMemoryLab, *, is_leader: bool, client: Client | None = None) -> ManagedCertificates:
     """The certificates of one replica."""
     return ManagedCertificates(
         client or world.user,
@@ -142,7 +142,7 @@ def certificates_of(world: World, *, is_leader: bool, client: Client | None = No
     )
 
 
-async def test_the_leader_writes_the_keyring_and_the_others_read_it(world: World) -> None:
+async def test_the_leader_writes_the_keyring_and_the_others_read_it(world: InMemoryLab) -> None:
     """A replica without a certificate waits for one."""
     leader, other = certificates_of(world, is_leader=True), certificates_of(world, is_leader=False)
     await other.check()
@@ -155,7 +155,7 @@ async def test_the_leader_writes_the_keyring_and_the_others_read_it(world: World
     assert secret["data"]["tls.crt"]
 
 
-async def test_the_configurations_trust_the_bundle(world: World) -> None:
+async def test_the_configurations_trust_the_bundle(world: InMemoryLab) -> None:
     """Written once, and again only when it changes."""
     leader = certificates_of(world, is_leader=True)
     await leader.check()
@@ -168,7 +168,7 @@ async def test_the_configurations_trust_the_bundle(world: World) -> None:
     assert again["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]
 
 
-async def test_what_is_due_is_renewed_in_place(world: World) -> None:
+async def test_what_is_due_is_renewed_in_place(world: InMemoryLab) -> None:
     """The Secret and the context change; the authority stays."""
     leader = certificates_of(world, is_leader=True)
     await leader.check()
@@ -182,7 +182,7 @@ async def test_what_is_due_is_renewed_in_place(world: World) -> None:
 
 
 async def test_a_certificate_that_cannot_be_loaded_is_reported_and_retried(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: InMemoryLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk that is full for a while ends nothing."""
     leader = certificates_of(world, is_leader=True)
@@ -201,7 +201,9 @@ async def test_a_certificate_that_cannot_be_loaded_is_reported_and_retried(
     await cancel(running)
 
 
-async def test_a_certificate_that_is_not_renewed_is_reported(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_certificate_that_is_not_renewed_is_reported(
+    world: InMemoryLab, caplog: pytest.LogCaptureFixture
+) -> None:
     """In the log, in time and once; on /readyz, which takes a replica out of service, only after it has expired."""
     leader, other = certificates_of(world, is_leader=True), certificates_of(world, is_leader=False)
     await leader.check()
@@ -217,7 +219,7 @@ async def test_a_certificate_that_is_not_renewed_is_reported(world: World, caplo
     await cancel(running)
 
 
-async def test_a_valid_certificate_is_served_although_it_cannot_be_renewed(world: World) -> None:
+async def test_a_valid_certificate_is_served_although_it_cannot_be_renewed(world: InMemoryLab) -> None:
     """A Secret that cannot be read or written for a while takes no replica out of service."""
     wire = Wire(world.cluster)
     leader = certificates_of(world, is_leader=True, client=Client(wire, clock=world.clock))

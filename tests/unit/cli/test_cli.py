@@ -124,4 +124,4 @@ def test_an_invalid_shape_is_refused_before_anything_starts(tmp_path: Path) -> N
     done = trimtab("lab", "up", "--shape", "shape.yaml", folder=tmp_path)
     assert done.returncode == 1
     assert "zones[0].nodes" in done.stderr
-    assert not (tmp_path / ".lab" / "box.json").exists()
+    assert not (tmp_path / ".lab" / "state.json").exists()

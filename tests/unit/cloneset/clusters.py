@@ -16,7 +16,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from tests.unit.lab.workloads.worlds import JSON, Wire, World
+from tests.unit.lab.workloads.clusters import JSON, InMemoryLab, Wire
 from trimtab.api import crds
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.extensions import CustomResourceDefinition
@@ -63,7 +63,7 @@ def template(image: str = "app:1", *, spread: str = "", **labels: str) -> JSON:
     return {"metadata": {"labels": labels}, "spec": spec}
 
 
-class CloneSetCluster(World):
+class CloneSetCluster(InMemoryLab):
     """A cluster with a CloneSet controller."""
 
     def __init__(self, settings: Settings | None = None, *, seed: int = 1) -> None:

@@ -91,7 +91,7 @@ async def test_pods_are_made_from_the_whole_template(world: CloneSetCluster) -> 
     labels = raw["metadata"]["labels"]
     assert labels[REVISION_HASH] == (await world.cloneset()).status.update_revision
     assert made.metadata.name == f"web-{labels[INSTANCE_ID]}"
-    assert await world.told("SuccessfulCreate") == [f"Created pod: {made.metadata.name}"]
+    assert await world.event_messages("SuccessfulCreate") == [f"Created pod: {made.metadata.name}"]
 
 
 async def test_the_template_keeps_fields_that_the_server_does_not_know(world: CloneSetCluster) -> None:
@@ -184,7 +184,7 @@ async def test_growing_is_held_back_by_max_unavailable(world: CloneSetCluster) -
     assert len(await world.pods()) == 5
     await world.run_pods()
     assert len(await world.pods()) == 7
-    assert any("4 pods wait" in message for message in await world.told("ScaleUpLimited"))
+    assert any("4 pods wait" in message for message in await world.event_messages("ScaleUpLimited"))
 
 
 async def test_min_ready_seconds(world: CloneSetCluster) -> None:
@@ -255,7 +255,7 @@ async def test_a_deleted_cloneset_whose_deletion_is_not_observed_creates_no_pods
     await world.settle()
     await world.end_pods()
     assert len(await world.pods()) == left
-    world.wire.go_on()
+    world.wire.resume()
     await world.advance(60)
     assert len(await world.all(Pod)) == left
     assert sum(map(is_creation, world.wire.requests)) == 3
@@ -283,7 +283,7 @@ async def test_overlapping_clonesets_report_it_and_do_not_compete(world: CloneSe
     await world.resize(1, "copy")
     await world.run_pods()
     assert ((await world.cloneset("web")).status.replicas, (await world.cloneset("copy")).status.replicas) == (2, 1)
-    assert len(await world.told("SelectorOverlap")) == 2
+    assert len(await world.event_messages("SelectorOverlap")) == 2
     await world.user.delete(CloneSet, "copy", namespace="default")
     await world.settle()
     assert await condition(world, "SelectorOverlap") is None
@@ -421,7 +421,7 @@ async def test_a_deletion_that_lost_a_race_is_tried_again(world: CloneSetCluster
     world.wire.refuse = some
     await world.resize(2)
     assert len(await world.pods()) == 2
-    assert await world.told("FailedDelete") == []
+    assert await world.event_messages("FailedDelete") == []
     assert (await world.cloneset()).status.conditions == ()
 
 
@@ -632,7 +632,7 @@ async def test_nothing_is_made_twice_while_the_watch_is_behind(world: CloneSetCl
     await world.create(CloneSet, manifest(5))
     await world.patch(CloneSet, "web", {"spec": {"minReadySeconds": 1}})
     assert sum(map(is_creation, world.wire.requests)) == 5
-    world.wire.go_on()
+    world.wire.resume()
     await world.settle()
     assert len(await world.pods()) == 5
 
@@ -644,7 +644,7 @@ async def test_a_pod_that_is_named_as_soon_as_it_is_made_goes_once(world: CloneS
     await world.settle()
     (early,) = await world.names()
     await world.patch(CloneSet, "web", {"spec": {"scaleStrategy": {"podsToDelete": [early]}}})
-    world.wire.go_on()
+    world.wire.resume()
     await world.settle()
     assert len(await world.names() - {early}) == 1
     assert len([request for request in world.wire.requests if is_deletion(request)]) == 1
@@ -683,7 +683,7 @@ async def test_a_lost_answer_makes_no_second_pod(world: CloneSetCluster) -> None
     world.wire.after = lose
     await world.create(CloneSet, manifest(6))
     assert len(await world.all(Pod)) == 6, "although no pod has been seen yet"
-    world.wire.go_on()
+    world.wire.resume()
     await world.settle()
     assert len(await world.all(Pod)) == 6
     assert (await world.cloneset()).status.replicas == 6
@@ -774,7 +774,7 @@ async def test_what_is_not_supported_is_refused(world: CloneSetCluster, spec: di
     assert refused is not None
     assert field in refused.message
     assert (await world.cloneset()).status.observed_generation == 1
-    assert len(await world.told("InvalidSpec")) == 1
+    assert len(await world.event_messages("InvalidSpec")) == 1
     await world.patch(CloneSet, "web", {"spec": dict.fromkeys(spec)})
     assert len(await world.pods()) == 2
     assert await condition(world, "InvalidSpec") is None

@@ -124,7 +124,7 @@ async def test_one_unranked_is_waited_for_and_then_ranks_are_ignored(world: Clon
     assert len(await world.pods()) == 12
     await world.advance(2)
     assert await world.names() == set(PODS) - set(ORIGINAL[:3])
-    (message,) = await world.told("RanksIgnored")
+    (message,) = await world.event_messages("RanksIgnored")
     assert message == "Scaled down in the original order: 1 of 12 pods have no rank: p12 after 20 s"
     assert await condition(world, "WaitingForRanks") is None
     assert (await world.cloneset()).status.rank_wait is None
@@ -140,7 +140,7 @@ async def test_the_missing_rank_comes_in_time(world: CloneSetCluster) -> None:
     assert len(await world.pods()) == 12
     await annotate(world, {"p5": ranks["p5"]})
     assert await world.names() == set(PODS[2:])
-    assert await world.told("RanksIgnored") == []
+    assert await world.event_messages("RanksIgnored") == []
 
 
 async def test_a_wait_survives_a_crash(world: CloneSetCluster) -> None:
@@ -166,7 +166,7 @@ async def test_a_wait_continues_while_specified_pods_are_deleted(world: CloneSet
     await world.patch(CloneSet, "web", {"spec": {"scaleStrategy": {"podsToDelete": ["p1"]}}})
     assert await world.names() == set(PODS) - {"p1"}
     assert await condition(world, "WaitingForRanks") == before
-    world.wire.go_on()
+    world.wire.resume()
     await world.advance(6)
     assert len(await world.pods()) == 8
 
@@ -198,14 +198,14 @@ async def test_falling_back_at_once(world: CloneSetCluster) -> None:
     await annotate(world, {"p1": 5})
     await world.resize(8)
     assert await world.names() == set(PODS) - set(ORIGINAL[:4])
-    assert len(await world.told("RanksIgnored")) == 2
+    assert len(await world.event_messages("RanksIgnored")) == 2
 
 
 async def test_without_ranks_and_policy_the_original_order_is_used(world: CloneSetCluster) -> None:
     """The gate alone changes nothing, and says nothing."""
     await world.resize(9)
     assert await world.names() == set(PODS) - set(ORIGINAL[:3])
-    assert await world.told("RanksIgnored") == []
+    assert await world.event_messages("RanksIgnored") == []
 
 
 async def test_ranks_are_ignored_with_the_gate_off() -> None:
@@ -258,7 +258,7 @@ async def test_recomputed_ranks_let_one_go_at_a_time(world: CloneSetCluster) -> 
         turn = await ranker.rank()
     await world.advance(60)
     assert len(await world.names()) == 8
-    assert await world.told("RanksIgnored") == []
+    assert await world.event_messages("RanksIgnored") == []
 
 
 async def test_quick_successive_requests_are_served_in_order(world: CloneSetCluster) -> None:
@@ -307,7 +307,7 @@ async def test_a_ranking_component_that_stopped(world: CloneSetCluster) -> None:
     assert len(await world.pods()) == 10, "the wait began with the last removal"
     await world.advance(10)
     assert len(await world.pods()) == 9
-    (message,) = await world.told("RanksIgnored")
+    (message,) = await world.event_messages("RanksIgnored")
     assert "have not been recomputed since the last removal after 30 s" in message
 
 

@@ -376,7 +376,7 @@ class CloneSets(RuleBasedStateMachine):
     def go_on(self) -> None:
         """Watches show what they have."""
         self.held = False
-        self.world.wire.go_on()
+        self.world.wire.resume()
         self.run(self.settle())
         self.check()
 
@@ -435,7 +435,7 @@ class CloneSets(RuleBasedStateMachine):
         self.dies_in, self.quota, self.protected, self.mute, self.trouble = None, None, None, 0, []
         if self.held:
             self.held = False
-            self.world.wire.go_on()
+            self.world.wire.resume()
         if self.world.wire.dead:
             await self.world.kill()
             await self.world.start()

@@ -16,7 +16,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.unit.lab.workloads.worlds import JSON, Wire, World
+from tests.unit.lab.workloads.clusters import JSON, InMemoryLab, Wire
 from trimtab.api import crds
 from trimtab.api.annotations import DELETION_COST
 from trimtab.api.apps import Deployment
@@ -62,7 +62,7 @@ def target(name: str = "web", kind: str = "Deployment", api_version: str = "apps
     return {"apiVersion": api_version, "kind": kind, "name": name}
 
 
-class PolicyCluster(World):
+class PolicyCluster(InMemoryLab):
     """A cluster with the controllers of policies."""
 
     def __init__(self, *, seed: int = 1, **settings: Any) -> None:

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Any, TypeVar
 
 from tests.lab.holding import VALIDATING, configuration
-from tests.unit.lab.workloads.worlds import JSON, Wire, World
+from tests.unit.lab.workloads.clusters import JSON, InMemoryLab, Wire
 from tests.unit.scaledown.policy_cluster import DEFINITIONS, OURS, deployment
 from trimtab.admission.certificates import CONFIGURATIONS
 from trimtab.admission.server import AdmissionServer, admitted
@@ -85,7 +85,7 @@ class Ahead:
         await self._clock.sleep(seconds)
 
 
-class ScaleCluster(World):
+class ScaleCluster(InMemoryLab):
     """A cluster whose API server calls Trimtab before a workload shrinks."""
 
     def __init__(

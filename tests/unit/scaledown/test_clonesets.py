@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from tests.unit.cloneset.clusters import CloneSetCluster, manifest, template
-from tests.unit.lab.workloads.worlds import Wire
+from tests.unit.lab.workloads.clusters import Wire
 from trimtab.api import crds
 from trimtab.api.annotations import DELETION_COST
 from trimtab.api.cloneset import REVISION_HASH, SPECIFIED_DELETE, CloneSet

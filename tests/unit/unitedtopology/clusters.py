@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from tests.unit.lab.workloads.clusters import InMemoryLab, Wire
 from tests.unit.lab.workloads.objects import deployment_tree
-from tests.unit.lab.workloads.worlds import Wire, World
 from trimtab.api import annotations as keys
 from trimtab.api import crds, nodeselectors, times, tolerations
 from trimtab.api.annotations import DELETION_COST
@@ -65,7 +65,7 @@ def topology_tree(
     }
 
 
-class TopologyCluster(World):
+class TopologyCluster(InMemoryLab):
     """A cluster with the UnitedTopology controller in it."""
 
     settings: Settings = SETTINGS

@@ -1,7 +1,7 @@
-"""How many pods an owner wants: of the kinds that are watched from the informers, of any other by its scale.
+"""The size of an owner: from the informers for watched kinds, otherwise from its scale subresource.
 
-An owner of a kind that nobody here knows is asked for over its `scale` subresource. Where that is, the API server's
-discovery tells; a kind that is not served, or that has no scale, cannot be counted.
+The path of the `scale` subresource comes from the API server's discovery; a kind that is not served, or that has no
+scale, cannot be counted.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Workload = Deployment | ReplicaSet | ReplicationController | StatefulSet
 
 
 class UncountableError(Exception):
-    """Nobody can tell how many pods an owner wants."""
+    """An owner's size cannot be determined."""
 
 
 class Owners:
-    """Finds the owners of pods."""
+    """Looks up the owners of pods."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Owners:
         self._plain: tuple[Informer[ReplicationController] | Informer[StatefulSet], ...] = (controllers, stateful)
 
     async def find(self, reference: OwnerReference, namespace: str) -> Owner | None:
-        """The owner that counts: a Deployment where the controller is one of its ReplicaSets. None: it is gone."""
+        """The owner that counts: a Deployment if the controller is one of its ReplicaSets. None if it is gone."""
         return self._known(reference, namespace) or await self._by_scale(reference, namespace)
 
     def _known(self, reference: OwnerReference, namespace: str) -> Owner | None:
@@ -70,7 +70,7 @@ class Owners:
         return Owner(reference.uid, scale.spec.replicas) if scale.metadata.uid == reference.uid else None
 
     async def _resource(self, reference: OwnerReference) -> Resource[JSON]:
-        """The kind as the API server serves it."""
+        """The resource of a kind, by discovery."""
         root = "apis" if "/" in reference.api_version else "api"
         try:
             response = await self._client.call("GET", f"/{root}/{reference.api_version}")

@@ -11,7 +11,7 @@ import pytest_asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.lab.workloads.worlds import JSON
+from tests.unit.lab.workloads.clusters import JSON
 from tests.unit.scaledown.policy_cluster import PolicyCluster, target, template
 from trimtab.api import codec
 from trimtab.api.annotations import (
@@ -137,7 +137,7 @@ def test_group_names_are_valid_and_unique() -> None:
 
 
 @pytest_asyncio.fixture
-async def clones(cluster: PolicyCluster) -> AsyncIterator[PolicyCluster]:
+async def cloneset_sandbox(cluster: PolicyCluster) -> AsyncIterator[PolicyCluster]:
     """The same cluster with a CloneSet of four pods, two of them in each zone; CloneSets have no controller."""
     labels = {"app": "web"}
     spec = {"replicas": 4, "selector": {"matchLabels": labels}, "template": template(**labels)}

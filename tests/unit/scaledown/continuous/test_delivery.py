@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lab.workloads.worlds import JSON
+from tests.unit.lab.workloads.clusters import JSON
 from tests.unit.scaledown.policy_cluster import PolicyCluster, target, template
 from trimtab.api.annotations import DELETION_COST, OPT_OUT, POLICY_COST, policy_cost_annotation
 from trimtab.api.apps import Deployment, ReplicaSet

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lab.workloads.worlds import JSON
+from tests.unit.lab.workloads.clusters import JSON
 from tests.unit.scaledown.policy_cluster import PolicyCluster, deployment, target, template
 from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
 from trimtab.api.cloneset import CloneSet

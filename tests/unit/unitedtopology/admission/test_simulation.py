@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.unit.lab.workloads.worlds import Wire
+from tests.unit.lab.workloads.clusters import Wire
 from tests.unit.unitedtopology.clusters import TopologyCluster
 from trimtab.api.annotations import SubsetAnnotations
 from trimtab.api.nodes import Node

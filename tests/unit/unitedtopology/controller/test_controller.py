@@ -237,7 +237,7 @@ async def test_annotations_of_an_uncached_united_topology_stay(cluster: Topology
     await cluster.patch(Pod, pod.metadata.name, {"metadata": {"annotations": known}})
     await cluster.advance(5)
     assert await cluster.pods_by_subset() == {"a": 1, "": 1}
-    cluster.controller_wire.go_on()
+    cluster.controller_wire.resume()
     await cluster.settle()
     assert await cluster.pods_by_subset() == {"a": 2}
     found = keys.subset_annotations((await cluster.get(Pod, pod.metadata.name)).metadata.annotations)
@@ -485,7 +485,7 @@ async def test_a_reservation_without_a_pod_expires_with_an_event(cluster: Topolo
     assert list((await cluster.rows())["a"].creating) == ["x"]
     await cluster.advance(10)
     assert not (await cluster.rows())["a"].creating
-    (message,) = await cluster.told("ReservationExpired")
+    (message,) = await cluster.event_messages("ReservationExpired")
     assert "in a " in message
 
 
@@ -570,7 +570,7 @@ async def test_unschedulable_pods_are_rescheduled_to_the_next_subset(cluster: To
     status = (await cluster.topology()).status
     (shortage,) = status.shortages
     assert shortage.name == "a"
-    (message,) = await cluster.told("Rescheduled")
+    (message,) = await cluster.event_messages("Rescheduled")
     assert "no node of a" in message
 
 
@@ -638,7 +638,7 @@ async def test_a_pod_is_matched_when_its_node_is_cached(cluster: TopologyCluster
     await cluster.user.bind(waiting.metadata.name, namespace="default", node="z1-9")
     await cluster.create_topology(subset("a", "z1", 5))
     assert await cluster.pods_by_subset() == {"a": 1, "": 1}
-    cluster.controller_wire.go_on()
+    cluster.controller_wire.resume()
     await cluster.settle()
     assert await cluster.pods_by_subset() == {"a": 2}
 

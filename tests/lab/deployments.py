@@ -1,7 +1,7 @@
 """A Deployment on simulated nodes of its own, in a namespace of its own, on any control plane.
 
-Nodes carry a taint that only the pods of the test tolerate, and pods want those nodes alone: several suites can share a
-control plane. Everything goes away with the context.
+Nodes have a taint that only the pods of the test tolerate, and pods select those nodes: several suites can share a
+control plane. Everything is removed at the end of the context.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Resource, untyped
 from trimtab.kube.stores import Store
 from trimtab_lab.nodes import shapes
+from trimtab_lab.nodes.nodegroups import CLUSTER
 from trimtab_lab.nodes.service import Nodes
-from trimtab_lab.nodes.shapes import CLUSTER, Shape
+from trimtab_lab.nodes.shapes import Shape
 
 TAINT = "lab.trimtab.dev/fleet"
 PATIENCE = 120.0
@@ -35,8 +36,8 @@ PODS = Resource.of(Pod).raw
 
 
 @dataclass
-class Fleet:
-    """A namespace, its nodes, and what is seen of its pods."""
+class DeploymentSandbox:
+    """A namespace, its nodes, and an informer of its pods."""
 
     client: Client
     name: str
@@ -48,18 +49,18 @@ class Fleet:
     history: list[tuple[int, ...]] = field(default_factory=list)
 
     async def reshape(self, zones: Mapping[str, int]) -> None:
-        """Have these zones, each of so many nodes, and wait until they are ready."""
+        """Have these zones with so many nodes each, and wait until they are ready."""
         await self.nodes.reshape(shape(self.name, zones))
         count = sum(zones.values())
         await within(self.client.clock, self.patience, self.machines.wait_for(lambda store: _ready(store) == count))
 
     async def deploy(self, name: str, replicas: int, **spec: object) -> None:
-        """Make a Deployment, and wait until its pods are ready."""
+        """Create a Deployment and wait until its pods are ready."""
         await self.client.create(Deployment, self.deployment(name, replicas, **spec), namespace=self.name)
         await self.settled(replicas)
 
     def deployment(self, name: str, replicas: int, **spec: object) -> JSON:
-        """A Deployment whose pods go to these nodes alone."""
+        """A Deployment whose pods run on these nodes only."""
         labels = {"app": name}
         pod: JSON = {
             "containers": [{"name": "main", "image": "example.com/app:1"}],
@@ -73,7 +74,7 @@ class Fleet:
         return {"metadata": {"name": name, "labels": labels}, "spec": body}
 
     async def settled(self, replicas: int) -> tuple[int, ...]:
-        """Wait until there are so many pods, all ready and none going; how many are in each zone."""
+        """Wait until there are so many pods, all ready and none terminating; returns the number in each zone."""
 
         def is_settled(store: Store[Pod]) -> bool:
             pods = list(store)
@@ -84,7 +85,7 @@ class Fleet:
         return self.spread()
 
     async def until(self, condition: Callable[[Store[Pod]], bool]) -> None:
-        """Wait until the pods look like that."""
+        """Wait for a condition of the pods."""
         await within(self.client.clock, self.patience, self.pods.wait_for(condition))
 
     def spread(self) -> tuple[int, ...]:
@@ -94,11 +95,11 @@ class Fleet:
         return tuple(counts[zone] for zone in sorted(set(zones.values())))
 
     async def scale(self, name: str, replicas: int) -> None:
-        """By `/scale`, as kubectl and autoscalers do."""
+        """Scale by `/scale`, as kubectl and autoscalers do."""
         await self.client.resize(Deployment, name, replicas, namespace=self.name)
 
     async def update(self, name: str, replicas: int) -> None:
-        """By an update of the Deployment."""
+        """Scale by an update of the Deployment."""
         await self.client.patch(Deployment, name, {"spec": {"replicas": replicas}}, namespace=self.name)
 
     async def forget(self, name: str) -> None:
@@ -126,7 +127,7 @@ def is_ready(pod: Pod) -> bool:
 
 
 def skew(counts: tuple[int, ...]) -> int:
-    """The fullest zone's lead over the emptiest."""
+    """The difference between the fullest and the emptiest zone."""
     return max(counts) - min(counts)
 
 
@@ -135,16 +136,16 @@ def _ready(store: Store[Node]) -> int:
 
 
 @asynccontextmanager
-async def fleet(client: Client, zones: Mapping[str, int]) -> AsyncIterator[Fleet]:
-    """A fleet that goes away with the context."""
+async def deployment_sandbox(client: Client, zones: Mapping[str, int]) -> AsyncIterator[DeploymentSandbox]:
+    """A namespace with nodes, which is removed at the end of the context."""
     name = f"fleet-{uuid.uuid4().hex[:8]}"
     warnings: list[str] = []
     client = client.using(on_warning=warnings.append)
     await client.create(Namespace, {"metadata": {"name": name}})
-    with suppress(AlreadyExists):  # where no controller makes it, we do: pods are not admitted without
+    with suppress(AlreadyExists):  # where no controller creates it: pods are not admitted without
         accounts = untyped("v1", "ServiceAccount", "serviceaccounts")
         await client.create(accounts, {"metadata": {"name": "default"}}, namespace=name)
-    made = Fleet(
+    made = DeploymentSandbox(
         client,
         name,
         Nodes(client, client.clock, shape(name, zones), 0),
@@ -161,8 +162,8 @@ async def fleet(client: Client, zones: Mapping[str, int]) -> AsyncIterator[Fleet
         await cancel(*tasks)
 
 
-async def _clean(client: Client, made: Fleet) -> None:
-    """Everything goes in its order, so that nobody is cut off in the middle of writing about what is not there."""
+async def _clean(client: Client, made: DeploymentSandbox) -> None:
+    """Remove everything in order, so that no component writes about objects that are gone."""
     for kind in (Resource.of(Deployment), Resource.of(ReplicaSet), Resource.of(ReplicationController), PODS):
         await client.delete_all(kind, namespace=made.name, grace_period_seconds=0, propagation="Background")
     with suppress(TimeoutError):

@@ -1,9 +1,9 @@
-"""Pods made and deleted for a workload, with the events that tell of it.
+"""Creates and deletes pods for a workload, with events.
 
-Pods are made in batches that double (see `replicas.batches`): where a batch fails, the rest is not tried. A namespace
-that is going refuses every pod; that is no failure, and nothing comes of trying again.
+Pods are created in batches that double (see `replicas.batches`): if a batch fails, the rest is not tried. A terminating
+namespace refuses every pod; that is not a failure, and retrying would not help.
 
-A pod is deleted by its UID, so that no successor of the same name is met; one that is gone already is gone.
+A pod is deleted by its UID, so that a successor with the same name is not deleted; one that is gone is ignored.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _NAMESPACE_TERMINATING = "NamespaceTerminating"
 _LONGEST_NAME = 253
 
 
-class PodKeeper:
-    """Makes and deletes pods for workloads of one kind."""
+class PodControl:
+    """Creates and deletes pods for workloads of one kind."""
 
     def __init__(self, client: Client, recorder: Recorder, owners: Resource[Any]) -> None:
         self._client = client
@@ -39,7 +39,7 @@ class PodKeeper:
         self._owners = owners
 
     async def create(self, replicaset: ReplicaSet, count: int, failed: Callable[[int], None]) -> ApiError | None:
-        """Make so many pods; the first failure. `failed` is told how many were not made, as soon as that is known."""
+        """Create pods; returns the first error. `failed` is called with the number that were not created."""
         body = self._body(replicaset)
         missing = count
         for size in batches(count):
@@ -54,12 +54,12 @@ class PodKeeper:
     async def delete(
         self, replicaset: ReplicaSet, pods: Sequence[Pod], failed: Callable[[Pod], None]
     ) -> ApiError | None:
-        """Delete these pods; the first failure. `failed` is told which deletions will never be observed."""
+        """Delete these pods; returns the first error. `failed` is called for each that will not be seen as deleted."""
         outcomes = await asyncio.gather(*(self._delete(replicaset, pod, failed) for pod in pods))
         return next((outcome for outcome in outcomes if outcome is not None), None)
 
     def _body(self, replicaset: ReplicaSet) -> bytes:
-        """All pods of a workload are made from the same bytes: the API server tells them apart."""
+        """The body of all pods of a workload: the API server generates their names."""
         metadata, template = replicaset.metadata, replicaset.spec.template
         if template is None:
             raise TerminalError(f"{self._owners.kind} {metadata.namespace}/{metadata.name} has no template")
@@ -69,13 +69,13 @@ class PodKeeper:
 
     async def _create(self, replicaset: ReplicaSet, body: bytes) -> ApiError | None:
         try:
-            made = await self._client.create(Pod, body, namespace=replicaset.metadata.namespace)
+            created = await self._client.create(Pod, body, namespace=replicaset.metadata.namespace)
         except ApiError as error:
             if is_namespace_terminating(error):
                 return None
-            self._tell(replicaset, WARNING, FAILED_CREATE, f"Error creating: {error.message}")
+            self._record_event(replicaset, WARNING, FAILED_CREATE, f"Error creating: {error.message}")
             return error
-        self._tell(replicaset, NORMAL, SUCCESSFUL_CREATE, f"Created pod: {made.metadata.name}")
+        self._record_event(replicaset, NORMAL, SUCCESSFUL_CREATE, f"Created pod: {created.metadata.name}")
         return None
 
     async def _delete(self, replicaset: ReplicaSet, pod: Pod, failed: Callable[[Pod], None]) -> ApiError | None:
@@ -87,12 +87,12 @@ class PodKeeper:
             return None
         except ApiError as error:
             failed(pod)
-            self._tell(replicaset, WARNING, FAILED_DELETE, f"Error deleting: {error.message}")
+            self._record_event(replicaset, WARNING, FAILED_DELETE, f"Error deleting: {error.message}")
             return error
-        self._tell(replicaset, NORMAL, SUCCESSFUL_DELETE, f"Deleted pod: {metadata.name}")
+        self._record_event(replicaset, NORMAL, SUCCESSFUL_DELETE, f"Deleted pod: {metadata.name}")
         return None
 
-    def _tell(self, replicaset: ReplicaSet, severity: str, reason: str, message: str) -> None:
+    def _record_event(self, replicaset: ReplicaSet, severity: str, reason: str, message: str) -> None:
         metadata = replicaset.metadata
         about = ObjectReference(
             api_version=self._owners.api_version,
@@ -106,5 +106,5 @@ class PodKeeper:
 
 
 def is_namespace_terminating(error: ApiError) -> bool:
-    """Whether something could not be made because its namespace is going."""
+    """Whether a creation was refused because the namespace is terminating."""
     return any(cause.reason == _NAMESPACE_TERMINATING for cause in error.causes)

@@ -1,7 +1,7 @@
 """The pods of a workload, counted. Pure.
 
-A workload is looked at whenever one of its pods changes, so this is done with scans over the columns of the snapshot,
-not pod by pod. Objects are looked at only for the few pods that are not where they belong.
+A workload is counted whenever one of its pods changes, so this scans the columns of the snapshot instead of objects.
+Objects are read only for the few pods to adopt or release.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from trimtab.snapshot.pods import NEVER, NOWHERE, PHASES, PodTable
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
-    """How many pods a workload has."""
+class PodCounts:
+    """The pod counts of a workload."""
 
     active: int
     ready: int
     available: int
-    """Those that have been ready for long enough."""
+    """Pods that have been ready for `minReadySeconds`."""
     fully_labeled: int
-    """Those that have all labels of the template."""
+    """Pods that have all labels of the template."""
     terminating: int
-    """Those that are on their way out, and still run; they are not among the active ones."""
+    """Terminating pods that still run; they are not active."""
     next_available: float | None
-    """In how many seconds the next one will have been ready for long enough, if time alone makes one."""
+    """Seconds until the next pod becomes available by the passing of time."""
 
 
-def misplaced(table: PodTable, owner: ObjectMeta, selector: Selector) -> list[Pod]:
-    """Active pods that a workload may have to adopt or to release: matching ones of nobody, others of its own."""
+def claim_candidates(table: PodTable, owner: ObjectMeta, selector: Selector) -> list[Pod]:
+    """Active pods to adopt or release: matching ones without an owner, and owned ones that do not match."""
     matching = table.matching(owner.namespace, selector)
     owners = table.owner[matching]
     rows: list[int] = matching[owners == NOWHERE].tolist()
@@ -45,42 +45,42 @@ def misplaced(table: PodTable, owner: ObjectMeta, selector: Selector) -> list[Po
     return [pod for pod in found if pod is not None and pod.active]
 
 
-def members(table: PodTable, owner: ObjectMeta, selector: Selector, adopted: Iterable[Pod] = ()) -> IntColumn:
-    """The rows of a workload's pods, those included that it has just adopted, which nobody has observed yet."""
+def owned_rows(table: PodTable, owner: ObjectMeta, selector: Selector, adopted: Iterable[Pod] = ()) -> IntColumn:
+    """The rows of a workload's pods, including adopted ones that the informer has not shown."""
     matching = table.matching(owner.namespace, selector)
-    mine = table.owner[matching] == _number(table, owner)
+    owned = table.owner[matching] == _number(table, owner)
     for pod in adopted:
-        mine |= matching == _row(table, pod)
-    found: IntColumn = matching[mine]
+        owned |= matching == _row(table, pod)
+    found: IntColumn = matching[owned]
     return found
 
 
 def _number(table: PodTable, owner: ObjectMeta) -> int:
-    """What the column of owners has for this one; where it owns nothing, what no pod has."""
+    """The number of an owner in the column of owners; one that no pod has if it owns nothing."""
     return table.owners.get(owner.uid, NOWHERE - 1)
 
 
 def _row(table: PodTable, pod: Pod) -> int:
-    """The row of a pod that is still there, and still that one; else one that does not exist."""
+    """The row of a pod, if it still exists with the same UID; otherwise -1."""
     row = table.rows.index.get(pod.key, -1)
     found = table.objects[row] if row >= 0 else None
     return row if found is not None and found.metadata.uid == pod.metadata.uid else -1
 
 
 def active(table: PodTable, rows: IntColumn) -> IntColumn:
-    """Those of these rows whose pods count."""
+    """The rows whose pods are active."""
     return rows[table.active[rows]]
 
 
-def count(table: PodTable, rows: IntColumn, labels: Selector, min_ready_seconds: int, now: int) -> Census:
-    """The pods of these rows; `labels` are the template's."""
+def count(table: PodTable, rows: IntColumn, labels: Selector, min_ready_seconds: int, now: int) -> PodCounts:
+    """Count the pods of these rows; `labels` are the template's."""
     counting = active(table, rows)
     ready = counting[table.ready[counting]]
     since = table.column("ready_since")[ready]
     due = since[since != NEVER] + min_ready_seconds * SECOND
     waiting = due[due > now]
     running = table.column("phase")[rows] <= PHASES["Running"]
-    return Census(
+    return PodCounts(
         active=len(counting),
         ready=len(ready),
         available=len(ready) if min_ready_seconds == 0 else int((due <= now).sum()),
@@ -91,7 +91,7 @@ def count(table: PodTable, rows: IntColumn, labels: Selector, min_ready_seconds:
 
 
 def _fully_labeled(table: PodTable, rows: IntColumn, labels: Selector) -> int:
-    """The selector is tried once a set of labels; mostly there is one set."""
+    """Count matching pods; the selector is evaluated once for each distinct set of labels."""
     sets = table.label_set[rows]
     known = {number: table.labels.rows[number] for number in set(sets.tolist())}
     fitting = [number for number, row in known.items() if row is not None and labels.matches(row[1])]

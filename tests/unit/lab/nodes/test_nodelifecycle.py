@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.lab.nodes.controlplane import CORE, TWO_ZONES, ControlPlane, Stage, running
 from trimtab.testing.clocks import VirtualClock
-from trimtab_lab.nodes.settings import LAB, SETTINGS, LifecycleSettings
+from trimtab_lab.nodes.settings import LAB, SETTINGS, NodeLifecycleSettings
 
 PATIENT: dict[str, Any] = {
     "tolerations": [
@@ -19,7 +19,7 @@ PATIENT: dict[str, Any] = {
 """What an API server's admission adds to every pod."""
 
 
-async def test_a_failed_node_falls_silent() -> None:
+async def test_a_failed_node_sends_no_heartbeats() -> None:
     """No renewals, no status; the control plane may think of it what it wants."""
     async with running() as stage:
         await stage.nodes.fail(["a-1"])
@@ -62,7 +62,7 @@ async def test_a_node_stays_failed_over_a_restart() -> None:
         assert stage.server.one("leases", "a-1")["spec"]["renewTime"] == renewed
 
 
-async def test_who_renews_seldom_is_given_more_time() -> None:
+async def test_a_longer_lease_extends_the_grace_period() -> None:
     """A Lease that is meant to last 200 s is waited for a quarter longer."""
     async with running(settings=replace(LAB, renew_seconds=100.0)) as stage:
         await stage.advance(200)
@@ -83,8 +83,8 @@ async def test_without_lifecycle_nothing_is_marked() -> None:
         assert stage.server.taints("a-1") == set()
 
 
-async def test_the_life_of_a_failure() -> None:
-    """Unknown after a while, tainted, its pods not ready, and evicted when their patience ends; then it returns."""
+async def test_a_failed_node_is_tainted_and_its_pods_are_evicted() -> None:
+    """Unknown after a while, tainted, its pods not ready, and evicted when their tolerations end; then it recovers."""
     async with running(settings=LAB) as stage:
         stage.server.add_pod("p", "a-1", None, **PATIENT)
         stage.server.add_pod("stoic", "a-1", None, tolerations=[{"operator": "Exists"}])
@@ -137,7 +137,7 @@ async def test_a_zone_that_fails_is_tainted_node_by_node() -> None:
         assert stage.server.taints("a-1") == set()
 
 
-async def test_if_everything_is_down_nobody_is_evicted() -> None:
+async def test_no_pod_is_evicted_if_all_nodes_are_down() -> None:
     """It is rather the control plane that is cut off."""
     async with running(settings=LAB) as stage:
         stage.server.add_pod("p", "a-1")
@@ -176,7 +176,7 @@ async def test_a_cordoned_node_is_tainted() -> None:
 
 
 async def test_a_node_without_a_kubelet_is_noticed() -> None:
-    """One that somebody made by hand, and that never says anything, after a minute."""
+    """One that was created by hand and has no heartbeats, after a minute."""
     server = ControlPlane(VirtualClock())
     server.put(CORE, "nodes", {"metadata": {"name": "by-hand"}, "spec": {}, "status": {}})
     async with running(settings=LAB, server=server) as stage:
@@ -230,9 +230,9 @@ async def test_a_healthy_cluster_is_quiet(settings: Any) -> None:
         assert set(stage.server.written()) == {"PATCH leases"}
 
 
-async def test_a_lifecycle_that_starts_again_gives_everybody_time() -> None:
+async def test_a_restart_gives_every_node_its_grace_period_again() -> None:
     """It cannot know how long a node has been silent before; what was marked stays marked."""
-    quick = replace(LAB, lifecycle=LifecycleSettings(grace_seconds=20.0))
+    quick = replace(LAB, lifecycle=NodeLifecycleSettings(grace_seconds=20.0))
     async with running(settings=quick) as stage:
         await stage.advance(20)
         await _outage(stage)

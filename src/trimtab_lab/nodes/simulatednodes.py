@@ -1,7 +1,7 @@
-"""Which nodes are ours, and which of them have failed.
+"""Which nodes are simulated by this process, and which of them have failed.
 
-A label marks a node as ours and names its shape; an annotation says that it has failed. Both stand in the object, so
-a process that starts again knows them, and anybody may let a node fail: `kubectl annotate node zone-a-1
+A label identifies a simulated node and names its shape; an annotation says that it has failed. Both are part of the
+object, so a restarted process knows them, and a user can make a node fail: `kubectl annotate node zone-a-1
 lab.trimtab.dev/failed=true`.
 """
 
@@ -11,20 +11,20 @@ from collections.abc import Iterator
 
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Key
+from trimtab_lab.nodes.nodegroups import CLUSTER
 from trimtab_lab.nodes.scripts import PREFIX
-from trimtab_lab.nodes.shapes import CLUSTER
 from trimtab_lab.nodes.views import Node
 
 FAILED = f"{PREFIX}failed"
 
 
 def has_failed(node: Node) -> bool:
-    """Whether somebody has let this node fail."""
+    """Whether a node is annotated as failed."""
     return node.metadata.annotations.get(FAILED) == "true"
 
 
-class Roster:
-    """Our nodes among all that the informer knows."""
+class SimulatedNodes:
+    """The simulated nodes among all nodes of an informer."""
 
     def __init__(self, informer: Informer[Node], cluster: str) -> None:
         self.informer = informer
@@ -34,15 +34,15 @@ class Roster:
         return (node for node in self.informer.store if self.owns(node))
 
     def owns(self, node: Node) -> bool:
-        """Whether this node is one of ours."""
+        """Whether this node is simulated here."""
         return node.metadata.labels.get(CLUSTER) == self._cluster
 
     def get(self, name: str) -> Node | None:
-        """Our node of that name, if there is one."""
+        """The simulated node with this name, if there is one."""
         node = self.informer.get(Key(name))
         return node if node is not None and self.owns(node) else None
 
-    def alive(self, name: str) -> Node | None:
-        """Our node of that name, unless it has failed."""
+    def get_running(self, name: str) -> Node | None:
+        """The simulated node with this name, unless it has failed."""
         node = self.get(name)
         return None if node is None or has_failed(node) else node

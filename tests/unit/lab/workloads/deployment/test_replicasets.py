@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.unit.lab.workloads.objects import deployment, replicaset
-from trimtab_lab.workloads.deployment.fleets import Limits, fleet_of, limits_of
+from trimtab_lab.workloads.deployment.replicasets import Limits, classify, limits_of
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_recreating_has_no_leeway() -> None:
 def test_something_can_always_move(replicas: int, surge: int | str, unavailable: int | str) -> None:
     """Whatever is written, a Deployment with pods may either make one more or take one away."""
     found = limits_of(deployment(replicas, surge=surge, unavailable=unavailable))
-    assert 0 <= found.fewest <= found.desired <= found.most
-    assert found.fewest < found.most or replicas == 0
+    assert 0 <= found.min_available <= found.desired <= found.max_pods
+    assert found.min_available < found.max_pods or replicas == 0
 
 
 def test_the_new_replicaset_has_the_template() -> None:
@@ -54,15 +54,15 @@ def test_the_new_replicaset_has_the_template() -> None:
         replicaset("b", 1, image="app:2", created="2026-01-02T00:00:00Z"),
         replicaset("a", 1, image="app:0", created="2026-01-03T00:00:00Z"),
     ]
-    fleet = fleet_of(deployment(image="app:2"), sets)
-    assert fleet.new is not None
-    assert fleet.new.metadata.name == "b"
-    assert [each.metadata.name for each in fleet.old] == ["a", "c", "d"]
+    owned = classify(deployment(image="app:2"), sets)
+    assert owned.new is not None
+    assert owned.new.metadata.name == "b"
+    assert [each.metadata.name for each in owned.old] == ["a", "c", "d"]
 
 
-def test_a_fleet_is_resized() -> None:
+def test_the_replicasets_are_resized() -> None:
     """The sizes that are being set are what is counted on."""
-    fleet = fleet_of(deployment(), [replicaset("new", 1), replicaset("old", 3, image="app:0")])
-    after = fleet.with_sizes([(fleet.old[0], 2)])
+    owned = classify(deployment(), [replicaset("new", 1), replicaset("old", 3, image="app:0")])
+    after = owned.with_sizes([(owned.old[0], 2)])
     assert [each.spec.replicas for each in after.all] == [2, 1]
-    assert after.new is fleet.new
+    assert after.new is owned.new

@@ -29,65 +29,65 @@ ZONE = "topology.kubernetes.io/zone"
 
 @dataclass(slots=True)
 class Nodes:
-    """Nodes that are what they should be at once, and note what was done to them."""
+    """Nodes that change at once, and record the operations on them."""
 
-    world: World
+    control_plane: FakeControlPlane
     shape: Shape
-    done: list[tuple[str, list[str]]] = field(default_factory=list)
+    operations: list[tuple[str, list[str]]] = field(default_factory=list)
 
     async def reshape(self, shape: Shape) -> None:
         """Nodes of the shape, all ready; no others."""
         for name in self.shape.nodes:
             if name not in shape.nodes:
-                self.world.server.drop(CORE, "nodes", name)
+                self.control_plane.server.drop(CORE, "nodes", name)
         self.shape = shape
         for plan in shape.nodes.values():
             self._set(plan.name, dict(plan.labels), ready=True)
 
     async def fail(self, names: Sequence[str]) -> None:
-        """Not ready any more; their pods are replaced, and stay as terminating."""
-        await self._treat("fail", names, ready=False)
-        for tree in self.world.pods():
+        """Make nodes unready; their pods are replaced, and stay terminating."""
+        await self._operate("fail", names, ready=False)
+        for tree in self.control_plane.pods():
             if tree["spec"].get("nodeName") in names:
-                self.world.terminate(tree)
-        self.world.reconcile()
+                self.control_plane.terminate(tree)
+        self.control_plane.reconcile()
 
     async def recover(self, names: Sequence[str]) -> None:
-        """Ready again; what was terminating there is gone."""
-        await self._treat("recover", names, ready=True)
-        for tree in self.world.pods():
+        """Make nodes ready; their terminating pods are removed."""
+        await self._operate("recover", names, ready=True)
+        for tree in self.control_plane.pods():
             if tree["spec"].get("nodeName") in names and tree["metadata"].get("deletionTimestamp"):
-                self.world.remove(tree)
+                self.control_plane.remove(tree)
 
     async def cordon(self, names: Sequence[str]) -> None:
-        """Noted."""
-        self.done.append(("cordon", list(names)))
+        """Record the operation."""
+        self.operations.append(("cordon", list(names)))
 
     async def uncordon(self, names: Sequence[str]) -> None:
-        """Noted."""
-        self.done.append(("uncordon", list(names)))
+        """Record the operation."""
+        self.operations.append(("uncordon", list(names)))
 
     async def drain(self, names: Sequence[str]) -> None:
-        """Noted."""
-        self.done.append(("drain", list(names)))
+        """Record the operation."""
+        self.operations.append(("drain", list(names)))
 
-    async def _treat(self, what: str, names: Sequence[str], *, ready: bool) -> None:
-        self.done.append((what, list(names)))
+    async def _operate(self, what: str, names: Sequence[str], *, ready: bool) -> None:
+        self.operations.append((what, list(names)))
         for name in names:
             self._set(name, dict(self.shape.nodes[name].labels), ready=ready)
 
     def _set(self, name: str, labels: dict[str, str], *, ready: bool) -> None:
         status = {"conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}]}
         tree = {"metadata": {"name": name, "labels": labels}, "status": status}
-        self.world.server.put(CORE, "nodes", tree)
+        self.control_plane.server.put(CORE, "nodes", tree)
 
 
 @dataclass(slots=True)
-class World:
+class FakeControlPlane:
     """The server, its only controller, and the nodes of the runs on it."""
 
     clock: VirtualClock = field(default_factory=VirtualClock)
-    stubborn: bool = False
+    is_stopped: bool = False
     """Whether the controller does nothing."""
     made: int = 0
     nodes: list[Nodes] = field(default_factory=list)
@@ -100,8 +100,8 @@ class World:
         self.client = Client(self.server, clock=self.clock)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[World]:
-        """With its controller at work."""
+    async def running(self) -> AsyncIterator[FakeControlPlane]:
+        """With its controller running."""
         informer = Informer(self.client, Deployment)
         informer.subscribe(added=lambda _: self.reconcile(), updated=lambda _, __: self.reconcile())
         task = asyncio.create_task(informer.run())
@@ -123,19 +123,19 @@ class World:
         return self.server.objects("pods")
 
     def reconcile(self) -> None:
-        """Bring every Deployment to its size, and say so."""
+        """Create or delete the pods of every Deployment, and update its status."""
         for deployment in self.server.objects("deployments"):
-            if not self.stubborn:
+            if not self.is_stopped:
                 self._resize(deployment)
                 self._report(deployment)
 
     def terminate(self, tree: dict[str, Any]) -> None:
-        """Ask a pod to go."""
+        """Mark a pod as terminating."""
         metadata = {**tree["metadata"], "deletionTimestamp": times.format_time(self.clock.now())}
         self.server.put(CORE, "pods", {**tree, "metadata": metadata})
 
     def remove(self, tree: dict[str, Any]) -> None:
-        """A pod goes."""
+        """Remove a pod."""
         self.server.drop(CORE, "pods", f"{tree['metadata']['namespace']}/{tree['metadata']['name']}")
 
     def _of(self, deployment: dict[str, Any]) -> list[dict[str, Any]]:
@@ -175,7 +175,7 @@ class World:
             self.server.put(APPS, "deployments", {**deployment, "status": said})
 
     def _before(self, request: Request) -> None:
-        """A namespace that is deleted takes what is in it along."""
+        """Delete the objects of a deleted namespace."""
         root, _, name = request.path.rpartition("/")
         if request.method == "DELETE" and root == f"{CORE}/namespaces":
             for group, plural in ((APPS, "deployments"), (CORE, "pods")):

@@ -1,11 +1,10 @@
-"""What the node controllers of Kubernetes do, for a control plane that has none: see `health` for what they decide.
+"""The work of Kubernetes' node controllers, for a control plane that has none: `health` has the decisions.
 
-It stands beside the simulated kubelets, not behind them: it knows of a node only what the API server says. So it
-notices a failure as Kubernetes does, by Leases that are not renewed any more, and it serves every node, ours or not.
-On a control plane with a controller manager it must be off, or two would be doing the same.
+It knows of a node only what the API server says, so it notices a failure as Kubernetes does, by a Lease that is not
+renewed, and it applies to every node, simulated or not. It must be off on a control plane with a controller manager.
 
-Silence is measured by the own clock, from when a sign of life was *seen*. After a restart every node is therefore
-given its whole grace period once more.
+The time without a heartbeat is measured by our own clock, from when a heartbeat was *seen*. After a restart every node
+therefore has its whole grace period again.
 """
 
 from __future__ import annotations
@@ -32,41 +31,41 @@ from trimtab.kube.resources import Key
 from trimtab.kube.runners import Result
 from trimtab_lab.nodes import health
 from trimtab_lab.nodes.health import ZoneState
-from trimtab_lab.nodes.kubelets import Report
-from trimtab_lab.nodes.settings import LifecycleSettings
+from trimtab_lab.nodes.kubelets import EventReporter
+from trimtab_lab.nodes.settings import NodeLifecycleSettings
 from trimtab_lab.nodes.views import FAILED, FALSE, NODE_WRITES, POD_WRITES, TRUE, Node, Pod, Taint
 
 BY_NODE = "node"
-"""The index of the pods' informer that this needs."""
+"""The index of the pod informer that this controller needs."""
 
-_PATIENCE = 1.25
-"""How much longer than it is meant to last a Lease may go without renewal."""
-_ZONES_STAY = SECOND
-"""How long a count of what is ready in each zone is good enough."""
+_LEASE_FACTOR = 1.25
+"""By which factor a Lease may be overdue, relative to its duration."""
+_ZONE_CACHE_TIME = SECOND
+"""How long the counts of ready nodes by zone are cached."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Sign:
-    """The last sign of life of a node: what it was, and when it was seen."""
+class Heartbeat:
+    """A node's last heartbeat: its times, and when it was seen."""
 
     renewed: str
     confirmed: str
     seen: int
-    lasts: float = 0.0
+    lease_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
-    """How many nodes of a zone there are, and how they stand."""
+class ZoneCount:
+    """The number of nodes in a zone, and its state."""
 
     total: int
     state: ZoneState
 
 
-class Lifecycle:
-    """Marks silent nodes, taints them, and evicts their pods."""
+class NodeLifecycle:
+    """Marks nodes without heartbeats as Unknown, taints them, and evicts their pods."""
 
     def __init__(
         self,
@@ -77,8 +76,8 @@ class Lifecycle:
         pods: Informer[Pod],
         leases: Informer[Lease],
         queue: WorkQueue[str],
-        report: Report,
-        settings: LifecycleSettings,
+        report: EventReporter,
+        settings: NodeLifecycleSettings,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -88,42 +87,42 @@ class Lifecycle:
         self._queue = queue
         self._report = report
         self._settings = settings
-        self._signs: dict[str, Sign] = {}
+        self._heartbeats: dict[str, Heartbeat] = {}
         self._buckets: dict[str, tuple[float, TokenBucket]] = {}
         self._first_seen: dict[tuple[str, str], int] = {}
         self._missing: dict[str, int] = {}
-        self._zones: dict[str, Count] = {}
+        self._zones: dict[str, ZoneCount] = {}
         self._counted: int | None = None
         self._subscribe()
 
     def _subscribe(self) -> None:
         add = self._queue.add
         self._nodes.subscribe(
-            added=lambda node: add(node.name), updated=lambda _, node: add(node.name), deleted=self._node_gone
+            added=lambda node: add(node.name), updated=lambda _, node: add(node.name), deleted=self._node_deleted
         )
-        self._pods.subscribe(added=self._pod_seen, updated=lambda _, pod: self._pod_seen(pod))
+        self._pods.subscribe(added=self._pod_updated, updated=lambda _, pod: self._pod_updated(pod))
 
-    def _node_gone(self, node: Node) -> None:
-        self._signs.pop(node.metadata.uid, None)
+    def _node_deleted(self, node: Node) -> None:
+        self._heartbeats.pop(node.metadata.uid, None)
         self._first_seen = {key: at for key, at in self._first_seen.items() if key[0] != node.metadata.uid}
         self._queue.add(node.name)
 
-    def _pod_seen(self, pod: Pod) -> None:
-        """A pod on a node that is in order, or on none, is nobody's business here."""
+    def _pod_updated(self, pod: Pod) -> None:
+        """Queue the node of a pod, unless the node is in order."""
         name = pod.spec.node_name
         node = self._nodes.get(Key(name))
-        if name and (node is None or not node.ready or health.evicting(node)):
+        if name and (node is None or not node.ready or health.no_execute_taints(node)):
             self._queue.add(name)
 
     # One node.
 
     async def reconcile(self, name: str) -> Result:
-        """Look at one node: is it silent, which taints should it have, and who must leave it."""
+        """Check one node: its heartbeats, its taints, and the pods to evict."""
         node = self._nodes.get(Key(name))
         if node is None:
-            return await self._sweep(name)
+            return await self._collect_orphans(name)
         self._missing.pop(name, None)
-        left = self._left(node)
+        left = self._seconds_left(node)
         if left <= 0:
             await self._mark_unknown(node)
         waits = [left if left > 0 else None, await self._taint(node)]
@@ -132,32 +131,32 @@ class Lifecycle:
         waits.append(await self._evict(node))
         return Result(requeue_after=min((wait for wait in waits if wait is not None), default=None))
 
-    def _left(self, node: Node) -> float:
-        """Seconds until the node has been silent for too long."""
+    def _seconds_left(self, node: Node) -> float:
+        """Seconds until the grace period of a node without heartbeats ends."""
         now = self._clock.monotonic()
-        sign = self._sign(node, now)
+        heartbeat = self._heartbeat(node, now)
         settings = self._settings
         grace = settings.grace_seconds if node.condition("Ready") else settings.startup_grace_seconds
-        return max(grace, sign.lasts * _PATIENCE) - (now - sign.seen) / SECOND
+        return max(grace, heartbeat.lease_seconds * _LEASE_FACTOR) - (now - heartbeat.seen) / SECOND
 
-    def _sign(self, node: Node, now: int) -> Sign:
-        """The node's last sign of life, with what the informers show by now."""
+    def _heartbeat(self, node: Node, now: int) -> Heartbeat:
+        """The node's last heartbeat that the informers show."""
         lease = self._leases.get(Key(f"kube-node-lease/{node.name}"))
         ready = node.condition("Ready")
         renewed = (lease.spec.renew_time or "") if lease else ""
         confirmed = ready.last_heartbeat_time if ready else ""
-        sign = self._signs.get(node.metadata.uid)
-        if sign is None or (sign.renewed, sign.confirmed) != (renewed, confirmed):
-            lasts = float((lease.spec.lease_duration_seconds or 0) if lease else 0)
-            sign = self._signs[node.metadata.uid] = Sign(renewed, confirmed, now, lasts)
-        return sign
+        heartbeat = self._heartbeats.get(node.metadata.uid)
+        if heartbeat is None or (heartbeat.renewed, heartbeat.confirmed) != (renewed, confirmed):
+            lease_seconds = float((lease.spec.lease_duration_seconds or 0) if lease else 0)
+            heartbeat = self._heartbeats[node.metadata.uid] = Heartbeat(renewed, confirmed, now, lease_seconds)
+        return heartbeat
 
     async def _mark_unknown(self, node: Node) -> None:
-        """Say that nothing is known of a node any more. What follows is done when that has been seen."""
-        conditions = health.unknown(node, self._clock.now())
+        """Set the conditions of a node to Unknown. What follows is done when that has been seen."""
+        conditions = health.unknown_conditions(node, self._clock.now())
         if not conditions:
             return
-        log.info("node %s: no sign of life for too long", node.name)
+        log.info("node %s: no heartbeat within its grace period", node.name)
         body = {"status": {"conditions": [msgspec.to_builtins(each) for each in conditions]}}
         await self._client.patch(NODE_WRITES, node.name, body, how=PatchKind.STRATEGIC, subresource="status")
         text = f"Node {node.name} status is now: NodeNotReady"
@@ -166,7 +165,7 @@ class Lifecycle:
     # Taints.
 
     async def _taint(self, node: Node) -> float | None:
-        """Give the node the taints that it should have; when to look again, if not all of them could be given yet."""
+        """Write the taints that the node should have; when to requeue it, if the NoExecute taint has to wait."""
         evicts, wait = self._may_evict(node)
         wanted = health.taints(node, evicts=evicts, now=self._clock.now())
         if wanted != node.spec.taints:
@@ -178,17 +177,17 @@ class Lifecycle:
         return wait
 
     def _may_evict(self, node: Node) -> tuple[bool, float | None]:
-        """Whether a node may have a NoExecute taint for not being ready, and when to ask again if not."""
+        """Whether a node may get a NoExecute taint for not being ready, and else when to check again."""
         ready = node.condition("Ready")
         if ready is None or ready.status == TRUE:
             return False, None
         zones = self._count()
-        if health.all_down(count.state for count in zones.values()):
+        if health.is_all_disrupted(count.state for count in zones.values()):
             return False, self._settings.monitor_seconds
-        if health.marked_for_eviction(node):
+        if health.has_eviction_taint(node):
             return True, None
         zone = node.metadata.labels.get(ZONE, "")
-        rate = health.taints_a_second(zones[zone].state, zones[zone].total, self._settings)
+        rate = health.eviction_rate_of(zones[zone].state, zones[zone].total, self._settings)
         if rate > 0 and self._bucket(zone, rate).take():
             return True, None
         return False, self._settings.monitor_seconds
@@ -199,28 +198,28 @@ class Lifecycle:
             held = self._buckets[zone] = (rate, TokenBucket(rate, 1, self._clock))
         return held[1]
 
-    def _count(self) -> dict[str, Count]:
-        """How the zones stand; counted anew when the last count is old."""
+    def _count(self) -> dict[str, ZoneCount]:
+        """The states of the zones; counted again when the last count is too old."""
         now = self._clock.monotonic()
-        if self._counted is None or now - self._counted >= _ZONES_STAY:
+        if self._counted is None or now - self._counted >= _ZONE_CACHE_TIME:
             self._counted, self._zones = now, self._counted_zones()
         return self._zones
 
-    def _counted_zones(self) -> dict[str, Count]:
+    def _counted_zones(self) -> dict[str, ZoneCount]:
         numbers: dict[str, list[int]] = {}
         for node in self._nodes.store:
             zone = numbers.setdefault(node.metadata.labels.get(ZONE, ""), [0, 0])
             zone[0] += node.ready
             zone[1] += 1
         return {
-            zone: Count(total, health.zone_state(ready, total, self._settings))
+            zone: ZoneCount(total, health.zone_state(ready, total, self._settings))
             for zone, (ready, total) in numbers.items()
         }
 
     # Pods.
 
     async def _mark_pods(self, node: Node) -> None:
-        """A pod on a node that is not ready is not ready, whatever its kubelet last said."""
+        """Set the Ready condition of the pods on a node that is not ready to False."""
         for pod in self._pods.store.by(BY_NODE, node.name):
             held = pod.status.condition("Ready")
             if held is not None and held.status == TRUE:
@@ -229,13 +228,13 @@ class Lifecycle:
                 await _unless_gone(self._write(pod, {"conditions": [change]}))
 
     async def _evict(self, node: Node) -> float | None:
-        """Evict the pods whose patience with the node's taints is at an end; seconds until the next one's is."""
-        taints = {taint: self._since(node, taint) for taint in health.evicting(node)}
+        """Evict the pods whose toleration of the node's taints has ended; seconds until the next one's ends."""
+        taints = {taint: self._since(node, taint) for taint in health.no_execute_taints(node)}
         if not taints:
             return None
         waits: list[float] = []
         for pod in self._pods.store.by(BY_NODE, node.name):
-            due = None if pod.terminating else health.leaves(pod.spec.tolerations, taints, _arrived(pod))
+            due = None if pod.terminating else health.eviction_time(pod.spec.tolerations, taints, _arrived(pod))
             if due is None:
                 continue
             left = (due - self._clock.now()) / SECOND
@@ -258,8 +257,8 @@ class Lifecycle:
         await self._write(pod, {"conditions": [disrupted]})
         await self._client.delete(POD_WRITES, metadata.name, namespace=metadata.namespace, uid=metadata.uid)
 
-    async def _sweep(self, name: str) -> Result:
-        """Remove the pods of a node that has not existed for a while: no kubelet will."""
+    async def _collect_orphans(self, name: str) -> Result:
+        """Remove the pods of a node that was deleted a while ago: no kubelet will."""
         pods = self._pods.store.by(BY_NODE, name)
         if not pods:
             self._missing.pop(name, None)
@@ -293,12 +292,12 @@ class Lifecycle:
 
     def _disrupted(self, reason: str, message: str) -> JSON:
         at = times.format_time(self._clock.now())
-        said = {"type": "DisruptionTarget", "status": TRUE, "reason": reason, "message": message}
-        return {**said, "lastTransitionTime": at}
+        condition = {"type": "DisruptionTarget", "status": TRUE, "reason": reason, "message": message}
+        return {**condition, "lastTransitionTime": at}
 
 
 async def _unless_gone(work: Awaitable[None]) -> None:
-    """Do this to a pod, if it is still there and still the same."""
+    """Write to a pod, ignoring that it is gone or was replaced."""
     try:
         await work
     except (NotFound, Conflict) as error:
@@ -306,7 +305,7 @@ async def _unless_gone(work: Awaitable[None]) -> None:
 
 
 def _arrived(pod: Pod) -> int:
-    """When a pod came to its node, as far as it says."""
+    """When a pod came to its node, by its status or else its creation."""
     if pod.status.start_time:
         return times.parse_ns(pod.status.start_time)
     created = pod.metadata.creation_timestamp

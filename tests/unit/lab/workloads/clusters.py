@@ -1,10 +1,10 @@
-"""A small world for controllers: the lab's API server without a socket, virtual time, and a kubelet that obeys.
+"""A small lab for tests of controllers: the lab's API server without a socket, virtual time, and a simple kubelet.
 
-world = World()
-await world.start()                          # the controllers
-await world.create(Deployment, tree)
-await world.settle()                         # until nobody has anything left to do
-await world.run_pods()                       # pods are placed, start and become ready; what was deleted ends
+lab = InMemoryLab()
+await lab.start()                          # the controllers
+await lab.create(Deployment, tree)
+await lab.settle()                         # until nothing is left to do
+await lab.run_pods()                       # pods are bound, start and become ready; deleted ones are removed
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from trimtab_lab.workloads.service import Workloads
 
 T = TypeVar("T")
 JSON = dict[str, Any]
-_QUIET = 60
-"""So many turns of the event loop in which nothing happens: everybody waits for something else than his turn."""
+_QUIET_TURNS = 60
+"""The number of turns of the event loop without activity after which everything counts as idle."""
 
 
 class Stream:
-    """A watch: what has happened, line by line."""
+    """A watch: the events, line by line."""
 
     status = 200
     headers: Mapping[str, str] = {}
@@ -80,22 +80,22 @@ class Wire:
         self.requests: list[Request] = []
         self.refuse: Callable[[Request], StatusError | Exception | None] | None = None
         self.after: Callable[[Request], None] | None = None
-        """Called when a request was answered, before anybody knows."""
+        """Called when a request was answered, before the answer is returned."""
         self._held: dict[str, asyncio.Event] = {}
         self.dead = False
-        """Whether the process at this end was killed: nothing it sends arrives, nothing arrives there."""
+        """Whether the process at this end was killed: nothing is sent or received any more."""
 
     def hold(self, *plurals: str) -> None:
-        """Let watches of these kinds show nothing new until `go_on`."""
+        """Hold back the events of these watches until `resume`."""
         self._held |= {plural: asyncio.Event() for plural in plurals}
 
-    def go_on(self, *plurals: str) -> None:
-        """Let watches of these kinds, or of all, show what they have."""
+    def resume(self, *plurals: str) -> None:
+        """Release the events of these watches, or of all."""
         for plural in plurals or tuple(self._held):
             self._held.pop(plural).set()
 
     async def release(self, plural: str) -> None:
-        """Wait until a watch may show something."""
+        """Wait until a watch may show events."""
         if plural in self._held:
             await self._held[plural].wait()
 
@@ -159,38 +159,38 @@ async def _no_webhooks(*_: object) -> bytes:
     raise AssertionError("there are no webhooks here")
 
 
-class Keeper(Protocol):
-    """Who does something by himself in the API server."""
+class BackgroundTask(Protocol):
+    """A background task of the API server."""
 
     @property
     def idle(self) -> bool:
-        """Whether he has nothing to do."""
+        """Whether it has nothing to do."""
         ...
 
     async def close(self) -> None:
-        """End."""
+        """Stop."""
         ...
 
 
-class World:
-    """A cluster, its controllers, and those who use it."""
+class InMemoryLab:
+    """A cluster and its controllers."""
 
     def __init__(
         self, *, options: Options = STOCK, seed: int = 1, collects: bool = True, call: Call = _no_webhooks
     ) -> None:
-        """Without `collects`, what belongs to nobody stays. `call` reaches webhooks."""
+        """`collects` runs the garbage collector; `call` reaches webhooks."""
         self.clock = VirtualClock()
         self.options = options
         self.cluster = Cluster(clock=self.clock.now, call=call, seed=seed)
-        keepers = (NamespaceController(self.cluster, "no authority"), DefinitionController(self.cluster))
-        self._keepers: tuple[Keeper, ...] = (*keepers, GarbageCollector(self.cluster)) if collects else keepers
+        tasks = (NamespaceController(self.cluster, "no authority"), DefinitionController(self.cluster))
+        self._background: tuple[BackgroundTask, ...] = (*tasks, GarbageCollector(self.cluster)) if collects else tasks
         self.wire = Wire(self.cluster)
         self.user = Client(Wire(self.cluster), clock=self.clock, rng=random.Random(seed))
         self.registry = CollectorRegistry()
         self.rng = random.Random(seed)
         self.placed = 0
         self.on_settled: Callable[[], Awaitable[None]] | None = None
-        """What else happens whenever everybody has done what they had to do."""
+        """Called whenever everything has settled."""
 
     # The controllers.
 
@@ -206,69 +206,69 @@ class World:
         await self.settle()
 
     async def stop(self) -> None:
-        """End the controllers."""
+        """Stop the controllers."""
         self.task.cancel()
         while not self.task.done():
             await self.clock.advance(0.5)
 
     async def kill(self) -> None:
-        """End the controllers at once: whatever they were about to write is lost."""
+        """Stop the controllers at once: their pending writes are lost."""
         self.wire.dead = True
         await self.stop()
 
     async def close(self) -> None:
-        """End everything."""
+        """Stop everything."""
         await self.stop()
-        for keeper in self._keepers:
-            await keeper.close()
+        for task in self._background:
+            await task.close()
 
     async def settle(self) -> None:
-        """Let everybody do what they have to do; retries after a failure included, waits of seconds not."""
+        """Wait until nothing is left to do, retries after a failure included, waits of seconds not."""
         while True:
             before = self._activity()
-            await self._calm()
+            await self._until_quiet()
             await self.clock.advance(0.05)
             if self._activity() == before:
                 break
         if self.on_settled is not None:
             await self.on_settled()
 
-    async def _calm(self) -> None:
+    async def _until_quiet(self) -> None:
         quiet = 0
-        while quiet < _QUIET:
+        while quiet < _QUIET_TURNS:
             before = self._activity()
             await asyncio.sleep(0)
-            idle = all(keeper.idle for keeper in self._keepers)
+            idle = all(task.idle for task in self._background)
             quiet = quiet + 1 if idle and self._activity() == before else 0
 
     def _activity(self) -> tuple[int, int]:
         return len(self.wire.requests), self.cluster.store.version
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock, and settle."""
         await self.clock.advance(seconds)
         await self.settle()
 
     # The users.
 
     async def create(self, kind: type[T], tree: JSON) -> T:
-        """Create an object, and let the controllers look at it."""
+        """Create an object, and settle."""
         made = await self.user.create(kind, tree, namespace="default")
         await self.settle()
         return made
 
     async def patch(self, kind: type[T], name: str, patch: JSON) -> T:
-        """Change an object, and let the controllers look at it."""
+        """Patch an object, and settle."""
         made = await self.user.patch(kind, name, patch, namespace="default")
         await self.settle()
         return made
 
     async def get(self, kind: type[T], name: str) -> T:
-        """An object as it is."""
+        """Read an object."""
         return await self.user.get(kind, name, namespace="default")
 
     async def raw(self, kind: type[Any], name: str) -> JSON:
-        """An object as it is, every field."""
+        """Read an object with all fields."""
         return await self.user.get(Resource.of(kind).raw, name, namespace="default")
 
     async def all(self, kind: type[T]) -> list[T]:
@@ -276,11 +276,11 @@ class World:
         return list((await self.user.list(kind, namespace="default")).items)
 
     async def pods(self) -> list[Pod]:
-        """The pods that are there to stay."""
+        """The active pods."""
         return [pod for pod in await self.all(Pod) if pod.active]
 
-    async def told(self, reason: str) -> list[str]:
-        """The messages of all events with that reason, in order, each as often as it happened."""
+    async def event_messages(self, reason: str) -> list[str]:
+        """The messages of all events with this reason, in order, each as often as it occurred."""
         found = [event for event in await self.all(Event) if event.reason == reason]
         ordered = sorted(found, key=lambda event: event.metadata.name.rpartition(".")[2])
         return [event.message for event in ordered for _ in range(event.count)]
@@ -288,17 +288,17 @@ class World:
     # The kubelet.
 
     async def run_pods(self, limit: int = 10_000) -> None:
-        """Place and start pods that wait, so many at most, end those that were deleted; until nothing changes."""
+        """Bind and start pending pods, at most so many, and remove deleted ones, until nothing changes."""
         while limit > 0 and (waiting := [pod for pod in await self.all(Pod) if pod.terminating or not pod.ready]):
             chosen = self.rng.sample(waiting, min(limit, len(waiting)))
             limit -= len(chosen)
             for pod in chosen:
-                with contextlib.suppress(NotFound, Conflict):  # somebody was faster
+                with contextlib.suppress(NotFound, Conflict):  # another component was faster
                     await (self.end(pod) if pod.terminating else self.run_pod(pod))
             await self.settle()
 
     async def run_pod(self, pod: Pod, *, ready: bool = True) -> None:
-        """Place a pod, unless it has a node, and let it become ready, or not any more."""
+        """Bind a pod, unless it has a node, and set its readiness."""
         name = pod.metadata.name
         if not pod.spec.node_name:
             self.placed += 1
@@ -309,5 +309,5 @@ class World:
         await self.user.patch(Pod, name, {"status": status}, namespace="default", subresource="status")
 
     async def end(self, pod: Pod) -> None:
-        """The pod's containers have ended."""
+        """Remove a pod whose containers have ended."""
         await self.user.delete(Pod, pod.metadata.name, namespace="default", grace_period_seconds=0)

@@ -14,7 +14,7 @@ from trimtab.api.pods import Pod
 from trimtab.kube import ownership
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import PodBuilder, pod, uid_for
-from trimtab_lab.workloads.replicaset import census
+from trimtab_lab.workloads.replicaset import podcounts
 
 NOON = times.parse_ns("2026-01-01T12:00:00Z")
 OWNER = ObjectMeta(name="web", namespace="default", uid=uid_for("ReplicaSet/web"))
@@ -36,14 +36,14 @@ def mine(name: str = "p") -> PodBuilder:
 
 
 def ready(name: str = "p", since: str | None = "2026-01-01T11:59:00Z") -> PodBuilder:
-    """One that has been ready for a minute, unless told otherwise."""
+    """A pod that has been ready for a minute by default."""
     return mine(name).ready(since)
 
 
-def counted(patience: int, *pods: PodBuilder) -> census.Census:
+def counts_of(patience: int, *pods: PodBuilder) -> podcounts.PodCounts:
     """What there is at noon."""
     table = view(*pods).pods
-    return census.count(table, census.members(table, OWNER, WEB), TEMPLATE, patience, NOON)
+    return podcounts.count(table, podcounts.owned_rows(table, OWNER, WEB), TEMPLATE, patience, NOON)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def counted(patience: int, *pods: PodBuilder) -> census.Census:
 )
 def test_a_pod_is_available(candidate: PodBuilder, patience: int, want: bool) -> None:
     """Ready, and for long enough."""
-    assert counted(patience, candidate).available == want
+    assert counts_of(patience, candidate).available == want
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_a_pod_is_available(candidate: PodBuilder, patience: int, want: bool) ->
     ],
 )
 def test_the_next_pod_becomes_available(pods: list[PodBuilder], want: float | None) -> None:
-    """Time alone makes a pod available: somebody has to look then."""
-    assert counted(90, *pods).next_available == want
+    """A pod becomes available by the passing of time alone."""
+    assert counts_of(90, *pods).next_available == want
 
 
 def test_all_numbers() -> None:
     """Each pod is counted where it belongs, and others' pods nowhere."""
-    found = counted(
+    found = counts_of(
         90,
         ready("available", "2026-01-01T11:00:00Z").labels(tier="front"),
         ready("ready"),
@@ -95,7 +95,9 @@ def test_all_numbers() -> None:
         pod("orphan").labels(app="web"),
         mine("relabelled").labels(app="debug"),
     )
-    assert found == census.Census(active=3, ready=2, available=1, fully_labeled=2, terminating=1, next_available=30.0)
+    assert found == podcounts.PodCounts(
+        active=3, ready=2, available=1, fully_labeled=2, terminating=1, next_available=30.0
+    )
 
 
 def names(pods: list[Pod]) -> set[str]:
@@ -104,7 +106,7 @@ def names(pods: list[Pod]) -> set[str]:
 
 
 def test_what_is_not_where_it_belongs_is_found() -> None:
-    """Matching pods of nobody and pods of its own that do not match; of its own namespace, and active."""
+    """Matching pods without an owner, and owned ones that do not match; in its namespace, and active."""
     table = view(
         mine("in-place"),
         mine("stray").labels(app="debug"),
@@ -115,21 +117,21 @@ def test_what_is_not_where_it_belongs_is_found() -> None:
         pod("far-orphan", namespace="elsewhere").labels(app="web"),
         mine("others").owned_by("other"),
     ).pods
-    assert names(census.misplaced(table, OWNER, WEB)) == {"stray", "orphan"}
+    assert names(podcounts.claim_candidates(table, OWNER, WEB)) == {"stray", "orphan"}
 
 
 def test_what_was_just_adopted_counts() -> None:
-    """Nobody has observed it yet; one that has been replaced meanwhile does not."""
+    """The informer has not shown it yet; one that was replaced meanwhile does not count."""
     orphan, gone = pod("orphan").labels(app="web"), pod("gone").labels(app="web").uid("before")
     table = view(mine("in-place"), orphan, pod("gone").labels(app="web")).pods
-    rows = census.members(table, OWNER, WEB, (orphan.build(), gone.build()))
+    rows = podcounts.owned_rows(table, OWNER, WEB, (orphan.build(), gone.build()))
     assert {table.rows.names[row] for row in rows.tolist()} == {"default/in-place", "default/orphan"}
 
 
 @given(st.integers(0, 2**32))
 @settings(deadline=None, max_examples=60)
 def test_the_columns_agree_with_the_objects(seed: int) -> None:
-    """Whatever there is, in whatever order it came and went: the scans find what the table of claims says."""
+    """For any pods in any order of events: the scans agree with the table of claims."""
     rng = random.Random(seed)
     snapshot = Snapshot()
     pods: dict[str, Pod] = {}
@@ -147,11 +149,11 @@ def test_the_columns_agree_with_the_objects(seed: int) -> None:
             snapshot.put(built)
             pods[built.key] = built
     expected = ownership.claims(OWNER, WEB, [each for each in pods.values() if each.active])
-    misplaced = census.misplaced(snapshot.pods, OWNER, WEB)
-    found = ownership.claims(OWNER, WEB, misplaced)
+    claim_candidates = podcounts.claim_candidates(snapshot.pods, OWNER, WEB)
+    found = ownership.claims(OWNER, WEB, claim_candidates)
     assert names(list(found.adopted)) == names(list(expected.adopted))
     assert names(list(found.released)) == names(list(expected.released))
-    rows = census.members(snapshot.pods, OWNER, WEB)
-    counted = census.count(snapshot.pods, rows, WEB, 0, NOON)
-    assert counted.active == counted.fully_labeled == len(expected.owned)
-    assert counted.ready == sum(each.ready for each in expected.owned)
+    rows = podcounts.owned_rows(snapshot.pods, OWNER, WEB)
+    counts = podcounts.count(snapshot.pods, rows, WEB, 0, NOON)
+    assert counts.active == counts.fully_labeled == len(expected.owned)
+    assert counts.ready == sum(each.ready for each in expected.owned)

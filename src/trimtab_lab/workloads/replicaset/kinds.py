@@ -1,6 +1,6 @@
-"""The two kinds that keep a number of pods, read as one: a ReplicationController is a ReplicaSet of older days.
+"""The two kinds that keep a number of pods, as one type: a ReplicationController is an older ReplicaSet.
 
-It differs in how its selector is written, and in that its status does not count pods that are on their way out.
+It differs in its selector, and its status does not count terminating pods.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ T = TypeVar("T", bound=Object)
 
 
 @dataclass(frozen=True, slots=True)
-class Family(Generic[T]):
+class WorkloadKind(Generic[T]):
     """A kind that keeps a number of pods."""
 
     resource: Resource[T]
     component: str
-    """Who signs its events."""
+    """The component that its events come from."""
     view: Callable[[T], ReplicaSet]
     counts_terminating: bool
 
 
 def from_replication_controller(controller: ReplicationController) -> ReplicaSet:
-    """The same as a ReplicaSet."""
+    """A ReplicationController as a ReplicaSet."""
     spec, status = controller.spec, controller.status
     return ReplicaSet(
         metadata=controller.metadata,
@@ -51,7 +51,7 @@ def from_replication_controller(controller: ReplicationController) -> ReplicaSet
     )
 
 
-REPLICASETS = Family(Resource.of(ReplicaSet), "replicaset-controller", lambda replicaset: replicaset, True)
-REPLICATION_CONTROLLERS = Family(
+REPLICASETS = WorkloadKind(Resource.of(ReplicaSet), "replicaset-controller", lambda replicaset: replicaset, True)
+REPLICATION_CONTROLLERS = WorkloadKind(
     Resource.of(ReplicationController), "replication-controller", from_replication_controller, False
 )

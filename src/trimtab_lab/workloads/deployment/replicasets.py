@@ -1,6 +1,6 @@
-"""The ReplicaSets of a Deployment, and how far it may stray from the wanted number of pods. Pure.
+"""The ReplicaSets of a Deployment, and its limits for the number of pods. Pure.
 
-The *new* ReplicaSet has the Deployment's template; where several have it, the oldest counts. All others are *old*.
+The *new* ReplicaSet has the Deployment's template; of several, it is the oldest. All others are *old*.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ ROLLING_UPDATE, RECREATE = "RollingUpdate", "Recreate"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many pods a Deployment wants, may have at most, and must have available at least."""
+    """The number of pods that a Deployment wants, its maximum, and how many must be available."""
 
     desired: int
     surge: int
     unavailable: int
 
     @property
-    def most(self) -> int:
-        """Pods at any time."""
+    def max_pods(self) -> int:
+        """The maximum number of pods."""
         return self.desired + self.surge
 
     @property
-    def fewest(self) -> int:
-        """Pods that are available at any time, unless they fail by themselves."""
+    def min_available(self) -> int:
+        """The minimum number of available pods."""
         return self.desired - self.unavailable
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
-    """A Deployment's ReplicaSets; the old ones from the oldest to the youngest."""
+class OwnedReplicaSets:
+    """The new and the old ReplicaSets of a Deployment; the old ones from the oldest to the youngest."""
 
     new: ReplicaSet | None = None
     old: tuple[ReplicaSet, ...] = ()
@@ -52,51 +52,53 @@ class Fleet:
 
     @property
     def active(self) -> tuple[ReplicaSet, ...]:
-        """Those that are to have pods."""
+        """Those whose size is not zero."""
         return active(self.all)
 
-    def with_new(self, new: ReplicaSet) -> Fleet:
-        """The same with this as the new one."""
-        return Fleet(new, self.old)
+    def with_new(self, new: ReplicaSet) -> OwnedReplicaSets:
+        """The same with this new ReplicaSet."""
+        return OwnedReplicaSets(new, self.old)
 
-    def with_sizes(self, sizes: Iterable[tuple[ReplicaSet, int]]) -> Fleet:
-        """The same after some have been resized."""
+    def with_sizes(self, sizes: Iterable[tuple[ReplicaSet, int]]) -> OwnedReplicaSets:
+        """The same with some sizes changed."""
         by_name = {replicaset.metadata.name: size for replicaset, size in sizes}
         old = tuple(resized(each, by_name.get(each.metadata.name, each.desired_replicas)) for each in self.old)
         new = self.new and resized(self.new, by_name.get(self.new.metadata.name, self.new.desired_replicas))
-        return Fleet(new, old)
+        return OwnedReplicaSets(new, old)
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """What one reconcile does to the sizes."""
+class Step:
+    """The sizes that one reconcile sets."""
 
     sizes: tuple[tuple[ReplicaSet, int], ...] = ()
     """The sizes to set, in this order."""
-    birth: int | None = None
-    """The size to create the new ReplicaSet with, where there is none; before anything else."""
+    creation: int | None = None
+    """The size to create the new ReplicaSet with, before anything else, if there is none."""
     settled: bool = False
-    """Whether there was nothing else to do, so that there is time to forget old revisions."""
+    """Whether there is nothing else to do, so that old revisions can be deleted."""
 
 
 class Strategy(Protocol):
-    """How pods move from the old ReplicaSets to the new one, a step at a time."""
+    """Moves pods from the old ReplicaSets to the new one, a step at a time."""
 
-    def __call__(self, limits: Limits, fleet: Fleet, *, old_pods: bool) -> Move:
-        """The next step; `old_pods` says whether any pod of an old ReplicaSet is still there."""
+    def __call__(self, limits: Limits, owned: OwnedReplicaSets, *, old_pods: bool) -> Step:
+        """The next step; `old_pods` is whether any pod of an old ReplicaSet still exists."""
         ...
 
 
-def fleet_of(deployment: Deployment, sets: Iterable[ReplicaSet]) -> Fleet:
-    """The ReplicaSets of a Deployment, sorted out."""
-    ordered = sorted(sets, key=seniority)
+def classify(deployment: Deployment, sets: Iterable[ReplicaSet]) -> OwnedReplicaSets:
+    """Sort the ReplicaSets of a Deployment into new and old."""
+    ordered = sorted(sets, key=age_key)
     new = next((each for each in ordered if templates.same(each.spec.template, deployment.spec.template)), None)
-    return Fleet(new, tuple(each for each in ordered if each is not new))
+    return OwnedReplicaSets(new, tuple(each for each in ordered if each is not new))
 
 
 def limits_of(deployment: Deployment) -> Limits:
-    """A Deployment's limits: surge is rounded up, unavailable down. Where both come to nothing, one pod may be
-    unavailable, for nothing could move otherwise."""
+    """The limits of a Deployment: surge is rounded up, unavailable down.
+
+    If both are zero, one pod may be unavailable: nothing could change otherwise.
+    """
     desired = deployment.desired_replicas
     rolling = deployment.spec.strategy.rolling_update
     if deployment.spec.strategy.type != ROLLING_UPDATE or rolling is None:
@@ -108,23 +110,23 @@ def limits_of(deployment: Deployment) -> Limits:
     return Limits(desired, surge, min(unavailable, desired))
 
 
-def seniority(replicaset: ReplicaSet) -> tuple[int, str]:
-    """Sorts from the oldest to the youngest."""
+def age_key(replicaset: ReplicaSet) -> tuple[int, str]:
+    """The sort key from the oldest to the youngest."""
     return nanoseconds(replicaset.metadata.creation_timestamp), replicaset.metadata.name
 
 
 def active(sets: Iterable[ReplicaSet]) -> tuple[ReplicaSet, ...]:
-    """Those that are to have pods."""
+    """The ReplicaSets whose size is not zero."""
     return tuple(each for each in sets if each.desired_replicas > 0)
 
 
 def total(sets: Sequence[ReplicaSet]) -> int:
-    """How many pods they are to have together."""
+    """The sum of their sizes."""
     return sum(each.desired_replicas for each in sets)
 
 
 def resized(replicaset: ReplicaSet, size: int) -> ReplicaSet:
-    """The same with another size."""
+    """The ReplicaSet with another size."""
     if replicaset.desired_replicas == size:
         return replicaset
     return msgspec.structs.replace(replicaset, spec=msgspec.structs.replace(replicaset.spec, replicas=size))

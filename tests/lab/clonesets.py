@@ -49,7 +49,7 @@ POLICIES = Resource.of(ScaleDownPolicy).raw
 
 
 def template(image: str = "example.com/app:1", *, spread: str = "", **labels: str) -> JSON:
-    """A template of pods that end at once, spread over a topology key if one is given."""
+    """A template of pods that terminate at once, spread over a topology key if one is given."""
     labels = labels or {"app": "web"}
     spec: JSON = {
         "containers": [{"name": "main", "image": image}],
@@ -64,15 +64,15 @@ def template(image: str = "example.com/app:1", *, spread: str = "", **labels: st
 
 
 def manifest(replicas: int, name: str = "web", *, by: str, **spec: Any) -> JSON:
-    """A CloneSet that is looked after by the controller of that name."""
+    """A CloneSet that the controller of this name reconciles."""
     body = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template(app=name), **spec}
     metadata = {"name": name, "annotations": {MANAGED_BY: by}}
     return {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "metadata": metadata, "spec": body}
 
 
 @dataclass
-class Clones:
-    """A namespace, its nodes, and what is seen of its pods."""
+class CloneSetSandbox:
+    """A namespace, its nodes, and informers of its objects."""
 
     client: Client
     name: str
@@ -81,15 +81,15 @@ class Clones:
     events: Informer[Event]
     policies: Informer[ScaleDownPolicy]
     gone: list[str] = field(default_factory=list)
-    """The names of pods that went, in that order."""
+    """The names of deleted pods, in order."""
     controller: asyncio.Future[None] | None = None
     manager: str = ""
-    """The name of the controller that looks after the CloneSets: the namespace's, unless it is Trimtab's own."""
+    """The name of the controller of the CloneSets: the namespace's, unless it is Trimtab's own."""
 
-    # What is there.
+    # Setup.
 
     async def nodes(self, zones: Mapping[str, str]) -> None:
-        """Nodes by zone, such as {"x": "a b c"}."""
+        """Create nodes by zone, such as {"x": "a b c"}."""
         for zone, names in zones.items():
             for name in names.split():
                 labels = {HOSTNAME: self.node(name), ZONE: zone, MARK: self.name}
@@ -105,7 +105,7 @@ class Clones:
         return f"{self.name}-{name}"
 
     async def place(self, name: str, on: str, *, since: str, **labels: str) -> None:
-        """A pod of nobody that has been ready on a node since then."""
+        """Create a pod without an owner that has been ready on a node since then."""
         tree = template(**labels)
         body = {**tree, "metadata": {**tree["metadata"], "name": name}}
         body["spec"] = {**tree["spec"], "nodeName": self.node(on)}
@@ -113,33 +113,33 @@ class Clones:
         await self.ready(name, since)
 
     async def ready(self, name: str, since: str) -> None:
-        """Let a pod be ready since then."""
+        """Set the time since when a pod is ready."""
         condition = {"type": "Ready", "status": "True", "lastTransitionTime": since}
         patch = {"status": {"phase": "Running", "conditions": [condition]}}
         await self.client.patch(Pod, name, patch, namespace=self.name, subresource="status")
 
     async def run_pods(self, *on: str) -> None:
-        """Put pods that wait on these nodes in turn, and let them be ready."""
+        """Bind pending pods to these nodes in turn, and make them ready."""
         waiting = [pod for pod in self.pods.store if pod.active and not pod.spec.node_name]
         for number, pod in enumerate(waiting):
             node = self.node(on[number % len(on)])
             await self.client.bind(pod.metadata.name, namespace=self.name, node=node)
             await self.ready(pod.metadata.name, "2026-01-01T00:00:00Z")
 
-    # What people do.
+    # Requests.
 
     async def create(self, replicas: int, name: str = "web", **spec: Any) -> None:
-        """Make a CloneSet."""
+        """Create a CloneSet."""
         await self.client.create(
             CLONESETS, manifest(replicas, name, by=self.manager or self.name, **spec), namespace=self.name
         )
 
     async def scale(self, replicas: int, name: str = "web") -> None:
-        """By `/scale`, as kubectl and autoscalers do."""
+        """Scale by `/scale`, as kubectl and autoscalers do."""
         await self.client.resize(CloneSet, name, replicas, namespace=self.name)
 
     async def govern(self, name: str = "web", **spec: Any) -> None:
-        """Give a CloneSet a policy, and wait until it is known."""
+        """Create a policy for a CloneSet, and wait until it is seen."""
         target = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": name}
         body = {"apiVersion": "trimtab.dev/v1alpha1", "kind": "ScaleDownPolicy", "metadata": {"name": name}}
         await self.client.create(POLICIES, {**body, "spec": {"targetRef": target, **spec}}, namespace=self.name)
@@ -161,20 +161,20 @@ class Clones:
             known = await self.client.get(COSTS, name, namespace=self.name)
             await self.client.replace(COSTS, {**known, "spec": spec})
 
-    # What comes of it.
+    # Results.
 
     @property
     def names(self) -> set[str]:
-        """The pods that are there to stay."""
+        """The names of the active pods."""
         return {pod.metadata.name for pod in self.pods.store if pod.active}
 
     async def until(self, count: int) -> set[str]:
-        """Wait until so many pods are there, and the status says so; their names."""
+        """Wait until there are so many active pods; returns their names."""
         await self._until(self.pods, lambda store: sum(pod.active for pod in store) == count)
         return self.names
 
     async def reported(self, holds: Callable[[CloneSet], bool], name: str = "web") -> CloneSet:
-        """Wait until a CloneSet says something of itself."""
+        """Wait for a condition of a CloneSet."""
 
         def said(store: Store[CloneSet]) -> bool:
             found = store.get(object_key(self.name, name))
@@ -186,7 +186,7 @@ class Clones:
         return found
 
     async def condition(self, kind: str, words: str = "", name: str = "web") -> Condition:
-        """Wait for a condition that says this."""
+        """Wait for a status condition with this message."""
 
         def find(cloneset: CloneSet) -> Condition | None:
             found = [each for each in cloneset.status.conditions if each.type == kind and words in each.message]
@@ -207,13 +207,13 @@ class Clones:
     # The controller.
 
     async def start(self, **settings: Any) -> None:
-        """Let a controller look after the namespace. Its name is the namespace's: others leave the CloneSets alone."""
+        """Start a controller for the namespace, named after it: other controllers skip its CloneSets."""
         mine = Settings(name=self.name, namespaces=frozenset({self.name}), **settings)
         made = Controller(self.client, mine, policy_of=self.policy_of)
         self.controller = asyncio.ensure_future(made.run())
 
     async def kill(self) -> None:
-        """End it."""
+        """Stop the controller."""
         if self.controller is not None:
             await cancel(self.controller)
 
@@ -223,13 +223,13 @@ class Clones:
         return None if found is None else found.spec
 
     def left(self, pod: Pod) -> None:
-        """Remember who went, once."""
+        """Record a deleted pod, once."""
         if pod.metadata.name not in self.gone:
             self.gone.append(pod.metadata.name)
 
 
 async def define(client: Client) -> None:
-    """Have our kinds served."""
+    """Create our custom resource definitions, and wait until they are served."""
     definitions: Informer[CustomResourceDefinition] = Informer(client, CustomResourceDefinition)
     watching = asyncio.ensure_future(definitions.run())
     names = {kind.name for kind in crds.KINDS}
@@ -247,19 +247,19 @@ async def define(client: Client) -> None:
 
 
 @asynccontextmanager
-async def clones(client: Client, *, manager: str = "", **settings: Any) -> AsyncIterator[Clones]:
-    """A namespace whose CloneSets are looked after, which goes away with the context.
+async def cloneset_sandbox(client: Client, *, manager: str = "", **settings: Any) -> AsyncIterator[CloneSetSandbox]:
+    """A namespace whose CloneSets are reconciled, which is removed at the end of the context.
 
-    Unless Trimtab itself is the manager, a controller is started here, and Trimtab leaves the namespace alone.
+    Unless Trimtab itself is the manager, a controller is started here, and Trimtab is opted out of the namespace.
     """
     name = f"clones-{uuid.uuid4().hex[:8]}"
     await define(client)
     labels = {} if manager else {OPT_OUT: OPTED_OUT}
     await client.create(Namespace, {"metadata": {"name": name, "labels": labels}})
-    with suppress(AlreadyExists):  # where no controller makes it, we do: pods are not admitted without
+    with suppress(AlreadyExists):  # where no controller creates it: pods are not admitted without
         accounts = untyped("v1", "ServiceAccount", "serviceaccounts")
         await client.create(accounts, {"metadata": {"name": "default"}}, namespace=name)
-    made = Clones(
+    made = CloneSetSandbox(
         client,
         name,
         Informer(client, Pod, namespace=name),
