@@ -25,7 +25,7 @@ HELD: dict[str, Any] = {
     "updateStrategy": {"paused": True, "maxUnavailable": "100%"},
     "scaleStrategy": {"maxUnavailable": 0},
 }
-"""The pods of examples are made by the test and adopted. None is made beside them, and none is replaced for being of no
+"""The pods of examples are created by the test and adopted. No others are created, and none is replaced for being of no
 revision of the CloneSet's own."""
 YOUNGEST_FIRST = ["c-2", "d-1", "e-1", "a-1", "c-1", "d-0", "e-0", "a-0", "b-0", "c-0"]
 """The proposal's pods (a letter is a node), with ages that give the two inner orders which it prints."""
@@ -140,13 +140,13 @@ async def test_growing_rolling_out_and_shrinking(client: Client) -> None:
 
 
 async def refusal(made: Clones, spec: dict[str, Any]) -> str:
-    """What is said about a CloneSet that asks for too much."""
+    """What is reported about an invalid CloneSet."""
     try:
         await made.create(2, **spec)
     except Invalid as error:
         return error.message
-    refused = await made.condition("Refused")
-    assert (await made.event("Refused")).message == refused.message
+    refused = await made.condition("InvalidSpec")
+    assert (await made.event("InvalidSpec")).message == refused.message
     return refused.message
 
 
@@ -158,12 +158,12 @@ async def test_what_is_not_supported_is_refused(client: Client) -> None:
             "updateStrategy": {"type": "InPlaceOnly", "partition": 1},
             "lifecycle": {"preDelete": {}},
         }
-        told = await refusal(made, spec)
-        assert all(field in told for field in fields)
+        report = await refusal(made, spec)
+        assert all(field in report for field in fields)
         assert made.names == set()
 
 
-async def test_overlapping_clonesets_are_told(client: Client) -> None:
+async def test_overlapping_clonesets_report_it(client: Client) -> None:
     """Both say so, and each keeps its own number."""
     async with clones(client) as made:
         await made.create(2)
@@ -228,11 +228,11 @@ async def test_ranks_are_ignored_if_one_is_missing(client: Client) -> None:
         )
         await made.annotate({name: 12 - number for number, name in enumerate(TWELVE[:11])})
         await made.scale(9)
-        await made.condition("RanksAwaited", "p12")
+        await made.condition("WaitingForRanks", "p12")
         assert len(made.names) == 12
         assert await made.until(9) == set(TWELVE) - {"p12", "p11", "p8"}
-        told = await made.event("RanksIgnored")
-        assert told.message == "Scaled down in the original order: 1 of 12 pods have no rank: p12 after 3 s"
+        report = await made.event("RanksIgnored")
+        assert report.message == "Scaled down in the original order: 1 of 12 pods have no rank: p12 after 3 s"
 
 
 async def test_a_strategy_that_needs_recomputation(client: Client) -> None:
@@ -247,7 +247,7 @@ async def test_a_strategy_that_needs_recomputation(client: Client) -> None:
             await made.scale(size)
         left = set(TWELVE) - {"p12"}
         for turn in ("p1", "p7"):
-            await made.condition("RanksAwaited", "not been recomputed")
+            await made.condition("WaitingForRanks", "not been recomputed")
             assert made.names == left
             await made.cost({name: int(name == turn) for name in left})
             left -= {turn}

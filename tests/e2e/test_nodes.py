@@ -23,7 +23,7 @@ from trimtab.kube import config, errors
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.informers import Informer
-from trimtab.kube.resources import key, untyped
+from trimtab.kube.resources import object_key, untyped
 from trimtab.kube.sessions import Session
 from trimtab_lab.nodes import shapes
 from trimtab_lab.nodes.service import Nodes
@@ -170,7 +170,7 @@ async def test_pods_run_and_go_and_nodes_fail_and_return(client: Client, namespa
     await until(nodes, lambda: ready_pods(nodes, namespace) == ["p"])
     await until(nodes, lambda: [taint.key for taint in nodes.roster.get(node).spec.taints] == [TAINT])  # type: ignore[union-attr]
     await client.delete(Pod, "p", namespace=namespace)
-    await until(nodes, lambda: nodes.pods.get(key(namespace, "p")) is None)
+    await until(nodes, lambda: nodes.pods.get(object_key(namespace, "p")) is None)
 
 
 async def test_a_process_that_starts_again_keeps_nodes_and_pods(client: Client, namespace: str, shape: Shape) -> None:
@@ -181,11 +181,11 @@ async def test_a_process_that_starts_again_keeps_nodes_and_pods(client: Client, 
         spec = pod_spec(shape.name, nodeName=node)
         await client.create(Pod, {"metadata": {"name": "p"}, "spec": spec}, namespace=namespace)
         await until(first, lambda: ready_pods(first, namespace) == ["p"])
-        before = first.pods.get(key(namespace, "p"))
+        before = first.pods.get(object_key(namespace, "p"))
     second = Nodes(client, client.clock, shape, 1)
     async with running(second):
         await second.pods.wait_synced()
-        after = second.pods.get(key(namespace, "p"))
+        after = second.pods.get(object_key(namespace, "p"))
         assert before is not None
         assert after is not None
         assert after.status == before.status
@@ -204,5 +204,5 @@ async def test_a_deployment_grows_and_shrinks(client: Client, namespace: str, no
     await until(nodes, lambda: sum(pod.metadata.namespace == namespace for pod in nodes.pods.store) == 20)
     victim = ready_pods(nodes, namespace)[0]
     await client.delete(Pod, victim, namespace=namespace)
-    await until(nodes, lambda: nodes.pods.get(key(namespace, victim)) is None)
+    await until(nodes, lambda: nodes.pods.get(object_key(namespace, victim)) is None)
     await until(nodes, lambda: len(ready_pods(nodes, namespace)) == 20)

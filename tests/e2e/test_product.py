@@ -65,7 +65,7 @@ def told(name: str) -> TrimtabConfiguration:
 def asked(configuration: TrimtabConfiguration, name: str) -> Iterator[JSON]:
     """What the API server asks, about namespaces with the label."""
     client = reviews.by_url(configuration.webhooks.url)
-    for each in reviews.configurations(configuration, client, labels=crds.OURS):
+    for each in reviews.configurations(configuration, client, labels=crds.MANAGED_BY_LABELS):
         for webhook in each["webhooks"]:
             webhook["namespaceSelector"].setdefault("matchLabels", {})[LABEL] = name
         yield each

@@ -149,7 +149,7 @@ def _told(holding: Holding) -> dict[str, float]:
             "trimtab_webhook_reviews_total", {"hook": "scale", "outcome": each.value}
         )
         or 0.0
-        for each in (webhooks.Outcome.LATE, webhooks.Outcome.FAILED, webhooks.Outcome.BUSY)
+        for each in (webhooks.ReviewOutcome.LATE, webhooks.ReviewOutcome.FAILED, webhooks.ReviewOutcome.BUSY)
     }
     return {**outcomes, **misses, **late}
 

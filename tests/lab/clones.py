@@ -24,14 +24,14 @@ from trimtab.api.meta import Condition
 from trimtab.api.nodes import HOSTNAME, ZONE, Node
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy, ScaleDownPolicySpec
-from trimtab.cloneset import presence
+from trimtab.cloneset import kind_owner
 from trimtab.cloneset.controller import Controller
 from trimtab.cloneset.settings import Settings
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel, within
 from trimtab.kube.errors import AlreadyExists, NotFound
 from trimtab.kube.informers import Informer
-from trimtab.kube.resources import Resource, key, untyped
+from trimtab.kube.resources import Resource, object_key, untyped
 from trimtab.kube.stores import Store
 from trimtab.scaledown.policy.effective import effective_policy
 from trimtab.scaledown.policy.workloads import workload_ref
@@ -177,11 +177,11 @@ class Clones:
         """Wait until a CloneSet says something of itself."""
 
         def said(store: Store[CloneSet]) -> bool:
-            found = store.get(key(self.name, name))
+            found = store.get(object_key(self.name, name))
             return found is not None and holds(found)
 
         await self._until(self.clonesets, said)
-        found = self.clonesets.get(key(self.name, name))
+        found = self.clonesets.get(object_key(self.name, name))
         assert found is not None
         return found
 
@@ -239,7 +239,7 @@ async def define(client: Client) -> None:
                 await client.create(DEFINITIONS, tree)
 
         def served(store: Store[CustomResourceDefinition]) -> bool:
-            return names <= {each.metadata.name for each in store if presence.served(each)}
+            return names <= {each.metadata.name for each in store if kind_owner.is_served(each)}
 
         await within(client.clock, PATIENCE, definitions.wait_for(served))
     finally:

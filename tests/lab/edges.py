@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.kube.certificates import Authority
-from trimtab.admission.certificates import GivenCertificates
-from trimtab.admission.server import Edge
+from trimtab.admission.certificates import FileCertificates
+from trimtab.admission.server import AdmissionServer
 from trimtab.api.documents import JSON
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import Resource, untyped
-from trimtab.unitedtopology.admission.hooks import Subsets
+from trimtab.unitedtopology.admission.hooks import SubsetHooks
 
 MUTATING = untyped(
     "admissionregistration.k8s.io/v1",
@@ -35,19 +35,19 @@ UNHURRIED = 8.0
 
 
 @asynccontextmanager
-async def serving(client: Client, subsets: Subsets, folder: Path, authority: Authority) -> AsyncIterator[str]:
+async def serving(client: Client, subsets: SubsetHooks, folder: Path, authority: Authority) -> AsyncIterator[str]:
     """One webhook process, or what of it matters; its address."""
     pair = authority.server("127.0.0.1")
     folder.mkdir(parents=True, exist_ok=True)
     certificate, key = folder / "tls.crt", folder / "tls.key"
     certificate.write_bytes(pair.certificate)
     key.write_bytes(pair.key)
-    edge = Edge(
+    edge = AdmissionServer(
         subsets.hooks,
-        certificates=GivenCertificates(certificate, key, clock=client.clock),
+        certificates=FileCertificates(certificate, key, clock=client.clock),
         host="127.0.0.1",
         port=0,
-        let_go=subsets.let_go,
+        on_skip=subsets.report_undecided,
     )
     tasks = [asyncio.create_task(edge.run()), asyncio.create_task(subsets.run())]
     try:
@@ -63,7 +63,7 @@ async def serving(client: Client, subsets: Subsets, folder: Path, authority: Aut
 
 @asynccontextmanager
 async def pod_webhooks(
-    client: Client, folder: Path, several: Sequence[Subsets], *, namespace: str, name: str = "subsets"
+    client: Client, folder: Path, several: Sequence[SubsetHooks], *, namespace: str, name: str = "subsets"
 ) -> AsyncIterator[None]:
     """These webhook processes, asked about pods of one namespace.
 

@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 
 from tests.lab.fleets import Fleet
-from trimtab.admission.certificates import CONFIGURATIONS, MadeCertificates
-from trimtab.admission.server import Edge
+from trimtab.admission.certificates import CONFIGURATIONS, ManagedCertificates
+from trimtab.admission.server import AdmissionServer
 from trimtab.admission.validation import PATH, Validation
 from trimtab.api import crds
 from trimtab.api.annotations import DELETION_COST
@@ -132,17 +132,17 @@ async def running_policies(client: Client, namespace: str, **settings: Any) -> A
 async def validating(client: Client, namespace: str) -> AsyncIterator[None]:
     """Policies of one namespace reviewed when they are written, for as long as the context."""
     name = f"trimtab-policies-{namespace}"
-    certificates = MadeCertificates(
+    certificates = ManagedCertificates(
         client, namespace=namespace, name=name, names=["127.0.0.1"], configurations=[(VALIDATING, name)]
     )
-    edge = Edge(Validation(client).hooks, certificates=certificates, host="127.0.0.1", port=0)
+    edge = AdmissionServer(Validation(client).hooks, certificates=certificates, host="127.0.0.1", port=0)
     task = asyncio.ensure_future(edge.run())
     try:
         while not edge.synced:
             await client.clock.sleep(0.01)
         body = _reviews(name, namespace, f"https://127.0.0.1:{edge.port}{PATH}")
         await client.create(CONFIGURATIONS[VALIDATING], body)
-        await certificates.look()
+        await certificates.check()
         yield
     finally:
         with suppress(NotFound):

@@ -25,7 +25,7 @@ INSTANCE_ID = "apps.kruise.io/cloneset-instance-id"
 """The label that tells the pods of a CloneSet apart."""
 REVISION_HASH = "controller-revision-hash"
 """The label that says which revision of the template a pod was made from."""
-WRITTEN = (REVISION_HASH, HASH_LABEL, INSTANCE_ID)
+GENERATED_LABELS = (REVISION_HASH, HASH_LABEL, INSTANCE_ID)
 """The labels that a pod gets when it is made, whatever its template says of them."""
 DEFAULT_MAX_UNAVAILABLE = "20%"
 RECREATE = "ReCreate"
@@ -136,7 +136,7 @@ def problems(cloneset: CloneSet) -> Iterator[InvalidError]:
         yield InvalidError("spec.scaleStrategy.podsToDelete", f'"{twice[0]}" is listed twice; list each pod once')
 
 
-def changes(old: CloneSet, new: CloneSet) -> Iterator[InvalidError]:
+def immutable_field_problems(old: CloneSet, new: CloneSet) -> Iterator[InvalidError]:
     """What may not change. Pods that a selector no longer matched would be let go, and made a second time."""
     if old.spec.selector != new.spec.selector:
         yield InvalidError("spec.selector", "cannot be changed; make another CloneSet with the selector you want")
@@ -189,7 +189,7 @@ def _selection(spec: CloneSetSpec) -> Iterator[InvalidError]:
 def _endless(selector: LabelSelector, labels: Mapping[str, str]) -> Iterator[InvalidError]:
     """What would have pods made without end: each would be let go, or deleted, as soon as it is there."""
     asked = {*selector.match_labels, *(each.key for each in selector.match_expressions)}
-    for name in WRITTEN:
+    for name in GENERATED_LABELS:
         if name in asked:
             yield InvalidError(
                 "spec.selector", f'asks for the label "{name}", which every pod is given when it is made; leave it out'

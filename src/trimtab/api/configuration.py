@@ -33,7 +33,7 @@ FEATURE_GATES: Mapping[str, bool] = {
 }
 """Which gates there are, and how they stand unless the configuration says otherwise."""
 
-RESERVED = 200
+RESERVED_MILLISECONDS = 200
 """Milliseconds of the budget of a scale request that are needed for answering."""
 
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -187,7 +187,7 @@ class TrimtabConfiguration(Model):
         """Whether a feature is on."""
         return self.feature_gates.get(name, FEATURE_GATES[name])
 
-    def looks_after(self, namespace: str) -> bool:
+    def manages_namespace(self, namespace: str) -> bool:
         """Whether a namespace is one that Trimtab was told to look after."""
         return not self.namespaces or namespace in self.namespaces
 
@@ -236,11 +236,11 @@ def _name_problems(configuration: TrimtabConfiguration) -> Iterator[InvalidError
 
 
 def _scale_down_problems(settings: ScaleDown) -> Iterator[InvalidError]:
-    if settings.settle_milliseconds + RESERVED >= settings.budget_seconds * 1000:
+    if settings.settle_milliseconds + RESERVED_MILLISECONDS >= settings.budget_seconds * 1000:
         yield InvalidError(
             "scaleDown.settleMilliseconds",
             f"{settings.settle_milliseconds} leaves nothing of the budget for writing costs; "
-            f"write less than budgetSeconds · 1000 - {RESERVED}",
+            f"write less than budgetSeconds · 1000 - {RESERVED_MILLISECONDS}",
         )
     for index, policy in enumerate(settings.default_policies):
         at = f"scaleDown.defaultPolicies[{index}]"

@@ -28,7 +28,7 @@ from trimtab.api.pods import NodeSelectorTerm
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.api.unitedtopology import RevisionStatus, Shortage, Subset, SubsetStatus, UnitedTopology
 
-OURS = {"app.kubernetes.io/managed-by": "trimtab"}
+MANAGED_BY_LABELS = {"app.kubernetes.io/managed-by": "trimtab"}
 """The label of our definitions: another program may serve a kind of the same name, which then is not ours to keep."""
 
 
@@ -205,7 +205,7 @@ def manifest(kind: CustomKind) -> JSON:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": kind.name, "labels": dict(OURS)},
+        "metadata": {"name": kind.name, "labels": dict(MANAGED_BY_LABELS)},
         "spec": {
             "group": kind.group,
             "scope": "Namespaced",

@@ -25,7 +25,7 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
 }
 """Which workloads a policy can speak for, by API version."""
 
-REFUSED: Mapping[str, str] = {
+UNSUPPORTED_KINDS: Mapping[str, str] = {
     "StatefulSet": "a StatefulSet removes its highest ordinal first, whatever its pods cost",
     "Job": "a Job does not choose its victims by cost",
     "DaemonSet": "a DaemonSet has one pod a node and does not shrink by number",
@@ -170,8 +170,8 @@ def strategy_problems(strategies: tuple[StrategySpec, ...]) -> Iterator[InvalidE
 
 
 def _target_problems(target: WorkloadReference) -> Iterator[InvalidError]:
-    if target.kind in REFUSED:
-        yield InvalidError("spec.targetRef.kind", f"{target.kind} is not supported: {REFUSED[target.kind]}")
+    if target.kind in UNSUPPORTED_KINDS:
+        yield InvalidError("spec.targetRef.kind", f"{target.kind} is not supported: {UNSUPPORTED_KINDS[target.kind]}")
         return
     kinds = TARGETS.get(target.api_version)
     if kinds is None:

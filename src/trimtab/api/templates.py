@@ -48,10 +48,10 @@ def same(one: Document | None, other: Document | None) -> bool:
 def digest(template: Document, collisions: int | None) -> str:
     """The hash of a template."""
     salt = b"" if collisions is None else b"%d" % collisions
-    return letters(canonical(template) + b"\0" + salt, _LENGTH)
+    return safe_hash(canonical(template) + b"\0" + salt, _LENGTH)
 
 
-def letters(data: bytes, length: int) -> str:
+def safe_hash(data: bytes, length: int) -> str:
     """So many letters that follow from the data: the same from the same, others from others."""
     number = int.from_bytes(hashlib.blake2b(data, digest_size=16).digest(), "big")
     found = []

@@ -65,7 +65,7 @@ def untolerated(
     return None
 
 
-def unwelcome(
+def count_prefer_no_schedule(
     tolerations: Collection[Toleration], taints: Iterable[Taint], *, comparison_operators: bool = False
 ) -> int:
     """How many `PreferNoSchedule` taints no toleration covers: the less, the better the node."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -39,6 +40,17 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
     "apps.kruise.io/v1alpha1": ("CloneSet",),
 }
 """Which workloads can have subsets, by API version."""
+
+
+class Level(StrEnum):
+    """What a pod is to its subset, in the order in which pods are deleted."""
+
+    REDUNDANT = "Redundant"
+    """Above the subset's maximum."""
+    BEST_EFFORT = "BestEffort"
+    """In a subset without a maximum."""
+    GUARANTEED = "Guaranteed"
+    """Within the subset's maximum."""
 
 
 _MOST = 2**31 - 1

@@ -21,17 +21,17 @@ from trimtab.cli.run import run
 EXAMPLES = """
 \b
 Examples:
-  trimtab lab up                         a cluster in a box, on this machine
-  trimtab install | kubectl apply -f -   into a real cluster
-  trimtab run --config trimtab.yaml      the product, against the cluster of $KUBECONFIG
-  trimtab uninstall                      the way back
+  trimtab lab up                         a small cluster on this machine
+  trimtab install | kubectl apply -f -   install into a cluster
+  trimtab run --config trimtab.yaml      run Trimtab against the cluster of $KUBECONFIG
+  trimtab uninstall                      remove it from the cluster
 """
 
 
 @click.group(epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="trimtab")
 def commands() -> None:
-    """Keeps Kubernetes workloads level: where a new pod goes, and which pod goes first."""
+    """Keep Kubernetes workloads level: where a new pod goes, and which pod is deleted first."""
 
 
 commands.add_command(run)
@@ -41,7 +41,7 @@ commands.add_command(uninstall)
 
 
 def main() -> None:
-    """Run the command line. What a user can mend is one line, not a traceback."""
+    """Run the command line. Errors that a user can fix are one line, without a traceback."""
     from trimtab.api.errors import InvalidError
     from trimtab.kube.errors import KubeError
 

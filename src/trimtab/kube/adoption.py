@@ -54,7 +54,7 @@ class Adopter(Generic[T]):
     async def _adopt(self, owner: ObjectMeta, adopted: ObjectMeta) -> bool:
         """What is gone, or has found another controller meanwhile (an object has one at most), is not adopted."""
         try:
-            await self._patch(adopted, ownership.adoption(self._owners, owner, adopted))
+            await self._patch(adopted, ownership.adoption_patch(self._owners, owner, adopted))
         except (NotFound, Conflict):
             return False
         except Invalid as error:
@@ -65,7 +65,7 @@ class Adopter(Generic[T]):
     async def _release(self, owner: ObjectMeta, released: ObjectMeta) -> None:
         """An object without owners, or with another UID, refuses the patch, and is as free as it can be."""
         try:
-            await self._patch(released, ownership.release(owner, released))
+            await self._patch(released, ownership.release_patch(owner, released))
         except (NotFound, Invalid) as error:
             log.debug("%s %s/%s is free: %s", self._kind.kind, released.namespace, released.name, error)
 

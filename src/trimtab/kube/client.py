@@ -170,7 +170,7 @@ class Client:
             response = await self.call("GET", resource.collection(namespace), params=params)
             part = watches.page(response.body, resource.model)
             yield part
-            following = part.following
+            following = part.continue_token
             if not following:
                 return
 

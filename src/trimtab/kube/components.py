@@ -55,7 +55,7 @@ class Background:
         await self._work()
 
 
-class Together:
+class ComponentGroup:
     """Components that run beside one another, by name."""
 
     def __init__(self, parts: Mapping[str, Component]) -> None:
@@ -81,7 +81,7 @@ class Together:
             raise error.exceptions[0] from error
 
 
-class Led:
+class LeaderElectedComponent:
     """A component that runs in one process at a time: where this process leads.
 
     It is made anew for each term: what it has seen before another process led is worth nothing. A process that waits
@@ -130,9 +130,9 @@ class Candidate:
         self._elector: Elector | None = None
 
     @property
-    def leads(self) -> bool:
+    def is_leader(self) -> bool:
         """Whether this process may act at this moment."""
-        return self._elector is not None and self._elector.leads
+        return self._elector is not None and self._elector.is_leader
 
     @property
     def synced(self) -> bool:

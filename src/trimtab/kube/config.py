@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trimtab.kube import kubeconfig, proxies
 from trimtab.kube.clocks import Clock, SystemClock
-from trimtab.kube.credentials import Presented, Stored
+from trimtab.kube.credentials import FileMaterial, StaticCredentials
 from trimtab.kube.endpoints import Endpoint
 from trimtab.kube.errors import ConfigError
 from trimtab.kube.tls import Trust
@@ -46,8 +46,8 @@ def in_cluster(
     server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     return Endpoint(
         server=server,
-        credentials=Presented(token=Stored(mounted / "token", clock)),
-        trust=Trust(Stored(mounted / "ca.crt", clock)),
+        credentials=StaticCredentials(token=FileMaterial(mounted / "token", clock)),
+        trust=Trust(FileMaterial(mounted / "ca.crt", clock)),
         namespace=_namespace(mounted / "namespace"),
         proxy=proxies.from_environment(server, environ),
         origin="the cluster of this pod",

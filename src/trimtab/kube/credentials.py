@@ -58,14 +58,14 @@ class Material(Protocol):
         ...
 
 
-class Inline:
+class InlineMaterial:
     """Material that was given as such."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
 
     def __repr__(self) -> str:
-        return "Inline(…)"
+        return "InlineMaterial(…)"
 
     def read(self) -> bytes:
         """The content."""
@@ -75,7 +75,7 @@ class Inline:
         """It cannot change."""
 
 
-class Stored:
+class FileMaterial:
     """Material in a file. Once read, the last good content serves until the file can be read again."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -85,7 +85,7 @@ class Stored:
         self._read_at: int | None = None
 
     def __repr__(self) -> str:
-        return f"Stored({str(self.path)!r})"
+        return f"FileMaterial({str(self.path)!r})"
 
     def read(self) -> bytes:
         """The content, at most a minute old."""
@@ -112,7 +112,7 @@ class Stored:
         self._content = content or self._content
 
 
-class Presented:
+class StaticCredentials:
     """Credentials that are at hand: any of a token and a certificate with its key, inline or in files."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Presented:
         self._key = key
 
     def __repr__(self) -> str:
-        return f"Presented(token={self._token!r}, certificate={self._certificate!r})"
+        return f"StaticCredentials(token={self._token!r}, certificate={self._certificate!r})"
 
     async def grant(self) -> Grant:
         """What the files say now."""
@@ -141,7 +141,7 @@ class Presented:
         return await self.grant() != refused
 
 
-ANONYMOUS: Credentials = Presented()
+ANONYMOUS: Credentials = StaticCredentials()
 
 
 def _read(material: Material | None) -> bytes:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from trimtab.kube.credentials import ANONYMOUS, Credentials
 from trimtab.kube.errors import ConfigError
 from trimtab.kube.proxies import is_local
-from trimtab.kube.tls import BY_MACHINE, Trust
+from trimtab.kube.tls import SYSTEM_TRUST, Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Endpoint:
 
     server: str
     credentials: Credentials = ANONYMOUS
-    trust: Trust = BY_MACHINE
+    trust: Trust = SYSTEM_TRUST
     namespace: str = "default"
     proxy: str = field(default="", repr=False)
     impersonate: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -44,11 +44,11 @@ class Endpoint:
         return self.server.rstrip("/")
 
     @property
-    def encrypted(self) -> bool:
+    def is_encrypted(self) -> bool:
         """Whether the connection is TLS."""
         return self.server.startswith("https://")
 
     @property
-    def confidential(self) -> bool:
+    def can_send_credentials(self) -> bool:
         """Whether credentials may be sent: over TLS, or to this very machine."""
-        return self.encrypted or is_local(urlsplit(self.server).hostname or "")
+        return self.is_encrypted or is_local(urlsplit(self.server).hostname or "")

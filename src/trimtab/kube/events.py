@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class PendingEvent:
     """One thing that happened."""
 
     about: ObjectReference
@@ -117,7 +117,7 @@ class Correlator:
         self._similar: _Memory[_Similar] = _Memory(_REMEMBERED)
         self._buckets: _Memory[TokenBucket] = _Memory(_REMEMBERED)
 
-    def correlate(self, news: News) -> tuple[Hashable, News] | None:
+    def correlate(self, news: PendingEvent) -> tuple[Hashable, PendingEvent] | None:
         """The news to write and what they are to be counted under, or nothing if there have been too many."""
         similar = self._similar.get(news.kind)
         if similar is None or news.at - similar.last > _SIMILAR_FOR:
@@ -131,7 +131,7 @@ class Correlator:
             return (news.kind, news.message), news
         return news.kind, replace(news, message=f"(combined from similar events): {news.message}")
 
-    def _bucket(self, news: News) -> TokenBucket:
+    def _bucket(self, news: PendingEvent) -> TokenBucket:
         key = (_identity(news.about), news.severity)
         return self._buckets.get(key) or self._buckets.put(key, TokenBucket(_SPAM_RATE, _SPAM_BURST, self._clock))
 
@@ -153,7 +153,7 @@ class Recorder:
         self._component = component
         self._instance = instance
         self._rng = rng or random.Random()  # noqa: S311 - spreads retries, guards nothing
-        self._backlog: asyncio.Queue[News] = asyncio.Queue(backlog)
+        self._backlog: asyncio.Queue[PendingEvent] = asyncio.Queue(backlog)
         self._correlator = Correlator(client.clock)
         self._written: _Memory[_Written] = _Memory(_REMEMBERED)
         self._last = 0
@@ -164,7 +164,7 @@ class Recorder:
         """Note that something happened to an object. Never waits, never raises."""
         reference = about if isinstance(about, ObjectReference) else reference_to(about)
         self._last = max(self._clock.now(), self._last + 1)
-        news = News(reference, severity, reason, message[:_LONGEST], action, self._last)
+        news = PendingEvent(reference, severity, reason, message[:_LONGEST], action, self._last)
         try:
             self._backlog.put_nowait(news)
         except asyncio.QueueFull:
@@ -185,7 +185,7 @@ class Recorder:
         """Wait until everything that was noted is written, or dropped."""
         await self._backlog.join()
 
-    async def _handle(self, news: News) -> None:
+    async def _handle(self, news: PendingEvent) -> None:
         correlated = self._correlator.correlate(news)
         if correlated is None:
             log.debug("too many events about %s; dropped: %s", news.about.name, news.reason)
@@ -203,12 +203,12 @@ class Recorder:
                 return
         log.warning("event about %s is dropped: the server has been away for too long", news.about.name)
 
-    async def _write(self, under: Hashable, news: News) -> None:
+    async def _write(self, under: Hashable, news: PendingEvent) -> None:
         known = self._written.get(under)
         if known is None or not await self._count_up(known, news):
             await self._create(under, news)
 
-    async def _count_up(self, known: _Written, news: News) -> bool:
+    async def _count_up(self, known: _Written, news: PendingEvent) -> bool:
         """Whether there is still an event to count up: API servers keep them for an hour."""
         patch = {"count": known.count + 1, "lastTimestamp": times.format_time(news.at), "message": news.message}
         try:
@@ -218,13 +218,13 @@ class Recorder:
         known.count += 1
         return True
 
-    async def _create(self, under: Hashable, news: News) -> None:
+    async def _create(self, under: Hashable, news: PendingEvent) -> None:
         name = f"{news.about.name[:_LONGEST_NAME]}.{news.at:x}"
         with contextlib.suppress(AlreadyExists):  # an attempt whose answer was lost
             await self._client.create(_EVENTS, self._body(name, news), namespace=_namespace(news.about))
         self._written.put(under, _Written(name, news.at, 1))
 
-    def _body(self, name: str, news: News) -> JSON:
+    def _body(self, name: str, news: PendingEvent) -> JSON:
         at = times.format_time(news.at)
         body: JSON = {
             "metadata": {"name": name, "namespace": _namespace(news.about)},

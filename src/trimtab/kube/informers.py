@@ -34,7 +34,7 @@ from trimtab.kube.errors import ApiError, ConfigError, Gone, Malformed, NotFound
 from trimtab.kube.resources import Key, Resource
 from trimtab.kube.retries import Backoff
 from trimtab.kube.stores import IndexFunction, Object, Store, key_of
-from trimtab.kube.watches import DELETED, Page, Rejected, WatchEvent
+from trimtab.kube.watches import DELETED, Page, RejectedObject, WatchEvent
 
 T = TypeVar("T", bound=Object)
 
@@ -108,9 +108,9 @@ class Informer(Generic[T]):
         """Wait until the store holds all objects."""
         await self._synced.wait()
 
-    def get(self, a_key: Key) -> T | None:
+    def get(self, key: Key) -> T | None:
         """The object of that key, if there is one."""
-        return self.store.get(a_key)
+        return self.store.get(key)
 
     def subscribe(
         self,
@@ -129,13 +129,13 @@ class Informer(Generic[T]):
         """Wait until the store looks like that. Bound it with `clocks.within`."""
         await self._until(lambda: condition(self.store))
 
-    async def seen(self, a_key: Key, resource_version: str) -> None:
+    async def wait_seen(self, key: Key, resource_version: str) -> None:
         """Wait until a write that answered with this version is in the store, or has been overtaken by a later one."""
-        await self._until(lambda: self.has_seen(a_key, resource_version))
+        await self._until(lambda: self.has_seen(key, resource_version))
 
-    def has_seen(self, a_key: Key, resource_version: str) -> bool:
+    def has_seen(self, key: Key, resource_version: str) -> bool:
         """Whether a write that answered with this version is in the store."""
-        held = self.store.get(a_key)
+        held = self.store.get(key)
         if held is not None and versions.reached(held.metadata.resource_version, resource_version):
             return True
         return self.synced and versions.reached(self._version, resource_version)
@@ -176,8 +176,8 @@ class Informer(Generic[T]):
             async for part in parts:
                 self._take_page(part, present)
                 version = part.resource_version
-        for a_key in self.store.beyond(present):
-            self._remove(a_key)
+        for key in self.store.keys_not_in(present):
+            self._remove(key)
         self._stale = False
         self._arrive(version, versions.number(version))
         self._synced.set()
@@ -187,18 +187,18 @@ class Informer(Generic[T]):
 
     def _take_page(self, part: Page[T], present: set[Key]) -> None:
         for an_object in part.items:
-            a_key = key_of(an_object)
-            present.add(a_key)
-            if not self._holds(a_key, an_object):
-                self._put(a_key, an_object)
+            key = key_of(an_object)
+            present.add(key)
+            if not self._holds(key, an_object):
+                self._put(key, an_object)
         for rejected in part.rejected:
             present.add(rejected.key)
             self._complain(rejected)
         self._wake()
 
-    def _holds(self, a_key: Key, listed: T) -> bool:
+    def _holds(self, key: Key, listed: T) -> bool:
         """Whether that very version is in the store. Older ones count too: a restored backup goes back."""
-        held = self.store.get(a_key)
+        held = self.store.get(key)
         if held is None or held.metadata.uid != listed.metadata.uid:
             return False
         return held.metadata.resource_version == listed.metadata.resource_version
@@ -249,14 +249,14 @@ class Informer(Generic[T]):
 
     # Changes.
 
-    def _put(self, a_key: Key, new: T) -> None:
-        old = self.store.get(a_key)
+    def _put(self, key: Key, new: T) -> None:
+        old = self.store.get(key)
         if old is not None and old.metadata.uid != new.metadata.uid:
-            self._remove(a_key)
+            self._remove(key)
             old = None
         if self._pool is not None:
             self._pool.adopt(cast("Pod", new))
-        self.store.put(a_key, new)
+        self.store.put(key, new)
         for handler in self._handlers:
             if old is None:
                 self._tell(handler.added, new)
@@ -268,8 +268,8 @@ class Informer(Generic[T]):
         self._version = version
         self._number = -1 if number is None else number
 
-    def _remove(self, a_key: Key, final: T | None = None) -> None:
-        known = self.store.remove(a_key)
+    def _remove(self, key: Key, final: T | None = None) -> None:
+        known = self.store.remove(key)
         if known is not None:
             for handler in self._handlers:
                 self._tell(handler.deleted, final if final is not None else known)
@@ -283,7 +283,7 @@ class Informer(Generic[T]):
         except Exception:
             log.exception("%s: a handler failed for %s", self.resource.plural, key_of(arguments[-1]))
 
-    def _complain(self, rejected: Rejected) -> None:
+    def _complain(self, rejected: RejectedObject) -> None:
         """What is known of the object stays: to take it for deleted would undo what it asked for."""
         log.error("%s %s cannot be read and is passed over: %s", self.resource.kind, rejected.key, rejected.error)
 

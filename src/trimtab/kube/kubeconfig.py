@@ -27,7 +27,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.model import Model
 from trimtab.kube import proxies
 from trimtab.kube.clocks import Clock
-from trimtab.kube.credentials import Credentials, Inline, Material, Presented, Stored
+from trimtab.kube.credentials import Credentials, FileMaterial, InlineMaterial, Material, StaticCredentials
 from trimtab.kube.endpoints import Endpoint
 from trimtab.kube.errors import ConfigError
 from trimtab.kube.execplugins import ExecCredentials, Plugin
@@ -251,24 +251,24 @@ def _credentials(
     token = _token(user, clock)
     if value.exec is not None and token is None and certificate is None:
         return ExecCredentials(_plugin(user, cluster, value.exec, name), clock, environ=environ)
-    return Presented(token=token, certificate=certificate, key=key)
+    return StaticCredentials(token=token, certificate=certificate, key=key)
 
 
 def _token(user: Entry[User], clock: Clock) -> Material | None:
     """A file wins over a token that is written down: it is the one that is kept fresh."""
     if user.value.token_file:
-        return Stored(user.file(user.value.token_file), clock)
-    return Inline(user.value.token.encode()) if user.value.token else None
+        return FileMaterial(user.file(user.value.token_file), clock)
+    return InlineMaterial(user.value.token.encode()) if user.value.token else None
 
 
 def _material(entry: Entry[T], data: str, file: str, what: str, clock: Clock) -> Material | None:
     """Data wins over a file."""
     if data:
         try:
-            return Inline(base64.b64decode(data, validate=True).strip())
+            return InlineMaterial(base64.b64decode(data, validate=True).strip())
         except (binascii.Error, ValueError):
             raise ConfigError(f"{entry.path}: {what}-data is not base64") from None
-    return Stored(entry.file(file), clock) if file else None
+    return FileMaterial(entry.file(file), clock) if file else None
 
 
 def _plugin(user: Entry[User], cluster: Entry[Cluster], written: Exec, name: str) -> Plugin:

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LeaseTimings:
     """How long a lease lasts, how long its holder trusts it without renewing, how often it tries; in seconds."""
 
     lease_duration: float = 15.0
@@ -54,7 +54,7 @@ class Terms:
             raise ValueError("a leader must be able to try twice: renew_deadline > 1.2 · retry_period")
 
 
-TERMS = Terms()
+LEASE_TIMINGS = LeaseTimings()
 
 
 @dataclass(slots=True)
@@ -75,14 +75,14 @@ class Elector:
         name: str,
         namespace: str,
         identity: str,
-        terms: Terms = TERMS,
+        timings: LeaseTimings = LEASE_TIMINGS,
         rng: random.Random | None = None,
     ) -> None:
         self.name = name
         self.namespace = namespace
         self.identity = identity
-        self.terms = terms
-        self._client = client.using(retry=NO_RETRIES, timeout=terms.renew_deadline, urgent=True, before_write=None)
+        self.timings = timings
+        self._client = client.using(retry=NO_RETRIES, timeout=timings.renew_deadline, urgent=True, before_write=None)
         self._clock = client.clock
         self._rng = rng or random.Random()  # noqa: S311 - spreads attempts, guards nothing
         self._observed: _Observed | None = None
@@ -95,13 +95,13 @@ class Elector:
         return str((self._observed.spec.get("holderIdentity") or "") if self._observed else "")
 
     @property
-    def leads(self) -> bool:
+    def is_leader(self) -> bool:
         """Whether this process may act at this moment."""
         return self._left() > 0
 
     def check(self) -> None:
         """Raise LeadershipLost unless this process may act at this moment."""
-        if not self.leads:
+        if not self.is_leader:
             raise LeadershipLost(f"{self.identity} does not hold {self.namespace}/{self.name}")
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -125,14 +125,14 @@ class Elector:
 
     async def _acquire(self) -> None:
         log.info("%s: waiting for the lease %s/%s", self.identity, self.namespace, self.name)
-        while not (await self._attempt(self.terms.renew_deadline) and self.leads):
-            await self._clock.sleep(self.terms.retry_period * (1 + (_JITTER - 1) * self._rng.random()))
+        while not (await self._attempt(self.timings.renew_deadline) and self.is_leader):
+            await self._clock.sleep(self.timings.retry_period * (1 + (_JITTER - 1) * self._rng.random()))
         log.info("%s: holds the lease %s/%s", self.identity, self.namespace, self.name)
 
     async def _keep(self) -> None:
         """Renew until that has failed for too long, or somebody else holds the lease."""
         while (left := self._left()) > 0:
-            await self._clock.sleep(min(self.terms.retry_period, left))
+            await self._clock.sleep(min(self.timings.retry_period, left))
             left = self._left()
             if left > 0 and not await self._attempt(left) and self.holder != self.identity:
                 self._renewed = None
@@ -146,7 +146,7 @@ class Elector:
             return False
 
     async def _take(self) -> bool:
-        if self._lease is not None and self.holder == self.identity and self.leads:
+        if self._lease is not None and self.holder == self.identity and self.is_leader:
             try:
                 await self._write(self._lease)
             except (Conflict, NotFound):
@@ -188,7 +188,7 @@ class Elector:
         transitions = before.get("leaseTransitions") or 0
         return {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": math.ceil(self.terms.lease_duration),
+            "leaseDurationSeconds": math.ceil(self.timings.lease_duration),
             "acquireTime": (before.get("acquireTime") or now) if ours else now,
             "renewTime": now,
             "leaseTransitions": transitions if ours or not before else transitions + 1,
@@ -208,22 +208,22 @@ class Elector:
     def _free(self) -> bool:
         if not self.holder or self.holder == self.identity or self._observed is None:
             return True
-        lasts = self._observed.spec.get("leaseDurationSeconds") or self.terms.lease_duration
+        lasts = self._observed.spec.get("leaseDurationSeconds") or self.timings.lease_duration
         return self._clock.monotonic() - self._observed.since >= lasts * SECOND
 
     def _left(self) -> float:
         """Seconds that this process may still act for."""
         if self._renewed is None:
             return 0.0
-        return self.terms.renew_deadline - (self._clock.monotonic() - self._renewed) / SECOND
+        return self.timings.renew_deadline - (self._clock.monotonic() - self._renewed) / SECOND
 
     async def _release(self) -> None:
         """Give the lease up if it is still ours, so that the next one need not wait for it to run out."""
-        held = self.leads
+        held = self.is_leader
         self._renewed = self._lease = None
         if held:
             try:
-                await within(self._clock, self.terms.retry_period, self._give_up())
+                await within(self._clock, self.timings.retry_period, self._give_up())
             except _FAILURES as error:
                 log.warning("%s: could not give up %s/%s: %s", self.identity, self.namespace, self.name, error)
 

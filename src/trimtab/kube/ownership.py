@@ -81,11 +81,11 @@ def controller_reference(resource: Resource[Any], owner: ObjectMeta) -> JSON:
     }
 
 
-def adoption(resource: Resource[Any], owner: ObjectMeta, adopted: ObjectMeta) -> JSON:
+def adoption_patch(resource: Resource[Any], owner: ObjectMeta, adopted: ObjectMeta) -> JSON:
     """The strategic patch that adopts. The UID makes it fail on another object of the same name."""
     return {"metadata": {"uid": adopted.uid, "ownerReferences": [controller_reference(resource, owner)]}}
 
 
-def release(owner: ObjectMeta, released: ObjectMeta) -> JSON:
+def release_patch(owner: ObjectMeta, released: ObjectMeta) -> JSON:
     """The strategic patch that lets go."""
     return {"metadata": {"uid": released.uid, "ownerReferences": [{"$patch": "delete", "uid": owner.uid}]}}

@@ -30,14 +30,14 @@ Key = NewType("Key", str)
 """Names an object of one kind: `namespace/name`, or `name` where the kind has no namespaces."""
 
 
-def key(namespace: str, name: str) -> Key:
+def object_key(namespace: str, name: str) -> Key:
     """The key of an object."""
     return Key(f"{namespace}/{name}" if namespace else name)
 
 
-def split(a_key: Key) -> tuple[str, str]:
+def split(key: Key) -> tuple[str, str]:
     """Namespace (or nothing) and name."""
-    namespace, slash, name = a_key.partition("/")
+    namespace, slash, name = key.partition("/")
     return (namespace, name) if slash else ("", namespace)
 
 

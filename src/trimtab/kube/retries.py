@@ -64,12 +64,12 @@ NO_RETRIES = RetryPolicy(attempts=1)
 
 def may_repeat(error: ApiError, *, repeatable: bool) -> bool:
     """Whether a call that failed so may be made again; `repeatable` says that making it twice does no harm."""
-    if undone(error):
+    if was_not_executed(error):
         return True
     return repeatable and isinstance(error, (ServerError, Unreachable)) and not isinstance(error, Untrusted)
 
 
-def undone(error: ApiError) -> bool:
+def was_not_executed(error: ApiError) -> bool:
     """Whether it is certain that the server did nothing, and worth asking again."""
     if isinstance(error, TooManyRequests):
         return not error.by_budget

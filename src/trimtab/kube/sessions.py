@@ -105,8 +105,8 @@ class Session:
             "url": url,
             "data": request.body,
             "headers": self._headers(request, grant),
-            "ssl": self._contexts.context(grant) if self.endpoint.encrypted else True,
-            "server_hostname": (trust.server_name or None) if self.endpoint.encrypted else None,
+            "ssl": self._contexts.context(grant) if self.endpoint.is_encrypted else True,
+            "server_hostname": (trust.server_name or None) if self.endpoint.is_encrypted else None,
             "proxy": self.endpoint.proxy or None,
             "allow_redirects": False,
         }
@@ -116,7 +116,7 @@ class Session:
         if request.body is not None:
             headers.append(("Content-Type", request.content_type))
         if grant.token:
-            if not self.endpoint.confidential:
+            if not self.endpoint.can_send_credentials:
                 raise CredentialsError("a token is not sent in the clear; use https")
             headers.append(("Authorization", f"Bearer {_checked(grant.token)}"))
         for name, values in self.endpoint.impersonate.items():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Generic, Protocol, TypeVar
 
 from trimtab.api.meta import ObjectMeta
-from trimtab.kube.resources import Key, key
+from trimtab.kube.resources import Key, object_key
 
 
 class Object(Protocol):
@@ -29,7 +29,7 @@ IndexFunction = Callable[[T], Iterable[str]]
 
 def key_of(an_object: Object) -> Key:
     """The key of an object."""
-    return key(an_object.metadata.namespace, an_object.metadata.name)
+    return object_key(an_object.metadata.namespace, an_object.metadata.name)
 
 
 def by_namespace(an_object: Object) -> Iterable[str]:
@@ -57,16 +57,16 @@ class Store(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         return iter(list(self._objects.values()))
 
-    def __contains__(self, a_key: object) -> bool:
-        return a_key in self._objects
+    def __contains__(self, key: object) -> bool:
+        return key in self._objects
 
-    def get(self, a_key: Key) -> T | None:
+    def get(self, key: Key) -> T | None:
         """The object of that key, if there is one."""
-        return self._objects.get(a_key)
+        return self._objects.get(key)
 
-    def beyond(self, present: Set[Key]) -> list[Key]:
+    def keys_not_in(self, present: Set[Key]) -> list[Key]:
         """The keys that are not among these."""
-        return [a_key for a_key in self._objects if a_key not in present]
+        return [key for key in self._objects if key not in present]
 
     def by(self, index: str, value: str) -> list[T]:
         """The objects that an index has under a value."""
@@ -76,35 +76,35 @@ class Store(Generic[T]):
         """The values that an index has objects under."""
         return list(self._indexes[index])
 
-    def put(self, a_key: Key, an_object: T) -> T | None:
+    def put(self, key: Key, an_object: T) -> T | None:
         """Keep an object under its key; the one it takes the place of."""
-        old = self._objects.get(a_key)
-        self._objects[a_key] = an_object
+        old = self._objects.get(key)
+        self._objects[key] = an_object
         for name, function in self._functions.items():
-            self._place(self._indexes[name], a_key, an_object, old, function)
+            self._place(self._indexes[name], key, an_object, old, function)
         return old
 
-    def remove(self, a_key: Key) -> T | None:
+    def remove(self, key: Key) -> T | None:
         """Forget an object; the one that was there."""
-        old = self._objects.pop(a_key, None)
+        old = self._objects.pop(key, None)
         if old is not None:
             for name, function in self._functions.items():
                 for value in function(old):
-                    _drop(self._indexes[name], value, a_key)
+                    _drop(self._indexes[name], value, key)
         return old
 
     @staticmethod
-    def _place(index: dict[str, dict[Key, T]], a_key: Key, new: T, old: T | None, function: IndexFunction[T]) -> None:
+    def _place(index: dict[str, dict[Key, T]], key: Key, new: T, old: T | None, function: IndexFunction[T]) -> None:
         values = dict.fromkeys(function(new))
         if old is not None:
             for value in function(old):
                 if value not in values:
-                    _drop(index, value, a_key)
+                    _drop(index, value, key)
         for value in values:
-            index.setdefault(value, {})[a_key] = new
+            index.setdefault(value, {})[key] = new
 
 
-def _drop(index: dict[str, dict[Key, T]], value: str, a_key: Key) -> None:
+def _drop(index: dict[str, dict[Key, T]], value: str, key: Key) -> None:
     held = index.get(value)
-    if held is not None and held.pop(a_key, None) is not None and not held:
+    if held is not None and held.pop(key, None) is not None and not held:
         del index[value]

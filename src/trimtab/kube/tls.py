@@ -30,7 +30,7 @@ class Trust:
             raise ConfigError("insecure-skip-tls-verify cannot be combined with a certificate authority")
 
 
-BY_MACHINE = Trust()
+SYSTEM_TRUST = Trust()
 """Whatever the machine trusts."""
 
 log = logging.getLogger(__name__)

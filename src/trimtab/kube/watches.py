@@ -23,7 +23,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ListMeta, ObjectMeta
 from trimtab.api.model import Model
 from trimtab.kube.errors import Malformed, from_status
-from trimtab.kube.resources import Key, key
+from trimtab.kube.resources import Key, object_key
 from trimtab.kube.transport import Stream
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ CHANGES = frozenset((ADDED, MODIFIED, DELETED))
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class RejectedObject:
     """An object that its type could not read."""
 
     key: Key
@@ -47,12 +47,12 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """A part of a list. `following` is the token for the next part, or empty."""
+    """A part of a list. `continue_token` asks for the next part, or empty."""
 
     items: tuple[T, ...]
     resource_version: str
-    following: str = ""
-    rejected: tuple[Rejected, ...] = ()
+    continue_token: str = ""
+    rejected: tuple[RejectedObject, ...] = ()
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class WatchEvent(Generic[T]):
     type: str
     object: T | None
     resource_version: str
-    rejected: Rejected | None = None
+    rejected: RejectedObject | None = None
 
 
 class _Meta(Model):
@@ -153,7 +153,7 @@ def _event_of(model: Any) -> Any:
 def _careful_page(data: bytes, model: type[T]) -> Page[T]:
     raw = _split(data, _RawList)
     items: list[T] = []
-    rejected: list[Rejected] = []
+    rejected: list[RejectedObject] = []
     for item in raw.items or ():
         try:
             items.append(codec.decode(bytes(item), model))
@@ -178,9 +178,9 @@ def _careful_event(line: bytes, model: type[T]) -> WatchEvent[T]:
         return WatchEvent(event.type, None, version, _reject(body, error))
 
 
-def _reject(body: bytes, error: InvalidError) -> Rejected:
+def _reject(body: bytes, error: InvalidError) -> RejectedObject:
     metadata = _decoded(body, _Meta).metadata
-    return Rejected(key(metadata.namespace, metadata.name), metadata.resource_version, error)
+    return RejectedObject(object_key(metadata.namespace, metadata.name), metadata.resource_version, error)
 
 
 def _split(data: bytes, shape: type[T]) -> T:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trimtab.api.tolerations import untolerated, unwelcome
+from trimtab.api.tolerations import count_prefer_no_schedule, untolerated
 from trimtab.placement.framework import MAX_SCORE, UNRESOLVABLE, Cycle, Refusals, Scores
 from trimtab.placement.normalization import in_reverse, largest
 from trimtab.snapshot.columns import Mask
@@ -30,7 +30,9 @@ class TaintToleration:
     def score(self, cycle: Cycle, feasible: Mask) -> Scores:
         """The number of taints that make a node less welcome."""
         nodes, tolerations = cycle.snapshot.nodes, cycle.pod.spec.tolerations
-        counts = np.array([unwelcome(tolerations, taints) for taints in nodes.taint_sets], dtype=np.int64)
+        counts = np.array(
+            [count_prefer_no_schedule(tolerations, taints) for taints in nodes.taint_sets], dtype=np.int64
+        )
         if not counts.any():
             return Scores(np.zeros(len(nodes), dtype=np.int64), np.full(len(nodes), MAX_SCORE, dtype=np.int64))
         raw = counts.take(nodes.taints, mode="clip")

@@ -27,7 +27,7 @@ from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.errors import ApiError, Conflict, KubeError, NotFound, ServerError, Unreachable
-from trimtab.kube.retries import Backoff, undone
+from trimtab.kube.retries import Backoff, was_not_executed
 from trimtab.scheduler.cycle import Attempt
 
 _LOOK_AGAIN = Backoff(initial=0.5, cap=10.0, jitter=0.5)
@@ -148,7 +148,7 @@ class Binder:
 
 def is_certain(error: KubeError) -> bool:
     """Whether a binding that failed so did not happen, and the pod is as we know it."""
-    if not isinstance(error, ApiError) or undone(error):
+    if not isinstance(error, ApiError) or was_not_executed(error):
         return True
     return not isinstance(error, (Conflict, NotFound, ServerError, Unreachable))
 

@@ -21,7 +21,7 @@ from typing import Any
 from trimtab.api import schedulerconfig
 from trimtab.api.errors import InvalidError
 from trimtab.api.schedulerconfig import KIND, V1, LeaderElection, SchedulerConfiguration
-from trimtab.kube.leases import Terms
+from trimtab.kube.leases import LeaseTimings
 from trimtab.kube.retries import Backoff
 from trimtab.placement.profiles import Profile, profiles
 
@@ -42,7 +42,7 @@ class Election:
 
     name: str
     namespace: str
-    terms: Terms
+    terms: LeaseTimings
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +105,9 @@ def _election(tree: Mapping[str, Any], written: LeaderElection) -> Election | No
     return Election(name, written.resource_namespace, _terms(written))
 
 
-def _terms(written: LeaderElection) -> Terms:
+def _terms(written: LeaderElection) -> LeaseTimings:
     try:
-        return Terms(
+        return LeaseTimings(
             lease_duration=_seconds(written.lease_duration, "leaseDuration"),
             renew_deadline=_seconds(written.renew_deadline, "renewDeadline"),
             retry_period=_seconds(written.retry_period, "retryPeriod"),

@@ -232,7 +232,7 @@ class Service:
             name=election.name,
             namespace=election.namespace,
             identity=self.identity,
-            terms=election.terms,
+            timings=election.terms,
             rng=self._rng,
         )
 

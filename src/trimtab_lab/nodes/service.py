@@ -227,7 +227,7 @@ class Nodes:
 
     async def _seen(self, versions: dict[str, str]) -> None:
         for name, version in versions.items():
-            await self.nodes.seen(Key(name), version)
+            await self.nodes.wait_seen(Key(name), version)
 
 
 def _node_of(pod: Pod) -> tuple[str, ...]:

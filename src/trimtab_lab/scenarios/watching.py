@@ -18,7 +18,7 @@ from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel, within
 from trimtab.kube.informers import Informer
-from trimtab.kube.resources import Resource, key
+from trimtab.kube.resources import Resource, object_key
 from trimtab_lab.nodes.shapes import CLUSTER
 from trimtab_lab.scenarios.observations import Observation, Place, Workload
 from trimtab_lab.scenarios.runs import Run
@@ -83,7 +83,7 @@ class Watching:
         """What has been seen so far."""
         workloads = {}
         for name, resource in self._workloads.items():
-            found = self._by_kind[resource].store.get(key(self._run.name, name))
+            found = self._by_kind[resource].store.get(object_key(self._run.name, name))
             if found is not None:
                 workloads[name] = found
         return Observation(tuple(self._pods.store), dict(self._places), workloads)

@@ -372,11 +372,11 @@ async def test_waiting_for_one_s_own_write() -> None:
     async with stage.running():
         stage.server.bad = Misbehaviour()
         written = await stage.client.patch(Pod, "a", {"metadata": {"labels": {"x": "y"}}}, namespace="default")
-        await within(stage.clock, 1, stage.informer.seen(Key("default/a"), written.metadata.resource_version))
+        await within(stage.clock, 1, stage.informer.wait_seen(Key("default/a"), written.metadata.resource_version))
         held = stage.informer.get(Key("default/a"))
         assert held is not None
         assert held.metadata.labels == {"x": "y"}
-        waiting = asyncio.create_task(stage.informer.seen(Key("default/a"), str(stage.server.version + 1)))
+        waiting = asyncio.create_task(stage.informer.wait_seen(Key("default/a"), str(stage.server.version + 1)))
         await stage.clock.advance(1)
         assert not waiting.done()
         stage.drop("a")

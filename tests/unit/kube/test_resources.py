@@ -13,7 +13,7 @@ from trimtab.api.crds import KINDS
 from trimtab.api.leases import Lease
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
-from trimtab.kube.resources import RESOURCES, Key, Resource, key, split, untyped
+from trimtab.kube.resources import RESOURCES, Key, Resource, object_key, split, untyped
 
 
 @pytest.mark.parametrize(
@@ -102,5 +102,5 @@ def test_a_kind_without_a_type_is_plain_json() -> None:
 @pytest.mark.parametrize(("namespace", "name", "want"), [("prod", "web", "prod/web"), ("", "n1", "n1")])
 def test_keys_come_apart_again(namespace: str, name: str, want: str) -> None:
     """A key is namespace and name, or the name alone."""
-    assert key(namespace, name) == want
+    assert object_key(namespace, name) == want
     assert split(Key(want)) == (namespace, name)

@@ -22,7 +22,7 @@ from tests.lab.holding import VALIDATING, configuration
 from tests.unit.lab.workloads.worlds import JSON, Wire, World
 from tests.unit.scaledown.policy_cluster import DEFINITIONS, OURS, deployment
 from trimtab.admission.certificates import CONFIGURATIONS
-from trimtab.admission.server import Edge, admitted
+from trimtab.admission.server import AdmissionServer, admitted
 from trimtab.api import codec, crds
 from trimtab.api.admission import AdmissionReview, answer
 from trimtab.api.annotations import DELETION_COST, PlanAnnotation, plan_annotation
@@ -137,7 +137,7 @@ class ScaleCluster(World):
             policy_of=self.policy_of,
             on_plan=self.delivered.append,
         )
-        self.edge = Edge(
+        self.edge = AdmissionServer(
             ScaleReviews(self.holder.hold).hooks,
             certificates=NoCertificates(),
             host="",
@@ -185,7 +185,7 @@ class ScaleCluster(World):
         if self.unasked:
             return codec.encode(answer(admitted(request)))
         self.asked += 1
-        response = await self.edge.decide(self.edge.hooks["/scale"], request, patience=timeout)
+        response = await self.edge.decide(self.edge.hooks["/scale"], request, timeout=timeout)
         self.answers.append(tuple(response.warnings))
         return codec.encode(answer(response))
 

@@ -14,7 +14,7 @@ from trimtab.api.annotations import DELETION_COST, SCALE_PLAN, PlanAnnotation
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import Conflict, Forbidden
-from trimtab.kube.resources import key
+from trimtab.kube.resources import object_key
 from trimtab.scaledown import pod_costs
 from trimtab.scaledown.cost_writer import CostChange, CostWriter, WriteReport
 from trimtab.scaledown.pod_costs import annotation_for
@@ -108,7 +108,7 @@ async def test_all_costs_are_written(cluster: World) -> None:
     found = await written(cluster, await entries(cluster))
     assert found.is_complete
     assert await costs(cluster) == {"a": "-3", "b": "-2", "c": "-1"}
-    assert set(found.versions) == {key("default", name) for name in "abc"}
+    assert set(found.versions) == {object_key("default", name) for name in "abc"}
 
 
 async def test_a_cost_that_another_program_sets_meanwhile_stays(cluster: World) -> None:
@@ -116,7 +116,7 @@ async def test_a_cost_that_another_program_sets_meanwhile_stays(cluster: World) 
     given = await entries(cluster)
     await cluster.user.patch(Pod, "b", {"metadata": {"annotations": {DELETION_COST: "50"}}}, namespace="default")
     found = await written(cluster, given)
-    assert found.foreign == [key("default", "b")]
+    assert found.foreign == [object_key("default", "b")]
     assert not found.is_complete
     assert await costs(cluster) == {"a": "-3", "b": "50", "c": "-1"}
 
@@ -135,7 +135,7 @@ async def test_a_pod_that_is_gone_is_no_failure(cluster: World) -> None:
     given = await entries(cluster)
     await cluster.user.delete(Pod, "b", namespace="default", grace_period_seconds=0)
     found = await written(cluster, given)
-    assert found.gone == [key("default", "b")]
+    assert found.gone == [object_key("default", "b")]
     assert found.is_complete
 
 
@@ -145,7 +145,7 @@ async def test_another_pod_of_the_same_name_is_not_written_to(cluster: World) ->
     await cluster.user.delete(Pod, "b", namespace="default", grace_period_seconds=0)
     await cluster.user.create(Pod, pod("b").tree(), namespace="default")
     found = await written(cluster, given)
-    assert found.gone == [key("default", "b")]
+    assert found.gone == [object_key("default", "b")]
     assert (await costs(cluster))["b"] is None
 
 
@@ -155,7 +155,7 @@ async def test_writes_that_the_server_refuses_are_reported(cluster: World) -> No
     wire = cluster.user.transport
     wire.refuse = lambda request: Forbidden("no") if "/b" in request.path and request.method == "PATCH" else None  # type: ignore[attr-defined]
     found = await written(cluster, given)
-    assert list(found.failed) == [key("default", "b")]
+    assert list(found.failed) == [object_key("default", "b")]
     assert not found.is_complete
     assert (await costs(cluster))["a"] == "-3"
 

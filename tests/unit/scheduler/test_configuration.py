@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trimtab.api.errors import InvalidError
-from trimtab.kube.leases import Terms
+from trimtab.kube.leases import LeaseTimings
 from trimtab.kube.retries import Backoff
 from trimtab.scheduler.configuration import Election, RateLimit, read
 
@@ -23,7 +23,7 @@ def test_without_a_file_trimtab_keeps_out_of_kube_schedulers_way() -> None:
     """Its own pods, its own lease; back-off as kube-scheduler's."""
     configuration = read()
     assert list(configuration.profiles) == ["trimtab"]
-    assert configuration.election == Election("trimtab-scheduler", "kube-system", Terms())
+    assert configuration.election == Election("trimtab-scheduler", "kube-system", LeaseTimings())
     assert configuration.backoff == Backoff(1.0, 10.0)
     assert configuration.rate_limit is None
 
@@ -51,7 +51,7 @@ def test_what_a_file_says_is_done() -> None:
     assert configuration.bindings == 4
     assert configuration.backoff == Backoff(2.0, 30.0)
     assert configuration.rate_limit == RateLimit(20, 40)
-    assert configuration.election == Election("mine", "here", Terms(90.0, 20.0, 0.5))
+    assert configuration.election == Election("mine", "here", LeaseTimings(90.0, 20.0, 0.5))
 
 
 def test_the_caller_may_name_the_only_profile() -> None:

@@ -23,7 +23,7 @@ from trimtab.kube.errors import AlreadyExists, ApiError, NotFound
 from trimtab.kube.events import NORMAL, WARNING, Recorder
 from trimtab.kube.informers import Informer
 from trimtab.kube.queues import WorkQueue
-from trimtab.kube.resources import Key, Resource, key
+from trimtab.kube.resources import Key, Resource, object_key
 from trimtab.kube.runners import Result, Runner, TerminalError
 from trimtab.kube.stores import key_of
 from trimtab_lab.workloads.deployment import plan as plans
@@ -222,7 +222,7 @@ class Controller:
         owner = pod.metadata.controller
         if owner is None or owner.kind != _SETS.kind:
             return
-        replicaset = self._sets.get(key(pod.metadata.namespace, owner.name))
+        replicaset = self._sets.get(object_key(pod.metadata.namespace, owner.name))
         if replicaset is None or replicaset.metadata.uid != owner.uid or replicaset.metadata.controller is None:
             return
         deployment = self._owner(pod.metadata.namespace, replicaset.metadata.controller)
@@ -244,7 +244,7 @@ class Controller:
     def _owner(self, namespace: str, owner: OwnerReference) -> Deployment | None:
         if owner.kind != _DEPLOYMENTS.kind:
             return None
-        found = self._deployments.get(key(namespace, owner.name))
+        found = self._deployments.get(object_key(namespace, owner.name))
         return found if found is not None and found.metadata.uid == owner.uid else None
 
 

@@ -17,7 +17,7 @@ from trimtab.kube import ownership
 from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
 from trimtab.kube.informers import Informer
-from trimtab.kube.resources import Resource, key, untyped
+from trimtab.kube.resources import Resource, object_key, untyped
 from trimtab_lab.workloads.disruption.budgets import Owner
 
 Workload = Deployment | ReplicaSet | ReplicationController | StatefulSet
@@ -51,15 +51,15 @@ class Owners:
     def _known(self, reference: OwnerReference, namespace: str) -> Owner | None:
         for informer in self._plain:
             if ownership.refers_to(reference, informer.resource):
-                return _owner(informer.get(key(namespace, reference.name)), reference)
+                return _owner(informer.get(object_key(namespace, reference.name)), reference)
         if not ownership.refers_to(reference, Resource.of(ReplicaSet)):
             return None
-        replicaset = self._sets.get(key(namespace, reference.name))
+        replicaset = self._sets.get(object_key(namespace, reference.name))
         found = _owner(replicaset, reference)
         above = replicaset.metadata.controller if replicaset is not None else None
         if found is None or above is None or not ownership.refers_to(above, Resource.of(Deployment)):
             return found
-        return _owner(self._deployments.get(key(namespace, above.name)), above)
+        return _owner(self._deployments.get(object_key(namespace, above.name)), above)
 
     async def _by_scale(self, reference: OwnerReference, namespace: str) -> Owner | None:
         resource = await self._resource(reference)

@@ -24,7 +24,7 @@ from trimtab.kube.events import Recorder
 from trimtab.kube.expectations import Expectations
 from trimtab.kube.informers import Informer
 from trimtab.kube.queues import WorkQueue
-from trimtab.kube.resources import Key, Resource, key
+from trimtab.kube.resources import Key, Resource, object_key
 from trimtab.kube.runners import Result, Runner, TerminalError
 from trimtab.kube.stores import Object, key_of
 from trimtab.snapshot import Snapshot
@@ -225,7 +225,7 @@ class Controller(Generic[T]):
         """The workload that a reference means, if it is of this family and known."""
         if owner.kind != self.family.resource.kind:
             return None
-        a_key = key(pod.metadata.namespace, owner.name)
+        a_key = object_key(pod.metadata.namespace, owner.name)
         found = self._workloads.get(a_key)
         return a_key if found is not None and found.metadata.uid == owner.uid else None
 

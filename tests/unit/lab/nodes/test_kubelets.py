@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.lab.nodes.controlplane import CORE, ControlPlane, running
-from trimtab.kube.resources import key
+from trimtab.kube.resources import object_key
 from trimtab.testing.clocks import VirtualClock
 from trimtab_lab.nodes import shapes
 from trimtab_lab.nodes.addresses import POD_NETWORK, Addresses
@@ -263,7 +263,7 @@ async def test_what_was_done_is_not_done_again_before_it_is_seen() -> None:
         stage.server.requests.clear()
         await stage.clock.advance(5)
         for name in ("starts", "goes", "starts", "goes"):
-            await stage.nodes.kubelets.reconcile(key("default", name))
+            await stage.nodes.kubelets.reconcile(object_key("default", name))
         assert stage.server.written() == {"PATCH pods/status": 1, "DELETE pods": 1}
 
 

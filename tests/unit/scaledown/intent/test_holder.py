@@ -15,7 +15,7 @@ from tests.unit.scaledown.policy_cluster import POLICIES, deployment, template
 from tests.unit.scaledown.scale_cluster import ScaleCluster
 from trimtab.api.annotations import DELETION_COST, OPT_OUT, OPTED_OUT, SCALE_PLAN
 from trimtab.api.apps import Deployment, ReplicaSet
-from trimtab.api.configuration import RESERVED
+from trimtab.api.configuration import RESERVED_MILLISECONDS
 from trimtab.api.core import ReplicationController
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
@@ -393,7 +393,7 @@ async def test_misses_make_the_settle_time_longer(cluster: ScaleCluster) -> None
 
 async def test_the_settle_time_always_leaves_time_to_write() -> None:
     """A controller that is always late makes requests wait longer, and never for nothing."""
-    assert round(RESERVE * 1000) == RESERVED, "what the configuration refuses is what cannot work"
+    assert round(RESERVE * 1000) == RESERVED_MILLISECONDS, "what the configuration refuses is what cannot work"
     cluster = ScaleCluster(budget=1.0)
     await cluster.start()
     await cluster.zones(a=4, b=4)

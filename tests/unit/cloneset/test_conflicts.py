@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from tests.unit.cloneset.worlds import manifest, template
+from tests.unit.cloneset.clusters import manifest, template
 from trimtab.api import codec
 from trimtab.api.cloneset import CloneSet
-from trimtab.cloneset import rivals
+from trimtab.cloneset import conflicts
 from trimtab.testing.builders import uid_for
 
 
@@ -26,29 +26,29 @@ APART = cloneset("apart", app="api")
 ELSEWHERE = cloneset("elsewhere", namespace="other")
 
 
-def test_who_selects_the_same_pods_is_a_rival() -> None:
-    """In the same namespace; nobody is his own."""
+def test_clonesets_that_select_the_same_pods_conflict() -> None:
+    """In the same namespace; a CloneSet does not conflict with itself."""
     everyone = (OLD, YOUNG, ELSEWHERE)
-    assert rivals.rivals(OLD, everyone) == (YOUNG,)
-    assert rivals.rivals(YOUNG, everyone) == (OLD,)
-    assert rivals.rivals(ELSEWHERE, everyone) == ()
+    assert conflicts.conflicting(OLD, everyone) == (YOUNG,)
+    assert conflicts.conflicting(YOUNG, everyone) == (OLD,)
+    assert conflicts.conflicting(ELSEWHERE, everyone) == ()
 
 
 def test_one_selector_that_matches_the_others_pods_is_enough() -> None:
     """Either way round."""
-    assert rivals.rivals(APART, (OLD,)) == (OLD,)
+    assert conflicts.conflicting(APART, (OLD,)) == (OLD,)
 
 
-def test_pods_of_nobody_are_left_to_the_older_one() -> None:
-    """So that two do not reach for one pod."""
-    assert not rivals.yields(OLD, (YOUNG,))
-    assert rivals.yields(YOUNG, (OLD,))
+def test_orphans_are_left_to_the_older_cloneset() -> None:
+    """So that two do not adopt the same pod."""
+    assert not conflicts.defers_adoption(OLD, (YOUNG,))
+    assert conflicts.defers_adoption(YOUNG, (OLD,))
 
 
-def test_nothing_is_left_to_one_who_takes_nothing_in() -> None:
-    """An older one that is refused, or is going, would leave them to nobody."""
+def test_orphans_are_not_left_to_a_cloneset_that_does_not_adopt() -> None:
+    """One that is invalid or being deleted."""
     strategy = msgspec.structs.replace(OLD.spec.update_strategy, partition=1)
     spec = msgspec.structs.replace(OLD.spec, update_strategy=strategy)
-    assert not rivals.yields(YOUNG, (msgspec.structs.replace(OLD, spec=spec),))
+    assert not conflicts.defers_adoption(YOUNG, (msgspec.structs.replace(OLD, spec=spec),))
     going = msgspec.structs.replace(OLD.metadata, deletion_timestamp=OLD.metadata.creation_timestamp)
-    assert not rivals.yields(YOUNG, (msgspec.structs.replace(OLD, metadata=going),))
+    assert not conflicts.defers_adoption(YOUNG, (msgspec.structs.replace(OLD, metadata=going),))

@@ -1,12 +1,12 @@
-"""A world with subsets on virtual time: the lab's API server and controllers, nodes in zones, a scheduler that fills
+"""A cluster with subsets on virtual time: the lab's API server and controllers, nodes in zones, a scheduler that fills
 them in order, and the UnitedTopology controller.
 
-world = TopologyWorld()
-await world.start()
-await world.divide(subset("a", "z1", 3), subset("b", "z2"))
-await world.deploy(9)
-await world.run_pods()
-world.shares()                                # {"a": 3, "b": 6}
+cluster = TopologyCluster()
+await cluster.start()
+await cluster.create_topology(subset("a", "z1", 3), subset("b", "z2"))
+await cluster.deploy(9)
+await cluster.run_pods()
+cluster.shares()                                # {"a": 3, "b": 6}
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from trimtab.api.unitedtopology import SubsetStatus, UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
 from trimtab.ranking.costs import level_of
-from trimtab.unitedtopology.admission.scaledown_preparation import Foresight
+from trimtab.unitedtopology.admission.scaledown_preparation import ScaleDownPreparation
 from trimtab.unitedtopology.controller.controller import SETTINGS, Controller, Settings
 from trimtab.unitedtopology.metrics import Metrics
-from trimtab.unitedtopology.pod_annotator import Scribe
+from trimtab.unitedtopology.pod_annotator import PodAnnotator
 from trimtab_lab.apiserver.storage import bootstrap
 
 JSON = dict[str, Any]
@@ -65,7 +65,7 @@ def topology_tree(
     }
 
 
-class TopologyWorld(World):
+class TopologyCluster(World):
     """A cluster with the UnitedTopology controller in it."""
 
     settings: Settings = SETTINGS
@@ -92,8 +92,8 @@ class TopologyWorld(World):
         client = Client(self.controller_wire, clock=self.clock, rng=random.Random(2))
         self.metrics = Metrics()
         self.controller = Controller(client, self.settings, metrics=self.metrics, rng=random.Random(3))
-        scribe = Scribe(client, self.metrics)
-        self.foresight = Foresight(self.controller.view, self.controller.levels, scribe, self.clock)
+        annotator = PodAnnotator(client, self.metrics)
+        self.preparation = ScaleDownPreparation(self.controller.view, self.controller.levels, annotator, self.clock)
         self.controlling = asyncio.create_task(self.controller.run())
         await self.settle()
 
@@ -118,7 +118,7 @@ class TopologyWorld(World):
         return requests + len(self.controller_wire.requests) if hasattr(self, "controller_wire") else requests, version
 
     async def settle(self) -> None:
-        """Until nobody has anything left to do, events that are gathered included."""
+        """Wait until everything is idle, collected events included."""
         await super().settle()
         if hasattr(self, "controlling"):
             while True:
@@ -136,7 +136,7 @@ class TopologyWorld(World):
         await self.user.create(Node, tree)
         await self.user.patch(Node, name, {"spec": {"taints": spec.get("taints")}})
 
-    async def divide(self, *subsets: JSON, **more: Any) -> UnitedTopology:
+    async def create_topology(self, *subsets: JSON, **more: Any) -> UnitedTopology:
         """Create a UnitedTopology."""
         return await self.create(UnitedTopology, topology_tree(*subsets, **more))
 
@@ -155,7 +155,7 @@ class TopologyWorld(World):
         return await self.get(UnitedTopology, name)
 
     async def condition(self, name: str = "web") -> tuple[str, str, str]:
-        """What it says of itself."""
+        """Its Ready condition."""
         (found,) = (await self.topology(name)).status.conditions
         return found.status, found.reason, found.message
 
@@ -171,13 +171,13 @@ class TopologyWorld(World):
         """How many pods each zone has."""
         return Counter(pod.spec.node_name.partition("-")[0] for pod in await self.pods())
 
-    async def marked(self) -> Counter[str]:
-        """How many pods each subset's mark is on; none for those without a mark."""
+    async def pods_by_subset(self) -> Counter[str]:
+        """How many pods are annotated with each subset; the empty name counts those without annotations."""
         found = [keys.subset_annotations(pod.metadata.annotations) for pod in await self.pods()]
-        return Counter(mark.subset if mark is not None else "" for mark in found)
+        return Counter(known.subset if known is not None else "" for known in found)
 
     async def levels(self) -> Counter[tuple[str, str]]:
-        """How many pods of each zone stand how, by their costs."""
+        """How many pods of each zone have each level, by their costs."""
         stand: Counter[tuple[str, str]] = Counter()
         for pod in await self.pods():
             level = level_of(int(pod.metadata.annotations.get(DELETION_COST, "0")))
@@ -187,7 +187,7 @@ class TopologyWorld(World):
     # The scheduler.
 
     async def run_pod(self, pod: Pod, *, ready: bool = True) -> None:
-        """Place a pod on the first node that will take it, or tell that there is none."""
+        """Bind a pod to the first node that can take it, or set the condition that there is none."""
         if not pod.spec.node_name:
             node = await self._node_for(pod)
             if node is None:
@@ -198,7 +198,7 @@ class TopologyWorld(World):
         await super().run_pod(pod, ready=ready)
 
     async def run_pods(self, limit: int = 10_000) -> None:
-        """As before, but pods that find no node are left waiting, and those that have failed stay so."""
+        """As before, but pods without a node stay pending, and failed pods stay failed."""
         await self.settle()
         for _ in range(200):
             pods = await self.all(Pod)
@@ -213,7 +213,7 @@ class TopologyWorld(World):
                 except NotFound:
                     continue
             await self.settle()
-        raise AssertionError("pods come and go without end")
+        raise AssertionError("pods are created and deleted without end")
 
     async def _node_for(self, pod: Pod) -> str | None:
         required = nodeselectors.required(pod.spec)

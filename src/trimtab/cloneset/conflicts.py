@@ -1,8 +1,8 @@
 """CloneSets whose selectors overlap. Pure.
 
 A pod has one controller, so CloneSets cannot take pods from one another. But two that select the same pods would both
-reach for one that belongs to nobody, and each shrinks and grows without knowing what the other has. So both say so, and
-pods of nobody are left to the oldest of those that take any in.
+try to adopt an orphan, and each scales without regard to the other's pods. So both report the conflict, and orphans are
+left to the oldest of those that adopt.
 """
 
 from __future__ import annotations
@@ -16,31 +16,30 @@ from trimtab.api.pods import PodTemplateSpec
 from trimtab.api.selectors import NOTHING, Selector
 
 
-def rivals(cloneset: CloneSet, others: Iterable[CloneSet]) -> tuple[CloneSet, ...]:
-    """Those of the same namespace that select its pods, or whose pods it selects; the oldest first."""
-    found = [other for other in others if _contend(cloneset, other)]
-    return tuple(sorted(found, key=_age))
+def conflicting(cloneset: CloneSet, others: Iterable[CloneSet]) -> tuple[CloneSet, ...]:
+    """The CloneSets of its namespace that select its pods, or whose pods it selects; the oldest first."""
+    return tuple(sorted((other for other in others if _conflicts(cloneset, other)), key=_age))
 
 
-def yields(cloneset: CloneSet, found: Sequence[CloneSet]) -> bool:
-    """Whether it leaves pods of nobody to somebody else: to one who takes them in."""
-    return any(_age(rival) < _age(cloneset) and _adopts(rival) for rival in found)
+def defers_adoption(cloneset: CloneSet, others: Sequence[CloneSet]) -> bool:
+    """Whether it leaves orphans to an older conflicting CloneSet that adopts them."""
+    return any(_age(other) < _age(cloneset) and _adopts(other) for other in others)
 
 
 def _adopts(cloneset: CloneSet) -> bool:
-    """One that is going, or cannot be kept, touches nothing."""
+    """Whether it adopts pods: not while it is being deleted or is invalid."""
     return cloneset.metadata.deletion_timestamp is None and not any(problems(cloneset))
 
 
 def selector_of(cloneset: CloneSet) -> Selector:
-    """Which pods it selects: none, where that makes no sense."""
+    """Its selector; one that is invalid matches nothing."""
     try:
         return selectors.compile(cloneset.spec.selector)
     except InvalidError:
         return NOTHING
 
 
-def _contend(one: CloneSet, other: CloneSet) -> bool:
+def _conflicts(one: CloneSet, other: CloneSet) -> bool:
     if one.metadata.uid == other.metadata.uid or one.metadata.namespace != other.metadata.namespace:
         return False
     return _selects(one, other) or _selects(other, one)

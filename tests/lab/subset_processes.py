@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.lab.edges import UNHURRIED
-from trimtab.admission.certificates import CONFIGURATIONS, MadeCertificates
-from trimtab.admission.server import Edge
+from trimtab.admission.certificates import CONFIGURATIONS, ManagedCertificates
+from trimtab.admission.server import AdmissionServer
 from trimtab.admission.validation import Validation
 from trimtab.api import crds
 from trimtab.api.annotations import NAMESPACE_LABEL, NAMESPACE_LABEL_VALUE
@@ -31,14 +31,14 @@ from trimtab.kube.resources import Resource
 from trimtab.scaledown.intent.requests import HoldResult, ScaleDownRequest
 from trimtab.scaledown.intent.reviews import ScaleReviews
 from trimtab.scaledown.metrics import HoldOutcome
-from trimtab.unitedtopology.admission.hooks import Subsets
-from trimtab.unitedtopology.admission.scaledown_preparation import Foresight
+from trimtab.unitedtopology.admission.hooks import SubsetHooks
+from trimtab.unitedtopology.admission.scaledown_preparation import ScaleDownPreparation
 from trimtab.unitedtopology.admission.simulation import Simulation
 from trimtab.unitedtopology.controller.controller import Controller, Settings
 from trimtab.unitedtopology.levels import Levels
 from trimtab.unitedtopology.metrics import Metrics
-from trimtab.unitedtopology.pod_annotator import Scribe
-from trimtab.unitedtopology.verdicts import verdict
+from trimtab.unitedtopology.pod_annotator import PodAnnotator
+from trimtab.unitedtopology.readiness import evaluator
 from trimtab.unitedtopology.view import View
 
 MUTATING = "MutatingWebhookConfiguration"
@@ -51,12 +51,12 @@ PRODUCT = "trimtab"
 
 
 @dataclass(slots=True)
-class Dividing:
-    """Trimtab, as it divides the workloads of one namespace; nothing of it, where it is installed already."""
+class SubsetProcesses:
+    """Trimtab's processes for UnitedTopologies of one namespace; none, where it is installed already."""
 
     client: Client
     namespace: str
-    edges: list[tuple[Edge, list[asyncio.Future[Any]]]] = field(default_factory=list)
+    edges: list[tuple[AdmissionServer, list[asyncio.Future[Any]]]] = field(default_factory=list)
     controller: Controller | None = None
     controlling: asyncio.Future[Any] | None = None
 
@@ -79,16 +79,16 @@ class Dividing:
         client = self.client
         view = View(client)
         simulation = Simulation(view, client.clock)
-        subsets = Subsets(client, simulate=simulation, ended=view.ended, budget=UNHURRIED)
-        levels = Levels(view, verdict=verdict(pod_webhook=True))
-        foresight = Foresight(view, levels, Scribe(client, Metrics()), client.clock)
+        subsets = SubsetHooks(client, simulate=simulation, ended=view.ended_pods, budget=UNHURRIED)
+        levels = Levels(view, evaluate=evaluator(pod_webhook=True))
+        preparation = ScaleDownPreparation(view, levels, PodAnnotator(client, Metrics()), client.clock)
 
         async def hold(request: ScaleDownRequest) -> HoldResult:
-            await foresight.prepare(request.kind, request.namespace, request.name, request.after)
+            await preparation.prepare(request.kind, request.namespace, request.name, request.after)
             return HoldResult(HoldOutcome.NO_POLICY)
 
         scale = ScaleReviews(hold)
-        certificates = MadeCertificates(
+        certificates = ManagedCertificates(
             client,
             namespace=self.namespace,
             name="trimtab-subsets",
@@ -96,13 +96,15 @@ class Dividing:
             configurations=[(kind, self.name) for kind in CONFIGURATIONS],
         )
         hooks = [*subsets.hooks, *scale.hooks, *Validation(client).hooks]
-        edge = Edge(hooks, certificates=certificates, host="127.0.0.1", port=0, let_go=subsets.let_go)
+        edge = AdmissionServer(
+            hooks, certificates=certificates, host="127.0.0.1", port=0, on_skip=subsets.report_undecided
+        )
         tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(each.run()) for each in (subsets, view, edge)]
         self.edges.append((edge, tasks))
         for each in (subsets, view, edge):
             await _until_synced(each, *tasks)
         await self._register(edge)
-        await certificates.look()
+        await certificates.check()
 
     async def kill_webhooks(self) -> None:
         """End the webhook process; it stays registered."""
@@ -114,14 +116,14 @@ class Dividing:
         """What the webhook configurations are called."""
         return f"trimtab-{self.namespace}"
 
-    async def _register(self, edge: Edge) -> None:
+    async def _register(self, edge: AdmissionServer) -> None:
         await self.unregister()
         url = f"https://127.0.0.1:{edge.port}"
         for kind, hooks in _hooks(url, self.namespace).items():
             await self.client.create(CONFIGURATIONS[kind], {"metadata": {"name": self.name}, "webhooks": hooks})
 
     async def unregister(self) -> None:
-        """Have the API server ask nobody."""
+        """Remove the webhook configurations."""
         for kind in CONFIGURATIONS:
             with suppress(NotFound):
                 await self.client.delete(CONFIGURATIONS[kind], self.name)
@@ -135,10 +137,10 @@ class Dividing:
 
 
 @asynccontextmanager
-async def dividing(client: Client, namespace: str) -> AsyncIterator[Dividing]:
+async def running_subsets(client: Client, namespace: str) -> AsyncIterator[SubsetProcesses]:
     """Trimtab at work on the UnitedTopologies of a namespace, for as long as the context."""
     await define(client)
-    made = Dividing(client, namespace)
+    made = SubsetProcesses(client, namespace)
     installed = await is_installed(client)
     if not installed:
         await made.start_controller()
@@ -165,7 +167,7 @@ async def define(client: Client) -> None:
 
 
 async def is_installed(client: Client) -> bool:
-    """Whether there is a Trimtab that somebody installed."""
+    """Whether Trimtab is installed already."""
     try:
         await client.get(CONFIGURATIONS[MUTATING], PRODUCT)
     except NotFound:

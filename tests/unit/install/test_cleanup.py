@@ -1,4 +1,4 @@
-"""What Trimtab wrote to other people's objects is taken back, and nothing else."""
+"""What Trimtab wrote to other objects is reverted, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trimtab.api import codec
 from trimtab.api.annotations import DELETION_COST, NAMESPACE_LABEL, SCALE_PLAN, SUBSET_COST, PlanAnnotation
 from trimtab.api.core import Namespace
 from trimtab.api.pods import Pod
-from trimtab.install.sweeps import SWEEPS
+from trimtab.install.cleanup import CLEANUPS
 from trimtab.kube.client import Client
 
 PLAN = PlanAnnotation(
@@ -20,7 +20,7 @@ PLAN = PlanAnnotation(
 
 
 async def pod(client: Client, name: str, annotations: dict[str, str]) -> None:
-    """A pod of somebody's with these annotations."""
+    """A pod with these annotations."""
     container = {"name": "web", "image": "example.com/web:1"}
     metadata = {"name": name, "annotations": {"example.com/team": "shop", **annotations}}
     await client.create(Pod, {"metadata": metadata, "spec": {"containers": [container]}}, namespace="default")
@@ -31,8 +31,8 @@ async def carried(client: Client, name: str) -> dict[str, Any]:
     return dict((await client.get(Pod, name, namespace="default")).metadata.annotations)
 
 
-async def test_every_trace_is_taken_back_and_what_others_wrote_stays(tmp_path: Path) -> None:
-    """A plan's cost gives way to the subset's below it, and that to nothing; a person's cost is theirs."""
+async def test_everything_of_ours_is_reverted_and_foreign_values_stay(tmp_path: Path) -> None:
+    """A plan's cost is reverted to the subset's, and that is removed; a foreign cost stays."""
     subset = {**keys.SubsetAnnotations("web", "a", "r1").written(), SUBSET_COST: "1000"}
     plan = codec.encode(PLAN).decode()
     both = codec.encode(PlanAnnotation(**{**_fields(PLAN), "before": "1000"})).decode()
@@ -42,13 +42,13 @@ async def test_every_trace_is_taken_back_and_what_others_wrote_stays(tmp_path: P
         await pod(client, "both", {DELETION_COST: "-5", SCALE_PLAN: both, **subset})
         await pod(client, "theirs", {DELETION_COST: "77"})
         await client.create(Namespace, {"metadata": {"name": "shop", "labels": {NAMESPACE_LABEL: "enabled"}}})
-        counts = {what: await sweep(client) for what, sweep in SWEEPS.items()}
+        counts = {what: await cleanup(client) for what, cleanup in CLEANUPS.items()}
         for name in ("planned", "divided", "both"):
             assert await carried(client, name) == {"example.com/team": "shop"}
         assert (await carried(client, "theirs"))[DELETION_COST] == "77"
         assert NAMESPACE_LABEL not in (await client.get(Namespace, "shop")).metadata.labels
         assert list(counts.values()) == [2, 0, 2, 1]
-        assert {await sweep(client) for sweep in SWEEPS.values()} == {0}
+        assert {await cleanup(client) for cleanup in CLEANUPS.values()} == {0}
 
 
 def _fields(mark: PlanAnnotation) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What components are made from, and what they read from the configuration alike."""
+"""What all components are built from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
 from trimtab.app.switch import Switch
 from trimtab.kube.client import Client
-from trimtab.kube.leases import Elector, Terms
+from trimtab.kube.leases import Elector, LeaseTimings
 from trimtab.ranking.strategies import STRATEGIES, Factory
 from trimtab.scaledown.metrics import Metrics as ScaleDownMetrics
 from trimtab.scaledown.policy.defaults import Defaults, read_defaults
@@ -22,49 +22,49 @@ from trimtab.unitedtopology.metrics import Metrics as UnitedTopologyMetrics
 
 
 @dataclass(frozen=True)
-class Means:
-    """What components are made from."""
+class Dependencies:
+    """The client, the configuration and what is shared by all components of a process."""
 
     client: Client
     configuration: TrimtabConfiguration
     registry: CollectorRegistry
     strategies: Mapping[str, Factory] = field(default_factory=lambda: STRATEGIES)
-    """Trimtab's own, and those of installed packages."""
+    """Trimtab's own strategies, and those of installed packages."""
 
     @cached_property
     def switch(self) -> Switch:
-        """Whether scale-downs are looked after at this moment."""
+        """Whether scale-downs are handled at this moment."""
         return Switch(on=self.configuration.scale_down.enabled)
 
     @property
     def namespaces(self) -> frozenset[str]:
-        """The namespaces to look after; all, where empty."""
+        """The namespaces that Trimtab handles; all, if empty."""
         return frozenset(self.configuration.namespaces)
 
     @cached_property
     def scale_down_metrics(self) -> ScaleDownMetrics:
-        """One set for the process, whichever components it runs."""
+        """The metrics, shared by all components of the process."""
         return ScaleDownMetrics(self.registry)
 
     @cached_property
     def topology_metrics(self) -> UnitedTopologyMetrics:
-        """One set for the process, whichever components it runs."""
+        """The metrics, shared by all components of the process."""
         return UnitedTopologyMetrics(self.registry)
 
     def elect(self, lease: str) -> Elector:
         """A candidate for one of Trimtab's leases."""
-        stated = self.configuration.leader_election
+        election = self.configuration.leader_election
         return Elector(
             self.client,
             name=lease,
             namespace=self.configuration.namespace,
             identity=f"{socket.gethostname()}_{os.getpid()}",
-            terms=Terms(stated.lease_seconds, stated.renew_seconds, stated.retry_seconds),
+            timings=LeaseTimings(election.lease_seconds, election.renew_seconds, election.retry_seconds),
         )
 
 
 def defaults(configuration: TrimtabConfiguration, strategies: Mapping[str, Factory]) -> Defaults:
-    """What the configuration says of scale-downs. Raises InvalidError for strategies that cannot work."""
+    """The scale-down settings of the configuration. Raises InvalidError for invalid strategies."""
     exempt = {"kube-system", configuration.namespace}
     try:
         return read_defaults(

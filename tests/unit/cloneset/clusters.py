@@ -1,9 +1,9 @@
-"""A small world for CloneSets: the lab's API server without a socket, virtual time, a kubelet that obeys.
+"""A cluster fixture for CloneSets: the lab's API server without a socket, virtual time, a kubelet that obeys.
 
-world = CloneSetWorld()
-await world.start()
-await world.create(CloneSet, manifest(3))
-await world.run_pods()
+cluster = CloneSetCluster()
+await cluster.start()
+await cluster.create(CloneSet, manifest(3))
+await cluster.run_pods()
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from trimtab_lab.apiserver.storage import bootstrap
 DEFINITIONS = Resource.of(CustomResourceDefinition).raw
 CLONESETS = Resource.of(CloneSet).raw
 _ENDLESS = 2_000
-"""More requests than any test needs before everybody has done what they had to do."""
+"""More requests than any test needs until the controller is idle."""
 
 
 def manifest(replicas: int = 3, name: str = "web", **spec: Any) -> JSON:
-    """A CloneSet, called web unless told otherwise."""
+    """A CloneSet, called web by default."""
     return {
         "apiVersion": "apps.kruise.io/v1alpha1",
         "kind": "CloneSet",
@@ -63,14 +63,14 @@ def template(image: str = "app:1", *, spread: str = "", **labels: str) -> JSON:
     return {"metadata": {"labels": labels}, "spec": spec}
 
 
-class CloneSetWorld(World):
-    """A cluster whose CloneSets are looked after."""
+class CloneSetCluster(World):
+    """A cluster with a CloneSet controller."""
 
     def __init__(self, settings: Settings | None = None, *, seed: int = 1) -> None:
         super().__init__(seed=seed)
         self.settings = settings or Settings()
         self.policies: dict[str, ScaleDownPolicySpec] = {}
-        """Which policy speaks for a CloneSet, by its name."""
+        """The policy that applies to a CloneSet, by the CloneSet's name."""
         self._most = _ENDLESS
         self.on_start: Callable[[], None] | None = None
         """Called before a controller that has a wire starts to use it."""
@@ -103,7 +103,7 @@ class CloneSetWorld(World):
         await super().settle()
 
     def _activity(self) -> tuple[int, int]:
-        assert len(self.wire.requests) <= self._most, "the controller goes on and on"
+        assert len(self.wire.requests) <= self._most, "the controller never becomes idle"
         return super()._activity()
 
     # The users.
@@ -127,7 +127,7 @@ class CloneSetWorld(World):
             await self.user.create(Resource.of(Node).raw, node(name, zone=zone).tree())
 
     async def place(self, name: str, on: str, *, since: str, labels: JSON | None = None) -> None:
-        """A pod of nobody that has run on a node since then."""
+        """An orphan that has run on a node since then."""
         body = {"metadata": {"name": name, "labels": labels or {"app": "web"}}, "spec": template()["spec"]}
         await self.user.create(Resource.of(Pod).raw, body, namespace="default")
         await self.user.bind(name, namespace="default", node=on)
@@ -145,7 +145,7 @@ class CloneSetWorld(World):
             chosen = self.rng.sample(waiting, min(limit, len(waiting)))
             limit -= len(chosen)
             for pod in chosen:
-                with suppress(NotFound, Conflict):  # somebody was faster
+                with suppress(NotFound, Conflict):  # changed meanwhile
                     await (self.end(pod) if pod.terminating else self.run_pod(pod))
             await self.settle()
 

@@ -1,4 +1,4 @@
-"""Which pods have waited too long for a node, and who may be about to bring one."""
+"""Pods that have been unschedulable for too long, and autoscalers that may add a node."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.unit.unitedtopology.worlds import JSON, subset, topology_tree
+from tests.unit.unitedtopology.clusters import JSON, subset, topology_tree
 from trimtab.api import codec
 from trimtab.api.core import Event
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.testing.builders import pod
-from trimtab.unitedtopology.controller import moves
+from trimtab.unitedtopology.controller import unschedulable
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -33,14 +33,14 @@ def stuck(name: str, since: str) -> Pod:
     return pod(name).condition("PodScheduled", "False", since=since, reason="Unschedulable").build()
 
 
-def test_who_has_waited_long_enough() -> None:
+def test_pods_that_are_due() -> None:
     """The longest first; when the next one will have."""
     pods = [
         stuck("late", "2026-03-01T11:59:20Z"),
         stuck("new", "2026-03-01T11:59:45Z"),
         stuck("old", "2026-03-01T11:00:00Z"),
     ]
-    found = moves.waiting(ADAPTIVE, pods, NOON)
+    found = unschedulable.unschedulable_pods(ADAPTIVE, pods, NOON)
     assert [each.metadata.name for each in found.due] == ["old", "late"]
     assert found.next_in == 15
 
@@ -53,9 +53,12 @@ def test_who_has_waited_long_enough() -> None:
         pytest.param({"type": "Fixed", "adaptive": {"rescheduleCriticalSeconds": 1}}, id="a time without adaptive"),
     ],
 )
-def test_nobody_is_moved_unless_asked(strategy: JSON | None) -> None:
-    """Only Adaptive with rescheduleCriticalSeconds moves pods."""
-    assert moves.waiting(topology(strategy), [stuck("old", "2026-03-01T11:00:00Z")], NOON) == moves.Waiting()
+def test_without_the_field_no_pod_is_due(strategy: JSON | None) -> None:
+    """Only Adaptive with rescheduleCriticalSeconds reschedules pods."""
+    assert (
+        unschedulable.unschedulable_pods(topology(strategy), [stuck("old", "2026-03-01T11:00:00Z")], NOON)
+        == unschedulable.UnschedulablePods()
+    )
 
 
 def event(reason: str, **moments: str) -> Event:
@@ -81,9 +84,9 @@ def event(reason: str, **moments: str) -> Event:
             NOON + timedelta(minutes=3),
             id="the latest counts",
         ),
-        pytest.param([event("TriggeredScaleUp")], None, id="nobody knows when"),
+        pytest.param([event("TriggeredScaleUp")], None, id="without a time"),
     ],
 )
-def test_until_when_a_node_may_come(events: list[Event], want: datetime | None) -> None:
-    """An autoscaler is given five minutes from when it said so."""
-    assert moves.promised_until(events, timedelta(minutes=5)) == want
+def test_until_when_a_node_is_expected(events: list[Event], want: datetime | None) -> None:
+    """An autoscaler gets five minutes from its event on."""
+    assert unschedulable.node_expected_until(events, timedelta(minutes=5)) == want

@@ -1,8 +1,7 @@
-"""What Trimtab wrote to other people's objects, found and taken back by looking at the cluster alone.
+"""Cleanups: what Trimtab wrote to other objects, found by listing the cluster, and reverted.
 
-Each sweep may be run at any time and again, needs no running Trimtab, and leaves what somebody else has written since.
-They are in an order: a plan's costs give way to what stood before them, which may be a policy's or a subset's, and
-those give way to nothing.
+Each cleanup may be run at any time and repeated, needs no running Trimtab, and keeps what others have written since.
+Their order matters: reverting a plan's cost restores the previous one, which may be a policy's or a subset's.
 """
 
 from __future__ import annotations
@@ -18,39 +17,39 @@ from trimtab.scaledown import cost_writer
 from trimtab.scaledown.continuous import sweeps as continuous
 from trimtab.unitedtopology import costs
 from trimtab.unitedtopology.metrics import Metrics
-from trimtab.unitedtopology.pod_annotator import Scribe
+from trimtab.unitedtopology.pod_annotator import PodAnnotator
 
-Sweep = Callable[[Client], Awaitable[int]]
-"""Takes something back everywhere; how many objects had it."""
+Cleanup = Callable[[Client], Awaitable[int]]
+"""Reverts something in the whole cluster; the number of changed objects."""
 
 _ATTEMPTS = 5
 
 
 async def subsets(client: Client) -> int:
-    """Take back the marks and costs of subsets. Pods stay where they are."""
+    """Remove the annotations and costs of subsets. Pods stay where they are."""
     count = 0
-    scribe = Scribe(client, Metrics())
+    annotator = PodAnnotator(client, Metrics())
     for _ in range(_ATTEMPTS):
         pods = [pod async for page in client.pages(Pod) for pod in page.items if not pod.terminating]
-        found = [(pod, change) for pod in pods if (change := costs.taken_back(pod))]
-        if not found:
+        changes = [(pod, change) for pod in pods if (change := costs.revert_change(pod))]
+        if not changes:
             return count
-        count += len(await scribe.write(found, reason="sweep"))
-    raise Conflict("some pods of subsets change faster than they can be written to; run this again")
+        count += len(await annotator.write(changes, reason="sweep"))
+    raise Conflict(f"gave up on some pods of subsets after {_ATTEMPTS} conflicting updates; run this again")
 
 
 async def namespace_labels(client: Client) -> int:
-    """Take the label off the namespaces that have a UnitedTopology."""
+    """Remove the label of namespaces with a UnitedTopology."""
     labelled = await client.list(Namespace, label_selector=NAMESPACE_LABEL)
     for namespace in labelled.items:
         await client.patch(Namespace, namespace.metadata.name, {"metadata": {"labels": {NAMESPACE_LABEL: None}}})
     return len(labelled.items)
 
 
-SWEEPS: Mapping[str, Sweep] = {
+CLEANUPS: Mapping[str, Cleanup] = {
     "costs of scale-downs": cost_writer.sweep,
     "costs kept current by policies": continuous.sweep,
-    "marks and costs of subsets": subsets,
+    "annotations and costs of subsets": subsets,
     "labels of namespaces": namespace_labels,
 }
-"""By what they take back, in order."""
+"""By what they revert, in order."""

@@ -1,7 +1,7 @@
 """A label on namespaces that have a UnitedTopology, so that only their pods are sent to the webhooks.
 
-The webhooks' configuration selects namespaces by this label: everywhere else a pod is created and deleted without
-anybody being asked. The label goes when the last UnitedTopology does.
+The webhooks' configuration selects namespaces by this label: everywhere else no webhook is called for pods. The label
+is removed with the last UnitedTopology.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from trimtab.kube.stores import Object
 from trimtab.unitedtopology.view import BY_NAMESPACE, View
 
 
-class Labeller:
-    """Keeps the label of every namespace."""
+class NamespaceLabeller:
+    """Sets and removes the label of every namespace."""
 
     def __init__(
         self, client: Client, view: View, *, pod_webhook: bool, namespaces: frozenset[str] = frozenset()
     ) -> None:
-        """Where `namespaces` are given, all others are somebody else's."""
+        """If `namespaces` are given, all others are left alone."""
         self._client = client
         self._view = view
         self._pod_webhook = pod_webhook
         self._namespaces = namespaces
         self.queue: WorkQueue[Key] = WorkQueue(client.clock)
         self.runner = Runner("namespaces", self.reconcile, self.queue, after=(view.topologies, view.namespaces))
-        view.topologies.subscribe(added=self._wake, deleted=self._wake)
-        view.namespaces.subscribe(added=self._seen, updated=lambda _, new: self._seen(new))
+        view.topologies.subscribe(added=self._enqueue, deleted=self._enqueue)
+        view.namespaces.subscribe(added=self._enqueue_namespace, updated=lambda _, new: self._enqueue_namespace(new))
 
     async def reconcile(self, name: Key) -> Result:
         """Set or remove the label of one namespace."""
         namespace = self._view.namespaces.get(name)
-        if namespace is None or namespace.metadata.deletion_timestamp is not None or not self._is_mine(name):
+        if namespace is None or namespace.metadata.deletion_timestamp is not None or not self._is_managed(name):
             return Result()
         wanted = (
             NAMESPACE_LABEL_VALUE if self._pod_webhook and self._view.topologies.store.by(BY_NAMESPACE, name) else None
@@ -52,14 +52,14 @@ class Labeller:
         except NotFound:
             return
 
-    def _is_mine(self, name: str) -> bool:
+    def _is_managed(self, name: str) -> bool:
         return not self._namespaces or name in self._namespaces
 
-    def _seen(self, namespace: Namespace) -> None:
-        """Those that are labelled, and those that should be: others are no concern of ours."""
+    def _enqueue_namespace(self, namespace: Namespace) -> None:
+        """Enqueue a namespace that has the label, or should have it."""
         name = namespace.metadata.name
         if NAMESPACE_LABEL in namespace.metadata.labels or self._view.topologies.store.by(BY_NAMESPACE, name):
             self.queue.add(Key(name))
 
-    def _wake(self, topology: Object) -> None:
+    def _enqueue(self, topology: Object) -> None:
         self.queue.add(Key(topology.metadata.namespace))
