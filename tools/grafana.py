@@ -48,7 +48,7 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
             Panel(
                 "Requests held",
                 [("sum (trimtab_scaledown_requests_held)", "held")],
-                description="Requests to scale down that are being held.",
+                description="Scale-down requests that wait for their costs at this moment.",
             ),
             Panel(
                 "How long requests are held",
@@ -91,7 +91,7 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 "Fallbacks",
                 [(_rate("trimtab_scaledown_fallbacks_total", "reason"), "{{reason}}")],
                 unit="ops",
-                description="Scale-downs in which the controller's own order decided although a policy applies.",
+                description="Scale-downs without a plan although a policy applies, by reason.",
             ),
             Panel(
                 "Settle time and the oldest cost",
@@ -162,7 +162,7 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
             ),
             Panel(
                 "Pods per status update",
-                [(_mean("trimtab_subset_round_pods"), "mean")],
+                [(_mean("trimtab_subset_batch_pods"), "mean")],
                 description="Concurrent admissions share one update of the status.",
             ),
             Panel(

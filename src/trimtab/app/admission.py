@@ -1,7 +1,7 @@
 """The webhooks, and the features that decide behind them. Every replica answers; the leader renews the certificates.
 
-review of a scale-down → `ScaleReviews` → the bands of subsets for the new size → `ScaleDownHolder`: costs, settle
-review of a pod        → `Subsets`      → a place in the UnitedTopology's status
+review of a scale-down → `ScaleReviews` → the bands of subsets for the new size → `ScaleDownHolder`: costs, settle time
+review of a pod        → `SubsetHooks`  → a reservation in the UnitedTopology's status
 review of our kinds    → `Validation`
 """
 
@@ -56,7 +56,7 @@ def component(dependencies: Dependencies) -> Component:
     scale_downs = _ScaleDowns(dependencies, prepare=topologies.preparation.prepare if topologies else None)
     candidate = Candidate(partial(dependencies.elect, LEASE)) if configuration.leader_election.enabled else None
     hooks = [
-        *ScaleReviews(scale_downs.intents.hold, budget=configuration.scale_down.budget_seconds).hooks,
+        *ScaleReviews(scale_downs.holder.hold, budget=configuration.scale_down.budget_seconds).hooks,
         *Validation(client, checks(dependencies.strategies)).hooks,
         *(topologies.subsets.hooks if topologies else ()),
     ]
@@ -81,7 +81,7 @@ class _ScaleDowns:
             dependencies.client, self._view, lambda: replace(configured, enabled=dependencies.switch.on)
         )
         self._reports = PlanReports(dependencies.client)
-        self.intents = ScaleDownHolder(
+        self.holder = ScaleDownHolder(
             dependencies.client,
             self._view,
             defaults=configured,
@@ -100,7 +100,7 @@ class _ScaleDowns:
         """The components that have to run."""
         return {
             "view": self._view,
-            "scale-downs": self.intents,
+            "scale-downs": self.holder,
             "samples": Background(self._sources.run),
             "reports": Background(self._reports.run),
         }
@@ -112,7 +112,7 @@ class _ScaleDowns:
             self._metrics.record_late()
 
     def _switch(self, on: bool) -> None:
-        self.intents.configure(replace(self.intents.defaults, enabled=on))
+        self.holder.configure(replace(self.holder.defaults, enabled=on))
 
 
 class _Topologies:
@@ -144,10 +144,10 @@ def names(configuration: TrimtabConfiguration) -> list[str]:
 
 
 def _settings(configuration: TrimtabConfiguration) -> HoldSettings:
-    stated = configuration.scale_down
+    scale_down = configuration.scale_down
     return HoldSettings(
-        budget=stated.budget_seconds,
-        settle=stated.settle_milliseconds / 1000,
+        budget=scale_down.budget_seconds,
+        settle=scale_down.settle_milliseconds / 1000,
         constraints=constraints_of(default_constraints(configuration)),
     )
 
@@ -155,9 +155,9 @@ def _settings(configuration: TrimtabConfiguration) -> HoldSettings:
 def _policy_of(
     strategies: Mapping[str, Factory], sources: Sources, policy: EffectivePolicy, pods: Sequence[Pod]
 ) -> Policy:
-    """A policy's strategies, with what has been sampled of these pods."""
-    stated = policy.spec.strategies
-    return sources.values(stated, pods).apply_to(Policy.of(stated, strategies))
+    """A policy's strategies, with the samples of these pods."""
+    weighted = policy.spec.strategies
+    return sources.values(weighted, pods).apply_to(Policy.of(weighted, strategies))
 
 
 def _server(
