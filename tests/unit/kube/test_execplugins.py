@@ -142,7 +142,7 @@ async def test_whether_a_program_may_ask(mode: str, terminal: bool, want: bool) 
 
 async def test_a_program_that_must_ask_needs_a_terminal() -> None:
     """It is not even started without."""
-    with pytest.raises(CredentialsError, match="needs a terminal .*, but there is none"):
+    with pytest.raises(CredentialsError, match=r"needs a terminal .*, but there is none"):
         await credentials(plugin("raise SystemExit(1)", interactive_mode="Always")).grant()
 
 
