@@ -22,10 +22,10 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
     "apps/v1": ("Deployment", "ReplicaSet"),
     "apps.kruise.io/v1alpha1": ("CloneSet",),
 }
-"""Which workloads can have subsets, by API version."""
+"""The workloads that can have subsets, by API version."""
 
 MAX_PODS = 2**31 - 1
-"""The largest number of pods that a workload's size can be written as."""
+"""The largest value of a workload's replicas."""
 
 
 class Level(StrEnum):
@@ -40,7 +40,7 @@ class Level(StrEnum):
 
 
 class TargetReference(Model):
-    """The workload, in the same namespace."""
+    """The target workload, in the same namespace."""
 
     api_version: Annotated[str, Meta(description="The workload's API version: apps/v1 or apps.kruise.io/v1alpha1.")]
     kind: Annotated[str, Meta(description="The workload's kind: Deployment, ReplicaSet or CloneSet.")]
@@ -48,7 +48,7 @@ class TargetReference(Model):
 
 
 class Subset(Model):
-    """One place for a workload's pods: where, how many at most, and what is different there."""
+    """A subset of a workload's pods: their nodes, their maximum number, and how they are changed."""
 
     name: Annotated[
         str,
@@ -70,26 +70,26 @@ class Subset(Model):
     max_replicas: Annotated[
         int | str | None,
         Meta(
-            description="The most pods in this subset: a number, or a percentage of the workload. No limit if absent.",
+            description="The maximum of pods in this subset: a number or a percentage; no limit if absent.",
             extra_json_schema={"minimum": 0, "maximum": MAX_PODS, "pattern": "^(100|[0-9]{1,2})%$"},
         ),
     ] = None
 
 
 class AdaptiveStrategy(Model):
-    """How an adaptive schedule finds out that a subset has no room."""
+    """How the adaptive strategy detects that a subset has no capacity."""
 
     disable_simulation_schedule: Annotated[
         bool, Meta(description="Do not simulate scheduling when a pod is created.")
     ] = False
     reschedule_critical_seconds: Annotated[
         Annotated[int, Meta(ge=1, le=86400)] | None,
-        Meta(description="A pod that could not be scheduled for so long is moved to the next subset."),
+        Meta(description="A pod that is unschedulable for this many seconds is moved to the next subset."),
     ] = None
 
 
 class ScheduleStrategy(Model):
-    """Whether subsets are filled strictly in order, or with a look at the room there is."""
+    """Whether subsets are filled strictly in order, or by their capacity."""
 
     type: Annotated[
         Literal["Fixed", "Adaptive"],
@@ -99,9 +99,9 @@ class ScheduleStrategy(Model):
 
 
 class UnitedTopologySpec(Model):
-    """Which workload, which subsets, and how they are chosen."""
+    """The target workload, the subsets, and the schedule strategy."""
 
-    target_ref: Annotated[TargetReference, Meta(description="The workload whose pods are divided.")]
+    target_ref: Annotated[TargetReference, Meta(description="The workload whose pods are allocated to subsets.")]
     subsets: Annotated[
         tuple[Subset, ...],
         Meta(description="The subsets, in the order in which they are filled.", min_length=1, max_length=1000),
@@ -112,28 +112,30 @@ class UnitedTopologySpec(Model):
 
 
 class SubsetStatus(Model):
-    """How full a subset is with pods of one revision, and what is on its way."""
+    """The pods of one revision in a subset, with pending creations and deletions."""
 
     name: Annotated[str, Meta(description="The subset's name.")]
-    replicas: Annotated[int, Meta(description="How many pods are counted in the subset.")] = 0
+    replicas: Annotated[int, Meta(description="The number of pods counted in the subset.")] = 0
     missing_replicas: Annotated[
-        int, Meta(description="How many pods the subset still lacks; -1 where it has no maximum.")
+        int, Meta(description="The number of pods missing to the subset's maximum; -1 if it has no maximum.")
     ] = 0
     creating: Annotated[
         Mapping[str, datetime],
-        Meta(description="Pods that were given a place and are not counted yet, by reservation, and since when."),
+        Meta(description="Reservations of pods that are admitted but not counted yet, with the time of each."),
     ] = {}
     deleting: Annotated[
         Mapping[str, datetime],
-        Meta(description="Pods that are being deleted or evicted and are counted still, by name, and since when."),
+        Meta(
+            description="Pods that are being deleted or evicted and are still counted, by name, with the time of each."
+        ),
     ] = {}
     missing_reschedule: Annotated[
-        int, Meta(description="How many pods that found no room elsewhere should come here.")
+        int, Meta(description="The number of pods of other subsets without capacity that should be created here.")
     ] = 0
 
 
 class RevisionStatus(Model):
-    """The subsets as they are filled with pods of another revision than the newest."""
+    """The subsets with pods of a revision other than the newest."""
 
     revision: Annotated[str, Meta(description="The ReplicaSet's UID, or the CloneSet's revision hash.")]
     subset_statuses: Annotated[
@@ -142,36 +144,36 @@ class RevisionStatus(Model):
 
 
 class Shortage(Model):
-    """A subset in which pods could not be scheduled, and is not tried for a while that grows each time."""
+    """A subset whose pods could not be scheduled; it is skipped for a time that grows with each failure."""
 
     name: Annotated[str, Meta(description="The subset's name.")]
-    until: Annotated[datetime, Meta(description="When it is tried again.")]
-    times: Annotated[int, Meta(description="How often in a row it was found full.")] = 0
+    until: Annotated[datetime, Meta(description="The time until which it is skipped.")]
+    times: Annotated[int, Meta(description="The number of consecutive failures.")] = 0
 
 
 class UnitedTopologyStatus(Model):
-    """What has been handed out."""
+    """The observed state and the reservations."""
 
-    observed_generation: Annotated[int, Meta(description="The generation that this status is about.")] = 0
-    replicas: Annotated[int, Meta(description="The workload's size, which percentages are taken of.")] = 0
-    revision: Annotated[str, Meta(description="The revision that subsetStatuses is about: the newest.")] = ""
+    observed_generation: Annotated[int, Meta(description="The generation that this status reports on.")] = 0
+    replicas: Annotated[int, Meta(description="The workload's replicas, which percentages refer to.")] = 0
+    revision: Annotated[str, Meta(description="The revision of subsetStatuses: the newest.")] = ""
     subset_statuses: Annotated[
         tuple[SubsetStatus, ...], Meta(description="The subsets, in the order of the spec.")
     ] = ()
     other_revisions: Annotated[
-        tuple[RevisionStatus, ...], Meta(description="The subsets as other revisions fill them, each for itself.")
+        tuple[RevisionStatus, ...], Meta(description="The subsets with pods of other revisions.")
     ] = ()
     shortages: Annotated[
-        tuple[Shortage, ...], Meta(description="Subsets without room, which are not tried for a while.")
+        tuple[Shortage, ...], Meta(description="Subsets without capacity, which are skipped for a time.")
     ] = ()
     counted_version: Annotated[
-        str, Meta(description="The latest version of a pod that was counted; no older view is counted again.")
+        str, Meta(description="The latest resourceVersion of a counted pod; counts from older views are ignored.")
     ] = ""
-    conditions: Annotated[tuple[Condition, ...], Meta(description="What stands in the way, if anything.")] = ()
+    conditions: Annotated[tuple[Condition, ...], Meta(description="The current conditions, such as Ready.")] = ()
 
 
 class UnitedTopology(Model, kw_only=True):
-    """Divides the pods of an existing workload into subsets, each with its own place and limit."""
+    """UnitedTopology allocates the pods of an existing workload to subsets, each with its own nodes and limit."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: UnitedTopologySpec
@@ -179,7 +181,7 @@ class UnitedTopology(Model, kw_only=True):
 
 
 def status_tree(status: UnitedTopologyStatus) -> JSON:
-    """A status as it is written: every number and every list, so that a merge leaves nothing of before."""
+    """The status as it is written: every number and every list, so that a merge leaves no earlier value."""
     return {
         "observedGeneration": status.observed_generation,
         "replicas": status.replicas,

@@ -26,11 +26,11 @@ _POD: JSON = {
         "tolerations": [],
     },
 }
-"""A pod to try patches on; its lists are there, so that merging into them is tried too."""
+"""A pod to test patches on; it has lists, so that merging into them is tested too."""
 
 
 def problems(topology: UnitedTopology) -> Iterator[InvalidError]:
-    """What makes a UnitedTopology unusable, although it is of the right shape."""
+    """The errors that a schema cannot find."""
     yield from _target_problems(topology.spec.target_ref)
     seen: dict[str, int] = {}
     for index, subset in enumerate(topology.spec.subsets):
@@ -39,13 +39,13 @@ def problems(topology: UnitedTopology) -> Iterator[InvalidError]:
         if first != index:
             yield InvalidError(
                 f"{path}.name",
-                f'"{subset.name}" is the name of spec.subsets[{first}] already; give each its own',
+                f'"{subset.name}" is already the name of spec.subsets[{first}]; give each subset a unique name',
             )
         for problem in _subset_problems(subset):
             yield problem.under(path)
     strategy = topology.spec.schedule_strategy
     if strategy.adaptive is not None and strategy.type != "Adaptive":
-        yield InvalidError("spec.scheduleStrategy.adaptive", "is for type Adaptive; leave it out, or write that type")
+        yield InvalidError("spec.scheduleStrategy.adaptive", "needs type Adaptive; omit it, or write type: Adaptive")
 
 
 def _target_problems(target: TargetReference) -> Iterator[InvalidError]:
@@ -61,7 +61,7 @@ def _target_problems(target: TargetReference) -> Iterator[InvalidError]:
 
 
 def _subset_problems(subset: Subset) -> Iterator[InvalidError]:
-    """What would keep the subset's pods from being made, or from ever running; paths start at the subset."""
+    """Errors that would keep the subset's pods from being created or running; paths start at the subset."""
     if subset.node_selector_term is not None:
         yield from _term_problems(subset.node_selector_term)
     for index, toleration in enumerate(subset.tolerations):
@@ -75,16 +75,16 @@ def _subset_problems(subset: Subset) -> Iterator[InvalidError]:
 def _term_problems(term: NodeSelectorTerm) -> Iterator[InvalidError]:
     path = "nodeSelectorTerm"
     if not term.match_expressions and not term.match_fields:
-        yield InvalidError(path, "is empty, and so matches no node; write matchExpressions, or leave it out")
+        yield InvalidError(path, "is empty and matches no node; write matchExpressions, or omit it")
     required = nodeselectors.compile(NodeSelector(node_selector_terms=(term,)))
     if required.problem is not None:
-        place, reason = required.problem
-        inner = place.partition("nodeSelectorTerms[0]")[2].lstrip(".")
+        location, reason = required.problem
+        inner = location.partition("nodeSelectorTerms[0]")[2].lstrip(".")
         yield InvalidError(inner, reason).under(path)
 
 
 def _toleration_problems(toleration: Toleration) -> Iterator[InvalidError]:
-    """What an API server would refuse the pods for."""
+    """Errors for which an API server would refuse the pods."""
     if toleration.key and not selectors.is_key(toleration.key):
         yield InvalidError("key", f'"{toleration.key}" is not a taint key; write a name such as app or example.com/app')
     if toleration.operator != "Exists" and not selectors.is_value(toleration.value):
@@ -92,22 +92,22 @@ def _toleration_problems(toleration: Toleration) -> Iterator[InvalidError]:
     if toleration.operator not in ("", "Equal", "Exists"):
         yield InvalidError("operator", f'"{toleration.operator}" is not supported; write Exists or Equal')
     if toleration.operator == "Exists" and toleration.value:
-        yield InvalidError("value", "is not for Exists; leave it out, or write operator Equal")
+        yield InvalidError("value", "is not allowed with Exists; omit it, or write operator: Equal")
     if not toleration.key and toleration.operator != "Exists":
-        yield InvalidError("operator", "must be Exists where there is no key; write Exists, or a key")
+        yield InvalidError("operator", "must be Exists if there is no key; write Exists, or a key")
     if toleration.effect not in _EFFECTS:
-        yield InvalidError("effect", f'"{toleration.effect}" is unknown; write {", ".join(_EFFECTS[1:])} or nothing')
+        yield InvalidError("effect", f'"{toleration.effect}" is unknown; write {", ".join(_EFFECTS[1:])}, or omit it')
     if toleration.toleration_seconds is not None and toleration.effect != "NoExecute":
-        yield InvalidError("effect", "must be NoExecute where tolerationSeconds is given; write NoExecute")
+        yield InvalidError("effect", "must be NoExecute if tolerationSeconds is set; write NoExecute")
 
 
 def _patch_problems(patch: Document) -> Iterator[InvalidError]:
-    """Whether a pod that is patched still is a pod, and still the one that its workload made."""
+    """Errors of a patch: a patched pod must be valid, and must still belong to its workload."""
     tree = patch.tree()
     for name in sorted(tree.keys() - {"metadata", "spec"}):
         yield InvalidError(f"patch.{name}", "cannot be patched; write metadata and spec only")
     for name in [each for each in ("metadata", "spec") if each in tree and tree[each] is None]:
-        yield InvalidError(f"patch.{name}", "cannot be removed; write what is to be changed in it, or leave it out")
+        yield InvalidError(f"patch.{name}", "cannot be removed; write the fields to change, or omit it")
         del tree[name]
     metadata = tree.get("metadata")
     for name in sorted((metadata if isinstance(metadata, dict) else {}).keys() - _PATCHABLE):
@@ -122,7 +122,7 @@ def _patch_problems(patch: Document) -> Iterator[InvalidError]:
 
 
 def _pod_problems(pod: Pod) -> Iterator[InvalidError]:
-    """What a patch can easily get wrong, and an API server would refuse every pod of the subset for."""
+    """Common mistakes of a patch, for which an API server would refuse every pod of the subset."""
     for key, value in pod.metadata.labels.items():
         if not selectors.is_key(key):
             yield InvalidError("metadata.labels", f'"{key}" is not a label key; write a name such as example.com/app')
@@ -131,20 +131,20 @@ def _pod_problems(pod: Pod) -> Iterator[InvalidError]:
                 f"metadata.labels[{key}]", f'"{value}" is not a label value; write letters, digits, -, _'
             )
         if key == SPECIFIED_DELETE:
-            reason = "marks pods for deletion: a CloneSet would delete them and make others without end; leave it out"
+            reason = "selects pods for deletion: a CloneSet would delete and create pods endlessly; remove it"
             yield InvalidError(f"metadata.labels[{key}]", reason)
     for index, toleration in enumerate(pod.spec.tolerations):
         for problem in _toleration_problems(toleration):
             yield problem.under(f"spec.tolerations[{index}]")
     if not pod.spec.containers:
-        yield InvalidError("spec.containers", "none is left; write those that are to be changed, or leave it out")
+        yield InvalidError("spec.containers", "is empty after the patch; write the containers to change, or omit it")
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         yield from _quantity_problems(container)
 
 
 def _quantity_problems(container: Container) -> Iterator[InvalidError]:
-    stated = {"requests": container.resources.requests, "limits": container.resources.limits}
-    for part, quantities in stated.items():
+    amounts = {"requests": container.resources.requests, "limits": container.resources.limits}
+    for part, quantities in amounts.items():
         for name, text in quantities.items():
             try:
                 parse(text)
@@ -158,9 +158,9 @@ def _limit_problems(limit: int | str | None) -> Iterator[InvalidError]:
         return
     if isinstance(limit, int):
         if limit < 0:
-            yield InvalidError(path, f"{limit} is negative; write 0 or more, or leave it out for no limit")
+            yield InvalidError(path, f"{limit} is negative; write 0 or more, or omit it for no limit")
         elif limit > MAX_PODS:
-            yield InvalidError(path, f"{limit} does not fit into 32 bits; write {MAX_PODS} at most, or leave it out")
+            yield InvalidError(path, f"{limit} does not fit into 32 bits; write at most {MAX_PODS}, or omit it")
         return
     try:
         share = percent.scaled(limit, 100, round_up=False)
