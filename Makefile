@@ -1,4 +1,4 @@
-# Every target works in a fresh clone: it makes the virtual environment it needs.
+# Every target works in a fresh clone: it creates the virtual environment.
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
@@ -26,8 +26,9 @@ else
 endif
 	@touch $@
 
-lock: ## Resolve the dependencies anew into requirements.lock (needs uv)
+lock: ## Resolve the dependencies of both distributions into requirements.lock (needs uv)
 	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --group dev \
+	  --no-emit-package trimtab --no-emit-package trimtab-lab \
 	  --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml src/trimtab_lab/pyproject.toml
 
 lint: install ## ruff, mypy --strict, import directions
@@ -36,23 +37,23 @@ lint: install ## ruff, mypy --strict, import directions
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
-format: install ## Let ruff write what it can
+format: install ## Let ruff fix and format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-test: install ## All tests but the end-to-end suite, two files at a time: most of the slow ones wait
+test: install ## All tests but the end-to-end suite, in two processes
 	@$(BIN)/python -m pytest -m "not e2e" -n 2 --dist loadfile $(ARGS)
 
-e2e: install ## The end-to-end suite: against the control plane that KUBECONFIG names, or the lab's own
+e2e: install ## The end-to-end suite, on the control plane that KUBECONFIG names or on a lab
 	@$(BIN)/python -m pytest -m e2e tests/e2e $(ARGS)
 
-up: install ## A cluster in a box: API server, workloads, simulated nodes, and Trimtab in it
+up: install ## Start a lab: API server, workload controllers, simulated nodes, and Trimtab
 	@$(BIN)/trimtab lab up $(ARGS)
 
 bench: install ## All benchmarks, or one: make bench ONLY=decode-5k
 	@$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
 
-generate: install ## Write anew what is generated from types and published schemas
+generate: install ## Write what is generated from types and published schemas
 	@$(BIN)/python -m tools.generate
 
 clean: ## Remove what the targets made

@@ -31,7 +31,7 @@ BENCHMARKS: dict[str, Callable[[], Figure]] = {
     "cloneset-calls-a-pod": cloneset.calls_1k_to_300,
     "subsets-admission-p99": subsets.admission_p99,
     "subsets-status-writes": subsets.status_writes,
-    "subsets-let-go": subsets.let_go,
+    "subsets-without-subset": subsets.without_subset,
     "lab-creates": apiserver.creates,
     "lab-watches": apiserver.watches,
     "lab-list-5k": apiserver.lists,

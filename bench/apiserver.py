@@ -1,8 +1,8 @@
-"""How fast the lab's API server is, beside a bare aiohttp handler that echoes the same bytes over the same TLS.
+"""The speed of the lab's API server, compared with a bare aiohttp handler that echoes the same bytes over the same TLS.
 
-Both run in one process of their own, on the same event loop and with the same certificate; the load comes from this
-process, written as plainly as possible so that the server is what limits. Turns alternate between the two and take
-about as long, and the best of each counts.
+Both run in one separate process, on the same event loop and with the same certificate; the load comes from this
+process, with as little work as possible, so that the server is the limit. Rounds alternate between the two and take
+about as long, and the best of each is used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from aiohttp import web
 
 from bench.decoding import pod_tree
 from bench.figures import Figure, best
-from trimtab_lab.apiserver.wire.authentication import User
+from trimtab_lab.apiserver.admission.users import User
 from trimtab_lab.apiserver.wire.server import Server
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ def creates() -> Figure:
 
 
 def watches() -> Figure:
-    """Events that 100 watchers together are delivered a second; the calibration is how often the echo answers."""
+    """Events a second that 100 watchers receive together; the calibration is the rate of the echo."""
 
     async def measure(servers: _Servers) -> tuple[float, float]:
         request = _request("POST", _PODS, pod_body())
@@ -81,7 +81,7 @@ def watches() -> Figure:
 
 
 def lists() -> Figure:
-    """Milliseconds until a list of 5,000 pods has arrived; the calibration is to encode the same pods once."""
+    """Milliseconds until a list of 5,000 pods has arrived; the calibration is the time to encode them once."""
 
     async def measure(servers: _Servers) -> tuple[float, float]:
         lab = await _Load.connect(servers, servers.lab)
@@ -101,7 +101,7 @@ def lists() -> Figure:
 
 
 def memory() -> Figure:
-    """Memory of a server that keeps 50,000 pods, in MiB; the calibration is the limit of a gibibyte."""
+    """Memory of a server with 50,000 pods, in MiB; the calibration is the limit of one GiB."""
 
     async def measure(servers: _Servers) -> float:
         lab = await _Load.connect(servers, servers.lab)
@@ -126,14 +126,14 @@ class _Servers:
 
 
 def _measured(measure: Callable[[_Servers], Coroutine[Any, Any, T]]) -> T:
-    """What a measurement gives against fresh servers."""
+    """The result of a measurement against fresh servers."""
     with _servers() as servers:
         return asyncio.run(measure(servers))
 
 
 @contextlib.contextmanager
 def _servers() -> Iterator[_Servers]:
-    """The lab and the echo, in a process of their own."""
+    """The lab and the echo, in a separate process."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs,), daemon=True)
@@ -177,7 +177,7 @@ _PODS = f"/api/v1/namespaces/{_NAMESPACE}/pods"
 
 
 def pod_body() -> bytes:
-    """A pod as a workload's controller sends it: no status, a name that the server completes."""
+    """A pod as a workload controller sends it: without status, with a generateName."""
     tree = pod_tree(random.Random(3), 1, 1)
     spec = tree["spec"]
     for field in ("nodeName", "priority", "preemptionPolicy", "serviceAccountName", "tolerations", "volumes"):
@@ -195,8 +195,8 @@ def _request(method: str, path: str, body: bytes = b"") -> bytes:
     return f"{head}{sent}\r\n".encode() + body
 
 
-class _Caller(asyncio.Protocol):
-    """One connection: sends a request as often as it is told; `done` is set after the last answer."""
+class _Connection(asyncio.Protocol):
+    """One connection that repeats a request; `done` is set after the last response."""
 
     def __init__(self) -> None:
         self._request = b""
@@ -212,7 +212,7 @@ class _Caller(asyncio.Protocol):
             self._transport = transport
 
     def send(self, request: bytes, times: int) -> asyncio.Future[list[bytes]]:
-        """Begin; the answer to the last request will be what `done` holds, in the pieces in which it arrived."""
+        """Start; the result of `done` is the last response, in the pieces in which it arrived."""
         self._request, self._left = request, times
         self.done = asyncio.get_running_loop().create_future()
         self._write()
@@ -238,7 +238,7 @@ class _Caller(asyncio.Protocol):
             self._transport.write(self._request)
 
     def _read_head(self) -> None:
-        """Find out how long the answer is; it is read once."""
+        """Read the length of the response from its head, once."""
         received = b"".join(self._pieces)
         end = received.find(b"\r\n\r\n")
         if end < 0:
@@ -253,33 +253,34 @@ class _Caller(asyncio.Protocol):
 
 
 class _Load:
-    """Several connections to one server, kept open."""
+    """Several open connections to one server."""
 
-    def __init__(self, callers: list[_Caller]) -> None:
+    def __init__(self, callers: list[_Connection]) -> None:
         self._callers = callers
 
     @classmethod
     async def connect(cls, servers: _Servers, port: int) -> _Load:
         """Connect to one of the servers."""
         loop, context = asyncio.get_running_loop(), servers.context()
-        pairs = [await loop.create_connection(_Caller, "127.0.0.1", port, ssl=context) for _ in range(CONNECTIONS)]
+        pairs = [await loop.create_connection(_Connection, "127.0.0.1", port, ssl=context) for _ in range(CONNECTIONS)]
         return cls([caller for _, caller in pairs])
 
     async def send(self, request: bytes, total: int) -> float:
-        """Seconds for so many requests, over all connections at a time."""
+        """Seconds for a number of requests, on all connections concurrently."""
         start = time.perf_counter()
         shares = [(caller, len(range(index, total, CONNECTIONS))) for index, caller in enumerate(self._callers)]
         await asyncio.gather(*(caller.send(request, times) for caller, times in shares if times))
         return time.perf_counter() - start
 
     async def get(self, path: str) -> bytes:
-        """The body of an answer."""
+        """The body of a response."""
         return b"".join(await self._callers[0].send(_request("GET", path), 1))
 
 
 @contextlib.contextmanager
 def _download(servers: _Servers) -> Iterator[Callable[[str], int]]:
-    """What reads an answer into memory that is there already, and gives its length: the plainest client there is."""
+    """A function that reads a response into preallocated memory and returns its length: the simplest possible
+    client."""
     memory = bytearray(64 * MEBIBYTE)
     view = memoryview(memory)
     with (
@@ -302,7 +303,7 @@ def _download(servers: _Servers) -> Iterator[Callable[[str], int]]:
 
 
 class _Watcher(asyncio.Protocol):
-    """Counts the lines of a watch: each event is one."""
+    """Counts the events of a watch by their lines."""
 
     def __init__(self, request: bytes, count: Callable[[int], None]) -> None:
         self._request = request
@@ -352,6 +353,6 @@ async def _delivered(servers: _Servers, lab: _Load) -> float:
 
 
 def _resident(process: int) -> int:
-    """Bytes of memory that a process holds."""
+    """The resident memory of a process in bytes."""
     pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")

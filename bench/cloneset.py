@@ -59,7 +59,7 @@ def seconds_1k_to_300() -> Figure:
 
 
 def calls_1k_to_300() -> Figure:
-    """The calls of the controller for each pod that goes; the calibration is the one that nobody can do without."""
+    """The calls of the controller for each deleted pod; the calibration is the one call that is needed."""
     return Figure(_measured().calls / (BEFORE - AFTER), "calls", 1.0, "≤ 1.1 calls a pod")
 
 
@@ -116,7 +116,7 @@ async def _delete_without_deciding(client: Client) -> float:
 
 
 async def _prepare(client: Client, pods: Informer[Pod], sets: Informer[CloneSet]) -> None:
-    """The CloneSet's pods, made by the controller, placed and made ready by us."""
+    """The CloneSet's pods, created by the controller, bound and made ready by us."""
     async with asyncio.timeout(PATIENCE):
         await client.create(_CLONESETS, _manifest(), namespace=NAMESPACE)
         await pods.wait_for(lambda store: len(store) == BEFORE)

@@ -1,4 +1,4 @@
-"""How long it takes to find a place for a pod in a cluster of 5,000 nodes."""
+"""The time to place a pod in a cluster of 5,000 nodes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def place_5k() -> Figure:
 
 
 def place_many_5k() -> Figure:
-    """5,000 pods one after the other, each seeing those before it: the time for one of them."""
+    """5,000 pods in order, each counting the earlier ones: the time for one of them."""
     snapshot, profile, rng = cluster(), default_profile(), random.Random(1)
     pods = [constrained(f"new-{number}").build() for number in range(NODES)]
     figure = against_calibration(lambda: place_many(pods, snapshot, profile, rng), limit="≤ 0.3", turns=3)
@@ -52,7 +52,7 @@ def place_many_5k() -> Figure:
 
 
 def defaults_vs_selectorspread() -> Figure:
-    """System defaults for a pod that states no constraints; the calibration is SelectorSpread on the same pod."""
+    """System defaults for a pod without constraints; the calibration is SelectorSpread on the same pod."""
     snapshot, incoming = cluster(), workload_pod("incoming").build()
     spread, selector_spread = PodTopologySpread(), SelectorSpread()
     feasible = snapshot.nodes.known
@@ -86,7 +86,7 @@ def cluster() -> Snapshot:
 
 
 def constrained(name: str) -> PodBuilder:
-    """A pod of the workload with constraints of its own."""
+    """A pod of the workload with its own constraints."""
     return workload_pod(name).spread("zone").spread("host", hard=False)
 
 
@@ -100,6 +100,6 @@ def _running(number: int) -> Pod:
 
 
 def _alternately(one: Callable[[], object], other: Callable[[], object]) -> tuple[float, float]:
-    """The best times of both, measured in turns, so that load which comes and goes meets both."""
+    """The best times of both, measured alternately, so that other load affects both."""
     times = [(best(one, turns=1, repeat=50), best(other, turns=1, repeat=50)) for _ in range(20)]
     return min(first for first, _ in times), min(second for _, second in times)

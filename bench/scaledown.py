@@ -20,8 +20,8 @@ from typing import TypeVar
 
 from bench.figures import Figure
 from bench.scheduler import lab
-from trimtab.admission.certificates import CONFIGURATIONS, MadeCertificates
-from trimtab.admission.server import Edge
+from trimtab.admission.certificates import CONFIGURATIONS, ManagedCertificates
+from trimtab.admission.server import AdmissionServer
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import Node
@@ -127,21 +127,21 @@ async def _serving(client: Client) -> AsyncIterator[tuple[View, ScaleDownHolder]
     holder = ScaleDownHolder(
         client, view, defaults=LEVEL_EVERYONE, settings=HoldSettings(patience=0.0, rates=_UNLIMITED)
     )
-    certificates = MadeCertificates(
+    certificates = ManagedCertificates(
         client,
         namespace=NAMESPACE,
         name=NAME,
         names=["127.0.0.1"],
         configurations=[("ValidatingWebhookConfiguration", NAME)],
     )
-    edge = Edge(ScaleReviews(holder.hold).hooks, certificates=certificates, host="127.0.0.1", port=0)
+    edge = AdmissionServer(ScaleReviews(holder.hold).hooks, certificates=certificates, host="127.0.0.1", port=0)
     tasks = [asyncio.ensure_future(each) for each in (view.run(), holder.run(), edge.run())]
     try:
         await view.wait_synced()
         while not (edge.synced and holder.synced):
             await asyncio.sleep(0.01)
         await client.create(CONFIGURATIONS["ValidatingWebhookConfiguration"], _configuration(edge.port))
-        await certificates.look()
+        await certificates.check()
         yield view, holder
     finally:
         await cancel(*tasks)

@@ -1,7 +1,7 @@
-"""How many pods a second the scheduler binds, over the wire, in a cluster of 5,000 nodes.
+"""The number of pods that the scheduler binds a second, over the wire, in a cluster of 5,000 nodes.
 
-The lab's API server runs in a process of its own, the scheduler in this one, as it would in production. The pods are
-there before the scheduler starts, so that creating them is not measured.
+The lab's API server runs in a process of its own, the scheduler in this one, as it would in production. The pods exist
+before the scheduler starts, so that creating them is not measured.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ async def _bind_without_deciding(client: Client) -> float:
 
 
 async def _schedule(client: Client) -> float:
-    """From the moment that the scheduler knows the cluster until its watch has shown the last pod on a node."""
+    """From the sync of all informers until the watch has shown the last pod on a node."""
     election = {"leaderElection": {"leaderElect": False}}
     tree = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", **election}
     service = Service(client, read(tree), rng=random.Random(1))
@@ -124,7 +124,7 @@ def _name(number: int) -> str:
 
 
 async def _add_node(client: Client, number: int) -> None:
-    """A node that is ready: API servers give every new one a taint that says it is not."""
+    """A ready node: API servers add the not-ready taint to every new one."""
     await client.create(_NODES, node(_name(number), zone=f"zone-{number % ZONES}").tree())
     await client.patch(_NODES, _name(number), {"spec": {"taints": None}})
 
@@ -143,7 +143,7 @@ async def _pods(client: Client, trees: Iterable[JSON]) -> None:
 
 
 async def _each(items: Iterable[T], work: Callable[[T], Awaitable[object]]) -> None:
-    """Do some work for each, so many at once."""
+    """Do the work for each item, with limited concurrency."""
     left = iter(items)
 
     async def take() -> None:

@@ -1,12 +1,12 @@
 """A thousand pods at once, against one UnitedTopology, through three webhook processes.
 
 The subsets may have 300 pods, 40 % and any number; the workload wants 1,000. Every process is one of its own: the API
-server, three webhooks, the UnitedTopology controller (which counts, and so competes for the status), and this one,
-which creates all pods together. A pod's label says which webhook is asked about it, as a Service would by chance.
+server, three webhooks, the UnitedTopology controller (which recounts, and so competes for the status), and this one,
+which creates all pods together. A pod's label selects the webhook that is called for it, as a Service would at random.
 
-What must hold is checked, not measured: every limit exact, nobody refused. Measured are how long reviews take in the
-webhooks (99 of 100 are quicker), how many conditional writes all of it took, and how many pods were let go: none,
-unless the machine is too busy.
+What must hold is checked, not measured: every limit exact, no pod refused. Measured are how long reviews take in the
+webhooks (99 of 100 are quicker), how many conditional writes there were, and how many pods were admitted without a
+subset: none, unless the machine is too busy.
 
     python -m bench.subsets --kubeconfig FILE      the same on any cluster that has the CRDs
 """
@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import Figure, calibration
-from trimtab.admission.authorities import Pair, make_authority, sign
-from trimtab.admission.certificates import GivenCertificates
-from trimtab.admission.server import Decide, Edge, Hook
+from trimtab.admission.certificate_authority import KeyPair, make_authority, sign
+from trimtab.admission.certificates import FileCertificates
+from trimtab.admission.server import AdmissionServer, Decide, Hook
 from trimtab.api import annotations as keys
 from trimtab.api import crds
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
@@ -48,7 +48,7 @@ from trimtab.kube.config import discover
 from trimtab.kube.errors import AlreadyExists
 from trimtab.kube.resources import Resource, untyped
 from trimtab.kube.sessions import Session
-from trimtab.unitedtopology.admission.hooks import Subsets
+from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab.unitedtopology.controller.controller import Controller
 from trimtab.unitedtopology.controller.controller import Settings as ControllerSettings
 from trimtab_lab.apiserver.wire.server import Server
@@ -56,7 +56,7 @@ from trimtab_lab.apiserver.wire.server import Server
 PODS = 1_000
 PROCESSES = 3
 IN_FLIGHT = 200
-"""How many creations are under way together: as many as API servers serve at a time, unless told otherwise."""
+"""How many creations are under way together: as many as API servers serve at a time, by default."""
 LIMITS: tuple[int | str | None, ...] = (300, "40%", None)
 WANTED = {"s0": 300, "s1": 400, "s2": 300}
 NAME = "bench-subsets"
@@ -79,7 +79,7 @@ class Load:
     """How long each creation took, for the client."""
     writes: int
     conflicts: int
-    let_go: int
+    without_subset: int
     whole: float
 
     def share(self, part: float) -> float:
@@ -97,9 +97,9 @@ def status_writes() -> Figure:
     return Figure(_on_the_lab().writes, "writes", PODS, "ratio < 0.5")
 
 
-def let_go() -> Figure:
-    """Pods that went on without a place, because there was none in time; the calibration is the number of pods."""
-    return Figure(_on_the_lab().let_go, "pods", PODS, "value = 0")
+def without_subset() -> Figure:
+    """Pods that were admitted without a subset, for lack of time; the calibration is the number of pods."""
+    return Figure(_on_the_lab().without_subset, "pods", PODS, "value = 0")
 
 
 @functools.cache
@@ -133,7 +133,7 @@ async def _measure(kubeconfig: Path, folder: Path, in_flight: int = IN_FLIGHT) -
 
 
 def _late(subsets: Counter[str], outcomes: Counter[str]) -> int:
-    """How many were let go. Raises if a subset has another number of pods than it should."""
+    """How many pods are without a subset. Raises if a subset has another number of pods than it should."""
     late = PODS - outcomes["placed"]
     found = {name: subsets[name] for name in WANTED}
     over = {name: count for name, count in found.items() if name != "s2" and count > WANTED[name]}
@@ -146,7 +146,7 @@ def _late(subsets: Counter[str], outcomes: Counter[str]) -> int:
 
 
 async def _furnish(client: Client) -> JSON:
-    """The kinds, a namespace, a workload that nobody else creates pods for, and its UnitedTopology."""
+    """The kinds, a namespace, a workload for which no controller creates pods, and its UnitedTopology."""
     for manifest in crds.manifests():
         with contextlib.suppress(AlreadyExists):
             await client.create(Resource.of(CustomResourceDefinition).raw, manifest)
@@ -177,7 +177,7 @@ def _typed(kind: type[Any], **fields: JSON) -> JSON:
 
 
 def _held(workload: JSON) -> JSON:
-    """A workload that is being deleted and cannot be yet: whoever else runs on the cluster makes no pods for it."""
+    """A workload that is being deleted and cannot be yet: other controllers of the cluster create no pods for it."""
     return {**workload, "metadata": {**workload["metadata"], "finalizers": [FINALIZER]}}
 
 
@@ -194,7 +194,7 @@ async def _available(client: Client) -> None:
 
 
 async def _ready(client: Client) -> None:
-    """Wait until the controller has counted, and webhooks are asked."""
+    """Wait until the controller has counted, and webhooks are called."""
     while not (await client.get(UnitedTopology, NAME, namespace=NAME)).status.subset_statuses:
         await asyncio.sleep(0.05)
     await asyncio.sleep(1.5)  # an API server reads webhook configurations about once a second
@@ -224,7 +224,7 @@ async def _tidy(client: Client) -> None:
     await client.delete(Namespace, NAME)
 
 
-def _configuration(ports: list[int], authority: Pair) -> JSON:
+def _configuration(ports: list[int], authority: KeyPair) -> JSON:
     bundle = base64.b64encode(authority.certificate).decode()
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
     hooks = [
@@ -245,7 +245,7 @@ def _configuration(ports: list[int], authority: Pair) -> JSON:
     return {**kind, "metadata": {"name": NAME}, "webhooks": hooks}
 
 
-# Processes: each says when it is ready, ends when it is told to, and says what it has seen.
+# Processes: each reports when it is ready, ends on request, and reports what it has measured.
 
 
 def _serve(pipe: Connection, folder: Path) -> None:
@@ -271,18 +271,18 @@ def _control(pipe: Connection, kubeconfig: Path) -> None:
 def _answer(pipe: Connection, kubeconfig: Path, folder: Path) -> None:
     async def run() -> None:
         async with Client(Session(discover(kubeconfig))) as client:
-            subsets, watch = Subsets(client), _Watch()
+            subsets, watch = SubsetHooks(client), _Watch()
             hooks = [replace(hook, decide=watch.over(hook.decide)) for hook in subsets.hooks]
-            certificates = GivenCertificates(folder / "tls.crt", folder / "tls.key", clock=client.clock)
-            edge = Edge(
-                hooks, certificates=certificates, host="127.0.0.1", port=0, let_go=watch.let_go, clock=client.clock
+            certificates = FileCertificates(folder / "tls.crt", folder / "tls.key", clock=client.clock)
+            edge = AdmissionServer(
+                hooks, certificates=certificates, host="127.0.0.1", port=0, on_skip=watch.let_go, clock=client.clock
             )
             async with _running(subsets.run()), _running(edge.run()):
                 while not (edge.synced and subsets.synced):
                     await asyncio.sleep(0.01)
                 pipe.send(edge.port)
                 await asyncio.to_thread(pipe.recv)
-            count = functools.partial(subsets.rounds.metrics.registry.get_sample_value, f"{_WRITES}_total")
+            count = functools.partial(subsets.batcher.metrics.registry.get_sample_value, f"{_WRITES}_total")
             written = [int(count({"outcome": outcome}) or 0) for outcome in ("written", "conflict")]
             pipe.send((watch.seconds, watch.outcomes, *written))
 
@@ -350,7 +350,7 @@ def _ended(pipe: Connection) -> Any:
     return pipe.recv()
 
 
-def _write_pair(pair: Pair, folder: Path) -> None:
+def _write_pair(pair: KeyPair, folder: Path) -> None:
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)
 
@@ -368,7 +368,7 @@ def main() -> None:
             load = asyncio.run(_measure(chosen.kubeconfig, Path(folder), chosen.in_flight))
     calls = sorted(load.calls)
     print(f"{PODS} pods in {load.whole:.2f} s through {PROCESSES} webhooks: limits exact, none refused")
-    print(f"let go for want of time: {load.let_go}")
+    print(f"admitted without a subset for lack of time: {load.without_subset}")
     print(f"reviews: median {load.share(0.5):.3f} s, p99 {load.share(0.99):.3f} s, longest {max(load.seconds):.3f} s")
     print(f"creations, seen by the client: median {calls[len(calls) // 2]:.3f} s, longest {calls[-1]:.3f} s")
     print(f"status writes: {load.writes}, conflicts: {load.conflicts}")

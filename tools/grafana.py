@@ -1,6 +1,6 @@
-"""Writes the Grafana dashboard to `deploy/grafana` from a table of panels: a title, what is measured, how it is shown.
+"""Writes the Grafana dashboard to `deploy/grafana` from a table of panels.
 
-A test holds every metric that a panel names to the code, so that a metric that goes takes its panel with it.
+A test checks that every metric that a panel names exists.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
             Panel(
                 "Requests held",
                 [("sum (trimtab_scaledown_requests_held)", "held")],
-                description="Requests to scale down that are being held.",
+                description="Scale-down requests that wait for their costs at this moment.",
             ),
             Panel(
                 "How long requests are held",
@@ -91,7 +91,7 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 "Fallbacks",
                 [(_rate("trimtab_scaledown_fallbacks_total", "reason"), "{{reason}}")],
                 unit="ops",
-                description="Scale-downs in which the controller's own order decided although a policy applies.",
+                description="Scale-downs without a plan although a policy applies, by reason.",
             ),
             Panel(
                 "Settle time and the oldest cost",
@@ -104,10 +104,10 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
             Panel(
                 "Pods by rank",
                 [("max by (rank) (trimtab_scaledown_pods)", "{{rank}}")],
-                description="Of the pods that ScaleDownPolicies speak for: whether every strategy can say something.",
+                description="Pods to which ScaleDownPolicies apply, by whether every strategy has a rank for them.",
             ),
             Panel(
-                "Age of what ranks are made from",
+                "Age of the samples and ranks",
                 [
                     ("max by (source) (trimtab_scaledown_oldest_sample_seconds)", "{{source}}"),
                     ("max(trimtab_scaledown_oldest_ranks_seconds)", "costs kept current"),
@@ -123,14 +123,14 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 "Reviews by outcome",
                 [(_rate("trimtab_webhook_reviews_total", "hook", "outcome"), "{{hook}} {{outcome}}")],
                 unit="reqps",
-                description="late, failed and busy ones were admitted without a decision",
+                description="late, failed and busy reviews were admitted without a decision",
             ),
             Panel(
                 "How long reviews take",
                 [(_quantile(0.99, "trimtab_webhook_review_duration_seconds", "hook"), "{{hook}} p99")],
                 unit="s",
             ),
-            Panel("Reviews under way", [("sum (trimtab_webhook_reviews_under_way)", "under way")]),
+            Panel("Reviews in flight", [("sum (trimtab_webhook_reviews_in_flight)", "in flight")]),
         ),
     ),
     (
@@ -147,13 +147,13 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
             Panel(
                 "Waits for ranks",
                 [
-                    (_rate("trimtab_cloneset_rank_waits_total"), "held up"),
-                    (_rate("trimtab_cloneset_rank_fallbacks_total"), "fell back"),
+                    (_rate("trimtab_cloneset_rank_waits_total"), "waits"),
+                    (_rate("trimtab_cloneset_rank_fallbacks_total"), "ignored ranks"),
                 ],
                 unit="ops",
             ),
             Panel(
-                "Places for pods, by what came of writing them",
+                "Status updates of reservations, by outcome",
                 [
                     (_rate("trimtab_subset_status_writes_total", "outcome"), "{{outcome}}"),
                     (_rate("trimtab_subset_reservations_withdrawn_total"), "withdrawn"),
@@ -161,13 +161,13 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 unit="ops",
             ),
             Panel(
-                "Pods that share a write",
-                [(_mean("trimtab_subset_round_pods"), "mean")],
-                description="Pods that come together are given their places in one write of the status.",
+                "Pods per status update",
+                [(_mean("trimtab_subset_batch_pods"), "mean")],
+                description="Concurrent admissions share one update of the status.",
             ),
             Panel(
                 "Pods moved to another subset",
-                [(_rate("trimtab_unitedtopology_pods_moved_total"), "moved")],
+                [(_rate("trimtab_unitedtopology_pods_rescheduled_total"), "moved")],
                 unit="ops",
             ),
             Panel(
@@ -214,12 +214,12 @@ def dashboard() -> dict[str, Any]:
 
 
 def text() -> str:
-    """The file."""
+    """The dashboard as JSON text."""
     return json.dumps(dashboard(), indent=2) + "\n"
 
 
 def main() -> None:
-    """Write it."""
+    """Write the file."""
     TARGET.parent.mkdir(parents=True, exist_ok=True)
     TARGET.write_text(text(), encoding="utf-8")
 

@@ -1,30 +1,29 @@
-"""Records what a real API server answers, so that the lab can be held to it.
+"""Record the responses of a real API server, to which the lab is compared.
 
     KUBECONFIG=… python -m tools.record [NAME …]
 
 Each script in `tests/recordings/scripts` is a list of requests; run against the control plane that KUBECONFIG names, it
-gives `tests/recordings/NAME.json`: every request as it was written, and the answer, normalised. Record against an API
-server with few controllers (service accounts, namespaces, garbage collection): others would race with the script.
+produces `tests/recordings/NAME.json`: every request as it is written, and its normalised response. Record against an
+API server with few controllers (service accounts, namespaces, garbage collection): others would race with the script.
 
-A step is a method with a path, and what goes with it:
+A step is a method with a path, and options:
 
     - name: a pod gets its defaults
       POST: /api/v1/namespaces/${namespace}/pods
       query: {dryRun: All}
       headers: {Accept: application/json}
       body: {apiVersion: v1, kind: Pod, …}      JSON; or `text`, as it is sent
-      content: application/json                 what the body is
-      keep: {version: metadata.resourceVersion} parts of the answer for later steps: ${version}
-      until: 404                                ask again until the answer has this status
-      watch: true                               the answer is a stream of lines
+      content: application/json                 the media type of the body
+      keep: {version: metadata.resourceVersion} fields of the response for later steps: ${version}
+      until: 404                                repeat until the response has this status
+      watch: true                               the response is a stream of lines
 
-`${namespace}` is a namespace of the script's own, which is there before the first step. `cleanup` lists what to delete.
-A script that says `webhooks: true` finds a server of webhooks at `${webhook}` (see `tools/webhooks.py`), whose
-certificate is `${ca}`; its recording also has the reviews that each step caused.
+`${namespace}` is a namespace of the script, which is created before the first step. `cleanup` lists what to delete.
+A script with `webhooks: true` has a webhook server at `${webhook}` (see `tools/webhooks.py`) with the certificate
+`${ca}`; its recording also has the reviews of each step.
 
-Answers are normalised: what is different each time (identities, versions, times, generated names, addresses) is
-replaced by its name in angle brackets; who manages which field is dropped. `normalised` is what does that; whoever
-replays a recording compares `normalised` answers.
+Responses are normalised: values that differ each time (uids, versions, times, generated names, addresses) are replaced
+by their name in angle brackets; managed fields are dropped. A replay compares the `normalised` responses.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def recordings() -> dict[str, Tree]:
 
 
 def request_of(step: Tree) -> Tree:
-    """The request of a step: its method, path and everything that goes with it."""
+    """The request of a step: its method, path and options."""
     method = next(method for method in METHODS if method in step)
     parts = ("query", "headers", "body", "text", "content", "keep", "until", "watch")
     return {"method": method, "path": step[method]} | {part: step[part] for part in parts if part in step}
@@ -88,7 +87,7 @@ def filled(value: Any, known: Mapping[str, str]) -> Any:
 
 
 def kept(request: Tree, body: Any) -> dict[str, str]:
-    """What a step keeps of its answer for later ones."""
+    """The fields of a response that a step keeps for later steps."""
     return {name: str(_at(body, path)) for name, path in (request.get("keep") or {}).items()}
 
 
@@ -96,7 +95,7 @@ _GENERATED = re.compile(r".+-[a-z0-9]{5}")
 
 
 def masked(value: Any, known: Mapping[str, str]) -> Any:
-    """A part of an answer in which the generated names that were kept are placeholders again."""
+    """A part of a response with kept generated names replaced by their placeholders."""
     if isinstance(value, dict):
         return {key: masked(item, known) for key, item in value.items()}
     if isinstance(value, list):
@@ -131,7 +130,7 @@ _DROPPED = ("managedFields", "selfLink")
 
 
 def normalised(value: Any, generated: str = "") -> Any:
-    """An answer without what is different each time. `generated` is the prefix of a name that the server made."""
+    """A response without values that differ each time. `generated` is the prefix of a generated name."""
     if isinstance(value, dict):
         value = _in_order(value)
         base = str(value.get("generateName") or _generated_inside(value) or generated)
@@ -142,7 +141,7 @@ def normalised(value: Any, generated: str = "") -> Any:
 
 
 def _in_order(status: Tree) -> Tree:
-    """A Status with its causes in order, in its message too: Go's maps have them in any order."""
+    """A Status with its causes sorted, also in its message: Go's maps have a random order."""
     details = status.get("details")
     if status.get("kind") != "Status" or not isinstance(details, dict) or len(details.get("causes") or ()) < 2:
         return status
@@ -151,7 +150,7 @@ def _in_order(status: Tree) -> Tree:
     message = str(status["message"])
     before, after = (_sentence(listed) for listed in (causes, ordered))
     if before not in message:
-        raise ValueError(f"the causes are not what the message says: {message}")
+        raise ValueError(f"the message does not list the causes: {message}")
     return {**status, "message": message.replace(before, after), "details": {**details, "causes": ordered}}
 
 
@@ -161,7 +160,7 @@ def _sentence(causes: list[Tree]) -> str:
 
 
 def _generated_inside(value: Tree) -> str:
-    """The prefix of the name that a review names beside its object."""
+    """The prefix of a generated name that a review has beside its object."""
     held = value.get("object")
     return str((held.get("metadata") or {}).get("generateName", "")) if isinstance(held, dict) else ""
 
@@ -218,7 +217,7 @@ class Server:
         self._address = address
 
     async def send(self, request: Tree) -> tuple[int, dict[str, Any], Any]:
-        """The status, the headers that matter, and the body of an answer: JSON, a list of events, or text."""
+        """The status, the important headers, and the body of a response: JSON, a list of events, or text."""
         data = json.dumps(request["body"]) if "body" in request else request.get("text")
         headers = dict(request.get("headers") or {})
         if data is not None:
@@ -240,13 +239,13 @@ def _body(text: str, *, watch: bool) -> Any:
 
 
 def events(text: str) -> list[Tree]:
-    """The events of a watch, without the bookmarks that only say how far it has come: they come when they like."""
+    """The events of a watch, without bookmarks that depend on time."""
     found = [json.loads(line) for line in text.splitlines()]
     return [event for event in found if event["type"] != "BOOKMARK" or "annotations" in event["object"]["metadata"]]
 
 
 async def record(server: Server, name: str, script: Tree) -> Tree:
-    """Run a script; its recording."""
+    """Run a script; returns its recording."""
     async with WebhookServer() as webhooks:
         known = {"namespace": f"recorded-{name}", "webhook": webhooks.url, "ca": webhooks.ca}
         await _prepare(server, known["namespace"])
@@ -261,7 +260,7 @@ async def record(server: Server, name: str, script: Tree) -> Tree:
 
 async def _record_step(server: Server, step: Tree, known: dict[str, str], webhooks: WebhookServer) -> Tree:
     request = request_of(step)
-    status, headers, body = await _answer(server, filled(request, known))
+    status, headers, body = await _send_until(server, filled(request, known))
     known |= kept(request, body)
     body = masked(body, known)
     answer: Tree = {"status": status, "headers": normalised(headers), "body": normalised(body)}
@@ -271,23 +270,25 @@ async def _record_step(server: Server, step: Tree, known: dict[str, str], webhoo
     return {"name": step["name"], "request": request, "response": answer}
 
 
-async def _answer(server: Server, request: Tree) -> tuple[int, dict[str, Any], Any]:
+async def _send_until(server: Server, request: Tree) -> tuple[int, dict[str, Any], Any]:
     for _ in range(_ATTEMPTS):
         answer = await server.send(request)
         if answer[0] == request.get("until", answer[0]):
             return answer
         await asyncio.sleep(0.1)
-    raise TimeoutError(f"{request['method']} {request['path']} did not answer {request['until']}, but {answer[0]}")
+    raise TimeoutError(
+        f"{request['method']} {request['path']} did not respond with {request['until']}, but with {answer[0]}"
+    )
 
 
 async def _prepare(server: Server, namespace: str) -> None:
-    """A fresh namespace, with the service account that pods need."""
+    """Create an empty namespace, with the service account that pods need."""
     await server.send({"method": "DELETE", "path": f"/api/v1/namespaces/{namespace}"})
-    await _answer(server, {"method": "GET", "path": f"/api/v1/namespaces/{namespace}", "until": 404})
+    await _send_until(server, {"method": "GET", "path": f"/api/v1/namespaces/{namespace}", "until": 404})
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    await _answer(server, {"method": "POST", "path": "/api/v1/namespaces", "body": body, "until": 201})
+    await _send_until(server, {"method": "POST", "path": "/api/v1/namespaces", "body": body, "until": 201})
     account = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
-    await _answer(server, {"method": "GET", "path": account, "until": 200})
+    await _send_until(server, {"method": "GET", "path": account, "until": 200})
 
 
 @asynccontextmanager
@@ -311,7 +312,7 @@ def _named(entries: list[Tree], name: str) -> Tree:
 
 
 def _certificate(user: Tree) -> Iterator[tuple[str, str]]:
-    """The client's certificate and key as files, for as long as they are read."""
+    """The client's certificate and key as files, while they are read."""
     if "client-certificate-data" not in user:
         return
     with tempfile.TemporaryDirectory() as folder:

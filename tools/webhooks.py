@@ -1,6 +1,6 @@
-"""A webhook server for recordings: what it answers is decided by the path.
+"""A webhook server for recordings: the path selects the response.
 
-It keeps every review it was sent, so that a recording also says what webhooks are asked.
+It keeps every review that it receives, so that a recording also has the reviews.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SLOW = 5.0
 
 
 class WebhookServer:
-    """HTTPS on loopback, with a certificate of its own: `url` and `ca` are what a configuration needs to know."""
+    """HTTPS on loopback with a self-signed certificate; `url` and `ca` are for webhook configurations."""
 
     def __init__(self) -> None:
         self.reviews: list[Tree] = []
@@ -39,7 +39,7 @@ class WebhookServer:
 
     async def __aenter__(self) -> Self:
         application = web.Application()
-        application.router.add_post("/{answer}", self._answer)
+        application.router.add_post("/{answer}", self._respond)
         self._runner = web.AppRunner(application, shutdown_timeout=0)
         await self._runner.setup()
         context, self.ca = _certificate()
@@ -55,21 +55,21 @@ class WebhookServer:
             await self._runner.cleanup()
 
     def taken(self) -> list[Tree]:
-        """The reviews since the last time, in the order of the paths they were sent to."""
+        """The reviews since the last call, in the order of their paths."""
         reviews, self.reviews = sorted(self.reviews, key=lambda review: str(review["path"])), []
         return reviews
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def _respond(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["answer"]
         review = await request.json()
         self.reviews.append({"path": f"/{name}", "query": dict(request.query), "review": review})
-        return await _ANSWERS[name](review)
+        return await _RESPONSES[name](review)
 
 
-Answer = Callable[[Tree], Awaitable[web.StreamResponse]]
+Respond = Callable[[Tree], Awaitable[web.StreamResponse]]
 
 
-def _says(**response: Any) -> Answer:
+def _responding(**response: Any) -> Respond:
     async def answer(review: Tree) -> web.StreamResponse:
         full = {"uid": review["request"]["uid"], "allowed": True} | response
         return web.json_response({"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": full})
@@ -82,15 +82,15 @@ def _patch(*operations: Tree) -> dict[str, str]:
 
 
 async def _append(review: Tree) -> web.StreamResponse:
-    """Adds a letter to a note at each call: how often it was asked can be read there."""
+    """Append a letter to an annotation, which counts the calls."""
     notes = (review["request"]["object"]["metadata"].get("annotations") or {}).get("calls", "")
     change = {"op": "add", "path": "/metadata/annotations/calls", "value": f"{notes}x"}
-    return await _says(**_patch(change))(review)
+    return await _responding(**_patch(change))(review)
 
 
 async def _slow(review: Tree) -> web.StreamResponse:
     await asyncio.sleep(_SLOW)
-    return await _says()(review)
+    return await _responding()(review)
 
 
 async def _error(_review: Tree) -> web.StreamResponse:
@@ -109,21 +109,23 @@ async def _empty(review: Tree) -> web.StreamResponse:
     return web.json_response({"apiVersion": review["apiVersion"], "kind": "AdmissionReview"})
 
 
-_ANSWERS: Mapping[str, Answer] = {
-    "allow": _says(),
-    "warn": _says(warnings=["take care", 'and "more" care']),
-    "deny": _says(allowed=False, status={"message": "not today"}),
-    "deny-with-code": _says(allowed=False, status={"message": "teapot", "code": 418, "reason": "Teapot"}),
-    "deny-with-reason": _says(allowed=False, status={"reason": "Forbidden", "code": 403}),
-    "deny-silently": _says(allowed=False),
-    "deny-and-warn": _says(allowed=False, status={"message": "no"}, warnings=["told you"]),
-    "label": _says(**_patch({"op": "add", "path": "/metadata/labels/patched", "value": "yes"})),
-    "container": _says(**_patch({"op": "add", "path": "/spec/containers/-", "value": {"name": "side", "image": "s"}})),
-    "same": _says(**_patch({"op": "add", "path": "/metadata/labels/case", "value": "same"})),
-    "bad-patch": _says(**_patch({"op": "replace", "path": "/nothing/there", "value": 1})),
-    "bad-type": _says(**_patch({"op": "add", "path": "/data", "value": "text"})),
-    "patch-without-type": _says(patch="W10="),
-    "wrong-uid": _says(uid="another"),
+_RESPONSES: Mapping[str, Respond] = {
+    "allow": _responding(),
+    "warn": _responding(warnings=["take care", 'and "more" care']),
+    "deny": _responding(allowed=False, status={"message": "not today"}),
+    "deny-with-code": _responding(allowed=False, status={"message": "teapot", "code": 418, "reason": "Teapot"}),
+    "deny-with-reason": _responding(allowed=False, status={"reason": "Forbidden", "code": 403}),
+    "deny-silently": _responding(allowed=False),
+    "deny-and-warn": _responding(allowed=False, status={"message": "no"}, warnings=["told you"]),
+    "label": _responding(**_patch({"op": "add", "path": "/metadata/labels/patched", "value": "yes"})),
+    "container": _responding(
+        **_patch({"op": "add", "path": "/spec/containers/-", "value": {"name": "side", "image": "s"}})
+    ),
+    "same": _responding(**_patch({"op": "add", "path": "/metadata/labels/case", "value": "same"})),
+    "bad-patch": _responding(**_patch({"op": "replace", "path": "/nothing/there", "value": 1})),
+    "bad-type": _responding(**_patch({"op": "add", "path": "/data", "value": "text"})),
+    "patch-without-type": _responding(patch="W10="),
+    "wrong-uid": _responding(uid="another"),
     "append": _append,
     "slow": _slow,
     "error": _error,

@@ -1,12 +1,12 @@
-"""Writes `src/trimtab_lab/apiserver/wire/wirenumbers.json`: the numbers that fields have in Kubernetes' protobuf.
+"""Write `wirenumbers.json` (`trimtab_lab/apiserver/kinds/serialization`): the field numbers of Kubernetes' protobuf.
 
-kubectl and other Go programs send built-in kinds as protobuf. Which number stands for which field is in the tags of the
-Go structs, beside the name that the field has in JSON:
+kubectl and other Go programs send built-in kinds as protobuf. The numbers of the fields are in the tags of the Go
+structs, beside their JSON names:
 
     python -m tools.wirenumbers PATH-TO-A-CHECKOUT-OF-KUBERNETES
 
-For each struct of `wiretypes.json` the table has its fields by their JSON name, with the number, or with the numbers of
-the way to it where JSON shows a field that belongs to an embedded struct (`hostPath` of a volume is `[2,1]`).
+For each struct of `wiretypes.json` the table has its fields by their JSON name, with the number, or with the path of
+numbers for a field of an embedded struct (`hostPath` of a volume is `[2,1]`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def generate(checkout: Path) -> str:
 
 
 def _fields(body: str, package: str) -> Iterator[tuple[str, str, int]]:
-    """The fields of a struct: the name in JSON, empty if the struct is embedded; its Go type then; and the number."""
+    """The fields of a struct: JSON name (empty for an embedded struct), Go type of an embedded struct, and number."""
     for _, type_, tags in _FIELD.findall(body):
         name, number = _NAME.search(tags), _NUMBER.search(tags)
         if name is None or number is None or name[1] == "-":

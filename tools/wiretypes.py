@@ -1,16 +1,16 @@
-"""Writes `src/trimtab_lab/apiserver/wire/wiretypes.json`: the built-in types as Go reads and writes them.
+"""Write `wiretypes.json` (`trimtab_lab/apiserver/kinds/serialization`): the built-in types as Go reads and writes them.
 
-What an API server answers is what its Go structs hold, written out again: a field that no struct has is gone, a false
-`hostNetwork` is gone because its tag says `omitempty`, a false `enableServiceLinks` stays because it is a pointer, and
-`resources: {}` appears although nobody wrote it, because a struct that is not a pointer is never empty. Published
-schemas do not tell a pointer from a value, so the table is read from the Go source:
+An API server responds with the encoding of its Go structs: an unknown field is dropped, a false `hostNetwork` is
+dropped because its tag says `omitempty`, a false `enableServiceLinks` is kept because it is a pointer, and
+`resources: {}` is added because a struct that is not a pointer is always written. Published schemas do not distinguish
+pointers from values, so the table is read from the Go source:
 
     python -m tools.wiretypes PATH-TO-A-CHECKOUT-OF-KUBERNETES
 
-A test holds the names in it to the published schemas. The table has `kinds` (`apps/v1 Deployment` -> type) and `types`:
-a struct is an object of its fields, any other type is the text of what it stands for. The type of a field is written as
-in Go, with two marks: `?` at its end is `omitempty`, `!` is `omitzero`; `VolumeSource|` before it names the embedded
-struct that Go finds the field in, which its error messages mention.
+A test compares its names with the published schemas. The table has `kinds` (`apps/v1 Deployment` -> type) and `types`:
+a struct is an object of its fields, any other type is the name of its definition. The type of a field is written as in
+Go, with two suffixes: `?` at its end is `omitempty`, `!` is `omitzero`; the prefix `VolumeSource|` names the embedded
+struct of the field, which Go's error messages mention.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).parents[1] / "src" / "trimtab" / "lab" / "apiserver" / "wiretypes.json"
+_SERIALIZATION = Path(__file__).parents[1] / "src" / "trimtab_lab" / "apiserver" / "kinds" / "serialization"
+TARGET = _SERIALIZATION / "wiretypes.json"
 
 _API = "staging/src/k8s.io/api"
 _META = "staging/src/k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +40,7 @@ PACKAGES = {
     "apiextensions.v1": "staging/src/k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1",
     "meta.v1": _META,
 }
-"""Our name of each Go package that is read, and where its types stand in a checkout."""
+"""Our name of each Go package, and the path of its types in a checkout."""
 
 GROUPS = {
     "core.v1": "v1",
@@ -86,9 +87,9 @@ ROOTS = {
     "admissionregistration.v1": ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"],
     "apiextensions.v1": ["CustomResourceDefinition"],
 }
-"""The kinds of the table; every type that they reach comes with them."""
+"""The kinds of the table; all types that they refer to are included."""
 
-# Types that read and write themselves: what they accept is not in their fields.
+# Types with their own encoding, which their fields do not describe.
 SELF_MADE = {
     "resource.Quantity": "Quantity",
     "intstr.IntOrString": "IntOrString",
@@ -103,7 +104,7 @@ SELF_MADE = {
     "apiextensions.v1.JSONSchemaPropsOrStringArray": "JSONSchemaPropsOrStringArray",
 }
 BASIC = {"string", "bool", "int32", "int64", "float64", "[]byte", "byte", "int", "types.UID", *SELF_MADE.values()}
-# How Go files call the packages above.
+# The import names of the packages above.
 _ALIASES = {"v1": "core.v1", "apiv1": "core.v1", "corev1": "core.v1", "metav1": "meta.v1"}
 
 _STRUCT = re.compile(r"^type (\w+) struct\s*\{(?:\}|\n(.*?)^\})", re.MULTILINE | re.DOTALL)
@@ -116,7 +117,7 @@ Types = dict[str, Any]
 
 
 def generate(checkout: Path) -> str:
-    """The table as text: sorted, one type a line, so that a change of version reads well as a diff."""
+    """The table as text: sorted, one type a line, for readable diffs."""
     declared: Types = {}
     for package, folder in PACKAGES.items():
         for path in sorted((checkout / folder).glob("*.go")):
@@ -138,7 +139,7 @@ def _declarations(package: str, source: str) -> Types:
 
 
 def _fields(body: str, package: str) -> Iterator[tuple[str, str]]:
-    """Fields by the name they have in JSON; an embedded struct stands under its Go type, with a leading `+`."""
+    """Fields by their JSON name; an embedded struct is under its Go type, with a leading `+`."""
     for _, type_, tags in _FIELD.findall(body):
         match = _TAG.search(tags)
         if match is None or match[1] == "-":
@@ -148,7 +149,7 @@ def _fields(body: str, package: str) -> Iterator[tuple[str, str]]:
         if "inline" in options or not name:
             yield f"+{qualified}", qualified
         else:
-            # Go leaves an empty struct in place even under omitempty; only omitzero takes it away.
+            # Go writes an empty struct even with omitempty; only omitzero drops it.
             mark = "!" if "omitzero" in options else "?" if "omitempty" in options else ""
             yield name, qualified + mark
 

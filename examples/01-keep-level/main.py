@@ -1,4 +1,4 @@
-"""Which pods go when a zone was added, and what stock Kubernetes would do."""
+"""Which pods are deleted after a zone was added, and what Kubernetes alone would do."""
 
 from trimtab.api.nodes import ZONE
 from trimtab.api.times import parse_ns

@@ -1,4 +1,4 @@
-"""Pods with the oldest image go first, weighed against the balance of zones."""
+"""Pods with the oldest image are deleted first, weighted against the balance of zones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ class OldImages:
     one_at_a_time: bool = False
 
     def rank(self, rows: IntColumn, view: View) -> Ranks:
-        """The further behind, the sooner."""
+        """Rank pods by how far they are behind."""
         tags = [int(each.spec.containers[0].image.rpartition(":")[2]) for each in view.pods(rows)]
         return np.array([self.newest - tag for tag in tags])
 
 
 def old_images(args: Mapping[str, Any]) -> OldImages:
-    """Made from the `args` of a policy."""
+    """Create the strategy from the `args` of a policy."""
     return OldImages(newest=int(args.get("newest", 1)))
 
 

@@ -1,17 +1,17 @@
-"""A lab with nodes of a shape of its own, for a moment."""
+"""Start a lab with nodes of its own shape, print its processes, and stop it."""
 
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from trimtab_lab.box import free_port
+from trimtab_lab.supervisor import find_free_port
 
 SHAPE = Path(__file__).with_name("shape.yaml")
 TRIMTAB = [sys.executable, "-m", "trimtab"]
 
 with tempfile.TemporaryDirectory() as state:
-    up = [*TRIMTAB, "lab", "up", "--state", state, "--shape", str(SHAPE), "--port", str(free_port())]
+    up = [*TRIMTAB, "lab", "up", "--state", state, "--shape", str(SHAPE), "--port", str(find_free_port())]
     with subprocess.Popen(up, stdout=subprocess.PIPE, text=True) as lab:
         for line in lab.stdout or ():
             if "lab is up" in line:

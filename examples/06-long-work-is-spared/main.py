@@ -1,4 +1,4 @@
-"""Six workers are asked what would be lost with them, and three of them go: those with least to lose."""
+"""Six workers report what would be lost with them; the three with the least to lose are deleted."""
 
 import asyncio
 import time
@@ -17,13 +17,13 @@ from trimtab.scaledown.sources.answers import AnswerSource, HttpFetch, ProbeRequ
 from trimtab.testing.builders import cluster, pod
 
 HOURS = [0, 7, 3, 0, 1, 5]
-"""For how long each worker has been at its job."""
+"""Hours of work of each worker."""
 HERE = [ip_network("127.0.0.0/8")]
-"""Pods have addresses of their own; in this example they are this machine's."""
+"""The network of the pods: in this example, this machine."""
 
 
 def running(number: int, hours: int) -> tuple[Pod, int]:
-    """A pod with a worker in it, and the port on which that answers."""
+    """A pod with a worker, and the port of its endpoint."""
     worker = Worker()
     worker.started = time.monotonic() - 3600 * hours if hours else None
     port = worker.serve("127.0.0.1", 0)
@@ -33,7 +33,7 @@ def running(number: int, hours: int) -> tuple[Pod, int]:
 
 
 async def main() -> None:
-    """Ask, plan, and say why."""
+    """Query the workers, plan, and print the reasons."""
     clock, fetch = SystemClock(), HttpFetch()
     source = AnswerSource(clock, fetch, networks=HERE)
     pods = [running(number, hours) for number, hours in enumerate(HOURS)]

@@ -1,4 +1,4 @@
-"""A worker that says what would be lost with it: seconds of work, as a plain number."""
+"""A worker that reports what would be lost with it: seconds of work, as a plain number."""
 
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -6,7 +6,7 @@ from threading import Thread
 
 
 class Worker:
-    """Does one job after the other; without a job there is nothing to lose."""
+    """Works on one job after the other; without a job there is nothing to lose."""
 
     def __init__(self) -> None:
         self.started: float | None = None
@@ -16,7 +16,7 @@ class Worker:
         return 0 if self.started is None else round(time.monotonic() - self.started)
 
     def serve(self, host: str, port: int) -> int:
-        """Answer on /cost; the port. This is all that Trimtab asks of an application."""
+        """Serve /cost and return the port. Trimtab needs nothing else of an application."""
         worker = self
 
         class Answer(BaseHTTPRequestHandler):
@@ -28,7 +28,7 @@ class Worker:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Nobody wants to read that."""
+                """Log nothing."""
 
         server = ThreadingHTTPServer((host, port), Answer)
         Thread(target=server.serve_forever, daemon=True).start()

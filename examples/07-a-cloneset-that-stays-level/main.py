@@ -1,4 +1,4 @@
-"""Play the story beside this file on a lab that is started for it."""
+"""Run the story beside this file on a temporary lab."""
 
 import subprocess
 import sys

@@ -1,10 +1,10 @@
 """A small cluster that runs on a laptop: enough Kubernetes to run, test and simulate everything Trimtab does.
 
-Belongs here: `apiserver`, an API server that keeps its objects in memory; the nodes, the workload controllers and the
-scenarios that play on it.
+Belongs here: `apiserver`, an API server that keeps its objects in memory; `nodes`, `workloads` and `scenarios`, which
+use it; `supervisor`, which runs them as processes; `provisioning`, which creates Trimtab's objects; `cli`.
 
-Does not belong here: anything of the product. The product reaches the lab as it reaches a real cluster, over HTTPS with
-a kubeconfig, so that the two can be exchanged.
+Does not belong here: anything of the product. Trimtab reaches the lab as it reaches a real cluster, over HTTPS with a
+kubeconfig, so that one can replace the other.
 
 May import of the product: `trimtab.api`, `trimtab.kube` and `trimtab.ranking` (with the snapshot that it takes).
 """

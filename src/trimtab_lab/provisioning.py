@@ -23,11 +23,11 @@ _PLURALS: Mapping[str, str] = {
     "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
     "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
 }
-"""The kinds that `trimtab install --local` prints, with the plurals by which they are served."""
+"""The kinds that `trimtab install --local` prints, with their plural names."""
 
 
-async def printed(configuration: Path) -> list[JSON]:
-    """The objects that `trimtab install --local` prints for a configuration file."""
+async def render_manifests(configuration: Path) -> list[JSON]:
+    """Run `trimtab install --local` for a configuration file and return the objects that it prints."""
     command = (sys.executable, "-m", "trimtab", "install", "--local", "--config", str(configuration), "-o", "json")
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
@@ -38,8 +38,8 @@ async def printed(configuration: Path) -> list[JSON]:
     return items
 
 
-async def create(client: Client, objects: Iterable[JSON]) -> None:
-    """Create the objects that are not there yet, without match conditions: the lab's API server has no CEL."""
+async def create_missing(client: Client, objects: Iterable[JSON]) -> None:
+    """Create the objects that do not exist, without match conditions: the lab's API server has no CEL."""
     await asyncio.gather(*(_create(client, each) for each in objects))
 
 

@@ -1,4 +1,4 @@
-"""The control plane under test: the one that KUBECONFIG names, or else a lab of its own."""
+"""The control plane under test: the one that KUBECONFIG names, or a lab."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from trimtab_lab import box
+from trimtab_lab import supervisor
 
 NO_NODES = "name: node-controllers\n"
-"""The lab's own nodes would take part in tests that bring theirs; its node controllers must run all the same."""
+"""Without nodes of the lab's own, which would take part in tests that bring theirs, but with its node controllers."""
 
 
 @pytest.fixture(scope="session", autouse=True)
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Its kubeconfig. The lab is started for the length of the session, and reached as any other would be."""
+    """The kubeconfig of the control plane. A lab is started for the session and used like any other cluster."""
     named = os.environ.get("KUBECONFIG")
     if named:
         yield Path(named)
         return
     state = tmp_path_factory.mktemp("lab")
     (state / "shape.yaml").write_text(NO_NODES)
-    options = ["--state", str(state), "--shape", str(state / "shape.yaml"), "--port", str(box.free_port())]
+    options = ["--state", str(state), "--shape", str(state / "shape.yaml"), "--port", str(supervisor.find_free_port())]
     options += ["--component", "scheduler"]  # tests bring the webhooks and controllers that they are about
     command = [sys.executable, "-m", "trimtab", "lab", "up", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as lab:  # noqa: S603 - our own program

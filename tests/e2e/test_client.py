@@ -26,8 +26,8 @@ from trimtab.kube.client import Client, Observation, PatchKind
 from trimtab.kube.clocks import cancel
 from trimtab.kube.events import NORMAL, Recorder
 from trimtab.kube.informers import Informer
-from trimtab.kube.leases import Elector, Terms
-from trimtab.kube.resources import Resource, key, untyped
+from trimtab.kube.leases import Elector, LeaseTimings
+from trimtab.kube.resources import Resource, object_key, untyped
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.sessions import AiohttpStream, Session
 from trimtab.kube.transport import Request, Stream
@@ -376,8 +376,8 @@ async def test_an_informer_follows(client: Client, namespace: str) -> None:
         async with asyncio.timeout(PATIENCE):
             await pods.wait_synced()
             written = await client.patch(Pod, "a", {"metadata": {"labels": {"x": "y"}}}, namespace=namespace)
-            await pods.seen(key(namespace, "a"), written.metadata.resource_version)
-            held = pods.get(key(namespace, "a"))
+            await pods.wait_seen(object_key(namespace, "a"), written.metadata.resource_version)
+            held = pods.get(object_key(namespace, "a"))
             assert held is not None
             assert held.metadata.labels["x"] == "y"
             await fragile.cut()
@@ -391,12 +391,12 @@ async def test_an_informer_follows(client: Client, namespace: str) -> None:
 
 async def test_leader_election(client: Client, namespace: str) -> None:
     """The first leads; when it goes the second follows, and not before."""
-    terms = Terms(lease_duration=3, renew_deadline=2, retry_period=0.2)
+    timings = LeaseTimings(lease_duration=3, renew_deadline=2, retry_period=0.2)
     order: list[str] = []
     stopped = {name: asyncio.Event() for name in "ab"}
 
     async def lead(name: str) -> None:
-        elector = Elector(client, name="lock", namespace=namespace, identity=name, terms=terms)
+        elector = Elector(client, name="lock", namespace=namespace, identity=name, timings=timings)
 
         async def work() -> None:
             elector.check()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.clones import Clones, clones, template
+from tests.lab.clonesets import CloneSetSandbox, cloneset_sandbox, template
 from trimtab.api.cloneset import SPECIFIED_DELETE
 from trimtab.api.nodes import ZONE
 from trimtab.api.pods import Pod, TopologySpreadConstraint
@@ -25,7 +25,7 @@ HELD: dict[str, Any] = {
     "updateStrategy": {"paused": True, "maxUnavailable": "100%"},
     "scaleStrategy": {"maxUnavailable": 0},
 }
-"""The pods of examples are made by the test and adopted. None is made beside them, and none is replaced for being of no
+"""The pods of examples are created by the test and adopted. No others are created, and none is replaced for being of no
 revision of the CloneSet's own."""
 YOUNGEST_FIRST = ["c-2", "d-1", "e-1", "a-1", "c-1", "d-0", "e-0", "a-0", "b-0", "c-0"]
 """The proposal's pods (a letter is a node), with ages that give the two inner orders which it prints."""
@@ -42,7 +42,7 @@ async def client() -> AsyncIterator[Client]:
         yield made
 
 
-async def example(made: Clones, **spec: Any) -> None:
+async def example(made: CloneSetSandbox, **spec: Any) -> None:
     """The cluster of the topology proposal's example."""
     await made.nodes({"x": "a b c", "y": "d e"})
     await made.create(10, **HELD, **spec)
@@ -51,7 +51,7 @@ async def example(made: Clones, **spec: Any) -> None:
     await made.reported(lambda cloneset: cloneset.status.available_replicas == 10)
 
 
-async def twelve(made: Clones) -> None:
+async def twelve(made: CloneSetSandbox) -> None:
     """The cluster of the cost proposal's example: P1 to P4 in the first zone, and so on."""
     await made.nodes(AZS)
     await made.create(12, **HELD)
@@ -73,7 +73,7 @@ def skew(names: set[str]) -> int:
 
 async def test_the_example_goes_in_the_printed_inner_orders(client: Client) -> None:
     """Scaled down one by one: c-2, a-1, c-1, a-0, b-0, c-0 in the one zone, d-1, e-1, d-0, e-0 in the other."""
-    async with clones(client) as made:
+    async with cloneset_sandbox(client) as made:
         await example(made, template=template(spread=ZONE))
         for size in range(9, -1, -1):
             await made.scale(size)
@@ -85,7 +85,7 @@ async def test_the_example_goes_in_the_printed_inner_orders(client: Client) -> N
 
 async def test_the_example_goes_in_the_same_way_at_once(client: Client) -> None:
     """One request for six fewer takes the first six of that sequence: the zones are left level."""
-    async with clones(client) as made:
+    async with cloneset_sandbox(client) as made:
         await example(made, template=template(spread=ZONE))
         await made.scale(4)
         left = await made.until(4)
@@ -95,7 +95,7 @@ async def test_the_example_goes_in_the_same_way_at_once(client: Client) -> None:
 
 async def test_pods_that_share_a_node_go_first(client: Client) -> None:
     """Story 1: without constraints, every node is left with one pod before any is left with none."""
-    async with clones(client) as made:
+    async with cloneset_sandbox(client) as made:
         await example(made)
         await made.scale(5)
         assert sorted(name[0] for name in await made.until(5)) == ["a", "b", "c", "d", "e"]
@@ -104,7 +104,7 @@ async def test_pods_that_share_a_node_go_first(client: Client) -> None:
 async def test_pods_go_by_the_clusters_default_constraints(client: Client) -> None:
     """Story 2, for a template that states none."""
     rule = TopologySpreadConstraint(max_skew=1, topology_key=ZONE, when_unsatisfiable="ScheduleAnyway")
-    async with clones(client, default_constraints=(rule,)) as made:
+    async with cloneset_sandbox(client, default_constraints=(rule,)) as made:
         await example(made)
         await made.scale(2)
         assert {name[0] in "abc" for name in await made.until(2)} == {True, False}
@@ -115,7 +115,7 @@ async def test_pods_go_by_the_clusters_default_constraints(client: Client) -> No
 
 async def test_growing_rolling_out_and_shrinking(client: Client) -> None:
     """Pods are made, replaced within bounds, and deleted; status and scale say so."""
-    async with clones(client) as made:
+    async with cloneset_sandbox(client) as made:
         await made.nodes({"x": "a b"})
         await made.create(4, updateStrategy={"maxUnavailable": 2})
         await made.until(4)
@@ -139,33 +139,33 @@ async def test_growing_rolling_out_and_shrinking(client: Client) -> None:
         await made.reported(lambda cloneset: cloneset.status.replicas == 3)
 
 
-async def refusal(made: Clones, spec: dict[str, Any]) -> str:
-    """What is said about a CloneSet that asks for too much."""
+async def refusal(made: CloneSetSandbox, spec: dict[str, Any]) -> str:
+    """What is reported about an invalid CloneSet."""
     try:
         await made.create(2, **spec)
     except Invalid as error:
         return error.message
-    refused = await made.condition("Refused")
-    assert (await made.event("Refused")).message == refused.message
+    refused = await made.condition("InvalidSpec")
+    assert (await made.event("InvalidSpec")).message == refused.message
     return refused.message
 
 
 async def test_what_is_not_supported_is_refused(client: Client) -> None:
     """By the webhook, where there is one; else a condition and an event say so, and nothing is made."""
     fields = ("spec.updateStrategy.type", "spec.updateStrategy.partition", "spec.lifecycle")
-    async with clones(client) as made:
+    async with cloneset_sandbox(client) as made:
         spec: dict[str, Any] = {
             "updateStrategy": {"type": "InPlaceOnly", "partition": 1},
             "lifecycle": {"preDelete": {}},
         }
-        told = await refusal(made, spec)
-        assert all(field in told for field in fields)
+        report = await refusal(made, spec)
+        assert all(field in report for field in fields)
         assert made.names == set()
 
 
-async def test_overlapping_clonesets_are_told(client: Client) -> None:
+async def test_overlapping_clonesets_report_it(client: Client) -> None:
     """Both say so, and each keeps its own number."""
-    async with clones(client) as made:
+    async with cloneset_sandbox(client) as made:
         await made.create(2)
         await made.until(2)
         await made.create(1, "copy", selector={"matchLabels": {"app": "web"}}, template=template(app="web", tier="b"))
@@ -179,7 +179,7 @@ async def test_overlapping_clonesets_are_told(client: Client) -> None:
 
 async def test_a_killed_controller_goes_on(client: Client) -> None:
     """Killed while it grows and shrinks, it leaves exactly what is wanted."""
-    async with clones(client) as made:
+    async with cloneset_sandbox(client) as made:
         await made.create(30)
         await made.until(30)
         for size in (60, 25, 40):
@@ -196,7 +196,7 @@ async def test_a_killed_controller_goes_on(client: Client) -> None:
 @pytest.mark.parametrize("carrier", ["AlphaAnnotation", "PodGroupCost"])
 async def test_the_workflow_of_twelve_pods_in_three_zones(client: Client, carrier: str) -> None:
     """One of P4, P8 and P12 goes, then another of them: no rank is written anew, and the skew stays at 1."""
-    async with clones(client, pod_cost=True) as made:
+    async with cloneset_sandbox(client, pod_cost=True) as made:
         await twelve(made)
         await made.govern(carrier=carrier, strategies=[{"name": "Balance"}])
         await (made.annotate(RANKS) if carrier == "AlphaAnnotation" else made.cost(RANKS))
@@ -210,7 +210,7 @@ async def test_the_workflow_of_twelve_pods_in_three_zones(client: Client, carrie
 async def test_scaling_down_respects_ranks(client: Client) -> None:
     """First item of the test plan."""
     ranks = {name: (number * 7) % 12 for number, name in enumerate(TWELVE)}
-    async with clones(client, pod_cost=True) as made:
+    async with cloneset_sandbox(client, pod_cost=True) as made:
         await twelve(made)
         await made.annotate(ranks)
         for size in (11, 9, 6, 5, 1):
@@ -221,23 +221,23 @@ async def test_scaling_down_respects_ranks(client: Client) -> None:
 
 async def test_ranks_are_ignored_if_one_is_missing(client: Client) -> None:
     """Second item: the scale-down is held up, and after the policy's timeout the original order decides."""
-    async with clones(client, pod_cost=True) as made:
+    async with cloneset_sandbox(client, pod_cost=True) as made:
         await twelve(made)
         await made.govern(
             carrier="AlphaAnnotation", strategies=[{"name": "Balance"}], whenUnranked={"timeoutSeconds": 3}
         )
         await made.annotate({name: 12 - number for number, name in enumerate(TWELVE[:11])})
         await made.scale(9)
-        await made.condition("RanksAwaited", "p12")
+        await made.condition("WaitingForRanks", "p12")
         assert len(made.names) == 12
         assert await made.until(9) == set(TWELVE) - {"p12", "p11", "p8"}
-        told = await made.event("RanksIgnored")
-        assert told.message == "Scaled down in the original order: 1 of 12 pods have no rank: p12 after 3 s"
+        report = await made.event("RanksIgnored")
+        assert report.message == "Scaled down in the original order: 1 of 12 pods have no rank: p12 after 3 s"
 
 
 async def test_a_strategy_that_needs_recomputation(client: Client) -> None:
     """Third item: not by two, but by one; not by one more until ranks are recomputed. Quick requests wait in line."""
-    async with clones(client, pod_cost=True) as made:
+    async with cloneset_sandbox(client, pod_cost=True) as made:
         await twelve(made)
         await made.govern(
             carrier="PodGroupCost", strategies=[{"name": "AntiAffinity"}], whenUnranked={"timeoutSeconds": 3600}
@@ -247,7 +247,7 @@ async def test_a_strategy_that_needs_recomputation(client: Client) -> None:
             await made.scale(size)
         left = set(TWELVE) - {"p12"}
         for turn in ("p1", "p7"):
-            await made.condition("RanksAwaited", "not been recomputed")
+            await made.condition("WaitingForRanks", "not been recomputed")
             assert made.names == left
             await made.cost({name: int(name == turn) for name in left})
             left -= {turn}

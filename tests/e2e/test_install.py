@@ -30,13 +30,13 @@ pytestmark = pytest.mark.e2e
 
 @asynccontextmanager
 async def connected(kubeconfig: Path, warnings: list[str] | None = None, user: str = "") -> AsyncIterator[Client]:
-    """A client, which notes what it is warned of, and may be taken for somebody else."""
+    """A client that records its warnings, and may impersonate another user."""
     endpoint = discover(kubeconfig)
     if user:
         groups = {"Impersonate-User": (user,), "Impersonate-Group": ("system:masters",)}
         endpoint = replace(endpoint, impersonate=groups)
     async with Client(Session(endpoint)) as client:
-        told = client if warnings is None else client.using(on_warning=warnings.append)
+        configured = client if warnings is None else client.using(on_warning=warnings.append)
         tried = protection.policy(Options())
         tried["metadata"]["name"] = f"tried-{secrets.token_hex(4)}"
         try:
@@ -45,7 +45,7 @@ async def connected(kubeconfig: Path, warnings: list[str] | None = None, user: s
             if "the lab does not evaluate" not in str(error):
                 raise
             pytest.skip("this is a lab: it has no admission policies, and says so")
-        yield told
+        yield configured
 
 
 def resource(an_object: JSON) -> Resource[JSON]:

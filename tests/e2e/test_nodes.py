@@ -23,11 +23,11 @@ from trimtab.kube import config, errors
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.informers import Informer
-from trimtab.kube.resources import key, untyped
+from trimtab.kube.resources import object_key, untyped
 from trimtab.kube.sessions import Session
-from trimtab_lab.nodes import shapes
+from trimtab_lab.nodes import nodegroups, shapes
 from trimtab_lab.nodes.service import Nodes
-from trimtab_lab.nodes.settings import LifecycleSettings, Settings
+from trimtab_lab.nodes.settings import NodeLifecycleSettings, Settings
 from trimtab_lab.nodes.shapes import Shape
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -58,7 +58,7 @@ async def namespace(client: Client) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def controllers(client: Client, namespace: str) -> bool:
-    """Whether a controller manager is there: something looks at a new Deployment."""
+    """Whether there is a controller manager: something reconciles a new Deployment."""
     await client.create(Deployment, deployment("canary", 0), namespace=namespace)
     informer = Informer(client, Deployment, namespace=namespace)
     watching = asyncio.ensure_future(informer.run())
@@ -74,7 +74,7 @@ async def controllers(client: Client, namespace: str) -> bool:
 
 @pytest.fixture
 def shape() -> Shape:
-    """36 nodes in three zones, with names that nobody else has."""
+    """36 nodes in three zones, with unique names."""
     name = f"e2e-{uuid.uuid4().hex[:6]}"
     return shapes.read(
         {
@@ -88,13 +88,13 @@ def shape() -> Shape:
 
 @pytest.fixture
 async def nodes(client: Client, shape: Shape, controllers: bool) -> AsyncIterator[Nodes]:
-    """The nodes at work. Where nobody else notices failures, they do, and soon."""
-    lifecycle = None if controllers else LifecycleSettings(grace_seconds=5.0)
+    """The simulated nodes; without a controller manager, with their own node lifecycle and short times."""
+    lifecycle = None if controllers else NodeLifecycleSettings(grace_seconds=5.0)
     settings = Settings(lifecycle=lifecycle, renew_seconds=None if controllers else 1.0, lease_seconds=4)
     async with running(Nodes(client, client.clock, shape, 1, settings=settings)) as made:
         yield made
         await made.reshape(Shape(name=shape.name))
-        await until(made, lambda: not list(made.roster))
+        await until(made, lambda: not list(made.simulated))
 
 
 @asynccontextmanager
@@ -123,7 +123,7 @@ async def until(nodes: Nodes, condition: Callable[[], Any]) -> None:
 def pod_spec(cluster: str, **fields: Any) -> JSON:
     """What a pod of these tests asks for: one of our nodes."""
     return {
-        "nodeSelector": {shapes.CLUSTER: cluster},
+        "nodeSelector": {nodegroups.CLUSTER: cluster},
         "tolerations": [{"key": TAINT, "operator": "Exists"}],
         "containers": [{"name": "main", "image": "example.com/app:1"}],
         **fields,
@@ -163,14 +163,14 @@ async def test_pods_run_and_go_and_nodes_fail_and_return(client: Client, namespa
     )
     await until(nodes, lambda: ready_pods(nodes, namespace) == ["p"])
     await nodes.fail([node])
-    await until(nodes, lambda: (found := nodes.roster.get(node)) and not found.ready and found.spec.taints)
+    await until(nodes, lambda: (found := nodes.simulated.get(node)) and not found.ready and found.spec.taints)
     await until(nodes, lambda: not ready_pods(nodes, namespace))
     await nodes.recover([node])
-    await until(nodes, lambda: (found := nodes.roster.get(node)) and found.ready)
+    await until(nodes, lambda: (found := nodes.simulated.get(node)) and found.ready)
     await until(nodes, lambda: ready_pods(nodes, namespace) == ["p"])
-    await until(nodes, lambda: [taint.key for taint in nodes.roster.get(node).spec.taints] == [TAINT])  # type: ignore[union-attr]
+    await until(nodes, lambda: [taint.key for taint in nodes.simulated.get(node).spec.taints] == [TAINT])  # type: ignore[union-attr]
     await client.delete(Pod, "p", namespace=namespace)
-    await until(nodes, lambda: nodes.pods.get(key(namespace, "p")) is None)
+    await until(nodes, lambda: nodes.pods.get(object_key(namespace, "p")) is None)
 
 
 async def test_a_process_that_starts_again_keeps_nodes_and_pods(client: Client, namespace: str, shape: Shape) -> None:
@@ -181,17 +181,17 @@ async def test_a_process_that_starts_again_keeps_nodes_and_pods(client: Client, 
         spec = pod_spec(shape.name, nodeName=node)
         await client.create(Pod, {"metadata": {"name": "p"}, "spec": spec}, namespace=namespace)
         await until(first, lambda: ready_pods(first, namespace) == ["p"])
-        before = first.pods.get(key(namespace, "p"))
+        before = first.pods.get(object_key(namespace, "p"))
     second = Nodes(client, client.clock, shape, 1)
     async with running(second):
         await second.pods.wait_synced()
-        after = second.pods.get(key(namespace, "p"))
+        after = second.pods.get(object_key(namespace, "p"))
         assert before is not None
         assert after is not None
         assert after.status == before.status
-        assert [each.name for each in second.roster if each.name in shape.nodes and each.ready]
+        assert [each.name for each in second.simulated if each.name in shape.nodes and each.ready]
         await second.reshape(Shape(name=shape.name))
-        await until(second, lambda: not list(second.roster))
+        await until(second, lambda: not list(second.simulated))
 
 
 async def test_a_deployment_grows_and_shrinks(client: Client, namespace: str, nodes: Nodes, controllers: bool) -> None:
@@ -204,5 +204,5 @@ async def test_a_deployment_grows_and_shrinks(client: Client, namespace: str, no
     await until(nodes, lambda: sum(pod.metadata.namespace == namespace for pod in nodes.pods.store) == 20)
     victim = ready_pods(nodes, namespace)[0]
     await client.delete(Pod, victim, namespace=namespace)
-    await until(nodes, lambda: nodes.pods.get(key(namespace, victim)) is None)
+    await until(nodes, lambda: nodes.pods.get(object_key(namespace, victim)) is None)
     await until(nodes, lambda: len(ready_pods(nodes, namespace)) == 20)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from tests.lab.fleets import Fleet, fleet, skew
+from tests.lab.deployments import DeploymentSandbox, deployment_sandbox, skew
 from tests.lab.policing import (
     DEPLOYMENT,
     STORIES,
@@ -43,16 +43,19 @@ async def client() -> AsyncIterator[Client]:
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 async def test_a_story_of_the_proposal(
-    client: Client, story: Callable[[Fleet, PolicyControllers], Awaitable[None]]
+    client: Client, story: Callable[[DeploymentSandbox, PolicyControllers], Awaitable[None]]
 ) -> None:
     """With the result that the proposal describes."""
-    async with fleet(client, TWO_ZONES) as made, running_policies(client, made.name) as policies:
+    async with deployment_sandbox(client, TWO_ZONES) as made, running_policies(client, made.name) as policies:
         await story(made, policies)
 
 
 async def test_costs_kept_current_keep_zones_level(client: Client) -> None:
     """Two zones, then three: whatever the size, and without holding a request."""
-    async with fleet(client, {"zone-a": 4, "zone-b": 4}) as made, running_policies(client, made.name) as policies:
+    async with (
+        deployment_sandbox(client, {"zone-a": 4, "zone-b": 4}) as made,
+        running_policies(client, made.name) as policies,
+    ):
         await policies.policy(delivery="Continuous")
         await made.deploy("web", 12)
         await made.reshape({"zone-a": 4, "zone-b": 4, "zone-c": 4})
@@ -74,7 +77,7 @@ async def test_costs_kept_current_keep_zones_level(client: Client) -> None:
 
 async def test_costs_are_reverted_with_the_policy(client: Client) -> None:
     """And with it every trace."""
-    async with fleet(client, TWO_ZONES) as made, running_policies(client, made.name) as policies:
+    async with deployment_sandbox(client, TWO_ZONES) as made, running_policies(client, made.name) as policies:
         await made.deploy("web", 6)
         await policies.policy(strategies=[{"name": "Youngest"}], delivery="Continuous")
         await made.until(lambda store: len(costed(store, DELETION_COST)) == 6)
@@ -95,13 +98,13 @@ async def test_a_weight_that_cannot_be_is_refused(client: Client, weight: int) -
 
 async def test_bad_policies_are_refused(client: Client) -> None:
     """By the hook, when they are written."""
-    async with fleet(client, {"zone-a": 1}) as made:
+    async with deployment_sandbox(client, {"zone-a": 1}) as made:
         await bad_policies_are_refused(client, made.name)
 
 
 async def test_a_policy_without_a_workload_reports_what_to_do(client: Client) -> None:
     """In its conditions, as the server keeps them."""
-    async with fleet(client, {"zone-a": 1}) as made, running_policies(client, made.name) as policies:
+    async with deployment_sandbox(client, {"zone-a": 1}) as made, running_policies(client, made.name) as policies:
         await policies.policy(selector={"matchLabels": {"app": "nobody"}})
         found = await policies.wait_for_status(lambda policy: bool(policy.status.conditions))
         ready = found.status.conditions[0]

@@ -33,14 +33,14 @@ from trimtab.kube.client import Client
 from trimtab.kube.config import discover
 from trimtab.kube.sessions import Session
 from trimtab_lab import provisioning
-from trimtab_lab.box import free_port
 from trimtab_lab.scenarios import results, stories
 from trimtab_lab.scenarios.runner import Outcome, Runner
-from trimtab_lab.scenarios.simulation import simulated
+from trimtab_lab.scenarios.simulation import node_simulator
+from trimtab_lab.supervisor import find_free_port
 
 GOLDEN = Path(__file__).parents[1] / "scenarios" / "golden" / "trimtab"
 LABEL = "trimtab-e2e"
-PORTS = {"webhooks": free_port(), "controllers": free_port()}
+PORTS = {"webhooks": find_free_port(), "controllers": find_free_port()}
 """Where each component tells of itself."""
 
 pytestmark = [
@@ -65,7 +65,7 @@ def told(name: str) -> TrimtabConfiguration:
 def asked(configuration: TrimtabConfiguration, name: str) -> Iterator[JSON]:
     """What the API server asks, about namespaces with the label."""
     client = reviews.by_url(configuration.webhooks.url)
-    for each in reviews.configurations(configuration, client, labels=crds.OURS):
+    for each in reviews.configurations(configuration, client, labels=crds.MANAGED_BY_LABELS):
         for webhook in each["webhooks"]:
             webhook["namespaceSelector"].setdefault("matchLabels", {})[LABEL] = name
         yield each
@@ -74,7 +74,7 @@ def asked(configuration: TrimtabConfiguration, name: str) -> Iterator[JSON]:
 @asynccontextmanager
 async def registered(client: Client, configuration: TrimtabConfiguration, name: str) -> AsyncIterator[None]:
     """Our kinds, a namespace for Trimtab's own, and the webhooks, which are withdrawn at the end."""
-    await provisioning.create(client, crds.manifests())
+    await provisioning.create_missing(client, crds.manifests())
     await client.create(Namespace, {"metadata": {"name": name}})
     configurations = list(asked(configuration, name))
     for each in configurations:
@@ -127,19 +127,19 @@ async def outcomes(tmp_path_factory: pytest.TempPathFactory, control_plane: Path
     """What comes of each story."""
     name = f"trimtab-{secrets.token_hex(4)}"
     configuration = told(name)
-    tales = [stories.load(path) for path in stories.with_trimtab().values()]
+    tales = [stories.load(path) for path in stories.trimtab_stories().values()]
     labelled = [replace(tale, namespace_labels={**tale.namespace_labels, LABEL: name}) for tale in tales]
     async with Client(Session(discover(control_plane))) as client, registered(client, configuration, name):
         with running(configuration, tmp_path_factory.mktemp("trimtab")):
             for port in PORTS.values():
                 await until_ready(port)
-            runner = Runner(client, simulated(client))
+            runner = Runner(client, node_simulator(client))
             ended = [await runner.play(tale) for tale in labelled]
     yield {outcome.story.name: outcome for outcome in ended}
 
 
-@pytest.mark.parametrize("name", sorted(stories.with_trimtab()))
+@pytest.mark.parametrize("name", sorted(stories.trimtab_stories()))
 def test_a_story_ends_level(name: str, outcomes: dict[str, Outcome]) -> None:
     """What the lab is held to, a real control plane does."""
     assert results.check(outcomes[name], GOLDEN) == []
-    assert outcomes[name].left == ()
+    assert outcomes[name].leftovers == ()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.fleets import Fleet, fleet, is_ready, skew
+from tests.lab.deployments import DeploymentSandbox, deployment_sandbox, is_ready, skew
 from tests.lab.holding import Holding, serving, unregister
 from trimtab.admission import metrics as webhooks
 from trimtab.api.annotations import DELETION_COST, SCALE_PLAN
@@ -41,7 +41,7 @@ ROUNDS = int(os.environ.get("TRIMTAB_E2E_ROUNDS", "10"))
 IDLE = float(os.environ.get("TRIMTAB_E2E_IDLE_SECONDS", "5"))
 """How long a fleet is watched while nothing happens."""
 
-Resize = Callable[[Fleet, int], Awaitable[None]]
+Resize = Callable[[DeploymentSandbox, int], Awaitable[None]]
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ async def client() -> AsyncIterator[Client]:
         yield made
 
 
-async def by_kubectl(made: Fleet, replicas: int) -> None:
+async def by_kubectl(made: DeploymentSandbox, replicas: int) -> None:
     """As people do it."""
     if KUBECTL is None:
         pytest.skip("there is no kubectl")
@@ -64,12 +64,12 @@ async def by_kubectl(made: Fleet, replicas: int) -> None:
     made.warnings += [line.removeprefix("Warning: ") for line in errors.decode().splitlines()]
 
 
-async def by_update(made: Fleet, replicas: int) -> None:
+async def by_update(made: DeploymentSandbox, replicas: int) -> None:
     """As appliers and pipelines do it."""
     await made.update("web", replicas)
 
 
-async def by_autoscaler(made: Fleet, replicas: int) -> None:
+async def by_autoscaler(made: DeploymentSandbox, replicas: int) -> None:
     """Both bounds at once: an autoscaler needs no metrics to keep within its bounds."""
     reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     bounds = {"minReplicas": replicas, "maxReplicas": replicas}
@@ -100,7 +100,7 @@ async def by_autoscaler(made: Fleet, replicas: int) -> None:
 )
 async def test_two_zones_then_three_stay_level_over_four_cycles(client: Client, resize: Resize) -> None:
     """A zone that is added later is not emptied again by the next scale-down."""
-    async with fleet(client, TWO_ZONES) as made, serving(client, made.name):
+    async with deployment_sandbox(client, TWO_ZONES) as made, serving(client, made.name):
         await made.deploy("web", 20)
         await made.reshape(THREE_ZONES)
         for _ in range(4):
@@ -117,7 +117,10 @@ async def test_growing_and_shrinking_by_chance_ends_as_planned(
 ) -> None:
     """Between 6 and 60 pods on three zones of different size; every miss has a cause."""
     rng = random.Random(7)
-    async with fleet(client, {"zone-a": 12, "zone-b": 6, "zone-c": 3}) as made, serving(client, made.name) as holding:
+    async with (
+        deployment_sandbox(client, {"zone-a": 12, "zone-b": 6, "zone-c": 3}) as made,
+        serving(client, made.name) as holding,
+    ):
         await made.deploy("web", 30)
         size, level, unlevel = 30, 0, list[str]()
         for _ in range(ROUNDS):
@@ -149,7 +152,7 @@ def _told(holding: Holding) -> dict[str, float]:
             "trimtab_webhook_reviews_total", {"hook": "scale", "outcome": each.value}
         )
         or 0.0
-        for each in (webhooks.Outcome.LATE, webhooks.Outcome.FAILED, webhooks.Outcome.BUSY)
+        for each in (webhooks.ReviewOutcome.LATE, webhooks.ReviewOutcome.FAILED, webhooks.ReviewOutcome.BUSY)
     }
     return {**outcomes, **misses, **late}
 
@@ -171,7 +174,7 @@ async def _ended(holding: Holding) -> None:
 
 async def test_requests_in_quick_succession_end_as_level_as_one(client: Client) -> None:
     """The controller is still busy with the first when the last one comes."""
-    async with fleet(client, TWO_ZONES) as made, serving(client, made.name):
+    async with deployment_sandbox(client, TWO_ZONES) as made, serving(client, made.name):
         await made.deploy("web", 20)
         await made.reshape(THREE_ZONES)
         await made.scale("web", 30)
@@ -183,7 +186,7 @@ async def test_requests_in_quick_succession_end_as_level_as_one(client: Client) 
 
 async def test_a_paused_deployment_shrinks_by_replicaset(client: Client) -> None:
     """Each of its ReplicaSets shrinks to the planned size, and stays level."""
-    async with fleet(client, THREE_ZONES) as made, serving(client, made.name) as holding:
+    async with deployment_sandbox(client, THREE_ZONES) as made, serving(client, made.name) as holding:
         await made.deploy("web", 24)
         template = {"metadata": {"labels": {"app": "web", "version": "2"}}}
         await made.client.patch(Deployment, "web", {"spec": {"template": template}}, namespace=made.name)
@@ -203,11 +206,11 @@ async def test_a_paused_deployment_shrinks_by_replicaset(client: Client) -> None
         )
 
 
-async def _sets(made: Fleet) -> Sequence[ReplicaSet]:
+async def _sets(made: DeploymentSandbox) -> Sequence[ReplicaSet]:
     return (await made.client.list(ReplicaSet, namespace=made.name)).items
 
 
-async def _still(made: Fleet) -> None:
+async def _still(made: DeploymentSandbox) -> None:
     """Wait until every ReplicaSet has as many pods as it wants, and all are ready."""
     async with asyncio.timeout(60):
         while True:
@@ -219,7 +222,7 @@ async def _still(made: Fleet) -> None:
 
 async def test_a_dry_run_changes_nothing(client: Client) -> None:
     """Nothing is written, the request is not held, and there is no warning."""
-    async with fleet(client, THREE_ZONES) as made, serving(client, made.name) as holding:
+    async with deployment_sandbox(client, THREE_ZONES) as made, serving(client, made.name) as holding:
         await made.deploy("web", 9)
         await made.client.resize(Deployment, "web", 4, namespace=made.name, dry_run=True)
         assert holding.sample("costs_written_total") == 0
@@ -231,7 +234,7 @@ async def test_a_dry_run_changes_nothing(client: Client) -> None:
 )
 async def test_workloads_that_own_their_pods_stay_level_too(client: Client, kind: type[Any]) -> None:
     """By their own `/scale`."""
-    async with fleet(client, TWO_ZONES) as made, serving(client, made.name):
+    async with deployment_sandbox(client, TWO_ZONES) as made, serving(client, made.name):
         body = made.deployment("web", 12)
         if kind is ReplicationController:
             body["spec"]["selector"] = {"app": "web"}
@@ -248,7 +251,7 @@ async def test_workloads_that_own_their_pods_stay_level_too(client: Client, kind
 
 async def test_with_trimtab_stopped_scaling_works_as_if_it_were_not_installed(client: Client) -> None:
     """The webhook is still registered, and does not answer."""
-    async with fleet(client, THREE_ZONES) as made:
+    async with deployment_sandbox(client, THREE_ZONES) as made:
         try:
             async with serving(client, made.name, stays_registered=True):
                 await made.deploy("web", 12)
@@ -264,7 +267,7 @@ async def test_with_trimtab_stopped_scaling_works_as_if_it_were_not_installed(cl
 
 async def test_a_workload_at_rest_is_not_written_to(client: Client) -> None:
     """After a scale-down nothing of ours is left on any pod, and no pod is written to from then on."""
-    async with fleet(client, THREE_ZONES) as made, serving(client, made.name) as holding:
+    async with deployment_sandbox(client, THREE_ZONES) as made, serving(client, made.name) as holding:
         await made.deploy("web", 12)
         await made.scale("web", 4)
         await made.settled(4)

@@ -42,7 +42,7 @@ KUBE_SCHEDULER = "default-scheduler"
 
 @dataclass
 class Cluster:
-    """A few nodes, a namespace, and what was seen of its pods: where each was put, every time that changed."""
+    """A few nodes, a namespace, and the nodes on which each of its pods was observed."""
 
     client: Client
     name: str
@@ -51,7 +51,7 @@ class Cluster:
     moves: dict[str, list[str]] = field(default_factory=dict)
 
     async def add_nodes(self, *names: str, zones: int = 3, cpu: str = "4") -> None:
-        """Make nodes, spread over zones."""
+        """Create nodes, spread over zones."""
         for number, name in enumerate(names):
             full = self.node(name)
             labels = {
@@ -64,13 +64,13 @@ class Cluster:
             await self.set_cpu(name, cpu)
 
     async def set_cpu(self, name: str, cpu: str) -> None:
-        """Say what a node has to give."""
+        """Set the allocatable CPU of a node."""
         amounts = {"cpu": cpu, "memory": "32Gi", "pods": "110"}
         patch = {"status": {"allocatable": amounts, "capacity": amounts}}
         await self.client.patch(NODES, self.node(name), patch, subresource="status")
 
     async def add_pods(self, names: Iterable[str], scheduler: str = "", **spec: Any) -> None:
-        """Make pods that only these nodes take."""
+        """Create pods that only these nodes accept."""
         for name in names:
             await self.client.create(PODS, self.pod(name, scheduler or self.name, **spec), namespace=self.name)
 
@@ -93,7 +93,7 @@ class Cluster:
         return f"{self.name}-{name}"
 
     async def until(self, condition: Callable[[Store[Pod]], bool], *, patience: float = PATIENCE) -> None:
-        """Wait until the pods look like that."""
+        """Wait until the pods meet a condition."""
         await within(self.client.clock, patience, self.pods.wait_for(condition))
 
     async def all_bound(self, count: int, *, patience: float = PATIENCE) -> None:
@@ -103,14 +103,14 @@ class Cluster:
     async def event(self, name: str, reason: str) -> Event:
         """The event about a pod, waited for: events are written after the fact."""
 
-        def told(store: Store[Event]) -> list[Event]:
+        def events(store: Store[Event]) -> list[Event]:
             return [event for event in store if (event.involved_object.name, event.reason) == (name, reason)]
 
-        await within(self.client.clock, PATIENCE, self.events.wait_for(lambda store: bool(told(store))))
-        return told(self.events.store)[0]
+        await within(self.client.clock, PATIENCE, self.events.wait_for(lambda store: bool(events(store))))
+        return events(self.events.store)[0]
 
     def seen(self, pod: Pod) -> None:
-        """Remember where a pod is."""
+        """Record the node of a pod."""
         moves = self.moves.setdefault(pod.metadata.uid, [])
         if pod.spec.node_name and moves[-1:] != [pod.spec.node_name]:
             moves.append(pod.spec.node_name)
@@ -158,7 +158,7 @@ async def scheduler(folder: Path, name: str, **fields: Any) -> AsyncIterator[asy
             assert await asyncio.wait_for(process.wait(), 30) == 0
 
 
-async def test_pods_are_bound_level_over_zones_and_told_so(cluster: Cluster, tmp_path: Path) -> None:
+async def test_pods_are_bound_evenly_over_zones_with_events(cluster: Cluster, tmp_path: Path) -> None:
     """The condition is the API server's, the event is ours."""
     await cluster.add_nodes("a", "b", "c")
     names = [f"web-{number}" for number in range(9)]
@@ -178,8 +178,8 @@ async def test_pods_are_bound_level_over_zones_and_told_so(cluster: Cluster, tmp
         assert (event.type, event.action, event.reporting_component) == ("Normal", "Binding", cluster.name)
 
 
-async def test_a_refused_pod_says_why_and_goes_where_there_is_room_later(cluster: Cluster, tmp_path: Path) -> None:
-    """The condition and the event say the same; a node that grows is the change that helps."""
+async def test_a_refused_pod_is_reported_and_scheduled_after_a_node_grows(cluster: Cluster, tmp_path: Path) -> None:
+    """The condition and the event have the same message; the pod is scheduled after a node grows."""
     await cluster.add_nodes("small", cpu="1")
     await cluster.add_pods(["big"], cpu="2")
 
@@ -200,7 +200,7 @@ async def test_a_refused_pod_says_why_and_goes_where_there_is_room_later(cluster
         await cluster.all_bound(1)
 
 
-async def test_killed_midway_and_started_again_it_loses_none(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_killed_and_restarted_scheduler_loses_no_pod(cluster: Cluster, tmp_path: Path) -> None:
     """Whatever it had in mind when it was killed, every pod is bound in the end, and none ever moved."""
     await cluster.add_nodes(*(f"n{number}" for number in range(10)), cpu="2")
     async with scheduler(tmp_path, cluster.name) as first:
@@ -215,7 +215,7 @@ async def test_killed_midway_and_started_again_it_loses_none(cluster: Cluster, t
     assert {len(places) for places in cluster.moves.values()} == {1}
 
 
-async def test_when_the_leader_is_killed_another_goes_on(cluster: Cluster, tmp_path: Path) -> None:
+async def test_another_scheduler_takes_over_from_a_killed_leader(cluster: Cluster, tmp_path: Path) -> None:
     """It takes the lease when that has run out."""
     await cluster.add_nodes("a", "b")
     election = {
@@ -236,7 +236,7 @@ async def test_when_the_leader_is_killed_another_goes_on(cluster: Cluster, tmp_p
             await cluster.all_bound(2)
 
 
-async def test_beside_kube_scheduler_each_serves_its_own(cluster: Cluster, tmp_path: Path) -> None:
+async def test_kube_scheduler_and_trimtab_each_schedule_their_own_pods(cluster: Cluster, tmp_path: Path) -> None:
     """Both fill the same nodes at the same time; no pod is bound twice, and none is lost."""
     await cluster.add_nodes(*(f"n{number}" for number in range(8)))
     await cluster.add_pods(["probe"], scheduler=KUBE_SCHEDULER)

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from tests.lab.dividing import Dividing, dividing
-from tests.lab.fleets import TAINT, Fleet, fleet
+from tests.lab.deployments import TAINT, DeploymentSandbox, deployment_sandbox
+from tests.lab.subset_processes import SubsetProcesses, running_subsets
 from trimtab.api import annotations as keys
 from trimtab.api.annotations import DELETION_COST, NAMESPACE_LABEL
 from trimtab.api.apps import Deployment, ReplicaSet
@@ -62,7 +62,7 @@ def own_and_rented(most: int | None = None) -> list[JSON]:
     return [ecs, {"name": "vk", "nodeSelectorTerm": _RENTED, "tolerations": tolerations}]
 
 
-async def divide(made: Fleet, *subsets: JSON, kind: str = "Deployment", **spec: JSON) -> None:
+async def create_topology(made: DeploymentSandbox, *subsets: JSON, kind: str = "Deployment", **spec: JSON) -> None:
     """A UnitedTopology of the workload web, and wait until it is in effect."""
     target = {"apiVersion": VERSIONS[kind], "kind": kind, "name": "web"}
     body = {
@@ -76,7 +76,7 @@ async def divide(made: Fleet, *subsets: JSON, kind: str = "Deployment", **spec: 
     await eventually(lambda: is_asked(made, kind))
 
 
-async def is_asked(made: Fleet, kind: str) -> bool:
+async def is_asked(made: DeploymentSandbox, kind: str) -> bool:
     """Whether the API server has seen the namespace's label: it asks about pods then, dry runs included."""
     owner = {"apiVersion": VERSIONS[kind], "kind": kind, "name": "web", "uid": "none", "controller": True}
     tree = made.deployment("web", 1)["spec"]["template"]
@@ -92,8 +92,8 @@ async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.1)
 
 
-async def counted(made: Fleet, **want: int) -> None:
-    """Wait until the status says how many pods each subset has, and nothing is on its way."""
+async def counted(made: DeploymentSandbox, **want: int) -> None:
+    """Wait until the status has these counts, and no entries."""
 
     async def so() -> bool:
         status = (await made.client.get(UnitedTopology, "web", namespace=made.name)).status
@@ -104,13 +104,13 @@ async def counted(made: Fleet, **want: int) -> None:
     await eventually(so)
 
 
-def shares(made: Fleet) -> dict[str, int]:
-    """How many active pods carry the mark of each subset."""
+def shares(made: DeploymentSandbox) -> dict[str, int]:
+    """How many active pods are annotated with each subset."""
     found = [keys.subset_annotations(pod.metadata.annotations) for pod in made.pods.store if pod.active]
-    return dict(Counter(mark.subset if mark is not None else "" for mark in found))
+    return dict(Counter(known.subset if known is not None else "" for known in found))
 
 
-async def rented(made: Fleet, zones: dict[str, int]) -> None:
+async def rented(made: DeploymentSandbox, zones: dict[str, int]) -> None:
     """Nodes of these zones, and a virtual one."""
     taint = {"key": TAINT, "effect": "NoSchedule"}
     tree = {
@@ -132,10 +132,10 @@ async def rented(made: Fleet, zones: dict[str, int]) -> None:
 # The proposal's stories
 
 
-async def test_a_number_in_one_zone_a_share_in_the_next_the_rest_in_the_last(client: Client) -> None:
+async def test_a_number_a_percentage_and_the_rest_in_three_zones(client: Client) -> None:
     """The first story, with its third subset renamed; bigger, smaller, and rolled out."""
-    async with fleet(client, ZONES) as made, dividing(client, made.name):
-        await divide(
+    async with deployment_sandbox(client, ZONES) as made, running_subsets(client, made.name):
+        await create_topology(
             made,
             in_zone("subset-a", "zone-a", 10),
             in_zone("subset-b", "zone-b", "30%"),
@@ -158,7 +158,7 @@ async def test_a_number_in_one_zone_a_share_in_the_next_the_rest_in_the_last(cli
         await counted(made, subset_a=10, subset_b=6, subset_c=4)
 
 
-async def roll_out(made: Fleet, template: JSON) -> None:
+async def roll_out(made: DeploymentSandbox, template: JSON) -> None:
     """Change the template, and wait until all pods are of the new one."""
     current = made.deployment("web", 20)["spec"]["template"]
     changed = {**current, "spec": {**current["spec"], **template["spec"]}}
@@ -175,25 +175,27 @@ async def roll_out(made: Fleet, template: JSON) -> None:
 
 async def test_names_must_be_unique(client: Client) -> None:
     """The story as it is printed is refused, with the field."""
-    async with fleet(client, {"zone-a": 1}) as made, dividing(client, made.name):
+    async with deployment_sandbox(client, {"zone-a": 1}) as made, running_subsets(client, made.name):
         with pytest.raises(ApiError, match=r"spec\.subsets\[2\]"):
-            await divide(made, in_zone("subset-a", "z1", 10), in_zone("subset-b", "z2"), in_zone("subset-a", "z3"))
+            await create_topology(
+                made, in_zone("subset-a", "z1", 10), in_zone("subset-b", "z2"), in_zone("subset-a", "z3")
+            )
 
 
-async def test_what_a_schema_cannot_say_is_refused_too(client: Client) -> None:
+async def test_what_the_schema_cannot_express_is_refused_too(client: Client) -> None:
     """By the webhook: the message names the field and what to write."""
-    async with fleet(client, {"zone-a": 1}) as made, dividing(client, made.name):
+    async with deployment_sandbox(client, {"zone-a": 1}) as made, running_subsets(client, made.name):
         with pytest.raises(ApiError, match=r"spec\.subsets\[0\]\.tolerations\[0\]\.operator: .* write Exists or Equal"):
-            await divide(made, {"name": "a", "tolerations": [{"key": "rented", "operator": "Has"}]})
+            await create_topology(made, {"name": "a", "tolerations": [{"key": "rented", "operator": "Has"}]})
         with pytest.raises(ApiError, match=r"spec\.subsets\[0\]\.maxReplicas"):
-            await divide(made, in_zone("a", "zone-a", "130%"))
+            await create_topology(made, in_zone("a", "zone-a", "130%"))
 
 
-async def test_a_fixed_number_on_machines_of_our_own_the_others_on_rented_ones(client: Client) -> None:
+async def test_a_fixed_number_on_own_nodes_the_others_on_rented_ones(client: Client) -> None:
     """The second story: rented machines are left first."""
-    async with fleet(client, {"zone-a": 2}) as made, dividing(client, made.name):
+    async with deployment_sandbox(client, {"zone-a": 2}) as made, running_subsets(client, made.name):
         await rented(made, {"zone-a": 2})
-        await divide(made, *own_and_rented(3))
+        await create_topology(made, *own_and_rented(3))
         await made.deploy("web", 7)
         await counted(made, ecs=3, vk=4)
         virtual = {node.metadata.name for node in made.machines.store if "type" in node.metadata.labels}
@@ -203,12 +205,12 @@ async def test_a_fixed_number_on_machines_of_our_own_the_others_on_rented_ones(c
         assert shares(made) == {"ecs": 3, "vk": 1}
 
 
-async def test_rented_machines_only_once_our_own_have_no_room(client: Client) -> None:
+async def test_rented_nodes_only_once_own_nodes_are_full(client: Client) -> None:
     """The third story: two machines of eight cores take four pods of four; the others go to rented ones at once."""
-    async with fleet(client, {"zone-a": 2}) as made, dividing(client, made.name):
+    async with deployment_sandbox(client, {"zone-a": 2}) as made, running_subsets(client, made.name):
         await rented(made, {"zone-a": 2})
         adaptive = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30}}
-        await divide(made, *own_and_rented(), scheduleStrategy=adaptive)
+        await create_topology(made, *own_and_rented(), scheduleStrategy=adaptive)
         body = made.deployment("web", 6)
         body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "4"}}
         await client.create(Deployment, body, namespace=made.name)
@@ -216,12 +218,12 @@ async def test_rented_machines_only_once_our_own_have_no_room(client: Client) ->
         await counted(made, ecs=4, vk=2)
 
 
-async def test_a_pod_that_waits_too_long_is_moved(client: Client) -> None:
-    """Without simulation: what waits on our own machines is deleted after the critical time, and comes elsewhere."""
-    async with fleet(client, {"zone-a": 1}) as made, dividing(client, made.name):
+async def test_a_pod_that_is_unschedulable_too_long_is_rescheduled(client: Client) -> None:
+    """Without simulation: what is pending on own nodes is deleted after the critical time, and replaced elsewhere."""
+    async with deployment_sandbox(client, {"zone-a": 1}) as made, running_subsets(client, made.name):
         await rented(made, {"zone-a": 1})
         adaptive = {"disableSimulationSchedule": True, "rescheduleCriticalSeconds": 3}
-        await divide(made, *own_and_rented(), scheduleStrategy={"type": "Adaptive", "adaptive": adaptive})
+        await create_topology(made, *own_and_rented(), scheduleStrategy={"type": "Adaptive", "adaptive": adaptive})
         body = made.deployment("web", 3)
         body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "4"}}
         await client.create(Deployment, body, namespace=made.name)
@@ -236,13 +238,13 @@ async def test_a_pod_that_waits_too_long_is_moved(client: Client) -> None:
 
 async def test_one_step_down_keeps_the_shares(client: Client) -> None:
     """From 9 to 3 at once, in thirds; again and again."""
-    async with fleet(client, ZONES) as made, dividing(client, made.name):
+    async with deployment_sandbox(client, ZONES) as made, running_subsets(client, made.name):
         thirds = [
             in_zone(f"third-{zone}", zone, share) for zone, share in zip(ZONES, ("34%", "33%", "33%"), strict=True)
         ]
-        # A share of nothing is nothing: the workload comes first, and makes its pods once the shares are in effect.
+        # A percentage of nothing is nothing: the workload comes first, and creates its pods once subsets are in effect.
         await client.create(Deployment, made.deployment("web", 9, paused=True), namespace=made.name)
-        await divide(made, *thirds)
+        await create_topology(made, *thirds)
         await client.patch(Deployment, "web", {"spec": {"paused": False}}, namespace=made.name)
         await made.settled(9)
         assert made.spread() == (3, 3, 3)
@@ -257,11 +259,11 @@ async def test_one_step_down_keeps_the_shares(client: Client) -> None:
 async def test_other_workloads_keep_their_shares_too(client: Client, kind: type[ReplicaSet | CloneSet]) -> None:
     """A workload without a Deployment: up, one step down, and up again."""
     name = kind.__name__
-    async with fleet(client, ZONES) as made, dividing(client, made.name):
+    async with deployment_sandbox(client, ZONES) as made, running_subsets(client, made.name):
         tree = made.deployment("web", 1)
         body = {"apiVersion": VERSIONS[name], "kind": name, **tree}
         subsets = [in_zone("one", "zone-a", 1), in_zone("half", "zone-b", "50%"), in_zone("rest", "zone-c")]
-        await divide(made, *subsets, kind=name)
+        await create_topology(made, *subsets, kind=name)
         await client.create(kind, body, namespace=made.name)
         await made.settled(1)
         for size, want in ((8, (1, 4, 3)), (4, (1, 2, 1)), (6, (1, 3, 2))):
@@ -275,12 +277,12 @@ async def test_other_workloads_keep_their_shares_too(client: Client, kind: type[
 # What is there already
 
 
-async def test_pods_from_before_are_counted_and_left_as_they_were(client: Client) -> None:
+async def test_existing_pods_are_counted_and_left_unmodified(client: Client) -> None:
     """The workload is older than its UnitedTopology, and outlives it; nothing is restarted."""
-    async with fleet(client, ZONES) as made, dividing(client, made.name):
+    async with deployment_sandbox(client, ZONES) as made, running_subsets(client, made.name):
         await made.deploy("web", 6)
         before = {pod.metadata.uid for pod in made.pods.store}
-        await divide(made, in_zone("a", "zone-a", 1), in_zone("b", "zone-b", 5), in_zone("c", "zone-c"))
+        await create_topology(made, in_zone("a", "zone-a", 1), in_zone("b", "zone-b", 5), in_zone("c", "zone-c"))
         first, second, third = made.spread()
         await counted(made, a=first, b=second, c=third)
         await made.until(lambda store: any(DELETION_COST in pod.metadata.annotations for pod in store))
@@ -291,7 +293,7 @@ async def test_pods_from_before_are_counted_and_left_as_they_were(client: Client
         await eventually(lambda: unlabelled(made))
 
 
-async def unlabelled(made: Fleet) -> bool:
+async def unlabelled(made: DeploymentSandbox) -> bool:
     """Whether the namespace has lost its label."""
     return NAMESPACE_LABEL not in (await made.client.get(Namespace, made.name)).metadata.labels
 
@@ -299,10 +301,10 @@ async def unlabelled(made: Fleet) -> bool:
 # Pods that go
 
 
-async def test_deleted_and_evicted_pods_come_back_to_their_subset(client: Client) -> None:
-    """Their places are announced free, and their successors take them."""
-    async with fleet(client, ZONES) as made, dividing(client, made.name):
-        await divide(made, in_zone("a", "zone-a", 3), in_zone("b", "zone-b"))
+async def test_deleted_and_evicted_pods_are_replaced_in_their_subset(client: Client) -> None:
+    """Their deletions are announced, and their successors get the capacity."""
+    async with deployment_sandbox(client, ZONES) as made, running_subsets(client, made.name):
+        await create_topology(made, in_zone("a", "zone-a", 3), in_zone("b", "zone-b"))
         await made.deploy("web", 6)
         first = [pod for pod in made.pods.store if (shares_of(pod)) == "a"]
         await client.delete(Pod, first[0].metadata.name, namespace=made.name)
@@ -316,14 +318,14 @@ async def test_deleted_and_evicted_pods_come_back_to_their_subset(client: Client
 
 def shares_of(pod: Pod) -> str:
     """The subset of a pod."""
-    mark = keys.subset_annotations(pod.metadata.annotations)
-    return mark.subset if mark is not None else ""
+    known = keys.subset_annotations(pod.metadata.annotations)
+    return known.subset if known is not None else ""
 
 
-async def test_an_eviction_that_a_budget_refuses_leaves_no_trace(client: Client) -> None:
-    """Nor does a dry run, wherever it says so."""
-    async with fleet(client, ZONES) as made, dividing(client, made.name):
-        await divide(made, in_zone("a", "zone-a", 3), in_zone("b", "zone-b"))
+async def test_an_eviction_that_a_budget_refuses_is_reverted(client: Client) -> None:
+    """A dry run changes nothing, by any field that can say so."""
+    async with deployment_sandbox(client, ZONES) as made, running_subsets(client, made.name):
+        await create_topology(made, in_zone("a", "zone-a", 3), in_zone("b", "zone-b"))
         await made.deploy("web", 3)
         await counted(made, a=3, b=0)
         selector = {"matchLabels": {"app": "web"}}
@@ -348,11 +350,11 @@ async def test_an_eviction_that_a_budget_refuses_leaves_no_trace(client: Client)
 
 
 async def test_webhooks_and_controller_are_killed_and_it_converges(client: Client) -> None:
-    """Pods are made all the time; those that came without a place are matched afterwards."""
-    async with fleet(client, ZONES) as made, dividing(client, made.name) as trimtab:
+    """Pods are created all the time; those without a reservation are matched afterwards."""
+    async with deployment_sandbox(client, ZONES) as made, running_subsets(client, made.name) as trimtab:
         if trimtab.controller is None:
             pytest.skip("the Trimtab that is installed here is not ours to kill")
-        await divide(made, in_zone("a", "zone-a", 6), in_zone("b", "zone-b", "50%"), in_zone("c", "zone-c"))
+        await create_topology(made, in_zone("a", "zone-a", 6), in_zone("b", "zone-b", "50%"), in_zone("c", "zone-c"))
         await made.deploy("web", 4)
         await trouble(trimtab, made)
         await made.scale("web", 20)
@@ -363,7 +365,7 @@ async def test_webhooks_and_controller_are_killed_and_it_converges(client: Clien
         await counted(made, **{row.name: total[row.name] for row in status.subset_statuses})
 
 
-async def trouble(trimtab: Dividing, made: Fleet) -> None:
+async def trouble(trimtab: SubsetProcesses, made: DeploymentSandbox) -> None:
     """Sizes change while parts of Trimtab end and begin."""
     await made.scale("web", 10)
     await trimtab.kill_controller()

@@ -1,4 +1,4 @@
-"""A server of its own for every test, and a client that talks to it."""
+"""A server for every test, and a client for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.wire import TOKEN, Wire, connected
-from trimtab_lab.apiserver.wire.authentication import AUTHENTICATED, User
+from trimtab_lab.apiserver.admission.users import AUTHENTICATED, User
 from trimtab_lab.apiserver.wire.server import Server
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.kube.certificates import Authority
-from trimtab.admission.certificates import GivenCertificates
-from trimtab.admission.server import Edge
+from trimtab.admission.certificates import FileCertificates
+from trimtab.admission.server import AdmissionServer
 from trimtab.api.documents import JSON
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import Resource, untyped
-from trimtab.unitedtopology.admission.hooks import Subsets
+from trimtab.unitedtopology.admission.hooks import SubsetHooks
 
 MUTATING = untyped(
     "admissionregistration.k8s.io/v1",
@@ -31,23 +31,23 @@ VALIDATING = untyped(
     namespaced=False,
 )
 UNHURRIED = 8.0
-"""A budget, in seconds, for tests of what is decided: a busy machine lets no pod go."""
+"""A budget in seconds that a busy machine does not exceed, for tests of decisions."""
 
 
 @asynccontextmanager
-async def serving(client: Client, subsets: Subsets, folder: Path, authority: Authority) -> AsyncIterator[str]:
+async def serving(client: Client, subsets: SubsetHooks, folder: Path, authority: Authority) -> AsyncIterator[str]:
     """One webhook process, or what of it matters; its address."""
     pair = authority.server("127.0.0.1")
     folder.mkdir(parents=True, exist_ok=True)
     certificate, key = folder / "tls.crt", folder / "tls.key"
     certificate.write_bytes(pair.certificate)
     key.write_bytes(pair.key)
-    edge = Edge(
+    edge = AdmissionServer(
         subsets.hooks,
-        certificates=GivenCertificates(certificate, key, clock=client.clock),
+        certificates=FileCertificates(certificate, key, clock=client.clock),
         host="127.0.0.1",
         port=0,
-        let_go=subsets.let_go,
+        on_skip=subsets.report_undecided,
     )
     tasks = [asyncio.create_task(edge.run()), asyncio.create_task(subsets.run())]
     try:
@@ -63,11 +63,11 @@ async def serving(client: Client, subsets: Subsets, folder: Path, authority: Aut
 
 @asynccontextmanager
 async def pod_webhooks(
-    client: Client, folder: Path, several: Sequence[Subsets], *, namespace: str, name: str = "subsets"
+    client: Client, folder: Path, several: Sequence[SubsetHooks], *, namespace: str, name: str = "subsets"
 ) -> AsyncIterator[None]:
-    """These webhook processes, asked about pods of one namespace.
+    """Register these webhook processes for the pods of one namespace.
 
-    Of several, each is asked about the pods with its number in the label `shard`; about evictions, the first.
+    Each of several receives the pods with its number in the label `shard`; the first one receives evictions.
     """
     authority = Authority()
     async with AsyncExitStack() as stack:
@@ -75,11 +75,11 @@ async def pod_webhooks(
             await stack.enter_async_context(serving(client, each, folder / f"edge-{number}", authority))
             for number, each in enumerate(several)
         ]
-        made: list[tuple[Resource[JSON], JSON]] = [
+        created: list[tuple[Resource[JSON], JSON]] = [
             (MUTATING, _configuration(name, [_creations(number, url) for number, url in enumerate(urls)])),
             (VALIDATING, _configuration(name, [_deletions(urls[0])])),
         ]
-        for resource, tree in made:
+        for resource, tree in created:
             for hook in tree["webhooks"]:
                 hook["clientConfig"]["caBundle"] = base64.b64encode(authority.certificate).decode()
                 hook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
@@ -89,7 +89,7 @@ async def pod_webhooks(
         try:
             yield
         finally:
-            for resource, _ in made:
+            for resource, _ in created:
                 await client.delete(resource, name)
 
 

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from trimtab.admission.certificates import CONFIGURATIONS, MadeCertificates
-from trimtab.admission.server import Edge
+from trimtab.admission.certificates import CONFIGURATIONS, ManagedCertificates
+from trimtab.admission.server import AdmissionServer
 from trimtab.api.documents import JSON
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
@@ -46,8 +46,8 @@ class Holding:
 
     view: View
     holder: ScaleDownHolder
-    edge: Edge
-    certificates: MadeCertificates
+    edge: AdmissionServer
+    certificates: ManagedCertificates
 
     @property
     def metrics(self) -> Metrics:
@@ -88,21 +88,21 @@ async def serving(
     """Trimtab at work, for as long as the context; registered for a namespace, which keeps its certificates too."""
     view = View(client)
     holder = ScaleDownHolder(client, view, defaults=defaults, settings=HoldSettings(**settings))
-    certificates = MadeCertificates(
+    certificates = ManagedCertificates(
         client,
         namespace=namespace,
         name="trimtab-webhooks",
         names=["127.0.0.1"],
         configurations=[(VALIDATING, f"trimtab-{namespace}")],
     )
-    edge = Edge(ScaleReviews(holder.hold).hooks, certificates=certificates, host="127.0.0.1", port=0)
+    edge = AdmissionServer(ScaleReviews(holder.hold).hooks, certificates=certificates, host="127.0.0.1", port=0)
     tasks = [asyncio.ensure_future(each) for each in (view.run(), holder.run(), edge.run())]
     try:
         await view.wait_synced()
         while not (edge.synced and holder.synced):
             await asyncio.sleep(0.01)
         await register(client, namespace, f"https://127.0.0.1:{edge.port}/scale")
-        await certificates.look()
+        await certificates.check()
         yield Holding(view, holder, edge, certificates)
     finally:
         if not stays_registered:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.lab.fleets import Fleet
-from trimtab.admission.certificates import CONFIGURATIONS, MadeCertificates
-from trimtab.admission.server import Edge
+from tests.lab.deployments import DeploymentSandbox
+from trimtab.admission.certificates import CONFIGURATIONS, ManagedCertificates
+from trimtab.admission.server import AdmissionServer
 from trimtab.admission.validation import PATH, Validation
 from trimtab.api import crds
 from trimtab.api.annotations import DELETION_COST
@@ -132,17 +132,17 @@ async def running_policies(client: Client, namespace: str, **settings: Any) -> A
 async def validating(client: Client, namespace: str) -> AsyncIterator[None]:
     """Policies of one namespace reviewed when they are written, for as long as the context."""
     name = f"trimtab-policies-{namespace}"
-    certificates = MadeCertificates(
+    certificates = ManagedCertificates(
         client, namespace=namespace, name=name, names=["127.0.0.1"], configurations=[(VALIDATING, name)]
     )
-    edge = Edge(Validation(client).hooks, certificates=certificates, host="127.0.0.1", port=0)
+    edge = AdmissionServer(Validation(client).hooks, certificates=certificates, host="127.0.0.1", port=0)
     task = asyncio.ensure_future(edge.run())
     try:
         while not edge.synced:
             await client.clock.sleep(0.01)
         body = _reviews(name, namespace, f"https://127.0.0.1:{edge.port}{PATH}")
         await client.create(CONFIGURATIONS[VALIDATING], body)
-        await certificates.look()
+        await certificates.check()
         yield
     finally:
         with suppress(NotFound):
@@ -230,7 +230,7 @@ def costed(store: Store[Pod], annotation: str) -> dict[str, int]:
 class Workers:
     """An endpoint for each pod, at an address of its own on this machine."""
 
-    def __init__(self, made: Fleet) -> None:
+    def __init__(self, made: DeploymentSandbox) -> None:
         self.answers: dict[str, str] = {}
         """What each pod answers, by name."""
         self.port = 0
@@ -265,7 +265,7 @@ class Workers:
 
 
 @asynccontextmanager
-async def employed(made: Fleet) -> AsyncIterator[Workers]:
+async def employed(made: DeploymentSandbox) -> AsyncIterator[Workers]:
     """Endpoints for the pods of a fleet, for as long as the context."""
     workers = Workers(made)
     try:
@@ -278,12 +278,12 @@ async def employed(made: Fleet) -> AsyncIterator[Workers]:
 # The stories.
 
 
-async def settle(made: Fleet) -> None:
+async def settle(made: DeploymentSandbox) -> None:
     """Wait for the settle time: the cache of a controller cannot be read."""
     await made.client.clock.sleep(2 * INITIAL)
 
 
-async def long_work_is_spared(made: Fleet, policies: PolicyControllers) -> None:
+async def long_work_is_spared(made: DeploymentSandbox, policies: PolicyControllers) -> None:
     """The pods that have worked longest are deleted last: six workers, four of them busy, scaled down to three."""
     await made.deploy("web", 6)
     async with employed(made) as workers:
@@ -299,7 +299,7 @@ async def long_work_is_spared(made: Fleet, policies: PolicyControllers) -> None:
     assert {pod.metadata.name for pod in made.pods.store} == set(names[3:])
 
 
-async def unwanted_nodes_empty_first(made: Fleet, policies: PolicyControllers) -> None:
+async def unwanted_nodes_empty_first(made: DeploymentSandbox, policies: PolicyControllers) -> None:
     """Nodes get a PreferNoSchedule taint while their pods run; those pods go first."""
     await made.deploy("web", 8)
     marked = {node.metadata.name for node in made.machines.store if node.metadata.labels.get(ZONE) == "zone-a"}
@@ -324,7 +324,7 @@ def _cheaper(costs: dict[str, int], there: set[str]) -> bool:
     return bool(cheap and dear) and max(cheap) < min(dear)
 
 
-async def three_stay_on_two_zones(made: Fleet, policies: PolicyControllers) -> None:
+async def three_stay_on_two_zones(made: DeploymentSandbox, policies: PolicyControllers) -> None:
     """Three replicas on two zones, scaled down to two, over and over."""
     await policies.policy(delivery="Continuous")
     await made.deploy("web", 3)

@@ -1,4 +1,5 @@
-"""What must not work: a refusal has the right code and is a Kubernetes Status, nothing is stored, the server lives."""
+"""Invalid input: an error has the right code and is a Kubernetes Status, nothing is stored, the server keeps
+running."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from tests.lab.wire import (
     deployment,
     pod,
 )
-from trimtab_lab.apiserver.wire.bodies import LONGEST
+from trimtab_lab.apiserver.kinds.serialization.decoding import MAX_BODY_SIZE
 from trimtab_lab.apiserver.wire.server import Server
 
 FUZZED = 3_000
@@ -40,7 +41,7 @@ BOMB = "\n".join(
 
 
 def check_status(reply: Reply, code: int) -> None:
-    """A refusal as Kubernetes refuses."""
+    """Check that an error is one of Kubernetes."""
     assert reply.status == code, reply.text
     assert reply.tree["kind"] == "Status"
     assert reply.tree["status"] == "Failure"
@@ -65,7 +66,7 @@ def check_status(reply: Reply, code: int) -> None:
         pytest.param("a: !!python/object:os.system x", YAML, 400, id="YAML that wants to run something"),
         pytest.param(BOMB, YAML, 400, id="YAML that unfolds without end"),
         pytest.param("? [a, b]\n: c\n", YAML, 400, id="YAML with keys that are lists"),
-        pytest.param("{}", "text/plain", 415, id="a media type that nobody knows"),
+        pytest.param("{}", "text/plain", 415, id="an unknown media type"),
         pytest.param(b"k8s\0\xff\xff\xff\xff", "application/vnd.kubernetes.protobuf", 400, id="broken protobuf"),
         pytest.param("{}", "application/vnd.kubernetes.protobuf", 400, id="protobuf that is none"),
         pytest.param(config_map("a") | {"kind": "Secret"}, "application/json", 400, id="another kind"),
@@ -82,14 +83,14 @@ def check_status(reply: Reply, code: int) -> None:
         ),
     ],
 )
-async def test_a_bad_body_is_refused(wire: Wire, body: Any, content: str, code: int) -> None:
-    """Whatever is sent to be created, and is no object that could be."""
+async def test_an_invalid_body_is_rejected(wire: Wire, body: Any, content: str, code: int) -> None:
+    """A body that is no valid object."""
     check_status(await wire.call("POST", CONFIG_MAPS, body, content=content), code)
     assert await wire.names(CONFIG_MAPS) == ["kube-root-ca.crt"]
 
 
-async def test_wrong_types_are_told_in_the_words_of_kubernetes(wire: Wire) -> None:
-    """Which struct, which field, and what would have been right."""
+async def test_wrong_types_have_the_messages_of_kubernetes(wire: Wire) -> None:
+    """Struct, field and expected type."""
     reply = await wire.call("POST", PODS, pod(hostNetwork="yes"))
     wanted = "json: cannot unmarshal string into Go struct field PodSpec.spec.hostNetwork of type bool"
     assert reply.tree["message"] == f'Pod in version "v1" cannot be handled as a Pod: {wanted}'
@@ -99,29 +100,29 @@ async def test_wrong_types_are_told_in_the_words_of_kubernetes(wire: Wire) -> No
     ("level", "status", "warned"),
     [
         pytest.param("Strict", 400, False, id="strict: refused"),
-        pytest.param("Warn", 201, True, id="warn: told"),
+        pytest.param("Warn", 201, True, id="Warn: a warning"),
         pytest.param("Ignore", 201, False, id="ignore: dropped silently"),
-        pytest.param("", 201, True, id="unsaid: told"),
+        pytest.param("", 201, True, id="default: a warning"),
     ],
 )
 async def test_unknown_and_repeated_fields(wire: Wire, level: str, status: int, warned: bool) -> None:
-    """In each case they are not stored; of a repeated field the last value counts."""
+    """They are never stored; of a repeated field the last value is used."""
     text = json.dumps(config_map("a") | {"colour": "red"}).replace('"colour"', '"data": {"k": "1", "k": "2"}, "colour"')
     reply = await wire.call("POST", f"{CONFIG_MAPS}?fieldValidation={level}", text)
     assert reply.status == status
-    told = reply.tree["message"] if status == 400 else " ".join(reply.warnings).replace("\\", "")
-    assert ('unknown field "colour"' in told) is (warned or status == 400)
-    assert ('duplicate field "data.k"' in told) is (warned or status == 400)
+    message = reply.tree["message"] if status == 400 else " ".join(reply.warnings).replace("\\", "")
+    assert ('unknown field "colour"' in message) is (warned or status == 400)
+    assert ('duplicate field "data.k"' in message) is (warned or status == 400)
     if status == 201:
         assert reply.tree["data"] == {"k": "2"}
         assert "colour" not in reply.tree
 
 
-async def test_a_body_that_is_too_large_is_refused(wire: Wire) -> None:
-    """Three mebibytes are read, not a byte more."""
-    filler = "x" * (LONGEST - 200)
+async def test_a_body_that_is_too_large_is_rejected(wire: Wire) -> None:
+    """The limit is three mebibytes."""
+    filler = "x" * (MAX_BODY_SIZE - 200)
     body = json.dumps(config_map("a") | {"data": {"k": filler}})
-    check_status(await wire.call("POST", CONFIG_MAPS, body + " " * (LONGEST + 1 - len(body))), 413)
+    check_status(await wire.call("POST", CONFIG_MAPS, body + " " * (MAX_BODY_SIZE + 1 - len(body))), 413)
     check_status(await wire.call("POST", CONFIG_MAPS, body), 422)
     assert (await wire.call("GET", "/readyz")).text == "ok"
 
@@ -140,15 +141,15 @@ async def test_a_body_that_is_too_large_is_refused(wire: Wire) -> None:
         pytest.param("resourceVersion=new", 400, id="a version that is none"),
         pytest.param("resourceVersion=999999", 504, id="a version that was never reached"),
         pytest.param("resourceVersionMatch=Exact", 422, id="exactly which version"),
-        pytest.param("resourceVersion=1&resourceVersionMatch=Nearly", 422, id="a match that nobody knows"),
+        pytest.param("resourceVersion=1&resourceVersionMatch=Nearly", 422, id="an unknown match"),
         pytest.param("sendInitialEvents=true", 422, id="initial events of a list"),
         pytest.param("watch=1&sendInitialEvents=true", 422, id="initial events without a match"),
         pytest.param("watch=1&resourceVersion=new", 500, id="a watch from a version that is none"),
         pytest.param("watch=1&timeoutSeconds=soon", 400, id="a time that is no number"),
     ],
 )
-async def test_a_bad_query_is_refused(wire: Wire, query: str, code: int) -> None:
-    """Whatever is asked in a list or watch that cannot be."""
+async def test_an_invalid_query_is_rejected(wire: Wire, query: str, code: int) -> None:
+    """Invalid options of lists and watches."""
     check_status(await wire.call("GET", f"{CONFIG_MAPS}?{query}"), code)
 
 
@@ -160,12 +161,12 @@ async def test_a_bad_query_is_refused(wire: Wire, query: str, code: int) -> None
         pytest.param("{}", JSON_PATCH, 400, id="a JSON patch that is no list"),
         pytest.param('[{"op":"test","path":"/kind","value":"Pod"}]', JSON_PATCH, 422, id="a test that fails"),
         pytest.param('[{"op":"remove","path":"/spec/nothing"}]', JSON_PATCH, 422, id="nothing to remove"),
-        pytest.param('[{"op":"paint","path":"/spec"}]', JSON_PATCH, 422, id="an operation that nobody knows"),
+        pytest.param('[{"op":"paint","path":"/spec"}]', JSON_PATCH, 422, id="an unknown operation"),
         pytest.param('[{"op":"replace","path":"","value":3}]', JSON_PATCH, 422, id="a whole document that is a number"),
         pytest.param(
             json.dumps([{"op": "test", "path": "", "value": 1}] * 10_001), JSON_PATCH, 413, id="too much at once"
         ),
-        pytest.param('{"spec":{"$patch":"paint"}}', STRATEGIC_PATCH, 400, id="a directive that nobody knows"),
+        pytest.param('{"spec":{"$patch":"paint"}}', STRATEGIC_PATCH, 400, id="an unknown directive"),
         pytest.param('{"spec":{"replicas":"x"}}', STRATEGIC_PATCH, 422, id="a text for a number, strategically"),
         pytest.param('{"spec":{"replicas":"x"}}', MERGE_PATCH, 422, id="a text for a number"),
         pytest.param('{"kind":"Pod"}', MERGE_PATCH, 422, id="another kind"),
@@ -177,8 +178,8 @@ async def test_a_bad_query_is_refused(wire: Wire, query: str, code: int) -> None
         pytest.param("{}", "application/json", 415, id="no patch at all"),
     ],
 )
-async def test_a_bad_patch_is_refused(wire: Wire, change: str, content: str, code: int) -> None:
-    """And the object stays what it was."""
+async def test_an_invalid_patch_is_rejected(wire: Wire, change: str, content: str, code: int) -> None:
+    """The object does not change."""
     before = await wire.create(DEPLOYMENTS, deployment())
     check_status(await wire.call("PATCH", f"{DEPLOYMENTS}/web", change, content=content), code)
     assert await wire.get(f"{DEPLOYMENTS}/web") == before
@@ -187,8 +188,8 @@ async def test_a_bad_patch_is_refused(wire: Wire, change: str, content: str, cod
 @pytest.mark.parametrize(
     ("method", "path", "code"),
     [
-        pytest.param("GET", "/api/v1/nowhere", 404, id="a resource that nobody knows"),
-        pytest.param("GET", "/apis/nowhere.example.com/v1/things", 404, id="a group that nobody knows"),
+        pytest.param("GET", "/api/v1/nowhere", 404, id="an unknown resource"),
+        pytest.param("GET", "/apis/nowhere.example.com/v1/things", 404, id="an unknown group"),
         pytest.param("GET", "/api/v1/namespaces/default/pods/%2e%2e%2fsecrets", 404, id="an escaped path in a name"),
         pytest.param("GET", "/api/v1/namespaces/default/pods/..%2f..%2fx", 404, id="dots in a name"),
         pytest.param("GET", "/api/v1//pods", 404, id="an empty part"),
@@ -208,13 +209,13 @@ async def test_a_bad_patch_is_refused(wire: Wire, change: str, content: str, cod
         pytest.param("GET", "/api/v1/namespaces/default/pods/a/exec", 501, id="what the lab does not do"),
     ],
 )
-async def test_a_path_that_leads_nowhere_is_refused(wire: Wire, method: str, path: str, code: int) -> None:
-    """As it was sent: nothing is cleaned up on the way."""
+async def test_an_unknown_path_is_not_found(wire: Wire, method: str, path: str, code: int) -> None:
+    """Paths are taken as they are sent, without normalization."""
     check_status(await _raw(wire, method, path), code)
 
 
 async def _raw(wire: Wire, method: str, path: str) -> Reply:
-    """A request whose path is sent as it is written."""
+    """A request whose path is sent unchanged."""
     headers = {"Authorization": f"Bearer {TOKEN}", "Accept": "application/json"}
     url = yarl.URL(wire.url + path, encoded=True)
     async with wire.session.request(method, url, headers=headers) as response:
@@ -223,8 +224,8 @@ async def _raw(wire: Wire, method: str, path: str) -> Reply:
         return Reply(response.status, tree, text, response.headers)
 
 
-async def test_strangers_get_the_health_and_nothing_else(wire: Wire) -> None:
-    """No token, a wrong token, a token of another kind."""
+async def test_unauthenticated_requests_get_health_only(wire: Wire) -> None:
+    """No token, a wrong token, a token of another scheme."""
     for path in ("/healthz", "/livez", "/readyz"):
         assert (await wire.call("GET", path, token=None)).text == "ok"
     for path in ("/", "/version", "/api", "/apis", PODS, "/openapi/v3", "/healthz/etcd"):
@@ -232,7 +233,7 @@ async def test_strangers_get_the_health_and_nothing_else(wire: Wire) -> None:
         check_status(await wire.call("GET", path, token="guess"), 401)
 
 
-async def test_what_cannot_be_deleted_so_is_refused(wire: Wire) -> None:
+async def test_invalid_delete_options_are_rejected(wire: Wire) -> None:
     """Options that contradict one another or the object; the object stays."""
     await wire.create(CONFIG_MAPS, config_map("a"))
     target = f"{CONFIG_MAPS}/a"
@@ -249,8 +250,8 @@ async def test_what_cannot_be_deleted_so_is_refused(wire: Wire) -> None:
     assert (await wire.call("GET", target)).status == 200
 
 
-async def test_a_definition_that_cannot_be_is_refused(wire: Wire) -> None:
-    """Its kind is not served then."""
+async def test_an_invalid_definition_is_rejected(wire: Wire) -> None:
+    """Its kind is not served."""
     names = {"plural": "things", "kind": "Thing"}
     schema = {
         "openAPIV3Schema": {"type": "object", "properties": {"spec": {"x-kubernetes-validations": [{"rule": "true"}]}}}
@@ -288,7 +289,7 @@ _JUNK: tuple[Any, ...] = (
 
 
 def _nodes(tree: Any) -> list[tuple[Any, Any]]:
-    """Every place in a tree: what holds it, and under which key."""
+    """Every position in a tree: its container and its key."""
     found: list[tuple[Any, Any]] = []
     items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     for key, value in items:
@@ -344,7 +345,7 @@ def _broken_bytes(rng: random.Random, text: bytes) -> bytes:
 
 
 def _attempt(rng: random.Random) -> tuple[str, str, bytes, str]:
-    """A request that is wrong in a few places: method, path, body and media type."""
+    """A request with a few errors: method, path, body and media type."""
     path, tree = rng.choice(_OBJECTS)
     tree = json.loads(json.dumps(tree))
     for _ in range(rng.randrange(1, 4)):
@@ -366,12 +367,12 @@ def _attempt(rng: random.Random) -> tuple[str, str, bytes, str]:
 
 
 @pytest.mark.slow
-async def test_nothing_that_is_sent_ends_the_server(
+async def test_no_request_ends_the_server(
     wire: Wire,
     server: Server,
     record_property: Callable[[str, object], None],
 ) -> None:
-    """Seeded requests that are a little wrong: none meets a fault of the server, and what is stored can be read."""
+    """Seeded requests with errors: none causes an internal error, and stored objects can be read."""
     rng = random.Random(7)
     for path, tree in _OBJECTS:
         await wire.create(path, {**tree, "metadata": {**tree["metadata"], "name": "there"}})
@@ -390,5 +391,5 @@ async def test_nothing_that_is_sent_ends_the_server(
     for path, _ in _OBJECTS:
         json.loads((await wire.call("GET", path)).text)
     assert (await wire.call("GET", "/readyz")).text == "ok"
-    told = ", ".join(f"{count} answered {code}" for code, count in sorted(counts.items()))
-    record_property("told", f"{FUZZED} requests tried: {told}")
+    message = ", ".join(f"{count} answered {code}" for code, count in sorted(counts.items()))
+    record_property("told", f"{FUZZED} requests tried: {message}")

@@ -17,7 +17,7 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.config import discover
 from trimtab.kube.errors import ApiError, LeadershipLost
 from trimtab.kube.informers import Informer
-from trimtab.kube.leases import Elector, Terms
+from trimtab.kube.leases import Elector, LeaseTimings
 from trimtab.kube.sessions import Session
 from trimtab_lab.apiserver.wire.faults import Fault
 from trimtab_lab.apiserver.wire.server import Server
@@ -27,7 +27,7 @@ TROUBLED = 60.0
 """Seconds of trouble."""
 CONVERGES_WITHIN = 90.0
 NAMES = ("red", "green", "blue")
-SHORT = Terms(lease_duration=3.0, renew_deadline=2.0, retry_period=0.4)
+SHORT = LeaseTimings(lease_duration=3.0, renew_deadline=2.0, retry_period=0.4)
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +57,7 @@ class Leaders:
     async def candidate(self, identity: str) -> None:
         """Lead whenever possible, until cancelled."""
         while True:
-            elector = Elector(self._client, name="chaos", namespace="default", identity=identity, terms=SHORT)
+            elector = Elector(self._client, name="chaos", namespace="default", identity=identity, timings=SHORT)
             with suppress(LeadershipLost, ApiError):
                 await elector.run(lambda: self._act(identity))
             await asyncio.sleep(0.1)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.clones import CLONESETS, Clones, clones, manifest, template
+from tests.lab.clonesets import CLONESETS, CloneSetSandbox, cloneset_sandbox, manifest, template
 from tests.lab.test_chaos import trouble
 from tests.lab.test_kubectl import FOUND, Kubectl
 from trimtab.api import configuration
@@ -46,7 +46,7 @@ async def client(server: Server) -> AsyncIterator[Client]:
 async def test_kubectl_scales_and_shows(client: Client, server: Server, tmp_path: Path) -> None:
     """`kubectl scale`, `kubectl get` with its columns and short name, and `kubectl explain` of a field."""
     kubectl = Kubectl(FOUND[0], server.kubeconfig, tmp_path)
-    async with clones(client) as made:
+    async with cloneset_sandbox(client) as made:
         await made.create(2)
         await made.until(2)
         assert "scaled" in await kubectl("scale", "cloneset/web", "--replicas=5", "-n", made.name)
@@ -63,7 +63,7 @@ async def test_kubectl_scales_and_shows(client: Client, server: Server, tmp_path
 async def test_trouble_on_the_wire_leaves_exactly_what_is_wanted(client: Client, server: Server) -> None:
     """Latency, cut watches, conflicts, refusals: never more pods than were ever wanted, and in the end just as many."""
     rng = random.Random(5)
-    async with Client(Session(discover(server.kubeconfig))) as troubled, clones(troubled) as made:
+    async with Client(Session(discover(server.kubeconfig))) as troubled, cloneset_sandbox(troubled) as made:
         await client.create(CLONESETS, manifest(4, by=made.name), namespace=made.name)
         most = 0
 
@@ -88,13 +88,13 @@ async def test_trouble_on_the_wire_leaves_exactly_what_is_wanted(client: Client,
     assert most <= LARGEST
 
 
-# Policies, with all of Trimtab's controllers at work.
+# Policies, with all of Trimtab's controllers running.
 
 
 @asynccontextmanager
-async def trimtab(client: Client, server: Server) -> AsyncIterator[tuple[Clones, Informer[PodGroupCost]]]:
-    """A namespace that Trimtab looks after, with nodes in three zones, and the costs that it writes there."""
-    async with clones(client, manager="trimtab") as made:
+async def trimtab(client: Client, server: Server) -> AsyncIterator[tuple[CloneSetSandbox, Informer[PodGroupCost]]]:
+    """A namespace that Trimtab reconciles, with nodes in three zones, and the costs that it writes there."""
+    async with cloneset_sandbox(client, manager="trimtab") as made:
         await made.nodes({"az-1": "a1 a2", "az-2": "b1 b2", "az-3": "c1 c2"})
         told = {
             "components": ["controllers"],
@@ -112,7 +112,7 @@ async def trimtab(client: Client, server: Server) -> AsyncIterator[tuple[Clones,
             await cancel(*working)
 
 
-async def twelve(made: Clones, **spec: Any) -> None:
+async def twelve(made: CloneSetSandbox, **spec: Any) -> None:
     """Twelve pods, four in each zone."""
     await made.create(12, updateStrategy={"maxUnavailable": "100%"}, **spec)
     await made.until(12)
@@ -120,7 +120,7 @@ async def twelve(made: Clones, **spec: Any) -> None:
     await made.reported(lambda cloneset: cloneset.status.available_replicas == 12)
 
 
-def zones(made: Clones) -> list[int]:
+def zones(made: CloneSetSandbox) -> list[int]:
     """How many pods are in each zone, by the first letter of the node."""
     places = [pod.spec.node_name.removeprefix(f"{made.name}-")[0] for pod in made.pods.store if pod.active]
     return [places.count(letter) for letter in "abc"]

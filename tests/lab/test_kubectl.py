@@ -1,4 +1,4 @@
-"""kubectl, as its users type it. $KUBECTLS lists the paths of those to be used; without it, the one in $PATH is."""
+"""kubectl, as users type it. $KUBECTLS lists the paths of the versions to test; the default is the one in $PATH."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [
 
 
 class Kubectl:
-    """Runs kubectl against one server, with a home folder of its own."""
+    """Runs kubectl against one server, with its own home folder."""
 
     def __init__(self, path: str, kubeconfig: Path, home: Path) -> None:
         self._path = path
@@ -33,7 +33,7 @@ class Kubectl:
         self._home = home
 
     async def start(self, *arguments: str, stdin: bool = False) -> asyncio.subprocess.Process:
-        """Begin a command."""
+        """Start a command."""
         return await asyncio.create_subprocess_exec(
             self._path,
             *arguments,
@@ -44,7 +44,7 @@ class Kubectl:
         )
 
     async def run(self, *arguments: str, given: Any = None) -> tuple[int, str, str]:
-        """A command's exit code, output and errors; `given` is what `-f -` reads."""
+        """A command's exit code, output and errors; `given` is the input of `-f -`."""
         process = await self.start(*arguments, stdin=given is not None)
         text = None if given is None else (given if isinstance(given, str) else yaml.safe_dump(given)).encode()
         output, errors = await asyncio.wait_for(process.communicate(text), 60)
@@ -65,19 +65,20 @@ class Kubectl:
 
 @pytest.fixture(params=FOUND or [""])
 def kubectl(request: pytest.FixtureRequest, server: Server, tmp_path: Path) -> Kubectl:
-    """Every kubectl that there is, one after the other."""
+    """Every configured kubectl, one after the other."""
     home = tmp_path / "home"
     home.mkdir()
     return Kubectl(request.param, server.kubeconfig, home)
 
 
 def words(output: str) -> list[list[str]]:
-    """A table as kubectl prints it."""
+    """The cells of a table that kubectl printed."""
     return [line.split() for line in output.splitlines()]
 
 
-async def test_what_is_applied_is_there_and_what_is_applied_again_is_changed(kubectl: Kubectl) -> None:
-    """apply creates, says when nothing changed, and merges what did, also into lists that others wrote to."""
+async def test_apply_creates_and_merges(kubectl: Kubectl) -> None:
+    """apply creates, reports when nothing changed, and merges changes, also into lists with elements of other
+    writers."""
     manifest = deployment()
     assert await kubectl("apply", "-f", "-", given=manifest) == "deployment.apps/web created\n"
     assert await kubectl("apply", "-f", "-", given=manifest) == "deployment.apps/web unchanged\n"
@@ -90,7 +91,7 @@ async def test_what_is_applied_is_there_and_what_is_applied_again_is_changed(kub
     assert container["env"] == [{"name": "LEVEL", "value": "debug"}]
 
 
-async def test_a_field_that_nobody_knows_is_refused_by_apply(kubectl: Kubectl) -> None:
+async def test_apply_rejects_an_unknown_field(kubectl: Kubectl) -> None:
     """kubectl leaves the validation to the server, which names the field; with --validate=warn it warns."""
     manifest = deployment()
     manifest["spec"]["repliccas"] = 3
@@ -101,8 +102,8 @@ async def test_a_field_that_nobody_knows_is_refused_by_apply(kubectl: Kubectl) -
     assert output == "deployment.apps/web created\n"
 
 
-async def test_objects_are_listed_with_the_columns_that_people_know(kubectl: Kubectl, wire: Wire) -> None:
-    """get prints the server's tables: short, wide, by label, by field, of several kinds, and as names."""
+async def test_get_prints_tables(kubectl: Kubectl, wire: Wire) -> None:
+    """Short, wide, by label, by field, of several kinds, and as names."""
     await wire.create(PODS, pod("one") | {"metadata": {"name": "one", "labels": {"app": "a"}}})
     await wire.create(PODS, pod("two", nodeName="node-1"))
     assert words(await kubectl("get", "pods"))[0] == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
@@ -118,9 +119,9 @@ async def test_objects_are_listed_with_the_columns_that_people_know(kubectl: Kub
 
 
 async def test_an_object_is_described_with_its_events(kubectl: Kubectl, wire: Wire) -> None:
-    """describe gathers an object and the events about it."""
-    made = await wire.create(PODS, pod())
-    about = {"kind": "Pod", "namespace": "default", "name": "web", "uid": made["metadata"]["uid"]}
+    """describe prints an object and the events about it."""
+    created = await wire.create(PODS, pod())
+    about = {"kind": "Pod", "namespace": "default", "name": "web", "uid": created["metadata"]["uid"]}
     event = {"metadata": {"name": "web.1"}, "involvedObject": about, "reason": "Placed", "message": "on a whim"}
     times = {"firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:00Z", "count": 1}
     await wire.create(f"{CORE}/events", {**event, **times, "type": "Normal", "source": {"component": "a test"}})
@@ -136,7 +137,7 @@ async def _deployed(kubectl: Kubectl) -> str:
 
 
 async def test_fields_are_explained(kubectl: Kubectl) -> None:
-    """explain knows the fields and types of built-in kinds, and the descriptions of ours."""
+    """explain prints the fields and types of built-in kinds, and the descriptions of ours."""
     output = await kubectl("explain", "deployment.spec")
     assert "GROUP:      apps" in output
     assert "replicas\t<integer>" in output
@@ -147,7 +148,7 @@ async def test_fields_are_explained(kubectl: Kubectl) -> None:
 
 
 async def test_objects_are_changed_by_patches_labels_annotations_and_scale(kubectl: Kubectl) -> None:
-    """The three kinds of patches, what builds on them, and the refusal of the fourth."""
+    """The three kinds of patches, the commands that use them, and the error of server-side apply."""
     await kubectl("apply", "-f", "-", given=deployment())
     await kubectl("patch", "deployment", "web", "-p", '{"spec":{"minReadySeconds":5}}')
     await kubectl("patch", "deployment", "web", "--type=merge", "-p", '{"spec":{"paused":true}}')
@@ -167,7 +168,7 @@ async def test_objects_are_changed_by_patches_labels_annotations_and_scale(kubec
 
 
 async def test_a_rollout_is_followed_by_its_status(kubectl: Kubectl, wire: Wire) -> None:
-    """rollout status reads what a controller writes; here the test writes it."""
+    """rollout status reads the status that a controller writes; here the test writes it."""
     await kubectl("apply", "-f", "-", given=deployment(replicas=2))
     process = await kubectl.start("rollout", "status", "deployment/web", "--timeout=30s")
     status = {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2}
@@ -190,8 +191,8 @@ async def test_changes_are_watched(kubectl: Kubectl, wire: Wire) -> None:
 
 
 @pytest.fixture
-async def family(wire: Wire) -> str:
-    """A ReplicaSet with a pod, as a controller would have made it."""
+async def owner_with_pod(wire: Wire) -> str:
+    """A ReplicaSet with a pod, as a controller would create it."""
     replica_set = {**deployment("parent", 1), "kind": "ReplicaSet"}
     owner = await wire.create(REPLICA_SETS, replica_set)
     child = pod("child") | {"metadata": {"name": "child", "labels": {"app": "parent"}}}
@@ -208,18 +209,18 @@ async def family(wire: Wire) -> str:
     ],
 )
 async def test_an_owner_is_deleted(
-    kubectl: Kubectl, wire: Wire, server: Server, family: str, cascade: str, left: list[str]
+    kubectl: Kubectl, wire: Wire, server: Server, owner_with_pod: str, cascade: str, left: list[str]
 ) -> None:
-    """delete waits until the owner is gone; what becomes of the dependents is chosen."""
-    await kubectl("delete", "replicaset", family, f"--cascade={cascade}")
+    """delete waits until the owner is gone; the propagation policy decides about the dependents."""
+    await kubectl("delete", "replicaset", owner_with_pod, f"--cascade={cascade}")
     await server.settled()
     assert await wire.names(PODS) == left
     if left:
         assert "ownerReferences" not in (await wire.get(f"{PODS}/child"))["metadata"]
 
 
-async def test_the_server_says_what_it_serves(kubectl: Kubectl) -> None:
-    """api-resources, api-versions, version and the questions about oneself."""
+async def test_discovery_and_version(kubectl: Kubectl) -> None:
+    """api-resources, api-versions, version and auth whoami."""
     resources = await kubectl("api-resources", "-o", "wide")
     assert "deployments" in resources
     assert "poddisruptionbudgets" in resources
@@ -230,7 +231,7 @@ async def test_the_server_says_what_it_serves(kubectl: Kubectl) -> None:
 
 
 async def test_what_kubectl_sends_as_protobuf_is_understood(kubectl: Kubectl, wire: Wire) -> None:
-    """create sends some kinds in a form of their own; nothing of them is lost."""
+    """create sends some kinds as protobuf; no field is lost."""
     await kubectl("create", "namespace", "shop")
     await kubectl("create", "serviceaccount", "robot", "-n", "shop")
     await kubectl("create", "configmap", "settings", "--from-literal=mode=fast", "-n", "shop")
@@ -251,7 +252,7 @@ async def test_what_kubectl_sends_as_protobuf_is_understood(kubectl: Kubectl, wi
 
 
 async def test_our_kinds_are_installed_and_used(kubectl: Kubectl, wire: Wire) -> None:
-    """A definition is installed, its objects are checked, defaulted, scaled and printed; it goes with its objects."""
+    """A definition is installed; its objects are validated, defaulted, scaled and printed; they are deleted with it."""
     manifest = ROOT / "deploy" / "crds" / "clonesets.yaml"
     await kubectl("apply", "-f", str(manifest))
     await kubectl("wait", "--for=condition=Established", "crd/clonesets.apps.kruise.io", "--timeout=30s")
@@ -276,7 +277,7 @@ async def test_our_kinds_are_installed_and_used(kubectl: Kubectl, wire: Wire) ->
 
 
 async def test_a_webhook_denies_and_another_one_warns(kubectl: Kubectl) -> None:
-    """What a webhook says is what kubectl prints."""
+    """kubectl prints the messages of webhooks."""
     async with WebhookServer() as webhooks:
         rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
         hooks = [
@@ -292,11 +293,11 @@ async def test_a_webhook_denies_and_another_one_warns(kubectl: Kubectl) -> None:
         ]
         kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
         await kubectl("apply", "-f", "-", given={**kind, "metadata": {"name": "hooks"}, "webhooks": hooks})
-        asked = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"ask": "deny"}}}
-        errors = await kubectl.refused("create", "-f", "-", given=asked)
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"ask": "deny"}}}
+        errors = await kubectl.refused("create", "-f", "-", given=manifest)
         assert 'admission webhook "deny.example.com" denied the request: not today' in errors
-        asked["metadata"] = {"name": "a", "labels": {"ask": "warn"}}
-        _, output, errors = await kubectl.run("create", "-f", "-", given=asked)
+        manifest["metadata"] = {"name": "a", "labels": {"ask": "warn"}}
+        _, output, errors = await kubectl.run("create", "-f", "-", given=manifest)
         assert "Warning: take care" in errors
         assert output == "configmap/a created\n"
 
@@ -310,10 +311,10 @@ async def test_a_node_is_drained(kubectl: Kubectl, wire: Wire) -> None:
     assert await wire.names(PODS) == []
 
 
-async def test_what_the_lab_does_not_do_is_refused_clearly(kubectl: Kubectl, wire: Wire) -> None:
+async def test_unsupported_features_have_clear_errors(kubectl: Kubectl, wire: Wire) -> None:
     """Logs, commands in containers and policies in CEL: the error says why."""
     await wire.create(PODS, pod("web", nodeName="node-1"))
-    assert "it runs no containers" in await kubectl.refused("logs", "web")
+    assert "which runs no containers" in await kubectl.refused("logs", "web")
     policy = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy"}
     errors = await kubectl.refused("create", "-f", "-", given={**policy, "metadata": {"name": "p"}, "spec": {}})
     assert "CEL" in errors

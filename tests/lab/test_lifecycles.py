@@ -1,4 +1,4 @@
-"""How objects come, change and go: versions, generations, finalizers, grace, owners, namespaces, definitions."""
+"""Object lifecycles: versions, generations, finalizers, grace periods, owners, namespaces, definitions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 def definition(**version: Any) -> Tree:
-    """A custom kind that keeps whatever it is given."""
+    """A custom kind that accepts any field."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     one = {"name": "v1", "served": True, "storage": True, "schema": schema, **version}
     names = {"plural": "things", "kind": "Thing"}
@@ -39,7 +39,7 @@ def definition(**version: Any) -> Tree:
 
 
 def thing(name: str, **more: Any) -> Tree:
-    """An object of it."""
+    """An object of that kind."""
     return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}, **more}
 
 
@@ -47,7 +47,7 @@ def thing(name: str, **more: Any) -> Tree:
 
 
 async def test_one_version_counts_all_changes(wire: Wire) -> None:
-    """Whatever the kind, each change takes the next version; a list tells the present one."""
+    """Each change of any kind takes the next version; a list has the present one."""
     first = await wire.create(CONFIG_MAPS, config_map("a"))
     second = await wire.create(PODS, pod())
     listed = await wire.get(CONFIG_MAPS)
@@ -55,8 +55,8 @@ async def test_one_version_counts_all_changes(wire: Wire) -> None:
     assert versions == [versions[0], versions[0] + 1, versions[0] + 1]
 
 
-async def test_the_generation_counts_what_is_asked_for(wire: Wire) -> None:
-    """Labels and status do not count; the spec does, and of a deployment the annotations too."""
+async def test_the_generation_counts_changes_of_the_desired_state(wire: Wire) -> None:
+    """Changes of the spec, and for a Deployment of the annotations; not of labels and status."""
     path = f"{DEPLOYMENTS}/web"
     await wire.create(DEPLOYMENTS, deployment())
     generations = [
@@ -68,8 +68,8 @@ async def test_the_generation_counts_what_is_asked_for(wire: Wire) -> None:
     assert generations == [1, 1, 2, 3]
 
 
-async def test_the_status_has_a_path_of_its_own(wire: Wire) -> None:
-    """What an update says about the status is ignored, and what an update of the status says about the spec."""
+async def test_the_status_is_a_subresource(wire: Wire) -> None:
+    """An update ignores the status, and an update of the status ignores the spec."""
     await wire.create(DEPLOYMENTS, deployment() | {"status": {"replicas": 9}})
     path = f"{DEPLOYMENTS}/web"
     changed = await wire.patch(path, {"spec": {"replicas": 4}, "status": {"replicas": 9}})
@@ -78,11 +78,11 @@ async def test_the_status_has_a_path_of_its_own(wire: Wire) -> None:
     assert (changed["spec"]["replicas"], changed["status"]) == (4, {"replicas": 4})
 
 
-async def test_what_is_created_as_a_rehearsal_is_not_there(wire: Wire) -> None:
-    """A dry run answers as if, and changes nothing; a name that is taken is refused as ever."""
-    made = await wire.create(f"{PODS}?dryRun=All", pod() | {"metadata": {"generateName": "web-"}})
-    assert made["metadata"]["name"].startswith("web-")
-    assert "resourceVersion" not in made["metadata"]
+async def test_a_dry_run_creates_nothing(wire: Wire) -> None:
+    """A dry run has the usual response, and changes nothing; an existing name is a conflict."""
+    created = await wire.create(f"{PODS}?dryRun=All", pod() | {"metadata": {"generateName": "web-"}})
+    assert created["metadata"]["name"].startswith("web-")
+    assert "resourceVersion" not in created["metadata"]
     assert await wire.names(PODS) == []
     await wire.create(PODS, pod())
     assert (await wire.call("POST", f"{PODS}?dryRun=All", pod())).status == 409
@@ -93,7 +93,7 @@ async def test_what_is_created_as_a_rehearsal_is_not_there(wire: Wire) -> None:
 
 
 async def test_leases_are_created_by_updates(wire: Wire) -> None:
-    """Some kinds are created where a PUT finds none, most are not."""
+    """A PUT creates objects of some kinds, not of most."""
     lease = {"metadata": {"name": "node-1"}, "spec": {"holderIdentity": "node-1", "leaseDurationSeconds": 40}}
     path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/node-1"
     assert (await wire.call("PUT", path, lease)).status == 201
@@ -104,8 +104,8 @@ async def test_leases_are_created_by_updates(wire: Wire) -> None:
 # --- deletion --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_finalizer_holds_an_object_up(wire: Wire) -> None:
-    """It is marked, no finalizer can be added, and it goes with the last one."""
+async def test_a_finalizer_delays_the_deletion(wire: Wire) -> None:
+    """The object gets a deletionTimestamp, no finalizer can be added, and it is removed with the last one."""
     held = config_map("a")
     held["metadata"]["finalizers"] = ["example.com/one", "example.com/two"]
     await wire.create(CONFIG_MAPS, held)
@@ -121,8 +121,8 @@ async def test_a_finalizer_holds_an_object_up(wire: Wire) -> None:
     assert (await wire.call("GET", f"{CONFIG_MAPS}/a")).status == 404
 
 
-async def test_a_pod_on_a_node_goes_gracefully(wire: Wire) -> None:
-    """Its grace is its own or the one asked for, can be shortened and not prolonged, and ends with a zero."""
+async def test_a_pod_on_a_node_is_deleted_gracefully(wire: Wire) -> None:
+    """With its own or the requested grace period, which can be shortened but not extended; zero removes the pod."""
     await wire.create(PODS, pod(nodeName="n1", terminationGracePeriodSeconds=20))
 
     async def grace(query: str) -> Any:
@@ -142,10 +142,10 @@ async def test_a_pod_on_a_node_goes_gracefully(wire: Wire) -> None:
         pytest.param({"nodeName": "n1"}, "Failed", id="it has failed"),
     ],
 )
-async def test_a_pod_that_does_not_run_goes_at_once(wire: Wire, spec: Tree, phase: str) -> None:
-    """Nobody would end it. Watchers see the mark, and then the end."""
-    made = await wire.create(PODS, pod(**spec))
-    version = made["metadata"]["resourceVersion"]
+async def test_a_pod_that_does_not_run_is_removed_at_once(wire: Wire, spec: Tree, phase: str) -> None:
+    """No kubelet would remove it. Watchers see the deletionTimestamp first, then the deletion."""
+    created = await wire.create(PODS, pod(**spec))
+    version = created["metadata"]["resourceVersion"]
     if phase:
         version = (await wire.patch(f"{PODS}/web/status", {"status": {"phase": phase}}))["metadata"]["resourceVersion"]
     await wire.call("DELETE", f"{PODS}/web")
@@ -153,8 +153,8 @@ async def test_a_pod_that_does_not_run_goes_at_once(wire: Wire, spec: Tree, phas
         assert await stream.events(2) == [("MODIFIED", "web"), ("DELETED", "web")]
 
 
-async def test_all_of_a_selection_are_deleted(wire: Wire) -> None:
-    """The answer lists what they were."""
+async def test_a_selection_is_deleted(wire: Wire) -> None:
+    """The response lists the deleted objects."""
     for name, tier in (("a", "front"), ("b", "back"), ("c", "front")):
         await wire.create(CONFIG_MAPS, config_map(name, tier=tier))
     reply = await wire.call("DELETE", f"{CONFIG_MAPS}?labelSelector=tier%3Dfront")
@@ -176,16 +176,16 @@ async def _family(wire: Wire, *, block: bool = True) -> None:
 
 @pytest.mark.parametrize("block", [pytest.param(True, id="blocking"), pytest.param(False, id="not blocking")])
 @pytest.mark.parametrize("policy", ["Background", "Foreground"])
-async def test_a_family_goes_with_its_head(wire: Wire, server: Server, policy: str, *, block: bool) -> None:
-    """Dependents of dependents too, whichever order was asked for."""
+async def test_dependents_are_deleted_with_their_owner(wire: Wire, server: Server, policy: str, *, block: bool) -> None:
+    """Dependents of dependents too, with every propagation policy."""
     await _family(wire, block=block)
     await wire.call("DELETE", f"{DEPLOYMENTS}/web", {"propagationPolicy": policy})
     await server.settled()
     assert [await wire.names(path) for path in (DEPLOYMENTS, REPLICA_SETS, PODS)] == [[], [], []]
 
 
-async def test_in_the_foreground_the_head_goes_last(wire: Wire, server: Server) -> None:
-    """It waits for dependents that block it, here a pod that takes its time."""
+async def test_in_the_foreground_the_owner_is_removed_last(wire: Wire, server: Server) -> None:
+    """It waits for blocking dependents, here a pod with a grace period."""
     parent = await wire.create(DEPLOYMENTS, deployment())
     await wire.create(PODS, owned_by(parent, pod(nodeName="n1")))
     reply = await wire.call("DELETE", f"{DEPLOYMENTS}/web", {"propagationPolicy": "Foreground"})
@@ -198,8 +198,8 @@ async def test_in_the_foreground_the_head_goes_last(wire: Wire, server: Server) 
     assert (await wire.call("GET", f"{DEPLOYMENTS}/web")).status == 404
 
 
-async def test_orphans_forget_their_owner(wire: Wire, server: Server) -> None:
-    """They stay, and nobody owns them."""
+async def test_orphans_lose_their_owner_reference(wire: Wire, server: Server) -> None:
+    """They stay."""
     await _family(wire)
     await wire.call("DELETE", f"{DEPLOYMENTS}/web", {"propagationPolicy": "Orphan"})
     await server.settled()
@@ -208,8 +208,8 @@ async def test_orphans_forget_their_owner(wire: Wire, server: Server) -> None:
     assert await wire.names(PODS) == ["one", "two"]
 
 
-async def test_who_has_another_owner_stays(wire: Wire, server: Server) -> None:
-    """The owner that is gone is forgotten."""
+async def test_an_object_with_another_owner_stays(wire: Wire, server: Server) -> None:
+    """The reference to the deleted owner is removed."""
     one = await wire.create(CONFIG_MAPS, config_map("one") | {"apiVersion": "v1", "kind": "ConfigMap"})
     two = await wire.create(CONFIG_MAPS, config_map("two"))
     child = owned_by(one, config_map("child"))
@@ -222,8 +222,8 @@ async def test_who_has_another_owner_stays(wire: Wire, server: Server) -> None:
     assert [owner["name"] for owner in owners] == ["two"]
 
 
-async def test_who_is_born_without_its_owner_goes(wire: Wire, server: Server) -> None:
-    """An owner that never was is an owner that is gone."""
+async def test_an_object_whose_owner_never_existed_is_deleted(wire: Wire, server: Server) -> None:
+    """It is like one whose owner was deleted."""
     parent = await wire.create(CONFIG_MAPS, config_map("parent"))
     await wire.call("DELETE", f"{CONFIG_MAPS}/parent")
     await wire.create(CONFIG_MAPS, owned_by(parent, config_map("child")))
@@ -231,8 +231,8 @@ async def test_who_is_born_without_its_owner_goes(wire: Wire, server: Server) ->
     assert (await wire.call("GET", f"{CONFIG_MAPS}/child")).status == 404
 
 
-async def test_who_is_owned_by_a_kind_that_nobody_serves_stays(wire: Wire, server: Server) -> None:
-    """Whether that owner is there cannot be known."""
+async def test_an_object_with_an_owner_of_an_unknown_kind_stays(wire: Wire, server: Server) -> None:
+    """It is not known whether that owner exists."""
     owner = {"apiVersion": "example.com/v1", "kind": "Fleet", "metadata": {"name": "north", "uid": "u-1"}}
     await wire.create(CONFIG_MAPS, owned_by(owner, config_map("child")))
     await server.settled()
@@ -242,8 +242,8 @@ async def test_who_is_owned_by_a_kind_that_nobody_serves_stays(wire: Wire, serve
 # --- namespaces ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_namespace_is_furnished_and_emptied(wire: Wire, server: Server) -> None:
-    """A new one has what pods need; one that is deleted takes no more, and goes when it is empty."""
+async def test_the_lifecycle_of_a_namespace(wire: Wire, server: Server) -> None:
+    """A new one has what pods need; a deleted one accepts no objects, and is removed when it is empty."""
     inside = "/api/v1/namespaces/shop"
     await wire.create("/api/v1/namespaces", {"metadata": {"name": "shop"}})
     await server.settled()
@@ -264,7 +264,7 @@ async def test_a_namespace_is_furnished_and_emptied(wire: Wire, server: Server) 
 
 
 async def test_nothing_is_created_where_there_is_no_namespace(wire: Wire) -> None:
-    """The refusal names the namespace; lists there are empty."""
+    """The error names the namespace; lists are empty."""
     reply = await wire.call("POST", "/api/v1/namespaces/nowhere/pods", pod())
     assert (reply.status, reply.tree["message"]) == (404, 'namespaces "nowhere" not found')
     assert await wire.names("/api/v1/namespaces/nowhere/pods") == []
@@ -274,7 +274,7 @@ async def test_nothing_is_created_where_there_is_no_namespace(wire: Wire) -> Non
 
 
 async def test_a_pod_has_the_priority_of_its_class(wire: Wire) -> None:
-    """A class by name, the default one, or none; a class that is not there is refused, and so is a second default."""
+    """A class by name, the default one, or none; an unknown class is an error, and so is a second default."""
     assert (await wire.create(PODS, pod("a")))["spec"]["priority"] == 0
     await wire.create(PRIORITIES, {"metadata": {"name": "high"}, "value": 100, "preemptionPolicy": "Never"})
     named = (await wire.create(PODS, pod("b", priorityClassName="high")))["spec"]
@@ -288,14 +288,16 @@ async def test_a_pod_has_the_priority_of_its_class(wire: Wire) -> None:
     assert (await wire.call("POST", PRIORITIES, second)).status == 403
 
 
-async def test_services_get_addresses_that_are_free_again_later(wire: Wire) -> None:
-    """No two have the same; one that is taken is refused, one that was given back is not."""
+async def test_services_get_unique_addresses(wire: Wire) -> None:
+    """An allocated address is an error, a released one is not."""
     services = f"{CORE}/services"
     ports = {"ports": [{"port": 80}]}
-    made = [await wire.create(services, {"metadata": {"name": n}, "spec": {"type": "NodePort", **ports}}) for n in "ab"]
-    assert len({service["spec"]["clusterIP"] for service in made}) == 2
-    assert len({service["spec"]["ports"][0]["nodePort"] for service in made}) == 2
-    same = {"metadata": {"name": "c"}, "spec": {"clusterIP": made[0]["spec"]["clusterIP"], **ports}}
+    created = [
+        await wire.create(services, {"metadata": {"name": n}, "spec": {"type": "NodePort", **ports}}) for n in "ab"
+    ]
+    assert len({service["spec"]["clusterIP"] for service in created}) == 2
+    assert len({service["spec"]["ports"][0]["nodePort"] for service in created}) == 2
+    same = {"metadata": {"name": "c"}, "spec": {"clusterIP": created[0]["spec"]["clusterIP"], **ports}}
     assert (await wire.call("POST", services, same)).status == 422
     await wire.call("DELETE", f"{services}/a")
     await wire.create(services, same)
@@ -304,7 +306,8 @@ async def test_services_get_addresses_that_are_free_again_later(wire: Wire) -> N
 
 
 async def test_a_pod_is_bound_once(wire: Wire) -> None:
-    """It gets the node, the condition and the topology; then nobody else can have it. The old path does the same."""
+    """It gets the node, the condition and the topology labels; a second binding is a conflict. The deprecated path
+    works too."""
     labels = {"topology.kubernetes.io/zone": "z1", "topology.kubernetes.io/region": "r1", "other": "x"}
     await wire.create("/api/v1/nodes", {"metadata": {"name": "n1", "labels": labels}})
     await wire.create(PODS, pod())
@@ -317,7 +320,7 @@ async def test_a_pod_is_bound_once(wire: Wire) -> None:
 
 
 async def test_keys_of_labels_are_merged_into_selectors(wire: Wire) -> None:
-    """`matchLabelKeys` are written out for the pod that has them, so that schedulers need not know them."""
+    """`matchLabelKeys` are merged into the selector with the pod's labels, so that schedulers need not know them."""
     constraint = {
         "maxSkew": 1,
         "topologyKey": "zone",
@@ -327,15 +330,15 @@ async def test_keys_of_labels_are_merged_into_selectors(wire: Wire) -> None:
     }
     tree = pod(topologySpreadConstraints=[constraint])
     tree["metadata"]["labels"] = {"app": "web", "hash": "7"}
-    made = (await wire.create(PODS, tree))["spec"]["topologySpreadConstraints"][0]
-    assert made["labelSelector"]["matchExpressions"] == [{"key": "hash", "operator": "In", "values": ["7"]}]
+    created = (await wire.create(PODS, tree))["spec"]["topologySpreadConstraints"][0]
+    assert created["labelSelector"]["matchExpressions"] == [{"key": "hash", "operator": "In", "values": ["7"]}]
 
 
 # --- definitions -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_definition_takes_effect_at_once_and_goes_with_its_objects(wire: Wire, server: Server) -> None:
-    """Its objects can be created right away; when it is deleted they go, and the path with them."""
+async def test_the_lifecycle_of_a_definition(wire: Wire, server: Server) -> None:
+    """Its objects can be created at once; when it is deleted, its objects and its path are removed."""
     await wire.create(CRDS, definition())
     await wire.create(THINGS, thing("a", spec={"whatever": [1, {"x": None}]}))
     await server.settled()
@@ -347,8 +350,8 @@ async def test_a_definition_takes_effect_at_once_and_goes_with_its_objects(wire:
     assert await wire.names(CRDS) == []
 
 
-async def test_an_object_with_a_finalizer_holds_its_definition_up(wire: Wire, server: Server) -> None:
-    """Until somebody takes the finalizer away."""
+async def test_a_finalizer_delays_the_deletion_of_a_definition(wire: Wire, server: Server) -> None:
+    """Until the finalizer is removed."""
     await wire.create(CRDS, definition())
     held = thing("a")
     held["metadata"]["finalizers"] = ["example.com/wait"]
@@ -361,8 +364,8 @@ async def test_an_object_with_a_finalizer_holds_its_definition_up(wire: Wire, se
     assert await wire.names(CRDS) == []
 
 
-async def test_names_that_are_taken_are_not_accepted(wire: Wire, server: Server) -> None:
-    """By another definition, or by built-in kinds; what was there first is served on."""
+async def test_conflicting_names_are_not_accepted(wire: Wire, server: Server) -> None:
+    """Names of another definition, or of built-in kinds; the older ones are still served."""
     await wire.create(CRDS, definition())
     await wire.create(THINGS, thing("a"))
     other = definition()
@@ -376,7 +379,7 @@ async def test_names_that_are_taken_are_not_accepted(wire: Wire, server: Server)
 
 
 async def test_versions_of_a_custom_kind_are_one_object(wire: Wire) -> None:
-    """What is written in one version is read in another; a deprecated one warns."""
+    """An object that is written in one version can be read in another; a deprecated version warns."""
     crd = definition()
     crd["spec"]["versions"].append({**crd["spec"]["versions"][0], "name": "v2", "storage": False, "deprecated": True})
     await wire.create(CRDS, crd)
@@ -389,8 +392,8 @@ async def test_versions_of_a_custom_kind_are_one_object(wire: Wire) -> None:
 # --- webhooks --------------------------------------------------------------------------------------------------------
 
 
-async def test_while_a_webhook_is_asked_others_may_write(wire: Wire, server: Server) -> None:
-    """A change that was overtaken is made again on what is there now: nothing that was written is lost."""
+async def test_writes_during_a_webhook_call_are_not_lost(wire: Wire, server: Server) -> None:
+    """A conflicting patch is applied again to the present state."""
     async with WebhookServer() as webhooks:
         rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["configmaps"]}
         hook = {
@@ -409,6 +412,6 @@ async def test_while_a_webhook_is_asked_others_may_write(wire: Wire, server: Ser
         changes = [wire.patch(f"{CONFIG_MAPS}/a", {"data": {f"k{n}": "v"}}) for n in range(4)]
         await asyncio.gather(*changes)
         assert len(webhooks.reviews) - asked > 4
-    assert server.cluster.store.shelf("/configmaps").entries["default/a"].tree()["data"] == {
+    assert server.cluster.store.collection("/configmaps").entries["default/a"].tree()["data"] == {
         f"k{n}": "v" for n in range(4)
     }

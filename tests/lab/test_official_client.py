@@ -1,4 +1,4 @@
-"""The official Python client, which was written for Kubernetes and knows nothing of the lab.
+"""The official Python client for Kubernetes.
 
 It blocks, so it runs in a thread while the server runs in the test's event loop.
 """
@@ -22,7 +22,7 @@ from trimtab_lab.apiserver.wire.server import Server
 
 T = TypeVar("T")
 
-# Parts of the client have types and parts have none; here it is used as its users use it, without.
+# Only parts of the client are typed; it is used here without types.
 client: Any = kubernetes.client
 config: Any = kubernetes.config
 dynamic: Any = kubernetes.dynamic
@@ -35,25 +35,25 @@ locks: Any = leaselock
 @pytest.fixture
 def api(server: Server) -> Iterator[Any]:
     """The client, configured by the kubeconfig that the server wrote."""
-    with config.new_client_from_config(str(server.kubeconfig)) as made:
-        yield made
+    with config.new_client_from_config(str(server.kubeconfig)) as created:
+        yield created
 
 
 async def aside(work: Callable[[], T]) -> T:
-    """What blocking work gives, without blocking the server."""
+    """Run blocking work in a thread; its result."""
     return await asyncio.wait_for(asyncio.to_thread(work), 60)
 
 
 async def test_objects_are_created_read_changed_and_deleted(api: Any) -> None:
-    """The client's own models go there and come back."""
+    """With the client's own models."""
     apps = client.AppsV1Api(api)
 
     def work() -> None:
-        made = apps.create_namespaced_deployment("default", deployment())
-        assert made.metadata.generation == 1
-        assert made.spec.strategy.rolling_update.max_surge == "25%"
-        made.spec.replicas = 5
-        assert apps.replace_namespaced_deployment("web", "default", made).metadata.generation == 2
+        created = apps.create_namespaced_deployment("default", deployment())
+        assert created.metadata.generation == 1
+        assert created.spec.strategy.rolling_update.max_surge == "25%"
+        created.spec.replicas = 5
+        assert apps.replace_namespaced_deployment("web", "default", created).metadata.generation == 2
         patched = apps.patch_namespaced_deployment("web", "default", {"metadata": {"labels": {"tier": "front"}}})
         assert patched.metadata.labels == {"tier": "front"}
         scale = apps.read_namespaced_deployment_scale("web", "default")
@@ -72,8 +72,8 @@ async def test_objects_are_created_read_changed_and_deleted(api: Any) -> None:
     await aside(work)
 
 
-async def test_a_stale_change_is_refused(api: Any) -> None:
-    """Whoever saw an older version is told so, and nothing is written."""
+async def test_a_stale_update_is_a_conflict(api: Any) -> None:
+    """Nothing is written."""
     core = client.CoreV1Api(api)
 
     def work() -> None:
@@ -89,7 +89,7 @@ async def test_a_stale_change_is_refused(api: Any) -> None:
 
 
 async def test_a_watch_is_resumed_where_it_ended(api: Any) -> None:
-    """Everything is seen once, whichever watch sees it."""
+    """Every event is received once."""
     core = client.CoreV1Api(api)
 
     def seen(version: str) -> list[tuple[str, str]]:
@@ -101,17 +101,17 @@ async def test_a_watch_is_resumed_where_it_ended(api: Any) -> None:
     def work() -> None:
         start = core.list_namespaced_config_map("default").metadata.resource_version
         core.create_namespaced_config_map("default", {"metadata": {"name": "a"}})
-        made = core.create_namespaced_config_map("default", {"metadata": {"name": "b"}})
+        created = core.create_namespaced_config_map("default", {"metadata": {"name": "b"}})
         assert seen(start) == [("ADDED", "a"), ("ADDED", "b")]
         core.patch_namespaced_config_map("a", "default", {"data": {"x": "y"}})
         core.delete_namespaced_config_map("b", "default")
-        assert seen(made.metadata.resource_version) == [("MODIFIED", "a"), ("DELETED", "b")]
+        assert seen(created.metadata.resource_version) == [("MODIFIED", "a"), ("DELETED", "b")]
 
     await aside(work)
 
 
-async def test_a_watch_from_a_forgotten_version_is_told_so(api: Any, server: Server) -> None:
-    """410, which tells a client to list again."""
+async def test_a_watch_from_a_compacted_version_is_expired(api: Any, server: Server) -> None:
+    """410, after which a client lists again."""
     core = client.CoreV1Api(api)
     await aside(lambda: core.create_namespaced_config_map("default", {"metadata": {"name": "a"}}))
     server.cluster.store.compact()
@@ -127,8 +127,8 @@ async def test_a_watch_from_a_forgotten_version_is_told_so(api: Any, server: Ser
     await aside(work)
 
 
-async def test_pages_are_walked(api: Any) -> None:
-    """A list in pages is that of its first page, whatever happens meanwhile."""
+async def test_pages_are_consistent(api: Any) -> None:
+    """All pages have the version of the first one."""
     core = client.CoreV1Api(api)
 
     def work() -> None:
@@ -149,7 +149,7 @@ async def test_pages_are_walked(api: Any) -> None:
 
 
 async def test_a_custom_kind_is_used_by_the_dynamic_client(api: Any, server: Server, wire: Wire) -> None:
-    """The dynamic client finds the kind by discovery, and uses it like any other."""
+    """The dynamic client finds the kind by discovery."""
     manifest = yaml.safe_load((ROOT / "deploy" / "crds" / "clonesets.yaml").read_text())
     await wire.create(CRDS, manifest)
     await server.settled()
@@ -157,8 +157,8 @@ async def test_a_custom_kind_is_used_by_the_dynamic_client(api: Any, server: Ser
     def work() -> None:
         resource = dynamic.DynamicClient(api).resources.get(api_version="apps.kruise.io/v1alpha1", kind="CloneSet")
         body = {**deployment(), "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet"}
-        made = resource.create(body=body, namespace="default")
-        assert made.spec.replicas == 3
+        created = resource.create(body=body, namespace="default")
+        assert created.spec.replicas == 3
         where = {"name": "web", "namespace": "default", "content_type": "application/merge-patch+json"}
         changed = resource.patch(body={"spec": {"replicas": 4}}, **where)
         assert changed.metadata.generation == 2
@@ -170,7 +170,7 @@ async def test_a_custom_kind_is_used_by_the_dynamic_client(api: Any, server: Ser
 
 
 async def test_a_pod_is_bound_and_evicted(api: Any, wire: Wire) -> None:
-    """A scheduler binds a pod; an eviction that its budget does not allow is refused with 429 while it lasts."""
+    """A pod is bound; an eviction that its budget does not allow fails with 429."""
     core = client.CoreV1Api(api)
     policy = client.PolicyV1Api(api)
     await wire.create("/api/v1/nodes", {"metadata": {"name": "n1", "labels": {"topology.kubernetes.io/zone": "z1"}}})
@@ -203,20 +203,20 @@ async def test_a_pod_is_bound_and_evicted(api: Any, wire: Wire) -> None:
 
 
 class Candidate:
-    """Somebody who wants to lead, and stops leading when told."""
+    """A candidate for leader election, which stops on demand."""
 
     def __init__(self, name: str) -> None:
         self.leads = threading.Event()
         self.stop = threading.Event()
         self.stopped = threading.Event()
         options = options_of.Config(locks.LeaseLock("crown", "default", name), 4, 3, 1, self._lead, self.stopped.set)
-        # The client insists on whole seconds; the lab does not.
+        # The client requires integer seconds; the lab does not.
         options.lease_duration, options.renew_deadline, options.retry_period = 1, 0.5, 0.05
         self._election = elections.LeaderElection(options)
         self._thread = threading.Thread(target=self._election.run, daemon=True)
 
     def start(self) -> None:
-        """Begin to compete."""
+        """Start to compete."""
         self._thread.start()
 
     def end(self) -> None:
@@ -231,8 +231,8 @@ class Candidate:
 
 
 @pytest.mark.slow
-async def test_leaders_follow_one_another(api: Any, wire: Wire) -> None:
-    """One leads at a time; when it stops renewing, the other one takes over."""
+async def test_one_candidate_leads_at_a_time(api: Any, wire: Wire) -> None:
+    """When the leader stops renewing, the other candidate takes over."""
     client.Configuration.set_default(api.configuration)
     first, second = Candidate("first"), Candidate("second")
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.fleets import Fleet, fleet
+from tests.lab.deployments import DeploymentSandbox, deployment_sandbox
 from tests.lab.policing import STORIES, PolicyControllers, bad_policies_are_refused, costed, running_policies, settle
 from tests.scenarios.labs import lab
 from trimtab.api import times
@@ -31,10 +31,10 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 async def test_a_story_of_the_proposal(
-    client: Client, story: Callable[[Fleet, PolicyControllers], Awaitable[None]]
+    client: Client, story: Callable[[DeploymentSandbox, PolicyControllers], Awaitable[None]]
 ) -> None:
     """With the result that the proposal describes."""
-    async with fleet(client, TWO_ZONES) as made, running_policies(client, made.name) as policies:
+    async with deployment_sandbox(client, TWO_ZONES) as made, running_policies(client, made.name) as policies:
         await story(made, policies)
 
 
@@ -46,7 +46,7 @@ async def test_bad_policies_are_refused(client: Client) -> None:
 METRICS = untyped("metrics.k8s.io/v1beta1", "PodMetrics", "pods")
 
 
-async def measure(made: Fleet, cpu: Mapping[str, str]) -> None:
+async def measure(made: DeploymentSandbox, cpu: Mapping[str, str]) -> None:
     """Stand in for a metrics server: a kind of that name, and an object for each pod."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1beta1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
@@ -70,7 +70,7 @@ async def measure(made: Fleet, cpu: Mapping[str, str]) -> None:
         await made.client.create(METRICS, body, namespace=made.name)
 
 
-async def _served(made: Fleet) -> None:
+async def _served(made: DeploymentSandbox) -> None:
     while True:
         with suppress(NotFound):
             await made.client.list(METRICS, namespace=made.name)
@@ -80,7 +80,7 @@ async def _served(made: Fleet) -> None:
 
 async def test_idle_pods_go_first(client: Client) -> None:
     """By metrics; and without a metrics server, the policy reports what to install."""
-    async with fleet(client, TWO_ZONES) as made, running_policies(client, made.name) as policies:
+    async with deployment_sandbox(client, TWO_ZONES) as made, running_policies(client, made.name) as policies:
         await made.deploy("web", 6)
         await policies.policy(strategies=[{"name": "Idle"}], delivery="Continuous")
         told = await policies.wait_for_status(lambda policy: "install a metrics server" in policy.status.last_error)

@@ -1,6 +1,6 @@
-"""What a real API server answered, asked of the lab: every recording is replayed and compared, answer by answer.
+"""The lab compared with a real API server: every recording is replayed, response by response.
 
-Where the lab's words differ on purpose, the difference is named here, and nothing else is let pass.
+Deliberate differences are listed here; everything else must be equal.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ RECORDINGS = record.recordings()
 OWN_WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.DOTALL), name)
     for pattern, name in (
-        # Parsers of JSON and YAML each have their own way to say what is wrong.
+        # Parsers of JSON and YAML have their own messages.
         (r"(couldn't get version/kind; )?(json parse error|yaml): .*", "<no JSON>"),
         (r"(error decoding patch|continue key is not valid): .*", r"\1: <reason>"),
-        # Go prints the innards of the types that it holds values in.
+        # Go prints the internals of its types.
         (
             r"Invalid value: (\[?\{|\"\{).*?(: must|: only|: strict|: json|: unknown|: no kind|: Pod )",
             r"Invalid value: <value>\2",
@@ -31,15 +31,15 @@ OWN_WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(\n@@|\n---).*", "<difference>"),
         # Selectors: another parser.
         (r"(unable to parse requirement|invalid selector).*", r"\1: <reason>"),
-        # The lab answers in JSON and YAML, takes no server-side apply, and says so.
+        # The lab responds in JSON and YAML only, and has no server-side apply.
         (r", application/vnd.kubernetes.protobuf|, application/apply-patch\+yaml", ""),
     )
 )
 
 
 @pytest.mark.parametrize("name", sorted(RECORDINGS))
-async def test_the_lab_answers_as_the_real_one_did(server: Server, name: str) -> None:
-    """Status, headers that matter, and body of each answer; what webhooks were asked."""
+async def test_the_lab_responds_like_a_real_server(server: Server, name: str) -> None:
+    """Status, important headers and body of each response, and the reviews of webhooks."""
     async with record.connected(server.kubeconfig) as client:
         replayed = await record.record(client, name, record.scripts()[name])
     pairs = zip(RECORDINGS[name]["steps"], replayed["steps"], strict=True)
@@ -48,25 +48,25 @@ async def test_the_lab_answers_as_the_real_one_did(server: Server, name: str) ->
 
 
 def _differences(wanted: Tree, ours: Tree) -> list[str]:
-    theirs, answered = _compared(wanted["response"]), _compared(ours["response"])
-    return list(_walk(theirs, answered, ""))[:5]
+    recorded, answered = _comparable(wanted["response"]), _comparable(ours["response"])
+    return list(_walk(recorded, answered, ""))[:5]
 
 
-def _walk(theirs: Any, ours: Any, path: str) -> Any:
-    if isinstance(theirs, dict) and isinstance(ours, dict):
-        for key in sorted(theirs.keys() | ours.keys()):
-            yield from _walk(theirs.get(key, "<absent>"), ours.get(key, "<absent>"), f"{path}.{key}")
-    elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
-        for index, pair in enumerate(zip(theirs, ours, strict=True)):
+def _walk(recorded: Any, ours: Any, path: str) -> Any:
+    if isinstance(recorded, dict) and isinstance(ours, dict):
+        for key in sorted(recorded.keys() | ours.keys()):
+            yield from _walk(recorded.get(key, "<absent>"), ours.get(key, "<absent>"), f"{path}.{key}")
+    elif isinstance(recorded, list) and isinstance(ours, list) and len(recorded) == len(ours):
+        for index, pair in enumerate(zip(recorded, ours, strict=True)):
             yield from _walk(*pair, f"{path}[{index}]")
-    elif theirs != ours:
-        yield f"{path}: {theirs!r:.300} | {ours!r:.300}"
+    elif recorded != ours:
+        yield f"{path}: {recorded!r:.300} | {ours!r:.300}"
 
 
-def _compared(answer: Tree) -> Tree:
-    """An answer without what may differ."""
+def _comparable(answer: Tree) -> Tree:
+    """A response without what may differ."""
     if isinstance(answer["body"], str) and answer["status"] == 404:
-        # A path that nothing knows: Kubernetes answers with text, the lab with a Status like everywhere.
+        # For an unknown path Kubernetes responds with text, the lab with a Status.
         return {"status": 404}
     body = _without_late_bookmarks(answer["body"])
     if isinstance(body, dict) and body.get("message") == "the server could not find the requested resource":
@@ -75,7 +75,7 @@ def _compared(answer: Tree) -> Tree:
 
 
 def _without_late_bookmarks(body: Any) -> Any:
-    """Bookmarks come when the server thinks it is time; only those at the end of initial events have a place."""
+    """A watch without bookmarks that depend on time; only those at the end of initial events are compared."""
     if not isinstance(body, list):
         return body
     return [e for e in body if e["type"] != "BOOKMARK" or "annotations" in e["object"]["metadata"]]
@@ -84,11 +84,11 @@ def _without_late_bookmarks(body: Any) -> Any:
 def _in_own_words(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
         return {
-            name: _in_own_words(item, name) for name, item in value.items() if not _is_told_differently(name, value)
+            name: _in_own_words(item, name) for name, item in value.items() if not _differs_deliberately(name, value)
         }
     if isinstance(value, list):
         items = [_in_own_words(item, key) for item in value]
-        # Go visits maps in random order: causes are a set.
+        # Go iterates maps in random order: causes are compared as a set.
         return sorted(items, key=str) if key == "causes" else items
     if isinstance(value, str) and key == "message":
         for pattern, name in OWN_WORDS:
@@ -97,9 +97,9 @@ def _in_own_words(value: Any, key: str = "") -> Any:
     return value
 
 
-def _is_told_differently(name: str, holder: Tree) -> bool:
-    """What columns are about is told in the lab's own words; a table shows a DaemonSet without an annotation that
-    Kubernetes makes up when it answers with the object."""
+def _differs_deliberately(name: str, holder: Tree) -> bool:
+    """Column descriptions are the lab's own; a table shows a DaemonSet without an annotation that Kubernetes adds when
+    it responds with the object."""
     if name == "description":
         return "priority" in holder
     return name == "annotations" and list(holder[name]) == ["deprecated.daemonset.template.generation"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.fleets import Fleet, fleet, skew
+from tests.lab.deployments import DeploymentSandbox, deployment_sandbox, skew
 from tests.lab.holding import serving
 from tests.scenarios.labs import lab
 from trimtab.api.annotations import DELETION_COST, OPT_OUT, OPTED_OUT, SCALE_PLAN
@@ -24,13 +24,13 @@ THREE = {**TWO, "zone-c": 6}
 
 
 @pytest.fixture
-async def made(tmp_path: Path) -> AsyncIterator[Fleet]:
+async def made(tmp_path: Path) -> AsyncIterator[DeploymentSandbox]:
     """Two zones on a lab with its controllers and a scheduler."""
-    async with lab(tmp_path, []) as client, fleet(client, TWO) as found:
+    async with lab(tmp_path, []) as client, deployment_sandbox(client, TWO) as found:
         yield found
 
 
-async def test_two_zones_then_three_stay_level(made: Fleet) -> None:
+async def test_two_zones_then_three_stay_level(made: DeploymentSandbox) -> None:
     """By `/scale` and by updates, down to the smaller side and back; nothing stays on the pods."""
     async with serving(made.client, made.name, settle=PATIENT) as holding:
         await made.deploy("web", 10)
@@ -50,7 +50,7 @@ async def test_two_zones_then_three_stay_level(made: Fleet) -> None:
     assert any(text.startswith("kept ") for text in made.warnings)
 
 
-async def test_a_workload_that_opts_out_is_not_written_to(made: Fleet) -> None:
+async def test_a_workload_that_opts_out_is_not_written_to(made: DeploymentSandbox) -> None:
     """The annotation is on the Deployment; the request is about its scale."""
     async with serving(made.client, made.name) as holding:
         await made.deploy("web", 6)
@@ -63,7 +63,7 @@ async def test_a_workload_that_opts_out_is_not_written_to(made: Fleet) -> None:
         assert holding.sample("costs_written_total") == 0
 
 
-async def test_without_a_policy_requests_are_admitted_at_once(made: Fleet) -> None:
+async def test_without_a_policy_requests_are_admitted_at_once(made: DeploymentSandbox) -> None:
     """Installed, and quiet."""
     async with serving(made.client, made.name, defaults=NO_DEFAULTS) as holding:
         await made.deploy("web", 6)

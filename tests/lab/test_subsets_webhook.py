@@ -14,6 +14,7 @@ from tests.lab.edges import UNHURRIED, pod_webhooks
 from tests.lab.test_kubectl import FOUND, Kubectl
 from trimtab.api import annotations as keys
 from trimtab.api import codec, crds
+from trimtab.api.annotations import Reason
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Event, Namespace
@@ -27,9 +28,9 @@ from trimtab.api.unitedtopology import SubsetStatus, UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.config import discover
 from trimtab.kube.errors import TooManyRequests
-from trimtab.kube.resources import Resource, key
+from trimtab.kube.resources import Resource, object_key
 from trimtab.kube.sessions import Session
-from trimtab.unitedtopology.admission.hooks import Subsets
+from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab_lab.apiserver.wire.server import Server
 
 PODS = Resource.of(Pod).raw
@@ -53,7 +54,9 @@ class Shop:
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    async def divide(self, *subsets: JSON, kind: str = "Deployment", api: str = "apps/v1", **spec: Any) -> None:
+    async def create_topology(
+        self, *subsets: JSON, kind: str = "Deployment", api: str = "apps/v1", **spec: Any
+    ) -> None:
         """A UnitedTopology of the workload `web`."""
         body = {
             "apiVersion": "apps.kruise.io/v1alpha1",
@@ -108,9 +111,9 @@ def _reference(api: str, kind: str, name: str, uid: str) -> JSON:
 
 
 def subset_of(pod: JSON) -> str | None:
-    """The subset that a pod is marked with."""
-    mark = keys.subset_annotations(pod["metadata"].get("annotations", {}))
-    return mark.subset if mark is not None else None
+    """The subset that a pod is annotated with."""
+    known = keys.subset_annotations(pod["metadata"].get("annotations", {}))
+    return known.subset if known is not None else None
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -131,35 +134,35 @@ async def client(server: Server) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def hooks(client: Client, tmp_path: Path) -> AsyncIterator[Subsets]:
+async def hooks(client: Client, tmp_path: Path) -> AsyncIterator[SubsetHooks]:
     """One webhook process."""
-    subsets = Subsets(client, budget=UNHURRIED)
+    subsets = SubsetHooks(client, budget=UNHURRIED)
     async with pod_webhooks(client, tmp_path, [subsets], namespace=NAMESPACE):
         yield subsets
 
 
 @pytest.fixture
-async def shop(client: Client, hooks: Subsets) -> Shop:
-    """A namespace whose pods are asked about."""
+async def shop(client: Client, hooks: SubsetHooks) -> Shop:
+    """A namespace for whose pods the webhooks are called."""
     del hooks
     return Shop(client)
 
 
-async def seen(hooks: Subsets, generation: int = 1) -> None:
+async def seen(hooks: SubsetHooks, generation: int = 1) -> None:
     """Wait until the webhook knows of the UnitedTopology, of a certain generation."""
 
     async def known() -> bool:
-        found = hooks.topologies.get(key(NAMESPACE, "spread"))
+        found = hooks.topologies.get(object_key(NAMESPACE, "spread"))
         return found is not None and found.metadata.generation >= generation
 
     await eventually(known)
 
 
-async def test_a_pod_is_shaped_as_its_subset_wants_it(shop: Shop, hooks: Subsets) -> None:
-    """Term, tolerations and patch are in the pod that the server stores, and it is marked."""
+async def test_a_pod_gets_the_changes_of_its_subset(shop: Shop, hooks: SubsetHooks) -> None:
+    """Term, tolerations and patch are in the stored pod, and so are the annotations."""
     patch = {"metadata": {"labels": {"tier": "gold"}}, "spec": {"containers": [{"name": "main", "image": "web:2"}]}}
     toleration = {"key": "gold", "operator": "Exists"}
-    await shop.divide(zone("a", 3, tolerations=[toleration], patch=patch), zone("b"))
+    await shop.create_topology(zone("a", 3, tolerations=[toleration], patch=patch), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(3))
     pod = await shop.pod(owner)
@@ -168,15 +171,15 @@ async def test_a_pod_is_shaped_as_its_subset_wants_it(shop: Shop, hooks: Subsets
     assert toleration in pod["spec"]["tolerations"]
     assert pod["spec"]["containers"][0]["image"] == "web:2"
     assert pod["metadata"]["labels"]["tier"] == "gold"
-    mark = keys.subset_annotations(pod["metadata"]["annotations"])
-    assert mark is not None
-    assert (mark.topology, mark.subset) == ("spread", "a")
-    assert list((await shop.status())["a"].creating) == [mark.reservation]
+    known = keys.subset_annotations(pod["metadata"]["annotations"])
+    assert known is not None
+    assert (known.topology, known.subset) == ("spread", "a")
+    assert list((await shop.status())["a"].creating) == [known.reservation]
 
 
-async def test_subsets_are_filled_in_order_and_then_pods_go_as_they_are(shop: Shop, hooks: Subsets) -> None:
+async def test_subsets_are_filled_in_order_and_further_pods_stay_unmodified(shop: Shop, hooks: SubsetHooks) -> None:
     """A number, a percentage of the Deployment's size, and nothing left in the end."""
-    await shop.divide(zone("a", 2), zone("b", "50%"))
+    await shop.create_topology(zone("a", 2), zone("b", "50%"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(4))
     pods = [await shop.pod(owner) for _ in range(5)]
@@ -184,9 +187,9 @@ async def test_subsets_are_filled_in_order_and_then_pods_go_as_they_are(shop: Sh
     assert "affinity" not in pods[-1]["spec"]
 
 
-async def test_each_revision_has_places_of_its_own(shop: Shop, hooks: Subsets) -> None:
-    """A rollout fills the subsets anew while the old revision still holds its places."""
-    await shop.divide(zone("a", 1), zone("b"))
+async def test_each_revision_has_limits_of_its_own(shop: Shop, hooks: SubsetHooks) -> None:
+    """A rollout fills the subsets anew while the old revision still has its pods."""
+    await shop.create_topology(zone("a", 1), zone("b"))
     await seen(hooks)
     deployment = await shop.deployment(2)
     old, new = await shop.revision("web-1", deployment), await shop.revision("web-2", deployment)
@@ -196,10 +199,10 @@ async def test_each_revision_has_places_of_its_own(shop: Shop, hooks: Subsets) -
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "CloneSet"])
-async def test_other_workloads_are_divided_too(kind: str, shop: Shop, hooks: Subsets) -> None:
+async def test_other_workloads_get_subsets_too(kind: str, shop: Shop, hooks: SubsetHooks) -> None:
     """ReplicaSets by themselves and CloneSets, whose size percentages are of."""
     api = "apps/v1" if kind == "ReplicaSet" else "apps.kruise.io/v1alpha1"
-    await shop.divide(zone("a", "50%"), zone("b"), kind=kind, api=api)
+    await shop.create_topology(zone("a", "50%"), zone("b"), kind=kind, api=api)
     await seen(hooks)
     if kind == "ReplicaSet":
         owner = await shop.revision("web", None, replicas=2)
@@ -211,8 +214,8 @@ async def test_other_workloads_are_divided_too(kind: str, shop: Shop, hooks: Sub
     assert [subset_of(await shop.pod(owner)) for _ in range(3)] == ["a", "b", "b"]
 
 
-async def test_pods_that_were_there_before_are_counted_first(shop: Shop, hooks: Subsets, client: Client) -> None:
-    """Nobody has counted yet when the first pod comes: the webhook does, and finds the marked ones."""
+async def test_existing_pods_are_counted_first(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
+    """Nothing is counted yet when the first pod is created: the webhook counts, and finds the annotated ones."""
     owner = await shop.revision("web-1", await shop.deployment(3))
     annotations = keys.SubsetAnnotations("spread", "a", "of-old").written()
     body = {
@@ -220,15 +223,15 @@ async def test_pods_that_were_there_before_are_counted_first(shop: Shop, hooks: 
         "spec": TEMPLATE["spec"],
     }
     await client.create(PODS, body, namespace=NAMESPACE)
-    await shop.divide(zone("a", 2), zone("b"))
+    await shop.create_topology(zone("a", 2), zone("b"))
     await seen(hooks)
     assert [subset_of(await shop.pod(owner)) for _ in range(2)] == ["a", "b"]
     assert (await shop.status())["a"].replicas == 1
 
 
-async def test_a_larger_workload_is_noticed_before_a_percentage_is_passed_over(shop: Shop, hooks: Subsets) -> None:
+async def test_a_larger_size_is_noticed_before_a_percentage_is_skipped(shop: Shop, hooks: SubsetHooks) -> None:
     """Pods of a scale-up may come before any controller has counted with the new size."""
-    await shop.divide(zone("a", "50%"), zone("b"))
+    await shop.create_topology(zone("a", "50%"), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(2))
     assert [subset_of(await shop.pod(owner)) for _ in range(2)] == ["a", "b"]
@@ -236,9 +239,9 @@ async def test_a_larger_workload_is_noticed_before_a_percentage_is_passed_over(s
     assert [subset_of(await shop.pod(owner)) for _ in range(2)] == ["a", "b"]
 
 
-async def test_a_dry_run_reserves_nothing(shop: Shop, hooks: Subsets) -> None:
+async def test_a_dry_run_reserves_nothing(shop: Shop, hooks: SubsetHooks) -> None:
     """It shows what would be, and leaves no trace."""
-    await shop.divide(zone("a", 1), zone("b"))
+    await shop.create_topology(zone("a", 1), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(3))
     await shop.pod(owner)
@@ -247,9 +250,9 @@ async def test_a_dry_run_reserves_nothing(shop: Shop, hooks: Subsets) -> None:
     assert await shop.client.get(UnitedTopology, "spread", namespace=NAMESPACE) == before
 
 
-async def test_other_pods_are_left_alone(shop: Shop, hooks: Subsets) -> None:
+async def test_other_pods_are_left_alone(shop: Shop, hooks: SubsetHooks) -> None:
     """Pods without an owner, and pods of a workload without subsets, are admitted as they are."""
-    await shop.divide(zone("a", 1))
+    await shop.create_topology(zone("a", 1))
     await seen(hooks)
     stranger = await shop.revision("stranger", None)
     assert subset_of(await shop.pod(stranger)) is None
@@ -257,20 +260,22 @@ async def test_other_pods_are_left_alone(shop: Shop, hooks: Subsets) -> None:
     assert subset_of(await shop.client.create(PODS, body, namespace=NAMESPACE)) is None
 
 
-async def test_a_united_topology_that_cannot_be_followed_leaves_pods_alone(shop: Shop, hooks: Subsets) -> None:
-    """It came in while nobody validated; its patch is none for a pod."""
-    await shop.divide(zone("a", 1, patch={"spec": {"containers": [{"image": "no-name"}]}}), zone("b"))
+async def test_an_invalid_united_topology_leaves_pods_unmodified(shop: Shop, hooks: SubsetHooks) -> None:
+    """It was stored without validation; its patch does not apply to a pod."""
+    await shop.create_topology(zone("a", 1, patch={"spec": {"containers": [{"image": "no-name"}]}}), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(3))
     assert subset_of(await shop.pod(owner)) is None
 
 
-async def test_many_at_once_through_two_processes_share_few_writes(client: Client, tmp_path: Path) -> None:
-    """Every limit is exact, nobody is refused or let go, and there are fewer writes than pods."""
-    both = [Subsets(client, budget=UNHURRIED), Subsets(client, budget=UNHURRIED)]
+async def test_many_concurrent_admissions_through_two_processes_share_few_writes(
+    client: Client, tmp_path: Path
+) -> None:
+    """Every limit is exact, no pod is refused or without a subset, and there are fewer writes than pods."""
+    both = [SubsetHooks(client, budget=UNHURRIED), SubsetHooks(client, budget=UNHURRIED)]
     shop = Shop(client)
     async with pod_webhooks(client, tmp_path, both, namespace=NAMESPACE):
-        await shop.divide(zone("a", 7), zone("b", "40%"), zone("c"))
+        await shop.create_topology(zone("a", 7), zone("b", "40%"), zone("c"))
         for subsets in both:
             await seen(subsets)
         owner = await shop.revision("web-1", await shop.deployment(40))
@@ -279,14 +284,14 @@ async def test_many_at_once_through_two_processes_share_few_writes(client: Clien
     assert 0 < sum(map(_writes, both)) < 40
 
 
-def _writes(subsets: Subsets) -> float:
-    registry = subsets.rounds.metrics.registry
+def _writes(subsets: SubsetHooks) -> float:
+    registry = subsets.batcher.metrics.registry
     return registry.get_sample_value("trimtab_subset_status_writes_total", {"outcome": "written"}) or 0.0
 
 
-async def test_a_deleted_pods_place_goes_to_its_successor(shop: Shop, hooks: Subsets, client: Client) -> None:
+async def test_capacity_of_a_deleted_pod_goes_to_its_successor(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
     """Before any controller has counted: the deletion was announced, and the pod is seen to go."""
-    await shop.divide(zone("a", 1), zone("b"))
+    await shop.create_topology(zone("a", 1), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(2))
     first = await shop.pod(owner)
@@ -296,9 +301,9 @@ async def test_a_deleted_pods_place_goes_to_its_successor(shop: Shop, hooks: Sub
     assert [subset_of(await shop.pod(owner)) for _ in range(2)] == ["a", "b"]
 
 
-async def test_dry_runs_of_deletions_leave_no_trace(shop: Shop, hooks: Subsets, client: Client) -> None:
-    """Neither a deletion nor an eviction, wherever they say that they are none."""
-    await shop.divide(zone("a", 1), zone("b"))
+async def test_dry_runs_of_deletions_change_nothing(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
+    """Neither a deletion nor an eviction, by any field that can say so."""
+    await shop.create_topology(zone("a", 1), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(2))
     name = (await shop.pod(owner))["metadata"]["name"]
@@ -317,11 +322,11 @@ async def test_dry_runs_of_deletions_leave_no_trace(shop: Shop, hooks: Subsets, 
 
 @pytest.mark.skipif(not FOUND, reason="kubectl is not installed: put it in $PATH, or its path in $KUBECTLS")
 @pytest.mark.parametrize("path", FOUND or [""])
-async def test_a_drain_that_is_tried_out_leaves_no_trace(
-    path: str, shop: Shop, hooks: Subsets, server: Server, tmp_path: Path
+async def test_a_dry_run_of_a_drain_changes_nothing(
+    path: str, shop: Shop, hooks: SubsetHooks, server: Server, tmp_path: Path
 ) -> None:
-    """`kubectl drain --dry-run=server` says only in the eviction's body that it is none; a real drain is announced."""
-    await shop.divide(zone("a", 1), zone("b"))
+    """`kubectl drain --dry-run=server` says so in the eviction's body only; a real drain is announced."""
+    await shop.create_topology(zone("a", 1), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(2))
     name = (await shop.pod(owner))["metadata"]["name"]
@@ -342,11 +347,9 @@ async def test_a_drain_that_is_tried_out_leaves_no_trace(
     assert await asyncio.wait_for(drain.wait(), 60) == 0
 
 
-async def test_a_refused_eviction_gives_nothing_away_and_is_taken_back(
-    shop: Shop, hooks: Subsets, client: Client
-) -> None:
-    """A disruption budget says no: no pod takes the place meanwhile, and the trace goes."""
-    await shop.divide(zone("a", 1), zone("b"))
+async def test_a_refused_eviction_frees_nothing_and_is_reverted(shop: Shop, hooks: SubsetHooks, client: Client) -> None:
+    """A disruption budget refuses it: no pod takes the capacity meanwhile, and the entry is reverted."""
+    await shop.create_topology(zone("a", 1), zone("b"))
     await seen(hooks)
     owner = await shop.revision("web-1", await shop.deployment(2))
     name = (await shop.pod(owner))["metadata"]["name"]
@@ -365,25 +368,25 @@ async def test_a_refused_eviction_gives_nothing_away_and_is_taken_back(
     await asyncio.wait_for(eventually(forgotten), 10)
 
 
-async def test_out_of_time_a_pod_goes_on_and_its_place_is_given_back(client: Client, tmp_path: Path) -> None:
-    """The budget is spent before anything is decided: the pod is admitted, and an event says so."""
-    subsets = Subsets(client, budget=0.0)
+async def test_out_of_time_a_pod_is_admitted_and_its_reservation_withdrawn(client: Client, tmp_path: Path) -> None:
+    """The budget is spent before anything is decided: the pod is admitted, and an event reports it."""
+    subsets = SubsetHooks(client, budget=0.0)
     shop = Shop(client)
     async with pod_webhooks(client, tmp_path, [subsets], namespace=NAMESPACE):
-        await shop.divide(zone("a", 1), zone("b"))
+        await shop.create_topology(zone("a", 1), zone("b"))
         await seen(subsets)
         owner = await shop.revision("web-1", await shop.deployment(2))
 
         async def known() -> bool:
             metadata = codec.convert({"ownerReferences": [owner]}, ObjectMeta)
-            return subsets.topologies.known(metadata, NAMESPACE) is not None
+            return subsets.topologies.find_cached(metadata, NAMESPACE) is not None
 
         await eventually(known)
         assert subset_of(await shop.pod(owner)) is None
 
         async def told() -> bool:
             events = (await client.list(Event, namespace=NAMESPACE)).items
-            return any(event.reason == "PodLetGo" for event in events)
+            return any(event.reason == Reason.ADMITTED_WITHOUT_SUBSET for event in events)
 
         async def given_back() -> bool:
             return not any(row.creating for row in (await shop.status()).values())

@@ -1,4 +1,4 @@
-"""UnitedTopologies in trouble, over the wire: whatever fails or is killed meanwhile, it converges.
+"""UnitedTopologies with failures, over the wire: whatever fails or is killed, the state converges.
 
 A whole lab in one process: API server, workload controllers, a scheduler, simulated nodes, and Trimtab's webhooks and
 controller, all over HTTPS.
@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.dividing import Dividing, dividing
-from tests.lab.fleets import Fleet, fleet
+from tests.lab.deployments import DeploymentSandbox, deployment_sandbox
+from tests.lab.subset_processes import SubsetProcesses, running_subsets
 from tests.scenarios.labs import configuration, scheduling
 from trimtab.api import annotations as keys
 from trimtab.api.documents import JSON
@@ -29,8 +29,8 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.config import discover
 from trimtab.kube.errors import ApiError
 from trimtab.kube.sessions import Session
-from trimtab_lab.apiserver.storage import bootstrap
-from trimtab_lab.apiserver.storage.cluster import Cluster
+from trimtab_lab.apiserver.controllers import bootstrap
+from trimtab_lab.apiserver.verbs.cluster import Cluster
 from trimtab_lab.apiserver.wire.faults import Fault
 from trimtab_lab.apiserver.wire.server import Server
 from trimtab_lab.nodes.service import Nodes
@@ -45,19 +45,19 @@ PATIENCE = 90.0
 
 @dataclass
 class Plane:
-    """A lab with a divided workload in it."""
+    """A lab with a workload that has subsets."""
 
     server: Server
-    fleet: Fleet
-    trimtab: Dividing
+    fleet: DeploymentSandbox
+    trimtab: SubsetProcesses
 
     async def status(self) -> UnitedTopologyStatus:
-        """What the UnitedTopology says."""
+        """The status of the UnitedTopology."""
         found = await self.fleet.client.get(UnitedTopology, "web", namespace=self.fleet.name)
         return found.status
 
     def counts(self) -> Counter[str]:
-        """How many active pods carry the mark of each subset."""
+        """How many active pods are annotated with each subset."""
         return Counter(subset_of(pod) for pod in self.fleet.pods.store if pod.active)
 
     async def is_right(self, size: int) -> bool:
@@ -75,8 +75,8 @@ class Plane:
 
 def subset_of(pod: Pod) -> str:
     """The subset of a pod."""
-    mark = keys.subset_annotations(pod.metadata.annotations)
-    return mark.subset if mark is not None else ""
+    known = keys.subset_annotations(pod.metadata.annotations)
+    return known.subset if known is not None else ""
 
 
 def subset(name: str, zone: str, most: int | str | None = None) -> JSON:
@@ -122,8 +122,8 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
         Server(tmp_path, seed=5) as server,
         Client(Session(discover(server.kubeconfig))) as client,
         running(client),
-        fleet(client, ZONES) as made,
-        dividing(client, made.name) as trimtab,
+        deployment_sandbox(client, ZONES) as made,
+        running_subsets(client, made.name) as trimtab,
     ):
         await client.create(UnitedTopology, TOPOLOGY, namespace=made.name)
         await made.deploy("web", 4)
@@ -133,7 +133,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
 
 
 async def test_webhooks_and_controller_are_killed(plane: Plane) -> None:
-    """Pods are made all the time; those that came without a place are matched, and leave first."""
+    """Pods are created all the time; those without a reservation are matched, and deleted first."""
     await plane.fleet.scale("web", 10)
     await plane.trimtab.kill_controller()
     await plane.fleet.settled(10)

@@ -1,4 +1,4 @@
-"""Watches over the wire: what is seen, in which order, from when on, and how it ends."""
+"""Watches over the wire: which events, in which order, from which version, and how a watch ends."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.lab.wire import CONFIG_MAPS, PODS, TABLE, TOKEN, Wire, config_map, connected, pod
-from trimtab_lab.apiserver.storage import feeds
-from trimtab_lab.apiserver.wire.authentication import User
+from trimtab_lab.apiserver.admission.users import User
+from trimtab_lab.apiserver.storage import broadcaster
 from trimtab_lab.apiserver.wire.server import Server
 
 WATCH = f"{CONFIG_MAPS}?watch=1"
@@ -23,8 +23,8 @@ async def _version(wire: Wire) -> str:
     return str((await wire.get(CONFIG_MAPS))["metadata"]["resourceVersion"])
 
 
-async def test_every_change_is_seen_once_and_in_order(wire: Wire) -> None:
-    """Created, changed, deleted; an update that changes nothing is no event."""
+async def test_every_change_is_one_event(wire: Wire) -> None:
+    """Created, changed, deleted, in order; an update without changes is no event."""
     async with wire.watch(f"{WATCH}&resourceVersion={await _version(wire)}") as stream:
         await wire.create(CONFIG_MAPS, config_map("a"))
         await wire.patch(f"{CONFIG_MAPS}/a", {"data": {"k": "v"}})
@@ -38,7 +38,7 @@ async def test_every_change_is_seen_once_and_in_order(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("version", ["", "&resourceVersion=0"])
-async def test_without_a_version_what_is_there_comes_first(wire: Wire, version: str) -> None:
+async def test_without_a_version_present_objects_come_first(wire: Wire, version: str) -> None:
     """As ADDED, in the order of the names."""
     for name in ("b", "a"):
         await wire.create(CONFIG_MAPS, config_map(name))
@@ -49,7 +49,7 @@ async def test_without_a_version_what_is_there_comes_first(wire: Wire, version: 
 
 
 async def test_initial_events_end_with_a_bookmark(wire: Wire) -> None:
-    """Who asks for them is told where they end, and at which version."""
+    """It has the version of the initial events."""
     await wire.create(CONFIG_MAPS, config_map("a"))
     query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
     async with wire.watch(f"{WATCH}&{query}") as stream:
@@ -60,8 +60,8 @@ async def test_initial_events_end_with_a_bookmark(wire: Wire) -> None:
     assert bookmark["object"]["metadata"]["resourceVersion"] == await _version(wire)
 
 
-async def test_a_selection_sees_objects_come_and_go(wire: Wire) -> None:
-    """An object that begins to match is ADDED, one that ceases to is DELETED as it last matched."""
+async def test_objects_enter_and_leave_a_selection(wire: Wire) -> None:
+    """An object that starts to match is ADDED, one that stops is DELETED in its last matching state."""
     async with wire.watch(f"{WATCH}&resourceVersion={await _version(wire)}&labelSelector=tier%3Dfront") as stream:
         await wire.create(CONFIG_MAPS, config_map("a", tier="back"))
         await wire.patch(f"{CONFIG_MAPS}/a", {"metadata": {"labels": {"tier": "front"}}})
@@ -75,7 +75,7 @@ async def test_a_selection_sees_objects_come_and_go(wire: Wire) -> None:
 
 
 async def test_pods_of_a_node_are_watched(wire: Wire) -> None:
-    """A field that is set later makes a pod appear."""
+    """A pod enters when the selected field is set."""
     async with wire.watch(f"{PODS}?watch=1&fieldSelector=spec.nodeName%3Dn1") as stream:
         await wire.create(PODS, pod("a"))
         target = {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n1"}}
@@ -84,7 +84,7 @@ async def test_pods_of_a_node_are_watched(wire: Wire) -> None:
 
 
 async def test_one_object_is_watched_by_its_name(wire: Wire) -> None:
-    """By a field, and by the old path."""
+    """By a field selector, and by the deprecated path."""
     old = CONFIG_MAPS.replace("/api/v1/", "/api/v1/watch/")
     for path in (f"{WATCH}&fieldSelector=metadata.name%3Da", f"{old}/a"):
         async with wire.watch(path) as stream:
@@ -96,7 +96,7 @@ async def test_one_object_is_watched_by_its_name(wire: Wire) -> None:
 
 
 async def test_a_table_names_its_columns_once(wire: Wire) -> None:
-    """kubectl prints the rows that a watch sends, under the header of the first."""
+    """In the first event; kubectl prints them as the header."""
     async with wire.watch(f"{WATCH}&resourceVersion={await _version(wire)}", accept=TABLE) as stream:
         for name in "ab":
             await wire.create(CONFIG_MAPS, config_map(name))
@@ -107,13 +107,13 @@ async def test_a_table_names_its_columns_once(wire: Wire) -> None:
 
 
 async def test_a_watch_ends_when_its_time_is_up(wire: Wire) -> None:
-    """The answer ends properly, so that the connection can be used again."""
+    """The response ends regularly, so that the connection can be reused."""
     async with wire.watch(f"{WATCH}&timeoutSeconds=1&resourceVersion={await _version(wire)}") as stream:
         assert await stream.rest() == []
     assert (await wire.call("GET", "/readyz")).text == "ok"
 
 
-async def test_a_forgotten_version_is_told_in_the_stream(wire: Wire, server: Server) -> None:
+async def test_a_compacted_version_is_an_error_event(wire: Wire, server: Server) -> None:
     """An ERROR with a Status of 410, then the end."""
     version = await _version(wire)
     await wire.create(CONFIG_MAPS, config_map("a"))
@@ -126,30 +126,30 @@ async def test_a_forgotten_version_is_told_in_the_stream(wire: Wire, server: Ser
 
 @pytest.fixture
 async def quick(tmp_path: Path) -> AsyncIterator[Wire]:
-    """A client of a server that sends bookmarks often and remembers little."""
+    """A client of a server with frequent bookmarks and a short history."""
     tokens = {TOKEN: User("tester", ())}
     quick_server = Server(tmp_path / "quick", tokens=tokens, history=50, bookmark_interval=0.05)
     async with quick_server as server, connected(server) as wire:
         yield wire
 
 
-async def test_bookmarks_say_how_far_a_watch_has_come(quick: Wire) -> None:
-    """Also where nothing that it sees has happened; they are sent to those who asked alone."""
+async def test_bookmarks_report_the_version_of_a_watch(quick: Wire) -> None:
+    """Also without matching events; only watches that asked for them receive them."""
     version = await _version(quick)
     async with (
         quick.watch(f"{WATCH}&resourceVersion={version}&allowWatchBookmarks=true&labelSelector=x") as asked,
         quick.watch(f"{WATCH}&resourceVersion={version}&labelSelector=x") as silent,
     ):
-        made = await quick.create(PODS, pod("a"))
+        created = await quick.create(PODS, pod("a"))
         while (event := await asked.event())["object"]["metadata"]["resourceVersion"] == version:
             assert event["type"] == "BOOKMARK"
-        assert int(event["object"]["metadata"]["resourceVersion"]) >= int(made["metadata"]["resourceVersion"])
+        assert int(event["object"]["metadata"]["resourceVersion"]) >= int(created["metadata"]["resourceVersion"])
         await quick.create(CONFIG_MAPS, config_map("seen", x="y"))
         assert await silent.events(1) == [("ADDED", "seen")]
 
 
-async def test_history_is_kept_for_a_while_only(quick: Wire) -> None:
-    """The server forgets by itself when much has happened, and says so."""
+async def test_the_history_is_bounded(quick: Wire) -> None:
+    """After many events the server compacts, and an old version is expired."""
     version = await _version(quick)
     for number in range(120):
         await quick.create(CONFIG_MAPS, config_map(f"m{number}"))
@@ -157,8 +157,8 @@ async def test_history_is_kept_for_a_while_only(quick: Wire) -> None:
         assert (await stream.event())["object"]["code"] == 410
 
 
-async def test_many_watchers_see_the_same(wire: Wire) -> None:
-    """Those that watch the same share the work, and each of them sees everything, whenever it came."""
+async def test_many_watchers_receive_the_same_events(wire: Wire) -> None:
+    """Equal watches share their work, and each receives every event, whenever it started."""
     version = await _version(wire)
 
     async def seen(last: int) -> list[str]:
@@ -175,20 +175,20 @@ async def test_many_watchers_see_the_same(wire: Wire) -> None:
     assert all(names == expected for names in await asyncio.gather(*early, *late))
 
 
-async def test_a_watcher_that_does_not_read_is_cut_off(
+async def test_a_watcher_that_does_not_read_is_disconnected(
     wire: Wire, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It must not hold up the others, nor fill the memory."""
-    monkeypatch.setattr(feeds, "QUEUE_LIMIT", 256 * 1024)
-    monkeypatch.setattr(feeds, "BUFFER_LIMIT", 64 * 1024)
+    """It delays no other watcher, and the queued memory is bounded."""
+    monkeypatch.setattr(broadcaster, "QUEUE_LIMIT", 256 * 1024)
+    monkeypatch.setattr(broadcaster, "BUFFER_LIMIT", 64 * 1024)
     version = await _version(wire)
     slow = await asyncio.to_thread(_watch_without_reading, server, version)
     try:
         async with wire.watch(f"{WATCH}&resourceVersion={version}") as stream:
-            while len(server.cluster.hub.watchers()) < 2:
+            while len(server.cluster.broadcaster.watchers()) < 2:
                 await asyncio.sleep(0)
             number = 0
-            while len(server.cluster.hub.watchers()) == 2:
+            while len(server.cluster.broadcaster.watchers()) == 2:
                 await wire.create(CONFIG_MAPS, config_map(f"m{number}") | {"data": {"k": "x" * 500_000}})
                 assert (await stream.event())["object"]["metadata"]["name"] == f"m{number}"
                 number += 1
@@ -209,7 +209,7 @@ def _watch_without_reading(server: Server, version: str) -> ssl.SSLSocket:
 
 
 async def test_events_of_the_new_group_are_those_of_the_old_one(wire: Wire) -> None:
-    """The two event kinds are one thing under two names, in lists and in watches."""
+    """The two Event kinds are the same objects, in lists and in watches."""
     path = "/apis/events.k8s.io/v1/namespaces/default/events"
     async with wire.watch(f"{path}?watch=1") as stream:
         about = {"kind": "Pod", "namespace": "default", "name": "web"}

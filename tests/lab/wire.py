@@ -1,4 +1,4 @@
-"""A plain HTTP client for tests of the lab: every byte that is sent and received can be looked at."""
+"""A plain HTTP client for tests of the lab, with access to every byte that is sent and received."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back; `tree` is the body, if that is JSON."""
+    """A response; `tree` is the body, if that is JSON."""
 
     status: int
     tree: Tree
@@ -41,12 +41,12 @@ class Reply:
 
     @property
     def causes(self) -> list[tuple[str, str]]:
-        """The fields of a Status of 422, each with the reason."""
+        """The fields of a Status of 422, each with its reason."""
         return [(cause["field"], cause["reason"]) for cause in self.tree["details"]["causes"]]
 
 
 class Stream:
-    """A watch: its events, one by one."""
+    """The events of a watch."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.status = response.status
@@ -61,12 +61,12 @@ class Stream:
         return event
 
     async def events(self, count: int) -> list[tuple[str, str]]:
-        """The next few, as type and name."""
+        """The next few events, as type and name."""
         found = [await self.event() for _ in range(count)]
         return [(event["type"], event["object"]["metadata"].get("name", "")) for event in found]
 
     async def rest(self) -> list[Tree]:
-        """Everything until the server ends it."""
+        """Everything until the server ends the watch."""
         found = []
         try:
             while True:
@@ -76,7 +76,7 @@ class Stream:
 
 
 class Wire:
-    """Talks to one server, as somebody whom it knows unless told otherwise."""
+    """A client of one server, authenticated by default."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self.session = session
@@ -92,7 +92,7 @@ class Wire:
         accept: str = "application/json",
         token: str | None = TOKEN,
     ) -> Reply:
-        """One request. A body that is no text or bytes is sent as JSON."""
+        """One request. A body that is not text or bytes is sent as JSON."""
         data = None if body is None else io.BytesIO(_bytes(body))
         headers = {"Accept": accept} | ({"Content-Type": content} if data is not None else {})
         headers |= {"Authorization": f"Bearer {token}"} if token else {}
@@ -103,30 +103,30 @@ class Wire:
             return Reply(response.status, tree, text, response.headers, response.headers.getall("Warning", []))
 
     async def create(self, path: str, body: Any) -> Tree:
-        """Create something that is known to be good."""
+        """Create an object; must succeed."""
         reply = await self.call("POST", path, body)
         assert reply.status == 201, reply.text
         return reply.tree
 
     async def patch(self, path: str, change: Any, content: str = MERGE_PATCH) -> Tree:
-        """Change something in a way that is known to be good."""
+        """Patch an object; must succeed."""
         reply = await self.call("PATCH", path, change, content=content)
         assert reply.status == 200, reply.text
         return reply.tree
 
     async def get(self, path: str) -> Tree:
-        """Get something that is known to be there."""
+        """Get an object; must succeed."""
         reply = await self.call("GET", path)
         assert reply.status == 200, reply.text
         return reply.tree
 
     async def names(self, path: str) -> list[str]:
-        """The names of what is in a list."""
+        """The names of the objects in a list."""
         return [item["metadata"]["name"] for item in (await self.get(path))["items"]]
 
     @asynccontextmanager
     async def watch(self, path: str, accept: str = "application/json") -> AsyncIterator[Stream]:
-        """A watch, for as long as it is looked at."""
+        """A watch, as a context manager."""
         headers = {"Authorization": f"Bearer {TOKEN}", "Accept": accept}
         async with self.session.get(self.url + path, headers=headers) as response:
             yield Stream(response)
@@ -160,7 +160,7 @@ def config_map(name: str, **labels: str) -> Tree:
 
 
 def deployment(name: str = "web", replicas: int = 3) -> Tree:
-    """A workload of the smallest pods."""
+    """A Deployment of the smallest pods."""
     labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": pod()["spec"]}
     spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}

@@ -1,4 +1,4 @@
-"""What a process asks of an API server, as RBAC sees it: a verb, a group, a resource, perhaps a name."""
+"""The calls of a process to an API server, as RBAC sees them: a verb, a group, a resource, perhaps a name."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Call:
 
 
 def call_of(request: Request) -> Call | None:
-    """The call that a request is; None for what no role is needed for (discovery, health)."""
+    """The call of a request; None for paths that need no role (discovery, health)."""
     parts = request.path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         group, rest = "", parts[2:]
@@ -64,7 +64,7 @@ def _verb(request: Request, name: str) -> str:
 
 @dataclass(slots=True)
 class Listening:
-    """A connection that notes what is asked over it."""
+    """A transport that records calls."""
 
     transport: Transport
     calls: set[Call] = field(default_factory=set)

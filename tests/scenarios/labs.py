@@ -1,4 +1,4 @@
-"""A whole lab in one process, for stories to be played on: API server, controllers, a scheduler, CloneSets."""
+"""A whole lab in one process, to run stories on: API server, controllers, a scheduler, CloneSets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.lab.clones import define
+from tests.lab.clonesets import define
 from trimtab.cloneset.controller import Controller as CloneSets
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
@@ -19,16 +19,17 @@ from trimtab.scheduler.configuration import read
 from trimtab.scheduler.service import Service
 from trimtab_lab.apiserver.wire.server import Server
 from trimtab_lab.nodes.service import Nodes
-from trimtab_lab.nodes.settings import LifecycleSettings, Settings
+from trimtab_lab.nodes.settings import NodeLifecycleSettings, Settings
 from trimtab_lab.nodes.shapes import Shape
 from trimtab_lab.scenarios.stories import Story
 from trimtab_lab.workloads.service import Workloads
 
 HASTY = Settings(renew_seconds=2.0, lease_seconds=16)
-"""Nodes that are given up after twenty seconds, not after a minute: the story is the same. Sooner would be quicker, but
-on a busy machine nodes that are well would be given up too."""
+"""Nodes that are marked Unknown after twenty seconds instead of a minute. A shorter time would be quicker, but on a
+busy machine healthy nodes would be marked too.
+"""
 _CONTROLLERS = replace(
-    HASTY, lifecycle=LifecycleSettings(monitor_seconds=1.0, grace_seconds=20.0, tainted_a_second=10.0)
+    HASTY, lifecycle=NodeLifecycleSettings(monitor_seconds=1.0, grace_seconds=20.0, eviction_rate=10.0)
 )
 
 
@@ -45,7 +46,7 @@ def configuration(stories: Iterable[Story]) -> dict[str, Any]:
 
 @asynccontextmanager
 async def scheduling(client: Client, config: dict[str, Any]) -> AsyncIterator[None]:
-    """A scheduler with this configuration, for as long as the context."""
+    """Run a scheduler with this configuration for the duration of the context."""
     task = asyncio.create_task(Service(client, read(config)).run())
     try:
         yield
@@ -55,7 +56,7 @@ async def scheduling(client: Client, config: dict[str, Any]) -> AsyncIterator[No
 
 @asynccontextmanager
 async def cloning(client: Client) -> AsyncIterator[None]:
-    """CloneSets, looked after for as long as the context."""
+    """Run the CloneSet controller for the duration of the context."""
     await define(client)
     task = asyncio.create_task(CloneSets(client).run())
     try:
@@ -66,7 +67,7 @@ async def cloning(client: Client) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def lab(folder: Path, stories: Iterable[Story]) -> AsyncIterator[Client]:
-    """A lab that can play these stories, and a client for it."""
+    """A lab for these stories, and a client for it."""
     async with Server(folder) as server, Client(Session(discover(server.kubeconfig))) as client:
         controllers = Nodes(client, client.clock, Shape(name="node-controllers"), 0, settings=_CONTROLLERS)
         tasks = [asyncio.create_task(each) for each in (Workloads(client).run(), controllers.run())]

@@ -19,22 +19,22 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.endpoints import Endpoint
 from trimtab.kube.sessions import Session
 from trimtab_lab import provisioning
-from trimtab_lab.box import free_port
+from trimtab_lab.supervisor import find_free_port
 
 COMPONENTS = ("scheduler", "webhooks", "controllers")
 
 
 @dataclass(slots=True)
 class Product:
-    """Components at work, and what each has asked of the API server."""
+    """Running components, and the calls of each to the API server."""
 
     heard: dict[str, Listening] = field(default_factory=dict)
     apps: dict[str, App] = field(default_factory=dict)
 
 
 def configured(**more: Any) -> TrimtabConfiguration:
-    """All workloads are kept level, and Trimtab schedules for everybody."""
-    port = free_port()
+    """A configuration with a default policy for all workloads, and Trimtab as the default scheduler."""
+    port = find_free_port()
     scheduler = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -53,8 +53,8 @@ def configured(**more: Any) -> TrimtabConfiguration:
 async def product(
     client: Client, kubeconfig: Path, told: TrimtabConfiguration, components: Sequence[str] = COMPONENTS
 ) -> AsyncIterator[Product]:
-    """Trimtab at work against a lab, each component over a connection of its own, until the block ends."""
-    await provisioning.create(client, local.manifests(told))
+    """Run Trimtab against a lab, each component over a connection of its own, for the duration of the context."""
+    await provisioning.create_missing(client, local.manifests(told))
     running = Product()
     tasks: list[asyncio.Task[None]] = []
     try:

@@ -90,7 +90,7 @@ def policy(name: str, kind: str, target: str, **more: Any) -> JSON:
 
 
 async def until(holds: partial[Coroutine[Any, Any, bool]]) -> None:
-    """Wait for something to hold; what it was is told where it does not."""
+    """Wait for a condition; the error names it."""
     try:
         async with asyncio.timeout(PATIENCE):
             while not await holds():
@@ -142,7 +142,7 @@ WORKLOADS: dict[str, type[Any]] = {
 
 
 async def a_day(client: Client) -> None:
-    """Everything that Trimtab does, once."""
+    """Exercise everything that Trimtab does, once."""
     await client.create(Namespace, {"metadata": {"name": NAMESPACE}})
     await begin(client)
     for name in WORKLOADS:
@@ -205,7 +205,7 @@ async def begin(client: Client) -> None:
 
 
 async def is_labelled(client: Client) -> bool:
-    """Whether the namespace says that it has a UnitedTopology."""
+    """Whether the namespace is labelled as having a UnitedTopology."""
     return NAMESPACE_LABEL in (await client.get(Namespace, NAMESPACE)).metadata.labels
 
 
@@ -221,7 +221,7 @@ async def has_costs(client: Client) -> bool:
 
 
 async def has_told(client: Client) -> bool:
-    """Whether the policy tells of its last plan."""
+    """Whether the policy's status has its last plan."""
     return (await client.get(ScaleDownPolicy, "web", namespace=NAMESPACE)).status.last_plan is not None
 
 
@@ -240,7 +240,7 @@ async def is_swept(client: Client) -> bool:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def heard(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, set[Call]]]:
-    """What each component has asked in a day."""
+    """The calls of each component."""
     told = configured(namespace="trimtab-system", featureGates={"CloneSetPodCost": True})
     async with a_cluster(tmp_path_factory.mktemp("lab")) as (client, kubeconfig):
         await client.create(Namespace, {"metadata": {"name": "trimtab-system"}})
@@ -261,7 +261,7 @@ def rules(component: str) -> tuple[list[JSON], list[JSON]]:
 
 
 def rules_within(component: str) -> tuple[list[JSON], list[JSON]]:
-    """What a component may do in the cluster, and in the one namespace that it looks after."""
+    """What a component may do in the cluster, and in the one namespace that it is limited to."""
     made = list(access.manifests(Options(configuration={"namespaces": [NAMESPACE]})))
     roles = {each["metadata"]["name"]: each["rules"] for each in made if each["kind"] == "ClusterRole"}
     bound: dict[str, list[JSON]] = {"": [], NAMESPACE: []}

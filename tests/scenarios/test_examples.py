@@ -1,4 +1,4 @@
-"""Every example runs, and says what its page promises."""
+"""Every example runs, and prints what its page promises."""
 
 from __future__ import annotations
 

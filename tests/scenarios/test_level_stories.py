@@ -12,10 +12,10 @@ from tests.scenarios.labs import HASTY, lab
 from tests.scenarios.product import configured, product
 from trimtab_lab.scenarios import results, stories
 from trimtab_lab.scenarios.runner import Outcome, Runner
-from trimtab_lab.scenarios.simulation import simulated
+from trimtab_lab.scenarios.simulation import node_simulator
 
 GOLDEN = Path(__file__).parent / "golden" / "trimtab"
-STORIES = sorted(stories.with_trimtab())
+STORIES = sorted(stories.trimtab_stories())
 
 pytestmark = pytest.mark.slow
 
@@ -23,14 +23,14 @@ pytestmark = pytest.mark.slow
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def outcomes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, Outcome]]:
     """What comes of each story, one after the other: cluster and product share one event loop here."""
-    told = [stories.load(path) for path in stories.with_trimtab().values()]
+    told = [stories.load(path) for path in stories.trimtab_stories().values()]
     folder = tmp_path_factory.mktemp("lab")
     generous = configured(scaleDown={"budgetSeconds": 10, "defaultPolicies": [{}]})
     async with (
         lab(folder, told) as client,
         product(client, folder / "kubeconfig", generous, ("webhooks", "controllers")),
     ):
-        runner = Runner(client, simulated(client, settings=HASTY))
+        runner = Runner(client, node_simulator(client, settings=HASTY))
         ended = [await runner.play(story) for story in told]
         yield {outcome.story.name: outcome for outcome in ended}
 
@@ -40,7 +40,7 @@ def test_a_story_ends_level(name: str, outcomes: dict[str, Outcome], pytestconfi
     """All that the story expects holds, nothing that chance does not decide has changed, and nothing is left."""
     rewrite = pytestconfig.getoption("--rewrite-golden")
     assert results.check(outcomes[name], GOLDEN, rewrite=rewrite) == []
-    assert outcomes[name].left == ()
+    assert outcomes[name].leftovers == ()
 
 
 def test_every_golden_result_has_its_story() -> None:

@@ -13,10 +13,10 @@ import pytest_asyncio
 from tests.scenarios.labs import HASTY, lab
 from trimtab_lab.scenarios import charts, results, stories
 from trimtab_lab.scenarios.runner import Outcome, Runner
-from trimtab_lab.scenarios.simulation import simulated
+from trimtab_lab.scenarios.simulation import node_simulator
 
 GOLDEN = Path(__file__).parent / "golden"
-STORIES = sorted(stories.shipped())
+STORIES = sorted(stories.kubernetes_stories())
 
 pytestmark = pytest.mark.slow
 
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.slow
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def outcomes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, Outcome]]:
     """What comes of each story. They run side by side on one cluster, as they are made to."""
-    told = [stories.load(path) for path in stories.shipped().values()]
+    told = [stories.load(path) for path in stories.kubernetes_stories().values()]
     async with lab(tmp_path_factory.mktemp("lab"), told) as client:
-        runner = Runner(client, simulated(client, settings=HASTY))
+        runner = Runner(client, node_simulator(client, settings=HASTY))
         ended = await asyncio.gather(*(runner.play(story) for story in told))
         yield {outcome.story.name: outcome for outcome in ended}
 
@@ -43,7 +43,7 @@ def test_a_story_ends_as_its_golden_result_says(
 @pytest.mark.parametrize("name", STORIES)
 def test_a_story_leaves_nothing_behind(name: str, outcomes: dict[str, Outcome]) -> None:
     """Namespace, nodes and all that was in them are gone."""
-    assert outcomes[name].left == ()
+    assert outcomes[name].leftovers == ()
 
 
 @pytest.mark.parametrize("name", STORIES)
@@ -53,7 +53,7 @@ def test_a_story_can_be_drawn(name: str, outcomes: dict[str, Outcome]) -> None:
     for key in outcome.story.topology:
         root = ET.fromstring(charts.draw(outcome, key))  # noqa: S314 - our own text
         lanes = {lane.get("data-domain") for lane in root.findall(".//{*}g")} - {None}
-        assert lanes == {birth.domain for birth in outcome.timeline.births if birth.key == key}
+        assert lanes == {birth.domain for birth in outcome.timeline.domains_added if birth.key == key}
 
 
 def test_every_golden_result_has_its_story() -> None:

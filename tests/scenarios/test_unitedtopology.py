@@ -1,4 +1,4 @@
-"""UnitedTopology as people use it: the proposal's stories, rollouts, evictions, and whatever may fail meanwhile."""
+"""UnitedTopology as people use it: the proposal's stories, rollouts, evictions, and failures."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.scenarios.topologies import DividedWorld
+from tests.scenarios.topologies import SubsetCluster
 from tests.unit.lab.workloads.objects import deployment_tree, template
-from tests.unit.unitedtopology.worlds import subset, topology_tree, zone
+from tests.unit.unitedtopology.clusters import subset, topology_tree, zone
 from trimtab.api.annotations import DELETION_COST
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
@@ -23,7 +23,7 @@ from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.errors import Invalid, TooManyRequests, Unreachable
 from trimtab.kube.resources import Resource
 from trimtab.kube.retries import NO_RETRIES
-from trimtab_lab.apiserver.wire.statuses import refusal
+from trimtab_lab.apiserver.kinds.errors import status_error
 
 ZONES = (subset("subset-a", "z1", 10), subset("subset-b", "z2", "30%"), subset("subset-c", "z3"))
 THIRDS = (subset("a", "z1", "34%"), subset("b", "z2", "33%"), subset("c", "z3", "33%"))
@@ -41,24 +41,24 @@ def own_and_rented(most: int | None = None) -> tuple[JSON, JSON]:
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[DividedWorld]:
+async def world() -> AsyncIterator[SubsetCluster]:
     """A cluster with one webhook process."""
-    made = DividedWorld()
+    made = SubsetCluster()
     await made.start()
     yield made
     await made.close()
 
 
 @pytest_asyncio.fixture
-async def three() -> AsyncIterator[DividedWorld]:
+async def three() -> AsyncIterator[SubsetCluster]:
     """A cluster with three webhook processes."""
-    made = DividedWorld(processes=3)
+    made = SubsetCluster(processes=3)
     await made.start()
     yield made
     await made.close()
 
 
-async def add_rented(world: DividedWorld) -> None:
+async def add_rented(world: SubsetCluster) -> None:
     """A node that is rented: tainted, and without an end."""
     tree = {"metadata": {"name": "vk-1", "labels": {"type": "virtual-kubelet", "topology.kubernetes.io/zone": "vk"}}}
     await world.user.create(Node, tree)
@@ -66,7 +66,7 @@ async def add_rented(world: DividedWorld) -> None:
     await size_nodes(world, "1000", "vk-1")
 
 
-async def size_nodes(world: DividedWorld, cpu: str, *names: str) -> None:
+async def size_nodes(world: SubsetCluster, cpu: str, *names: str) -> None:
     """Give nodes so many cores, for pods that take one each."""
     world.fits = {**world.fits, **dict.fromkeys(names, int(cpu))}
     resources = {"cpu": cpu, "memory": "1000Gi", "pods": "1000"}
@@ -76,7 +76,7 @@ async def size_nodes(world: DividedWorld, cpu: str, *names: str) -> None:
     await world.settle()
 
 
-async def moving(world: DividedWorld, work: Awaitable[Any]) -> Any:
+async def moving(world: SubsetCluster, work: Awaitable[Any]) -> Any:
     """Await something that takes virtual time."""
     task = asyncio.ensure_future(work)
     while not task.done():
@@ -84,7 +84,7 @@ async def moving(world: DividedWorld, work: Awaitable[Any]) -> Any:
     return task.result()
 
 
-async def scale(world: DividedWorld, size: int) -> None:
+async def scale(world: SubsetCluster, size: int) -> None:
     """Resize the Deployment, holding the request as long as it takes, and let pods come and go."""
     await moving(world, world.user.patch(Deployment, "web", {"spec": {"replicas": size}}, namespace="default"))
     await world.run_pods()
@@ -93,9 +93,9 @@ async def scale(world: DividedWorld, size: int) -> None:
 # The proposal's stories
 
 
-async def test_a_number_in_one_zone_a_share_in_the_next_the_rest_in_the_last(world: DividedWorld) -> None:
+async def test_a_number_a_percentage_and_the_rest_in_three_zones(world: SubsetCluster) -> None:
     """The first story, with its third subset renamed: 20 pods are 10, 30 %, and what is left."""
-    await world.divide(*ZONES)
+    await world.create_topology(*ZONES)
     await world.deploy(20)
     assert await world.zones() == {"z1": 10, "z2": 6, "z3": 4}
     assert await world.missing() == {"subset-a": 0, "subset-b": 0, "subset-c": -1}
@@ -106,17 +106,17 @@ async def test_a_number_in_one_zone_a_share_in_the_next_the_rest_in_the_last(wor
     assert await world.zones() == {"z1": 10, "z2": 2}
 
 
-async def test_names_must_be_unique(world: DividedWorld) -> None:
+async def test_names_must_be_unique(world: SubsetCluster) -> None:
     """The story as it is printed is refused, with the field and what to write."""
     twice = (subset("subset-a", "z1", 10), subset("subset-b", "z2", "30%"), subset("subset-a", "z3"))
     with pytest.raises(Invalid, match=r"spec\.subsets\[2\]"):
-        await world.divide(*twice)
+        await world.create_topology(*twice)
 
 
-async def test_a_fixed_number_on_machines_of_our_own_the_others_on_rented_ones(world: DividedWorld) -> None:
-    """The second story: the first three on our own, whoever comes later tolerates the rented ones' taint."""
+async def test_a_fixed_number_on_own_nodes_the_others_on_rented_ones(world: SubsetCluster) -> None:
+    """The second story: the first three on own nodes, later ones tolerate the rented nodes' taint."""
     await add_rented(world)
-    await world.divide(*own_and_rented(3))
+    await world.create_topology(*own_and_rented(3))
     await world.deploy(7)
     assert await world.zones() == {"z1": 3, "vk": 4}
     await scale(world, 4)
@@ -125,25 +125,25 @@ async def test_a_fixed_number_on_machines_of_our_own_the_others_on_rented_ones(w
     assert await world.zones() == {"z1": 2}
 
 
-async def test_rented_machines_only_once_our_own_have_no_room(world: DividedWorld) -> None:
+async def test_rented_nodes_only_once_own_nodes_are_full(world: SubsetCluster) -> None:
     """The third story: the simulation finds our own machines full, and sends the rest to rented ones at once."""
     await add_rented(world)
     await size_nodes(world, "1", "z1-1", "z1-2", "z2-1", "z2-2", "z3-1", "z3-2")
     adaptive = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30}}
-    await world.divide(*own_and_rented(), scheduleStrategy=adaptive)
+    await world.create_topology(*own_and_rented(), scheduleStrategy=adaptive)
     await world.create(Deployment, thirsty(8))
     await world.run_pods()
     assert await world.shares() == {"ecs": 6, "vk": 2}
     assert await world.zones() == {"z1": 2, "z2": 2, "z3": 2, "vk": 2}
-    assert await world.told("Rescheduled") == []
+    assert await world.event_messages("Rescheduled") == []
 
 
-async def test_without_simulation_pods_are_moved_after_the_critical_time(world: DividedWorld) -> None:
+async def test_without_simulation_pods_are_rescheduled_after_the_critical_time(world: SubsetCluster) -> None:
     """The third story without looking ahead: pods wait thirty seconds on our own machines, then go to rented ones."""
     await add_rented(world)
     world.room = 1
     adaptive = {"disableSimulationSchedule": True, "rescheduleCriticalSeconds": 30}
-    await world.divide(*own_and_rented(), scheduleStrategy={"type": "Adaptive", "adaptive": adaptive})
+    await world.create_topology(*own_and_rented(), scheduleStrategy={"type": "Adaptive", "adaptive": adaptive})
     await world.create(Deployment, deployment_tree("web", 5))
     await world.run_pods()
     assert await world.shares() == {"ecs": 5}
@@ -155,7 +155,7 @@ async def test_without_simulation_pods_are_moved_after_the_critical_time(world: 
     await world.run_pods()
     assert await world.shares() == {"ecs": 3, "vk": 2}
     assert await world.zones() == {"z1": 1, "z2": 1, "z3": 1, "vk": 2}
-    assert len(await world.told("Rescheduled")) == 2
+    assert len(await world.event_messages("Rescheduled")) == 2
     (shortage,) = (await world.topology()).status.shortages
     assert (shortage.name, shortage.times) == ("ecs", 1)
     await scale(world, 6)
@@ -172,9 +172,9 @@ def thirsty(replicas: int) -> JSON:
 # Sizes
 
 
-async def test_one_step_down_keeps_the_shares(world: DividedWorld) -> None:
+async def test_one_step_down_keeps_the_shares(world: SubsetCluster) -> None:
     """From 9 to 3 at once, in thirds: the request is held until the costs are those of 3."""
-    await world.divide(*THIRDS)
+    await world.create_topology(*THIRDS)
     await world.deploy(9)
     assert await world.zones() == {"z1": 3, "z2": 3, "z3": 3}
     await scale(world, 3)
@@ -183,9 +183,9 @@ async def test_one_step_down_keeps_the_shares(world: DividedWorld) -> None:
     assert await world.zones() == {"z1": 3, "z2": 2, "z3": 2}
 
 
-async def test_many_steps_up_and_down_end_where_one_would(world: DividedWorld) -> None:
+async def test_many_scalings_end_in_the_same_shares_as_one(world: SubsetCluster) -> None:
     """The way there leaves no trace."""
-    await world.divide(*THIRDS)
+    await world.create_topology(*THIRDS)
     await world.deploy(3)
     for size in (12, 5, 9, 2, 6):
         await scale(world, size)
@@ -193,10 +193,10 @@ async def test_many_steps_up_and_down_end_where_one_would(world: DividedWorld) -
     assert await world.entries() == []
 
 
-async def test_a_policy_decides_inside_of_a_subset(world: DividedWorld) -> None:
+async def test_a_policy_orders_pods_inside_a_subset(world: SubsetCluster) -> None:
     """Two zones make one subset without a limit: it is left before the other one, and kept level while it is."""
     both = {"name": "both", "nodeSelectorTerm": zone("z2", "z3")}
-    await world.divide(subset("first", "z1", 2), both)
+    await world.create_topology(subset("first", "z1", 2), both)
     world.room = 3
     await world.deploy(8)
     assert await world.zones() == {"z1": 2, "z2": 3, "z3": 3}
@@ -218,10 +218,10 @@ def fleet_tree(kind: str, replicas: int, image: str = "app:1") -> JSON:
 
 
 @pytest.mark.parametrize("kind", [pytest.param(ReplicaSet, id="ReplicaSet"), pytest.param(CloneSet, id="CloneSet")])
-async def test_other_workloads_keep_their_shares_too(world: DividedWorld, kind: type[ReplicaSet | CloneSet]) -> None:
+async def test_other_workloads_keep_their_shares_too(world: SubsetCluster, kind: type[ReplicaSet | CloneSet]) -> None:
     """Up, one step down, and up again, without a Deployment."""
     await world.start_clonesets()
-    await world.divide(*THIRDS, kind=kind.__name__)
+    await world.create_topology(*THIRDS, kind=kind.__name__)
     await world.create(kind, fleet_tree(kind.__name__, 9))
     await world.run_pods()
     assert await world.zones() == {"z1": 3, "z2": 3, "z3": 3}
@@ -233,10 +233,10 @@ async def test_other_workloads_keep_their_shares_too(world: DividedWorld, kind: 
     assert await world.entries() == []
 
 
-async def test_an_update_of_a_cloneset_ends_where_a_fresh_start_would(world: DividedWorld) -> None:
+async def test_an_update_of_a_cloneset_ends_as_a_fresh_start_does(world: SubsetCluster) -> None:
     """Each of its revisions is counted by itself."""
     await world.start_clonesets()
-    await world.divide(*ZONES, kind="CloneSet")
+    await world.create_topology(*ZONES, kind="CloneSet")
     await world.create(CloneSet, fleet_tree("CloneSet", 20))
     await world.run_pods()
     assert await world.zones() == {"z1": 10, "z2": 6, "z3": 4}
@@ -249,9 +249,9 @@ async def test_an_update_of_a_cloneset_ends_where_a_fresh_start_would(world: Div
 # Rollouts
 
 
-async def test_a_rollout_ends_where_a_fresh_start_would(world: DividedWorld) -> None:
-    """Each revision has places of its own, and the old one gives way where the new one comes."""
-    await world.divide(*ZONES)
+async def test_a_rollout_ends_as_a_fresh_start_does(world: SubsetCluster) -> None:
+    """Each revision has limits of its own, and the old one is scaled down where the new one begins."""
+    await world.create_topology(*ZONES)
     await world.deploy(20)
     await world.patch(Deployment, "web", {"spec": {"template": template("app:2", app="web")}})
     await world.run_pods()
@@ -260,14 +260,14 @@ async def test_a_rollout_ends_where_a_fresh_start_would(world: DividedWorld) -> 
     assert await world.entries() == []
 
 
-async def test_a_rollout_into_a_full_subset_ends_where_a_fresh_start_would(world: DividedWorld) -> None:
-    """Adaptive, and our own machines have room for three: old pods leave them first, new ones take their places."""
+async def test_a_rollout_into_a_full_subset_ends_as_a_fresh_start_does(world: SubsetCluster) -> None:
+    """Adaptive, and own nodes have capacity for three: old pods are deleted there first, and replaced."""
     await add_rented(world)
     await size_nodes(world, "1", "z1-1", "z1-2", "z2-1")
     for node in ("z2-2", "z3-1", "z3-2"):
         await world.user.delete(Node, node)
     adaptive = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30}}
-    await world.divide(*own_and_rented(3), scheduleStrategy=adaptive)
+    await world.create_topology(*own_and_rented(3), scheduleStrategy=adaptive)
     await world.create(Deployment, thirsty(9))
     await world.run_pods()
     assert await world.shares() == {"ecs": 3, "vk": 6}
@@ -281,9 +281,9 @@ async def test_a_rollout_into_a_full_subset_ends_where_a_fresh_start_would(world
 # Pods that go
 
 
-async def test_a_deleted_pod_comes_back_to_its_subset(world: DividedWorld) -> None:
-    """Its place is announced free before it is gone, so the successor takes it."""
-    await world.divide(subset("a", "z1", 2), subset("b", "z2"))
+async def test_a_deleted_pod_is_replaced_in_its_subset(world: SubsetCluster) -> None:
+    """Its deletion is announced before it is gone, so its successor gets the capacity."""
+    await world.create_topology(subset("a", "z1", 2), subset("b", "z2"))
     await world.deploy(4)
     victim = next(pod for pod in await world.pods() if pod.spec.node_name.startswith("z1"))
     await world.user.delete(Pod, victim.metadata.name, namespace="default")
@@ -293,9 +293,9 @@ async def test_a_deleted_pod_comes_back_to_its_subset(world: DividedWorld) -> No
     assert await world.entries() == []
 
 
-async def test_an_eviction_that_a_budget_refuses_leaves_no_trace(world: DividedWorld) -> None:
-    """Nothing is given away for it, and after two seconds nothing tells of it."""
-    await world.divide(subset("a", "z1", 2), subset("b", "z2"))
+async def test_an_eviction_that_a_budget_refuses_is_reverted(world: SubsetCluster) -> None:
+    """It frees no capacity, and after two seconds the entry is gone."""
+    await world.create_topology(subset("a", "z1", 2), subset("b", "z2"))
     await world.deploy(2)
     budget = {
         "metadata": {"name": "web"},
@@ -312,9 +312,9 @@ async def test_an_eviction_that_a_budget_refuses_leaves_no_trace(world: DividedW
     assert await world.zones() == {"z1": 2, "z2": 1}
 
 
-async def test_a_pod_that_failed_is_replaced_in_its_subset(world: DividedWorld) -> None:
-    """A finished pod holds no place, although no webhook was asked about it; and again, and again."""
-    await world.divide(subset("a", "z1", 3), subset("b", "z2"))
+async def test_a_pod_that_failed_is_replaced_in_its_subset(world: SubsetCluster) -> None:
+    """A finished pod takes no capacity, although no webhook was called for it; several times."""
+    await world.create_topology(subset("a", "z1", 3), subset("b", "z2"))
     await world.deploy(6)
     for _ in range(3):
         failed = next(pod for pod in await world.pods() if pod.active and pod.spec.node_name.startswith("z1"))
@@ -326,9 +326,9 @@ async def test_a_pod_that_failed_is_replaced_in_its_subset(world: DividedWorld) 
     assert await world.entries() == []
 
 
-async def test_a_pod_that_was_released_is_replaced_in_its_subset(world: DividedWorld) -> None:
-    """Somebody takes it out of service by its labels, to look at it: it belongs to nobody then."""
-    await world.divide(subset("a", "z1", 3), subset("b", "z2"))
+async def test_a_pod_that_was_released_is_replaced_in_its_subset(world: SubsetCluster) -> None:
+    """Its labels are changed, for debugging: it has no owner then."""
+    await world.create_topology(subset("a", "z1", 3), subset("b", "z2"))
     await world.deploy(6)
     taken = next(pod for pod in await world.pods() if pod.spec.node_name.startswith("z1"))
     await world.user.patch(Pod, taken.metadata.name, {"metadata": {"labels": {"app": "x"}}}, namespace="default")
@@ -337,9 +337,9 @@ async def test_a_pod_that_was_released_is_replaced_in_its_subset(world: DividedW
     assert {name: row.replicas for name, row in (await world.rows()).items()} == {"a": 3, "b": 3}
 
 
-async def test_a_renamed_subset_is_as_full_as_before(world: DividedWorld) -> None:
-    """Its pods are found by where they are, before the first new one comes and with no controller there."""
-    await world.divide(subset("a", "z1", 3), subset("b", "z2"))
+async def test_a_renamed_subset_keeps_its_pods(world: SubsetCluster) -> None:
+    """Its pods are matched by their nodes, before the first new one is created and without a controller."""
+    await world.create_topology(subset("a", "z1", 3), subset("b", "z2"))
     await world.deploy(6)
     await world.kill_controller()
     renamed = {"spec": {"subsets": [subset("zone-a", "z1", 3), subset("b", "z2")]}}
@@ -351,9 +351,9 @@ async def test_a_renamed_subset_is_as_full_as_before(world: DividedWorld) -> Non
     assert await world.zones() == {"z1": 3, "z2": 6}
 
 
-async def test_a_share_of_what_was_once_larger_is_not_exceeded(world: DividedWorld) -> None:
+async def test_a_percentage_of_a_smaller_size_is_not_exceeded(world: SubsetCluster) -> None:
     """Half of ten is five, and half of four is two, also where no controller has counted since."""
-    await world.divide(subset("a", "z1", "50%"), subset("b", "z2"))
+    await world.create_topology(subset("a", "z1", "50%"), subset("b", "z2"))
     await world.deploy(10)
     await world.kill_controller()
     await scale(world, 4)
@@ -365,9 +365,9 @@ async def test_a_share_of_what_was_once_larger_is_not_exceeded(world: DividedWor
     assert await world.shares() == {"a": 2, "b": 2}
 
 
-async def test_a_dry_run_leaves_no_trace(world: DividedWorld) -> None:
-    """Nobody gets a place for a pod that will not be."""
-    await world.divide(subset("a", "z1", 2), subset("b", "z2"))
+async def test_a_dry_run_changes_nothing(world: SubsetCluster) -> None:
+    """There is no reservation for a pod that will not exist."""
+    await world.create_topology(subset("a", "z1", 2), subset("b", "z2"))
     await world.deploy(2)
     before = (await world.topology()).metadata.resource_version
     name = (await world.pods())[0].metadata.name
@@ -380,13 +380,13 @@ async def test_a_dry_run_leaves_no_trace(world: DividedWorld) -> None:
 # What pods are given
 
 
-async def test_a_patch_is_merged_into_the_pods_of_its_subset(world: DividedWorld) -> None:
-    """Labels, environment, and nothing lost of what the template said."""
+async def test_a_patch_is_merged_into_the_pods_of_its_subset(world: SubsetCluster) -> None:
+    """Labels, environment, and the template's fields stay."""
     patch = {
         "metadata": {"labels": {"pool": "first"}},
         "spec": {"containers": [{"name": "main", "env": [{"name": "POOL", "value": "first"}]}]},
     }
-    await world.divide(subset("a", "z1", 1, patch=patch), subset("b", "z2"))
+    await world.create_topology(subset("a", "z1", 1, patch=patch), subset("b", "z2"))
     await world.deploy(2)
     trees = [await world.raw(Pod, pod.metadata.name) for pod in await world.pods()]
     first, second = sorted(trees, key=lambda tree: tree["spec"]["nodeName"])
@@ -396,11 +396,11 @@ async def test_a_patch_is_merged_into_the_pods_of_its_subset(world: DividedWorld
     assert "pool" not in second["metadata"]["labels"]
 
 
-async def test_only_namespaces_with_subsets_pay(world: DividedWorld) -> None:
-    """Nobody is asked about pods elsewhere, nor after the last UnitedTopology is gone."""
+async def test_webhooks_are_called_for_namespaces_with_subsets_only(world: SubsetCluster) -> None:
+    """No webhook is called for pods elsewhere, nor after the last UnitedTopology is deleted."""
     await world.deploy(3)
     assert world.asked["/pods"] == 0
-    await world.divide(subset("a", "z1", 5))
+    await world.create_topology(subset("a", "z1", 5))
     await scale(world, 4)
     assert world.asked["/pods"] == 1
     await world.user.delete(UnitedTopology, "web", namespace="default")
@@ -412,18 +412,18 @@ async def test_only_namespaces_with_subsets_pay(world: DividedWorld) -> None:
 # What fails
 
 
-async def test_three_processes_never_exceed_a_limit(three: DividedWorld) -> None:
+async def test_three_processes_never_exceed_a_limit(three: SubsetCluster) -> None:
     """However the pods of one Deployment are shared out among them."""
-    await three.divide(subset("a", "z1", 7), subset("b", "z2", "40%"), subset("c", "z3"))
+    await three.create_topology(subset("a", "z1", 7), subset("b", "z2", "40%"), subset("c", "z3"))
     await three.deploy(30)
     assert await three.zones() == {"z1": 7, "z2": 12, "z3": 11}
     assert three.let_go == []
     assert all(sum(len(process.wire.requests) for process in three.processes) for _ in three.processes)
 
 
-async def test_a_webhook_process_is_killed(three: DividedWorld) -> None:
-    """The others go on; what it had reserved and nobody came for is let go in the end."""
-    await three.divide(subset("a", "z1", 6), subset("b", "z2"))
+async def test_a_webhook_process_is_killed(three: SubsetCluster) -> None:
+    """The others continue; its reservations without pods expire."""
+    await three.create_topology(subset("a", "z1", 6), subset("b", "z2"))
     await three.deploy(4)
     await three.kill_webhooks(three.processes[0])
     await scale(three, 10)
@@ -432,9 +432,9 @@ async def test_a_webhook_process_is_killed(three: DividedWorld) -> None:
     assert await three.entries() == []
 
 
-async def test_pods_that_came_while_all_webhooks_were_away_are_matched(world: DividedWorld) -> None:
+async def test_pods_created_while_all_webhooks_were_down_are_matched(world: SubsetCluster) -> None:
     """They run wherever a scheduler put them, and count there."""
-    await world.divide(subset("a", "z1", 2), subset("b", "z2"))
+    await world.create_topology(subset("a", "z1", 2), subset("b", "z2"))
     await world.deploy(2)
     await world.kill_webhooks(world.processes[0])
     await scale(world, 4)
@@ -447,9 +447,9 @@ async def test_pods_that_came_while_all_webhooks_were_away_are_matched(world: Di
     assert await world.shares() == {"a": 2, "b": 2}
 
 
-async def test_the_controller_is_killed_in_the_middle(world: DividedWorld) -> None:
+async def test_the_controller_is_killed_in_the_middle(world: SubsetCluster) -> None:
     """Webhooks go on without it; the next one counts what is there."""
-    await world.divide(subset("a", "z1", 5), subset("b", "z2"))
+    await world.create_topology(subset("a", "z1", 5), subset("b", "z2"))
     await world.deploy(3)
     await world.kill_controller()
     await scale(world, 8)
@@ -461,9 +461,9 @@ async def test_the_controller_is_killed_in_the_middle(world: DividedWorld) -> No
 
 
 @pytest.mark.parametrize("code", [pytest.param(500, id="errors"), pytest.param(0, id="connections that break")])
-async def test_the_api_server_fails_now_and_then(world: DividedWorld, code: int) -> None:
+async def test_the_api_server_fails_now_and_then(world: SubsetCluster, code: int) -> None:
     """Every fifth write of the controller fails for a while: it converges all the same."""
-    await world.divide(subset("a", "z1", 5), subset("b", "z2"))
+    await world.create_topology(subset("a", "z1", 5), subset("b", "z2"))
     writes = iter(range(1_000_000))
 
     def fail(request: Any) -> Exception | None:
@@ -482,12 +482,12 @@ async def test_the_api_server_fails_now_and_then(world: DividedWorld, code: int)
 
 
 def _failure(code: int) -> Exception:
-    return refusal(code, "the disk is full") if code else Unreachable("connection lost")
+    return status_error(code, "the disk is full") if code else Unreachable("connection lost")
 
 
-async def test_a_watch_that_lags_does_not_give_a_place_away_twice(world: DividedWorld) -> None:
+async def test_a_lagging_watch_exceeds_no_limit(world: SubsetCluster) -> None:
     """The controller does not see pods for a while: what is reserved stays reserved."""
-    await world.divide(subset("a", "z1", 5), subset("b", "z2"))
+    await world.create_topology(subset("a", "z1", 5), subset("b", "z2"))
     await world.deploy(3)
     world.controller_wire.hold("pods")
     await scale(world, 5)
@@ -496,15 +496,15 @@ async def test_a_watch_that_lags_does_not_give_a_place_away_twice(world: Divided
     await world.settle()
     await world.run_pods()
     assert (await world.zones())["z1"] <= 5
-    world.controller_wire.go_on()
+    world.controller_wire.resume()
     await world.settle()
     assert await world.missing() == {"a": 5 - (await world.zones())["z1"], "b": -1}
     assert await world.entries() == []
 
 
-async def test_a_subset_renamed_while_a_watch_lags_is_as_full_as_before(world: DividedWorld) -> None:
+async def test_a_subset_renamed_while_a_watch_lags_keeps_its_pods(world: SubsetCluster) -> None:
     """For a spec that was not counted for yet the controller does not believe its cache either."""
-    await world.divide(subset("a", "z1", 5), subset("b", "z2"))
+    await world.create_topology(subset("a", "z1", 5), subset("b", "z2"))
     await world.deploy(2)
     world.controller_wire.hold("pods")
     await scale(world, 5)
@@ -512,40 +512,40 @@ async def test_a_subset_renamed_while_a_watch_lags_is_as_full_as_before(world: D
     await world.patch(UnitedTopology, "web", renamed)
     await scale(world, 8)
     assert await world.zones() == {"z1": 5, "z2": 3}
-    world.controller_wire.go_on()
+    world.controller_wire.resume()
     await world.settle()
     assert await world.missing() == {"first": 0, "b": -1}
 
 
-async def test_one_made_anew_while_a_watch_lags_is_as_full_as_before(world: DividedWorld) -> None:
+async def test_one_recreated_while_a_watch_lags_keeps_its_pods(world: SubsetCluster) -> None:
     """Nothing of the first one's status is left, and the pods are not in the controller's cache."""
-    await world.divide(subset("a", "z1", 5), subset("b", "z2"))
+    await world.create_topology(subset("a", "z1", 5), subset("b", "z2"))
     await world.deploy(2)
     world.controller_wire.hold("pods")
     await scale(world, 5)
     await world.user.delete(UnitedTopology, "web", namespace="default")
-    await world.divide(subset("a", "z1", 5), subset("b", "z2"))
+    await world.create_topology(subset("a", "z1", 5), subset("b", "z2"))
     await scale(world, 8)
     assert await world.zones() == {"z1": 5, "z2": 3}
 
 
-async def test_a_watch_of_deployments_that_lags_does_not_give_a_place_away_twice(world: DividedWorld) -> None:
+async def test_a_lagging_watch_of_deployments_exceeds_no_limit(world: SubsetCluster) -> None:
     """The controller sees pods and ReplicaSets, and for minutes nothing of the Deployment above them."""
-    await world.divide(subset("a", "z1", 5), subset("b", "z2"))
+    await world.create_topology(subset("a", "z1", 5), subset("b", "z2"))
     world.controller_wire.hold("deployments")
     await world.deploy(4)
     await world.advance(100)
     assert await world.shares() == {"a": 4}
     await scale(world, 9)
     assert await world.zones() == {"z1": 5, "z2": 4}
-    world.controller_wire.go_on()
+    world.controller_wire.resume()
     await world.settle()
     assert await world.missing() == {"a": 0, "b": -1}
 
 
-async def test_the_costs_of_others_are_kept_through_it_all(world: DividedWorld) -> None:
-    """A pod that somebody wants to keep is kept, whatever its subset says."""
-    await world.divide(subset("a", "z1", 1), subset("b", "z2"))
+async def test_foreign_costs_are_kept(world: SubsetCluster) -> None:
+    """A pod with a high foreign cost is kept, whatever its subset."""
+    await world.create_topology(subset("a", "z1", 1), subset("b", "z2"))
     await world.deploy(4)
     kept = next(pod for pod in await world.pods() if pod.spec.node_name.startswith("z2"))
     await world.patch(Pod, kept.metadata.name, {"metadata": {"annotations": {DELETION_COST: "2147483647"}}})

@@ -1,4 +1,4 @@
-"""Whatever happens to a divided workload, in any order: no limit is exceeded, nothing drifts, nothing stays behind.
+"""Random histories of a workload with subsets: no limit is exceeded, nothing drifts, no entry is left.
 
 Random events on a whole cluster in virtual time: sizes, rollouts, deletions, evictions, failures, watches that lag,
 subsets renamed, the UnitedTopology made anew, processes that die at any moment, also between a reservation and its pod.
@@ -18,9 +18,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.scenarios.topologies import DividedWorld
+from tests.scenarios.topologies import SubsetCluster
 from tests.unit.lab.workloads.objects import template
-from tests.unit.unitedtopology.worlds import subset, topology_tree
+from tests.unit.unitedtopology.clusters import subset, topology_tree
 from trimtab.api import annotations as keys
 from trimtab.api.apps import Deployment
 from trimtab.api.documents import JSON
@@ -35,11 +35,11 @@ KINDS = ("pods", "unitedtopologies", "replicasets", "deployments", "nodes")
 
 
 class Chance:
-    """One run: a world, and what may happen to it."""
+    """One run: a cluster, and the events that may happen in it."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.world = DividedWorld(seed=seed, processes=2)
+        self.world = SubsetCluster(seed=seed, processes=2)
         self.revision = 1
         self.size = 6
         self.lagging: set[str] = set()
@@ -47,9 +47,9 @@ class Chance:
         """What the names of the subsets with a maximum end with now."""
 
     async def begin(self) -> None:
-        """A divided Deployment of six."""
+        """A Deployment of six pods with subsets."""
         await self.world.start()
-        await self.world.divide(*self._subsets())
+        await self.world.create_topology(*self._subsets())
         await self.world.deploy(self.size)
 
     def _subsets(self) -> list[JSON]:
@@ -85,7 +85,7 @@ class Chance:
         await self.world.user.create(UnitedTopology, topology_tree(*self._subsets()), namespace="default")
 
     async def scale(self) -> None:
-        """The workload is resized, without anybody being asked first."""
+        """The workload is resized without a call to a webhook."""
         self.size = self.rng.randrange(1, 11)
         with contextlib.suppress(ApiError):
             await self._resize()
@@ -131,7 +131,7 @@ class Chance:
     async def catch_up(self) -> None:
         """They go on."""
         self.lagging.clear()
-        self.world.controller_wire.go_on()
+        self.world.controller_wire.resume()
 
     async def kill_webhooks(self) -> None:
         """A webhook process dies, and another one starts."""
@@ -146,7 +146,7 @@ class Chance:
         await self.world.start_controller()
 
     async def die_in_between(self) -> None:
-        """A webhook process reserves a place and dies before it can answer."""
+        """A webhook process writes a reservation and ends before it responds."""
         living = [process for process in self.world.processes if not process.dead]
         process = self.rng.choice(living)
         process.mute = True
@@ -166,12 +166,12 @@ class Chance:
         return self.rng.choice(pods) if pods else None
 
     async def excess(self) -> dict[tuple[str, str], int]:
-        """Subsets in which more pods of a revision have a place than there are."""
+        """Subsets that have more pods of a revision than exist."""
         found: Counter[tuple[str, str]] = Counter()
         for pod in await self.world.pods():
-            mark = keys.subset_annotations(pod.metadata.annotations)
-            if mark is not None and mark.reservation:
-                found[revision_of(pod.metadata), mark.subset.partition("-")[0]] += 1
+            known = keys.subset_annotations(pod.metadata.annotations)
+            if known is not None and known.reservation:
+                found[revision_of(pod.metadata), known.subset.partition("-")[0]] += 1
         return {at: count for at, count in found.items() if count > MOST.get(at[1], 1000)}
 
     async def end(self) -> None:
@@ -185,7 +185,7 @@ class Chance:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 7))
-async def test_whatever_happens(seed: int) -> None:
+async def test_random_histories_keep_every_limit(seed: int) -> None:
     """The three invariants above, for one random life."""
     life = Chance(seed)
     await life.begin()
@@ -200,12 +200,12 @@ async def test_whatever_happens(seed: int) -> None:
     pods = await world.pods()
     assert len(pods) == life.size
     counts = Counter(
-        mark.subset for pod in pods if (mark := keys.subset_annotations(pod.metadata.annotations)) is not None
+        known.subset for pod in pods if (known := keys.subset_annotations(pod.metadata.annotations)) is not None
     )
     rows = await world.rows()
     assert {name: row.replicas for name, row in rows.items()} == {name: counts[name] for name in rows}, history
     renamed = {f"{name}{life.suffix}": most for name, most in MOST.items()}
     limited = {name: max(0, most - counts[name]) for name, most in renamed.items()}
     assert await world.missing() == {**limited, "c": -1}
-    assert await world.told("FailedCreate") == []
+    assert await world.event_messages("FailedCreate") == []
     await world.close()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from trimtab_lab import box
+from trimtab_lab import supervisor
 
 ROOT = Path(__file__).parents[2]
 KUBECTL = shutil.which("kubectl")
@@ -32,7 +32,7 @@ pytestmark = [
 @contextmanager
 def lab(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """`trimtab lab up`, until the block ends; then Ctrl-C."""
-    command = [sys.executable, "-m", "trimtab", "lab", "up", "--port", str(box.free_port())]
+    command = [sys.executable, "-m", "trimtab", "lab", "up", "--port", str(supervisor.find_free_port())]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stdout is not None
         for line in process.stdout:
@@ -71,12 +71,12 @@ def test_the_walk_works_as_written(tmp_path: Path) -> None:
     """What a newcomer types first must not fail; and Ctrl-C leaves nothing running."""
     assert len(WALK) > 5
     with lab(tmp_path) as process:
-        state = box.read_state(tmp_path / ".lab")
+        state = supervisor.read_state(tmp_path / ".lab")
         assert state is not None
         type_walk(tmp_path)
     assert process.returncode == 0
-    assert [name for name, pid in state.parts.items() if box.is_alive(pid)] == []
-    assert box.read_state(tmp_path / ".lab") is None
+    assert [name for name, pid in state.processes.items() if supervisor.is_alive(pid)] == []
+    assert supervisor.read_state(tmp_path / ".lab") is None
 
 
 def test_the_walk_works_while_parts_are_killed(tmp_path: Path) -> None:
@@ -109,13 +109,13 @@ def kill_parts(state: Path, ended: threading.Event, killed: list[str]) -> None:
 
 def part_process(state: Path, name: str) -> int | None:
     """The process of a part that runs."""
-    found = box.read_state(state)
-    pid = found.parts.get(name) if found else None
-    return pid if pid is not None and box.is_alive(pid) else None
+    found = supervisor.read_state(state)
+    pid = found.processes.get(name) if found else None
+    return pid if pid is not None and supervisor.is_alive(pid) else None
 
 
 def test_a_second_lab_in_the_same_folder_is_refused(tmp_path: Path) -> None:
-    """With who runs the first, and what to do."""
+    """With the process of the first, and what to do."""
     with lab(tmp_path):
         second = subprocess.run(
             [sys.executable, "-m", "trimtab", "lab", "up"], cwd=tmp_path, capture_output=True, text=True, check=False
@@ -138,15 +138,15 @@ def test_a_port_in_use_is_explained(tmp_path: Path) -> None:
 
 
 def test_a_lab_that_was_killed_is_cleaned_up_by_the_next(tmp_path: Path) -> None:
-    """Its parts, which nobody would end, are ended, and a new one starts."""
-    command = [sys.executable, "-m", "trimtab", "lab", "up", "--port", str(box.free_port())]
+    """Its orphaned processes are killed, and a new one starts."""
+    command = [sys.executable, "-m", "trimtab", "lab", "up", "--port", str(supervisor.find_free_port())]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stdout is not None
         for line in process.stdout:
             if "lab is up" in line:
                 break
-        left = box.read_state(tmp_path / ".lab")
+        left = supervisor.read_state(tmp_path / ".lab")
         process.kill()
     assert left is not None
     with lab(tmp_path):
-        assert [name for name, pid in left.parts.items() if box.is_alive(pid)] == []
+        assert [name for name, pid in left.processes.items() if supervisor.is_alive(pid)] == []

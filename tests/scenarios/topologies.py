@@ -13,9 +13,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.unit.lab.workloads.worlds import Wire
-from tests.unit.unitedtopology.worlds import TopologyWorld
-from trimtab.admission.server import Edge
+from tests.unit.lab.workloads.clusters import Wire
+from tests.unit.unitedtopology.clusters import TopologyCluster
+from trimtab.admission.server import AdmissionServer
 from trimtab.admission.validation import Validation
 from trimtab.api import annotations as keys
 from trimtab.api import codec
@@ -30,10 +30,10 @@ from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.reviews import ScaleReviews
 from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, Defaults
 from trimtab.scaledown.view import View as ScaleDownView
-from trimtab.unitedtopology.admission.hooks import Subsets
+from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab.unitedtopology.admission.simulation import Simulation
 from trimtab.unitedtopology.view import View as TopologyView
-from trimtab_lab.apiserver.admission.webhooks import CallError
+from trimtab_lab.apiserver.admission.admission_reviews import CallError
 
 JSON = dict[str, Any]
 
@@ -94,8 +94,8 @@ class NoCertificates:
 class Process:
     """One webhook process."""
 
-    edge: Edge
-    subsets: Subsets
+    edge: AdmissionServer
+    subsets: SubsetHooks
     simulation: Simulation
     wire: Wire
     tasks: list[asyncio.Future[None]] = field(default_factory=list)
@@ -104,8 +104,8 @@ class Process:
     """Whether its answers get lost: it decides, writes, and is not heard."""
 
 
-class DividedWorld(TopologyWorld):
-    """A cluster in which pods are given places as they come, and all workloads are kept level as they shrink."""
+class SubsetCluster(TopologyCluster):
+    """A cluster in which new pods get subsets, and all workloads are kept level as they shrink."""
 
     policies: Defaults = LEVEL_EVERYONE
 
@@ -134,17 +134,17 @@ class DividedWorld(TopologyWorld):
         client = Client(wire, clock=self.clock, rng=random.Random(7))
         topologies = TopologyView(client, rng=random.Random(10))
         simulation = Simulation(topologies, client.clock, rng=random.Random(8))
-        subsets = Subsets(client, simulate=simulation, ended=topologies.ended, rng=random.Random(9))
+        subsets = SubsetHooks(client, simulate=simulation, ended=topologies.ended_pods, rng=random.Random(9))
         view = ScaleDownView(client)
         holder = ScaleDownHolder(client, view, defaults=self.policies, prepare=self._prepare)
         scale = ScaleReviews(holder.hold)
         hooks = [*subsets.hooks, *Validation(client).hooks, *scale.hooks]
-        edge = Edge(
+        edge = AdmissionServer(
             hooks,
             certificates=NoCertificates(),
             host="",
             port=0,
-            let_go=lambda hook, request, reason: self._let_go(subsets, hook, request, reason),
+            on_skip=lambda hook, request, reason: self._let_go(subsets, hook, request, reason),
             clock=self.clock,
         )
         process = Process(edge, subsets, simulation, wire)
@@ -190,7 +190,7 @@ class DividedWorld(TopologyWorld):
 
     async def shares(self) -> dict[str, int]:
         """How many active pods each subset has, by their annotations."""
-        return dict(sorted((await self.marked()).items()))
+        return dict(sorted((await self.pods_by_subset()).items()))
 
     # The way of a review.
 
@@ -203,17 +203,17 @@ class DividedWorld(TopologyWorld):
         request = codec.decode(body, AdmissionReview).request
         assert request is not None
         self.asked[path] += 1
-        response = await process.edge.decide(process.edge.hooks[path], request, patience=timeout)
+        response = await process.edge.decide(process.edge.hooks[path], request, timeout=timeout)
         if process.dead or process.mute:
             raise CallError("connection reset by peer")
         return codec.encode(answer(response))
 
     async def _prepare(self, kind: str, namespace: str, name: str, replicas: int) -> int:
-        return await self.foresight.prepare(kind, namespace, name, replicas)
+        return await self.preparation.prepare(kind, namespace, name, replicas)
 
-    def _let_go(self, subsets: Subsets, hook: Any, request: Any, reason: str) -> None:
+    def _let_go(self, subsets: SubsetHooks, hook: Any, request: Any, reason: str) -> None:
         self.let_go.append(f"{hook.name}: {reason}")
-        subsets.let_go(hook, request, reason)
+        subsets.report_undecided(hook, request, reason)
 
     def _configuration(self, name: str, kind: str, rule: JSON) -> JSON:
         labelled = {"matchLabels": {NAMESPACE_LABEL: NAMESPACE_LABEL_VALUE}} if name in ("pods", "deletions") else {}
@@ -232,5 +232,5 @@ class DividedWorld(TopologyWorld):
 
 def reservation_of(annotations: JSON) -> str:
     """The reservation that a pod came with."""
-    mark = keys.subset_annotations(annotations)
-    return mark.reservation if mark is not None else ""
+    known = keys.subset_annotations(annotations)
+    return known.reservation if known is not None else ""

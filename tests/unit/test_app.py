@@ -14,17 +14,17 @@ from prometheus_client import CollectorRegistry
 
 from tests.unit.kube.fakes import FakeServer
 from trimtab import app
-from trimtab.admission.server import Edge
+from trimtab.admission.server import AdmissionServer
 from trimtab.api import configuration
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.app import admission, scheduling
-from trimtab.app.means import Means
+from trimtab.app.dependencies import Dependencies
 from trimtab.install import local, reviews
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
-from trimtab.kube.components import Together
+from trimtab.kube.components import ComponentGroup
 from trimtab.kube.config import discover
 from trimtab.kube.sessions import Session
 from trimtab.testing.clocks import VirtualClock
@@ -36,8 +36,8 @@ SCHEDULER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedu
 
 def test_the_scheduler_looks_after_the_namespaces_that_are_named() -> None:
     """And keeps its lease where Trimtab keeps its own, unless its own configuration says where."""
-    told = configuration.read({"namespaces": ["shop"], "namespace": "trimtab-system"})
-    settings = scheduling.settings(told)
+    configured = configuration.read({"namespaces": ["shop"], "namespace": "trimtab-system"})
+    settings = scheduling.settings(configured)
     assert settings.namespaces == {"shop"}
     assert settings.election is not None
     assert settings.election.namespace == "trimtab-system"
@@ -74,8 +74,8 @@ def test_a_mistake_in_the_schedulers_part_is_named_from_the_top() -> None:
 def test_what_states_no_constraints_shrinks_by_those_that_place_its_pods(args: dict[str, Any], want: list[str]) -> None:
     """The scheduler's default constraints are those of scale-downs too."""
     profile = {"pluginConfig": [{"name": "PodTopologySpread", "args": args}]} if args else {}
-    told = configuration.read({"scheduler": {**SCHEDULER, "profiles": [profile]}})
-    assert [each.topology_key for each in scheduling.default_constraints(told)] == want
+    configured = configuration.read({"scheduler": {**SCHEDULER, "profiles": [profile]}})
+    assert [each.topology_key for each in scheduling.default_constraints(configured)] == want
 
 
 def read(port: int, path: str) -> tuple[int, str]:
@@ -101,12 +101,12 @@ def whole(**more: Any) -> TrimtabConfiguration:
 
 @pytest.mark.parametrize("elected", [pytest.param(True, id="under leader election"), pytest.param(False, id="alone")])
 async def test_all_components_run_in_one_process(elected: bool, tmp_path: Path) -> None:
-    """As well as in several; every one sees the cluster, and all end when they are told to."""
+    """As well as in several; every one sees the cluster, and all end when they are configured to."""
     async with Server(tmp_path) as server:
-        told = whole(leaderElection={"enabled": elected})
+        configured = whole(leaderElection={"enabled": elected})
         async with Client(Session(discover(server.kubeconfig))) as client:
-            await provisioning.create(client, local.manifests(told))
-        running = app.App(app.Settings(told, kubeconfig=server.kubeconfig))
+            await provisioning.create_missing(client, local.manifests(configured))
+        running = app.App(app.Settings(configured, kubeconfig=server.kubeconfig))
         task = asyncio.create_task(running.run())
         try:
             while running.port < 0:
@@ -122,10 +122,10 @@ async def test_all_components_run_in_one_process(elected: bool, tmp_path: Path) 
 
 
 async def test_replicas_of_the_webhooks_serve_with_one_certificate(tmp_path: Path) -> None:
-    """Whoever leads makes it, the others take it; all of them answer."""
+    """The leader creates it, the others read it; all of them answer."""
     async with Server(tmp_path) as server, Client(Session(discover(server.kubeconfig))) as client:
         replicas = [app.App(app.Settings(whole(components=["webhooks"]), server.kubeconfig)) for _ in range(2)]
-        await provisioning.create(client, local.manifests(replicas[0].settings.configuration))
+        await provisioning.create_missing(client, local.manifests(replicas[0].settings.configuration))
         tasks = [asyncio.create_task(each.run()) for each in replicas]
         try:
             shown = [await asyncio.to_thread(ssl.get_server_certificate, await listening(each)) for each in replicas]
@@ -139,38 +139,42 @@ async def listening(running: app.App) -> tuple[str, int]:
     while "webhooks" not in running.components:
         await asyncio.sleep(0)
     together = running.components["webhooks"]
-    assert isinstance(together, Together)
-    edge = together.parts["edge"]
-    assert isinstance(edge, Edge)
-    while not edge.synced:
+    assert isinstance(together, ComponentGroup)
+    webhooks = together.parts["server"]
+    assert isinstance(webhooks, AdmissionServer)
+    while not webhooks.synced:
         await asyncio.sleep(0)
-    return "127.0.0.1", edge.port
+    return "127.0.0.1", webhooks.port
 
 
-async def test_every_hook_is_asked_and_every_question_has_its_hook() -> None:
-    """What `trimtab install` has API servers ask is what the webhooks answer, and as quickly as is said there."""
-    told = whole(leaderElection={"enabled": False})
-    means = Means(Client(FakeServer(VirtualClock()), clock=VirtualClock()), told, CollectorRegistry())
-    component = admission.component(means)
-    assert isinstance(component, Together)
-    edge = component.parts["edge"]
-    assert isinstance(edge, Edge)
-    asked = {review.path: review.budget(told) for review in (*reviews.REVIEWS, reviews.CLONESETS)}
-    assert asked == {path: hook.budget for path, hook in edge.hooks.items()}
+async def test_every_hook_has_a_webhook_configuration_and_the_reverse() -> None:
+    """The webhook configurations of `trimtab install` match the hooks that are served, and their budgets."""
+    configured = whole(leaderElection={"enabled": False})
+    dependencies = Dependencies(
+        Client(FakeServer(VirtualClock()), clock=VirtualClock()), configured, CollectorRegistry()
+    )
+    component = admission.component(dependencies)
+    assert isinstance(component, ComponentGroup)
+    webhooks = component.parts["server"]
+    assert isinstance(webhooks, AdmissionServer)
+    asked = {review.path: review.budget(configured) for review in (*reviews.REVIEWS, reviews.CLONESETS)}
+    assert asked == {path: hook.budget for path, hook in webhooks.hooks.items()}
 
 
 async def test_health_says_what_is_missing_until_nothing_is(tmp_path: Path) -> None:
     """A process that has not seen the cluster is alive, and not ready."""
     async with Server(tmp_path) as server:
-        told = configuration.read({"components": ["scheduler"], "serving": {"port": 0}, "namespace": "kube-system"})
-        running = app.App(app.Settings(told, kubeconfig=server.kubeconfig))
+        configured = configuration.read(
+            {"components": ["scheduler"], "serving": {"port": 0}, "namespace": "kube-system"}
+        )
+        running = app.App(app.Settings(configured, kubeconfig=server.kubeconfig))
         task = asyncio.create_task(running.run())
         try:
             while running.port < 0:
                 await asyncio.sleep(0)
             assert await asyncio.to_thread(read, running.port, "/healthz") == (200, "ok\n")
             while (found := await asyncio.to_thread(read, running.port, "/readyz"))[0] != 200:
-                assert "has not seen the cluster yet" in found[1]
+                assert "has not synced with the cluster yet" in found[1]
             status, metrics = await asyncio.to_thread(read, running.port, "/metrics")
             assert (status, "scheduler_pending_pods" in metrics) == (200, True)
         finally:

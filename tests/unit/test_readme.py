@@ -32,7 +32,7 @@ def test_an_example_prints_what_its_comment_says(block: str) -> None:
 
 
 def test_the_make_targets_that_it_names_exist() -> None:
-    """Nobody is sent to a command that is not there."""
+    """Every make target in the README exists."""
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z0-9]+):", makefile, flags=re.MULTILINE))
     assert set(re.findall(r"make ([a-z0-9]+)", README)) - {"help"} <= targets
@@ -40,6 +40,6 @@ def test_the_make_targets_that_it_names_exist() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_pages_that_it_links_to_exist(page: Path) -> None:
-    """Nor to a page that is not there."""
+    """Every relative link leads to a file."""
     links = [link for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()) if "://" not in link]
     assert [link for link in links if not (page.parent / link).exists()] == []

@@ -1,4 +1,4 @@
-"""The one switch: turned while the process runs, and felt by everyone who writes costs."""
+"""The switch `scaleDown.enabled`: read while the process runs, and obeyed by all that write costs."""
 
 from __future__ import annotations
 
@@ -13,76 +13,76 @@ from trimtab.api import configuration
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
 from trimtab.app import admission, control
-from trimtab.app.means import Means
-from trimtab.app.switch import LOOK_EVERY, Switch, Watch
+from trimtab.app.dependencies import Dependencies
+from trimtab.app.switch import CHECK_INTERVAL, ConfigurationWatch, Switch
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
-from trimtab.kube.components import Together
+from trimtab.kube.components import ComponentGroup
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.policy.controller import ScaleDownPolicies
 from trimtab.testing.clocks import VirtualClock
 
 
-def told(*, on: bool) -> TrimtabConfiguration:
+def configured(*, on: bool) -> TrimtabConfiguration:
     """A configuration with the switch on or off."""
     return configuration.read({"scaleDown": {"enabled": on}, "leaderElection": {"enabled": False}})
 
 
-def test_everyone_is_told_once() -> None:
-    """And who comes again takes the place of the first."""
+def test_listeners_are_called_once_for_each_change() -> None:
+    """A listener of the same name replaces the first."""
     switch = Switch(on=True)
-    heard: list[Any] = []
-    switch.tell("one", lambda on: heard.append(("old", on)))
-    switch.tell("one", lambda on: heard.append(("new", on)))
+    calls: list[Any] = []
+    switch.subscribe("one", lambda on: calls.append(("old", on)))
+    switch.subscribe("one", lambda on: calls.append(("new", on)))
     for on in (True, False, False, True):
         switch.turn(on=on)
-    assert heard == [("new", False), ("new", True)]
+    assert calls == [("new", False), ("new", True)]
 
 
-async def test_the_file_is_looked_at_while_the_process_runs() -> None:
-    """One that has become invalid changes nothing, and is complained of once."""
+async def test_the_file_is_read_again_while_the_process_runs() -> None:
+    """A file that has become invalid changes nothing, and is logged once."""
     clock, switch = VirtualClock(), Switch(on=True)
-    written: list[TrimtabConfiguration | InvalidError] = [told(on=True)]
+    written: list[TrimtabConfiguration | InvalidError] = [configured(on=True)]
 
     def read() -> TrimtabConfiguration:
         if isinstance(written[0], InvalidError):
             raise written[0]
         return written[0]
 
-    complaints: list[str] = []
-    task = asyncio.ensure_future(Watch(switch, read, clock, complaints.append).run())
+    warnings: list[str] = []
+    task = asyncio.ensure_future(ConfigurationWatch(switch, read, clock, warnings.append).run())
     seen = []
-    for state in (told(on=False), InvalidError("scaleDown.enabled", "is wrong"), told(on=True)):
+    for state in (configured(on=False), InvalidError("scaleDown.enabled", "is wrong"), configured(on=True)):
         written[0] = state
-        await clock.advance(3 * LOOK_EVERY)
+        await clock.advance(3 * CHECK_INTERVAL)
         seen.append(switch.on)
     await cancel(task)
     assert seen == [False, False, True]
-    assert complaints == ["the configuration has changed and is not taken: scaleDown.enabled: is wrong"]
+    assert warnings == ["the changed configuration is invalid and is ignored: scaleDown.enabled: is wrong"]
 
 
-def test_every_process_that_plans_tells_how_old_its_samples_are() -> None:
-    """Each samples for itself, the webhooks too."""
+def test_every_process_that_plans_exposes_the_age_of_its_samples() -> None:
+    """Each process samples for itself, the webhooks too."""
     clock = VirtualClock()
-    means = Means(Client(FakeServer(clock), clock=clock), told(on=True), CollectorRegistry())
-    admission.component(means)
+    dependencies = Dependencies(Client(FakeServer(clock), clock=clock), configured(on=True), CollectorRegistry())
+    admission.component(dependencies)
     for source in ("usage", "answers", "scores"):
-        found = means.registry.get_sample_value("trimtab_scaledown_oldest_sample_seconds", {"source": source})
+        found = dependencies.registry.get_sample_value("trimtab_scaledown_oldest_sample_seconds", {"source": source})
         assert found == 0.0
 
 
-async def test_whoever_writes_costs_goes_by_the_switch() -> None:
-    """Requests are not held any more, and the controllers take back what stands."""
+async def test_the_switch_applies_to_webhooks_and_controllers() -> None:
+    """Requests are not held any more, and the controllers revert written costs."""
     clock = VirtualClock()
-    means = Means(Client(FakeServer(clock), clock=clock), told(on=True), CollectorRegistry())
-    webhooks, controllers = admission.component(means), control.component(means)
-    assert isinstance(webhooks, Together)
-    assert isinstance(controllers, Together)
+    dependencies = Dependencies(Client(FakeServer(clock), clock=clock), configured(on=True), CollectorRegistry())
+    webhooks, controllers = admission.component(dependencies), control.component(dependencies)
+    assert isinstance(webhooks, ComponentGroup)
+    assert isinstance(controllers, ComponentGroup)
     holder, keeper = webhooks.parts["scale-downs"], controllers.parts["scaledownpolicies"]
     assert isinstance(holder, ScaleDownHolder)
     assert isinstance(keeper, ScaleDownPolicies)
     before = holder.defaults
-    means.switch.turn(on=False)
+    dependencies.switch.turn(on=False)
     assert holder.defaults == keeper.groups.defaults == replace(before, enabled=False)
-    means.switch.turn(on=True)
+    dependencies.switch.turn(on=True)
     assert holder.defaults == keeper.groups.defaults == before

@@ -1,15 +1,14 @@
-"""The admission edge: what an API server asks before it stores something, and what it is answered.
+"""What every webhook shares: the HTTPS server, its certificates, the dispatch of reviews to hooks, and validation.
 
-Belongs here: the server (`edge`), its certificates (`certificates`), and the hooks, one kind of question a file:
-`scale` (a workload is about to shrink), pods that come and go, validation. A hook has `.hooks`; the server takes them
-all.
+Belongs here: the server and the `Hook` type (`server`), the serving certificate (`certificates`,
+`certificate_authority`), validation of our kinds (`validation`), metrics.
 
-Does not belong here: what to do about a question. That is the controllers', handed in as a function by `app`; this
-package imports no controller and no controller imports it.
+Does not belong here: the decision about a review. That is in the features (`scaledown.intent`,
+`unitedtopology.admission`), which define hooks; `app` gives them to the server.
 
-May import: `kube` and below, aiohttp, cryptography, prometheus-client.
+May import: `kube` and below, aiohttp, cryptography, prometheus-client. The features stand above this package.
 
-    from trimtab.admission.server import Edge, Hook
+    from trimtab.admission.server import AdmissionServer, Hook
 
-    await Edge([*scale.hooks], certificates=…, host="0.0.0.0", port=9443).run()
+    await AdmissionServer(hooks, certificates=…, host="0.0.0.0", port=9443).run()
 """

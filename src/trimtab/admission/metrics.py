@@ -1,4 +1,4 @@
-"""What operators graph of the admission edge: how many reviews, how they ended, how long they took."""
+"""Metrics of the admission server: reviews, their outcomes and their durations."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 
 
-class Outcome(StrEnum):
+class ReviewOutcome(StrEnum):
     """How a review ended."""
 
     ALLOWED = "allowed"
     DENIED = "denied"
     LATE = "late"
-    """Admitted, because the budget was spent."""
+    """Admitted without a decision, because the budget was exceeded."""
     FAILED = "failed"
-    """Admitted, because the hook failed."""
+    """Admitted without a decision, because the hook failed."""
     BUSY = "busy"
-    """Admitted, because too many others were under way."""
+    """Admitted without a decision, because too many reviews were in flight."""
     MALFORMED = "malformed"
-    """Refused, because it was no review."""
+    """Refused, because the body was no AdmissionReview."""
 
     @classmethod
-    def of(cls, *, allowed: bool) -> Outcome:
+    def of(cls, *, allowed: bool) -> ReviewOutcome:
         """The outcome of a decision."""
         return cls.ALLOWED if allowed else cls.DENIED
 
@@ -37,26 +37,26 @@ class Metrics:
         self.registry = registry or CollectorRegistry()
         self._reviews = Counter(
             "trimtab_webhook_reviews_total",
-            "Reviews by how they ended; late, failed and busy ones were admitted without a decision.",
+            "Admission reviews by outcome; late, failed and busy ones were admitted without a decision.",
             ("hook", "outcome"),
             registry=self.registry,
         )
         self._seconds = Histogram(
             "trimtab_webhook_review_duration_seconds",
-            "Seconds that a review took.",
+            "Duration of admission reviews in seconds.",
             ("hook",),
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self._under_way = Gauge(
-            "trimtab_webhook_reviews_under_way", "Reviews that are being decided.", registry=self.registry
+        self._in_flight = Gauge(
+            "trimtab_webhook_reviews_in_flight", "Admission reviews that are being decided.", registry=self.registry
         )
 
-    def watch_under_way(self, count: Callable[[], float]) -> None:
-        """How many reviews are being decided, read when somebody looks."""
-        self._under_way.set_function(count)
+    def watch_in_flight(self, count: Callable[[], float]) -> None:
+        """Set the function that counts the reviews in flight; it is called on each scrape."""
+        self._in_flight.set_function(count)
 
-    def answered(self, hook: str, outcome: Outcome, seconds: float) -> None:
-        """A review ended."""
+    def answered(self, hook: str, outcome: ReviewOutcome, seconds: float) -> None:
+        """Record an answered review."""
         self._reviews.labels(hook, outcome.value).inc()
         self._seconds.labels(hook).observe(seconds)

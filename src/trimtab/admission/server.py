@@ -1,16 +1,16 @@
-"""The server that API servers send reviews to. It admits by default.
+"""The HTTPS server that API servers send admission reviews to. It admits by default.
 
-    POST /{hook}  →  is it a review?  →  the hook decides, within its budget  →  the answer, with the review's UID
+    POST /{hook}  →  decode the review  →  the hook decides, within its budget  →  the answer, with the review's UID
 
-**Never in anybody's way.** A hook that fails, or is not done when its budget is spent, is cancelled, and the request is
-admitted untouched; a metric counts it and `let_go` is told. The same holds when too many reviews are under way. The API
-server says in the query (`?timeout=3s`) how long it will wait: the budget is never longer than that and the way back.
-Only what is no review at all is refused, with 400: no API server sends such a thing.
+**Requests are never blocked by a fault of ours.** When a hook fails, or is not done within its budget, it is cancelled
+and the request is admitted unchanged; a metric counts it and `on_skip` is called. The same happens when too many
+reviews are in flight. The API server's own timeout (`?timeout=3s`) shortens the budget, less the time for the answer to
+arrive. Only a body that is no AdmissionReview is refused, with 400.
 
-**Who may ask.** Anyone who reaches the port, unless `client_ca` names the authority that signed the API server's client
-certificate. So a hook trusts nothing in a review that it acts upon; see `scale`.
+**Callers** are not authenticated, unless `client_ca` names the authority that signed the API server's client
+certificate. So a hook does not trust what a review says; it reads the objects that it acts on.
 
-**The end.** When `run` is cancelled the server takes no more reviews and answers those under way.
+**Shutdown.** When `run` is cancelled the server accepts no more reviews and answers those in flight.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from trimtab.admission.metrics import Metrics, Outcome
+from trimtab.admission.metrics import Metrics, ReviewOutcome
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, AdmissionReview, answer
 from trimtab.api.errors import InvalidError
@@ -34,14 +34,14 @@ from trimtab.kube.clocks import SECOND, Clock, SystemClock, cancel, within
 
 Decide = Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]
 
-MOST_UNDER_WAY = 512
-"""How many reviews are looked at together; what comes beyond is admitted at once."""
-LARGEST = 16 * 1024 * 1024
-"""Two objects as large as an API server stores, and what surrounds them."""
-_WAY_BACK = 0.25
-"""Seconds that an answer may take to arrive."""
+MAX_IN_FLIGHT = 512
+"""How many reviews are decided at the same time; further requests are admitted without a decision."""
+MAX_BODY = 16 * 1024 * 1024
+"""Bytes: two objects of the largest size that an API server stores, and the review around them."""
+_ANSWER_TIME = 0.25
+"""Seconds reserved for the answer to arrive."""
 _GRACE = 5.0
-"""Seconds that reviews under way are given when the server ends."""
+"""Seconds that reviews in flight may take when the server stops."""
 _TIMEOUT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
@@ -50,9 +50,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One kind of review: where it is sent, who decides, and how many seconds that may take.
+    """One kind of review: its path, the function that decides, and how many seconds that may take.
 
-    After the budget, or on any fault, the request is admitted untouched.
+    After the budget, or on any error, the request is admitted unchanged.
     """
 
     name: str
@@ -61,16 +61,16 @@ class Hook:
     budget: float
 
 
-LetGo = Callable[[Hook, AdmissionRequest, str], None]
-"""Told of each request that was admitted without a decision, and why."""
+OnSkip = Callable[[Hook, AdmissionRequest, str], None]
+"""Called for each request that is admitted without a decision, with the reason."""
 
 
 class Certificates(Protocol):
-    """What the server proves who it is with. The context may be given other certificates while it is in use."""
+    """The source of the serving certificate. It may load other certificates into the context while that is in use."""
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For new connections."""
+        """The TLS context for new connections."""
         ...
 
     @property
@@ -80,7 +80,7 @@ class Certificates(Protocol):
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong with it, or will be."""
+        """Why API servers cannot trust the certificate."""
         ...
 
     async def ready(self) -> None:
@@ -88,17 +88,17 @@ class Certificates(Protocol):
         ...
 
     async def run(self) -> None:
-        """Keep it current until cancelled."""
+        """Keep the certificate current until cancelled."""
         ...
 
 
 def admitted(request: AdmissionRequest, *warnings: str) -> AdmissionResponse:
-    """Yes, and what to tell the user."""
+    """An answer that admits the request, with warnings for the user."""
     return AdmissionResponse(uid=request.uid, allowed=True, warnings=warnings)
 
 
-class Edge:
-    """A TLS server with some hooks."""
+class AdmissionServer:
+    """An HTTPS server for some hooks."""
 
     def __init__(
         self,
@@ -108,48 +108,48 @@ class Edge:
         host: str,
         port: int,
         metrics: Metrics | None = None,
-        let_go: LetGo | None = None,
+        on_skip: OnSkip | None = None,
         client_ca: Path | None = None,
         clock: Clock | None = None,
-        most_under_way: int = MOST_UNDER_WAY,
+        max_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
         self.hooks = {hook.path: hook for hook in hooks}
         if len(self.hooks) != len(hooks):
-            raise ValueError("two hooks have one path")
+            raise ValueError("two hooks have the same path")
         self.port = port
-        """Where it listens; known once it does, if any free port was asked for with 0."""
+        """The port it listens on; where 0 was asked for, the actual one once `synced`."""
         self.metrics = metrics or Metrics()
         self._host = host
         self._certificates = certificates
-        self._let_go = let_go
+        self._on_skip = on_skip
         self._client_ca = client_ca
         self._clock = clock or SystemClock()
-        self._most = most_under_way
-        self._under_way = 0
+        self._max_in_flight = max_in_flight
+        self._in_flight = 0
         self._listening = False
-        self.metrics.watch_under_way(lambda: self._under_way)
+        self.metrics.watch_in_flight(lambda: self._in_flight)
 
     @property
     def synced(self) -> bool:
-        """Whether it listens."""
+        """Whether the server listens."""
         return self._listening
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong with its certificate."""
+        """Why API servers cannot trust its certificate."""
         return self._certificates.problems
 
     async def run(self) -> None:
         """Answer reviews until cancelled."""
-        keeping = asyncio.ensure_future(self._certificates.run())
+        renewing = asyncio.ensure_future(self._certificates.run())
         serving = asyncio.ensure_future(self._serve())
         try:
-            done, _ = await asyncio.wait((keeping, serving), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait((renewing, serving), return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
             await cancel(serving)
-            await cancel(keeping)
+            await cancel(renewing)
 
     async def _serve(self) -> None:
         await self._certificates.ready()
@@ -159,14 +159,14 @@ class Edge:
             await web.TCPSite(runner, self._host, self.port, ssl_context=self._context()).start()
             self.port = runner.addresses[0][1]
             self._listening = True
-            log.info("reviews on https://%s:%d", self._host, self.port)
+            log.info("admission reviews are served on https://%s:%d", self._host, self.port)
             await asyncio.get_running_loop().create_future()
         finally:
             self._listening = False
             await runner.cleanup()
 
     def _application(self) -> web.Application:
-        application = web.Application(client_max_size=LARGEST)
+        application = web.Application(client_max_size=MAX_BODY)
         for path in self.hooks:
             application.router.add_post(path, self._review)
         return application
@@ -183,39 +183,38 @@ class Edge:
         try:
             request = _read(await http.read())
         except InvalidError as error:
-            self.metrics.answered(hook.name, Outcome.MALFORMED, 0.0)
+            self.metrics.answered(hook.name, ReviewOutcome.MALFORMED, 0.0)
             return web.Response(status=400, text=f"not an AdmissionReview: {error}\n")
-        response = await self.decide(hook, request, patience=_patience(http.query.get("timeout", "")))
+        response = await self.decide(hook, request, timeout=_timeout(http.query.get("timeout", "")))
         return web.Response(body=codec.encode(answer(response)), content_type="application/json")
 
-    async def decide(
-        self, hook: Hook, request: AdmissionRequest, *, patience: float | None = None
-    ) -> AdmissionResponse:
-        """The hook's answer, or, if there is none in time, that the request is admitted."""
-        if self._under_way >= self._most:
-            return self._admit(hook, request, "too many reviews are under way", Outcome.BUSY, 0.0)
-        budget = hook.budget if patience is None else min(hook.budget, max(patience - _WAY_BACK, 0.0))
+    async def decide(self, hook: Hook, request: AdmissionRequest, *, timeout: float | None = None) -> AdmissionResponse:
+        """The hook's answer; if there is none within the budget, an answer that admits the request."""
+        if self._in_flight >= self._max_in_flight:
+            return self._admit(hook, request, "too many reviews are in flight", ReviewOutcome.BUSY, 0.0)
+        budget = hook.budget if timeout is None else min(hook.budget, max(timeout - _ANSWER_TIME, 0.0))
         started = self._clock.monotonic()
-        self._under_way += 1
+        self._in_flight += 1
         try:
             response = await within(self._clock, budget, _awaited(hook.decide(request)))
         except TimeoutError:
             reason = f"no decision within {budget:g} s"
-            return self._admit(hook, request, reason, Outcome.LATE, self._since(started))
+            return self._admit(hook, request, reason, ReviewOutcome.LATE, self._since(started))
         except Exception as error:
-            log.exception("%s failed for %s/%s", hook.name, request.namespace, request.name)
-            return self._admit(hook, request, f"{type(error).__name__}: {error}", Outcome.FAILED, self._since(started))
+            log.exception("the %s hook failed for %s/%s", hook.name, request.namespace, request.name)
+            reason = f"{type(error).__name__}: {error}"
+            return self._admit(hook, request, reason, ReviewOutcome.FAILED, self._since(started))
         finally:
-            self._under_way -= 1
-        self.metrics.answered(hook.name, Outcome.of(allowed=response.allowed), self._since(started))
+            self._in_flight -= 1
+        self.metrics.answered(hook.name, ReviewOutcome.of(allowed=response.allowed), self._since(started))
         return response
 
     def _admit(
-        self, hook: Hook, request: AdmissionRequest, reason: str, outcome: Outcome, seconds: float
+        self, hook: Hook, request: AdmissionRequest, reason: str, outcome: ReviewOutcome, seconds: float
     ) -> AdmissionResponse:
         self.metrics.answered(hook.name, outcome, seconds)
-        if self._let_go is not None:
-            self._let_go(hook, request, reason)
+        if self._on_skip is not None:
+            self._on_skip(hook, request, reason)
         return admitted(request)
 
     def _since(self, started: int) -> float:
@@ -235,7 +234,7 @@ def _read(body: bytes) -> AdmissionRequest:
     return review.request
 
 
-def _patience(text: str) -> float | None:
-    """How long the API server will wait, as it writes durations (`10s`, `1m0s`); None where it does not say."""
+def _timeout(text: str) -> float | None:
+    """Seconds that the API server waits, from a duration like `10s` or `1m0s`; None if it does not say."""
     parts = _TIMEOUT.findall(text)
     return sum(float(number) * _UNITS[unit] for number, unit in parts) if parts else None

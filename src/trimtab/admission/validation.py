@@ -1,10 +1,10 @@
-"""What an API server's schema cannot say about our kinds: refused with the field and what to write.
+"""Validation of our kinds beyond what a CRD schema can express; a refusal names the field and what to write.
 
-A schema knows one field at a time. Whether two subsets have one name, whether a patch still makes a pod, and whether
-somebody else speaks for the same workload is asked here. A change that leaves the spec as it was is never refused: who
-removes a label from an object that an older version took must not be made to mend it first.
+A schema checks one field at a time. This hook checks that subset names are unique, that a patch still yields a pod, and
+that no other object has the same target. An update that does not change the spec is always admitted: removing a label
+must not require fixing a spec that an older version accepted.
 
-Nothing depends on this hook being asked: a controller that finds an object unusable says so in its conditions.
+Nothing depends on this hook: a controller reports an invalid object in its conditions.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ BUDGET = 2.0
 PATH = "/validate"
 
 Check = Callable[[Document, AdmissionRequest, Client], Awaitable[Sequence[InvalidError]]]
-"""What is wrong with an object; what it says of others is read from the server."""
+"""Finds what is wrong with an object; objects that it refers to are read with the client."""
 
 
 async def _united_topology(document: Document, request: AdmissionRequest, client: Client) -> Sequence[InvalidError]:
     topology = codec.decode(document.text, UnitedTopology)
-    found = list(unitedtopology.problems(topology))
-    if found:
-        return found
+    problems = list(unitedtopology.problems(topology))
+    if problems:
+        return problems
     others = await client.list(UnitedTopology, namespace=request.namespace)
     return [
         InvalidError(
             "spec.targetRef",
-            f"{other.metadata.name} divides {other.spec.target_ref.kind} {other.spec.target_ref.name} already; "
+            f"{other.metadata.name} already targets {other.spec.target_ref.kind} {other.spec.target_ref.name}; "
             "change that one, or delete it first",
         )
         for other in others.items
@@ -50,10 +50,10 @@ async def _united_topology(document: Document, request: AdmissionRequest, client
 
 async def _clone_set(document: Document, request: AdmissionRequest, _: Client) -> Sequence[InvalidError]:
     wanted = codec.decode(document.text, CloneSet)
-    found = list(cloneset.problems(wanted))
+    problems = list(cloneset.problems(wanted))
     if request.old_object is not None:
-        found += cloneset.changes(codec.decode(request.old_object.text, CloneSet), wanted)
-    return found
+        problems += cloneset.immutable_field_problems(codec.decode(request.old_object.text, CloneSet), wanted)
+    return problems
 
 
 async def _scale_down_policy(
@@ -72,11 +72,11 @@ def checks(strategies: Mapping[str, Factory] = STRATEGIES) -> Mapping[tuple[str,
 
 
 CHECKS = checks()
-"""With the strategies that come with Trimtab."""
+"""All checks, with Trimtab's own strategies."""
 
 
 class Validation:
-    """Reviews of what people write into our kinds."""
+    """Reviews of created and updated objects of our kinds."""
 
     def __init__(self, client: Client, checks: Mapping[tuple[str, str], Check] = CHECKS) -> None:
         self._client = client
@@ -84,7 +84,7 @@ class Validation:
         self.hooks: Sequence[Hook] = (Hook("validation", PATH, self.decide, BUDGET),)
 
     async def decide(self, request: AdmissionRequest) -> AdmissionResponse:
-        """Yes, or no with every field that is wrong."""
+        """Admit the object, or refuse it with every field that is wrong."""
         check = self._checks.get((request.kind.group, request.kind.kind))
         if check is None or request.object is None or _same_spec(request.object, request.old_object):
             return admitted(request)
@@ -101,11 +101,11 @@ def _same_spec(new: Document, old: Document | None) -> bool:
 
 def _refused(request: AdmissionRequest, problems: Sequence[InvalidError]) -> AdmissionResponse:
     kind = request.kind
-    told = "; ".join(str(problem) for problem in problems)
+    message = "; ".join(str(problem) for problem in problems)
     causes = tuple(StatusCause(reason="FieldValueInvalid", message=each.reason, field=each.path) for each in problems)
     status = Status(
         status="Failure",
-        message=f'{kind.kind} "{request.name}" is invalid: {told}',
+        message=f'{kind.kind} "{request.name}" is invalid: {message}',
         reason="Invalid",
         code=422,
         details=StatusDetails(name=request.name, group=kind.group, kind=kind.kind, causes=causes),

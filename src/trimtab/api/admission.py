@@ -1,6 +1,6 @@
-"""What an API server asks a webhook, and what it is answered (`admission.k8s.io/v1`); and the Status it answers others.
+"""Admission reviews (`admission.k8s.io/v1`), and the Status of a failed request.
 
-The objects under review stay raw: what is admitted must keep every field.
+The objects under review stay raw: they must keep every field.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trimtab.api.model import Model
 
 
 class StatusCause(Model):
-    """One of the reasons of a refusal, and the field that it is about."""
+    """One cause of a failure, and its field."""
 
     reason: str = ""
     message: str = ""
@@ -23,7 +23,7 @@ class StatusCause(Model):
 
 
 class StatusDetails(Model):
-    """Which object a Status is about, its causes, and when to come back."""
+    """The object of a Status, the causes, and when to retry."""
 
     name: str = ""
     group: str = ""
@@ -34,7 +34,7 @@ class StatusDetails(Model):
 
 
 class Status(Model):
-    """How a request ended, where it did not end with an object."""
+    """The result of a request that does not return an object."""
 
     api_version: str = "v1"
     kind: str = "Status"
@@ -47,7 +47,7 @@ class Status(Model):
 
 
 class GroupVersionKind(Model):
-    """Names a kind."""
+    """The identity of a kind."""
 
     group: str = ""
     version: str = ""
@@ -55,7 +55,7 @@ class GroupVersionKind(Model):
 
 
 class GroupVersionResource(Model):
-    """Names a resource."""
+    """The identity of a resource."""
 
     group: str = ""
     version: str = ""
@@ -63,7 +63,7 @@ class GroupVersionResource(Model):
 
 
 class UserInfo(Model):
-    """Who asks."""
+    """The user of a request."""
 
     username: str = ""
     uid: str = ""
@@ -71,7 +71,7 @@ class UserInfo(Model):
 
 
 class AdmissionRequest(Model):
-    """A request that an API server wants to have looked at."""
+    """A request under review."""
 
     uid: str
     kind: GroupVersionKind = GroupVersionKind()
@@ -91,7 +91,7 @@ class AdmissionRequest(Model):
 
 
 class AdmissionResponse(Model):
-    """The answer: whether, with which patch (base64 of a JSON patch), and what to tell the user."""
+    """The response: whether the request is allowed, a JSON patch (base64), and warnings for the user."""
 
     uid: str
     allowed: bool
@@ -103,7 +103,7 @@ class AdmissionResponse(Model):
 
 
 class AdmissionReview(Model, omit_defaults=False):
-    """The envelope of both; its type must always be stated."""
+    """The envelope of request and response; apiVersion and kind are always written."""
 
     api_version: str = "admission.k8s.io/v1"
     kind: str = "AdmissionReview"
@@ -112,6 +112,6 @@ class AdmissionReview(Model, omit_defaults=False):
 
 
 def answer(response: AdmissionResponse) -> dict[str, Any]:
-    """The review that carries a response, as plain values: `allowed` is stated even when it is false."""
+    """The review with a response, as plain values: `allowed` is written even if it is false."""
     body = msgspec.to_builtins(response, enc_hook=lambda value: msgspec.Raw(value.text))
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": body}

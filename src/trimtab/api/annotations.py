@@ -204,9 +204,10 @@ def _decoded(text: str | None, kind: type[_T]) -> _T | None:
 
 
 class Reason(enum.StrEnum):
-    """Every reason and condition type that Trimtab writes: where it appears, what it means, and what to do about it.
+    """Every reason and condition type that Trimtab writes.
 
-    docs/reasons.md is generated from these lines.
+    The line below a member says where it appears, what it means and, where there is something to do, what:
+    `Where: Meaning. Fix: action.` docs/reasons.md is generated from these lines.
     """
 
     # ScaleDownPolicy, condition Ready.
@@ -215,61 +216,63 @@ class Reason(enum.StrEnum):
     ON_SCALE_INTENT = "OnScaleIntent"
     """Condition Ready of ScaleDownPolicy: The policy works: costs are written on each scale-down."""
     INVALID = "Invalid"
-    """Condition Ready of ScaleDownPolicy and of UnitedTopology: The object cannot work as it is written. Change the
-    fields that the message names."""
+    """Condition Ready of ScaleDownPolicy and of UnitedTopology: The object cannot work as it is written. Fix: change
+    the fields that the message names."""
     NOT_SUPPORTED = "NotSupported"
-    """Condition Ready of ScaleDownPolicy: The workload does not choose its victims by cost (a StatefulSet, a Job).
-    Remove the policy, or target another workload."""
+    """Condition Ready of ScaleDownPolicy: The workload does not choose its victims by cost (a StatefulSet, a Job). Fix:
+    remove the policy, or target another workload."""
     WORKLOAD_NOT_FOUND = "WorkloadNotFound"
-    """Condition Ready of ScaleDownPolicy: The target does not exist, or the selector matches no pods. Create the
+    """Condition Ready of ScaleDownPolicy: The target does not exist, or the selector matches no pods. Fix: create the
     workload, or correct `targetRef` or `selector`."""
     DISABLED = "Disabled"
     """Condition Ready of ScaleDownPolicy: No policy applies: scale-downs are switched off, the namespace is exempt, or
-    the workload opts out. Remove the opt-out, or switch scale-downs on."""
+    the workload opts out. Fix: remove the opt-out, or switch scale-downs on."""
     OVERRIDDEN = "Overridden"
     """Condition Ready of ScaleDownPolicy, and condition Overlapping: Other policies apply to the workloads of this one.
-    Remove one of them, or name the workload in `targetRef`."""
+    Fix: remove one of them, or name the workload in `targetRef`."""
     OVERLAPPING_SELECTORS = "OverlappingSelectors"
     """Condition Ready of ScaleDownPolicy, and condition of the same name: Two workloads select the same pods; their
-    pods are not ranked. Give each selector labels of its own."""
+    pods are not ranked. Fix: give each selector labels of its own."""
     MANAGED_BY_DEPLOYMENT = "ManagedByDeployment"
     """Condition Ready of ScaleDownPolicy: The target is a ReplicaSet that a Deployment resizes; only requests to the
-    Deployment are held. Name the Deployment in `targetRef`, or use `delivery: Continuous`."""
+    Deployment are held. Fix: name the Deployment in `targetRef`, or use `delivery: Continuous`."""
     STRATEGY_FAILED = "StrategyFailed"
-    """Condition Ready of ScaleDownPolicy: A strategy raised an error. Read the message and the log."""
+    """Condition Ready of ScaleDownPolicy: A strategy raised an error. Fix: read the message and the log."""
     CARRIER_NOT_CONSUMED = "CarrierNotConsumed"
     """Condition Ready of ScaleDownPolicy, and condition of the same name: No controller reads the chosen carrier for
-    some workload. Use `carrier: Annotation`."""
+    some workload. Fix: use `carrier: Annotation`."""
     UNRANKED = "Unranked"
-    """Condition Ready of ScaleDownPolicy: Some pods have no rank; the message names them and the strategies. Make the
-    pods' signal available, or set `whenUnranked`."""
+    """Condition Ready of ScaleDownPolicy, and condition WaitingForRanks of CloneSet: Some pods have no rank; the
+    message names them and the strategies. Fix: make the pods' signal available, or set `whenUnranked`."""
     WRITE_FAILED = "WriteFailed"
-    """Condition Ready of ScaleDownPolicy: Costs could not be written. Check the permissions and the load of the API
-    server."""
+    """Condition Ready of ScaleDownPolicy: Costs could not be written. Fix: check the permissions and the load of the
+    API server."""
     # ScaleDownPolicy, other conditions.
     OVERLAPPING = "Overlapping"
-    """Condition type of ScaleDownPolicy: Several policies select the same workloads."""
+    """Condition type of ScaleDownPolicy: Several policies select the same workloads. Fix: remove one of them, or name
+    the workload in `targetRef`."""
     OVERRIDES = "Overrides"
     """Condition Overlapping of ScaleDownPolicy: This policy applies before others."""
     # UnitedTopology.
     POD_WEBHOOK_DISABLED = "PodWebhookDisabled"
-    """Condition Ready of UnitedTopology: The feature gate `PodWebhook` is off. Set `featureGates.PodWebhook: true`."""
+    """Condition Ready of UnitedTopology: The feature gate `PodWebhook` is off. Fix: set `featureGates.PodWebhook:
+    true`."""
     TARGET_CONFLICT = "TargetConflict"
     """Condition Ready of UnitedTopology: An older UnitedTopology has the same target, or the target is a ReplicaSet
-    with an owner. Delete one of them, or target the owner."""
+    with an owner. Fix: delete one of them, or target the owner."""
     TARGET_NOT_FOUND = "TargetNotFound"
-    """Condition Ready of UnitedTopology: The target does not exist. Create it, or correct `targetRef`."""
+    """Condition Ready of UnitedTopology: The target does not exist. Fix: create it, or correct `targetRef`."""
     RECONCILED = "Reconciled"
-    """Condition Ready of UnitedTopology: The pods of the target are divided into subsets."""
+    """Condition Ready of UnitedTopology: The pods of the target are allocated to subsets."""
     ADMITTED_WITHOUT_SUBSET = "AdmittedWithoutSubset"
-    """Event on UnitedTopology: A pod was admitted without a subset, because no decision was made in time. For single
-    pods nothing is to be done: the controller matches the pod later. If many, check the webhooks' latency."""
+    """Event on UnitedTopology: A pod was admitted without a subset, because no decision was made in time. Fix: for
+    single pods nothing is to be done: the controller matches the pod later. If many, check the webhooks' latency."""
     PATCH_FAILED = "PatchFailed"
-    """Event on UnitedTopology: A subset's patch does not apply to a pod, which was admitted without a subset. Correct
-    the subset's `patch`."""
+    """Event on UnitedTopology: A subset's patch does not apply to a pod, which was admitted without a subset. Fix:
+    correct the subset's `patch`."""
     RESERVATION_EXPIRED = "ReservationExpired"
-    """Event on UnitedTopology: A pod was admitted into a subset and never stored. Look for another webhook, a quota or
-    a policy that refuses the pods."""
+    """Event on UnitedTopology: A pod was admitted into a subset and never stored. Fix: look for another webhook, a
+    quota or a policy that refuses the pods."""
     DELETION_REVERTED = "DeletionReverted"
     """Event on UnitedTopology: A pod whose deletion was announced still exists; it is counted again."""
     RESCHEDULED = "Rescheduled"
@@ -281,26 +284,35 @@ class Reason(enum.StrEnum):
     SUCCESSFUL_DELETE = "SuccessfulDelete"
     """Event on CloneSet: A pod was deleted."""
     FAILED_CREATE = "FailedCreate"
-    """Event on CloneSet: A pod could not be created. Read the API server's message."""
+    """Event on CloneSet: A pod could not be created. Fix: read the API server's message."""
     FAILED_DELETE = "FailedDelete"
-    """Event on CloneSet: A pod could not be deleted. Read the API server's message."""
+    """Event on CloneSet: A pod could not be deleted. Fix: read the API server's message."""
     FAILED_SCALE = "FailedScale"
-    """Condition of CloneSet, and event on it: Pods could not be created or deleted to reach the size."""
+    """Condition of CloneSet, and event on it: Pods could not be created or deleted to reach the size.
+    Fix: read the message."""
     FAILED_UPDATE = "FailedUpdate"
-    """Condition of CloneSet, and event on it: Pods could not be replaced by those of the new template. Read the
+    """Condition of CloneSet, and event on it: Pods could not be replaced by those of the new template. Fix: read the
     message."""
     INVALID_SPEC = "InvalidSpec"
-    """Condition of CloneSet, and event on it: The spec uses a field that is not supported, or cannot work. Change the
-    field that the message names."""
+    """Condition of CloneSet, and event on it: The spec uses a field that is not supported, or cannot work. Fix: change
+    the field that the message names."""
     SELECTOR_OVERLAP = "SelectorOverlap"
-    """Condition of CloneSet, and event on it: Another CloneSet selects the same pods. Give each selector labels of its
-    own."""
+    """Condition of CloneSet, and event on it: Another CloneSet selects the same pods. Fix: give each selector labels of
+    its own."""
     WAITING_FOR_RANKS = "WaitingForRanks"
     """Condition of CloneSet, and event on it: A scale-down waits until all pods have a rank, or until the policy's
     timeout."""
     RANKS_IGNORED = "RanksIgnored"
-    """Event on CloneSet: A scale-down used the original order, because ranks were missing or out of date. Check the
-    component that writes the ranks."""
+    """Event on CloneSet: A scale-down used the original order, because ranks were missing or out of date. Fix: check
+    the component that writes the ranks."""
+    ERROR = "Error"
+    """Conditions FailedScale and FailedUpdate of CloneSet: The API server refused a request. Fix: read the message."""
+    OVERLAP = "Overlap"
+    """Condition SelectorOverlap of CloneSet: Another CloneSet selects the same pods. Fix: give each selector labels of
+    its own."""
+    UNSUPPORTED = "Unsupported"
+    """Condition InvalidSpec of CloneSet: The spec uses a field or a value that is not supported. Fix: change the field
+    that the message names."""
     SCALE_UP_LIMITED = "ScaleUpLimited"
     """Event on CloneSet: `scaleStrategy.maxUnavailable` delays the creation of pods."""
     NOT_MANAGED = "NotManaged"
@@ -310,5 +322,11 @@ class Reason(enum.StrEnum):
     SCHEDULED = "Scheduled"
     """Event on Pod: Trimtab's scheduler bound the pod to a node."""
     FAILED_SCHEDULING = "FailedScheduling"
-    """Event on Pod: No node can take the pod, or the pod needs what this scheduler does not decide. Read the message:
-    it counts the nodes by the reason for which each is excluded."""
+    """Event on Pod: No node can take the pod, or the pod needs what this scheduler does not decide. Fix: read the
+    message: it counts the nodes by the reason for which each is excluded."""
+    UNSCHEDULABLE = "Unschedulable"
+    """Condition PodScheduled of Pod: All nodes were refused, or the pod needs what this scheduler does not support.
+    Fix: read the message: it counts the nodes by the reason for which each is excluded."""
+    SCHEDULER_ERROR = "SchedulerError"
+    """Condition PodScheduled of Pod: The attempt to schedule the pod failed, and is repeated after a back-off. Fix:
+    read the message: the pod is invalid, or the API server did not bind it."""

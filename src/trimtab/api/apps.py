@@ -10,7 +10,7 @@ from trimtab.api.model import Model
 
 
 class ReplicaSetSpec(Model):
-    """How many pods, which, and what of."""
+    """The replicas, selector and template."""
 
     replicas: int | None = None
     min_ready_seconds: int = 0
@@ -19,7 +19,7 @@ class ReplicaSetSpec(Model):
 
 
 class ReplicaSetStatus(Model):
-    """How many there are."""
+    """The observed numbers of pods."""
 
     replicas: int = 0
     fully_labeled_replicas: int = 0
@@ -31,7 +31,7 @@ class ReplicaSetStatus(Model):
 
 
 class ReplicaSet(Model):
-    """A replica set."""
+    """A ReplicaSet."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ReplicaSetSpec = ReplicaSetSpec()
@@ -39,26 +39,26 @@ class ReplicaSet(Model):
 
     @property
     def desired_replicas(self) -> int:
-        """The number of pods asked for; 1 where the spec does not say."""
+        """The number of pods requested; 1 if the spec has none."""
         return 1 if self.spec.replicas is None else self.spec.replicas
 
 
 class RollingUpdateDeployment(Model):
-    """How far a rolling update may stray from the wanted number."""
+    """How far a rolling update may deviate from the desired replicas."""
 
     max_unavailable: int | str | None = None
     max_surge: int | str | None = None
 
 
 class DeploymentStrategy(Model):
-    """How old pods give way to new ones."""
+    """How old pods are replaced by new ones."""
 
     type: str = ""
     rolling_update: RollingUpdateDeployment | None = None
 
 
 class DeploymentSpec(Model):
-    """How many pods, which, what of, and how they are replaced."""
+    """The replicas, selector, template and update strategy."""
 
     replicas: int | None = None
     selector: LabelSelector | None = None
@@ -71,13 +71,13 @@ class DeploymentSpec(Model):
 
 
 class DeploymentCondition(Condition):
-    """A condition that also tells when it was last confirmed: progress is measured from there."""
+    """A condition with the time of its last update, from which progress is measured."""
 
     last_update_time: datetime | None = None
 
 
 class DeploymentStatus(Model):
-    """How many there are."""
+    """The observed numbers of pods."""
 
     observed_generation: int = 0
     replicas: int = 0
@@ -91,7 +91,7 @@ class DeploymentStatus(Model):
 
 
 class Deployment(Model):
-    """A deployment."""
+    """A Deployment."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: DeploymentSpec = DeploymentSpec()
@@ -99,12 +99,12 @@ class Deployment(Model):
 
     @property
     def desired_replicas(self) -> int:
-        """The number of pods asked for; 1 where the spec does not say."""
+        """The number of pods requested; 1 if the spec has none."""
         return 1 if self.spec.replicas is None else self.spec.replicas
 
 
 class StatefulSetSpec(Model):
-    """What of a stateful set takes part in spreading: its selector, and how many it wants."""
+    """The part of the spec that spreading uses: selector and replicas."""
 
     replicas: int | None = None
     selector: LabelSelector | None = None
@@ -113,19 +113,19 @@ class StatefulSetSpec(Model):
 
 
 class StatefulSet(Model):
-    """A stateful set. It shrinks by ordinal: nobody else may choose its victims."""
+    """A StatefulSet. It is scaled down by ordinal, not by deletion cost."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: StatefulSetSpec = StatefulSetSpec()
 
     @property
     def desired_replicas(self) -> int:
-        """The number of pods asked for; 1 where the spec does not say."""
+        """The number of pods requested; 1 if the spec has none."""
         return 1 if self.spec.replicas is None else self.spec.replicas
 
 
 class ControllerRevision(Model):
-    """A template as it was at one revision."""
+    """A revision of a template."""
 
     metadata: ObjectMeta = ObjectMeta()
     data: Document | None = None
@@ -133,20 +133,20 @@ class ControllerRevision(Model):
 
 
 class ScaleSpec(Model):
-    """The size asked for."""
+    """The replicas requested."""
 
     replicas: int = 0
 
 
 class ScaleStatus(Model):
-    """The size there is, and the selector as text."""
+    """The observed replicas, and the selector as text."""
 
     replicas: int = 0
     selector: str = ""
 
 
 class Scale(Model):
-    """The `scale` subresource (`autoscaling/v1`): a size without the workload around it."""
+    """The `scale` subresource (`autoscaling/v1`)."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ScaleSpec = ScaleSpec()

@@ -1,4 +1,4 @@
-"""CloneSet (`apps.kruise.io/v1alpha1`): a workload that shrinks by topology."""
+"""CloneSet (`apps.kruise.io/v1alpha1`): a workload whose scale-downs keep topologies level."""
 
 from __future__ import annotations
 
@@ -20,99 +20,111 @@ API_VERSION = "apps.kruise.io/v1alpha1"
 KIND = "CloneSet"
 
 SPECIFIED_DELETE = "apps.kruise.io/specified-delete"
-"""A pod with this label goes, and is replaced unless the CloneSet shrinks."""
+"""A pod with this label is deleted, and replaced unless the CloneSet is scaled down."""
 INSTANCE_ID = "apps.kruise.io/cloneset-instance-id"
-"""The label that tells the pods of a CloneSet apart."""
+"""The label that identifies each pod of a CloneSet."""
 REVISION_HASH = "controller-revision-hash"
-"""The label that says which revision of the template a pod was made from."""
-WRITTEN = (REVISION_HASH, HASH_LABEL, INSTANCE_ID)
-"""The labels that a pod gets when it is made, whatever its template says of them."""
+"""The label with the revision of the template that a pod was created from."""
+GENERATED_LABELS = (REVISION_HASH, HASH_LABEL, INSTANCE_ID)
+"""The labels that the controller sets on each new pod, whatever its template says."""
 DEFAULT_MAX_UNAVAILABLE = "20%"
 RECREATE = "ReCreate"
-_ORDERED = "is not supported: which pods are updated first follows from the order in which they go; leave it out"
+_ORDERED = "is not supported: pods are updated in the order in which they are deleted; remove this field"
 
 
 class ScaleStrategy(Model):
-    """How a CloneSet grows and shrinks."""
+    """How a CloneSet is scaled."""
 
     pods_to_delete: Annotated[
         tuple[str, ...],
-        Meta(description="Names of pods that go; they are replaced unless the CloneSet shrinks by as many."),
+        Meta(description="Names of pods to delete; they are replaced unless the CloneSet is scaled down by as many."),
     ] = ()
     max_unavailable: Annotated[
         int | str | None,
-        Meta(description="How many pods may be unavailable while it grows: a number or a percentage."),
+        Meta(description="The maximum of unavailable pods during a scale-up: a number or a percentage."),
     ] = None
 
 
 class UpdateStrategy(Model):
-    """How old pods give way to new ones."""
+    """How old pods are replaced by new ones."""
 
     type: Annotated[str, Meta(description="ReCreate; updates in place are not supported.")] = "ReCreate"
-    partition: Annotated[int | str | None, Meta(description="Not supported: leave it out, or 0.")] = None
+    partition: Annotated[int | str | None, Meta(description="Not supported: omit it, or write 0.")] = None
     max_unavailable: Annotated[
         int | str | None,
-        Meta(description="How many of the wanted pods may be unavailable because of an update or a deletion; 20%."),
+        Meta(description="The maximum of unavailable pods during updates and deletions; 20% by default."),
     ] = None
     max_surge: Annotated[
         int | str | None,
-        Meta(description="How many pods there may be beyond the wanted number during an update."),
+        Meta(description="The maximum of pods above the desired number during an update: a number or a percentage."),
     ] = None
     paused: Annotated[bool, Meta(description="Whether updates are paused.")] = False
-    in_place_update_strategy: Annotated[Document | None, Meta(description="Not supported: leave it out.")] = None
-    priority_strategy: Annotated[Document | None, Meta(description="Not supported: leave it out.")] = None
-    scatter_strategy: Annotated[tuple[Document, ...], Meta(description="Not supported: leave it out.")] = ()
+    in_place_update_strategy: Annotated[Document | None, Meta(description="Not supported: omit it.")] = None
+    priority_strategy: Annotated[Document | None, Meta(description="Not supported: omit it.")] = None
+    scatter_strategy: Annotated[tuple[Document, ...], Meta(description="Not supported: omit it.")] = ()
 
 
 class CloneSetSpec(Model, kw_only=True):
-    """How many pods, which, what of, and how they come and go."""
+    """The replicas, selector and template, and how pods are scaled and updated."""
 
-    replicas: Annotated[int, Meta(description="How many pods there should be.", ge=0)] = 1
-    selector: Annotated[LabelSelector, Meta(description="Which pods belong to it; must match the template's labels.")]
-    template: Annotated[Document, Meta(description="What pods are made from.")]
-    scale_strategy: Annotated[ScaleStrategy, Meta(description="How it grows and shrinks.")] = ScaleStrategy()
+    replicas: Annotated[int, Meta(description="The desired number of pods.", ge=0)] = 1
+    selector: Annotated[
+        LabelSelector, Meta(description="Selects the pods of the CloneSet; must match the template's labels.")
+    ]
+    template: Annotated[Document, Meta(description="The template that pods are created from.")]
+    scale_strategy: Annotated[ScaleStrategy, Meta(description="How it is scaled.")] = ScaleStrategy()
     update_strategy: Annotated[UpdateStrategy, Meta(description="How it is updated.")] = UpdateStrategy()
-    revision_history_limit: Annotated[int, Meta(description="How many old revisions are kept.", ge=0)] = 10
+    revision_history_limit: Annotated[int, Meta(description="The number of old revisions to keep.", ge=0)] = 10
     min_ready_seconds: Annotated[
-        int, Meta(description="How long a pod must be ready before it counts as available.", ge=0)
+        int, Meta(description="The seconds for which a pod must be ready before it counts as available.", ge=0)
     ] = 0
-    volume_claim_templates: Annotated[tuple[Document, ...], Meta(description="Not supported: leave it out.")] = ()
-    lifecycle: Annotated[Document | None, Meta(description="Not supported: leave it out.")] = None
+    volume_claim_templates: Annotated[tuple[Document, ...], Meta(description="Not supported: omit it.")] = ()
+    lifecycle: Annotated[Document | None, Meta(description="Not supported: omit it.")] = None
 
 
 class RankWait(Model):
-    """A scale-down that waits for ranks."""
+    """A scale-down that waits for the ranks of its pods."""
 
-    since: Annotated[datetime, Meta(description="Since when.")]
+    since: Annotated[datetime, Meta(description="When it started to wait.")]
     among: Annotated[
-        str, Meta(description="Which pods must be ranked together, where a removal changes the ranks of the others.")
+        str, Meta(description="The pods that must be ranked together, if a deletion changes the ranks of the others.")
     ] = ""
 
 
 class CloneSetStatus(Model):
-    """How many there are."""
+    """The observed state."""
 
-    observed_generation: Annotated[int, Meta(description="The generation that this status is about.")] = 0
-    replicas: Annotated[int, Meta(description="How many pods there are.")] = 0
-    ready_replicas: Annotated[int, Meta(description="How many are ready.")] = 0
-    available_replicas: Annotated[int, Meta(description="How many have been ready for minReadySeconds.")] = 0
-    updated_replicas: Annotated[int, Meta(description="How many are of the newest revision.")] = 0
-    updated_ready_replicas: Annotated[int, Meta(description="How many of those are ready.")] = 0
-    updated_available_replicas: Annotated[int, Meta(description="How many of those are available.")] = 0
-    expected_updated_replicas: Annotated[int, Meta(description="How many should be of the newest revision.")] = 0
-    next_instance: Annotated[
-        int, Meta(description="The number of the next pod: names are made from it, so that none is made twice.")
+    observed_generation: Annotated[int, Meta(description="The generation that this status reports on.")] = 0
+    replicas: Annotated[int, Meta(description="The number of pods.")] = 0
+    ready_replicas: Annotated[int, Meta(description="The number of ready pods.")] = 0
+    available_replicas: Annotated[
+        int, Meta(description="The number of pods that have been ready for minReadySeconds.")
     ] = 0
-    rank_wait: Annotated[RankWait | None, Meta(description="The scale-down that waits for ranks, if one does.")] = None
+    updated_replicas: Annotated[int, Meta(description="The number of pods of the newest revision.")] = 0
+    updated_ready_replicas: Annotated[int, Meta(description="The number of ready pods of the newest revision.")] = 0
+    updated_available_replicas: Annotated[
+        int, Meta(description="The number of available pods of the newest revision.")
+    ] = 0
+    expected_updated_replicas: Annotated[
+        int, Meta(description="The number of pods that should be of the newest revision.")
+    ] = 0
+    next_instance: Annotated[
+        int, Meta(description="The number of the next pod: names are derived from it, so that no pod is created twice.")
+    ] = 0
+    rank_wait: Annotated[RankWait | None, Meta(description="The scale-down that waits for ranks, if there is one.")] = (
+        None
+    )
     update_revision: Annotated[str, Meta(description="The newest revision.")] = ""
-    current_revision: Annotated[str, Meta(description="The revision before an update that is under way.")] = ""
-    collision_count: Annotated[int | None, Meta(description="How often a revision's name was taken.")] = None
+    current_revision: Annotated[str, Meta(description="The revision before the current update.")] = ""
+    collision_count: Annotated[int | None, Meta(description="The number of name collisions of revisions.")] = None
     label_selector: Annotated[str, Meta(description="The selector as text, for autoscalers.")] = ""
-    conditions: Annotated[tuple[Condition, ...], Meta(description="What stands in the way, if anything.")] = ()
+    conditions: Annotated[
+        tuple[Condition, ...], Meta(description="The current conditions, such as FailedScale and FailedUpdate.")
+    ] = ()
 
 
 class CloneSet(Model, kw_only=True):
-    """Keeps a number of identical pods, and lets go those first that keep the rest level."""
+    """CloneSet keeps a number of identical pods, and deletes first those whose removal keeps the rest level."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CloneSetSpec
@@ -120,26 +132,26 @@ class CloneSet(Model, kw_only=True):
 
     @property
     def desired_replicas(self) -> int:
-        """The number of pods asked for."""
+        """The number of pods requested."""
         return self.spec.replicas
 
 
 def problems(cloneset: CloneSet) -> Iterator[InvalidError]:
-    """What makes a CloneSet unusable, although it is of the right shape: what is not supported, and what cannot be."""
+    """The errors that a schema cannot find: unsupported fields and contradictions."""
     spec = cloneset.spec
     yield from _unsupported(spec)
     yield from _selection(spec)
     yield from _template(spec.template)
     yield from _amounts(spec)
-    twice = [name for name, count in Counter(spec.scale_strategy.pods_to_delete).items() if count > 1]
-    if twice:
-        yield InvalidError("spec.scaleStrategy.podsToDelete", f'"{twice[0]}" is listed twice; list each pod once')
+    duplicates = [name for name, count in Counter(spec.scale_strategy.pods_to_delete).items() if count > 1]
+    if duplicates:
+        yield InvalidError("spec.scaleStrategy.podsToDelete", f'"{duplicates[0]}" is listed twice; list each pod once')
 
 
-def changes(old: CloneSet, new: CloneSet) -> Iterator[InvalidError]:
-    """What may not change. Pods that a selector no longer matched would be let go, and made a second time."""
+def immutable_field_problems(old: CloneSet, new: CloneSet) -> Iterator[InvalidError]:
+    """The errors of a change to immutable fields: pods that no longer match would be released and created again."""
     if old.spec.selector != new.spec.selector:
-        yield InvalidError("spec.selector", "cannot be changed; make another CloneSet with the selector you want")
+        yield InvalidError("spec.selector", "cannot be changed; create another CloneSet with the new selector")
 
 
 def _unsupported(spec: CloneSetSpec) -> Iterator[InvalidError]:
@@ -147,17 +159,17 @@ def _unsupported(spec: CloneSetSpec) -> Iterator[InvalidError]:
     if update.type != RECREATE:
         yield InvalidError(
             "spec.updateStrategy.type",
-            f'"{update.type}" is not supported: pods are not updated in place; write {RECREATE}, or leave it out',
+            f'"{update.type}" is not supported: pods are not updated in place; write {RECREATE} or omit it',
         )
     if update.in_place_update_strategy is not None:
         yield InvalidError(
             "spec.updateStrategy.inPlaceUpdateStrategy",
-            "is not supported: pods are not updated in place; leave it out",
+            "is not supported: pods are not updated in place; omit it",
         )
     if update.partition not in (None, 0, "0%"):
         yield InvalidError(
             "spec.updateStrategy.partition",
-            "is not supported: an update always comes to an end; leave it out, or write 0, and use paused to hold it",
+            "is not supported: updates are always completed; omit it or write 0, and use paused to stop an update",
         )
     if update.priority_strategy is not None:
         yield InvalidError("spec.updateStrategy.priorityStrategy", _ORDERED)
@@ -165,39 +177,39 @@ def _unsupported(spec: CloneSetSpec) -> Iterator[InvalidError]:
         yield InvalidError("spec.updateStrategy.scatterStrategy", _ORDERED)
     if spec.volume_claim_templates:
         yield InvalidError(
-            "spec.volumeClaimTemplates", "is not supported: claims are not made for pods; use a StatefulSet for that"
+            "spec.volumeClaimTemplates", "is not supported: claims are not created for pods; use a StatefulSet"
         )
     if spec.lifecycle is not None:
-        yield InvalidError("spec.lifecycle", "is not supported: no hooks are waited for; leave it out")
+        yield InvalidError("spec.lifecycle", "is not supported: lifecycle hooks are not called; omit it")
 
 
 def _selection(spec: CloneSetSpec) -> Iterator[InvalidError]:
     try:
         selector = selectors.compile(spec.selector)
-        labels = codec.view(spec.template, _Labelled).metadata.labels
+        labels = codec.view(spec.template, _LabelView).metadata.labels
     except InvalidError as error:
         known = error.path.startswith("match")
         yield error.under("spec.selector" if known else "spec.template")
         return
     if selector.empty:
-        yield InvalidError("spec.selector", "is empty, which would select every pod; write the labels of the template")
+        yield InvalidError("spec.selector", "is empty and would select every pod; write the labels of the template")
     elif not selector.matches(labels):
         yield InvalidError("spec.template.metadata.labels", f'do not match the selector "{selector}"')
     yield from _endless(spec.selector, labels)
 
 
 def _endless(selector: LabelSelector, labels: Mapping[str, str]) -> Iterator[InvalidError]:
-    """What would have pods made without end: each would be let go, or deleted, as soon as it is there."""
+    """Errors that would create pods endlessly: each would be released or deleted as soon as it exists."""
     asked = {*selector.match_labels, *(each.key for each in selector.match_expressions)}
-    for name in WRITTEN:
+    for name in GENERATED_LABELS:
         if name in asked:
             yield InvalidError(
-                "spec.selector", f'asks for the label "{name}", which every pod is given when it is made; leave it out'
+                "spec.selector", f'contains the label "{name}", which the controller sets on every pod; remove it'
             )
     if SPECIFIED_DELETE in labels:
         yield InvalidError(
             "spec.template.metadata.labels",
-            f'have "{SPECIFIED_DELETE}", with which every pod would be deleted and made again; leave it out',
+            f'contain "{SPECIFIED_DELETE}", so that every pod would be deleted and created again; remove it',
         )
 
 
@@ -209,28 +221,29 @@ def _template(template: Document) -> Iterator[InvalidError]:
     policy = spec.get("restartPolicy", "Always")
     if policy != "Always":
         yield InvalidError(
-            "spec.template.spec.restartPolicy", f'"{policy}" is not supported: its pods run until they go; write Always'
+            "spec.template.spec.restartPolicy",
+            f'"{policy}" is not supported: its pods run until they are deleted; write Always',
         )
     if spec.get("activeDeadlineSeconds") is not None:
-        yield InvalidError("spec.template.spec.activeDeadlineSeconds", "is not supported; leave it out")
+        yield InvalidError("spec.template.spec.activeDeadlineSeconds", "is not supported; omit it")
 
 
 def _amounts(spec: CloneSetSpec) -> Iterator[InvalidError]:
     update = spec.update_strategy
-    written = {
+    amounts = {
         "spec.scaleStrategy.maxUnavailable": spec.scale_strategy.max_unavailable,
         "spec.updateStrategy.maxUnavailable": update.max_unavailable,
         "spec.updateStrategy.maxSurge": update.max_surge,
     }
     wrong = False
-    for path, value in written.items():
+    for path, value in amounts.items():
         for error in _amount(path, value):
             wrong = True
             yield error
-    if not wrong and _none(update.max_unavailable) and (update.max_surge is None or _none(update.max_surge)):
+    if not wrong and _is_zero(update.max_unavailable) and (update.max_surge is None or _is_zero(update.max_surge)):
         yield InvalidError(
             "spec.updateStrategy.maxUnavailable",
-            "is 0 and so is maxSurge, so that no pod could ever be updated; raise one of them",
+            "is 0 and so is maxSurge: no pod could ever be updated; increase one of them",
         )
 
 
@@ -244,11 +257,11 @@ def _amount(path: str, value: int | str | None) -> Iterator[InvalidError]:
         yield InvalidError(path, f"{amount} is negative; write 0 or more")
 
 
-def _none(value: int | str | None) -> bool:
+def _is_zero(value: int | str | None) -> bool:
     return value is not None and percent.parse(value).number == 0
 
 
-class _Labelled(Model):
-    """The part of a template that a selector looks at."""
+class _LabelView(Model):
+    """The part of a template that a selector matches."""
 
     metadata: ObjectMeta = ObjectMeta()

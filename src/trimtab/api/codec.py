@@ -1,8 +1,8 @@
-"""From bytes to typed objects, and back; errors that name the path.
+"""Decoding of JSON into typed objects, and encoding; errors name the path.
 
-Decoding has a fast road and a slow one. The fast road is msgspec alone. Only when it fails are the bytes read into
-plain values, nulls dropped (to Kubernetes a null is an absent field) and the values converted; and only when that
-fails too are they walked piece by piece beside the type, to say *which* element of *which* list is wrong.
+Decoding has a fast path and a slow path. The fast path is msgspec alone. If it fails, the bytes are decoded into plain
+values, nulls are dropped (in Kubernetes a null is an absent field), and the values are converted. If that fails too,
+the values are compared with the type piece by piece, to name the wrong element of a list.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _metadata_values = operator.attrgetter(*_SHARED_METADATA)
 
 
 def decode(data: bytes | str, kind: type[T]) -> T:
-    """Read JSON into a type. Raises InvalidError with the path of what does not fit."""
+    """Decode JSON into a type. Raises InvalidError with the path of the wrong value."""
     try:
         value: T = _decoder(cast("Hashable", kind)).decode(data)
     except msgspec.ValidationError:
@@ -47,7 +47,7 @@ def decode(data: bytes | str, kind: type[T]) -> T:
 
 
 def convert(tree: Any, kind: type[T]) -> T:
-    """The typed view of plain values, as `decode` would give it."""
+    """The typed view of plain values, as `decode` returns it."""
     try:
         return msgspec.convert(tree, kind, dec_hook=_read_hook)
     except msgspec.ValidationError:
@@ -60,34 +60,34 @@ def convert(tree: Any, kind: type[T]) -> T:
 
 @functools.lru_cache(maxsize=4096)
 def view(document: Document, kind: type[T]) -> T:
-    """What a type sees of a document; remembered, for templates are looked at again and again."""
+    """The typed view of a document, cached: templates are read many times."""
     return decode(document.text, kind)
 
 
 def decode_pods(data: bytes | str) -> PodList:
-    """Read a list of pods, keeping what they share once."""
+    """Decode a list of pods; equal parts share memory."""
     page = decode(data, PodList)
     share(page.items)
     return page
 
 
 def encode(value: Any) -> bytes:
-    """Write a value as JSON. Typed objects of Kubernetes are partial: encode only what is wholly ours."""
+    """Encode a value as JSON. Types of Kubernetes objects are partial: encode only types with every field."""
     return msgspec.json.encode(value, enc_hook=_write_hook)
 
 
 def to_tree(value: Any) -> Any:
-    """The plain values that `encode` would write."""
+    """The plain values that `encode` writes."""
     return msgspec.json.decode(encode(value))
 
 
 class SpecPool:
-    """Keeps one copy of what pods of a template have in common.
+    """Keeps one copy of the parts that pods of a template have in common.
 
-    All pods of a template say the same about containers, affinity, tolerations and spreading; they differ in the node
-    and a few names. The pool gives each distinct combination one set of objects, found by its packed bytes. A pool
-    that has seen too many (labels of finished jobs never come again) forgets them all and starts anew: the pods keep
-    what they have, only later ones share with each other again.
+    All pods of a template have the same containers, affinity, tolerations and spread constraints; they differ in the
+    node and a few names. The pool keeps one set of objects for each distinct combination, found by its packed bytes. A
+    full pool (labels of finished Jobs never recur) is cleared: existing pods keep their objects, and later ones share
+    new objects.
     """
 
     __slots__ = ("_metadata", "_specs")
@@ -100,7 +100,7 @@ class SpecPool:
         return len(self._specs)
 
     def adopt(self, pod: Pod) -> Pod:
-        """Let the pod share what the pool has already seen. The pod's value does not change, only its memory."""
+        """Replace parts of the pod by equal objects of the pool. The pod's value does not change."""
         _adopt(pod.spec, _SHARED_SPEC, _spec_values, self._specs)
         _adopt(pod.metadata, _SHARED_METADATA, _metadata_values, self._metadata)
         return pod
@@ -123,7 +123,7 @@ def _adopt(
 
 
 def share(pods: Iterable[Pod], pool: SpecPool | None = None) -> None:
-    """Let these pods share what they have in common, among themselves and with whatever the pool has seen."""
+    """Let these pods share equal parts, among themselves and with the pool."""
     pool = SpecPool() if pool is None else pool
     for pod in pods:
         pool.adopt(pod)
@@ -156,11 +156,11 @@ def _plain(data: bytes | str) -> Any:
 
 
 def _without_nulls(tree: Any, info: inspect.Type) -> Any:
-    """The tree without the nulls that stand for absent fields of the type.
+    """The tree without nulls in fields of the type, which mean absent fields.
 
-    Only where the type looks: in a raw document a null is content, and in a patch it deletes.
+    Nulls in raw documents are kept: there they are content, and in a patch they delete.
     """
-    info = _meant(info, tree)
+    info = _select_type(info, tree)
     if isinstance(info, inspect.StructType) and isinstance(tree, dict):
         kinds = {field.encode_name: field.type for field in info.fields}
         return {k: _without_nulls(v, kinds[k]) if k in kinds else v for k, v in tree.items() if v is not None}
@@ -172,13 +172,13 @@ def _without_nulls(tree: Any, info: inspect.Type) -> Any:
 
 
 def _located(tree: Any, kind: Any, error: msgspec.ValidationError) -> InvalidError:
-    """Where exactly the value departs from the type: msgspec says `[...]` for any element of a list."""
+    """The error with its exact path: msgspec writes `[...]` for any element of a list."""
     return _search(tree, inspect.type_info(kind), "") or InvalidError("", _reason(error, tree))
 
 
 def _search(tree: Any, info: inspect.Type, path: str) -> InvalidError | None:
-    """The deepest piece that does not convert, walked in the order of the type's fields."""
-    info = _meant(info, tree)
+    """The error of the deepest part that does not convert, in the order of the type's fields."""
+    info = _select_type(info, tree)
     for piece, piece_info, piece_path in _pieces(tree, info, path):
         found = _search(piece, piece_info, piece_path)
         if found is not None:
@@ -213,17 +213,17 @@ def _unwrapped(info: inspect.Type) -> inspect.Type:
     return info
 
 
-def _meant(info: inspect.Type, tree: Any) -> inspect.Type:
-    """The type itself, or the member of a union that a value of this JSON kind is meant for."""
+def _select_type(info: inspect.Type, tree: Any) -> inspect.Type:
+    """The type itself, or the member of a union that fits the JSON type of the value."""
     info = _unwrapped(info)
     if isinstance(info, inspect.UnionType):
-        fitting = [member for member in map(_unwrapped, info.types) if _holds(member, tree)]
+        fitting = [member for member in map(_unwrapped, info.types) if _fits(member, tree)]
         return fitting[0] if len(fitting) == 1 else info
     return info
 
 
-def _holds(info: inspect.Type, tree: Any) -> bool:
-    """Whether a member of a union is the one that a value of this JSON kind is meant for."""
+def _fits(info: inspect.Type, tree: Any) -> bool:
+    """Whether a member of a union fits the JSON type of the value."""
     if isinstance(tree, dict):
         return isinstance(info, (inspect.StructType, inspect.DictType))
     if isinstance(tree, list):
@@ -232,7 +232,7 @@ def _holds(info: inspect.Type, tree: Any) -> bool:
 
 
 def _python_type(info: inspect.Type) -> Any:
-    """The annotation that an inspected type came from, as far as our models use them."""
+    """The annotation of an inspected type, for those that our models use."""
     if isinstance(info, inspect.Metadata):
         return _python_type(info.type)
     if isinstance(info, (inspect.StructType, inspect.CustomType)):
@@ -266,13 +266,13 @@ def _scalar_type(info: inspect.Type) -> Any:
 
 
 def _bounded(kind: Any, info: inspect.Type) -> Any:
-    """The annotation with its limits: a number that is too large is as wrong as a text."""
+    """The annotation with its limits, so that a number out of range is found too."""
     limits = {name: getattr(info, name) for name in _LIMITS if getattr(info, name, None) is not None}
     return Annotated[kind, msgspec.Meta(**limits)] if limits else kind
 
 
 def _reason(error: msgspec.ValidationError, tree: Any) -> str:
-    """msgspec's sentence without its path, and with the value where that helps."""
+    """msgspec's message without its path, with the value if it is a scalar."""
     text = str(error).partition(" - at `")[0]
     text = text.replace("Expected `", "expected `").replace("Object missing required field", "is missing the field")
     if isinstance(tree, (str, int, float)) and not isinstance(tree, bool):

@@ -1,4 +1,4 @@
-"""The rest of the core group that Trimtab reads: what groups pods, what spans them, what tells of them."""
+"""Other objects of the core group: Services, ReplicationControllers, Namespaces, Events, Bindings."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from trimtab.api.model import Model
 
 
 class ServiceSpec(Model):
-    """Which pods a service stands for; none, where its endpoints are managed by hand."""
+    """The selector of a Service; empty if its endpoints are managed manually."""
 
     selector: Labels = {}
 
 
 class Service(Model):
-    """A service."""
+    """A Service."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
 
 
 class ReplicationControllerSpec(Model):
-    """The old way of saying how many pods there should be; its selector is a plain map."""
+    """The replicas, selector (a plain map) and template."""
 
     replicas: int | None = None
     min_ready_seconds: int = 0
@@ -35,7 +35,7 @@ class ReplicationControllerSpec(Model):
 
 
 class ReplicationControllerStatus(Model):
-    """How many there are."""
+    """The observed numbers of pods."""
 
     replicas: int = 0
     fully_labeled_replicas: int = 0
@@ -46,7 +46,7 @@ class ReplicationControllerStatus(Model):
 
 
 class ReplicationController(Model):
-    """A replication controller."""
+    """A ReplicationController."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
@@ -54,40 +54,40 @@ class ReplicationController(Model):
 
     @property
     def desired_replicas(self) -> int:
-        """The number of pods asked for; 1 where the spec does not say."""
+        """The number of pods requested; 1 if the spec has none."""
         return 1 if self.spec.replicas is None else self.spec.replicas
 
 
 class NamespaceStatus(Model):
-    """Whether a namespace is going away."""
+    """The phase of a namespace."""
 
     phase: str = ""
     conditions: tuple[Condition, ...] = ()
 
 
 class Namespace(Model):
-    """A namespace; its labels are what selectors of namespaces match."""
+    """A Namespace; namespace selectors match its labels."""
 
     metadata: ObjectMeta = ObjectMeta()
     status: NamespaceStatus = NamespaceStatus()
 
 
 class EventSource(Model):
-    """Who noticed."""
+    """The component that reported an event."""
 
     component: str = ""
     host: str = ""
 
 
 class EventSeries(Model):
-    """How often, where an event happens again and again."""
+    """The count of a repeated event."""
 
     count: int = 0
     last_observed_time: datetime | None = None
 
 
 class Event(Model):
-    """What happened to an object, for people."""
+    """An Event about an object."""
 
     metadata: ObjectMeta = ObjectMeta()
     involved_object: ObjectReference = ObjectReference()
@@ -106,7 +106,7 @@ class Event(Model):
 
 
 class Binding(Model):
-    """Where a pod is to run."""
+    """The assignment of a pod to a node."""
 
     metadata: ObjectMeta = ObjectMeta()
     target: Annotated[ObjectReference, Meta(description="The node.")] = ObjectReference()

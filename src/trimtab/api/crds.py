@@ -1,40 +1,26 @@
-"""The CustomResourceDefinitions of our kinds, made from their types so that the two cannot drift apart.
-
-An API server takes *structural* schemas only. Every node has one type, or says that it is an integer or a string, or
-that it keeps unknown fields; there are no references, so a type that is used twice is written twice; an optional field
-is one that is not `required`, not a union with null. Fields that a schema does not name are pruned, which is why raw
-documents (templates, patches) are open objects: pods are made from them, and they must lose nothing.
-
-A default stands in a schema only where absence means something. An empty list and no list are the same to us, so
-nothing is gained by having a server write one into every object. A server fills in defaults from the outside to the
-inside and does not enter what is absent; an object that may be absent therefore states the defaults of its fields.
-"""
+"""The CustomResourceDefinitions of our kinds, generated from their types (see `crdschemas`)."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
-from msgspec import inspect
 
 from trimtab.api.cloneset import CloneSet
-from trimtab.api.documents import JSON, Document
+from trimtab.api.crdschemas import object_schema
+from trimtab.api.documents import JSON
 from trimtab.api.extensions import CustomResourceColumn, ScaleSubresource
-from trimtab.api.meta import Condition, LabelSelector
 from trimtab.api.model import Model
-from trimtab.api.pods import NodeSelectorTerm
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
-from trimtab.api.unitedtopology import RevisionStatus, Shortage, Subset, SubsetStatus, UnitedTopology
+from trimtab.api.unitedtopology import UnitedTopology
 
-OURS = {"app.kubernetes.io/managed-by": "trimtab"}
-"""The label of our definitions: another program may serve a kind of the same name, which then is not ours to keep."""
+MANAGED_BY_LABELS = {"app.kubernetes.io/managed-by": "trimtab"}
+"""The label of our definitions. A definition of the same name without it belongs to another program."""
 
 
 @dataclass(frozen=True, slots=True)
 class CustomKind:
-    """A kind of ours: its type, what it is called, and how kubectl shows it. All are namespaced."""
+    """One of our kinds: its type, its names, and the columns that kubectl prints. All are namespaced."""
 
     model: type[Model]
     group: str
@@ -47,7 +33,7 @@ class CustomKind:
 
     @property
     def api_version(self) -> str:
-        """As objects of the kind state it."""
+        """The `apiVersion` of its objects."""
         return f"{self.group}/{self.version}"
 
     @property
@@ -57,7 +43,7 @@ class CustomKind:
 
     @property
     def has_status(self) -> bool:
-        """Whether it has a status, which then is a subresource: who writes the spec cannot touch it by accident."""
+        """Whether it has a status, served as a subresource, so that writing the spec cannot change it."""
         return any(field.encode_name == "status" for field in msgspec.structs.fields(self.model))
 
 
@@ -67,7 +53,7 @@ def _column(name: str, path: str, type: str = "string", *, wide: bool = False) -
 
 _AGE = _column("Age", ".metadata.creationTimestamp", "date")
 
-# A column shows the first thing that its path finds and no more, so lists (the subsets, the images) have none.
+# A column shows only the first match of its path, so there are no columns for lists (subsets, images).
 KINDS: tuple[CustomKind, ...] = (
     CustomKind(
         model=UnitedTopology,
@@ -142,57 +128,7 @@ KINDS: tuple[CustomKind, ...] = (
         ),
     ),
 )
-"""Every kind that Trimtab brings to a cluster."""
-
-_KEYS: dict[type[msgspec.Struct], str] = {
-    Subset: "name",
-    Condition: "type",
-}
-"""What tells the items of a list apart. A server then refuses two of one key, and merges the lists of two authors."""
-
-_WHOLE: frozenset[type[msgspec.Struct]] = frozenset({SubsetStatus, RevisionStatus, Shortage})
-"""Items of lists that are written whole and conditionally, by Trimtab alone. Were they merged, an API server would keep
-the author of every reservation, and a write with some hundred of them took it several times as long."""
-
-_ATOMIC: frozenset[type[msgspec.Struct]] = frozenset({LabelSelector, NodeSelectorTerm})
-"""Whole or not at all, as in Kubernetes: half of one author's selector and half of another's select something else."""
-
-_WIDE = frozenset({"observedGeneration", "tolerationSeconds"})
-"""What Kubernetes counts in 64 bits; all else that we count is a number of pods, seconds or a cost, which take 32."""
-
-_SCALARS: dict[type[inspect.Type], JSON] = {
-    inspect.BoolType: {"type": "boolean"},
-    inspect.IntType: {"type": "integer", "format": "int32"},
-    inspect.StrType: {"type": "string"},
-    inspect.DateTimeType: {"type": "string", "format": "date-time"},
-}
-_BOUNDS = {"ge": "minimum", "le": "maximum", "min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"}
-_OPEN: JSON = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-
-_ORDER = (
-    "description",
-    "type",
-    "format",
-    "enum",
-    "default",
-    "minimum",
-    "maximum",
-    "minLength",
-    "maxLength",
-    "pattern",
-    "minItems",
-    "maxItems",
-    "x-kubernetes-int-or-string",
-    "x-kubernetes-preserve-unknown-fields",
-    "x-kubernetes-map-type",
-    "x-kubernetes-list-type",
-    "x-kubernetes-list-map-keys",
-    "required",
-    "properties",
-    "additionalProperties",
-    "items",
-)
-"""The keywords that our schemas use, as a reader wants them: what it is first, what is in it last."""
+"""Every kind that Trimtab installs."""
 
 
 def manifests() -> list[JSON]:
@@ -205,7 +141,7 @@ def manifest(kind: CustomKind) -> JSON:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": kind.name, "labels": dict(OURS)},
+        "metadata": {"name": kind.name, "labels": dict(MANAGED_BY_LABELS)},
         "spec": {
             "group": kind.group,
             "scope": "Namespaced",
@@ -216,8 +152,8 @@ def manifest(kind: CustomKind) -> JSON:
 
 
 def schema(kind: CustomKind) -> JSON:
-    """What an object of the kind looks like. The server itself checks metadata; a schema may not say more of it."""
-    root = _object(_struct_info(kind.model))
+    """The schema of the kind's objects. The server validates metadata itself; a schema may not describe it."""
+    root = object_schema(kind.model)
     root["properties"] = {
         "apiVersion": {"description": f"Always {kind.api_version}.", "type": "string"},
         "kind": {"description": f"Always {kind.kind}.", "type": "string"},
@@ -256,112 +192,3 @@ def _subresources(kind: CustomKind) -> JSON:
     if kind.scale is not None:
         subresources["scale"] = msgspec.to_builtins(kind.scale)
     return subresources
-
-
-def _struct_info(model: type[Model]) -> inspect.StructType:
-    info = inspect.type_info(model)
-    if not isinstance(info, inspect.StructType):
-        raise TypeError(f"{model.__name__} is not a structure")
-    return info
-
-
-def _node(info: inspect.Type) -> JSON:
-    """The schema of one type, whatever it is."""
-    match info:
-        case inspect.Metadata():
-            return _node(info.type) | (info.extra_json_schema or {})
-        case inspect.StructType():
-            return _object(info)
-        case inspect.VarTupleType():
-            return _list(info)
-        case inspect.DictType():
-            return _mapping(info)
-        case inspect.UnionType():
-            return _union(info)
-        case inspect.LiteralType():
-            return {"type": "string", "enum": list(info.values)}
-        case inspect.CustomType() if info.cls is Document:
-            return dict(_OPEN)
-        case _:
-            return _scalar(info)
-
-
-def _object(info: inspect.StructType) -> JSON:
-    node: JSON = {
-        "description": _summary(info.cls),
-        "type": "object",
-        "properties": {field.encode_name: _property(field) for field in info.fields},
-    }
-    required = [field.encode_name for field in info.fields if field.required]
-    if required:
-        node["required"] = required
-    if info.cls in _ATOMIC:
-        node["x-kubernetes-map-type"] = "atomic"
-    return _ordered(node)
-
-
-def _property(field: inspect.Field) -> JSON:
-    node = _node(field.type)
-    if field.encode_name in _WIDE:
-        node["format"] = "int64"
-    default = _meant(field.default)
-    if default:
-        node["default"] = default
-    return _ordered(node)
-
-
-def _list(info: inspect.VarTupleType) -> JSON:
-    node: JSON = {"type": "array", "items": _node(info.item_type)}
-    bounds = {"minItems": info.min_length, "maxItems": info.max_length}
-    node |= {word: bound for word, bound in bounds.items() if bound is not None}
-    model = info.item_type.cls if isinstance(info.item_type, inspect.StructType) else None
-    if model in _KEYS:
-        node |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [_KEYS[model]]}
-    elif model in _WHOLE:
-        node["x-kubernetes-list-type"] = "atomic"
-    return node
-
-
-def _mapping(info: inspect.DictType) -> JSON:
-    if isinstance(info.value_type, inspect.AnyType):
-        return dict(_OPEN)
-    return {"type": "object", "additionalProperties": _node(info.value_type)}
-
-
-def _union(info: inspect.UnionType) -> JSON:
-    """An optional type is just the type; a number or a percentage has a keyword; no other union has a form."""
-    members = [member for member in info.types if not isinstance(member, inspect.NoneType)]
-    if len(members) == 1:
-        return _node(members[0])
-    if {type(member) for member in members} == {inspect.IntType, inspect.StrType}:
-        return {"x-kubernetes-int-or-string": True}
-    raise TypeError(f"no structural schema says {info}")
-
-
-def _scalar(info: inspect.Type) -> JSON:
-    """A bound that has no keyword here is an error, for a schema that leaves it out would promise too much."""
-    form = _SCALARS.get(type(info))
-    if form is None:
-        raise TypeError(f"no structural schema says {info}")
-    bounds = {name: bound for name, bound in msgspec.structs.asdict(info).items() if bound is not None}
-    return form | {_BOUNDS[name]: bound for name, bound in bounds.items()}
-
-
-def _meant(default: Any) -> Any:
-    """What an absent field means, as plain values; None where it means nothing, and for what is required."""
-    if default is msgspec.NODEFAULT:
-        return None
-    if isinstance(default, msgspec.Struct):
-        values = {field.encode_name: _meant(getattr(default, field.name)) for field in msgspec.structs.fields(default)}
-        return {name: value for name, value in values.items() if value} or None
-    return default or None
-
-
-def _ordered(node: JSON) -> JSON:
-    return {word: node[word] for word in sorted(node, key=_ORDER.index)}
-
-
-def _summary(model: type[Any]) -> str:
-    """The first sentence of a docstring: the rest is for those who read the code."""
-    paragraph = " ".join((model.__doc__ or "").partition("\n\n")[0].split())
-    return re.split(r"(?<=\.)\s", paragraph, maxsplit=1)[0]

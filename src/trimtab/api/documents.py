@@ -1,7 +1,7 @@
-"""Raw JSON kept whole, beside the typed view that decisions use.
+"""Raw JSON documents, beside the typed views that decisions use.
 
-A partial type forgets what it does not know. So a template, a patch or an admitted object is kept as the bytes it was
-written in: `codec.view` reads it with a type, `tree` gives a copy that may be changed and written.
+A partial type loses the fields that it does not have. So a template, a patch or an admitted object is kept as bytes:
+`codec.view` reads it with a type, `tree` returns a copy that may be changed and written.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ JSON = dict[str, Any]
 
 
 class Document:
-    """A JSON object, immutable and whole: no field is lost between reading and writing it.
+    """An immutable JSON object with every field.
 
-    Equal documents have equal text, so a document can key a table; a thousand ReplicaSets of one template cost one.
+    Equal documents have equal text, so a document can be a dictionary key.
     """
 
     __slots__ = ("_text",)
@@ -34,7 +34,7 @@ class Document:
         return self._text
 
     def tree(self) -> JSON:
-        """A fresh copy as plain values, the caller's to change."""
+        """A copy as plain values, which the caller may change."""
         tree: JSON = msgspec.json.decode(self._text)
         return tree
 
@@ -51,9 +51,9 @@ class Document:
 def pod_from_template(
     template: Document, *, namespace: str, owner: JSON, generate_name: str = "", name: str = ""
 ) -> JSON:
-    """The pod that a controller creates from a template: every field of the template, and its owner.
+    """The pod that a controller creates from a template: every field of the template, and the owner.
 
-    `owner` is the raw controller reference. A name wins over a prefix; one of them must be given.
+    `owner` is the raw controller reference. `name` wins over `generate_name`; one of them is required.
     """
     tree = template.tree()
     metadata = tree.get("metadata") or {}

@@ -1,13 +1,13 @@
-"""The one way this package says that input is wrong: which field, and why."""
+"""The error for invalid input: which field, and why."""
 
 from __future__ import annotations
 
 
 class InvalidError(ValueError):
-    """Input that cannot be used: `path` names the field, `reason` says why and, where it can, what to write instead.
+    """Invalid input: `path` names the field, `reason` says why and, where possible, what to write instead.
 
     The path is written as Kubernetes writes it: `spec.subsets[1].maxReplicas`, `metadata.labels[example.com/tier]`.
-    It is empty where the whole document is meant.
+    It is empty for the whole document.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -19,7 +19,7 @@ class InvalidError(ValueError):
         return f"{self.path}: {self.reason}" if self.path else self.reason
 
     def under(self, prefix: str) -> InvalidError:
-        """The same error seen from a document that holds this one at `prefix`."""
+        """The same error with `prefix` before its path."""
         if not self.path:
             return InvalidError(prefix, self.reason)
         joint = "" if self.path.startswith("[") else "."

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions (`apiextensions.k8s.io/v1`), as far as to know what a cluster serves."""
+"""CustomResourceDefinitions (`apiextensions.k8s.io/v1`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trimtab.api.model import Model
 
 
 class CustomResourceNames(Model):
-    """What a custom kind is called."""
+    """The names of a custom kind."""
 
     plural: str = ""
     singular: str = ""
@@ -23,7 +23,7 @@ class CustomResourceNames(Model):
 
 
 class ScaleSubresource(Model):
-    """Where a custom kind keeps its size."""
+    """The paths of a custom kind's replicas and selector."""
 
     spec_replicas_path: str = ""
     status_replicas_path: str = ""
@@ -31,7 +31,7 @@ class ScaleSubresource(Model):
 
 
 class CustomResourceSubresources(Model):
-    """Which subresources a custom kind has; `status` is present, and empty, where it has one."""
+    """The subresources of a custom kind; `status` is an empty object if it has one."""
 
     status: dict[str, Any] | None = None
     scale: ScaleSubresource | None = None
@@ -49,7 +49,7 @@ class CustomResourceColumn(Model):
 
 
 class CustomResourceValidation(Model):
-    """The schema, raw: schemas are handed on, not looked into here."""
+    """The schema, raw."""
 
     open_apiv3_schema: Document | None = msgspec.field(name="openAPIV3Schema", default=None)
 
@@ -66,7 +66,7 @@ class CustomResourceVersion(Model):
 
 
 class CustomResourceDefinitionSpec(Model):
-    """A custom kind."""
+    """The spec of a custom kind."""
 
     group: str = ""
     names: CustomResourceNames = CustomResourceNames()
@@ -75,7 +75,7 @@ class CustomResourceDefinitionSpec(Model):
 
 
 class CustomResourceDefinitionStatus(Model):
-    """Whether it is served."""
+    """The status of a custom kind."""
 
     conditions: tuple[Condition, ...] = ()
     accepted_names: CustomResourceNames = CustomResourceNames()
@@ -83,7 +83,7 @@ class CustomResourceDefinitionStatus(Model):
 
 
 class CustomResourceDefinition(Model):
-    """A custom resource definition."""
+    """A CustomResourceDefinition."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CustomResourceDefinitionSpec = CustomResourceDefinitionSpec()

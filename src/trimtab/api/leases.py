@@ -1,4 +1,4 @@
-"""Leases (`coordination.k8s.io/v1`): who may act now."""
+"""Leases (`coordination.k8s.io/v1`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from trimtab.api.model import Model
 
 
 class LeaseSpec(Model):
-    """Who holds a lease, since when, and how long it lasts."""
+    """The holder of a lease, and its times."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -17,7 +17,7 @@ class LeaseSpec(Model):
 
 
 class Lease(Model):
-    """A lease. Its times have microseconds, which a holder compares as written."""
+    """A Lease. Its times are kept as text, with microseconds."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: LeaseSpec = LeaseSpec()

@@ -1,4 +1,4 @@
-"""What all kinds share: metadata, references, selectors as they are written, conditions."""
+"""Types shared by all kinds: metadata, references, selectors as written, conditions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from msgspec import Meta
 from trimtab.api.model import Model
 
 Labels = Mapping[str, str]
-"""Labels or annotations. Treated as frozen: a mapping is shared by all the objects that were decoded with it."""
+"""Labels or annotations. Treated as frozen: objects may share a mapping."""
 
 
 class OwnerReference(Model):
-    """Who owns an object; at most one owner is its controller."""
+    """An owner of an object; at most one owner is its controller."""
 
     api_version: str = ""
     kind: str = ""
@@ -27,7 +27,7 @@ class OwnerReference(Model):
 
 
 class ObjectMeta(Model):
-    """The part of an object's metadata that decisions look at."""
+    """The part of an object's metadata that Trimtab uses."""
 
     name: str = ""
     generate_name: str = ""
@@ -45,7 +45,7 @@ class ObjectMeta(Model):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The owner that manages this object, if there is one."""
+        """The owner that is the object's controller, if any."""
         for owner in self.owner_references:
             if owner.controller:
                 return owner
@@ -53,14 +53,14 @@ class ObjectMeta(Model):
 
 
 class TypeMeta(Model):
-    """Which kind of object this is, where nothing else is known yet."""
+    """The apiVersion and kind of an object."""
 
     api_version: str = ""
     kind: str = ""
 
 
 class ListMeta(Model):
-    """Where a list stands: its version, and the token for the next page."""
+    """The metadata of a list: its version, and the continue token."""
 
     resource_version: str = ""
     continue_: str = msgspec.field(name="continue", default="")
@@ -72,13 +72,13 @@ class LabelSelectorRequirement(Model):
 
     key: Annotated[str, Meta(description="The label key that the selector applies to.")]
     operator: Annotated[str, Meta(description="In, NotIn, Exists or DoesNotExist.")]
-    values: Annotated[tuple[str, ...], Meta(description="What the operator compares with.")] = ()
+    values: Annotated[tuple[str, ...], Meta(description="The values that the operator compares with.")] = ()
 
 
 class LabelSelector(Model):
-    """A label selector as it is written. `selectors.compile` turns it into something that matches.
+    """A label selector, as written. `selectors.compile` compiles it.
 
-    An absent selector matches nothing, an empty one everything: keep `None` and `LabelSelector()` apart.
+    An absent selector (`None`) matches nothing, an empty one (`LabelSelector()`) everything.
     """
 
     match_labels: Annotated[Labels, Meta(description="Labels that must have exactly these values.")] = {}
@@ -88,7 +88,7 @@ class LabelSelector(Model):
 
 
 class Condition(Model):
-    """A condition in a status, of ours or of Kubernetes."""
+    """A condition of a status."""
 
     type: str
     status: str
@@ -99,7 +99,7 @@ class Condition(Model):
 
 
 class ObjectReference(Model):
-    """A pointer to an object, as events and bindings carry it."""
+    """A reference to an object, as in events and bindings."""
 
     api_version: str = ""
     kind: str = ""

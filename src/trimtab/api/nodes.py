@@ -1,4 +1,4 @@
-"""The Node, as far as placing pods looks at it."""
+"""The Node, with the fields that placement uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEPRECATED_REGION = "failure-domain.beta.kubernetes.io/region"
 
 
 class Taint(Model):
-    """What keeps pods away that do not tolerate it."""
+    """A taint of a node."""
 
     key: str
     value: str = ""
@@ -24,14 +24,14 @@ class Taint(Model):
 
 
 class NodeSpec(Model):
-    """What an operator says of a node."""
+    """The desired state of a node."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
 
 
 class ContainerImage(Model):
-    """An image that lies on a node."""
+    """An image that is present on a node."""
 
     names: tuple[str, ...] = ()
     size_bytes: int = 0
@@ -49,7 +49,7 @@ class NodeCondition(Model):
 
 
 class NodeStatus(Model):
-    """What a node has to give, and how it is."""
+    """The capacity and conditions of a node."""
 
     capacity: ResourceList = {}
     allocatable: ResourceList = {}
@@ -58,7 +58,7 @@ class NodeStatus(Model):
 
 
 class Node(Model):
-    """A node."""
+    """A Node."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
@@ -66,5 +66,5 @@ class Node(Model):
 
     @property
     def ready(self) -> bool:
-        """Whether its kubelet says that it can run pods."""
+        """Whether its condition Ready is True."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)

@@ -1,18 +1,17 @@
-"""Which nodes a pod must run on (`nodeSelector` and required node affinity), and which it would like.
+"""Node selection: required (`nodeSelector` and required node affinity) and preferred nodes of a pod.
 
 The rules, which tests cite:
 
-1. The `nodeSelector` and the affinity must both hold. If the `nodeSelector` fails, nothing else is looked at.
-2. Of the affinity's terms, one must hold. An empty term holds nowhere, and neither does an empty list of terms.
-3. A term holds where all its expressions and all its fields do.
-4. A term that cannot be read is an error only where no other term holds: what an API server let in once must not stop
-   a pod that has somewhere to go.
-5. The only field is `metadata.name`, compared with exactly one value by In or NotIn. Any other field is empty.
-6. `Gt` and `Lt` compare 64-bit integers. A label that is none never holds; a value that is none cannot be read.
-7. Of the preferred terms, those without weight and empty ones are skipped; any other that cannot be read is an error.
+1. The `nodeSelector` and the affinity must both match. If the `nodeSelector` does not, nothing else is evaluated.
+2. One of the affinity's terms must match. An empty term matches no node, and neither does an empty list of terms.
+3. A term matches if all its expressions and all its fields match.
+4. An invalid term is an error only if no other term matches: a term that an API server once accepted must not keep a
+   pod from the nodes of its other terms.
+5. The only field is `metadata.name`, compared with exactly one value by In or NotIn. Any other field counts as empty.
+6. `Gt` and `Lt` compare 64-bit integers. A label that is not an integer never matches; such a value is invalid.
+7. Preferred terms of weight 0 and empty ones are skipped; any other invalid term is an error.
 
-Compiled requirements are values: they are equal if they say the same, and can key a table of answers for all nodes.
-What they look at is a node's labels and its name, nothing else.
+Compiled requirements are values with equality, so they can be keys of a cache. They read only a node's labels and name.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ _PREFERRED = "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecut
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Expressions over a node's labels, and over its name, that must all hold."""
+    """Expressions on a node's labels and name that must all match."""
 
     labels: Selector
     fields: tuple[FieldTerm, ...] = ()
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Whether a node with these labels and this name meets it; a node without a name meets any field."""
+        """Whether a node with these labels and this name matches; fields match any node without a name."""
         if not self.labels.matches(labels):
             return False
         return not name or all(term.matches({_NAME_FIELD: name}) for term in self.fields)
@@ -55,24 +54,24 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class RequiredNodeAffinity:
-    """Where a pod must run. `terms` is None if it states no affinity at all."""
+    """The required nodes of a pod. `terms` is None if the pod has no required affinity."""
 
     node_selector: Selector = EVERYTHING
     terms: tuple[Term, ...] | None = None
     problem: tuple[str, str] | None = None
-    """Path and reason of the first term that cannot be read."""
+    """Path and reason of the first invalid term."""
 
     @property
     def unrestricted(self) -> bool:
-        """Whether any node will do."""
+        """Whether every node matches."""
         return self.terms is None and self.node_selector.empty
 
     def matches(self, node: Node) -> bool:
-        """Whether this node will do. Raises InvalidError where only an unreadable term could have allowed it."""
+        """Whether this node matches. Raises InvalidError if no term matches and one is invalid."""
         return self.matches_labels(node.metadata.labels, node.metadata.name)
 
     def matches_labels(self, labels: Mapping[str, str], name: str) -> bool:
-        """`matches`, for a node of which only labels and name are known."""
+        """`matches`, given the labels and the name of a node."""
         if not self.node_selector.matches(labels):
             return False
         if self.terms is None or any(term.matches(labels, name) for term in self.terms):
@@ -84,28 +83,28 @@ class RequiredNodeAffinity:
 
 @dataclass(frozen=True, slots=True)
 class PreferredTerms:
-    """What a pod would like of a node, each wish with its weight."""
+    """The preferred terms of a pod, with their weights."""
 
     terms: tuple[tuple[int, Term], ...] = ()
 
     def score(self, node: Node) -> int:
-        """The sum of the weights of all terms that hold on this node."""
+        """The sum of the weights of all terms that match this node."""
         return self.score_labels(node.metadata.labels, node.metadata.name)
 
     def score_labels(self, labels: Mapping[str, str], name: str) -> int:
-        """`score`, for a node of which only labels and name are known."""
+        """`score`, given the labels and the name of a node."""
         return sum(weight for weight, term in self.terms if term.matches(labels, name))
 
 
 def required(spec: PodSpec) -> RequiredNodeAffinity:
-    """Where a pod must run; paths of errors start at the pod's spec."""
+    """The required nodes of a pod; paths of errors start at the pod's spec."""
     affinity = _node_affinity(spec)
     selector = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     return compile(selector, labels=spec.node_selector, path=_REQUIRED)
 
 
 def preferred(spec: PodSpec) -> PreferredTerms:
-    """What a pod would like; raises InvalidError if a term cannot be read. Paths start at the pod's spec."""
+    """The preferred terms of a pod. Raises InvalidError for an invalid term; paths start at the pod's spec."""
     affinity = _node_affinity(spec)
     terms = affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
     try:
@@ -117,7 +116,7 @@ def preferred(spec: PodSpec) -> PreferredTerms:
 def compile(  # noqa: A001 – read as `nodeselectors.compile`, as `re.compile` is
     selector: NodeSelector | None, *, labels: Mapping[str, str] | None = None, path: str = ""
 ) -> RequiredNodeAffinity:
-    """A node selector and a `nodeSelector` in one. `path` is where the selector stands, for errors (see rule 4)."""
+    """Compile a node selector and a `nodeSelector`. `path` is that of the selector, for errors (see rule 4)."""
     node_selector = _from_labels(labels or {})
     if selector is None:
         return RequiredNodeAffinity(node_selector)
@@ -133,13 +132,13 @@ def compile(  # noqa: A001 – read as `nodeselectors.compile`, as `re.compile` 
 
 
 def compile_preferred(terms: Iterable[PreferredSchedulingTerm]) -> PreferredTerms:
-    """Preferred terms; paths of errors start at the list."""
+    """Compile preferred terms; paths of errors start at the list."""
     compiled: list[tuple[int, Term]] = []
     for index, term in enumerate(terms):
         if term.weight == 0:
             continue
         try:
-            compiled += ((term.weight, wish) for wish in _compile_term(term.preference))
+            compiled += ((term.weight, compiled_term) for compiled_term in _compile_term(term.preference))
         except InvalidError as error:
             raise error.under(f"[{index}].preference") from None
     return PreferredTerms(tuple(compiled))
@@ -168,7 +167,9 @@ def _field_terms(term: NodeSelectorTerm) -> Iterable[FieldTerm]:
     for index, expression in enumerate(term.match_fields):
         path = f"matchFields[{index}]"
         if expression.operator not in ("In", "NotIn"):
-            raise InvalidError(f"{path}.operator", f'"{expression.operator}" is not for fields; write In or NotIn')
+            raise InvalidError(
+                f"{path}.operator", f'"{expression.operator}" is not supported for fields; write In or NotIn'
+            )
         if len(expression.values) != 1:
-            raise InvalidError(f"{path}.values", "must be one value")
+            raise InvalidError(f"{path}.values", "must be exactly one value")
         yield FieldTerm(expression.key, expression.values[0], negated=expression.operator == "NotIn")

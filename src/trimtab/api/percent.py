@@ -1,6 +1,6 @@
-"""Int-or-percent: `maxSurge: 3` or `maxSurge: "25%"`, a count or a share of a total.
+"""Int-or-percent values: `maxSurge: 3` or `maxSurge: "25%"`.
 
-Kubernetes tells the two apart by their JSON type, not by their text: `"3"` is neither.
+The JSON type decides, not the text: `"3"` is neither.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _INT64 = range(-(2**63), 2**63)
 
 @dataclass(frozen=True, slots=True)
 class IntOrPercent:
-    """A count, or that many hundredths of a total that is known later."""
+    """A number, or a percentage of a total."""
 
     number: int
     is_percent: bool
 
     def of(self, total: int, *, round_up: bool) -> int:
-        """The count itself, or the share of `total`; exact, so that 100 % is always all of it."""
+        """The number itself, or the percentage of `total`, computed exactly."""
         if not self.is_percent:
             return self.number
         product = self.number * total
@@ -34,7 +34,7 @@ class IntOrPercent:
 
 
 def parse(value: object) -> IntOrPercent:
-    """Read the raw JSON value of an int-or-percent field."""
+    """Parse the raw JSON value of an int-or-percent field."""
     if isinstance(value, str):
         return IntOrPercent(_percentage(value), is_percent=True)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -45,7 +45,7 @@ def parse(value: object) -> IntOrPercent:
 
 
 def scaled(value: int | str, total: int, *, round_up: bool) -> int:
-    """What `value` comes to: itself if it is a number, its share of `total` if it is a percentage."""
+    """The value as a number: itself, or the percentage of `total`."""
     return parse(value).of(total, round_up=round_up)
 
 

@@ -1,7 +1,7 @@
-"""The Pod, with all that scheduling and deletion look at and nothing else.
+"""The Pod, with the fields that scheduling and deletion use.
 
-Left out on purpose: what a kubelet needs (probes, environment, mounts) and names that differ from pod to pod without
-meaning anything (a volume's). What remains is the same for all pods of a template, and is kept once (see `codec`).
+Omitted on purpose: what only a kubelet needs (probes, environment, mounts) and names without meaning that differ from
+pod to pod (of volumes). The rest is the same for all pods of a template, and is stored once (see `codec`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trimtab.api.meta import LabelSelector, ListMeta, ObjectMeta
 from trimtab.api.model import Model
 
 ResourceList = Mapping[str, str | int | float]
-"""Quantities as written: strings from an API server, numbers too in a file that a person wrote."""
+"""Quantities as written: strings from an API server; in files of users also numbers."""
 
 
 class NodeSelectorRequirement(Model):
@@ -25,43 +25,43 @@ class NodeSelectorRequirement(Model):
 
     key: Annotated[str, Meta(description="The label key, or the field, that the selector applies to.")]
     operator: Annotated[str, Meta(description="In, NotIn, Exists, DoesNotExist, Gt or Lt.")]
-    values: Annotated[tuple[str, ...], Meta(description="What the operator compares with.")] = ()
+    values: Annotated[tuple[str, ...], Meta(description="The values that the operator compares with.")] = ()
 
 
 class NodeSelectorTerm(Model):
-    """Expressions over labels and fields that must all hold. An empty term matches nothing."""
+    """Expressions on labels and fields that must all match. An empty term matches nothing."""
 
     match_expressions: Annotated[
-        tuple[NodeSelectorRequirement, ...], Meta(description="Expressions over a node's labels.")
+        tuple[NodeSelectorRequirement, ...], Meta(description="Expressions on a node's labels.")
     ] = ()
     match_fields: Annotated[
         tuple[NodeSelectorRequirement, ...],
-        Meta(description="Expressions over a node's fields (metadata.name)."),
+        Meta(description="Expressions on a node's fields (metadata.name)."),
     ] = ()
 
 
 class NodeSelector(Model):
-    """Terms of which one must hold."""
+    """Terms of which at least one must match."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
 class PreferredSchedulingTerm(Model):
-    """A term that is worth `weight` where it holds."""
+    """A term that adds `weight` to the score of a node that matches."""
 
     weight: int
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
 class NodeAffinity(Model):
-    """Which nodes a pod must or would like to run on."""
+    """The required and preferred nodes of a pod."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
 
 
 class PodAffinityTerm(Model):
-    """Pods that a pod wants to be near to, or away from, in the sense of `topology_key`."""
+    """The pods that a pod is to be near to, or away from, in domains of `topology_key`."""
 
     topology_key: str = ""
     label_selector: LabelSelector | None = None
@@ -72,14 +72,14 @@ class PodAffinityTerm(Model):
 
 
 class WeightedPodAffinityTerm(Model):
-    """A pod affinity term that is worth `weight` where it holds."""
+    """A pod affinity term that adds `weight` to the score of a node that matches."""
 
     weight: int
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
 class PodAffinity(Model):
-    """Pod affinity or anti-affinity: both are written the same way."""
+    """Pod affinity or anti-affinity, which have the same fields."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
@@ -94,19 +94,19 @@ class Affinity(Model):
 
 
 class Toleration(Model):
-    """A taint that a pod puts up with. An empty key with `Exists` tolerates all."""
+    """A toleration of taints. An empty key with `Exists` tolerates all."""
 
     key: Annotated[str, Meta(description="The taint's key; empty means all keys.")] = ""
     operator: Annotated[str, Meta(description="Exists or Equal (the default).")] = ""
     value: Annotated[str, Meta(description="The taint's value, for Equal.")] = ""
     effect: Annotated[str, Meta(description="NoSchedule, PreferNoSchedule or NoExecute; empty means all.")] = ""
     toleration_seconds: Annotated[
-        int | None, Meta(description="How long a NoExecute taint is tolerated; for ever if absent.")
+        int | None, Meta(description="How many seconds a NoExecute taint is tolerated; forever if absent.")
     ] = None
 
 
 class TopologySpreadConstraint(Model):
-    """How evenly pods are to be spread over the domains of a topology key."""
+    """A topology spread constraint."""
 
     max_skew: int
     topology_key: str
@@ -119,7 +119,7 @@ class TopologySpreadConstraint(Model):
 
 
 class ContainerPort(Model):
-    """A port; only its host side matters here."""
+    """A port of a container; only its host port is used."""
 
     container_port: int = 0
     host_port: int = 0
@@ -128,7 +128,7 @@ class ContainerPort(Model):
 
 
 class ResourceRequirements(Model):
-    """What a container, or a whole pod, asks for."""
+    """The resources of a container or of a whole pod."""
 
     requests: ResourceList = {}
     limits: ResourceList = {}
@@ -136,13 +136,13 @@ class ResourceRequirements(Model):
 
 
 class ContainerRestartRule(Model):
-    """What happens when a container ends in a certain way; some actions are not for every node."""
+    """A restart rule of a container; some nodes do not support every action."""
 
     action: str = ""
 
 
 class Container(Model):
-    """A container, as far as a scheduler looks at it."""
+    """A container, with the fields that a scheduler uses."""
 
     name: str = ""
     image: str = ""
@@ -153,15 +153,15 @@ class Container(Model):
 
 
 class ImageVolumeSource(Model):
-    """An image that is mounted rather than run."""
+    """An image that is mounted as a volume."""
 
     reference: str = ""
 
 
 class Volume(Model):
-    """A volume, as far as to know that placing its pod takes knowledge of storage, or of images.
+    """A volume, with the sources that restrict placement.
 
-    Those without any of these sources (config maps, secrets, empty directories, …) can be mounted anywhere.
+    Volumes without any of these sources (config maps, secrets, empty directories, …) can be mounted on any node.
     """
 
     image: ImageVolumeSource | None = None
@@ -179,7 +179,7 @@ class Volume(Model):
 
 
 class PodResourceClaim(Model):
-    """A dynamic resource claim: that there is one is all we need to know."""
+    """A dynamic resource claim; only its existence is used."""
 
     name: str = ""
     resource_claim_name: str | None = None
@@ -187,7 +187,7 @@ class PodResourceClaim(Model):
 
 
 class PodSchedulingGate(Model):
-    """A gate that keeps a pod from being scheduled while it is there."""
+    """A gate that keeps a pod from being scheduled while it is present."""
 
     name: str
 
@@ -199,7 +199,7 @@ class PodSchedulingGroup(Model):
 
 
 class PodSpec(Model):
-    """What a pod asks for."""
+    """The spec of a pod."""
 
     node_name: str = ""
     node_selector: Mapping[str, str] = {}
@@ -224,7 +224,7 @@ class PodSpec(Model):
 
 
 class PodCondition(Model):
-    """A condition of a pod; `Ready` and `PodScheduled` are those that matter here."""
+    """A condition of a pod; Trimtab uses `Ready` and `PodScheduled`."""
 
     type: str
     status: str
@@ -234,7 +234,7 @@ class PodCondition(Model):
 
 
 class ContainerStatus(Model):
-    """How a container is doing; the resources are those that a resize has really been given."""
+    """The status of a container; the resources are those granted after an in-place resize."""
 
     name: str = ""
     ready: bool = False
@@ -244,7 +244,7 @@ class ContainerStatus(Model):
 
 
 class PodStatus(Model):
-    """How a pod is doing."""
+    """The status of a pod."""
 
     phase: str = ""
     reason: str = ""
@@ -267,7 +267,7 @@ class PodStatus(Model):
 
 
 class Pod(Model):
-    """A pod."""
+    """A Pod."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
@@ -275,17 +275,17 @@ class Pod(Model):
 
     @property
     def key(self) -> str:
-        """`namespace/name`, which names a pod in a cluster at one moment."""
+        """`namespace/name`."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property
     def terminating(self) -> bool:
-        """Whether somebody has asked for this pod to go."""
+        """Whether its deletion was requested."""
         return self.metadata.deletion_timestamp is not None
 
     @property
     def finished(self) -> bool:
-        """Whether all its containers have ended for good."""
+        """Whether its phase is Succeeded or Failed."""
         return self.status.phase in ("Succeeded", "Failed")
 
     @property
@@ -295,7 +295,7 @@ class Pod(Model):
 
     @property
     def ready(self) -> bool:
-        """Whether it may serve."""
+        """Whether its condition Ready is True."""
         condition = self.status.condition("Ready")
         return condition is not None and condition.status == "True"
 
@@ -308,7 +308,7 @@ class PodList(Model):
 
 
 class PodTemplateSpec(Model):
-    """What a workload makes pods from: the typed view. The raw template is what pods are made of."""
+    """The typed view of a pod template. Pods are created from the raw template."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()

@@ -1,4 +1,4 @@
-"""Disruption budgets and evictions (`policy/v1`), and how something is deleted."""
+"""Disruption budgets and evictions (`policy/v1`), and delete options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trimtab.api.model import Model
 
 
 class PodDisruptionBudgetSpec(Model):
-    """How many pods must stay, or may go."""
+    """The minimum of available, or maximum of unavailable, pods."""
 
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
@@ -19,7 +19,7 @@ class PodDisruptionBudgetSpec(Model):
 
 
 class PodDisruptionBudgetStatus(Model):
-    """How many may go now."""
+    """The disruptions that are allowed now."""
 
     observed_generation: int = 0
     disrupted_pods: Mapping[str, str] = {}
@@ -31,7 +31,7 @@ class PodDisruptionBudgetStatus(Model):
 
 
 class PodDisruptionBudget(Model):
-    """A disruption budget."""
+    """A PodDisruptionBudget."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
@@ -39,7 +39,7 @@ class PodDisruptionBudget(Model):
 
 
 class DeleteOptions(Model):
-    """How something is to be deleted."""
+    """The options of a deletion."""
 
     grace_period_seconds: int | None = None
     propagation_policy: str | None = None
@@ -50,7 +50,7 @@ class DeleteOptions(Model):
 class Eviction(Model):
     """A request to delete a pod that a disruption budget may refuse.
 
-    A dry run may stand in its options rather than in the request's parameters.
+    A dry run may be requested in its options instead of the request's parameters.
     """
 
     metadata: ObjectMeta = ObjectMeta()

@@ -7,7 +7,7 @@ from trimtab.api.model import Model
 
 
 class PriorityClass(Model):
-    """What a priority's name stands for."""
+    """A PriorityClass: the value of a priority's name."""
 
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0

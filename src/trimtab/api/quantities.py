@@ -1,7 +1,7 @@
-"""Resource quantities (`250m`, `1.5Gi`, `2e3`): exact numbers that keep the notation they were written in.
+"""Resource quantities (`250m`, `1.5Gi`, `2e3`): exact numbers that keep their notation.
 
-What a quantity *means* is what the API server and the stock scheduler read in it, so this module follows their
-arithmetic to the last bit, also where it surprises. They hold a number in one of two ways, and the two differ:
+This module follows the arithmetic of the API server and kube-scheduler to the last bit, also where it is surprising.
+They store a number in one of two ways, which differ:
 
 - **narrow**: an int64 and a power of ten, for up to 18 digits. `value()` rounds away from zero. A result beyond int64
   is 0, or wraps around where one multiplication by 10, 10**2, 10**3, 10**6 or 10**9 is enough. Text that already looks
@@ -10,7 +10,7 @@ arithmetic to the last bit, also where it surprises. They hold a number in one o
   one, which suits a positive fraction only: the value of `-0.1Gi`, -107374182.4, is -107374181. A result beyond int64
   wraps around. In the binary notation the number is capped at 2**63 - 1.
 
-Other surprises that are theirs: a missing number is zero (`m`, `Gi`, `.`), except where the wide form would hold it
+Other surprises of theirs: a missing number is zero (`m`, `Gi`, `.`), except where the wide form would hold it
 (`Pi`, `Ei`); an exponent is taken modulo 2**32; and decimal notation has no suffix above `E`, so that the canonical
 form of `1000E` is `1`.
 """
@@ -29,12 +29,12 @@ Format = Literal["DecimalSI", "BinarySI", "DecimalExponent"]
 
 _INT64_MAX = 2**63 - 1
 _NANO = -9
-# No resource needs more digits than this, and numbers of any size would let one line of YAML use up the memory.
-_MOST_DIGITS = 2000
+# No resource needs more digits; without a limit, one line of YAML could exhaust the memory.
+_MAX_DIGITS = 2000
 
 
 class _Unit(NamedTuple):
-    """What a suffix stands for, `multiplier * 10**exponent`, and up to how many digits a number with it is narrow."""
+    """The factor of a suffix, `multiplier * 10**exponent`, and the maximum of digits of a narrow number with it."""
 
     format: Format
     exponent: int
@@ -49,7 +49,7 @@ _UNITS = {suffix: _Unit("DecimalSI", exponent) for exponent, suffix in _DECIMAL_
     for bits, suffix in _BINARY_SUFFIXES.items()
 }
 
-# Possessive, as a scanner is: a long run of digits costs one pass, not a search.
+# Possessive quantifiers: a long run of digits takes one pass, without backtracking.
 _SHAPE = re.compile(r"([+-]?)(0*+)([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+[+-]?+[0-9]*+)")
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
 
@@ -64,14 +64,14 @@ class Quantity:
     format: Format
     wide: bool = False
     written: str = ""
-    """The text this was read from, where it is kept as the canonical form."""
+    """The original text, if it is kept as the canonical form."""
 
     def value(self) -> int:
-        """The whole number that covers this quantity, as an int64."""
+        """The quantity rounded up to an integer, as an int64."""
         return self._counted_in(0)
 
     def milli_value(self) -> int:
-        """The number of thousandths that covers this quantity, as an int64."""
+        """The quantity in thousandths, rounded up, as an int64."""
         return self._counted_in(-3)
 
     @property
@@ -80,7 +80,7 @@ class Quantity:
 
     @property
     def canonical(self) -> str:
-        """The text that the API server writes: no fraction, the largest suffix that loses nothing."""
+        """The text that the API server writes: no fraction, the largest exact suffix."""
         if self.written or not self.unscaled:
             return self.written or "0"
         if self.format != "BinarySI":
@@ -106,11 +106,11 @@ class Quantity:
         return replace(self, unscaled=-self.unscaled, written="")
 
     def __add__(self, other: Quantity) -> Quantity:
-        """The exact sum, in this quantity's notation; zero has none of its own and takes the other's."""
+        """The exact sum, in this quantity's notation; if this is zero, in the other's."""
         if not self.unscaled or not other.unscaled:
             return replace(self if self.unscaled else other, written="")
         exponent = min(self.exponent, other.exponent)
-        if max(self.exponent, other.exponent) - exponent > _MOST_DIGITS:
+        if max(self.exponent, other.exponent) - exponent > _MAX_DIGITS:
             raise InvalidError("", f"{self} and {other} are too far apart to be added exactly")
         left = self.unscaled * _ten_to(self.exponent - exponent)
         right = other.unscaled * _ten_to(other.exponent - exponent)
@@ -121,7 +121,7 @@ class Quantity:
         return self + -other
 
     def _decimal(self) -> Decimal:
-        """For comparing and hashing: decimals do both without writing out `1e1000000000`."""
+        """For comparing and hashing: decimals do both without expanding `1e1000000000`."""
         return Decimal(f"{self.unscaled}E{self.exponent}")
 
     def _counted_in(self, exponent: int) -> int:
@@ -132,7 +132,7 @@ class Quantity:
 
 
 def parse(text: str | int | float) -> Quantity:
-    """Read a quantity; a plain number is one too (`cpu: 0.5` in YAML)."""
+    """Parse a quantity, or a plain number (`cpu: 0.5` in YAML)."""
     written = _text_of(text)
     match = _SHAPE.fullmatch(written)
     if match is None or not written:
@@ -153,13 +153,13 @@ def parse(text: str | int | float) -> Quantity:
 
 @lru_cache(maxsize=8192, typed=True)
 def whole(text: str | int | float) -> int:
-    """`parse(text).value()`, remembered: a cluster repeats a few dozen quantities many thousand times."""
+    """`parse(text).value()`, cached: a cluster repeats a few dozen quantities many thousand times."""
     return parse(text).value()
 
 
 @lru_cache(maxsize=8192, typed=True)
 def millis(text: str | int | float) -> int:
-    """`parse(text).milli_value()`, remembered as `whole` is."""
+    """`parse(text).milli_value()`, cached."""
     return parse(text).milli_value()
 
 
@@ -167,8 +167,8 @@ def _text_of(raw: object) -> str:
     if isinstance(raw, bool) or not isinstance(raw, (str, int, float)):
         raise InvalidError("", f"{raw!r} is not a quantity; write a number or text such as 250m")
     size = raw.bit_length() // 3 if isinstance(raw, int) else len(str(raw))
-    if size > _MOST_DIGITS:
-        raise InvalidError("", f"a quantity has at most {_MOST_DIGITS} digits")
+    if size > _MAX_DIGITS:
+        raise InvalidError("", f"a quantity has at most {_MAX_DIGITS} digits")
     return str(raw)
 
 
@@ -192,19 +192,19 @@ def _is_narrow(unit: _Unit, digits: str, exponent: int) -> bool:
 
 
 def _looks_canonical(unit: _Unit, digits: str, exponent: int) -> bool:
-    """A guess, and theirs: it takes `5.` and `1234.567` for canonical, and `1000Ki` not."""
+    """Kubernetes' own heuristic: it takes `5.` and `1234.567` for canonical, but not `1000Ki`."""
     if unit.format == "BinarySI":
         return int(digits) % 8 != 0
     return exponent % 3 == 0 and digits[0] != "0" and not digits.endswith("000")
 
 
 def _wide(number: int, exponent: int, format_: Format) -> Quantity:
-    """A number that is not negative, at nano scale: rounded up, because who asks for something should get something."""
+    """A non-negative number at nano scale, rounded up, so that no request becomes 0."""
     if not number:
         return Quantity(0, 0, format_, wide=True)
     shift = exponent - _NANO
-    if shift > _MOST_DIGITS:
-        raise InvalidError("", f"a quantity has at most {_MOST_DIGITS} digits")
+    if shift > _MAX_DIGITS:
+        raise InvalidError("", f"a quantity has at most {_MAX_DIGITS} digits")
     if shift >= 0:
         number *= _ten_to(shift)
     else:
@@ -259,6 +259,6 @@ def _ten_to(power: int) -> int:
 
 
 def _wrap(number: int, bits: int) -> int:
-    """What is left of a number in a signed integer of that many bits."""
+    """The number wrapped around to a signed integer of so many bits."""
     half = 1 << (bits - 1)
     return (number + half) % (2 * half) - half

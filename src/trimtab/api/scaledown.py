@@ -1,4 +1,4 @@
-"""ScaleDownPolicy and PodGroupCost (`trimtab.dev/v1alpha1`): who goes first, and where that is written down."""
+"""ScaleDownPolicy and PodGroupCost (`trimtab.dev/v1alpha1`): which pods go first on a scale-down."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
     "v1": ("ReplicationController",),
     "apps.kruise.io/v1alpha1": ("CloneSet",),
 }
-"""Which workloads a policy can speak for, by API version."""
+"""The workloads that a policy can target, by API version."""
 
-REFUSED: Mapping[str, str] = {
+UNSUPPORTED_KINDS: Mapping[str, str] = {
     "StatefulSet": "a StatefulSet removes its highest ordinal first, whatever its pods cost",
     "Job": "a Job does not choose its victims by cost",
-    "DaemonSet": "a DaemonSet has one pod a node and does not shrink by number",
+    "DaemonSet": "a DaemonSet runs one pod per node and has no replicas",
 }
-"""Kinds that no policy can speak for, and why."""
+"""The kinds that no policy can target, and why."""
 
 
 class WorkloadReference(Model):
@@ -42,15 +42,15 @@ class WorkloadReference(Model):
 
 
 class StrategySpec(Model):
-    """One opinion of who should go first, and how much it counts."""
+    """A strategy that ranks pods for deletion, and its weight."""
 
     name: Annotated[str, Meta(description="The strategy's name, such as Balance or Taints.", min_length=1)]
-    weight: Annotated[int, Meta(description="How much its rank counts beside other strategies'.", ge=1, le=1000)] = 1
+    weight: Annotated[int, Meta(description="The weight of its rank relative to other strategies.", ge=1, le=1000)] = 1
     threshold: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
-        Meta(description="Ranks above this count as this much. Required where there are several strategies."),
+        Meta(description="The maximum rank; higher ranks count as this. Required if there are several strategies."),
     ] = None
-    args: Annotated[Mapping[str, Any], Meta(description="Settings of the strategy itself.")] = {}
+    args: Annotated[Mapping[str, Any], Meta(description="The arguments of the strategy.")] = {}
 
 
 class WhenUnranked(Model):
@@ -58,26 +58,37 @@ class WhenUnranked(Model):
 
     action: Annotated[
         Literal["Wait", "Fallback"],
-        Meta(description="Wait for the ranks until the timeout, or fall back to the original order at once."),
+        Meta(
+            description="Wait for the ranks until the timeout, or immediately fall back to the controller's own order."
+        ),
     ] = "Wait"
-    timeout_seconds: Annotated[int, Meta(description="How long to wait before falling back.", ge=0, le=3600)] = 30
+    timeout_seconds: Annotated[
+        int, Meta(description="How many seconds to wait before falling back.", ge=0, le=3600)
+    ] = 30
 
 
 class ScaleDownPolicySpec(Model):
-    """Which pods, which strategies, and how ranks are delivered."""
+    """The target, the strategies, and how costs are delivered."""
 
-    target_ref: Annotated[WorkloadReference | None, Meta(description="The workload. Write this or a selector.")] = None
-    selector: Annotated[LabelSelector | None, Meta(description="The pods. Write this or a targetRef.")] = None
+    target_ref: Annotated[
+        WorkloadReference | None, Meta(description="The workload. Exactly one of targetRef and selector is required.")
+    ] = None
+    selector: Annotated[
+        LabelSelector | None, Meta(description="Selects the pods. Exactly one of targetRef and selector is required.")
+    ] = None
     strategies: Annotated[
-        tuple[StrategySpec, ...], Meta(description="The strategies; without any, pods are kept level.")
+        tuple[StrategySpec, ...], Meta(description="The strategies that rank pods; by default, pods are kept level.")
     ] = ()
     delivery: Annotated[
         Literal["OnScaleIntent", "Continuous"],
-        Meta(description="Write costs only when a scale-down is asked for, or keep them current all the time."),
+        Meta(description="OnScaleIntent writes costs when a scale-down is requested; Continuous keeps them current."),
     ] = "OnScaleIntent"
     carrier: Annotated[
         Literal["Annotation", "AlphaAnnotation", "PodGroupCost"],
-        Meta(description="Where costs are written: pod-deletion-cost, the proposal's annotation, or a PodGroupCost."),
+        Meta(
+            description="Where costs are written: the pod-deletion-cost annotation, the cost proposal's annotation, or "
+            "a PodGroupCost."
+        ),
     ] = "Annotation"
     when_unranked: Annotated[WhenUnranked, Meta(description="What happens while some pods have no rank.")] = (
         WhenUnranked()
@@ -89,19 +100,19 @@ class ScaleDownPolicySpec(Model):
             "The default is in Trimtab's configuration."
         ),
     ] = None
-    budget_seconds: Annotated[
-        float | None,
+    budget_milliseconds: Annotated[
+        int,
         Meta(
-            description="For how long a scale request is held at most; Trimtab's configuration has the default and "
-            "the maximum.",
-            ge=0.1,
-            le=25,
+            description="For how many milliseconds a scale request is held at most, up to the budget in Trimtab's "
+            "configuration; 0 means that budget.",
+            ge=0,
+            le=25_000,
         ),
-    ] = None
+    ] = 0
 
 
 class SkewStatus(Model):
-    """The skew of one topology key: what it was, what it became, what stock Kubernetes would have left."""
+    """The skew of one topology key before and after a scale-down, and with an unmodified controller."""
 
     topology_key: Annotated[str, Meta(description="The topology key.")]
     before: Annotated[int, Meta(description="The skew before the scale-down.")] = 0
@@ -110,29 +121,29 @@ class SkewStatus(Model):
 
 
 class PlanStatus(Model):
-    """The last scale-down that was planned."""
+    """The last planned scale-down."""
 
     time: Annotated[datetime | None, Meta(description="When it was planned.")] = None
-    from_: Annotated[int, Meta(description="The size before.")] = msgspec.field(name="from", default=0)
-    to: Annotated[int, Meta(description="The size asked for.")] = 0
-    victims: Annotated[tuple[str, ...], Meta(description="The pods that were to go, first one first.")] = ()
+    from_: Annotated[int, Meta(description="The replicas before.")] = msgspec.field(name="from", default=0)
+    to: Annotated[int, Meta(description="The replicas requested.")] = 0
+    victims: Annotated[tuple[str, ...], Meta(description="The pods chosen for deletion, in order.")] = ()
     skews: Annotated[tuple[SkewStatus, ...], Meta(description="The skew of each topology key.")] = ()
-    error: Annotated[str, Meta(description="Why not all of its costs could be written; empty where they were.")] = ""
+    error: Annotated[str, Meta(description="Why some costs could not be written; empty if all were.")] = ""
 
 
 class ScaleDownPolicyStatus(Model):
-    """What the policy does at present."""
+    """The observed state."""
 
-    observed_generation: Annotated[int, Meta(description="The generation that this status is about.")] = 0
-    conditions: Annotated[tuple[Condition, ...], Meta(description="Whether it works, and if not, why.")] = ()
-    ranked_pods: Annotated[int, Meta(description="How many pods have a rank.")] = 0
-    unranked_pods: Annotated[int, Meta(description="How many pods have none yet.")] = 0
-    last_plan: Annotated[PlanStatus | None, Meta(description="The last scale-down that was planned.")] = None
-    last_error: Annotated[str, Meta(description="The last thing that went wrong.")] = ""
+    observed_generation: Annotated[int, Meta(description="The generation that this status reports on.")] = 0
+    conditions: Annotated[tuple[Condition, ...], Meta(description="Whether the policy works, and if not, why.")] = ()
+    ranked_pods: Annotated[int, Meta(description="The number of pods with a rank.")] = 0
+    unranked_pods: Annotated[int, Meta(description="The number of pods without a rank.")] = 0
+    last_plan: Annotated[PlanStatus | None, Meta(description="The last planned scale-down.")] = None
+    last_error: Annotated[str, Meta(description="The last error.")] = ""
 
 
 class ScaleDownPolicy(Model):
-    """Says which pods of a workload go first when it shrinks."""
+    """ScaleDownPolicy decides which pods of a workload are deleted first on a scale-down."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ScaleDownPolicySpec = ScaleDownPolicySpec()
@@ -140,7 +151,7 @@ class ScaleDownPolicy(Model):
 
 
 class GroupOwner(Model):
-    """The workload whose pods these are."""
+    """The workload that owns the pods."""
 
     api_version: Annotated[str, Meta(description="The owner's API version.")] = ""
     kind: Annotated[str, Meta(description="The owner's kind.")] = ""
@@ -148,46 +159,49 @@ class GroupOwner(Model):
 
 
 class PodGroupCostSpec(Model):
-    """The costs of a whole group, written at once: the higher goes first."""
+    """The costs of a group of pods; the pod with the highest cost is deleted first."""
 
     owner: Annotated[GroupOwner, Meta(description="The workload that owns the pods.")] = GroupOwner()
-    costs: Annotated[Mapping[str, int], Meta(description="The cost of each pod by name; the higher goes first.")] = {}
+    costs: Annotated[
+        Mapping[str, int],
+        Meta(description="The cost of each pod by name; the pod with the highest cost is deleted first."),
+    ] = {}
 
 
 class PodGroupCost(Model):
-    """All the costs of a pod group in one object, so that they change together."""
+    """PodGroupCost holds all costs of a pod group in one object, so that they change together."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupCostSpec = PodGroupCostSpec()
 
 
 def problems(policy: ScaleDownPolicy) -> Iterator[InvalidError]:
-    """What makes a policy unusable, although it is of the right shape. Strategies are checked by `ranking`."""
+    """The errors that a schema cannot find. Strategies are validated by `ranking`."""
     spec = policy.spec
     if spec.target_ref is None and spec.selector is None:
-        yield InvalidError("spec", "names no pods; write a targetRef or a selector")
+        yield InvalidError("spec", "selects no pods; write a targetRef or a selector")
     if spec.target_ref is not None and spec.selector is not None:
-        yield InvalidError("spec.selector", "cannot stand beside targetRef; write one of them")
+        yield InvalidError("spec.selector", "cannot be combined with targetRef; write one of them")
     if spec.target_ref is not None:
         yield from _target_problems(spec.target_ref)
     yield from strategy_problems(spec.strategies)
 
 
 def strategy_problems(strategies: tuple[StrategySpec, ...]) -> Iterator[InvalidError]:
-    """Ranks of several strategies are added up, which means nothing unless each is capped."""
+    """The errors of strategies: with several, each needs a threshold, because their ranks are added."""
     if len(strategies) > 1:
         for index, strategy in enumerate(strategies):
             if strategy.threshold is None:
                 yield InvalidError(
                     f"spec.strategies[{index}].threshold",
-                    "is required where there are several strategies: their ranks are added up, and one without a "
-                    "threshold would drown the others; write the rank above which more makes no difference",
+                    "is required with several strategies: their ranks are added, and one without a threshold could "
+                    "outweigh all others; write the maximum rank that should count",
                 )
 
 
 def _target_problems(target: WorkloadReference) -> Iterator[InvalidError]:
-    if target.kind in REFUSED:
-        yield InvalidError("spec.targetRef.kind", f"{target.kind} is not supported: {REFUSED[target.kind]}")
+    if target.kind in UNSUPPORTED_KINDS:
+        yield InvalidError("spec.targetRef.kind", f"{target.kind} is not supported: {UNSUPPORTED_KINDS[target.kind]}")
         return
     kinds = TARGETS.get(target.api_version)
     if kinds is None:

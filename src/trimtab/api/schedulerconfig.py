@@ -1,7 +1,7 @@
-"""KubeSchedulerConfiguration, as kube-scheduler reads it, and the default-spreading proposal's early form of it.
+"""KubeSchedulerConfiguration, as kube-scheduler reads it, and the early form of the default-spreading proposal.
 
-A configuration is written by people, so these types are strict: a field that does not exist is an error that names it,
-where the views of cluster objects would skip it.
+Users write the configuration, so these types are strict: an unknown field is an error, while views of cluster objects
+skip it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KIND = "KubeSchedulerConfiguration"
 
 
 class _Strict(Model, forbid_unknown_fields=True):
-    """Written by people: an unknown field is a mistake."""
+    """A type that rejects unknown fields."""
 
 
 class PluginReference(_Strict):
@@ -39,14 +39,14 @@ class PluginReference(_Strict):
 
 
 class PluginSet(_Strict):
-    """What is switched on beyond the defaults, and which defaults are switched off (`*` for all)."""
+    """The plugins enabled in addition to the defaults, and the defaults that are disabled (`*` for all)."""
 
     enabled: tuple[PluginReference, ...] = ()
     disabled: tuple[PluginReference, ...] = ()
 
 
 class Plugins(_Strict):
-    """Plugins by extension point; `multi_point` speaks for all points that a plugin has."""
+    """Plugins by extension point; `multi_point` applies to all extension points of a plugin."""
 
     pre_enqueue: PluginSet = PluginSet()
     queue_sort: PluginSet = PluginSet()
@@ -66,14 +66,14 @@ class Plugins(_Strict):
 
 
 class PluginConfig(_Strict):
-    """The arguments of one plugin; which type they are of depends on its name."""
+    """The arguments of a plugin; their type depends on its name."""
 
     name: str
     args: Mapping[str, Any] = {}
 
 
 class SchedulerProfile(_Strict):
-    """One way of scheduling, for the pods that name it. The only profile of a configuration need not have a name."""
+    """A scheduler profile, for the pods with its scheduler name. A single profile need not have a name."""
 
     scheduler_name: str = ""
     percentage_of_nodes_to_score: int | None = None
@@ -82,7 +82,7 @@ class SchedulerProfile(_Strict):
 
 
 class LeaderElection(_Strict):
-    """Who may schedule."""
+    """Leader election of the scheduler."""
 
     leader_elect: bool = True
     lease_duration: str = "15s"
@@ -94,7 +94,7 @@ class LeaderElection(_Strict):
 
 
 class ClientConnection(_Strict):
-    """How the API server is reached."""
+    """The connection to the API server."""
 
     kubeconfig: str = ""
     accept_content_types: str = ""
@@ -122,7 +122,7 @@ class SchedulerConfiguration(_Strict):
 
 
 class DefaultConstraint(TopologySpreadConstraint, forbid_unknown_fields=True):
-    """A constraint for pods that state none."""
+    """A default constraint, for pods without constraints."""
 
 
 class ProposalConfiguration(_Strict):
@@ -134,14 +134,14 @@ class ProposalConfiguration(_Strict):
 
 
 class _Args(_Strict):
-    """Arguments may state their own type, as kube-scheduler allows."""
+    """Arguments of a plugin, which may have apiVersion and kind as in kube-scheduler."""
 
     api_version: str = V1
     kind: str = ""
 
 
 class PodTopologySpreadArgs(_Args):
-    """Constraints for pods that state none: the system's, an operator's list, or the proposal's."""
+    """Constraints for pods without any: Kubernetes' own, a list, or the proposal's."""
 
     default_constraints: tuple[DefaultConstraint, ...] = ()
     defaulting_type: Literal["System", "List", "Proposal"] = "System"
@@ -168,7 +168,7 @@ class RequestedToCapacityRatioParam(_Strict):
 
 
 class ScoringStrategy(_Strict):
-    """How the room that is left on a node becomes a score."""
+    """How the free resources of a node become a score."""
 
     type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
     resources: tuple[ResourceSpec, ...] = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
@@ -176,7 +176,7 @@ class ScoringStrategy(_Strict):
 
 
 class NodeResourcesFitArgs(_Args):
-    """What the resource filter leaves out, and how it scores."""
+    """The resources that the filter ignores, and how it scores."""
 
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
@@ -184,13 +184,13 @@ class NodeResourcesFitArgs(_Args):
 
 
 class NodeResourcesBalancedAllocationArgs(_Args):
-    """Which resources are to be used evenly."""
+    """The resources whose use is balanced."""
 
     resources: tuple[ResourceSpec, ...] = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
 
 
 class InterPodAffinityArgs(_Args):
-    """How much a required affinity of an existing pod counts, and whether its preferences do."""
+    """The weight of required affinities of existing pods, and whether their preferences count."""
 
     hard_pod_affinity_weight: int = 1
     ignore_preferred_terms_of_existing_pods: bool = False
@@ -208,13 +208,13 @@ class AddedTerm(NodeSelectorTerm, forbid_unknown_fields=True):
 
 
 class AddedSelector(NodeSelector, forbid_unknown_fields=True):
-    """Terms of an added node affinity, of which one must hold."""
+    """Terms of an added node affinity, of which at least one must match."""
 
     node_selector_terms: tuple[AddedTerm, ...] = ()
 
 
 class AddedPreference(PreferredSchedulingTerm, forbid_unknown_fields=True):
-    """A term of an added node affinity that is worth `weight` where it holds."""
+    """A term of an added node affinity that adds `weight` to the score of a node that matches."""
 
     preference: AddedTerm = AddedTerm()
 
@@ -233,7 +233,7 @@ class NodeAffinityArgs(_Args):
 
 
 class DefaultPreemptionArgs(_Args):
-    """How many nodes preemption looks at. Trimtab does not preempt; it reads this to say whether it is well-formed."""
+    """The number of candidate nodes of preemption. Trimtab does not preempt; it only validates this."""
 
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100
@@ -253,7 +253,7 @@ class DynamicResourcesArgs(_Args):
 
 
 def read(tree: Any) -> SchedulerConfiguration | ProposalConfiguration:
-    """Read a configuration from plain values (a parsed YAML file). Errors name the field."""
+    """Decode a configuration from plain values (a parsed YAML file). Errors name the field."""
     if not isinstance(tree, dict):
         raise InvalidError("", "is not a configuration; it must be an object with apiVersion and kind")
     version = tree.get("apiVersion")

@@ -1,12 +1,12 @@
-"""Templates of pods: when two are the same, and the hash that names one. Pure.
+"""Pod templates: equality and hashes. Pure.
 
-An API server has read, defaulted and written every template, so what they say is in one form, except for the order of
-fields: two are the same if they are equal as values. A workload that writes its hash into the template it hands on adds
-a label, `pod-template-hash`, which does not count.
+An API server has decoded, defaulted and encoded every template, so all are in one form except for the order of fields:
+two templates are the same if they are equal as values. The label `pod-template-hash`, which a workload adds to the
+template that it passes on, is ignored.
 
-The hash is ten letters of a digest of that form. It is stable over restarts and the same for the same template, and
-differs from the one that Kubernetes would compute, which hangs on how Go prints a structure. Where two templates have
-the same hash, or somebody else has taken the name, their owner counts a collision, which goes into the next hash.
+The hash is ten characters of a digest of that form. It is stable over restarts, and differs from the one that
+Kubernetes computes, which depends on how Go prints a structure. If two templates have the same hash, or the name is in
+use, the owner counts a collision, which changes the next hash.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from trimtab.api.documents import Document
 
 HASH_LABEL = "pod-template-hash"
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Those that Kubernetes uses for generated names: no words come of them."""
+"""The characters that Kubernetes uses in generated names: they form no words."""
 _LENGTH = 10
 _LONGEST_NAME = 253
 
 
 @functools.lru_cache(maxsize=4096)
 def canonical(template: Document) -> bytes:
-    """The one form of all templates that are the same."""
+    """The canonical form of a template, equal for templates that are the same."""
     tree = _without_nulls(template.tree())
     labels = tree.get("metadata", {}).get("labels")
     if labels is not None:
@@ -39,7 +39,7 @@ def canonical(template: Document) -> bytes:
 
 
 def same(one: Document | None, other: Document | None) -> bool:
-    """Whether pods made from them would be the same."""
+    """Whether two templates create the same pods."""
     if one is None or other is None:
         return one is other
     return canonical(one) == canonical(other)
@@ -48,21 +48,21 @@ def same(one: Document | None, other: Document | None) -> bool:
 def digest(template: Document, collisions: int | None) -> str:
     """The hash of a template."""
     salt = b"" if collisions is None else b"%d" % collisions
-    return letters(canonical(template) + b"\0" + salt, _LENGTH)
+    return safe_hash(canonical(template) + b"\0" + salt, _LENGTH)
 
 
-def letters(data: bytes, length: int) -> str:
-    """So many letters that follow from the data: the same from the same, others from others."""
+def safe_hash(data: bytes, length: int) -> str:
+    """A hash of the data of so many characters that are safe in names."""
     number = int.from_bytes(hashlib.blake2b(data, digest_size=16).digest(), "big")
-    found = []
+    characters = []
     for _ in range(length):
         number, letter = divmod(number, len(_LETTERS))
-        found.append(_LETTERS[letter])
-    return "".join(found)
+        characters.append(_LETTERS[letter])
+    return "".join(characters)
 
 
 def name_of(owner: str, suffix: str) -> str:
-    """What is called after its owner; a long name is cut so that the suffix fits."""
+    """The owner's name with a suffix; a long name is truncated so that the suffix fits."""
     return f"{owner[: _LONGEST_NAME - len(suffix) - 1]}-{suffix}"
 
 

@@ -1,10 +1,9 @@
-"""Times as Kubernetes writes them (RFC 3339), held as whole nanoseconds since 1970 in UTC.
+"""Times as Kubernetes writes them (RFC 3339), as integers: nanoseconds since 1970 in UTC.
 
-An integer compares exactly and keeps every digit that an object can carry; `datetime` stops at microseconds.
+Integers compare exactly and keep every digit that an object can have; `datetime` has microseconds only.
 
-`parse_ns` accepts what the API server accepts, which is a little more than the standard: an hour of one digit, a comma
-before the fraction, an offset of up to 24:60. It accepts less as well: `T` and `Z` are capitals, and there is no second
-60.
+`parse_ns` accepts what the API server accepts, which is slightly more than the standard: an hour of one digit, a comma
+before the fraction, an offset of up to 24:60. It is also stricter: `T` and `Z` are capitals, and there is no second 60.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _SHAPE = re.compile(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = _EPOCH.toordinal()
-# The calendar repeats every 400 years: years that `date` does not know are read from a cycle that it does.
+# The calendar repeats every 400 years: years outside the range of `date` are computed in another cycle.
 _CYCLE_YEARS = 400
 _CYCLE_DAYS = 146_097
 
@@ -30,14 +29,14 @@ ZERO_NS = (1 - _EPOCH_DAY) * 86_400 * _SECOND
 
 
 def parse_ns(text: str) -> int:
-    """Nanoseconds since the epoch; digits beyond the ninth are dropped."""
+    """Parse a time into nanoseconds since the epoch; digits after the ninth are dropped."""
     match = _SHAPE.fullmatch(text)
     if match is None:
         raise InvalidError("", f'"{text}" is not a time; write it as 2006-01-02T15:04:05Z')
     year, month, day, hour, minute, second = (int(part) for part in match.group(1, 2, 3, 4, 5, 6))
     fraction, sign, offset_hours, offset_minutes = match.group(7, 8, 9, 10)
     if hour > 23 or minute > 59 or second > 59:
-        raise InvalidError("", f'"{text}" has no such time of day')
+        raise InvalidError("", f'"{text}" has an invalid time of day')
     seconds = (_days(year, month, day, text) * 24 + hour) * 3600 + minute * 60 + second
     if sign:
         seconds -= _offset(sign, int(offset_hours), int(offset_minutes), text)
@@ -46,30 +45,30 @@ def parse_ns(text: str) -> int:
 
 
 def format_time(ns: int) -> str:
-    """To the second, as `metadata.creationTimestamp` and most times are written."""
+    """Format to the second, as `metadata.creationTimestamp` and most times."""
     return f"{_to_second(ns)}Z"
 
 
 def format_micro(ns: int) -> str:
-    """To the microsecond, always six digits, as a Lease's `renewTime` and an Event's `eventTime` are written."""
+    """Format to the microsecond, always six digits, as `renewTime` of a Lease and `eventTime` of an Event."""
     return f"{_to_second(ns)}.{ns % _SECOND // 1000:06d}Z"
 
 
 def format_nano(ns: int) -> str:
-    """With as many digits as it takes to lose nothing."""
+    """Format exactly, with as many digits as necessary."""
     fraction = f".{ns % _SECOND:09d}".rstrip("0").rstrip(".")
     return f"{_to_second(ns)}{fraction}Z"
 
 
 def to_ns(moment: datetime) -> int:
-    """Exact; a moment without an offset is refused, because it would mean another time on another machine."""
+    """Convert exactly; a datetime without an offset raises InvalidError, because it depends on the machine."""
     if moment.utcoffset() is None:
         raise InvalidError("", f"{moment.isoformat()} has no time zone")
     return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
 def from_ns(ns: int) -> datetime:
-    """In UTC, cut down to the microsecond; `datetime` knows the years 1 to 9999 only."""
+    """Convert to a UTC datetime, truncated to microseconds; years 1 to 9999 only."""
     try:
         return _EPOCH + timedelta(microseconds=ns // 1000)
     except OverflowError as error:
@@ -81,13 +80,13 @@ def _days(year: int, month: int, day: int, text: str) -> int:
     try:
         days = date(year or _CYCLE_YEARS, month, day).toordinal() - _EPOCH_DAY
     except ValueError as error:
-        raise InvalidError("", f'"{text}" has no such date') from error
+        raise InvalidError("", f'"{text}" has an invalid date') from error
     return days if year else days - _CYCLE_DAYS
 
 
 def _offset(sign: str, hours: int, minutes: int, text: str) -> int:
     if hours > 24 or minutes > 60:
-        raise InvalidError("", f'"{text}" has no such offset from UTC')
+        raise InvalidError("", f'"{text}" has an invalid offset from UTC')
     seconds = (hours * 60 + minutes) * 60
     return seconds if sign == "+" else -seconds
 

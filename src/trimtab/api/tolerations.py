@@ -1,11 +1,11 @@
-"""Which taints a pod puts up with.
+"""Taints and tolerations. The rules, which tests cite:
 
-1. A toleration with an effect is for taints of that effect only; without one, for all.
-2. A toleration with a key is for taints of that key only; without one, for all: even with `Equal`, which then compares
-   the values alone.
-3. `Equal`, which is what no operator means, wants the same value; `Exists` takes any.
-4. `Lt` and `Gt` compare whole numbers, if that feature is on and both values are written canonically (`7`, `-7`; not
-   `+7`, `07` or `-0`). The taint's number stands on the left: `Lt 5` tolerates a taint of 4.
+1. A toleration with an effect applies to taints of that effect only; without one, to all.
+2. A toleration with a key applies to taints of that key only; without one, to all: even with `Equal`, which then
+   compares only the values.
+3. `Equal`, the default, requires the same value; `Exists` accepts any.
+4. `Lt` and `Gt` compare integers, if that feature is enabled and both values are canonical (`7`, `-7`; not `+7`, `07`
+   or `-0`). The taint's value is on the left: `Lt 5` tolerates a taint of 4.
 5. Any other operator tolerates nothing.
 """
 
@@ -23,7 +23,7 @@ PREFER_NO_SCHEDULE = "PreferNoSchedule"
 NO_EXECUTE = "NoExecute"
 
 REPELLING = frozenset([NO_SCHEDULE, NO_EXECUTE])
-"""The effects that keep a pod off a node; the third one only makes the node less welcome."""
+"""The effects that keep a pod off a node; PreferNoSchedule only lowers the node's score."""
 
 _CANONICAL = re.compile(r"0|-?[1-9][0-9]*")
 
@@ -65,10 +65,10 @@ def untolerated(
     return None
 
 
-def unwelcome(
+def count_prefer_no_schedule(
     tolerations: Collection[Toleration], taints: Iterable[Taint], *, comparison_operators: bool = False
 ) -> int:
-    """How many `PreferNoSchedule` taints no toleration covers: the less, the better the node."""
+    """The number of `PreferNoSchedule` taints that no toleration covers."""
     return sum(
         taint.effect == PREFER_NO_SCHEDULE
         and not tolerated(tolerations, taint, comparison_operators=comparison_operators)

@@ -1,7 +1,7 @@
-"""The webhooks, and what decides behind them. Every replica answers; one of them keeps the certificates.
+"""The webhooks, and the features that decide behind them. Every replica answers; the leader renews the certificates.
 
-review of a scale-down → `ScaleReviews` → the bands of subsets for the new size → `ScaleDownHolder`: costs, settle
-review of a pod        → `Subsets`      → a place in the UnitedTopology's status
+review of a scale-down → `ScaleReviews` → the bands of subsets for the new size → `ScaleDownHolder`: costs, settle time
+review of a pod        → `SubsetHooks`  → a reservation in the UnitedTopology's status
 review of our kinds    → `Validation`
 """
 
@@ -14,16 +14,16 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from trimtab.admission.certificates import CONFIGURATIONS, GivenCertificates, MadeCertificates, always
+from trimtab.admission.certificates import CONFIGURATIONS, FileCertificates, ManagedCertificates, always
 from trimtab.admission.metrics import Metrics
-from trimtab.admission.server import Certificates, Edge, Hook, LetGo
+from trimtab.admission.server import AdmissionServer, Certificates, Hook, OnSkip
 from trimtab.admission.validation import Validation, checks
 from trimtab.api.admission import AdmissionRequest
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.pods import Pod
-from trimtab.app.means import Means, defaults
+from trimtab.app.dependencies import Dependencies, defaults
 from trimtab.app.scheduling import default_constraints
-from trimtab.kube.components import Background, Candidate, Component, Together
+from trimtab.kube.components import Background, Candidate, Component, ComponentGroup
 from trimtab.ranking.plan import Policy
 from trimtab.ranking.rankers import constraints_of
 from trimtab.ranking.strategies import Factory
@@ -36,12 +36,12 @@ from trimtab.scaledown.policy.effective import EffectivePolicy
 from trimtab.scaledown.sources import Sources
 from trimtab.scaledown.sources.targets import sources_for
 from trimtab.scaledown.view import View
-from trimtab.unitedtopology.admission.hooks import Subsets
-from trimtab.unitedtopology.admission.scaledown_preparation import Foresight
+from trimtab.unitedtopology.admission.hooks import SubsetHooks
+from trimtab.unitedtopology.admission.scaledown_preparation import ScaleDownPreparation
 from trimtab.unitedtopology.admission.simulation import Simulation
 from trimtab.unitedtopology.levels import Levels
-from trimtab.unitedtopology.pod_annotator import Scribe
-from trimtab.unitedtopology.verdicts import verdict
+from trimtab.unitedtopology.pod_annotator import PodAnnotator
+from trimtab.unitedtopology.readiness import evaluator
 from trimtab.unitedtopology.view import View as TopologyView
 
 LEASE = "trimtab-webhooks"
@@ -49,100 +49,105 @@ LEASE = "trimtab-webhooks"
 log = logging.getLogger(__name__)
 
 
-def component(means: Means) -> Component:
-    """The edge with all its hooks, and what these need to see."""
-    client, configuration = means.client, means.configuration
-    topologies = _Topologies(means) if configuration.gate("PodWebhook") else None
-    scale_downs = _ScaleDowns(means, prepare=topologies.foresight.prepare if topologies else None)
-    candidate = Candidate(partial(means.elect, LEASE)) if configuration.leader_election.enabled else None
+def component(dependencies: Dependencies) -> Component:
+    """The admission server with all its hooks, and the caches that they read."""
+    client, configuration = dependencies.client, dependencies.configuration
+    topologies = _Topologies(dependencies) if configuration.gate("PodWebhook") else None
+    scale_downs = _ScaleDowns(dependencies, prepare=topologies.preparation.prepare if topologies else None)
+    candidate = Candidate(partial(dependencies.elect, LEASE)) if configuration.leader_election.enabled else None
     hooks = [
-        *ScaleReviews(scale_downs.intents.hold, budget=configuration.scale_down.budget_seconds).hooks,
-        *Validation(client, checks(means.strategies)).hooks,
+        *ScaleReviews(scale_downs.holder.hold, budget=configuration.scale_down.budget_seconds).hooks,
+        *Validation(client, checks(dependencies.strategies)).hooks,
         *(topologies.subsets.hooks if topologies else ()),
     ]
-    told: list[LetGo] = [scale_downs.let_go, *([topologies.subsets.let_go] if topologies else [])]
+    on_skip: list[OnSkip] = [scale_downs.on_skip, *([topologies.subsets.report_undecided] if topologies else [])]
     parts: dict[str, Component] = {
         **scale_downs.parts,
         **(topologies.parts if topologies else {}),
         **({"election": candidate} if candidate else {}),
     }
-    return Together({**parts, "edge": _edge(means, hooks, _certificates(means, candidate), told)})
+    server = _server(dependencies, hooks, _certificates(dependencies, candidate), on_skip)
+    return ComponentGroup({**parts, "server": server})
 
 
 class _ScaleDowns:
-    """What requests to shrink need: whom policies speak for, what is sampled, and who tells of plans."""
+    """What reviews of scale-downs need: a view of policies and workloads, samples, and reports of plans."""
 
-    def __init__(self, means: Means, *, prepare: Prepare | None) -> None:
-        stated = defaults(means.configuration, means.strategies)
-        self._metrics = means.scale_down_metrics
-        self._view = View(means.client)
-        self._sources = sources_for(means.client, self._view, lambda: replace(stated, enabled=means.switch.on))
-        self._reports = PlanReports(means.client)
-        self.intents = ScaleDownHolder(
-            means.client,
+    def __init__(self, dependencies: Dependencies, *, prepare: Prepare | None) -> None:
+        configured = defaults(dependencies.configuration, dependencies.strategies)
+        self._metrics = dependencies.scale_down_metrics
+        self._view = View(dependencies.client)
+        self._sources = sources_for(
+            dependencies.client, self._view, lambda: replace(configured, enabled=dependencies.switch.on)
+        )
+        self._reports = PlanReports(dependencies.client)
+        self.holder = ScaleDownHolder(
+            dependencies.client,
             self._view,
-            defaults=stated,
-            settings=_settings(means.configuration),
+            defaults=configured,
+            settings=_settings(dependencies.configuration),
             metrics=self._metrics,
-            policy_of=partial(_policy_of, means.strategies, self._sources),
+            policy_of=partial(_policy_of, dependencies.strategies, self._sources),
             on_plan=self._reports.record,
             prepare=prepare,
         )
         for source, age in self._sources.ages().items():
             self._metrics.watch_samples(source, age)
-        means.switch.tell("webhooks", self._switch)
+        dependencies.switch.subscribe("webhooks", self._switch)
 
     @property
     def parts(self) -> dict[str, Component]:
-        """What has to run."""
+        """The components that have to run."""
         return {
             "view": self._view,
-            "scale-downs": self.intents,
+            "scale-downs": self.holder,
             "samples": Background(self._sources.run),
             "reports": Background(self._reports.run),
         }
 
-    def let_go(self, hook: Hook, request: AdmissionRequest, reason: str) -> None:
-        """The edge admitted a request without a decision."""
-        log.warning("%s %s/%s was let through: %s", hook.name, request.namespace, request.name, reason)
+    def on_skip(self, hook: Hook, request: AdmissionRequest, reason: str) -> None:
+        """Log and count a request that the server admitted without a decision."""
+        log.warning("%s %s/%s was admitted without a decision: %s", hook.name, request.namespace, request.name, reason)
         if hook.name == reviews.NAME:
             self._metrics.record_late()
 
     def _switch(self, on: bool) -> None:
-        self.intents.configure(replace(self.intents.defaults, enabled=on))
+        self.holder.configure(replace(self.holder.defaults, enabled=on))
 
 
 class _Topologies:
-    """What UnitedTopologies need in every process that answers: places for pods, and bands for the size to come."""
+    """What UnitedTopologies need in every replica: subsets for new pods, and cost bands for the size to come."""
 
-    def __init__(self, means: Means) -> None:
-        client = means.client
+    def __init__(self, dependencies: Dependencies) -> None:
+        client = dependencies.client
         self.view = TopologyView(client)
         simulation = Simulation(self.view, client.clock)
-        self.subsets = Subsets(client, simulate=simulation, ended=self.view.ended, registry=means.registry)
-        levels = Levels(self.view, verdict=verdict(pod_webhook=True))
-        scribe = Scribe(client, means.topology_metrics)
-        settle = means.configuration.scale_down.settle_milliseconds / 1000
-        self.foresight = Foresight(self.view, levels, scribe, client.clock, settle=settle)
+        self.subsets = SubsetHooks(
+            client, simulate=simulation, ended=self.view.ended_pods, registry=dependencies.registry
+        )
+        levels = Levels(self.view, evaluate=evaluator(pod_webhook=True))
+        annotator = PodAnnotator(client, dependencies.topology_metrics)
+        settle = dependencies.configuration.scale_down.settle_milliseconds / 1000
+        self.preparation = ScaleDownPreparation(self.view, levels, annotator, client.clock, settle=settle)
 
     @property
     def parts(self) -> dict[str, Component]:
-        """What has to run."""
+        """The components that have to run."""
         return {"subsets": self.subsets, "topologies": self.view}
 
 
 def names(configuration: TrimtabConfiguration) -> list[str]:
-    """The names and addresses by which API servers reach the webhooks."""
+    """The DNS names and addresses at which API servers call the webhooks."""
     service = f"{configuration.webhooks.service}.{configuration.namespace}.svc"
     by_address = urlsplit(configuration.webhooks.url).hostname
     return [service, f"{service}.cluster.local", *([by_address] if by_address else [])]
 
 
 def _settings(configuration: TrimtabConfiguration) -> HoldSettings:
-    stated = configuration.scale_down
+    scale_down = configuration.scale_down
     return HoldSettings(
-        budget=stated.budget_seconds,
-        settle=stated.settle_milliseconds / 1000,
+        budget=scale_down.budget_seconds,
+        settle=scale_down.settle_milliseconds / 1000,
         constraints=constraints_of(default_constraints(configuration)),
     )
 
@@ -150,40 +155,44 @@ def _settings(configuration: TrimtabConfiguration) -> HoldSettings:
 def _policy_of(
     strategies: Mapping[str, Factory], sources: Sources, policy: EffectivePolicy, pods: Sequence[Pod]
 ) -> Policy:
-    """A policy's strategies, with what has been sampled of these pods."""
-    stated = policy.spec.strategies
-    return sources.values(stated, pods).apply_to(Policy.of(stated, strategies))
+    """A policy's strategies, with the samples of these pods."""
+    weighted = policy.spec.strategies
+    return sources.values(weighted, pods).apply_to(Policy.of(weighted, strategies))
 
 
-def _edge(means: Means, hooks: Sequence[Hook], certificates: Certificates, told: Sequence[LetGo]) -> Edge:
-    stated = means.configuration.webhooks
+def _server(
+    dependencies: Dependencies, hooks: Sequence[Hook], certificates: Certificates, callbacks: Sequence[OnSkip]
+) -> AdmissionServer:
+    webhooks = dependencies.configuration.webhooks
 
-    def let_go(hook: Hook, request: AdmissionRequest, reason: str) -> None:
-        for tell in told:
-            tell(hook, request, reason)
+    def on_skip(hook: Hook, request: AdmissionRequest, reason: str) -> None:
+        for callback in callbacks:
+            callback(hook, request, reason)
 
-    return Edge(
+    return AdmissionServer(
         hooks,
         certificates=certificates,
-        host=stated.host,
-        port=stated.port,
-        metrics=Metrics(means.registry),
-        let_go=let_go,
-        client_ca=Path(stated.client_ca_file) if stated.client_ca_file else None,
-        clock=means.client.clock,
+        host=webhooks.host,
+        port=webhooks.port,
+        metrics=Metrics(dependencies.registry),
+        on_skip=on_skip,
+        client_ca=Path(webhooks.client_ca_file) if webhooks.client_ca_file else None,
+        clock=dependencies.client.clock,
     )
 
 
-def _certificates(means: Means, candidate: Candidate | None) -> Certificates:
-    configuration = means.configuration
-    given = configuration.webhooks.certificates
-    if given.source == "Files":
-        return GivenCertificates(Path(given.certificate_file), Path(given.key_file), clock=means.client.clock)
-    return MadeCertificates(
-        means.client,
+def _certificates(dependencies: Dependencies, candidate: Candidate | None) -> Certificates:
+    configuration = dependencies.configuration
+    settings = configuration.webhooks.certificates
+    if settings.source == "Files":
+        return FileCertificates(
+            Path(settings.certificate_file), Path(settings.key_file), clock=dependencies.client.clock
+        )
+    return ManagedCertificates(
+        dependencies.client,
         namespace=configuration.namespace,
-        name=given.stored_in,
+        name=settings.stored_in,
         names=names(configuration),
         configurations=[(kind, configuration.webhooks.registered_as) for kind in CONFIGURATIONS],
-        leads=always if candidate is None else lambda: candidate.leads,
+        is_leader=always if candidate is None else lambda: candidate.is_leader,
     )

@@ -8,14 +8,14 @@ from functools import partial
 
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.scaledown import ScaleDownPolicySpec
-from trimtab.app.means import Means, defaults
+from trimtab.app.dependencies import Dependencies, defaults
 from trimtab.app.scheduling import default_constraints
 from trimtab.cloneset.controller import Controller as CloneSets
 from trimtab.cloneset.metrics import Metrics as CloneSetMetrics
 from trimtab.cloneset.settings import GATE
 from trimtab.cloneset.settings import Settings as CloneSetSettings
 from trimtab.kube.client import Client
-from trimtab.kube.components import Background, Component, Led, Together
+from trimtab.kube.components import Background, Component, ComponentGroup, LeaderElectedComponent
 from trimtab.ranking.rankers import constraints_of
 from trimtab.scaledown.continuous.delivery import ContinuousSettings
 from trimtab.scaledown.policy.controller import ScaleDownPolicies
@@ -31,43 +31,42 @@ from trimtab.unitedtopology.controller.controller import Settings as UnitedTopol
 LEASE = "trimtab-controllers"
 
 
-def component(means: Means) -> Component:
-    """All controllers; under leader election, unless there is only ever one process."""
-    make = _maker(means)
-    if not means.configuration.leader_election.enabled:
-        return make(means.client)
-    return Led(means.client, partial(means.elect, LEASE), make)
+def component(dependencies: Dependencies) -> Component:
+    """All controllers; under leader election, unless it is disabled."""
+    make = _factory(dependencies)
+    if not dependencies.configuration.leader_election.enabled:
+        return make(dependencies.client)
+    return LeaderElectedComponent(dependencies.client, partial(dependencies.elect, LEASE), make)
 
 
-def _maker(means: Means) -> Callable[[Client], Component]:
-    """Makes the controllers of one term. What is counted is counted over all terms of the process."""
-    written = defaults(means.configuration, means.strategies)
-    cloneset_metrics = CloneSetMetrics(means.registry)
+def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
+    """A function that builds the controllers of one leader term. Metrics are shared by all terms of the process."""
+    configured = defaults(dependencies.configuration, dependencies.strategies)
+    cloneset_metrics = CloneSetMetrics(dependencies.registry)
 
     def now() -> Defaults:
-        return replace(written, enabled=means.switch.on)
+        return replace(configured, enabled=dependencies.switch.on)
 
     def make(client: Client) -> Component:
         view = View(client)
-        stated = now()
         sources = sources_for(client, view, now)
-        topologies = UnitedTopologies(client, _topology_settings(means), metrics=means.topology_metrics)
+        topologies = UnitedTopologies(client, _topology_settings(dependencies), metrics=dependencies.topology_metrics)
         scale_downs = ScaleDownPolicies(
             client,
             view,
             sources,
-            defaults=stated,
-            settings=ContinuousSettings(constraints=constraints_of(default_constraints(means.configuration))),
-            readers=WITH_POD_COST if means.configuration.gate(GATE) else BUILT_IN,
+            defaults=now(),
+            settings=ContinuousSettings(constraints=constraints_of(default_constraints(dependencies.configuration))),
+            readers=WITH_POD_COST if dependencies.configuration.gate(GATE) else BUILT_IN,
             bands=topologies.levels,
-            metrics=means.scale_down_metrics,
-            registry=means.strategies,
+            metrics=dependencies.scale_down_metrics,
+            registry=dependencies.strategies,
         )
         clonesets = CloneSets(
-            client, _cloneset_settings(means), metrics=cloneset_metrics, policy_of=_policy_of(view, now)
+            client, _cloneset_settings(dependencies), metrics=cloneset_metrics, policy_of=_policy_of(view, now)
         )
-        means.switch.tell("controllers", lambda _: scale_downs.configure(now()))
-        return Together(
+        dependencies.switch.subscribe("controllers", lambda _: scale_downs.configure(now()))
+        return ComponentGroup(
             {
                 "view": view,
                 "samples": Background(sources.run),
@@ -80,27 +79,29 @@ def _maker(means: Means) -> Callable[[Client], Component]:
     return make
 
 
-def _cloneset_settings(means: Means) -> CloneSetSettings:
+def _cloneset_settings(dependencies: Dependencies) -> CloneSetSettings:
     return CloneSetSettings(
-        pod_cost=means.configuration.gate(GATE),
-        default_constraints=default_constraints(means.configuration),
-        strategies=means.strategies,
-        namespaces=means.namespaces,
+        pod_cost=dependencies.configuration.gate(GATE),
+        default_constraints=default_constraints(dependencies.configuration),
+        strategies=dependencies.strategies,
+        namespaces=dependencies.namespaces,
     )
 
 
-def _topology_settings(means: Means) -> UnitedTopologySettings:
-    return UnitedTopologySettings(pod_webhook=means.configuration.gate("PodWebhook"), namespaces=means.namespaces)
+def _topology_settings(dependencies: Dependencies) -> UnitedTopologySettings:
+    return UnitedTopologySettings(
+        pod_webhook=dependencies.configuration.gate("PodWebhook"), namespaces=dependencies.namespaces
+    )
 
 
 def _policy_of(view: View, now: Callable[[], Defaults]) -> Callable[[CloneSet], ScaleDownPolicySpec | None]:
-    """Which policy speaks for a CloneSet."""
+    """A function that finds the policy that applies to a CloneSet."""
 
     def policy_of(cloneset: CloneSet) -> ScaleDownPolicySpec | None:
         namespace = cloneset.metadata.namespace
-        found = effective_policy(
+        policy = effective_policy(
             workload_ref(cloneset), view.policies_in(namespace), now(), view.namespace_labels(namespace)
         )
-        return None if found is None else found.spec
+        return None if policy is None else policy.spec
 
     return policy_of

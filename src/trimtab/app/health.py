@@ -1,7 +1,7 @@
-"""What a process tells of itself over HTTP.
+"""Liveness, readiness and metrics of a process over HTTP.
 
-GET /healthz    the process lives
-GET /readyz     every component has seen the cluster; otherwise what is missing
+GET /healthz    the process is alive
+GET /readyz     every component has synced; otherwise a line for each that has not
 GET /metrics    for Prometheus
 """
 
@@ -21,7 +21,7 @@ from trimtab.kube.components import Component
 async def served(
     settings: Serving, components: Mapping[str, Component], registry: CollectorRegistry
 ) -> AsyncIterator[int]:
-    """Serve until the block ends; the port, which may have been any."""
+    """Serve until the block ends; yields the port."""
     pages = Pages(components, registry)
     application = web.Application()
     application.router.add_get("/healthz", pages.healthz)
@@ -37,23 +37,23 @@ async def served(
 
 
 class Pages:
-    """What is answered."""
+    """The handlers of the three paths."""
 
     def __init__(self, components: Mapping[str, Component], registry: CollectorRegistry) -> None:
         self._components = components
         self._registry = registry
 
     async def healthz(self, _: web.Request) -> web.Response:
-        """Whoever answers lives."""
+        """Answer 200: the process is alive."""
         return web.Response(text="ok\n")
 
     async def readyz(self, _: web.Request) -> web.Response:
-        """A line for each thing that is missing."""
+        """Answer 200, or 503 with a line for each component that is not ready."""
         known = self._components.items()
-        waiting = [f"{name} has not seen the cluster yet" for name, each in known if not each.synced]
+        waiting = [f"{name} has not synced with the cluster yet" for name, each in known if not each.synced]
         missing = waiting + [f"{name}: {problem}" for name, each in known for problem in each.problems]
         return web.Response(status=503 if missing else 200, text="\n".join(missing or ["ok"]) + "\n")
 
     async def metrics(self, _: web.Request) -> web.Response:
-        """All metrics of the process."""
+        """Answer with all metrics of the process."""
         return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

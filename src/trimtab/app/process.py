@@ -1,6 +1,6 @@
-"""A process of Trimtab: components beside one another, until one fails or the process is told to stop.
+"""A process of Trimtab: some components, run until one of them fails or the process is stopped.
 
-Then all of them end, each in its own order.
+Then all of them are stopped.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from trimtab.api.configuration import Serving, TrimtabConfiguration
-from trimtab.app.means import Means, defaults
-from trimtab.app.switch import Watch
+from trimtab.app.dependencies import Dependencies, defaults
+from trimtab.app.switch import ConfigurationWatch
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SystemClock
-from trimtab.kube.components import Background, Component, Together
+from trimtab.kube.components import Background, Component, ComponentGroup
 from trimtab.kube.endpoints import Endpoint
 from trimtab.kube.sessions import Session
 from trimtab.kube.transport import Transport
@@ -30,43 +30,43 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What to run, and against what."""
+    """What to run, and against which cluster."""
 
     configuration: TrimtabConfiguration = field(default_factory=TrimtabConfiguration)
     kubeconfig: Path | None = None
     context: str = ""
     read_again: Callable[[], TrimtabConfiguration] | None = None
-    """Reads the configuration as it is by now, where it may change."""
+    """Reads the configuration again, if it may change while the process runs."""
 
 
-def _scheduler(means: Means) -> Component:
+def _scheduler(dependencies: Dependencies) -> Component:
     from trimtab.app import scheduling
 
-    return scheduling.component(means)
+    return scheduling.component(dependencies)
 
 
-def _webhooks(means: Means) -> Component:
+def _webhooks(dependencies: Dependencies) -> Component:
     from trimtab.app import admission
 
-    return admission.component(means)
+    return admission.component(dependencies)
 
 
-def _controllers(means: Means) -> Component:
+def _controllers(dependencies: Dependencies) -> Component:
     from trimtab.app import control
 
-    return control.component(means)
+    return control.component(dependencies)
 
 
-COMPONENTS: Mapping[str, Callable[[Means], Component]] = {
+COMPONENTS: Mapping[str, Callable[[Dependencies], Component]] = {
     "scheduler": _scheduler,
     "webhooks": _webhooks,
     "controllers": _controllers,
 }
-"""What can be run, by name."""
+"""All components, by name."""
 
 
 def check(configuration: TrimtabConfiguration) -> None:
-    """Raises InvalidError for what cannot work, before anything is started."""
+    """Raise InvalidError if the configuration is invalid."""
     from trimtab.app import scheduling
 
     if "scheduler" in configuration.components:
@@ -82,31 +82,33 @@ class App:
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     components: dict[str, Component] = field(default_factory=dict)
     connect: Callable[[Endpoint], Transport] = Session
-    """How a cluster is reached; tests listen in."""
+    """Opens the connection to the cluster; tests replace it."""
     port: int = -1
-    """Where health and metrics are served, once they are."""
+    """The port that health and metrics are served on, once they are."""
 
     async def run(self) -> None:
-        """Run everything until cancelled. What one component raises ends them all."""
+        """Run all components until cancelled, or until one of them raises."""
         configuration = self.settings.configuration
         check(configuration)
         endpoint = config.discover(self.settings.kubeconfig, context=self.settings.context)
         async with AsyncExitStack() as stack:
             client = Client(self.connect(endpoint), clock=SystemClock())
             stack.push_async_callback(client.close)
-            means = Means(client, configuration, self.registry, registry())
-            self.components.update({name: COMPONENTS[name](means) for name in configuration.components})
+            dependencies = Dependencies(client, configuration, self.registry, registry())
+            self.components.update({name: COMPONENTS[name](dependencies) for name in configuration.components})
             if configuration.serving.port >= 0:
                 await self._serve(stack, configuration.serving)
             log.info("running %s against %s", ", ".join(self.components), endpoint.server)
-            await Together({**self.components, **self._watching(means)}).run()
+            await ComponentGroup({**self.components, **self._watching(dependencies)}).run()
 
-    def _watching(self, means: Means) -> dict[str, Component]:
+    def _watching(self, dependencies: Dependencies) -> dict[str, Component]:
         read = self.settings.read_again
-        return {} if read is None else {"switch": Background(Watch(means.switch, read, means.client.clock).run)}
+        if read is None:
+            return {}
+        return {"switch": Background(ConfigurationWatch(dependencies.switch, read, dependencies.client.clock).run)}
 
     async def _serve(self, stack: AsyncExitStack, serving: Serving) -> None:
         from trimtab.app import health
 
         self.port = await stack.enter_async_context(health.served(serving, self.components, self.registry))
-        log.info("health and metrics on http://%s:%d", serving.host, self.port)
+        log.info("health and metrics are served on http://%s:%d", serving.host, self.port)

@@ -8,7 +8,7 @@ from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import DEPRECATED_ZONE, HOSTNAME, ZONE
 from trimtab.api.pods import TopologySpreadConstraint
-from trimtab.app.means import Means
+from trimtab.app.dependencies import Dependencies
 from trimtab.kube.components import Component
 from trimtab.scheduler import configuration as scheduler_configuration
 from trimtab.scheduler.configuration import Configuration
@@ -16,13 +16,13 @@ from trimtab.scheduler.metrics import Metrics
 from trimtab.scheduler.service import Service
 
 
-def component(means: Means) -> Component:
-    """The scheduler. It has a lease of its own, so that replicas that wait keep a warm view of the cluster."""
-    return Service(means.client, settings(means.configuration), metrics=Metrics(means.registry))
+def component(dependencies: Dependencies) -> Component:
+    """The scheduler. It has its own lease, so that standby replicas keep warm caches."""
+    return Service(dependencies.client, settings(dependencies.configuration), metrics=Metrics(dependencies.registry))
 
 
 def settings(configuration: TrimtabConfiguration) -> Configuration:
-    """The scheduler's part of the configuration. Its lease is where Trimtab keeps its own, unless it says otherwise."""
+    """The scheduler's part of the configuration. Its lease is in Trimtab's namespace, unless it names another."""
     tree = configuration.scheduler
     if isinstance(tree, str):
         raise InvalidError("scheduler", f"the file {tree} has not been read")
@@ -30,22 +30,22 @@ def settings(configuration: TrimtabConfiguration) -> Configuration:
         read = scheduler_configuration.read(tree)
     except InvalidError as error:
         raise error.under("scheduler") from None
-    stated = (tree or {}).get("leaderElection") or {}
+    election_tree = (tree or {}).get("leaderElection") or {}
     election = read.election
-    if election is not None and "resourceNamespace" not in stated:
+    if election is not None and "resourceNamespace" not in election_tree:
         election = replace(election, namespace=configuration.namespace)
     return replace(read, election=election, namespaces=frozenset(configuration.namespaces))
 
 
 def default_constraints(configuration: TrimtabConfiguration) -> tuple[TopologySpreadConstraint, ...]:
-    """What workloads that state no constraints are kept level on when they shrink: what places their pods.
+    """The constraints by which workloads without any are kept level on scale-down: those that place their pods.
 
-    Of several, the nodes come last. A scheduler weighs constraints, a scale-down takes them one after the other, and a
-    zone that is emptied costs more than two pods on one node.
+    Hostname constraints come last. A scheduler weighs constraints, a scale-down applies them one after the other, and
+    an empty zone is worse than two pods on one node.
     """
     profile = next(iter(settings(configuration).profiles.values()))
     modern = {DEPRECATED_ZONE: ZONE}
-    stated = [
+    constraints = [
         TopologySpreadConstraint(
             max_skew=each.max_skew,
             topology_key=modern.get(each.topology_key, each.topology_key),
@@ -53,4 +53,4 @@ def default_constraints(configuration: TrimtabConfiguration) -> tuple[TopologySp
         )
         for each in profile.default_constraints
     ]
-    return tuple(sorted(stated, key=lambda each: each.topology_key == HOSTNAME))
+    return tuple(sorted(constraints, key=lambda each: each.topology_key == HOSTNAME))

@@ -1,11 +1,10 @@
-"""The one switch: `scaleDown.enabled`, looked at again while the process runs.
+"""The switch `scaleDown.enabled`, which is read again while the process runs.
 
-Everything else in the configuration is read at the start. This is for when something goes wrong: whoever turns it off
-does not want to wait for processes to be replaced. Off means that no request is held, and that what was written is
-taken back.
+Everything else in the configuration is read at the start. This field can be changed at any time, so that scale-downs
+can be turned off in an incident without waiting for processes to restart. Off means that no request is held, and that
+written costs are reverted.
 
-A file that cannot be read, or would be refused at the start, changes nothing: the switch stays where it is, and a line
-in the log says why.
+A file that cannot be read or is invalid changes nothing; the reason is logged.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
 from trimtab.kube.clocks import Clock
 
-LOOK_EVERY = 2.0
-"""Seconds between looks at the file."""
+CHECK_INTERVAL = 2.0
+"""Seconds between reads of the file."""
 
 Listener = Callable[[bool], None]
 
@@ -26,18 +25,18 @@ log = logging.getLogger(__name__)
 
 
 class Switch:
-    """On or off, and whom to tell."""
+    """On or off, with listeners."""
 
     def __init__(self, *, on: bool) -> None:
         self.on = on
         self._listeners: dict[str, Listener] = {}
 
-    def tell(self, name: str, listener: Listener) -> None:
-        """Tell somebody of changes from now on. Who comes again under the same name takes the place of the first."""
+    def subscribe(self, name: str, listener: Listener) -> None:
+        """Call a listener on each change. A listener of the same name is replaced."""
         self._listeners[name] = listener
 
     def turn(self, *, on: bool) -> None:
-        """Turn it on or off; who was told already is not told again."""
+        """Turn it on or off; listeners are called only if that is a change."""
         if on != self.on:
             self.on = on
             log.warning("scale-downs are switched %s", "on" if on else "off")
@@ -45,35 +44,35 @@ class Switch:
                 listener(on)
 
 
-class Watch:
-    """Looks at a configuration that may change."""
+class ConfigurationWatch:
+    """Reads the configuration periodically, and turns the switch as it says."""
 
     def __init__(
         self,
         switch: Switch,
         read: Callable[[], TrimtabConfiguration],
         clock: Clock,
-        complain: Callable[[str], None] = log.warning,
+        warn: Callable[[str], None] = log.warning,
     ) -> None:
         self._switch = switch
         self._read = read
         self._clock = clock
-        self._complain = complain
+        self._warn = warn
         self._problem = ""
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Read the configuration periodically, until cancelled."""
         while True:
-            await self._clock.sleep(LOOK_EVERY)
-            self.look()
+            await self._clock.sleep(CHECK_INTERVAL)
+            self.check()
 
-    def look(self) -> None:
-        """Turn the switch as the configuration says."""
+    def check(self) -> None:
+        """Read the configuration once, and turn the switch as it says."""
         try:
             configuration = self._read()
         except InvalidError as error:
             if str(error) != self._problem:
-                self._complain(f"the configuration has changed and is not taken: {error}")
+                self._warn(f"the changed configuration is invalid and is ignored: {error}")
             self._problem = str(error)
         else:
             self._problem = ""

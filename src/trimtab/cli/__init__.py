@@ -42,9 +42,6 @@ commands.add_command(uninstall)
 
 def main() -> None:
     """Run the command line. What a user can mend is one line, not a traceback."""
-    from trimtab.api.errors import InvalidError
-    from trimtab.kube.errors import KubeError
-
     try:
         commands(standalone_mode=False)
     except click.ClickException as error:
@@ -52,6 +49,16 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
-    except (InvalidError, KubeError, OSError) as error:
+    except Exception as error:
+        if not _is_expected(error):
+            raise
         click.echo(f"trimtab: {error}", err=True)
         sys.exit(1)
+
+
+def _is_expected(error: Exception) -> bool:
+    """Whether an error is about the user's input, files or cluster. Imported here, so that `--help` stays quick."""
+    from trimtab.api.errors import InvalidError
+    from trimtab.kube.errors import KubeError
+
+    return isinstance(error, InvalidError | KubeError | OSError)

@@ -1,4 +1,4 @@
-"""`trimtab install` and `trimtab uninstall`: into a cluster, and out of it again."""
+"""`trimtab install` and `trimtab uninstall`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from trimtab.kube.client import Client
 
 _KUBECONFIG = click.option(
-    "--kubeconfig", type=click.Path(path_type=Path), help="Which cluster; looked for as kubectl does."
+    "--kubeconfig", type=click.Path(path_type=Path), help="The kubeconfig file; found as kubectl finds it."
 )
-_CONTEXT = click.option("--context", default="", help="Which context of the kubeconfig.")
-_NAMESPACE = click.option("--namespace", default="trimtab-system", show_default=True, help="Where Trimtab lives.")
+_CONTEXT = click.option("--context", default="", help="The context of the kubeconfig.")
+_NAMESPACE = click.option(
+    "--namespace", default="trimtab-system", show_default=True, help="The namespace of the installation."
+)
 
 
 @click.command(
@@ -41,7 +43,9 @@ Examples:
 )
 @_NAMESPACE
 @click.option("--image", help="The image to run.  [default: trimtab with this version as its tag]")
-@click.option("--component", "components", multiple=True, help="What to run; repeat.  [default: as configured]")
+@click.option(
+    "--component", "components", multiple=True, help="A component to install; repeatable.  [default: as configured]"
+)
 @click.option("--replicas", type=click.IntRange(min=1), default=2, show_default=True, help="Of each component.")
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="A TrimtabConfiguration to install.")
 @click.option(
@@ -49,23 +53,25 @@ Examples:
     type=click.Choice(["auto", "all", "none"]),
     default="auto",
     show_default=True,
-    help="Definitions of our kinds. One that is there already and not Trimtab's is always left out; auto also leaves "
-    "out those that others bring where no cluster can be asked.",
+    help="Definitions of our kinds. An existing one that is not Trimtab's is always left out; without a cluster, auto "
+    "also leaves out those that others may have installed.",
 )
 @click.option(
     "--deny-cost-changes",
     is_flag=True,
-    help="Refuse changes of costs by others in namespaces labelled trimtab.dev/protect-costs=true, rather than warn.",
+    help="Deny changes of costs by others in namespaces labelled trimtab.dev/protect-costs=true, instead of a warning.",
 )
-@click.option("--api-server-cidr", multiple=True, help="Where API servers call webhooks from; repeat.  [default: any]")
+@click.option(
+    "--api-server-cidr", multiple=True, help="A CIDR that API servers call webhooks from; repeatable.  [default: any]"
+)
 @click.option(
     "--ca-file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Whom API servers are to trust, where webhooks.certificates.source is Files.",
+    help="The CA bundle of the webhooks, if webhooks.certificates.source is Files.",
 )
 @click.option(
     "--local",
-    "outside",
+    "local_only",
     is_flag=True,
     help="Only what processes outside the cluster need: our kinds, and webhook configurations for webhooks.url.",
 )
@@ -82,40 +88,40 @@ def install(
     deny_cost_changes: bool,
     api_server_cidr: tuple[str, ...],
     ca_file: Path | None,
-    outside: bool,
+    local_only: bool,
     output: str,
     kubeconfig: Path | None,
     context: str,
 ) -> None:
-    """Print everything that Trimtab needs in a cluster, for `kubectl apply -f -`. Nothing is written."""
+    """Print all objects of an installation, for `kubectl apply -f -`. Nothing is written to the cluster."""
     from trimtab.install import definitions, manifests
     from trimtab.install.options import Options
 
-    written: dict[str, Any] = {}
-    if outside:
+    overrides: dict[str, Any] = {}
+    if local_only:
         _print(_local(config_file), output)
         return
     if config_file is not None:
-        written["configuration"] = with_scheduler(read_yaml(config_file), config_file.parent)
-    written |= {} if image is None else {"image": image}
-    stated = components or tuple(written.get("configuration", {}).get("components") or ())
-    written |= {"components": _components(stated)} if stated else {}
+        overrides["configuration"] = with_scheduler(read_yaml(config_file), config_file.parent)
+    overrides |= {} if image is None else {"image": image}
+    chosen = components or tuple(overrides.get("configuration", {}).get("components") or ())
+    overrides |= {"components": _components(chosen)} if chosen else {}
     options = Options(
         namespace=namespace,
         replicas=replicas,
         deny_cost_changes=deny_cost_changes,
         api_server_ranges=_ranges(api_server_cidr),
-        authority=b"" if ca_file is None else ca_file.read_bytes(),
-        **written,
+        ca_bundle=b"" if ca_file is None else ca_file.read_bytes(),
+        **overrides,
     )
     _check(options.read())
-    present, shared = _present(kubeconfig, context, namespace)
-    chosen = definitions.choose(options, cast("Choice", crds), present)
-    options = replace(options, clonesets=definitions.has_clonesets(chosen, present), shared=shared)
-    kept = [f"namespace {namespace} is left as it is: {shared}"] if shared else []
-    for note in (*chosen.notes, *kept, *_left_to_do(options)):
+    existing, shared = _cluster_state(kubeconfig, context, namespace)
+    selection = definitions.choose(options, cast("Choice", crds), existing)
+    options = replace(options, clonesets=definitions.has_clonesets(selection, existing), shared=shared)
+    kept = [f"namespace {namespace} is not changed: {shared}"] if shared else []
+    for note in (*selection.notes, *kept, *_remaining_tasks(options)):
         click.echo(f"trimtab: {note}", err=True)
-    _print(manifests.everything(options, chosen.manifests), output)
+    _print(manifests.everything(options, selection.manifests), output)
 
 
 def _local(config_file: Path | None) -> list[JSON]:
@@ -126,25 +132,25 @@ def _local(config_file: Path | None) -> list[JSON]:
 
 
 def _check(configuration: TrimtabConfiguration) -> None:
-    """Raises InvalidError for what could not run, or not beside another process of the same installation."""
+    """Raise InvalidError for a configuration that is invalid, or that several processes cannot share."""
     from trimtab import app
     from trimtab.api.errors import InvalidError
 
     app.check(configuration)
     if not configuration.leader_election.enabled:
-        reason = "processes of an installation run beside one another, if only while one replaces another; write true"
+        reason = "several processes of an installation run at the same time, if only during an update; write true"
         raise InvalidError("leaderElection.enabled", reason)
 
 
-def _left_to_do(options: Options) -> Iterator[str]:
-    """What an administrator who keeps the certificates has to do besides."""
-    given = options.read().webhooks.certificates
-    if given.source != "Files" or "webhooks" not in options.components:
+def _remaining_tasks(options: Options) -> Iterator[str]:
+    """What an administrator who manages the certificates has to do as well."""
+    certificates = options.read().webhooks.certificates
+    if certificates.source != "Files" or "webhooks" not in options.components:
         return
-    files = f"{given.certificate_file} and {given.key_file}"
+    files = f"{certificates.certificate_file} and {certificates.key_file}"
     yield f"the Deployment trimtab-webhooks is not ready until {files} are mounted"
-    if not options.authority:
-        yield "without --ca-file, API servers ask only if they trust whoever signed that certificate anyway"
+    if not options.ca_bundle:
+        yield "without --ca-file, API servers call the webhooks only if they trust that certificate's signer anyway"
 
 
 def _components(names: Sequence[str]) -> tuple[str, ...]:
@@ -157,29 +163,29 @@ def _components(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in known if name in names)
 
 
-def _ranges(written: Sequence[str]) -> tuple[str, ...]:
+def _ranges(cidrs: Sequence[str]) -> tuple[str, ...]:
     import ipaddress
 
     try:
-        return tuple(str(ipaddress.ip_network(text)) for text in written)
+        return tuple(str(ipaddress.ip_network(text)) for text in cidrs)
     except ValueError as error:
         raise click.BadParameter(f"{error}; write it as 10.0.0.0/28", param_hint="--api-server-cidr") from error
 
 
-def _present(kubeconfig: Path | None, context: str, namespace: str) -> tuple[list[JSON] | None, str]:
-    """The definitions that a cluster has (None where none can be asked), and why the namespace is not ours."""
+def _cluster_state(kubeconfig: Path | None, context: str, namespace: str) -> tuple[list[JSON] | None, str]:
+    """The definitions in the cluster (None if it cannot be reached), and why the namespace is not ours."""
     from trimtab.install import namespaces
     from trimtab.kube.errors import KubeError
 
     async def ask() -> tuple[list[JSON], str]:
         async with _client(kubeconfig, context) as client:
-            return await _definitions(client), await namespaces.maker(client, namespace)
+            return await _definitions(client), await namespaces.why_foreign(client, namespace)
 
     try:
         return asyncio.run(ask())
     except KubeError as error:
-        click.echo(f"trimtab: no cluster was asked: {error}", err=True)
-        return None, namespaces.told_of_none(namespace)
+        click.echo(f"trimtab: the cluster was not reached: {error}", err=True)
+        return None, namespaces.why_foreign_by_name(namespace)
 
 
 async def _definitions(client: Client) -> list[JSON]:
@@ -215,20 +221,20 @@ Examples:
 """
 )
 @_NAMESPACE
-@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 @click.option(
     "--remove-crds",
     is_flag=True,
     help="Remove the definitions of our kinds too. That deletes every ScaleDownPolicy, PodGroupCost, UnitedTopology "
     "and CloneSet in the cluster, and the pods of those CloneSets with them.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @_KUBECONFIG
 @_CONTEXT
 def uninstall(
     namespace: str, dry_run: bool, remove_crds: bool, yes: bool, kubeconfig: Path | None, context: str
 ) -> None:
-    """Take Trimtab out of a cluster: what it runs, what it was asked about, and every cost that it has written."""
+    """Remove Trimtab from a cluster: its workloads, its webhooks, and every annotation and cost that it has written."""
     asyncio.run(_uninstall(namespace, kubeconfig, context, dry_run=dry_run, remove_crds=remove_crds, sure=yes))
 
 
@@ -241,10 +247,10 @@ async def _uninstall(
         options = await removal.installed(client, namespace)
         definitions = await removal.ours(client)
         if dry_run:
-            for line in removal.intentions(options):
+            for line in removal.dry_run(options):
                 click.echo(line)
         if remove_crds:
-            await _explain(client, definitions)
+            await _print_losses(client, definitions)
         if dry_run:
             return
         if remove_crds and not sure:
@@ -257,10 +263,10 @@ async def _uninstall(
             click.echo(f"kept, with all their objects: {names}; --remove-crds removes them")
 
 
-async def _explain(client: Client, definitions: Sequence[JSON]) -> None:
-    """Say what would be lost, before it is."""
+async def _print_losses(client: Client, definitions: Sequence[JSON]) -> None:
+    """Print what would be deleted."""
     from trimtab.install import removal
 
     for each in definitions:
-        count = await removal.lost_with(client, each)
+        count = await removal.count_objects(client, each)
         click.echo(f"removing {each['metadata']['name']} deletes the {count} objects of that kind in this cluster")

@@ -1,4 +1,4 @@
-"""`trimtab run`: the product against a cluster."""
+"""`trimtab run`: the components, against a cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OVERRIDES: Mapping[str, tuple[str, ...]] = {
     "log_format": ("logs", "format"),
     "log_level": ("logs", "level"),
 }
-"""Which field of the configuration each option stands for."""
+"""The field of the configuration that each option sets."""
 
 
 @click.command(
@@ -36,29 +36,31 @@ Examples:
   trimtab run --config trimtab.yaml --component webhooks --port 10270
                                                    one component, beside processes that run the others
   trimtab run --component scheduler --scheduler-config scheduler.yaml --namespace shop
-  trimtab run --config trimtab.yaml --check        say whether the configuration is good, and end
+  trimtab run --config trimtab.yaml --check        check the configuration and exit
 """
 )
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="A TrimtabConfiguration file.")
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Which cluster; looked for as kubectl does.")
-@click.option("--context", default="", help="Which context of the kubeconfig.")
-@click.option("--component", "components", multiple=True, help="What to run: scheduler, webhooks, controllers; repeat.")
-@click.option("--namespace", "namespaces", multiple=True, help="Which namespaces to look after; repeat. [default: all]")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="The kubeconfig file; found as kubectl finds it.")
+@click.option("--context", default="", help="The context of the kubeconfig.")
+@click.option(
+    "--component", "components", multiple=True, help="A component to run: scheduler, webhooks, controllers; repeatable."
+)
+@click.option("--namespace", "namespaces", multiple=True, help="A namespace to handle; repeatable. [default: all]")
 @click.option("--scheduler-config", type=click.Path(path_type=Path), help="A KubeSchedulerConfiguration file.")
-@click.option("--host", help="Where health and metrics are served. [default: 127.0.0.1]")
-@click.option("--port", type=int, help="On which port; 0 for any, -1 for none. [default: 10269]")
+@click.option("--host", help="The address for health and metrics. [default: 127.0.0.1]")
+@click.option("--port", type=int, help="The port for health and metrics; 0 for any, -1 for none. [default: 10269]")
 @click.option("--log-format", type=click.Choice(["console", "json"]), help="[default: console]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
-@click.option("--check", "only_check", is_flag=True, help="Read and check the configuration, and end.")
+@click.option("--check", "only_check", is_flag=True, help="Check the configuration and exit.")
 def run(config_file: Path | None, kubeconfig: Path | None, context: str, only_check: bool, **flags: object) -> None:
-    """Run Trimtab against a cluster until told to stop. Options override what the file says."""
+    """Run Trimtab against a cluster until it is stopped. Options override the file."""
     from trimtab import app
     from trimtab.kube.processes import set_up_logs, until_stopped
 
     configuration = configured(config_file, flags)
     if only_check:
         app.check(configuration)
-        click.echo(f"the configuration is good; it runs {', '.join(configuration.components)}")
+        click.echo(f"the configuration is valid; it runs {', '.join(configuration.components)}")
         return
     set_up_logs(configuration.logs.format, configuration.logs.level)
     again = None if config_file is None else partial(configured, config_file, flags)
@@ -66,7 +68,7 @@ def run(config_file: Path | None, kubeconfig: Path | None, context: str, only_ch
 
 
 def configured(path: Path | None, flags: Mapping[str, object]) -> TrimtabConfiguration:
-    """The configuration that a file and the options beside it make."""
+    """The configuration of a file, with options applied over it."""
     from trimtab.api import configuration
     from trimtab.api.errors import InvalidError
 

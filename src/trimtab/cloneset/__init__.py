@@ -1,29 +1,30 @@
-"""CloneSets: as many pods as are wanted, and of those that are too many, the ones go first that leave the rest level.
+"""Feature: CloneSet. Keeps the desired number of pods, and on scale-down deletes those that leave the rest level.
 
-For clusters without OpenKruise: where that serves the kind, the controller stands back and says so.
+For clusters without OpenKruise: if OpenKruise serves the kind, the controller does nothing and reports that.
 
-presence      whose kind it is: ours, or somebody else's                                        (pure)
+kind_owner    which controller the kind belongs to: Trimtab or OpenKruise                       (pure)
 observation   the pods of a CloneSet as columns                                                 (pure)
-sizes         how many pods to make, to delete, to replace                                      (pure)
-victims       which pods go, by the order of `trimtab.ranking`                                  (pure)
+sizes         how many pods to create, to delete, to replace                                    (pure)
+victims       which pods are deleted first, by the order of `trimtab.ranking`                   (pure)
 ranks         costs: by rank, wait, or fall back                                                (pure)
-plan          all of that together: what is done next                                           (pure)
+plan          all of that together: the next step                                               (pure)
 instances     the names of new pods, the same after a crash                                     (pure)
-revisions     templates as ControllerRevisions: which one is meant, which are forgotten         (pure)
-rivals        CloneSets whose selectors overlap                                                 (pure)
-reports       the status                                                                        (pure)
-view          what is seen of the cluster
-pods          pods made and deleted
-history       ControllerRevisions made, renumbered and deleted
+revisions     templates as ControllerRevisions                                                  (pure)
+conflicts     CloneSets whose selectors overlap                                                 (pure)
+status        counts and conditions                                                             (pure)
+view          caches of the cluster
+pods          creates and deletes pods
+history       creates, renumbers and deletes ControllerRevisions
+reporter      writes the status, records events
 reconciler    observe, decide, act, report
-controller    what runs, and what wakes it
+controller    what runs, and what queues a CloneSet
 
-Does not belong here: the order itself (`ranking`), and which policy speaks for a CloneSet: that is handed in.
+Does not belong here: the victim order itself (`ranking`), and which policy applies to a CloneSet: `app` passes that in.
 
-May import: what `controllers` may.
+May import: `admission`, `kube` and below, msgspec, numpy, prometheus-client; no other feature.
 
 **Crash-safe at any line.** Nothing is remembered that could not be found out again. Every deletion names the UID it was
-decided for. The name of a new pod follows from its CloneSet and a number (`instances`), so that making it a second time
-meets the first one. A wait for ranks is written into the status. What was written and is not seen yet is known from
-expectations; a new process needs none, for its list shows all that was written before.
+decided for. The name of a new pod follows from its CloneSet and a number (`instances`), so that creating it twice
+fails. A wait for ranks is written into the status. Writes that are not observed yet are tracked by expectations; a new
+process needs none, because its list shows all that was written before.
 """

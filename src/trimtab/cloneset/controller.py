@@ -1,13 +1,13 @@
-"""What runs, and what wakes it.
+"""The CloneSet controller: what runs, and what queues a CloneSet.
 
-`Controller` watches whose kind CloneSet is. While it is ours a `Service` runs; where it is OpenKruise's, or nobody
-serves it, none does, and the log and an event on the definition say so. A service is made anew each time: nothing of
-before is of use, for the kind may have come and gone meanwhile.
+`Controller` watches which controller the kind CloneSet belongs to. While it is Trimtab's, a `Service` runs; if it is
+OpenKruise's or not served, none does, and the log and an event on the definition say so. Each run has a new service:
+its caches would be outdated, as the kind may have been deleted and created meanwhile.
 
-What it needs to be allowed: to list and watch `customresourcedefinitions`, `clonesets`, `pods`, `nodes`,
-`controllerrevisions` and, with the feature gate, `podgroupcosts`; to create, patch and delete `pods` and
-`controllerrevisions`; to get `pods`, `clonesets` and `controllerrevisions`; to patch `clonesets/status`; to create and
-patch `events`. A namespace's admission plugin OwnerReferencesPermissionEnforcement asks for `clonesets/finalizers`.
+Permissions: list and watch `customresourcedefinitions`, `clonesets`, `pods`, `nodes`, `controllerrevisions` and, with
+the feature gate, `podgroupcosts`; create, patch and delete `pods` and `controllerrevisions`; get `pods`, `clonesets`
+and `controllerrevisions`; patch `clonesets/status`; create and patch `events`; for the admission plugin
+OwnerReferencesPermissionEnforcement, update `clonesets/finalizers`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trimtab.api.annotations import Reason
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
-from trimtab.cloneset import presence as presences
+from trimtab.cloneset import kind_owner
+from trimtab.cloneset.conflicts import selector_of
+from trimtab.cloneset.kind_owner import DEFINITION, GROUP_COSTS, KindOwner
 from trimtab.cloneset.metrics import Metrics
-from trimtab.cloneset.presence import DEFINITION, GROUP_COSTS, Presence
 from trimtab.cloneset.reconciler import PolicyOf, Reconciler
-from trimtab.cloneset.rivals import selector_of
 from trimtab.cloneset.settings import SETTINGS, Settings
 from trimtab.cloneset.view import View, owner_key
 from trimtab.kube.client import Client
@@ -40,7 +41,7 @@ from trimtab.kube.stores import key_of
 
 COMPONENT = "trimtab-cloneset"
 GRACE = 2.0
-"""Seconds that writes under way are given when the controller ends."""
+"""Seconds that requests in flight may take when the controller stops."""
 
 log = logging.getLogger(__name__)
 
@@ -51,14 +52,14 @@ def _no_policy(_: CloneSet) -> ScaleDownPolicySpec | None:
 
 @dataclass(frozen=True, slots=True)
 class _Mode:
-    """What the cluster serves, as far as it changes what is to run."""
+    """What the cluster serves, as far as it decides what has to run."""
 
-    presence: Presence
+    owner: KindOwner
     group_costs: bool = False
 
 
 class Controller:
-    """Looks after CloneSets where that is ours to do."""
+    """Manages CloneSets while the kind is Trimtab's."""
 
     def __init__(
         self,
@@ -87,25 +88,25 @@ class Controller:
         )
 
     @property
-    def presence(self) -> Presence:
-        """Whose the CloneSets of this cluster are."""
-        return presences.presence(self._definitions.get(Key(DEFINITION)))
+    def owner(self) -> KindOwner:
+        """Which controller the CloneSets of this cluster belong to."""
+        return kind_owner.kind_owner(self._definitions.get(Key(DEFINITION)))
 
     @property
     def synced(self) -> bool:
-        """Whether everything has been seen at least once, or there is nothing to see."""
+        """Whether all caches are filled, or none is needed."""
         if not self._definitions.synced:
             return False
-        return self.presence is not Presence.OURS or (self.service is not None and self.service.synced)
+        return self.owner is not KindOwner.TRIMTAB or (self.service is not None and self.service.synced)
 
     @property
     def problems(self) -> list[str]:
-        """What keeps it from seeing the cluster as it is. To stand back is no problem."""
+        """Why caches are outdated. Leaving CloneSets to OpenKruise is no problem."""
         informers = [self._definitions, *(self.service.view.informers if self.service else ())]
         return [f"{informer.resource.plural}: {informer.problem}" for informer in informers if informer.problem]
 
     async def run(self) -> None:
-        """Look after CloneSets, whenever they are ours, until cancelled."""
+        """Manage CloneSets while the kind is Trimtab's, until cancelled."""
         background = [asyncio.ensure_future(self._definitions.run()), asyncio.ensure_future(self._recorder.run())]
         try:
             await self._definitions.wait_synced()
@@ -117,22 +118,22 @@ class Controller:
 
     def _mode(self) -> _Mode:
         costs = self._definitions.get(Key(GROUP_COSTS))
-        served = costs is not None and presences.served(costs)
-        return _Mode(self.presence, self._settings.pod_cost and served)
+        served = costs is not None and kind_owner.is_served(costs)
+        return _Mode(self.owner, self._settings.pod_cost and served)
 
     async def _run_as(self, mode: _Mode) -> None:
-        """Do what is to be done in a mode until it is another."""
-        self._say(mode.presence)
-        ours = mode.presence is Presence.OURS
+        """Run in a mode until it changes."""
+        self._report(mode.owner)
+        ours = mode.owner is KindOwner.TRIMTAB
         self._metrics.active.set(ours)
         if not ours:
-            await self._until_other(mode)
+            await self._until_mode_changes(mode)
             return
         self.service = Service(
             self._client, self._settings, self._metrics, self._policy_of, mode.group_costs, self._rng
         )
         working = asyncio.ensure_future(self.service.run())
-        changing = asyncio.ensure_future(self._until_other(mode))
+        changing = asyncio.ensure_future(self._until_mode_changes(mode))
         try:
             await asyncio.wait((working, changing), return_when=asyncio.FIRST_COMPLETED)
             if working.done():
@@ -141,16 +142,16 @@ class Controller:
             await cancel(working, changing)
             self.service = None
 
-    async def _until_other(self, mode: _Mode) -> None:
+    async def _until_mode_changes(self, mode: _Mode) -> None:
         while self._mode() == mode:
             await self._changed.wait()
             self._changed.clear()
 
-    def _say(self, presence: Presence) -> None:
-        log.info("%s", presence.value)
+    def _report(self, owner: KindOwner) -> None:
+        log.info("%s", owner.value)
         definition = self._definitions.get(Key(DEFINITION))
-        if definition is not None and presence is Presence.OTHERS:
-            self._recorder.record(definition, NORMAL, "StandsBack", presence.value)
+        if definition is not None and owner is KindOwner.OTHER:
+            self._recorder.record(definition, NORMAL, Reason.NOT_MANAGED, owner.value)
 
 
 class Service:
@@ -178,7 +179,7 @@ class Service:
             metrics=metrics,
             settings=settings,
             policy_of=policy_of,
-            later=self.queue.add_after,
+            requeue=self.queue.add_after,
         )
         self.runner = Runner(
             "clonesets",
@@ -186,17 +187,17 @@ class Service:
             self.queue,
             workers=settings.workers,
             after=self.view.informers,
-            observe=self._note,
+            observe=self._count_failure,
         )
         self._subscribe()
 
     @property
     def synced(self) -> bool:
-        """Whether everything has been seen at least once."""
+        """Whether all caches are filled."""
         return all(informer.synced for informer in self.view.informers)
 
     async def run(self) -> None:
-        """Work until cancelled; what is under way then may finish within the grace period."""
+        """Reconcile until cancelled; reconciles in flight may then finish within the grace period."""
         background = [asyncio.ensure_future(informer.run()) for informer in self.view.informers]
         background.append(asyncio.ensure_future(self.recorder.run()))
         working = asyncio.ensure_future(self.runner.run())
@@ -205,89 +206,93 @@ class Service:
             for task in done:
                 task.result()
         finally:
-            await self._end()
+            await self._shut_down()
             await cancel(working, *background)
 
-    async def _end(self) -> None:
+    async def _shut_down(self) -> None:
         try:
             await within(self._client.clock, GRACE, self._finish())
         except TimeoutError:
-            log.warning("some work was cut off; it is taken up again at the next start")
+            log.warning("some reconciles were interrupted; they are done again after the next start")
 
     async def _finish(self) -> None:
-        if self.synced:  # before that nobody has taken anything
+        if self.synced:  # before that no worker has started
             await self.runner.stop()
         await self.recorder.flush()
 
-    def _note(self, _: Key, error: BaseException | None) -> None:
+    def _count_failure(self, _: Key, error: BaseException | None) -> None:
         if error is not None:
             self._metrics.failures.inc()
 
-    # What wakes it.
+    # What queues a CloneSet.
 
     def _subscribe(self) -> None:
         view = self.view
-        view.clonesets.subscribe(added=self._seen, updated=self._changed, deleted=self._gone)
-        view.pods.subscribe(added=self._pod_added, updated=self._pod_updated, deleted=self._pod_gone)
+        view.clonesets.subscribe(
+            added=self._cloneset_added, updated=self._cloneset_updated, deleted=self._cloneset_deleted
+        )
+        view.pods.subscribe(added=self._pod_added, updated=self._pod_updated, deleted=self._pod_deleted)
         if view.costs is not None:
-            view.costs.subscribe(added=self._costed, updated=lambda _, new: self._costed(new), deleted=self._costed)
+            view.costs.subscribe(
+                added=self._costs_changed, updated=lambda _, new: self._costs_changed(new), deleted=self._costs_changed
+            )
 
-    def _wake(self, *keys: Key | None) -> None:
-        for a_key in keys:
-            if a_key is not None and self._is_concerned(a_key):
-                self.queue.add(a_key)
+    def _enqueue(self, *keys: Key | None) -> None:
+        for key in keys:
+            if key is not None and self._is_in_scope(key):
+                self.queue.add(key)
 
-    def _is_concerned(self, a_key: Key) -> bool:
+    def _is_in_scope(self, key: Key) -> bool:
         namespaces = self._settings.namespaces
-        return not namespaces or a_key.partition("/")[0] in namespaces
+        return not namespaces or key.partition("/")[0] in namespaces
 
-    def _seen(self, cloneset: CloneSet) -> None:
-        """A new CloneSet may overlap with its neighbours."""
-        self._wake(*(key_of(each) for each in self._neighbours(cloneset)), key_of(cloneset))
+    def _cloneset_added(self, cloneset: CloneSet) -> None:
+        """Queue a CloneSet and its neighbours, whose selectors it may overlap."""
+        self._enqueue(*(key_of(each) for each in self._neighbours(cloneset)), key_of(cloneset))
 
-    def _changed(self, old: CloneSet, new: CloneSet) -> None:
+    def _cloneset_updated(self, old: CloneSet, new: CloneSet) -> None:
         if old.metadata.generation != new.metadata.generation:
-            self._seen(new)
+            self._cloneset_added(new)
         else:
-            self._wake(key_of(new))
+            self._enqueue(key_of(new))
 
-    def _gone(self, cloneset: CloneSet) -> None:
+    def _cloneset_deleted(self, cloneset: CloneSet) -> None:
         self.reconciler.forget(key_of(cloneset))
-        self._seen(cloneset)
+        self._cloneset_added(cloneset)
 
     def _neighbours(self, cloneset: CloneSet) -> Sequence[CloneSet]:
-        return self.view.neighbours(cloneset.metadata.namespace)
+        return self.view.clonesets_in(cloneset.metadata.namespace)
 
     def _pod_added(self, pod: Pod) -> None:
-        a_key = self.view.owner_of(pod)
-        if a_key is not None:
-            self.reconciler.expectations.created(a_key)
+        key = self.view.owner_of(pod)
+        if key is not None:
+            self.reconciler.expectations.created(key)
             if pod.terminating:
-                self.reconciler.expectations.deleted(a_key, pod.metadata.uid)
-            self._wake(a_key)
+                self.reconciler.expectations.deleted(key, pod.metadata.uid)
+            self._enqueue(key)
         elif pod.metadata.controller is None:
-            self._wake_matching(pod)
+            self._enqueue_matching(pod)
 
     def _pod_updated(self, old: Pod, new: Pod) -> None:
         if new.terminating:
-            self._pod_gone(new)
+            self._pod_deleted(new)
         before, after = self.view.owner_of(old), self.view.owner_of(new)
-        self._wake(before, after)
+        self._enqueue(before, after)
         freed = old.metadata.controller is not None or old.metadata.labels != new.metadata.labels
         if new.metadata.controller is None and freed:
-            self._wake_matching(new)
+            self._enqueue_matching(new)
 
-    def _pod_gone(self, pod: Pod) -> None:
-        a_key = self.view.owner_of(pod)
-        if a_key is not None:
-            self.reconciler.expectations.deleted(a_key, pod.metadata.uid)
-            self._wake(a_key)
+    def _pod_deleted(self, pod: Pod) -> None:
+        key = self.view.owner_of(pod)
+        if key is not None:
+            self.reconciler.expectations.deleted(key, pod.metadata.uid)
+            self._enqueue(key)
 
-    def _wake_matching(self, pod: Pod) -> None:
-        """Somebody may want to adopt it."""
-        for cloneset in self.view.neighbours(pod.metadata.namespace):
+    def _enqueue_matching(self, pod: Pod) -> None:
+        """Queue the CloneSets that may adopt an orphan."""
+        for cloneset in self.view.clonesets_in(pod.metadata.namespace):
             if selector_of(cloneset).matches(pod.metadata.labels):
-                self._wake(key_of(cloneset))
+                self._enqueue(key_of(cloneset))
 
-    def _costed(self, costs: PodGroupCost) -> None:
-        self._wake(owner_key(costs))
+    def _costs_changed(self, costs: PodGroupCost) -> None:
+        self._enqueue(owner_key(costs))

@@ -1,4 +1,4 @@
-"""ControllerRevisions made, renumbered and deleted."""
+"""ControllerRevisions of CloneSets: created, renumbered and deleted."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from trimtab.api.cloneset import CloneSet
 from trimtab.api.documents import JSON
 from trimtab.api.templates import same
 from trimtab.cloneset import revisions
-from trimtab.cloneset.revisions import Birth
+from trimtab.cloneset.revisions import NewRevision
 from trimtab.kube.client import Client
 from trimtab.kube.errors import AlreadyExists, Conflict, NotFound
 
 
-class Collision(Exception):  # noqa: N818 - not an error: the next hash will be another
-    """A revision's name is taken by something else."""
+class NameCollision(Exception):  # noqa: N818 - not an error: the next hash will be different
+    """The name of a new revision is taken by another object."""
 
 
 class History:
-    """The revisions of CloneSets."""
+    """Writes the revisions of CloneSets."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def settle(self, cloneset: CloneSet, known: Sequence[ControllerRevision], owner: JSON) -> str:
-        """The name of the newest revision, which is there and has the highest number. Raises Collision."""
+    async def ensure(self, cloneset: CloneSet, known: Sequence[ControllerRevision], owner: JSON) -> str:
+        """The name of the newest revision, which exists and has the highest number. Raises NameCollision."""
         newest = revisions.newest(cloneset, known, owner)
-        if newest.birth is not None:
-            await self._create(cloneset, newest.birth, owner)
+        if newest.creation is not None:
+            await self._create(cloneset, newest.creation, owner)
         elif newest.renumbered is not None:
             await self._renumber(newest.renumbered, newest.number)
         return newest.name
 
-    async def forget(self, known: Sequence[ControllerRevision], live: Collection[str], limit: int) -> None:
-        """Delete what is beyond the limit."""
-        for revision in revisions.forgotten(known, live, limit):
+    async def truncate(self, known: Sequence[ControllerRevision], live: Collection[str], limit: int) -> None:
+        """Delete revisions beyond the limit."""
+        for revision in revisions.expired(known, live, limit):
             metadata = revision.metadata
             try:
                 await self._client.delete(
@@ -44,25 +44,25 @@ class History:
             except (NotFound, Conflict):
                 continue
 
-    async def _create(self, cloneset: CloneSet, birth: Birth, owner: JSON) -> None:
+    async def _create(self, cloneset: CloneSet, creation: NewRevision, owner: JSON) -> None:
         namespace = cloneset.metadata.namespace
         try:
-            await self._client.create(ControllerRevision, birth.body, namespace=namespace)
+            await self._client.create(ControllerRevision, creation.body, namespace=namespace)
         except AlreadyExists:
-            found = await self._client.get(ControllerRevision, birth.name, namespace=namespace)
-            await self._take_over(cloneset, found, owner)
+            existing = await self._client.get(ControllerRevision, creation.name, namespace=namespace)
+            await self._adopt(cloneset, existing, owner)
 
-    async def _take_over(self, cloneset: CloneSet, found: ControllerRevision, owner: JSON) -> None:
-        """What is there is ours and not seen yet, or one of the same template without an owner, or a stranger."""
-        metadata = found.metadata
+    async def _adopt(self, cloneset: CloneSet, existing: ControllerRevision, owner: JSON) -> None:
+        """Use an existing revision of this name: ours and not observed yet, or an orphan with the same template."""
+        metadata = existing.metadata
         holder = metadata.controller
-        if not same(revisions.template_of(found), cloneset.spec.template):
-            raise Collision
+        if not same(revisions.template_of(existing), cloneset.spec.template):
+            raise NameCollision
         if holder is None:
             patch = {"metadata": {"resourceVersion": metadata.resource_version, "ownerReferences": [owner]}}
             await self._client.patch(ControllerRevision, metadata.name, patch, namespace=metadata.namespace)
         elif holder.uid != cloneset.metadata.uid:
-            raise Collision
+            raise NameCollision
 
     async def _renumber(self, revision: ControllerRevision, number: int) -> None:
         metadata = revision.metadata

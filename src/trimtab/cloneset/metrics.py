@@ -1,4 +1,4 @@
-"""What the CloneSet controller counts, for Prometheus."""
+"""Metrics of the CloneSet controller."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class Metrics:
-    """Counters of one controller; without a registry they are kept, and shown to nobody."""
+    """The metrics of one controller; without a registry they are not exposed."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         registry = registry or CollectorRegistry()
-        self.created = Counter("trimtab_cloneset_pods_created", "Pods made for CloneSets.", registry=registry)
+        self.created = Counter("trimtab_cloneset_pods_created", "Pods created for CloneSets.", registry=registry)
         self.deleted = Counter(
-            "trimtab_cloneset_pods_deleted", "Pods of CloneSets deleted, by what for.", ["step"], registry=registry
+            "trimtab_cloneset_pods_deleted",
+            "Pods of CloneSets deleted, by the step of the plan.",
+            ["step"],
+            registry=registry,
         )
         self.failures = Counter("trimtab_cloneset_failures", "Reconciles of CloneSets that failed.", registry=registry)
         self.waits = Counter(
-            "trimtab_cloneset_rank_waits", "Scale-downs that were held up for ranks.", registry=registry
+            "trimtab_cloneset_rank_waits", "Scale-downs that were delayed because pods had no rank.", registry=registry
         )
         self.fallbacks = Counter(
-            "trimtab_cloneset_rank_fallbacks", "Scale-downs that ignored ranks.", registry=registry
+            "trimtab_cloneset_rank_fallbacks",
+            "Scale-downs that ignored ranks because some were missing or outdated.",
+            registry=registry,
         )
         self.active = Gauge(
-            "trimtab_cloneset_active", "Whether CloneSets are looked after: 0 where OpenKruise does.", registry=registry
+            "trimtab_cloneset_active",
+            "1 if Trimtab manages CloneSets, 0 if OpenKruise does or the kind is missing.",
+            registry=registry,
         )

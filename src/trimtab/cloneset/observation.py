@@ -1,6 +1,6 @@
 """The pods of a CloneSet, as columns. Pure.
 
-Rows are those of the snapshot's table of pods and hold until the next event: nobody waits between observing and
+Rows are those of the snapshot's table of pods and are valid until the next event: nothing awaits between observing and
 deciding.
 """
 
@@ -27,14 +27,14 @@ class Group:
     pods: tuple[Pod, ...]
     rows: IntColumn
     updated: Mask
-    """Which are of the newest revision."""
-    marked: Mask
-    """Which somebody has named for deletion."""
+    """Which pods are of the newest revision."""
+    specified: Mask
+    """Which pods a user has specified for deletion, by label or in podsToDelete."""
     ready: Mask
     available: Mask
-    """Which have been ready for minReadySeconds."""
+    """Which pods have been ready for minReadySeconds."""
     next_available: float | None = None
-    """In how many seconds the next one will have been ready for long enough, if time alone makes one."""
+    """In how many seconds the next pod becomes available, if it only has to stay ready."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -44,22 +44,22 @@ class Group:
         """The names of the pods."""
         return tuple(pod.metadata.name for pod in self.pods)
 
-    def picked(self, mask: Mask) -> IntColumn:
-        """The places of those that a mask picks."""
+    def positions(self, mask: Mask) -> IntColumn:
+        """The positions that a mask selects."""
         return np.flatnonzero(mask).astype(np.int64)
 
 
 def members(table: PodTable, owner: ObjectMeta, selector: Selector, adopted: Collection[str] = ()) -> list[int]:
-    """The rows of a CloneSet's active pods, those included that it has just adopted (by UID), though nobody saw it."""
+    """The rows of a CloneSet's active pods, including those just adopted (by UID) whose update is not observed yet."""
     rows = table.owned_by(owner.uid).tolist()
     if adopted:
         rows += [row for row, pod in _orphans(table, owner) if pod.metadata.uid in adopted]
-    found = ((row, table.objects[row]) for row in rows)
-    return [row for row, pod in found if pod is not None and pod.active and selector.matches(pod.metadata.labels)]
+    candidates = ((row, table.objects[row]) for row in rows)
+    return [row for row, pod in candidates if pod is not None and pod.active and selector.matches(pod.metadata.labels)]
 
 
-def misplaced(table: PodTable, owner: ObjectMeta, selector: Selector) -> list[Pod]:
-    """Active pods that a CloneSet may have to adopt or to release: matching ones of nobody, others of its own."""
+def claimable(table: PodTable, owner: ObjectMeta, selector: Selector) -> list[Pod]:
+    """Active pods that a CloneSet may have to adopt or release: matching orphans, and its own that do not match."""
     orphans = [pod for _, pod in _orphans(table, owner) if selector.matches(pod.metadata.labels)]
     owned = (table.objects[row] for row in table.owned_by(owner.uid).tolist())
     strays = [pod for pod in owned if pod is not None and not selector.matches(pod.metadata.labels)]
@@ -81,28 +81,28 @@ def observe(table: PodTable, rows: Iterable[int], spec: CloneSetSpec, revision: 
     ready = table.ready[chosen] & (table.column("phase")[chosen] == PHASES["Running"])
     since = table.column("ready_since")[chosen]
     due = since + spec.min_ready_seconds * SECOND
-    dated = ready & (since != NEVER)  # nobody knows for how long the others have been
+    dated = ready & (since != NEVER)  # since when the others are ready is unknown
     waiting = due[dated & (due > now)] if spec.min_ready_seconds else due[:0]
     named = frozenset(spec.scale_strategy.pods_to_delete)
     return Group(
         pods=pods,
         rows=chosen,
-        updated=_mask(is_of(pod, revision) for pod in pods),
-        marked=_mask(is_marked(pod, named) for pod in pods),
+        updated=_mask(is_of_revision(pod, revision) for pod in pods),
+        specified=_mask(is_specified(pod, named) for pod in pods),
         ready=ready,
         available=dated & (due <= now) if spec.min_ready_seconds else ready,
         next_available=(int(waiting.min()) - now) / SECOND if len(waiting) else None,
     )
 
 
-def is_of(pod: Pod, revision: str) -> bool:
-    """Whether a pod is of a revision: its label has the revision's name, or, where that is too long, its hash alone."""
+def is_of_revision(pod: Pod, revision: str) -> bool:
+    """Whether a pod is of a revision: its label is the revision's name, or its hash alone if the name is too long."""
     label = pod.metadata.labels.get(REVISION_HASH, "")
     return bool(label) and label.rpartition("-")[2] == revision.rpartition("-")[2]
 
 
-def is_marked(pod: Pod, named: Collection[str]) -> bool:
-    """Whether somebody has named a pod for deletion: the label is enough, whatever its value."""
+def is_specified(pod: Pod, named: Collection[str]) -> bool:
+    """Whether a user has specified a pod for deletion, in podsToDelete or by the label, whatever its value."""
     return SPECIFIED_DELETE in pod.metadata.labels or pod.metadata.name in named
 
 

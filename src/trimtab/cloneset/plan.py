@@ -1,4 +1,4 @@
-"""What is done next about the pods of a CloneSet, as one value. Pure."""
+"""The next step for the pods of a CloneSet, as one value. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trimtab.api.scaledown import PodGroupCost
 from trimtab.cloneset import instances, ranks, sizes, victims
 from trimtab.cloneset.instances import Instance
 from trimtab.cloneset.observation import Group
-from trimtab.cloneset.ranks import ByRank, Original, Terms, Verdict, Wait
+from trimtab.cloneset.ranks import ByRank, OriginalOrder, RankDecision, Terms, Wait
 from trimtab.cloneset.settings import Settings
 from trimtab.cloneset.sizes import Sizes
 from trimtab.ranking.rankers import Constraint
@@ -20,133 +20,135 @@ from trimtab.snapshot import Snapshot
 
 
 class Step(StrEnum):
-    """What is done."""
+    """The kinds of steps; also a label of metrics."""
 
     NOTHING = "nothing"
     CREATE = "create"
-    MARKED = "delete marked pods"
-    SHRINK = "shrink"
-    REPLACE = "replace old pods"
+    SPECIFIED = "delete-specified"
+    SCALE_DOWN = "scale-down"
+    UPDATE = "update"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One step: pods to make, or pods to delete, the first one first."""
+    """One step: pods to create, or pods to delete, in order."""
 
     step: Step = Step.NOTHING
-    births: tuple[Instance, ...] = ()
+    creations: tuple[Instance, ...] = ()
     victims: tuple[Pod, ...] = ()
-    held_back: int = 0
-    """How many more would be made if scaleStrategy.maxUnavailable did not hold them back."""
+    delayed: int = 0
+    """How many more pods would be created without scaleStrategy.maxUnavailable."""
     wait: RankWait | None = None
-    """The wait for ranks that the scale-down is in."""
-    waits_for: str = ""
-    fell_back: str = ""
-    """Why ranks were ignored, where there were to be some."""
+    """The wait for ranks that delays the scale-down."""
+    wait_reason: str = ""
+    fallback_reason: str = ""
+    """Why ranks were ignored, if there should have been some."""
     recheck_in: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class PlanContext:
     """What a plan depends on besides the pods."""
 
     cloneset: CloneSet
     snapshot: Snapshot
-    taken: Callable[[str], bool]
+    is_taken: Callable[[str], bool]
     """Whether there is a pod of that name."""
     now: int
     settings: Settings
     terms: Terms | None = None
-    """On what terms ranks are honoured; not at all, where None."""
+    """How ranks are honoured; None if they are not."""
     costs: PodGroupCost | None = None
-    waited: RankWait | None = field(default=None)
-    refused: frozenset[Step] = frozenset()
-    """What has just been tried in vain: what else there is to do is done."""
+    previous_wait: RankWait | None = field(default=None)
+    failed: frozenset[Step] = frozenset()
+    """Steps that have just failed: the plan is another one."""
 
     @property
     def rules(self) -> tuple[Constraint, ...]:
-        """The constraints that the pods are kept level by."""
+        """The constraints by which the pods are kept level."""
         return victims.constraints(self.cloneset.spec.template, self.settings.default_constraints)
 
 
-def plan(around: Circumstances, group: Group) -> Plan:
-    """The first thing that there is to do."""
-    needed = sizes.sizes(sizes.bounds(around.cloneset.spec), sizes.count(group))
-    made = _first(around, group, needed) or Plan(held_back=needed.held_back)
-    if Step.SHRINK in around.refused:  # what it waited for is not to be waited for again
-        made = replace(made, wait=around.waited)
-    return made
+def plan(context: PlanContext, group: Group) -> Plan:
+    """The first step that is needed."""
+    needed = sizes.sizes(sizes.bounds(context.cloneset.spec), sizes.count(group))
+    first = _first(context, group, needed) or Plan(delayed=needed.delayed)
+    if Step.SCALE_DOWN in context.failed:  # the wait that it had is over, and must not begin again
+        return replace(first, wait=context.previous_wait)
+    return first
 
 
-def _first(around: Circumstances, group: Group, needed: Sizes) -> Plan | None:
-    for step, work in _WORK.items():
-        made = None if step in around.refused else work(around, group, needed)
-        if made is not None:
-            return made
+def _first(context: PlanContext, group: Group, needed: Sizes) -> Plan | None:
+    for step, plan_step in _STEPS.items():
+        plan = None if step in context.failed else plan_step(context, group, needed)
+        if plan is not None:
+            return plan
     return None
 
 
-def _births(around: Circumstances, _: Group, needed: Sizes) -> Plan | None:
-    count = min(needed.create, around.settings.burst)
+def _creation(context: PlanContext, _: Group, needed: Sizes) -> Plan | None:
+    count = min(needed.create, context.settings.burst)
     if not count:
         return None
-    metadata, used_up = around.cloneset.metadata, around.cloneset.status.next_instance
-    made = instances.free(metadata, used_up, around.taken, count)
-    return Plan(Step.CREATE, births=made, held_back=needed.held_back)
+    metadata, used_up = context.cloneset.metadata, context.cloneset.status.next_instance
+    creations = instances.free(metadata, used_up, context.is_taken, count)
+    return Plan(Step.CREATE, creations=creations, delayed=needed.delayed)
 
 
-def _marked(around: Circumstances, group: Group, needed: Sizes) -> Plan | None:
-    if not needed.marked:
+def _specified(context: PlanContext, group: Group, needed: Sizes) -> Plan | None:
+    if not needed.specified:
         return None
-    order = victims.in_order(around.snapshot, group, group.marked, around.rules, scale=around.settings.scale)
-    waited = around.waited if needed.shrink else None  # it goes on meanwhile
-    return _deletion(Step.MARKED, group, victims.sparing(group, order, needed.spare), waited)
+    order = victims.in_order(context.snapshot, group, group.specified, context.rules, scale=context.settings.scale)
+    wait = context.previous_wait if needed.shrink else None  # it continues meanwhile
+    return _deletion(Step.SPECIFIED, group, victims.deletable(group, order, needed.spare), wait)
 
 
-def _surplus(around: Circumstances, group: Group, needed: Sizes) -> Plan | None:
+def _scale_down(context: PlanContext, group: Group, needed: Sizes) -> Plan | None:
     if not needed.shrink:
         return None
-    verdict = _verdict(around, group)
-    if isinstance(verdict, Wait):
-        return Plan(wait=verdict.wait, waits_for=verdict.because, recheck_in=verdict.seconds)
+    decision = _rank_decision(context, group)
+    if isinstance(decision, Wait):
+        return Plan(wait=decision.wait, wait_reason=decision.reason, recheck_in=decision.seconds)
     count, costs = needed.shrink, None
-    if isinstance(verdict, ByRank):
-        count, costs = min(count, verdict.allowance), victims.as_costs(verdict.ranks)
-    order = victims.old_first(around.snapshot, group, around.rules, scale=around.settings.scale, costs=costs)
-    fell_back = verdict.because if isinstance(verdict, Original) else ""
-    waited = around.waited if fell_back else None  # it is over until all have gone
-    going = victims.sparing(group, order, needed.spare, needed.shrink_new)
-    return _deletion(Step.SHRINK, group, going[:count], waited, fell_back)
+    if isinstance(decision, ByRank):
+        count, costs = min(count, decision.allowance), victims.as_costs(decision.ranks)
+    order = victims.old_first(context.snapshot, group, context.rules, scale=context.settings.scale, costs=costs)
+    fallback_reason = decision.reason if isinstance(decision, OriginalOrder) else ""
+    wait = context.previous_wait if fallback_reason else None  # it is over until all have gone
+    candidates = victims.deletable(group, order, needed.spare, needed.shrink_new)
+    return _deletion(Step.SCALE_DOWN, group, candidates[:count], wait, fallback_reason)
 
 
-def _verdict(around: Circumstances, group: Group) -> Verdict:
-    if around.terms is None:
-        return Original()
-    there = ranks.found(around.terms, group.pods, around.costs)
-    return ranks.judge(around.terms, there, group.names, around.waited, around.now)
+def _rank_decision(context: PlanContext, group: Group) -> RankDecision:
+    if context.terms is None:
+        return OriginalOrder()
+    known = ranks.known_ranks(context.terms, group.pods, context.costs)
+    return ranks.evaluate(context.terms, known, group.names, context.previous_wait, context.now)
 
 
-def _outdated(around: Circumstances, group: Group, needed: Sizes) -> Plan | None:
-    """Which old pods give way first is a matter of the order; costs are about shrinking, and are not asked."""
+def _update(context: PlanContext, group: Group, needed: Sizes) -> Plan | None:
+    """Old pods are replaced in the victim order; ranks are for scale-downs only."""
     if not needed.replace:
         return None
-    old = ~group.updated & ~group.marked
-    order = victims.in_order(around.snapshot, group, old, around.rules, scale=around.settings.scale)
-    return _deletion(Step.REPLACE, group, victims.sparing(group, order, needed.spare)[: needed.replace])
+    old = ~group.updated & ~group.specified
+    order = victims.in_order(context.snapshot, group, old, context.rules, scale=context.settings.scale)
+    return _deletion(Step.UPDATE, group, victims.deletable(group, order, needed.spare)[: needed.replace])
 
 
 def _deletion(
-    step: Step, group: Group, places: Sequence[int], waited: RankWait | None = None, fell_back: str = ""
+    step: Step, group: Group, positions: Sequence[int], wait: RankWait | None = None, fallback_reason: str = ""
 ) -> Plan | None:
-    if not places:
+    if not positions:
         return None
-    return Plan(step, victims=tuple(group.pods[place] for place in places), wait=waited, fell_back=fell_back)
+    return Plan(
+        step, victims=tuple(group.pods[position] for position in positions), wait=wait, fallback_reason=fallback_reason
+    )
 
 
-_WORK: Mapping[Step, Callable[[Circumstances, Group, Sizes], Plan | None]] = {
-    Step.CREATE: _births,
-    Step.MARKED: _marked,
-    Step.SHRINK: _surplus,
-    Step.REPLACE: _outdated,
+_STEPS: Mapping[Step, Callable[[PlanContext, Group, Sizes], Plan | None]] = {
+    Step.CREATE: _creation,
+    Step.SPECIFIED: _specified,
+    Step.SCALE_DOWN: _scale_down,
+    Step.UPDATE: _update,
 }
-"""What can be done, the first thing first."""
+"""All steps, in the order in which they are considered."""

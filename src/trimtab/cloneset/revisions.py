@@ -1,9 +1,9 @@
-"""Templates as ControllerRevisions: which one is meant, what a new one looks like, which are forgotten. Pure.
+"""Templates as ControllerRevisions: the newest one, new ones, and those beyond the history limit. Pure.
 
-A revision is named after its CloneSet and the hash of its template, so that it cannot be made twice. It holds the
+A revision is named after its CloneSet and the hash of its template, so that it cannot be created twice. It holds the
 template as a patch of the CloneSet, as StatefulSets and OpenKruise write it. A template that comes back gets the
-revision that it had, with a new number: the newest revision has a higher one than all others, also than one that a
-process which was killed made late.
+revision that it had, with a new number: the newest revision has a higher number than all others, also than one that a
+process created late before it was killed.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ _LONGEST_LABEL = 63
 
 
 @dataclass(frozen=True, slots=True)
-class Birth:
-    """A revision to be made."""
+class NewRevision:
+    """A revision to be created."""
 
     name: str
     body: JSON
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
-    """The revision of the template as it is now; it is to be made, or given a new number, or there as it should be."""
+class NewestRevision:
+    """The revision of the current template; it is to be created, to be renumbered, or exists as it should be."""
 
     name: str
-    birth: Birth | None = None
+    creation: NewRevision | None = None
     renumbered: ControllerRevision | None = None
     number: int = 1
 
 
-def newest(cloneset: CloneSet, known: Sequence[ControllerRevision], owner: JSON) -> Newest:
-    """The revision that pods are to be made from. `owner` is the reference to the CloneSet."""
+def newest(cloneset: CloneSet, known: Sequence[ControllerRevision], owner: JSON) -> NewestRevision:
+    """The revision that new pods are created from. `owner` is the reference to the CloneSet."""
     last = max((each.revision for each in known), default=0)
     equal = [each for each in known if same(template_of(each), cloneset.spec.template)]
     if not equal:
-        birth = _birth(cloneset, last + 1, owner)
-        return Newest(birth.name, birth=birth, number=last + 1)
-    found = max(equal, key=lambda each: (each.revision, each.metadata.name))
-    behind = any(each.revision >= found.revision for each in known if each is not found)
-    return Newest(found.metadata.name, renumbered=found if behind else None, number=last + behind)
+        creation = _new_revision(cloneset, last + 1, owner)
+        return NewestRevision(creation.name, creation=creation, number=last + 1)
+    latest = max(equal, key=lambda each: (each.revision, each.metadata.name))
+    behind = any(each.revision >= latest.revision for each in known if each is not latest)
+    return NewestRevision(latest.metadata.name, renumbered=latest if behind else None, number=last + behind)
 
 
 def template_of(revision: ControllerRevision) -> Document | None:
-    """The template that a revision holds."""
-    return None if revision.data is None else _held(revision.data)
+    """The template in a revision."""
+    return None if revision.data is None else _template_in(revision.data)
 
 
 @functools.lru_cache(maxsize=4096)
-def _held(data: Document) -> Document | None:
+def _template_in(data: Document) -> Document | None:
     tree = data.tree().get("spec", {}).get("template")
     if not isinstance(tree, dict):
         return None
@@ -66,10 +66,10 @@ def _held(data: Document) -> Document | None:
     return Document(tree)
 
 
-def _birth(cloneset: CloneSet, number: int, owner: JSON) -> Birth:
+def _new_revision(cloneset: CloneSet, number: int, owner: JSON) -> NewRevision:
     metadata, template = cloneset.metadata, cloneset.spec.template
-    a_digest = digest(template, cloneset.status.collision_count)
-    name = name_of(metadata.name, a_digest)
+    template_hash = digest(template, cloneset.status.collision_count)
+    name = name_of(metadata.name, template_hash)
     labels = (template.tree().get("metadata") or {}).get("labels") or {}
     body = {
         "apiVersion": "apps/v1",
@@ -77,17 +77,17 @@ def _birth(cloneset: CloneSet, number: int, owner: JSON) -> Birth:
         "metadata": {
             "name": name,
             "namespace": metadata.namespace,
-            "labels": {**labels, HASH: a_digest},
+            "labels": {**labels, HASH: template_hash},
             "ownerReferences": [owner],
         },
         "data": {"spec": {"template": {**template.tree(), "$patch": "replace"}}},
         "revision": number,
     }
-    return Birth(name, body)
+    return NewRevision(name, body)
 
 
-def forgotten(known: Sequence[ControllerRevision], live: Collection[str], limit: int) -> tuple[ControllerRevision, ...]:
-    """The oldest of those that nothing refers to (by name, or by the hash in a pod's label), beyond the limit."""
+def expired(known: Sequence[ControllerRevision], live: Collection[str], limit: int) -> tuple[ControllerRevision, ...]:
+    """The oldest unused revisions beyond the limit; used are those that `live` has by name or by hash."""
     hashes = {name.rpartition("-")[2] for name in live}
     idle = [each for each in known if each.metadata.name.rpartition("-")[2] not in hashes]
     idle.sort(key=lambda each: (each.revision, each.metadata.name))
@@ -95,7 +95,7 @@ def forgotten(known: Sequence[ControllerRevision], live: Collection[str], limit:
 
 
 def pod(cloneset: CloneSet, revision: str, instance: Instance, owner: JSON) -> JSON:
-    """The pod to make: every field of the template, its owner, its revision and its id."""
+    """A pod to create: every field of the template, its owner, its revision and its id."""
     metadata = cloneset.metadata
     tree = pod_from_template(cloneset.spec.template, namespace=metadata.namespace, owner=owner, name=instance.name)
     short = revision.rpartition("-")[2]

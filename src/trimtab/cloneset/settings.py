@@ -1,4 +1,4 @@
-"""How the CloneSet controller is set up."""
+"""Settings of the CloneSet controller."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ GATE = "CloneSetPodCost"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that can be chosen."""
+    """All settings."""
 
     name: str = "trimtab"
-    """The controller's name: CloneSets whose annotation `trimtab.dev/managed-by` names another are left to that one."""
+    """The controller's name: CloneSets whose annotation `trimtab.dev/managed-by` names another are skipped."""
     pod_cost: bool = False
     """The feature gate CloneSetPodCost."""
     default_constraints: tuple[TopologySpreadConstraint, ...] = ()
     """The cluster's default constraints, for templates that state none."""
     scale: Scale = "balanced"
-    """How crowding becomes a rank: see `ranking.rankers`."""
+    """How the number of pods in a domain becomes a rank: see `ranking.rankers`."""
     strategies: Mapping[str, Factory] = field(default_factory=lambda: STRATEGIES)
-    """What policies may name: whether a strategy needs recomputing is asked of it."""
+    """The strategies that policies may name; a strategy says whether it needs recomputing."""
     burst: int = 500
-    """How many pods of one CloneSet are made before the controller looks again."""
-    at_once: int = 32
-    """How many pods are deleted at the same time, in the order in which they go."""
+    """How many pods of one CloneSet are created in one reconcile."""
+    parallel_deletions: int = 32
+    """How many pods are deleted at the same time, in order."""
     workers: int = 5
     namespaces: frozenset[str] = frozenset()
-    """The namespaces it is confined to; all, where empty."""
+    """The namespaces that are handled; all, if empty."""
 
 
 SETTINGS = Settings()

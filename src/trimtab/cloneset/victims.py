@@ -1,7 +1,7 @@
-"""Which pods of a CloneSet go, in the order of `trimtab.ranking.victims`. Pure.
+"""Which pods of a CloneSet are deleted first, in the order of `trimtab.ranking.victims`. Pure.
 
-Pods of older revisions go before those of the newest. Within each, the CloneSet's criteria decide; how crowded a node
-or a domain is, is counted among the pods that are being chosen from.
+Pods of older revisions go before those of the newest. Within each, the CloneSet's criteria decide; the number of pods
+on a node or in a domain is counted among the candidates.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trimtab.snapshot.columns import IntColumn, Mask
 
 
 def constraints(template: Document, defaults: Sequence[TopologySpreadConstraint]) -> tuple[Constraint, ...]:
-    """What the template states, or else the cluster's default constraints."""
+    """The constraints of the template, or else the cluster's default constraints."""
     return constraints_of(codec.view(template, PodTemplateSpec).spec.topology_spread_constraints, defaults)
 
 
@@ -34,14 +34,14 @@ def in_order(
     scale: Scale = "balanced",
     costs: IntColumn | None = None,
 ) -> list[int]:
-    """The places of the pods that a mask picks, in the order in which they go. `costs` replace those of the pods."""
-    places = group.picked(among)
-    if len(places) < 2:
-        return [int(place) for place in places]
-    contenders = Contenders(snapshot.pods, group.rows[places], None if costs is None else costs[places])
+    """The positions that a mask selects, in victim order. `costs` replace those of the pods."""
+    positions = group.positions(among)
+    if len(positions) < 2:
+        return [int(position) for position in positions]
+    contenders = Contenders(snapshot.pods, group.rows[positions], None if costs is None else costs[positions])
     ranks = ranker_for(rules, scale).ranks(contenders, snapshot.nodes)
-    order = order_contenders(contenders, ranks, group.available[places]).order
-    return [int(place) for place in places[order]]
+    order = order_contenders(contenders, ranks, group.available[positions]).order
+    return [int(position) for position in positions[order]]
 
 
 def old_first(
@@ -52,29 +52,29 @@ def old_first(
     scale: Scale = "balanced",
     costs: IntColumn | None = None,
 ) -> list[int]:
-    """All pods that nobody has marked: those of older revisions, then those of the newest, each in their order."""
-    old, new = ~group.updated & ~group.marked, group.updated & ~group.marked
+    """All pods that are not specified: those of older revisions, then those of the newest, each in victim order."""
+    old, new = ~group.updated & ~group.specified, group.updated & ~group.specified
     return [
         *in_order(snapshot, group, old, rules, scale=scale, costs=costs),
         *in_order(snapshot, group, new, rules, scale=scale, costs=costs),
     ]
 
 
-def sparing(group: Group, places: Sequence[int], spare: int, new: int | None = None) -> list[int]:
-    """Those of these that may go: any that is not available, and so many of the others as can be spared; of the
-    newest revision no more than `new`, where that is given."""
+def deletable(group: Group, positions: Sequence[int], spare: int, new: int | None = None) -> list[int]:
+    """Those that may be deleted: any that is not available, and `spare` of the others; of the newest revision no more
+    than `new`, if given."""
     chosen = []
-    for place in places:
-        available, updated = bool(group.available[place]), bool(group.updated[place])
+    for position in positions:
+        available, updated = bool(group.available[position]), bool(group.updated[position])
         if (available and spare <= 0) or (updated and new is not None and new <= 0):
             continue
         spare -= available
         new = new - updated if new is not None else None
-        chosen.append(place)
+        chosen.append(position)
     return chosen
 
 
 def as_costs(ranks: Sequence[float]) -> IntColumn:
-    """Ranks, of which the higher goes first, as costs, of which the lower does; equal ranks stay equal."""
+    """Ranks (the higher goes first) as costs (the lower goes first); equal ranks stay equal."""
     steps = np.unique(np.asarray(ranks, dtype=np.float64), return_inverse=True)[1]
     return -steps.reshape(-1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What the controller sees of the cluster: typed copies, and the snapshot that the order is worked out from.
+"""The controller's view of the cluster: caches, and the snapshot that the victim order is computed from.
 
 The snapshot holds the pods that CloneSets own or might adopt, and all nodes.
 """
@@ -18,7 +18,7 @@ from trimtab.api.scaledown import PodGroupCost
 from trimtab.kube.client import Client
 from trimtab.kube.informers import Informer
 from trimtab.kube.ownership import refers_to
-from trimtab.kube.resources import Key, Resource, key
+from trimtab.kube.resources import Key, Resource, object_key
 from trimtab.kube.stores import by_controller, by_namespace
 from trimtab.snapshot import Snapshot
 
@@ -27,7 +27,7 @@ _BY_CONTROLLER, _BY_NAMESPACE, _BY_OWNER = "controller", "namespace", "owner"
 
 
 class View:
-    """Informers, and what is asked of them."""
+    """Informers, and queries over them."""
 
     def __init__(self, client: Client, *, with_costs: bool, rng: random.Random | None = None) -> None:
         self.snapshot = Snapshot()
@@ -49,7 +49,7 @@ class View:
 
     @property
     def informers(self) -> list[Informer[Any]]:
-        """All of them."""
+        """All informers."""
         always: list[Informer[Any]] = [self.clonesets, self.pods, self.nodes, self.revisions]
         return always if self.costs is None else [*always, self.costs]
 
@@ -59,14 +59,14 @@ class View:
         return None if owner is None else self.referred(pod.metadata.namespace, owner)
 
     def referred(self, namespace: str, owner: OwnerReference) -> Key | None:
-        """The CloneSet that a reference means, if it is known."""
+        """The CloneSet that an owner reference names, if it is known."""
         if not refers_to(owner, CLONESETS):
             return None
-        a_key = key(namespace, owner.name)
-        found = self.clonesets.get(a_key)
-        return a_key if found is not None and found.metadata.uid == owner.uid else None
+        cloneset_key = object_key(namespace, owner.name)
+        cloneset = self.clonesets.get(cloneset_key)
+        return cloneset_key if cloneset is not None and cloneset.metadata.uid == owner.uid else None
 
-    def neighbours(self, namespace: str) -> list[CloneSet]:
+    def clonesets_in(self, namespace: str) -> list[CloneSet]:
         """The CloneSets of a namespace."""
         return self.clonesets.store.by(_BY_NAMESPACE, namespace)
 
@@ -75,15 +75,15 @@ class View:
         return self.revisions.store.by(_BY_CONTROLLER, owner.uid)
 
     def costs_of(self, owner: ObjectMeta) -> PodGroupCost | None:
-        """The costs of a CloneSet's pods, where somebody has written them; of several, the first by name."""
+        """The PodGroupCost of a CloneSet, if there is one; of several, the first by name."""
         if self.costs is None:
             return None
-        found = self.costs.store.by(_BY_OWNER, key(owner.namespace, owner.name))
-        return min(found, key=lambda each: each.metadata.name, default=None)
+        candidates = self.costs.store.by(_BY_OWNER, object_key(owner.namespace, owner.name))
+        return min(candidates, key=lambda each: each.metadata.name, default=None)
 
-    def is_taken(self, namespace: str, name: str) -> bool:
+    def has_pod(self, namespace: str, name: str) -> bool:
         """Whether there is a pod of that name."""
-        return key(namespace, name) in self.pods.store
+        return object_key(namespace, name) in self.pods.store
 
     def _put(self, pod: Pod) -> None:
         owner = pod.metadata.controller
@@ -97,13 +97,13 @@ class View:
 
 
 def owner_key(costs: PodGroupCost) -> Key | None:
-    """The CloneSet whose pods these costs are of."""
+    """The CloneSet that a PodGroupCost is for."""
     owner = costs.spec.owner
     if owner.kind != KIND or owner.api_version not in ("", CLONESETS.api_version) or not owner.name:
         return None
-    return key(costs.metadata.namespace, owner.name)
+    return object_key(costs.metadata.namespace, owner.name)
 
 
 def _by_owner(costs: PodGroupCost) -> Iterable[str]:
-    found = owner_key(costs)
-    return () if found is None else (found,)
+    owner = owner_key(costs)
+    return () if owner is None else (owner,)

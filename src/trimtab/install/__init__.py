@@ -1,12 +1,11 @@
-"""What a cluster needs for Trimtab to run in it: the objects, as values, and the way back.
+"""The objects that a cluster needs for Trimtab to run in it, as values, and their removal.
 
-Belongs here: manifests (definitions, access, webhook configurations, deployments, protection of costs), what an
-installation was told (`options`), where it lives (`namespaces`), and taking it all away again (`removal`).
+Belongs here: manifests (definitions, RBAC, webhook configurations, deployments, protection of costs), the options of an
+installation (`options`), its namespace (`namespaces`), and its removal (`removal`, `cleanup`).
 
-Does not belong here: printing and asking, which are the command line's (`cli.install`).
+Does not belong here: terminal input and output (`cli.install`).
 
-May import: `webhooks` and `controllers` for the names and paths that must agree with them, `kube`, `api` and the
-standard library.
+May import: `admission` and the features for the names and paths that must agree with them, `kube` and below, yaml.
 
     options ──→ manifests.everything(options) ──→ kubectl apply -f -
 """

@@ -1,11 +1,11 @@
-"""What each component may do: exactly what its code calls, and no more.
+"""The permissions of each component: exactly what its code calls, and no more.
 
-`ACCESS` is the table; a test runs the components, records every call, and holds the table to the record both ways: no
-call that it does not allow, no permission that nothing needs. What concerns Trimtab's own objects (leases, the
-certificate) is granted in its own namespace alone, and where RBAC can name single objects, by name.
+`ACCESS` is the table. A test runs the components, records every call, and compares both ways: no call without a
+permission, no permission without a call. Permissions for Trimtab's own objects (leases, the certificate) are granted in
+its own namespace only and, where RBAC allows, by object name.
 
-Where the configuration names the namespaces to look after, nothing is written in any other, and may not be: the whole
-cluster is then read only. Reading it is needed: whoever is on a node takes room there, whosever pod it is.
+If the configuration names namespaces, writing is granted in these only; the whole cluster is then read-only. Reading is
+needed everywhere: every pod on a node uses its resources.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _READING = frozenset({"get", *READ})
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """Some verbs on some resources of one group; `names` limits it to single objects."""
+    """Some verbs on some resources of one group; `names` limits them to single objects."""
 
     group: str
     resources: tuple[str, ...]
@@ -31,12 +31,12 @@ class Permission:
     names: tuple[str, ...] = ()
 
     def rule(self) -> JSON:
-        """As RBAC writes it."""
+        """The permission as an RBAC rule."""
         rule: JSON = {"apiGroups": [self.group], "resources": list(self.resources), "verbs": list(self.verbs)}
         return rule | ({"resourceNames": list(self.names)} if self.names else {})
 
     def narrowed(self, *, reading: bool) -> Iterator[Permission]:
-        """What of it is reading, or what is not; nothing, where there is no such thing."""
+        """The part of it that reads, or the part that writes; empty if there is none."""
         verbs = tuple(verb for verb in self.verbs if (verb in _READING) == reading)
         if verbs:
             yield replace(self, verbs=verbs)
@@ -48,9 +48,9 @@ def _nothing(_: TrimtabConfiguration) -> Sequence[Permission]:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a component may do in the whole cluster, and in Trimtab's own namespace.
+    """The permissions of a component in the whole cluster, and in Trimtab's own namespace.
 
-    `named` are permissions in the cluster for single objects, which the configuration names.
+    `named` are cluster-wide permissions for single objects that the configuration names.
     """
 
     cluster: Sequence[Permission]
@@ -59,7 +59,7 @@ class Access:
 
 
 def _leases(name: str) -> tuple[Permission, Permission]:
-    """Leader election on one lease. Creation cannot be limited by name: the name is not known to RBAC then."""
+    """Leader election on one lease. RBAC cannot limit creation by name."""
     return (
         Permission("coordination.k8s.io", ("leases",), ("create",)),
         Permission("coordination.k8s.io", ("leases",), ("get", "update"), names=(name,)),
@@ -67,17 +67,17 @@ def _leases(name: str) -> tuple[Permission, Permission]:
 
 
 def _scheduler_lease(configuration: TrimtabConfiguration) -> Sequence[Permission]:
-    stated = configuration.scheduler if isinstance(configuration.scheduler, Mapping) else {}
-    return _leases((stated.get("leaderElection") or {}).get("resourceName", "trimtab-scheduler"))
+    scheduler = configuration.scheduler if isinstance(configuration.scheduler, Mapping) else {}
+    return _leases((scheduler.get("leaderElection") or {}).get("resourceName", "trimtab-scheduler"))
 
 
 def _certificate(configuration: TrimtabConfiguration) -> Sequence[Permission]:
-    given = configuration.webhooks.certificates
-    if given.source == "Files":
+    settings = configuration.webhooks.certificates
+    if settings.source == "Files":
         return ()
     return (
         Permission("", ("secrets",), ("create",)),
-        Permission("", ("secrets",), ("get", "patch"), names=(given.stored_in,)),
+        Permission("", ("secrets",), ("get", "patch"), names=(settings.stored_in,)),
     )
 
 
@@ -92,8 +92,8 @@ def _registration(configuration: TrimtabConfiguration) -> Sequence[Permission]:
 _EVENTS = Permission("", ("events",), ("create", "patch"))
 _USAGE = Permission("metrics.k8s.io", ("pods",), ("list",))
 """For the strategy Idle."""
-_TOLD = Permission("trimtab.dev", ("scaledownpolicies/status",), ("patch",))
-_COUNTED = Permission("apps.kruise.io", ("unitedtopologies/status",), ("patch",))
+_POLICY_STATUS = Permission("trimtab.dev", ("scaledownpolicies/status",), ("patch",))
+_TOPOLOGY_STATUS = Permission("apps.kruise.io", ("unitedtopologies/status",), ("patch",))
 
 ACCESS: Mapping[str, Access] = {
     "scheduler": Access(
@@ -114,9 +114,9 @@ ACCESS: Mapping[str, Access] = {
             Permission("", ("pods",), ("get", *READ, "patch")),
             Permission("apps", ("deployments", "replicasets"), ("get", *READ)),
             Permission("apps.kruise.io", ("clonesets", "unitedtopologies"), ("get", *READ)),
-            _COUNTED,
+            _TOPOLOGY_STATUS,
             Permission("trimtab.dev", ("scaledownpolicies",), READ),
-            _TOLD,
+            _POLICY_STATUS,
             _USAGE,
             _EVENTS,
         ),
@@ -133,9 +133,9 @@ ACCESS: Mapping[str, Access] = {
             Permission("apps.kruise.io", ("clonesets", "unitedtopologies"), ("get", *READ)),
             Permission("apps.kruise.io", ("clonesets/status",), ("patch",)),
             Permission("apps.kruise.io", ("clonesets/finalizers",), ("update",)),
-            _COUNTED,
+            _TOPOLOGY_STATUS,
             Permission("trimtab.dev", ("scaledownpolicies",), READ),
-            _TOLD,
+            _POLICY_STATUS,
             Permission("trimtab.dev", ("podgroupcosts",), (*READ, "create", "patch", "delete")),
             Permission("apiextensions.k8s.io", ("customresourcedefinitions",), READ),
             _USAGE,
@@ -147,39 +147,41 @@ ACCESS: Mapping[str, Access] = {
 
 
 def manifests(options: Options) -> Iterator[JSON]:
-    """Roles and bindings of the components, and roles for people who write our kinds."""
+    """Roles and bindings of the components, and roles for users of our kinds."""
     configuration = options.read()
     for component in options.components:
         access = ACCESS[component]
         name = account(component)
-        cluster, within = _shared_out(access.cluster, configuration.namespaces)
+        cluster, within = _by_scope(access.cluster, configuration.namespaces)
         yield _role("ClusterRole", {"name": name}, [*cluster, *access.named(configuration)], options)
         yield _binding("ClusterRoleBinding", {"name": name}, "ClusterRole", component, options)
         if within:
             writing = f"{name}-writing"
             yield _role("ClusterRole", {"name": writing}, within, options)
             for namespace in dict.fromkeys(configuration.namespaces):
-                there = {"name": writing, "namespace": namespace}
-                yield _binding("RoleBinding", there, "ClusterRole", component, options, role_name=writing)
+                metadata = {"name": writing, "namespace": namespace}
+                yield _binding("RoleBinding", metadata, "ClusterRole", component, options, role_name=writing)
         own = {"name": name, "namespace": options.namespace}
         yield _role("Role", own, access.own(configuration), options)
         yield _binding("RoleBinding", own, "Role", component, options)
-    yield from _for_people(options)
+    yield from _user_roles(options)
 
 
-def _shared_out(
+def _by_scope(
     permissions: Sequence[Permission], namespaces: Sequence[str]
 ) -> tuple[Sequence[Permission], Sequence[Permission]]:
-    """What is granted in the whole cluster, and what in the namespaces that are looked after alone, if there are such.
+    """The permissions for the whole cluster, and those for the configured namespaces only, if some are configured.
 
-    Namespaces are objects of the cluster; those that may be written to are named one by one.
+    Namespaces are cluster-scoped; those that may be written to are listed by name.
     """
     if not namespaces:
         return permissions, ()
     cluster = [part for each in permissions for part in each.narrowed(reading=True)]
     writing = [part for each in permissions for part in each.narrowed(reading=False)]
-    themselves = [replace(each, names=tuple(namespaces)) for each in writing if each.resources == ("namespaces",)]
-    return [*cluster, *themselves], [each for each in writing if each.resources != ("namespaces",)]
+    namespaces_by_name = [
+        replace(each, names=tuple(namespaces)) for each in writing if each.resources == ("namespaces",)
+    ]
+    return [*cluster, *namespaces_by_name], [each for each in writing if each.resources != ("namespaces",)]
 
 
 def _role(kind: str, metadata: JSON, permissions: Sequence[Permission], options: Options) -> JSON:
@@ -212,8 +214,8 @@ _VERBS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _for_people(options: Options) -> Iterator[JSON]:
-    """Who may view or edit in a namespace may view or edit our kinds there."""
+def _user_roles(options: Options) -> Iterator[JSON]:
+    """Users who may view or edit in a namespace may view or edit our kinds there."""
     for word, verbs in _VERBS.items():
         role = _role(
             "ClusterRole",

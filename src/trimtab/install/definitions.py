@@ -1,8 +1,8 @@
-"""Which CustomResourceDefinitions are installed. One that is there already and not ours is left alone.
+"""Which CustomResourceDefinitions are installed. An existing one that is not ours is never changed.
 
-OpenKruise brings a CloneSet of its own. Replacing its definition would change what its objects mean, and removing one
-removes every object of it. So a definition is ours only if it carries our label; `CloneSet`, the one that others bring,
-is left out too where no cluster can be asked.
+OpenKruise has its own CloneSet. Replacing its definition would change its objects, and removing one deletes every
+object of the kind. So a definition is ours only if it carries our label; `CloneSet`, which others may have installed,
+is left out if the cluster cannot be reached.
 """
 
 from __future__ import annotations
@@ -19,55 +19,55 @@ Choice = Literal["auto", "all", "none"]
 
 _GENERATOR = "controller-gen.kubebuilder.io/version"
 
-BROUGHT_BY_OTHERS: Mapping[str, str] = {"clonesets.apps.kruise.io": "OpenKruise"}
+FOREIGN_OWNERS: Mapping[str, str] = {"clonesets.apps.kruise.io": "OpenKruise"}
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """The definitions to install, and what is to be said about the others."""
+class Selection:
+    """The definitions to install, and notes about the others."""
 
     manifests: tuple[JSON, ...]
     notes: tuple[str, ...] = ()
 
 
 def is_ours(definition: JSON) -> bool:
-    """Whether a definition that is in a cluster was put there by Trimtab, and nobody has put theirs over it since.
+    """Whether a definition in a cluster was installed by Trimtab, and not overwritten by another installation since.
 
-    Applying adds to labels, so that ours may stand on a definition of theirs; theirs name the generator that made them.
+    An apply adds to labels, so a foreign definition may carry ours; foreign ones have their generator's annotation.
     """
     metadata = definition.get("metadata") or {}
     labels = metadata.get("labels") or {}
-    labelled = all(labels.get(name) == value for name, value in crds.OURS.items())
+    labelled = all(labels.get(name) == value for name, value in crds.MANAGED_BY_LABELS.items())
     return labelled and _GENERATOR not in (metadata.get("annotations") or {})
 
 
-def choose(options: Options, choice: Choice, present: Iterable[JSON] | None) -> Chosen:
-    """What to install, given the definitions that are there already; None if no cluster could be asked."""
+def choose(options: Options, choice: Choice, existing: Iterable[JSON] | None) -> Selection:
+    """What to install, given the existing definitions; None if the cluster could not be reached."""
     everything = {kind.name: _labelled(crds.manifest(kind), options) for kind in crds.KINDS}
     if choice == "none":
-        return Chosen(())
-    if present is None:
+        return Selection(())
+    if existing is None:
         notes = {
-            name: f"{name} is left out, for no cluster could be asked whether {owner} has brought it; "
+            name: f"{name} is left out: without a cluster it is unknown whether {owner} has installed it; "
             "--crds=all includes it"
-            for name, owner in BROUGHT_BY_OTHERS.items()
+            for name, owner in FOREIGN_OWNERS.items()
             if choice == "auto"
         }
     else:
         notes = {
-            each["metadata"]["name"]: f"{each['metadata']['name']} is there already and not Trimtab's: it is left as "
-            "it is, and its objects are left to whoever brought it"
-            for each in present
+            each["metadata"]["name"]: f"{each['metadata']['name']} exists and is not Trimtab's: it is not "
+            "changed, and Trimtab does not manage its objects"
+            for each in existing
             if each["metadata"]["name"] in everything and not is_ours(each)
         }
-    return Chosen(tuple(each for name, each in everything.items() if name not in notes), tuple(notes.values()))
+    return Selection(tuple(each for name, each in everything.items() if name not in notes), tuple(notes.values()))
 
 
 def _labelled(manifest: JSON, options: Options) -> JSON:
     return {**manifest, "metadata": {**manifest["metadata"], "labels": options.labels()}}
 
 
-def has_clonesets(chosen: Chosen, present: Iterable[JSON] | None) -> bool:
-    """Whether the CloneSets of a cluster are Trimtab's: its definition is there, or about to be."""
-    ours = [*chosen.manifests, *(each for each in present or () if is_ours(each))]
-    return any(each["metadata"]["name"] in BROUGHT_BY_OTHERS for each in ours)
+def has_clonesets(chosen: Selection, existing: Iterable[JSON] | None) -> bool:
+    """Whether the CloneSets of a cluster are Trimtab's: its definition is installed, or about to be."""
+    ours = [*chosen.manifests, *(each for each in existing or () if is_ours(each))]
+    return any(each["metadata"]["name"] in FOREIGN_OWNERS for each in ours)

@@ -1,8 +1,8 @@
-"""What runs: a Deployment for each component, two replicas spread over zones, and what belongs to it.
+"""The workloads of an installation: a Deployment for each component, two replicas spread over zones, and their parts.
 
-Each component has processes of its own, so that a busy scheduler never makes an admission late, and a ServiceAccount of
-its own, so that none may do what only another needs to. A budget keeps one replica through drains, and a NetworkPolicy
-lets nobody in but API servers (to the webhooks) and whoever scrapes metrics.
+Each component has its own processes, so that a busy scheduler never delays an admission, and its own ServiceAccount, so
+that none has the permissions of another. A PodDisruptionBudget keeps one replica through drains, and a NetworkPolicy
+admits only API servers (to the webhooks) and scrapers of metrics.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 
+from trimtab.api.annotations import CONFIGURATION_DIGEST
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.install.options import CONTAINER_PORTS, NAME, Options, account, selecting
@@ -24,17 +25,17 @@ _REQUESTS: Mapping[str, Mapping[str, str]] = {
     "webhooks": {"cpu": "100m", "memory": "192Mi"},
     "controllers": {"cpu": "100m", "memory": "192Mi"},
 }
-"""For some thousands of pods; no limits, for a component that is throttled or killed holds others up."""
+"""For some thousands of pods; no limits, because a throttled or killed component delays requests."""
 
 
 def namespace(options: Options) -> JSON:
-    """Where Trimtab lives. Its pods ask for nothing that the strictest standard refuses."""
+    """Trimtab's namespace. Its pods meet the `restricted` pod security standard."""
     labels = options.labels() | {"pod-security.kubernetes.io/enforce": "restricted"}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": options.namespace, "labels": labels}}
 
 
 def manifests(options: Options) -> Iterator[JSON]:
-    """Everything that runs, and what it runs with."""
+    """All workloads, and the objects that belong to them."""
     yield _object("v1", "ConfigMap", CONFIGURATION, options, data={CONFIGURATION_FILE: _configuration(options)})
     if "webhooks" in options.components:
         yield _service(options)
@@ -51,7 +52,7 @@ def _object(api_version: str, kind: str, name: str, options: Options, component:
 
 
 def _configuration(options: Options) -> str:
-    """As JSON, which is YAML too: what is read back is exactly what was meant."""
+    """The configuration as JSON, which is YAML too and is read back exactly."""
     return json.dumps(options.settings(), indent=2) + "\n"
 
 
@@ -62,15 +63,15 @@ def _service(options: Options) -> JSON:
 
 
 def _budget(options: Options, component: str) -> JSON:
-    """One at a time: of two replicas one stays, and a single one still lets its node be drained."""
+    """One pod at a time: of two replicas one stays, and the node of a single replica can still be drained."""
     spec: JSON = {"maxUnavailable": 1, "selector": {"matchLabels": selecting(component)}}
     return _object("policy/v1", "PodDisruptionBudget", account(component), options, component, spec=spec)
 
 
 def _network(options: Options, component: str) -> JSON:
-    """Who may come in. Whom Trimtab calls is not limited: API servers, and pods that are probed, are anywhere."""
-    anywhere_in_the_cluster: JSON = {"namespaceSelector": {}}
-    ingress: list[JSON] = [{"from": [anywhere_in_the_cluster], "ports": [{"protocol": "TCP", "port": "serving"}]}]
+    """Allowed ingress. Egress is not limited: API servers and probed pods may be anywhere."""
+    any_namespace: JSON = {"namespaceSelector": {}}
+    ingress: list[JSON] = [{"from": [any_namespace], "ports": [{"protocol": "TCP", "port": "serving"}]}]
     if component == "webhooks":
         callers = [{"ipBlock": {"cidr": cidr}} for cidr in options.api_server_ranges]
         port: JSON = {"ports": [{"protocol": "TCP", "port": "webhooks"}]}
@@ -80,14 +81,14 @@ def _network(options: Options, component: str) -> JSON:
 
 
 def _spec(options: Options, component: str) -> JSON:
-    """Configuration is read at the start, so a change of it must make new pods: its digest is in the template."""
+    """The configuration is read at the start, so its digest is in the template: a change replaces the pods."""
     digest = hashlib.sha256(_configuration(options).encode()).hexdigest()
     labels = options.labels(component)
     return {
         "replicas": options.replicas,
         "selector": {"matchLabels": selecting(component)},
         "template": {
-            "metadata": {"labels": labels, "annotations": {"trimtab.dev/configuration": digest[:16]}},
+            "metadata": {"labels": labels, "annotations": {CONFIGURATION_DIGEST: digest[:16]}},
             "spec": _pod(options, component),
         },
     }
@@ -108,7 +109,7 @@ def _pod(options: Options, component: str) -> JSON:
 
 
 def _spread(key: str, component: str) -> JSON:
-    """As even as can be; a cluster of one zone, or of one node, still gets both replicas."""
+    """A soft constraint: a cluster of one zone, or of one node, still gets both replicas."""
     return {
         "maxSkew": 1,
         "topologyKey": key,
@@ -118,8 +119,8 @@ def _spread(key: str, component: str) -> JSON:
     }
 
 
-_LEAVING: JSON = {"preStop": {"sleep": {"seconds": 5}}}
-"""API servers learn within seconds that a replica is going; until then it answers."""
+_PRE_STOP: JSON = {"preStop": {"sleep": {"seconds": 5}}}
+"""API servers stop calling a terminating replica within seconds; until then it answers."""
 _READ_ONLY: JSON = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -144,5 +145,5 @@ def _container(options: Options, component: str) -> JSON:
             {"name": "configuration", "mountPath": _FOLDER, "readOnly": True},
             {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - all else is read-only; keys pass through it
         ],
-        **({"lifecycle": _LEAVING} if component == "webhooks" else {}),
+        **({"lifecycle": _PRE_STOP} if component == "webhooks" else {}),
     }

@@ -1,4 +1,4 @@
-"""What a cluster needs for Trimtab processes that run outside it: our kinds, and webhook configurations by URL.
+"""What a cluster needs for Trimtab processes outside it: our kinds, and webhook configurations by URL.
 
 No ServiceAccount, role or Deployment is needed: the processes use a kubeconfig, and the API server calls the webhooks
 at `webhooks.url`.
@@ -18,4 +18,4 @@ def manifests(configuration: TrimtabConfiguration) -> list[JSON]:
     if not configuration.webhooks.url:
         raise InvalidError("webhooks.url", "must be set, so that the API server can call webhooks outside the cluster")
     where = reviews.by_url(configuration.webhooks.url)
-    return [*crds.manifests(), *reviews.configurations(configuration, where, labels=crds.OURS)]
+    return [*crds.manifests(), *reviews.configurations(configuration, where, labels=crds.MANAGED_BY_LABELS)]

@@ -1,4 +1,4 @@
-"""Everything that an installation puts into a cluster, in an order in which it can be applied."""
+"""All objects of an installation, in an order in which they can be applied."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from trimtab.install.options import Options
 
 
 def everything(options: Options, definitions: Sequence[JSON] = ()) -> list[JSON]:
-    """All objects; `definitions` are the CustomResourceDefinitions that were chosen (see `definitions`).
+    """All objects; `definitions` are the CustomResourceDefinitions to install (see `definitions`).
 
-    Raises InvalidError for a configuration that could not run.
+    Raises InvalidError for an invalid configuration.
     """
     options.read()
     return [

@@ -1,8 +1,8 @@
-"""Where Trimtab lives: a namespace of its own, or one that others use too.
+"""Trimtab's namespace: its own, or a shared one.
 
-Applying a Namespace adds to the labels of one that is there already. Ours hold its pods to the strictest standard, and
-say that it may be removed with all that is in it. Neither is for us to say of a namespace that somebody else made or
-uses: such a one is left as it is on the way in, and left alone on the way out.
+Applying a Namespace adds to the labels of an existing one. Ours enforce the strictest pod security standard, and say
+that the namespace may be removed with everything in it. Neither may be set on a namespace that others created or use:
+such a namespace is not changed by the installation, and not removed with it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from trimtab.kube.resources import untyped
 
 _NAMESPACES = untyped("v1", "Namespace", "namespaces", namespaced=False)
 
-THE_CLUSTERS = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
-"""Namespaces that every cluster has, and that are nobody's own."""
+BUILT_IN = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+"""The namespaces that every cluster has."""
 
-_HELD = (
+_VALUABLE = (
     ("v1", "Pod", "pods"),
     ("v1", "Service", "services"),
     ("v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
@@ -30,47 +30,49 @@ _HELD = (
     ("batch/v1", "CronJob", "cronjobs"),
     ("batch/v1", "Job", "jobs"),
 )
-"""What people would miss."""
-_BROUGHT_BY_KUBERNETES = frozenset({"kube-root-ca.crt"})
-"""What every namespace gets by itself."""
+"""Kinds whose objects would be lost with the namespace."""
+_CREATED_BY_KUBERNETES = frozenset({"kube-root-ca.crt"})
+"""Objects that Kubernetes creates in every namespace."""
 _TOKENS = "kubernetes.io/service-account-token"
 
 
-def told_of_none(name: str) -> str:
-    """Whose a namespace is where no cluster can be asked: nobody's, but for those that every cluster has."""
-    return "every cluster has it" if name in THE_CLUSTERS else ""
+def why_foreign_by_name(name: str) -> str:
+    """Why a namespace is not ours, without reading it: it is one of those that every cluster has."""
+    return "every cluster has it" if name in BUILT_IN else ""
 
 
-async def maker(client: Client, name: str) -> str:
-    """Why a namespace is not ours to change; empty where it is, or is not there yet."""
-    if name in THE_CLUSTERS:
-        return told_of_none(name)
+async def why_foreign(client: Client, name: str) -> str:
+    """Why a namespace must not be changed; empty if it is ours, or does not exist yet."""
+    if name in BUILT_IN:
+        return why_foreign_by_name(name)
     try:
-        found = await client.get(_NAMESPACES, name)
+        existing = await client.get(_NAMESPACES, name)
     except NotFound:
         return ""
-    return "" if is_ours(found) else f"it is there already, and does not carry the label {MANAGED_BY}: {NAME}"
+    return "" if is_ours(existing) else f"it exists and does not carry the label {MANAGED_BY}: {NAME}"
 
 
-async def tenant(client: Client, name: str) -> str:
-    """Why a namespace must not be removed; empty where nothing of anybody else's would go with it."""
-    reason = await maker(client, name)
-    for api_version, kind, plural in () if reason else _HELD:
+async def why_in_use(client: Client, name: str) -> str:
+    """Why a namespace must not be removed; empty if everything in it is ours."""
+    reason = await why_foreign(client, name)
+    for api_version, kind, plural in () if reason else _VALUABLE:
         try:
             listed = await client.list(untyped(api_version, kind, plural), namespace=name)
         except NotFound:
-            continue  # a cluster may not serve the kind
-        theirs = next((each["metadata"]["name"] for each in listed.items if not _goes_along(each)), "")
-        if theirs:
-            return f"{kind} {theirs} in it is not Trimtab's"
+            continue  # the cluster does not serve the kind
+        foreign = next((each["metadata"]["name"] for each in listed.items if not _may_be_removed(each)), "")
+        if foreign:
+            return f"{kind} {foreign} in it is not Trimtab's"
     return reason
 
 
-def is_ours(found: JSON) -> bool:
+def is_ours(existing: JSON) -> bool:
     """Whether an object carries our label."""
-    labels = found["metadata"].get("labels") or {}
+    labels = existing["metadata"].get("labels") or {}
     return bool(labels.get(MANAGED_BY) == NAME)
 
 
-def _goes_along(found: JSON) -> bool:
-    return is_ours(found) or found["metadata"]["name"] in _BROUGHT_BY_KUBERNETES or found.get("type") == _TOKENS
+def _may_be_removed(existing: JSON) -> bool:
+    return (
+        is_ours(existing) or existing["metadata"]["name"] in _CREATED_BY_KUBERNETES or existing.get("type") == _TOKENS
+    )

@@ -1,11 +1,11 @@
-"""Who may change costs: a ValidatingAdmissionPolicy for the namespaces that an administrator labels.
+"""Protection of costs: a ValidatingAdmissionPolicy for the namespaces that an administrator labels.
 
-A cost decides who is deleted first, and whoever may update a pod may write one. In a namespace with the label
-`trimtab.dev/protect-costs: "true"` only Trimtab may change the costs of pods that exist. Pods may be *created* with any
-cost: that is for the author of the template. Both ways of changing a pod's metadata are covered, the pod itself and its
-status.
+A cost decides which pod is deleted first, and everyone who may update a pod may write one. In a namespace with the
+label `trimtab.dev/protect-costs: "true"` only Trimtab may change the costs of existing pods. Pods may be *created* with
+any cost: that is up to the author of the template. Both ways of changing a pod's metadata are covered, the pod itself
+and its status.
 
-By default a change is let through with a warning to whoever makes it and a note in the audit log; `deny` refuses it.
+By default a change is admitted with a warning and an entry in the audit log; `deny` refuses it.
 """
 
 from __future__ import annotations
@@ -13,28 +13,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from trimtab.api.annotations import (
-    AIMED_SIZE,
-    ALPHA_COST,
-    DELETION_COST,
-    POLICY_COST,
-    PROTECT_COSTS,
-    RANKED_AMONG,
-    SCALE_PLAN,
-    SUBSET_COST,
-)
+from trimtab.api.annotations import PROTECT_COSTS, PROTECTED
 from trimtab.api.documents import JSON
 from trimtab.install.options import NAME, Options, account
 
 POLICY = f"{NAME}-costs"
 
-_PROTECTED = (DELETION_COST, ALPHA_COST, SCALE_PLAN, POLICY_COST, RANKED_AMONG, SUBSET_COST, AIMED_SIZE)
-"""The costs, and what stands beside them to say whose they are."""
 _WRITERS = ("webhooks", "controllers")
 
 
 def manifests(options: Options) -> Iterator[JSON]:
-    """The policy, and its binding to the namespaces that are labelled."""
+    """The policy, and its binding to the labelled namespaces."""
     yield policy(options)
     yield {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -49,7 +38,7 @@ def manifests(options: Options) -> Iterator[JSON]:
 
 
 def policy(options: Options) -> JSON:
-    """The policy itself: what is compared, and who is exempt."""
+    """The policy: the annotations that it compares, and the exempt users."""
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
@@ -66,13 +55,13 @@ def policy(options: Options) -> JSON:
                     }
                 ]
             },
-            "matchConditions": [{"name": "not-trimtab", "expression": _somebody_else(options)}],
-            "validations": [_unchanged(key) for key in _PROTECTED],
+            "matchConditions": [{"name": "not-trimtab", "expression": _is_other_user(options)}],
+            "validations": [_unchanged(key) for key in PROTECTED],
         },
     }
 
 
-def _somebody_else(options: Options) -> str:
+def _is_other_user(options: Options) -> str:
     names = [f"system:serviceaccount:{options.namespace}:{account(component)}" for component in _WRITERS]
     return f"!(request.userInfo.username in {json.dumps(names)})"
 

@@ -1,13 +1,12 @@
-"""The way back: an installation taken out of a cluster, in an order that never leaves anybody waiting.
+"""The removal of an installation, in an order in which no request ever waits for a component that is gone.
 
-1. What API servers ask is withdrawn first, so that no request waits for somebody who is about to go.
-2. What runs is ended, and waited for: nobody writes any more.
-3. What was written to other people's objects is taken back (`sweeps`). No finalizer holds anything up.
-4. Everything else goes, the namespace last.
+1. The webhook configurations are removed first, so that API servers stop calling Trimtab.
+2. The Deployments are removed, and their pods waited for: nothing writes any more.
+3. Annotations and costs on other objects are reverted (`cleanup`). No finalizer blocks anything.
+4. Everything else is removed, the namespace last.
 
-Definitions of our kinds stay unless they are asked for by name of a flag: deleting one deletes every object of it.
-Only what carries our label is removed, whatever its name, and of the namespace only one that holds nothing of anybody
-else's. It may all be done again, any number of times.
+Definitions of our kinds stay unless a flag asks for their removal: deleting one deletes every object of the kind. Only
+objects with our label are removed, and the namespace only if everything in it is ours. Removal may be repeated.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ from trimtab.api.documents import JSON
 from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.pods import Pod
 from trimtab.install import manifests, namespaces
+from trimtab.install.cleanup import CLEANUPS, Cleanup
 from trimtab.install.definitions import is_ours
 from trimtab.install.deployments import CONFIGURATION, CONFIGURATION_FILE
 from trimtab.install.options import MANAGED_BY, NAME, Options, account
-from trimtab.install.sweeps import SWEEPS, Sweep
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, within
 from trimtab.kube.errors import ApiError, NotFound
 from trimtab.kube.resources import Resource, untyped
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
-_ENDED_WITHIN = 60.0
-_FORGOTTEN_WITHIN = 30.0
-_LOOK_EVERY = 0.5
+_PODS_TIMEOUT = 60.0
+_POLICY_TIMEOUT = 30.0
+_INTERVAL = 0.5
 
 PLURALS: Mapping[str, str] = {
     "ClusterRole": "clusterroles",
@@ -56,67 +55,69 @@ PLURALS: Mapping[str, str] = {
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
     "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
 }
-"""What each kind that is installed, or made by what is installed, is called on the wire."""
+"""The plural of every kind that is installed, or created by an installation."""
 
-_ASKING = frozenset(kind for kind in PLURALS if kind.startswith(("Mutating", "Validating")))
+_WEBHOOK_KINDS = frozenset(kind for kind in PLURALS if kind.startswith(("Mutating", "Validating")))
 
 
 async def installed(client: Client, namespace: str) -> Options:
-    """What an installation was told, as far as it can still be read; names follow from it."""
-    options = Options(namespace=namespace, shared=await namespaces.tenant(client, namespace))
+    """The options of an installation, as far as they can still be read."""
+    options = Options(namespace=namespace, shared=await namespaces.why_in_use(client, namespace))
     try:
-        found = await client.get(untyped("v1", "ConfigMap", "configmaps"), CONFIGURATION, namespace=namespace)
-        told = replace(options, configuration=dict(yaml.safe_load(found["data"][CONFIGURATION_FILE])))
-        told.read()
+        stored = await client.get(untyped("v1", "ConfigMap", "configmaps"), CONFIGURATION, namespace=namespace)
+        configured = replace(options, configuration=dict(yaml.safe_load(stored["data"][CONFIGURATION_FILE])))
+        configured.read()
     except (NotFound, KeyError, ValueError, TypeError, yaml.YAMLError):  # InvalidError is a ValueError
         return options
-    return told
+    return configured
 
 
-def intentions(options: Options) -> Iterator[str]:
-    """What `remove` would do, a line each."""
-    for each in (*manifests.everything(options), *_made_while_running(options)):
-        yield f"would remove {_where(each)}"
+def dry_run(options: Options) -> Iterator[str]:
+    """The lines that `--dry-run` prints: what `remove` would do."""
+    for each in (*manifests.everything(options), *_created_at_runtime(options)):
+        yield f"would remove {_name_of(each)}"
     if options.shared:
-        yield f"would leave alone: Namespace {options.namespace}: {options.shared}"
-    for what in SWEEPS:
-        yield f"would take back {what}"
+        yield f"would keep: Namespace {options.namespace}: {options.shared}"
+    for what in CLEANUPS:
+        yield f"would revert {what}"
 
 
-async def remove(client: Client, options: Options, say: Say, *, sweeps: Mapping[str, Sweep] = SWEEPS) -> None:
-    """Take an installation out of a cluster."""
+async def remove(
+    client: Client, options: Options, report: Report, *, cleanups: Mapping[str, Cleanup] = CLEANUPS
+) -> None:
+    """Remove an installation from a cluster."""
     objects = manifests.everything(options)
-    await _delete(client, [each for each in objects if each["kind"] in _ASKING], say)
-    await _delete(client, [each for each in objects if each["kind"] == "Deployment"], say)
-    await _ended(client, options, say)
-    for what, sweep in sweeps.items():
-        say(f"taken back: {await _swept(client, sweep)}{what}")
-    rest = [each for each in objects if each["kind"] not in {*_ASKING, "Deployment"}]
-    await _delete(client, [*_made_while_running(options), *reversed(rest)], say)
+    await _delete(client, [each for each in objects if each["kind"] in _WEBHOOK_KINDS], report)
+    await _delete(client, [each for each in objects if each["kind"] == "Deployment"], report)
+    await _wait_for_pods(client, options, report)
+    for what, cleanup in cleanups.items():
+        report(f"reverted: {await _run_cleanup(client, cleanup)}{what}")
+    rest = [each for each in objects if each["kind"] not in {*_WEBHOOK_KINDS, "Deployment"}]
+    await _delete(client, [*_created_at_runtime(options), *reversed(rest)], report)
     if options.shared:
-        say(f"left alone: Namespace {options.namespace}: {options.shared}")
+        report(f"kept: Namespace {options.namespace}: {options.shared}")
 
 
-async def _swept(client: Client, sweep: Sweep) -> str:
-    """Take something back; how many there were, where that is known, which it is if nothing came in between.
+async def _run_cleanup(client: Client, cleanup: Cleanup) -> str:
+    """Run a cleanup, with retries; its count as text, or `all` after a retry, when the count is unknown.
 
-    An API server goes by a policy that refuses it for some seconds after that was removed.
+    API servers apply an admission policy for some seconds after it was removed.
     """
-    told, until = "", client.clock.monotonic() + round(_FORGOTTEN_WITHIN * SECOND)
+    count_text, until = "", client.clock.monotonic() + round(_POLICY_TIMEOUT * SECOND)
     while True:
         try:
-            count = await sweep(client)
+            count = await cleanup(client)
         except ApiError:
-            told = "all "
+            count_text = "all "
             if client.clock.monotonic() >= until:
                 raise
-            await client.clock.sleep(_LOOK_EVERY)
+            await client.clock.sleep(_INTERVAL)
         else:
-            return told or f"{count} "
+            return count_text or f"{count} "
 
 
-def _made_while_running(options: Options) -> Iterator[JSON]:
-    """What Trimtab itself put into its namespace; that may be one that stays."""
+def _created_at_runtime(options: Options) -> Iterator[JSON]:
+    """The objects that Trimtab created in its namespace while it ran; the namespace may stay."""
     secret = options.read().webhooks.certificates.stored_in
     yield {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": options.namespace, "name": secret}}
     for component in options.components:
@@ -124,16 +125,16 @@ def _made_while_running(options: Options) -> Iterator[JSON]:
         yield {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
 
 
-async def remove_definitions(client: Client, say: Say) -> None:
-    """Remove the definitions that are ours, and with them every object of these kinds."""
+async def remove_definitions(client: Client, report: Report) -> None:
+    """Remove our definitions, and with them every object of these kinds."""
     for each in await ours(client):
         name = each["metadata"]["name"]
         await client.delete(_definitions(), name, uid=each["metadata"]["uid"])
-        say(f"removed CustomResourceDefinition {name}, and every object of it")
+        report(f"removed CustomResourceDefinition {name}, and every object of that kind")
 
 
 async def ours(client: Client) -> list[JSON]:
-    """The definitions in a cluster that Trimtab brought."""
+    """The definitions in a cluster that Trimtab installed."""
     names = {kind.name for kind in crds.KINDS}
     return [
         each
@@ -142,8 +143,8 @@ async def ours(client: Client) -> list[JSON]:
     ]
 
 
-async def lost_with(client: Client, definition: JSON) -> int:
-    """How many objects would go with a definition."""
+async def count_objects(client: Client, definition: JSON) -> int:
+    """How many objects would be deleted with a definition."""
     spec = definition["spec"]
     version = next(each["name"] for each in spec["versions"] if each["storage"])
     kind = untyped(f"{spec['group']}/{version}", spec["names"]["kind"], spec["names"]["plural"])
@@ -154,46 +155,46 @@ def _definitions() -> Resource[JSON]:
     return Resource.of(CustomResourceDefinition).raw
 
 
-async def _delete(client: Client, objects: Sequence[JSON], say: Say) -> None:
+async def _delete(client: Client, objects: Sequence[JSON], report: Report) -> None:
     for each in objects:
         metadata = each["metadata"]
         name, namespace = metadata["name"], metadata.get("namespace", "")
         resource = untyped(each["apiVersion"], each["kind"], PLURALS[each["kind"]], namespaced=bool(namespace))
-        where = _where(each)
+        label = _name_of(each)
         try:
-            found = await client.get(resource, name, namespace=namespace)
-            if not _is_labelled(found):
-                say(f"left alone: {where} does not carry the label {MANAGED_BY}: {NAME}")
+            existing = await client.get(resource, name, namespace=namespace)
+            if not _is_labelled(existing):
+                report(f"kept: {label} does not carry the label {MANAGED_BY}: {NAME}")
                 continue
-            await client.delete(resource, name, namespace=namespace, uid=found["metadata"]["uid"])
+            await client.delete(resource, name, namespace=namespace, uid=existing["metadata"]["uid"])
         except NotFound:
             continue
-        say(f"removed {where}")
+        report(f"removed {label}")
 
 
-def _where(an_object: JSON) -> str:
-    metadata = an_object["metadata"]
+def _name_of(manifest: JSON) -> str:
+    metadata = manifest["metadata"]
     namespace = f"{metadata['namespace']}/" if "namespace" in metadata else ""
-    return f"{an_object['kind']} {namespace}{metadata['name']}"
+    return f"{manifest['kind']} {namespace}{metadata['name']}"
 
 
-def _is_labelled(found: JSON) -> bool:
-    """Leases carry no labels: whoever elects a leader makes them, and their names are ours alone."""
-    return namespaces.is_ours(found) or found["kind"] == "Lease"
+def _is_labelled(existing: JSON) -> bool:
+    """Whether an object is ours. Leases have no labels; their names are ours alone."""
+    return namespaces.is_ours(existing) or existing["kind"] == "Lease"
 
 
-async def _ended(client: Client, options: Options, say: Say) -> None:
-    """Wait until nothing of Trimtab runs any more, for a while."""
+async def _wait_for_pods(client: Client, options: Options, report: Report) -> None:
+    """Wait until no pod of Trimtab is left, up to a timeout."""
 
     async def gone() -> None:
         while list(await _running(client, options)):
-            await client.clock.sleep(_LOOK_EVERY)
+            await client.clock.sleep(_INTERVAL)
 
     try:
-        await within(client.clock, _ENDED_WITHIN, gone())
+        await within(client.clock, _PODS_TIMEOUT, gone())
     except TimeoutError:
         left = ", ".join(await _running(client, options))
-        say(f"still there after {_ENDED_WITHIN:g} s, and may write once more: {left}; run this again later")
+        report(f"pods still exist after {_PODS_TIMEOUT:g} s and may write once more: {left}; run this again later")
 
 
 async def _running(client: Client, options: Options) -> Iterator[str]:

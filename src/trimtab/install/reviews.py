@@ -1,10 +1,10 @@
-"""What API servers ask Trimtab, as webhook configurations: about which requests, where, and how long they wait.
+"""The webhook configurations: which requests API servers send to Trimtab, in which namespaces, and their timeouts.
 
-Every review is let through where Trimtab is down or late (`failurePolicy: Ignore`): nobody is ever kept from scaling.
-kube-system and Trimtab's own namespace are exempt, and where the configuration names namespaces, all others are.
+Every request is admitted if Trimtab is down or late (`failurePolicy: Ignore`). kube-system and Trimtab's own namespace
+are exempt and, if the configuration names namespaces, so are all others.
 
-API servers from 1.30 filter with `matchConditions`, so that only requests that matter are asked about at all. The lab's
-has none; what these conditions leave out Trimtab admits at once anyway.
+API servers from 1.30 filter with `matchConditions`, so that only relevant requests are sent at all. The lab's API
+server has none; Trimtab admits the requests that these conditions exclude at once.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from trimtab.unitedtopology.admission import deletion_reviews, pod_reviews
 MUTATING = "MutatingWebhookConfiguration"
 VALIDATING = "ValidatingWebhookConfiguration"
 
-Client = Callable[[str], JSON]
-"""How API servers reach a path: the `clientConfig` for it."""
+ClientConfig = Callable[[str], JSON]
+"""The `clientConfig` for a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Rule:
     operations: tuple[str, ...]
 
     def tree(self) -> JSON:
-        """As a webhook configuration writes it."""
+        """The rule as it is in a webhook configuration."""
         return {
             "apiGroups": [self.group],
             "apiVersions": [self.version],
@@ -51,7 +51,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """One webhook: what is asked, at which path, and how many seconds an answer may take."""
+    """One webhook: its requests, its path, and how many seconds an answer may take."""
 
     name: str
     path: str
@@ -60,10 +60,10 @@ class Review:
     budget: Callable[[TrimtabConfiguration], float]
     side_effects: str = "None"
     labelled: Mapping[str, str] | None = None
-    """Labels that a namespace must have to be asked about."""
+    """Labels that a namespace must have for its requests to be sent."""
     conditions: tuple[tuple[str, str], ...] = ()
     gate: str = ""
-    """The feature gate that it belongs to."""
+    """The feature gate of the webhook."""
 
 
 _SHRINKS = "object.spec.?replicas.orValue(0) < oldObject.spec.?replicas.orValue(0)"
@@ -72,8 +72,8 @@ _NOT_BY_ITS_DEPLOYMENT = (
     "!oldObject.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'Deployment' && o.?controller.orValue(false))"
 )
 
-_DIVIDED = {NAMESPACE_LABEL: NAMESPACE_LABEL_VALUE}
-"""Namespaces that have a UnitedTopology; its controller keeps the label."""
+_WITH_TOPOLOGY = {NAMESPACE_LABEL: NAMESPACE_LABEL_VALUE}
+"""The label of namespaces with a UnitedTopology; its controller writes it."""
 
 REVIEWS: Sequence[Review] = (
     Review(
@@ -106,7 +106,7 @@ REVIEWS: Sequence[Review] = (
         rules=(Rule("", "v1", ("pods",), ("CREATE",)),),
         budget=lambda _: pod_reviews.BUDGET,
         side_effects="NoneOnDryRun",
-        labelled=_DIVIDED,
+        labelled=_WITH_TOPOLOGY,
         gate="PodWebhook",
     ),
     Review(
@@ -116,11 +116,11 @@ REVIEWS: Sequence[Review] = (
         rules=(Rule("", "v1", ("pods",), ("DELETE",)), Rule("", "v1", ("pods/eviction",), ("CREATE",))),
         budget=lambda _: deletion_reviews.BUDGET,
         side_effects="NoneOnDryRun",
-        labelled=_DIVIDED,
+        labelled=_WITH_TOPOLOGY,
         gate="PodWebhook",
     ),
 )
-"""Every webhook. A test holds it to the hooks that the webhooks component serves."""
+"""Every webhook. A test compares them with the hooks that the webhooks component serves."""
 
 CLONESETS = Review(
     name="clonesets",
@@ -129,19 +129,19 @@ CLONESETS = Review(
     rules=(Rule("apps.kruise.io", "*", ("clonesets",), ("CREATE", "UPDATE")),),
     budget=lambda _: validation.BUDGET,
 )
-"""Validation of CloneSets, where the kind is Trimtab's: OpenKruise's know fields that ours refuse."""
+"""Validation of CloneSets, if the kind is Trimtab's: OpenKruise's have fields that ours refuse."""
 
 
 def manifests(options: Options) -> Iterator[JSON]:
-    """The configurations of an installation, reached by its Service; nothing, if it has no webhooks.
+    """The configurations of an installation, which name its Service; none, if it has no webhooks.
 
-    Whom API servers trust (`caBundle`) is filled in by Trimtab as it runs, unless an administrator keeps certificates.
+    The running webhooks fill in `caBundle`, unless an administrator manages the certificates.
     """
     if "webhooks" in options.components:
         configuration = options.read()
         yield from configurations(
             configuration,
-            _trusting(_by_service(configuration), options.authority),
+            _with_ca_bundle(_by_service(configuration), options.ca_bundle),
             labels=options.labels(),
             exempt=("kube-system", options.namespace),
             clonesets=options.clonesets,
@@ -150,13 +150,13 @@ def manifests(options: Options) -> Iterator[JSON]:
 
 def configurations(
     configuration: TrimtabConfiguration,
-    client: Client,
+    client: ClientConfig,
     *,
     labels: Mapping[str, str],
     exempt: Sequence[str] = ("kube-system",),
     clonesets: bool = True,
 ) -> Iterator[JSON]:
-    """A configuration for each kind of webhook; without `clonesets`, those of the cluster are somebody else's."""
+    """A configuration for each kind of webhook; `clonesets` is whether the kind CloneSet is Trimtab's."""
     for kind in (MUTATING, VALIDATING):
         webhooks = [
             _webhook(review, configuration, client, exempt)
@@ -172,25 +172,25 @@ def configurations(
             }
 
 
-def by_url(url: str) -> Client:
-    """Reached at an address, as in a lab."""
+def by_url(url: str) -> ClientConfig:
+    """Webhooks that are called by URL, as in the lab."""
     return lambda path: {"url": f"{url}{path}"}
 
 
-def _by_service(configuration: TrimtabConfiguration) -> Client:
+def _by_service(configuration: TrimtabConfiguration) -> ClientConfig:
     if configuration.webhooks.url:
         return by_url(configuration.webhooks.url)
     service = {"namespace": configuration.namespace, "name": configuration.webhooks.service, "port": 443}
     return lambda path: {"service": {**service, "path": path}}
 
 
-def _trusting(client: Client, authority: bytes) -> Client:
-    if not authority:
+def _with_ca_bundle(client: ClientConfig, ca_bundle: bytes) -> ClientConfig:
+    if not ca_bundle:
         return client
-    return lambda path: {**client(path), "caBundle": base64.b64encode(authority).decode()}
+    return lambda path: {**client(path), "caBundle": base64.b64encode(ca_bundle).decode()}
 
 
-def _webhook(review: Review, configuration: TrimtabConfiguration, client: Client, exempt: Sequence[str]) -> JSON:
+def _webhook(review: Review, configuration: TrimtabConfiguration, client: ClientConfig, exempt: Sequence[str]) -> JSON:
     webhook: JSON = {
         "name": f"{review.name}.trimtab.dev",
         "clientConfig": client(review.path),

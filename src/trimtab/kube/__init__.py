@@ -1,19 +1,21 @@
-"""The wire: everything that talks to an API server, and what controllers need around it.
+"""The Kubernetes client library: calls to an API server, and what controllers and processes need around them.
 
-Belongs here: configuration and credentials, the client, the tree of errors, informers, the work queue and what drives
-reconciles from it, leader election, events, expectations, who owns what (`ownership`, `adoption`), conditions.
+Belongs here: configuration and credentials (`config`, `kubeconfig`, `credentials`), the client (`client`, `calls`) and
+its error tree, informers, the work queue and the runner of reconciles, leader election, events, expectations, owner
+references (`ownership`, `adoption`), conditions; what every long-running process needs: components, YAML files of users
+(`files`), signals and logging (`processes`).
 
-Does not belong here: any decision, and any knowledge of what Trimtab does with the objects. What is read is typed and
-partial (`trimtab.api`), what is written is raw JSON or a patch.
+Does not belong here: decisions, and knowledge of what Trimtab does with the objects. Reads return partial types
+(`trimtab.api`); writes take raw JSON or a patch.
 
-May import: the standard library, msgspec, aiohttp, PyYAML (a kubeconfig is YAML) and `trimtab.api`. aiohttp stays
-inside `sessions`: nothing above it ever sees one of its types or errors.
+May import: the standard library, msgspec, aiohttp, PyYAML and, of the product, `trimtab.api` alone. Only `sessions`
+imports aiohttp's client: no other module sees its types or errors.
 
-The way in, from the outside to the inside:
+Reading order:
 
     config → client → informers → queues → runners
 
-`config.discover()` finds a cluster, `Client` speaks to it through a `Transport`, an `Informer` keeps a typed copy of
-one kind up to date, and a `Runner` turns what informers report into reconciles. Time is always an argument
-(`clocks`), so that all of it runs under a virtual clock too.
+`config.discover()` finds a cluster, `Client` calls it through a `Transport`, an `Informer` keeps a typed copy of one
+kind up to date, and a `Runner` turns the changes that informers report into reconciles. The clock is always an
+argument (`clocks`), so that everything also runs on a virtual clock.
 """

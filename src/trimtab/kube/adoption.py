@@ -1,7 +1,7 @@
-"""Taking in and letting go, for real: the writes that `ownership` decides on.
+"""Adoption and release of objects: the writes that `ownership` decides on.
 
-Before anything is adopted the owner is read from the API server itself: what the informer shows may be gone already,
-and an object that is given to a deleted owner is deleted with it. One read serves all adoptions of a reconcile.
+Before an object is adopted, the owner is read uncached: the informer may still show a deleted owner, and an object
+that is adopted by a deleted owner is garbage-collected. One read serves all adoptions of a reconcile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Adopter(Generic[T]):
-    """Settles claims of owners of one kind on objects of another."""
+    """Adopts and releases objects of one kind for owners of another."""
 
     def __init__(self, client: Client, owners: Resource[Any], kind: Resource[T]) -> None:
         self._client = client
@@ -32,42 +32,42 @@ class Adopter(Generic[T]):
         self._kind = kind
 
     async def settle(self, owner: ObjectMeta, claims: Claims[T]) -> tuple[T, ...]:
-        """Adopt and release; what the owner has then."""
+        """Adopt and release objects; return those that the owner then has."""
         for each in claims.released:
             await self._release(owner, each.metadata)
-        if not claims.adopted or not await self._still_there(owner):
+        if not claims.adopted or not await self._exists(owner):
             return claims.owned
         adopted = [each for each in claims.adopted if await self._adopt(owner, each.metadata)]
         return (*claims.owned, *adopted)
 
-    async def _still_there(self, owner: ObjectMeta) -> bool:
+    async def _exists(self, owner: ObjectMeta) -> bool:
         try:
-            live = await self._client.get(self._owners.raw, owner.name, namespace=owner.namespace)
+            current = await self._client.get(self._owners.raw, owner.name, namespace=owner.namespace)
         except NotFound:
             return False
-        metadata = live["metadata"]
-        there = metadata["uid"] == owner.uid and "deletionTimestamp" not in metadata
-        if not there:
-            log.info("%s %s/%s adopts nothing: it is going", self._owners.kind, owner.namespace, owner.name)
-        return there
+        metadata = current["metadata"]
+        exists = metadata["uid"] == owner.uid and "deletionTimestamp" not in metadata
+        if not exists:
+            log.info("%s %s/%s adopts nothing: it is being deleted", self._owners.kind, owner.namespace, owner.name)
+        return exists
 
     async def _adopt(self, owner: ObjectMeta, adopted: ObjectMeta) -> bool:
-        """What is gone, or has found another controller meanwhile (an object has one at most), is not adopted."""
+        """Whether the object was adopted: it may be deleted, or have another controller by now."""
         try:
-            await self._patch(adopted, ownership.adoption(self._owners, owner, adopted))
+            await self._patch(adopted, ownership.adoption_patch(self._owners, owner, adopted))
         except (NotFound, Conflict):
             return False
         except Invalid as error:
-            log.info("%s %s/%s is not adopted: %s", self._kind.kind, adopted.namespace, adopted.name, error)
+            log.info("%s %s/%s was not adopted: %s", self._kind.kind, adopted.namespace, adopted.name, error)
             return False
         return True
 
     async def _release(self, owner: ObjectMeta, released: ObjectMeta) -> None:
-        """An object without owners, or with another UID, refuses the patch, and is as free as it can be."""
+        """Remove the owner reference. An object without owners, or with another UID, refuses the patch."""
         try:
-            await self._patch(released, ownership.release(owner, released))
+            await self._patch(released, ownership.release_patch(owner, released))
         except (NotFound, Invalid) as error:
-            log.debug("%s %s/%s is free: %s", self._kind.kind, released.namespace, released.name, error)
+            log.debug("%s %s/%s is already released: %s", self._kind.kind, released.namespace, released.name, error)
 
     async def _patch(self, metadata: ObjectMeta, patch: JSON) -> None:
         await self._client.patch(

@@ -1,21 +1,14 @@
-"""The client: calls on typed objects and on raw JSON, over any `Transport`.
+"""The client: verbs on typed objects and on raw JSON, over any `Transport` (`calls` has retries and errors).
 
-Each call takes a type of `trimtab.api` (or a `Resource`), and answers with that type. A partial type must never be
-written back, so what is written is JSON or a patch, and `replace`, which overwrites, takes and gives raw JSON only.
-
-Which calls may be made again when nobody knows whether they arrived (see `retries`): reading; a patch that says what
-should be (merge, strategic, apply), but not one that says what to do (JSON patch); replacing; and deleting one object
-that is named by its UID, because by its name alone a second attempt could meet a successor. Creating may not.
+Each verb takes a type of `trimtab.api` (or a `Resource`) and returns that type. A partial type must never be written
+back, so verbs write JSON or a patch, and `replace`, which overwrites the object, takes and returns raw JSON only.
 """
 
 from __future__ import annotations
 
 import enum
-import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, TypeVar
 
 from trimtab.api import codec
@@ -25,27 +18,27 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.model import Model
 from trimtab.api.pods import Pod
 from trimtab.kube import watches
-from trimtab.kube.clocks import SECOND, Clock, SystemClock
-from trimtab.kube.errors import ApiError, Gone, Malformed, from_response
-from trimtab.kube.limits import TokenBucket
+from trimtab.kube.calls import SETTINGS, Caller, Observation, Settings
+from trimtab.kube.errors import Gone, Malformed
 from trimtab.kube.resources import Resource
-from trimtab.kube.retries import RETRIES, RetryPolicy
-from trimtab.kube.transport import Request, Response, Stream, Transport
+from trimtab.kube.transport import Request, Response
 from trimtab.kube.watches import Page, WatchEvent
+
+__all__ = ["PAGE", "SETTINGS", "Body", "Client", "Kind", "Observation", "PatchKind", "Settings"]
 
 T = TypeVar("T")
 Kind = type[T] | Resource[T]
 Body = Mapping[str, Any] | Document | Model | bytes
-"""What can be written: JSON, a document, or a typed object of a kind that is wholly ours."""
+"""What can be written: JSON, a document, or a typed object of a kind of which our type has every field."""
 
 PAGE = 500
 _RESTARTS = 3
 _WATCH_SILENCE = 240.0
-"""Seconds without a word after which a watch counts as dead. API servers send a bookmark a minute."""
+"""Seconds without data after which a watch counts as broken. API servers send a bookmark every minute."""
 
 
 class PatchKind(enum.Enum):
-    """How a patch is written."""
+    """The media type of a patch."""
 
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
@@ -53,78 +46,13 @@ class PatchKind(enum.Enum):
     APPLY = "application/apply-patch+yaml"
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """One attempt at a call, for whoever counts them. `status` is 0 where there was no answer."""
-
-    method: str
-    path: str
-    status: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How a client behaves."""
-
-    retry: RetryPolicy = RETRIES
-    timeout: float = 30.0
-    urgent: bool = False
-    """Whether calls pass those that wait for a free connection, or for the limiter."""
-    field_manager: str = "trimtab"
-    on_warning: Callable[[str], None] | None = None
-    on_attempt: Callable[[Observation], None] | None = None
-    before_write: Callable[[], None] | None = None
-    """Called before each attempt to write; raises if writing is not allowed any more (see `leases`)."""
-
-
-SETTINGS = Settings()
-
-
-class Client:
-    """Calls to one API server."""
-
-    def __init__(
-        self,
-        transport: Transport,
-        *,
-        settings: Settings = SETTINGS,
-        clock: Clock | None = None,
-        rng: random.Random | None = None,
-        limiter: TokenBucket | None = None,
-    ) -> None:
-        self.transport = transport
-        self.settings = settings
-        self.clock = clock or SystemClock()
-        self._rng = rng or random.Random()  # noqa: S311 - spreads retries, guards nothing
-        self._limiter = limiter
-
-    async def __aenter__(self) -> Client:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close the connections, also those of clients made by `using`."""
-        await self.transport.close()
-
-    def using(self, **changes: Any) -> Client:
-        """A client that behaves differently (see `Settings`) over the same connections."""
-        return Client(
-            self.transport,
-            settings=replace(self.settings, **changes),
-            clock=self.clock,
-            rng=self._rng,
-            limiter=self._limiter,
-        )
+class Client(Caller):
+    """The verbs of one API server."""
 
     async def get(
         self, kind: Kind[T], name: str, *, namespace: str = "", subresource: str = "", resource_version: str = ""
     ) -> T:
-        """One object."""
+        """Read one object."""
         resource = _resource(kind)
         params = _params(resourceVersion=resource_version)
         response = await self.call("GET", resource.object(name, namespace, subresource), params=params)
@@ -139,14 +67,14 @@ class Client:
         field_selector: str = "",
         limit: int = PAGE,
     ) -> Page[T]:
-        """All objects of a kind, as of one moment. Begins anew where the list grows too old while it is read."""
+        """List all objects of a kind, consistently. Restarts if the continue token expires (410 Gone)."""
         selectors = {"label_selector": label_selector, "field_selector": field_selector}
         for _ in range(_RESTARTS):
             try:
-                return await _whole(self.pages(kind, namespace=namespace, limit=limit, **selectors))
+                return await _all_pages(self.pages(kind, namespace=namespace, limit=limit, **selectors))
             except Gone:
                 continue
-        return await _whole(self.pages(kind, namespace=namespace, limit=0, **selectors))
+        return await _all_pages(self.pages(kind, namespace=namespace, limit=0, **selectors))
 
     async def pages(
         self,
@@ -157,21 +85,21 @@ class Client:
         field_selector: str = "",
         limit: int = PAGE,
     ) -> AsyncGenerator[Page[T], None]:
-        """A list part by part, all of one moment. Raises Gone where the server has forgotten that moment."""
+        """List page by page, consistently. Raises Gone if the continue token expires."""
         resource = _resource(kind)
-        following = ""
+        token = ""
         while True:
             params = _params(
                 labelSelector=label_selector,
                 fieldSelector=field_selector,
                 limit=str(limit) if limit else "",
-                **{"continue": following},
+                **{"continue": token},
             )
             response = await self.call("GET", resource.collection(namespace), params=params)
-            part = watches.page(response.body, resource.model)
-            yield part
-            following = part.following
-            if not following:
+            page = watches.page(response.body, resource.model)
+            yield page
+            token = page.continue_token
+            if not token:
                 return
 
     @asynccontextmanager
@@ -185,9 +113,9 @@ class Client:
         field_selector: str = "",
         timeout_seconds: int = 300,
     ) -> AsyncIterator[AsyncIterator[WatchEvent[T]]]:
-        """Changes since a version, with bookmarks, until the server ends them. What an ERROR event says is raised.
+        """Watch changes since a version, with bookmarks, until the server ends the watch. An ERROR event is raised.
 
-        Nothing is tried again here: only who reads the events knows which one was the last.
+        There are no retries: only the reader of the events knows which one was the last.
         """
         resource = _resource(kind)
         params = _params(
@@ -199,7 +127,7 @@ class Client:
             fieldSelector=field_selector,
         )
         path = resource.collection(namespace)
-        stream = await self._stream(Request("GET", path, tuple(params.items()), timeout=_WATCH_SILENCE))
+        stream = await self.open_stream(Request("GET", path, tuple(params.items()), timeout=_WATCH_SILENCE))
         try:
             yield watches.Watch(stream, resource.model)
         finally:
@@ -214,12 +142,12 @@ class Client:
         dry_run: bool = False,
         field_validation: str = "",
     ) -> T:
-        """Make an object."""
+        """Create an object."""
         resource = _resource(kind)
         if resource.namespaced and not namespace:
             raise ValueError(f"a {resource.kind} needs a namespace")
-        params = self._writing(dry_run, field_validation)
-        response = await self.call("POST", resource.collection(namespace), params=params, body=_written(body))
+        params = self._write_params(dry_run, field_validation)
+        response = await self.call("POST", resource.collection(namespace), params=params, body=_encoded(body))
         return _read(response, resource.model)
 
     async def replace(
@@ -231,11 +159,11 @@ class Client:
         dry_run: bool = False,
         field_validation: str = "",
     ) -> JSON:
-        """Overwrite an object with a changed copy; where that holds a resourceVersion, only if it is current."""
+        """Overwrite an object with a changed copy; if that has a resourceVersion, only if it is current."""
         metadata = tree["metadata"]
         path = resource.object(metadata["name"], metadata.get("namespace", ""), subresource)
-        params = self._writing(dry_run, field_validation)
-        response = await self.call("PUT", path, params=params, body=_written(tree), repeatable=True)
+        params = self._write_params(dry_run, field_validation)
+        response = await self.call("PUT", path, params=params, body=_encoded(tree), repeatable=True)
         return _read(response, resource.model)
 
     async def patch(
@@ -256,8 +184,8 @@ class Client:
         response = await self.call(
             "PATCH",
             resource.object(name, namespace, subresource),
-            params=self._writing(dry_run, field_validation, force="true" if force else ""),
-            body=_written(patch),
+            params=self._write_params(dry_run, field_validation, force="true" if force else ""),
+            body=_encoded(patch),
             content_type=how.value,
             repeatable=how is not PatchKind.JSON,
         )
@@ -275,7 +203,7 @@ class Client:
         grace_period_seconds: int | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Ask for an object to go; with `uid` or `resource_version`, only if it is that one still (else Conflict)."""
+        """Delete an object; with `uid` or `resource_version` as precondition (Conflict if it does not hold)."""
         body = _delete_options(uid, resource_version, propagation, grace_period_seconds, dry_run)
         path = _resource(kind).object(name, namespace)
         await self.call("DELETE", path, body=codec.encode(body), repeatable=bool(uid))
@@ -291,13 +219,13 @@ class Client:
         grace_period_seconds: int | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Ask for all objects that match to go."""
+        """Delete all objects that match."""
         params = _params(labelSelector=label_selector, fieldSelector=field_selector)
         body = _delete_options("", "", propagation, grace_period_seconds, dry_run)
         await self.call("DELETE", _resource(kind).collection(namespace), params=params, body=codec.encode(body))
 
     async def scale(self, kind: Kind[T], name: str, *, namespace: str) -> Scale:
-        """The size of a workload."""
+        """Read the scale subresource of a workload."""
         return await self.get(_as(_resource(kind), Scale), name, namespace=namespace, subresource="scale")
 
     async def resize(
@@ -310,7 +238,7 @@ class Client:
         resource_version: str = "",
         dry_run: bool = False,
     ) -> Scale:
-        """Set the size of a workload; with `resource_version`, only if nobody has changed it since."""
+        """Set the replicas of a workload; with `resource_version` as precondition."""
         patch: JSON = {"spec": {"replicas": replicas}}
         if resource_version:
             patch["metadata"] = {"resourceVersion": resource_version}
@@ -318,12 +246,12 @@ class Client:
         return await self.patch(resource, name, patch, namespace=namespace, subresource="scale", dry_run=dry_run)
 
     async def bind(self, name: str, *, namespace: str, node: str, uid: str = "", dry_run: bool = False) -> None:
-        """Put a pod on a node; with `uid`, only if it is that pod still."""
+        """Bind a pod to a node; with `uid` as precondition."""
         metadata = {"name": name, "namespace": namespace} | ({"uid": uid} if uid else {})
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
         path = Resource.of(Pod).object(name, namespace, "binding")
-        await self.call("POST", path, params=self._writing(dry_run, ""), body=codec.encode(body))
+        await self.call("POST", path, params=self._write_params(dry_run, ""), body=codec.encode(body))
 
     async def evict(
         self,
@@ -334,7 +262,7 @@ class Client:
         grace_period_seconds: int | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Ask for a pod to go, if budgets allow: TooManyRequests with `by_budget` where they do not."""
+        """Evict a pod. A disruption budget that refuses raises TooManyRequests with `by_budget`."""
         body: JSON = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -342,85 +270,9 @@ class Client:
             "deleteOptions": _delete_options(uid, "", "", grace_period_seconds, dry_run),
         }
         path = Resource.of(Pod).object(name, namespace, "eviction")
-        await self.call("POST", path, params=self._writing(dry_run, ""), body=codec.encode(body))
+        await self.call("POST", path, params=self._write_params(dry_run, ""), body=codec.encode(body))
 
-    async def call(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        repeatable: bool | None = None,
-    ) -> Response:
-        """Any call, tried again where that is right; for paths that have no method of their own here."""
-        request = Request(
-            method,
-            path,
-            tuple((params or {}).items()),
-            body,
-            content_type,
-            self.settings.timeout,
-            self.settings.urgent,
-        )
-        repeatable = method == "GET" if repeatable is None else repeatable
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                return await self._attempt(request)
-            except ApiError as error:
-                wait = self.settings.retry.wait(error, attempt, repeatable=repeatable, rng=self._rng)
-                if wait is None:
-                    raise
-            await self.clock.sleep(wait)
-
-    async def _attempt(self, request: Request) -> Response:
-        if self._limiter is not None and not request.urgent:
-            await self._limiter.wait()
-        if request.method != "GET" and self.settings.before_write is not None:
-            self.settings.before_write()
-        started = self.clock.monotonic()
-        status = 0
-        try:
-            response = await self.transport.send(request)
-            status = response.status
-        finally:
-            self._observe(request, status, started)
-        for warning in response.warnings:
-            if self.settings.on_warning is not None:
-                self.settings.on_warning(warning)
-        if not 200 <= status < 300:
-            raise from_response(status, response.headers, response.body, call=request.call)
-        return response
-
-    async def _stream(self, request: Request) -> Stream:
-        if self._limiter is not None:
-            await self._limiter.wait()
-        started = self.clock.monotonic()
-        status = 0
-        try:
-            stream = await self.transport.stream(request)
-            status = stream.status
-        finally:
-            self._observe(request, status, started)
-        if status == 200:
-            return stream
-        try:
-            body = b""
-            while chunk := await stream.read():
-                body += chunk
-        finally:
-            await stream.close()
-        raise from_response(status, stream.headers, body, call=request.call)
-
-    def _observe(self, request: Request, status: int, started: int) -> None:
-        if self.settings.on_attempt is not None:
-            seconds = (self.clock.monotonic() - started) / SECOND
-            self.settings.on_attempt(Observation(request.method, request.path, status, seconds))
-
-    def _writing(self, dry_run: bool, field_validation: str, **more: str) -> dict[str, str]:
+    def _write_params(self, dry_run: bool, field_validation: str, **more: str) -> dict[str, str]:
         return _params(
             fieldManager=self.settings.field_manager,
             fieldValidation=field_validation,
@@ -429,14 +281,14 @@ class Client:
         )
 
 
-async def _whole(parts: AsyncIterator[Page[T]]) -> Page[T]:
+async def _all_pages(pages: AsyncIterator[Page[T]]) -> Page[T]:
     items: list[T] = []
     version = ""
-    async for part in parts:
-        if part.rejected:
-            raise Malformed(f"{part.rejected[0].key} cannot be read: {part.rejected[0].error}")
-        items += part.items
-        version = part.resource_version
+    async for page in pages:
+        if page.rejected:
+            raise Malformed(f"{page.rejected[0].key} cannot be read: {page.rejected[0].error}")
+        items += page.items
+        version = page.resource_version
     return Page(tuple(items), version)
 
 
@@ -445,7 +297,7 @@ def _resource(kind: Kind[T]) -> Resource[T]:
 
 
 def _as(resource: Resource[Any], model: type[T]) -> Resource[T]:
-    """The same paths read into another type: what a subresource answers is not of the resource's own kind."""
+    """The same paths with another type: a subresource returns an object of another kind."""
     return Resource(resource.group, resource.version, resource.kind, resource.plural, model, resource.namespaced)
 
 
@@ -453,7 +305,7 @@ def _params(**params: str) -> dict[str, str]:
     return {name: value for name, value in params.items() if value}
 
 
-def _written(body: Body | Sequence[JSON]) -> bytes:
+def _encoded(body: Body | Sequence[JSON]) -> bytes:
     if isinstance(body, bytes):
         return body
     return body.text if isinstance(body, Document) else codec.encode(body)
@@ -463,7 +315,7 @@ def _read(response: Response, model: type[T]) -> T:
     try:
         return codec.decode(response.body, model)
     except InvalidError as error:
-        raise Malformed(f"the answer cannot be read: {error}", status=response.status) from error
+        raise Malformed(f"the response cannot be read: {error}", status=response.status) from error
 
 
 def _delete_options(

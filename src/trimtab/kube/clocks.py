@@ -1,7 +1,7 @@
-"""Time as an argument: an interface with two clocks in it, and a deadline that works on any of them.
+"""Clocks as an interface, so that time can be virtual in tests; and a timeout that works on any of them.
 
-The time of day is for people and for what is written into objects. It may be wrong, and it may jump. How long something
-took, and whether a lease still holds, is only ever asked of `monotonic`.
+The time of day is for people and for timestamps in objects. It may be wrong, and it may jump. Durations, and whether
+a lease is still valid, are measured with `monotonic` only.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ SECOND = 1_000_000_000
 
 
 class Clock(Protocol):
-    """What tells the time, and waits."""
+    """A source of time that can also sleep."""
 
     def now(self) -> int:
         """The time of day: nanoseconds since the epoch."""
         ...
 
     def monotonic(self) -> int:
-        """Nanoseconds since some moment; never goes back, means nothing on another machine."""
+        """Nanoseconds since an arbitrary start; never decreases, not comparable between machines."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Sleep."""
         ...
 
 
@@ -41,11 +41,11 @@ class SystemClock:
         return time.time_ns()
 
     def monotonic(self) -> int:
-        """Nanoseconds since the machine started, counting those that it slept: a lease runs out meanwhile."""
+        """Nanoseconds since boot, including time in suspend: leases expire meanwhile."""
         return time.clock_gettime_ns(_STEADY)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Sleep."""
         await asyncio.sleep(seconds)
 
 
@@ -53,7 +53,7 @@ _STEADY: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """What the work gives, or TimeoutError (and the work is cancelled) if it takes longer than that."""
+    """Await the work; after so many seconds cancel it and raise TimeoutError."""
     task = asyncio.ensure_future(work)
     alarm = asyncio.ensure_future(clock.sleep(seconds))
     try:
@@ -66,7 +66,7 @@ async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> 
 
 
 async def cancel(*tasks: asyncio.Future[Any]) -> None:
-    """End these tasks and wait until they have ended. What they had to say is of no interest any more."""
+    """Cancel these tasks and wait until they have ended; their results and errors are ignored."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,7 +1,7 @@
-"""Parts of a process that run against a cluster, put together: beside one another, or by turns with other processes.
+"""Components of a process that run against a cluster: concurrently, or only while this process is the leader.
 
-A component runs until it is cancelled. One that ends by itself is broken, and what depends on it must not go on as if
-nothing had happened; so whoever runs several ends them all.
+A component runs until it is cancelled. One that returns is broken, and the others may depend on it, so a group then
+ends all of them.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ class Component(Protocol):
 
     @property
     def synced(self) -> bool:
-        """Whether it has seen the cluster."""
+        """Whether its caches have synced."""
         ...
 
     @property
     def problems(self) -> list[str]:
-        """What keeps it from seeing the cluster as it is."""
+        """What keeps its caches from being up to date."""
         ...
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run until cancelled."""
         ...
 
 
 class Background:
-    """Work that sees nothing of its own, and has nothing to say but what it does."""
+    """A component without caches of its own."""
 
     synced = True
 
@@ -47,32 +47,32 @@ class Background:
 
     @property
     def problems(self) -> list[str]:
-        """None: what goes wrong is tried again."""
+        """None: failures are retried by the work itself."""
         return []
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run until cancelled."""
         await self._work()
 
 
-class Together:
-    """Components that run beside one another, by name."""
+class ComponentGroup:
+    """Components that run concurrently, by name."""
 
     def __init__(self, parts: Mapping[str, Component]) -> None:
         self.parts = parts
 
     @property
     def synced(self) -> bool:
-        """Whether all have seen the cluster."""
+        """Whether all components have synced."""
         return all(part.synced for part in self.parts.values())
 
     @property
     def problems(self) -> list[str]:
-        """What any of them says."""
+        """The problems of all components, with their names."""
         return [f"{name}: {problem}" for name, part in self.parts.items() for problem in part.problems]
 
     async def run(self) -> None:
-        """Run all until cancelled. What one raises ends the others and is raised, and so is an end without a reason."""
+        """Run all until cancelled. If one raises or returns, the others are cancelled and the error is raised."""
         try:
             async with asyncio.TaskGroup() as group:
                 for name, part in self.parts.items():
@@ -81,15 +81,15 @@ class Together:
             raise error.exceptions[0] from error
 
 
-class Led:
-    """A component that runs in one process at a time: where this process leads.
+class LeaderElectedComponent:
+    """A component that runs only while this process is the leader.
 
-    It is made anew for each term: what it has seen before another process led is worth nothing. A process that waits
-    for its turn is as ready as it can be.
+    It is created anew each time the lease is acquired: its caches may be outdated after another process has led. A
+    process that waits for the lease counts as synced.
     """
 
     def __init__(self, client: Client, elect: Callable[[], Elector], make: Callable[[Client], Component]) -> None:
-        """`make` is given a client that writes only while this process leads."""
+        """`make` receives a client that writes only while this process is the leader."""
         self._client = client
         self._elect = elect
         self._make = make
@@ -97,67 +97,67 @@ class Led:
 
     @property
     def synced(self) -> bool:
-        """Whether it has seen the cluster, or need not yet."""
+        """Whether the component has synced, or does not run here."""
         return self._current is None or self._current.synced
 
     @property
     def problems(self) -> list[str]:
-        """What the component says, while it runs here."""
+        """The problems of the component, while it runs here."""
         return [] if self._current is None else self._current.problems
 
     async def run(self) -> None:
-        """Stand for election, work while leading, and stand again when the lease was lost."""
+        """Acquire the lease, run the component while it is held, and start again when it is lost."""
         while True:
             elector = self._elect()
             self._current = None
             try:
                 await elector.run(partial(self._term, elector))
             except LeadershipLost as error:
-                log.warning("%s; standing for election again", error)
+                log.warning("%s; waiting to acquire the lease again", error)
             finally:
                 self._current = None
 
     async def _term(self, elector: Elector) -> None:
         self._current = self._make(self._client.using(before_write=elector.check))
-        await _unending("what is led", self._current)
+        await _unending("the leader-elected component", self._current)
 
 
 class Candidate:
-    """Says whether this process leads, for work that others do all the time and only the leader writes down."""
+    """Leader election without a component: for work that every replica does and only the leader writes."""
 
     def __init__(self, elect: Callable[[], Elector]) -> None:
         self._elect = elect
         self._elector: Elector | None = None
 
     @property
-    def leads(self) -> bool:
-        """Whether this process may act at this moment."""
-        return self._elector is not None and self._elector.leads
+    def is_leader(self) -> bool:
+        """Whether this process holds the lease now."""
+        return self._elector is not None and self._elector.is_leader
 
     @property
     def synced(self) -> bool:
-        """It needs to see nothing."""
+        """Always: it has no caches."""
         return True
 
     @property
     def problems(self) -> list[str]:
-        """Not to lead is no problem."""
+        """None: not being the leader is not a problem."""
         return []
 
     async def run(self) -> None:
-        """Stand for election, again and again."""
+        """Acquire the lease, and again whenever it is lost."""
         while True:
             self._elector = self._elect()
             try:
-                await self._elector.run(_for_ever)
+                await self._elector.run(_forever)
             except LeadershipLost as error:
-                log.warning("%s; standing for election again", error)
+                log.warning("%s; waiting to acquire the lease again", error)
 
 
-async def _for_ever() -> None:
+async def _forever() -> None:
     await asyncio.Event().wait()
 
 
 async def _unending(name: str, part: Component) -> None:
     await part.run()
-    raise RuntimeError(f"{name} ended by itself")
+    raise RuntimeError(f"{name} ended unexpectedly")

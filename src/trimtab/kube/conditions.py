@@ -1,7 +1,7 @@
-"""Conditions of a status: found, set and dropped as Kubernetes' controllers do it.
+"""Status conditions: find, set and remove them as Kubernetes' controllers do.
 
-A condition that says the same as before (status and reason) stays as it is, message and times included: what a
-controller notices twice has not happened twice. Where only the reason changes, the time of the transition stays.
+A condition with the same status and reason is kept unchanged, with its message and times. If only the reason changes,
+lastTransitionTime is kept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def find(conditions: Iterable[C], kind: str) -> C | None:
 
 
 def put(conditions: tuple[C, ...], new: C) -> tuple[C, ...]:
-    """With this condition, last, unless it was said before."""
+    """The conditions with this one appended, in place of one of the same type; unchanged if nothing changed."""
     known = find(conditions, new.type)
     if known is not None and known.status == new.status:
         if known.reason == new.reason:
@@ -38,17 +38,17 @@ def put(conditions: tuple[C, ...], new: C) -> tuple[C, ...]:
 
 
 def drop(conditions: tuple[C, ...], kind: str) -> tuple[C, ...]:
-    """Without the condition of that type."""
+    """The conditions without the one of that type."""
     return tuple(condition for condition in conditions if condition.type != kind)
 
 
 def moment(now: int) -> datetime:
-    """A time as objects carry it: whole seconds."""
+    """A time in whole seconds, as objects carry it."""
     return times.from_ns(now // SECOND * SECOND)
 
 
 def trees(conditions: Iterable[Condition]) -> list[JSON]:
-    """Conditions as they are written. Their types know every field that Kubernetes gives them."""
+    """Conditions as JSON, for writing: our condition types have every field of Kubernetes' conditions."""
     return [_tree(condition) for condition in conditions]
 
 

@@ -1,4 +1,4 @@
-"""Find an API server: in the file that was named, in kubectl's files, or, inside a pod, in what the kubelet mounted."""
+"""Discovery of the API server: the given file, kubectl's files, or, in a pod, the mounted service account."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trimtab.kube import kubeconfig, proxies
 from trimtab.kube.clocks import Clock, SystemClock
-from trimtab.kube.credentials import Presented, Stored
+from trimtab.kube.credentials import FileMaterial, StaticCredentials
 from trimtab.kube.endpoints import Endpoint
 from trimtab.kube.errors import ConfigError
 from trimtab.kube.tls import Trust
@@ -23,7 +23,7 @@ def discover(
     environ: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> Endpoint:
-    """The API server to use, looked for as kubectl does: `path`, $KUBECONFIG, ~/.kube/config, the pod's own cluster."""
+    """The API server to use, searched as kubectl does: `path`, $KUBECONFIG, ~/.kube/config, the pod's own cluster."""
     environ = os.environ if environ is None else environ
     clock = clock or SystemClock()
     paths = _paths(path, environ)
@@ -31,23 +31,23 @@ def discover(
         return kubeconfig.load(paths, clock, context=context, environ=environ)
     if "KUBERNETES_SERVICE_HOST" in environ:
         return in_cluster(environ=environ, clock=clock)
-    raise ConfigError("no cluster is configured: set KUBECONFIG, or write ~/.kube/config, or run inside a cluster")
+    raise ConfigError("no cluster is configured: set KUBECONFIG, create ~/.kube/config, or run in a pod of a cluster")
 
 
 def in_cluster(
     *, environ: Mapping[str, str] | None = None, clock: Clock | None = None, mounted: Path = SERVICE_ACCOUNT
 ) -> Endpoint:
-    """The cluster that this pod runs in, as its service account."""
+    """The cluster that this pod runs in, with the pod's service account."""
     environ = os.environ if environ is None else environ
     clock = clock or SystemClock()
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
-        raise ConfigError("not inside a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not both set")
+        raise ConfigError("not running in a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not both set")
     server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     return Endpoint(
         server=server,
-        credentials=Presented(token=Stored(mounted / "token", clock)),
-        trust=Trust(Stored(mounted / "ca.crt", clock)),
+        credentials=StaticCredentials(token=FileMaterial(mounted / "token", clock)),
+        trust=Trust(FileMaterial(mounted / "ca.crt", clock)),
         namespace=_namespace(mounted / "namespace"),
         proxy=proxies.from_environment(server, environ),
         origin="the cluster of this pod",
@@ -60,7 +60,7 @@ def _paths(path: str | Path | None, environ: Mapping[str, str]) -> list[Path]:
     named = [Path(name) for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
     if named:
         return named
-    home = Path(environ.get("HOME") or "/") / ".kube" / "config"  # in a container nobody may have a home
+    home = Path(environ.get("HOME") or "/") / ".kube" / "config"  # containers may have no HOME
     return [home] if home.is_file() else []
 
 

@@ -1,9 +1,9 @@
-"""Who we are: tokens and client certificates, from wherever they come, and never shown to anyone but the server.
+"""Credentials: tokens and client certificates, inline or in files.
 
-Whatever holds a secret hides it from `repr`, so that neither a log nor a traceback nor a failed assertion can show it.
+Every class that holds a secret hides it from `repr`, so that no log, traceback or failed assertion shows it.
 
-Files are read again once a minute, because whoever writes them (a kubelet, a certificate manager) replaces them long
-before the old content expires; and at once when the server answers 401.
+Files are read again every minute, because kubelets and certificate managers replace them long before the old content
+expires; and immediately when the server answers 401.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a request proves its identity with: a bearer token, a client certificate, both, or neither."""
+    """The credentials of one request: a bearer token, a client certificate, both, or neither."""
 
     token: str = ""
     certificate: bytes = b""
@@ -35,48 +35,48 @@ class Grant:
 
 
 class Credentials(Protocol):
-    """Where grants come from."""
+    """A source of grants."""
 
     async def grant(self) -> Grant:
-        """What to send with the next request. Raises CredentialsError."""
+        """The grant for the next request. Raises CredentialsError."""
         ...
 
     async def renew(self, refused: Grant) -> bool:
-        """The server refused this grant: whether there is another one now."""
+        """Reload after the server refused this grant; return whether there is a different one now."""
         ...
 
 
 class Material(Protocol):
-    """A secret, or a certificate, and where it comes from."""
+    """A secret or a certificate, with its source."""
 
     def read(self) -> bytes:
-        """The content as of now. Raises CredentialsError."""
+        """The current content. Raises CredentialsError."""
         ...
 
     def reread(self) -> None:
-        """Forget what was read: it may have changed."""
+        """Discard the cached content: it may have changed."""
         ...
 
 
-class Inline:
-    """Material that was given as such."""
+class InlineMaterial:
+    """Material given as bytes."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
 
     def __repr__(self) -> str:
-        return "Inline(…)"
+        return "InlineMaterial(…)"
 
     def read(self) -> bytes:
         """The content."""
         return self._content
 
     def reread(self) -> None:
-        """It cannot change."""
+        """Do nothing: inline material cannot change."""
 
 
-class Stored:
-    """Material in a file. Once read, the last good content serves until the file can be read again."""
+class FileMaterial:
+    """Material in a file. While the file cannot be read, the last content is used."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self.path = path
@@ -85,7 +85,7 @@ class Stored:
         self._read_at: int | None = None
 
     def __repr__(self) -> str:
-        return f"Stored({str(self.path)!r})"
+        return f"FileMaterial({str(self.path)!r})"
 
     def read(self) -> bytes:
         """The content, at most a minute old."""
@@ -96,7 +96,7 @@ class Stored:
         return self._content
 
     def reread(self) -> None:
-        """Read the file anew next time."""
+        """Read the file again next time."""
         self._read_at = None
 
     def _load(self) -> None:
@@ -104,16 +104,16 @@ class Stored:
             content = self.path.read_bytes().strip()
         except OSError as error:
             if not self._content:
-                raise CredentialsError(f"{self.path} cannot be read: {error.strerror}") from error
-            log.warning("%s cannot be read, going on with what it said before: %s", self.path, error.strerror)
+                raise CredentialsError(f"the credentials file {self.path} cannot be read: {error.strerror}") from error
+            log.warning("credentials file %s cannot be read, using its previous content: %s", self.path, error.strerror)
             return
         if not content and not self._content:
-            raise CredentialsError(f"{self.path} is empty")
+            raise CredentialsError(f"the credentials file {self.path} is empty")
         self._content = content or self._content
 
 
-class Presented:
-    """Credentials that are at hand: any of a token and a certificate with its key, inline or in files."""
+class StaticCredentials:
+    """A token, a certificate with its key, or both, inline or in files."""
 
     def __init__(
         self, *, token: Material | None = None, certificate: Material | None = None, key: Material | None = None
@@ -123,10 +123,10 @@ class Presented:
         self._key = key
 
     def __repr__(self) -> str:
-        return f"Presented(token={self._token!r}, certificate={self._certificate!r})"
+        return f"StaticCredentials(token={self._token!r}, certificate={self._certificate!r})"
 
     async def grant(self) -> Grant:
-        """What the files say now."""
+        """The current token, certificate and key."""
         return Grant(
             token=_read(self._token).decode("ascii", "replace"),
             certificate=_read(self._certificate),
@@ -134,14 +134,14 @@ class Presented:
         )
 
     async def renew(self, refused: Grant) -> bool:
-        """Whether a file says something else by now."""
+        """Reread the files; return whether any has changed."""
         for material in (self._token, self._certificate, self._key):
             if material is not None:
                 material.reread()
         return await self.grant() != refused
 
 
-ANONYMOUS: Credentials = Presented()
+ANONYMOUS: Credentials = StaticCredentials()
 
 
 def _read(material: Material | None) -> bytes:

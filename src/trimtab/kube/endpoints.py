@@ -1,4 +1,4 @@
-"""Where an API server is, and how to be let in: what `config` finds and `sessions` uses."""
+"""The address of an API server with credentials and trust: what `config` finds and `sessions` uses."""
 
 from __future__ import annotations
 
@@ -9,46 +9,47 @@ from urllib.parse import urlsplit
 from trimtab.kube.credentials import ANONYMOUS, Credentials
 from trimtab.kube.errors import ConfigError
 from trimtab.kube.proxies import is_local
-from trimtab.kube.tls import BY_MACHINE, Trust
+from trimtab.kube.tls import SYSTEM_TRUST, Trust
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An API server, and who we are to it.
+    """An API server and the identity to use there.
 
-    `server` may have a path, as gateways in front of many clusters do. `impersonate` are the headers that ask the
-    server to treat us as somebody else.
+    `server` may have a path, as with gateways in front of many clusters. `impersonate` has the impersonation headers.
     """
 
     server: str
     credentials: Credentials = ANONYMOUS
-    trust: Trust = BY_MACHINE
+    trust: Trust = SYSTEM_TRUST
     namespace: str = "default"
     proxy: str = field(default="", repr=False)
     impersonate: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     origin: str = ""
-    """Where this was found, for messages."""
+    """Where the address was found, for messages."""
 
     def __post_init__(self) -> None:
         address = urlsplit(self.server)
         if address.scheme not in ("http", "https") or not address.hostname:
             raise ConfigError(
-                f"{self.origin or 'server'}: {address.hostname or self.server!r} is not an http(s) address"
+                f"{self.origin or 'server'}: {address.hostname or self.server!r} is not an http:// or https:// address"
             )
         if address.username or address.password:
-            raise ConfigError(f"{self.origin or 'server'}: the address must not hold a user name or password")
+            raise ConfigError(
+                f"{self.origin or 'server'}: the address must not contain a user name or password; use a token"
+            )
 
     @property
     def base(self) -> str:
-        """The address without a slash at its end."""
+        """The address without a trailing slash."""
         return self.server.rstrip("/")
 
     @property
-    def encrypted(self) -> bool:
+    def is_encrypted(self) -> bool:
         """Whether the connection is TLS."""
         return self.server.startswith("https://")
 
     @property
-    def confidential(self) -> bool:
-        """Whether credentials may be sent: over TLS, or to this very machine."""
-        return self.encrypted or is_local(urlsplit(self.server).hostname or "")
+    def can_send_credentials(self) -> bool:
+        """Whether credentials may be sent: over TLS, or to this machine."""
+        return self.is_encrypted or is_local(urlsplit(self.server).hostname or "")

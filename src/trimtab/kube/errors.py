@@ -1,24 +1,24 @@
-"""One tree of errors, by what they mean to whoever made the call.
+"""The error tree, by what an error means to the caller.
 
 ```
 KubeError
-├── ConfigError            the configuration cannot be used, and why
-│   └── CredentialsError   … because it yields no credentials (a plugin that fails, a token file that is not there)
-├── LeadershipLost         somebody else may act now
-└── ApiError               a call that did not succeed
-    ├── Unreachable        no answer: `sent` says whether the server may have seen the request
-    │   └── Untrusted      the other side is not who it should be
-    ├── Malformed          an answer, but not one that Kubernetes gives
+├── ConfigError            the configuration cannot be used
+│   └── CredentialsError   … because it gives no credentials (a plugin fails, a token file is missing)
+├── LeadershipLost         this process no longer holds the lease
+└── ApiError               a call failed
+    ├── Unreachable        no response: `sent` says whether the server may have received the request
+    │   └── Untrusted      the server's certificate is not trusted
+    ├── Malformed          the response is not what Kubernetes sends
     ├── BadRequest 400 · Unauthorized 401 · Forbidden 403 · NotFound 404 · MethodNotAllowed 405
     ├── AlreadyExists 409 · Conflict 409 · Gone 410 · TooLarge 413 · UnsupportedMediaType 415
     ├── Invalid 422        with `causes`, one for each field
     ├── TooManyRequests 429
-    └── ServerError 500 ── ServiceUnavailable 503 · Timeout 504, 408, or no answer in time
+    └── ServerError 500 ── ServiceUnavailable 503 · Timeout 504, 408, or no response in time
 ```
 
-A Status says its reason in a word; the HTTP code alone does not tell `AlreadyExists` from `Conflict`. So the reason
-decides, and the code only where the answer is not a Status (a proxy on the way, say). No message ever holds a
-credential: they are made of the method, the path and what the server said.
+The reason of a Status decides, because the HTTP code alone does not distinguish `AlreadyExists` from `Conflict`; the
+code decides only if the response is not a Status (from a proxy, for example). Messages never contain credentials: they
+consist of the method, the path and the server's message.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from trimtab.api.admission import Status, StatusCause, StatusDetails
 from trimtab.api.errors import InvalidError
 
 _EXCERPT = 200
-"""How much of an answer that is not a Status is worth showing."""
+"""How many bytes of a response that is not a Status are shown."""
 
 
 class KubeError(Exception):
-    """Anything that goes wrong between Trimtab and an API server."""
+    """Any failure between Trimtab and an API server."""
 
 
 class ConfigError(KubeError):
@@ -42,15 +42,15 @@ class ConfigError(KubeError):
 
 
 class CredentialsError(ConfigError):
-    """The configuration is fine, but there are no credentials to be had from it."""
+    """The configuration is valid but gives no credentials."""
 
 
 class LeadershipLost(KubeError):
-    """Another process may act now, so this one must not."""
+    """This process does not hold the lease and must not act: another process may."""
 
 
 class ApiError(KubeError):
-    """A call that did not succeed; `status` is the HTTP code, or 0 if there was no answer."""
+    """A failed call; `status` is the HTTP code, or 0 if there was no response."""
 
     def __init__(
         self,
@@ -77,12 +77,12 @@ class ApiError(KubeError):
 
     @property
     def causes(self) -> tuple[StatusCause, ...]:
-        """What exactly was wrong, field by field, where the server says."""
+        """The errors of single fields, if the server lists them."""
         return self.details.causes if self.details else ()
 
 
 class Unreachable(ApiError):
-    """There was no answer. Unless `sent` is false, nobody knows whether the server did what it was asked."""
+    """No response. Unless `sent` is false, it is unknown whether the server executed the request."""
 
     def __init__(self, message: str, *, sent: bool = True, call: str = "") -> None:
         super().__init__(message, call=call)
@@ -90,66 +90,66 @@ class Unreachable(ApiError):
 
 
 class Untrusted(Unreachable):
-    """The other side does not prove that it is the API server; trying again would not change that."""
+    """The server's certificate is not trusted; retrying does not help."""
 
     def __init__(self, message: str, *, call: str = "") -> None:
         super().__init__(message, sent=False, call=call)
 
 
 class Malformed(ApiError):
-    """An answer that is not what Kubernetes answers, or an object that its type cannot read."""
+    """A response that is not what Kubernetes sends, or an object that does not fit its type."""
 
 
 class BadRequest(ApiError):
-    """The request makes no sense to the server."""
+    """The server cannot parse the request."""
 
 
 class Unauthorized(ApiError):
-    """The server does not know who is asking."""
+    """The server does not accept the credentials."""
 
 
 class Forbidden(ApiError):
-    """The server knows who is asking, and says no."""
+    """The user lacks the permission, or admission refused the request."""
 
 
 class NotFound(ApiError):
-    """There is no such object, or no such kind."""
+    """The object or its kind does not exist."""
 
 
 class MethodNotAllowed(ApiError):
-    """This cannot be done to this kind."""
+    """The kind does not support this verb."""
 
 
 class AlreadyExists(ApiError):
-    """There is one of that name already."""
+    """An object of that name exists already."""
 
 
 class Conflict(ApiError):
-    """The object has changed since it was read, or is not the one that was meant."""
+    """The object has changed since it was read, or a precondition does not hold."""
 
 
 class Gone(ApiError):
-    """That version is too old to continue from; read anew."""
+    """The resourceVersion or continue token is too old; list again."""
 
 
 class TooLarge(ApiError):
-    """The request is larger than the server takes."""
+    """The request is larger than the server accepts."""
 
 
 class UnsupportedMediaType(ApiError):
-    """The server does not know patches of this kind."""
+    """The server does not support this type of patch for the kind."""
 
 
 class Invalid(ApiError):
-    """The object breaks rules; `causes` names fields."""
+    """The object is invalid; `causes` names the fields."""
 
 
 class TooManyRequests(ApiError):
-    """Not now: the server is busy, or a disruption budget holds."""
+    """The server is overloaded, or a disruption budget refuses an eviction."""
 
     @property
     def by_budget(self) -> bool:
-        """Whether a disruption budget refused an eviction, which asking again at once does not change."""
+        """Whether a disruption budget refused an eviction; an immediate retry does not help."""
         return any(cause.reason == "DisruptionBudget" for cause in self.causes)
 
 
@@ -158,11 +158,11 @@ class ServerError(ApiError):
 
 
 class ServiceUnavailable(ServerError):
-    """The server, or what stands behind it, is away for the moment."""
+    """The server or its backend is temporarily unavailable."""
 
 
 class Timeout(ServerError):
-    """No answer in time. Nobody knows whether the server did what it was asked."""
+    """No response in time. It is unknown whether the server executed the request."""
 
 
 BY_REASON: dict[str, type[ApiError]] = {
@@ -204,7 +204,7 @@ BY_STATUS: dict[int, type[ApiError]] = {
 
 
 def from_response(code: int, headers: Mapping[str, str], body: bytes, *, call: str = "") -> ApiError:
-    """What an HTTP answer means; `headers` may be written in any case."""
+    """The error for an HTTP response; the names of `headers` may be in any case."""
     status = _read(body)
     waits = _seconds(next((value for name, value in headers.items() if name.lower() == "retry-after"), ""))
     if status is None:
@@ -213,7 +213,7 @@ def from_response(code: int, headers: Mapping[str, str], body: bytes, *, call: s
 
 
 def from_status(status: Status, *, code: int = 0, retry_after: float | None = None, call: str = "") -> ApiError:
-    """What a Status means: the answer to a call, or the last event of a watch."""
+    """The error for a Status: the response to a call, or the ERROR event of a watch."""
     code = code or status.code
     kind = BY_REASON.get(status.reason) or _by_code(code)
     if retry_after is None and status.details and status.details.retry_after_seconds > 0:
@@ -247,5 +247,5 @@ def _read(body: bytes) -> Status | None:
 
 
 def _seconds(text: str) -> float | None:
-    """Retry-After in seconds; API servers never write the form with a date."""
+    """Retry-After in seconds; API servers never send a date."""
     return float(text) if text.isascii() and text.isdigit() else None

@@ -1,11 +1,11 @@
-"""Events: what happened to an object, told to people, without ever getting in the way.
+"""Recording of Kubernetes Events, without blocking the caller.
 
-`record` only notes the event and returns. A task of its own writes: the first time as a new object, and after that as
-a patch that counts up, so that what happens again and again is one line for whoever looks. As in client-go, ten
-events of one kind about one object that differ in their text only become one "(combined from similar events)", and an
-object about which there is no end of news is cut off: 25 at once, then one every five minutes.
+`record` only queues the event; a task of its own writes it: the first time as a new object, later as a patch that
+increments its count, so that `kubectl describe` shows a repeated event as one line. As in client-go, ten events about
+one object that differ only in their message become one "(combined from similar events)", and the events of one object
+are rate-limited: 25 at once, then one every five minutes.
 
-What cannot be written is dropped with a line in the log. Nobody waits for events, and nobody may fail because of them.
+An event that cannot be written is dropped with a log line. Callers never wait for events or fail because of them.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ _SPAM_RATE = 1 / 300
 _ATTEMPTS = 12
 _BACKOFF = Backoff(initial=1.0, cap=10.0, jitter=0.5)
 _LONGEST = 1024
-"""Characters of a message; an API server takes no more."""
+"""The longest message, in characters, that an API server accepts."""
 _LONGEST_NAME = 236
-"""Characters of an object's name that leave room for the moment in the event's own name."""
+"""Characters of the object's name that leave room for the timestamp in the event's name."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """One thing that happened."""
+class PendingEvent:
+    """An event that is queued and not written yet."""
 
     about: ObjectReference
     severity: str
@@ -63,17 +63,17 @@ class News:
     message: str
     action: str
     at: int
-    """When: no two news have the same moment."""
+    """When it happened, in nanoseconds; unique for each event of a recorder."""
 
     @property
-    def kind(self) -> Hashable:
-        """What similar news have in common: everything but the text."""
+    def similarity(self) -> Hashable:
+        """What similar events have in common: everything but the message."""
         return (_identity(self.about), self.severity, self.reason, self.action)
 
 
 @dataclass(slots=True)
-class _Written:
-    """An event that was written: what to count up."""
+class _WrittenEvent:
+    """An event object that exists, and its count."""
 
     name: str
     first: int
@@ -81,15 +81,15 @@ class _Written:
 
 
 @dataclass(slots=True)
-class _Similar:
-    """The texts of similar news, lately."""
+class _SimilarEvents:
+    """The recent messages of similar events."""
 
     messages: set[str] = field(default_factory=set)
     last: int = 0
 
 
-class _Memory(Generic[V]):
-    """Keeps the most recently used of its entries."""
+class _Cache(Generic[V]):
+    """A least-recently-used cache."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -110,34 +110,34 @@ class _Memory(Generic[V]):
 
 
 class Correlator:
-    """Decides what becomes of news: dropped, combined with similar ones, or passed on. It knows no API server."""
+    """Decides which events are written, combined with similar ones, or dropped. Makes no calls itself."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._similar: _Memory[_Similar] = _Memory(_REMEMBERED)
-        self._buckets: _Memory[TokenBucket] = _Memory(_REMEMBERED)
+        self._similar: _Cache[_SimilarEvents] = _Cache(_REMEMBERED)
+        self._buckets: _Cache[TokenBucket] = _Cache(_REMEMBERED)
 
-    def correlate(self, news: News) -> tuple[Hashable, News] | None:
-        """The news to write and what they are to be counted under, or nothing if there have been too many."""
-        similar = self._similar.get(news.kind)
-        if similar is None or news.at - similar.last > _SIMILAR_FOR:
-            similar = self._similar.put(news.kind, _Similar())
-        similar.last = news.at
+    def correlate(self, event: PendingEvent) -> tuple[Hashable, PendingEvent] | None:
+        """The event to write with the key to count it under, or None if the rate limit is exceeded."""
+        similar = self._similar.get(event.similarity)
+        if similar is None or event.at - similar.last > _SIMILAR_FOR:
+            similar = self._similar.put(event.similarity, _SimilarEvents())
+        similar.last = event.at
         if len(similar.messages) < _SIMILAR:
-            similar.messages.add(news.message)
-        if not self._bucket(news).take():
+            similar.messages.add(event.message)
+        if not self._bucket(event).take():
             return None
         if len(similar.messages) < _SIMILAR:
-            return (news.kind, news.message), news
-        return news.kind, replace(news, message=f"(combined from similar events): {news.message}")
+            return (event.similarity, event.message), event
+        return event.similarity, replace(event, message=f"(combined from similar events): {event.message}")
 
-    def _bucket(self, news: News) -> TokenBucket:
-        key = (_identity(news.about), news.severity)
+    def _bucket(self, event: PendingEvent) -> TokenBucket:
+        key = (_identity(event.about), event.severity)
         return self._buckets.get(key) or self._buckets.put(key, TokenBucket(_SPAM_RATE, _SPAM_BURST, self._clock))
 
 
 class Recorder:
-    """Notes what happens; `run` writes it down."""
+    """Queues events; `run` writes them."""
 
     def __init__(
         self,
@@ -152,86 +152,88 @@ class Recorder:
         self._clock = client.clock
         self._component = component
         self._instance = instance
-        self._rng = rng or random.Random()  # noqa: S311 - spreads retries, guards nothing
-        self._backlog: asyncio.Queue[News] = asyncio.Queue(backlog)
+        self._rng = rng or random.Random()  # noqa: S311 - jitter of retries, not a secret
+        self._backlog: asyncio.Queue[PendingEvent] = asyncio.Queue(backlog)
         self._correlator = Correlator(client.clock)
-        self._written: _Memory[_Written] = _Memory(_REMEMBERED)
+        self._written: _Cache[_WrittenEvent] = _Cache(_REMEMBERED)
         self._last = 0
 
     def record(
         self, about: Object | ObjectReference, severity: str, reason: str, message: str, *, action: str = ""
     ) -> None:
-        """Note that something happened to an object. Never waits, never raises."""
+        """Queue an event about an object. Never waits, never raises."""
         reference = about if isinstance(about, ObjectReference) else reference_to(about)
         self._last = max(self._clock.now(), self._last + 1)
-        news = News(reference, severity, reason, message[:_LONGEST], action, self._last)
+        event = PendingEvent(reference, severity, reason, message[:_LONGEST], action, self._last)
         try:
-            self._backlog.put_nowait(news)
+            self._backlog.put_nowait(event)
         except asyncio.QueueFull:
-            log.warning("too many events at once; dropped: %s %s: %s", reference.name, reason, message)
+            log.warning("dropped an event about %s, the queue is full: %s: %s", _label(reference), reason, message)
 
     async def run(self) -> None:
-        """Write down what is noted, until cancelled."""
+        """Write queued events until cancelled."""
         while True:
-            news = await self._backlog.get()
+            event = await self._backlog.get()
             try:
-                await self._handle(news)
+                await self._handle(event)
             except Exception:
-                log.exception("event about %s is dropped", news.about.name)
+                log.exception("dropped an event about %s", _label(event.about))
             finally:
                 self._backlog.task_done()
 
     async def flush(self) -> None:
-        """Wait until everything that was noted is written, or dropped."""
+        """Wait until every queued event is written or dropped."""
         await self._backlog.join()
 
-    async def _handle(self, news: News) -> None:
-        correlated = self._correlator.correlate(news)
+    async def _handle(self, event: PendingEvent) -> None:
+        correlated = self._correlator.correlate(event)
         if correlated is None:
-            log.debug("too many events about %s; dropped: %s", news.about.name, news.reason)
+            log.debug("dropped an event about %s, too many events: %s", _label(event.about), event.reason)
             return
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 await self._write(*correlated)
             except (ServerError, Unreachable) as error:
-                log.debug("event about %s: %s", news.about.name, error)
+                log.debug("event about %s could not be written, will retry: %s", _label(event.about), error)
                 await self._clock.sleep(_BACKOFF.delay(attempt, self._rng))
             except KubeError as error:
-                log.warning("event about %s is dropped: %s", news.about.name, error)
+                log.warning("dropped an event about %s: %s", _label(event.about), error)
                 return
             else:
                 return
-        log.warning("event about %s is dropped: the server has been away for too long", news.about.name)
+        log.warning(
+            "dropped an event about %s: the API server was unavailable for %d attempts", _label(event.about), _ATTEMPTS
+        )
 
-    async def _write(self, under: Hashable, news: News) -> None:
+    async def _write(self, under: Hashable, event: PendingEvent) -> None:
         known = self._written.get(under)
-        if known is None or not await self._count_up(known, news):
-            await self._create(under, news)
+        if known is None or not await self._count_up(known, event):
+            await self._create(under, event)
 
-    async def _count_up(self, known: _Written, news: News) -> bool:
-        """Whether there is still an event to count up: API servers keep them for an hour."""
-        patch = {"count": known.count + 1, "lastTimestamp": times.format_time(news.at), "message": news.message}
+    async def _count_up(self, known: _WrittenEvent, event: PendingEvent) -> bool:
+        """Increment the count; return False if the event has expired (API servers keep events for an hour)."""
+        patch = {"count": known.count + 1, "lastTimestamp": times.format_time(event.at), "message": event.message}
         try:
-            await self._client.patch(_EVENTS, known.name, patch, namespace=_namespace(news.about))
+            await self._client.patch(_EVENTS, known.name, patch, namespace=_namespace(event.about))
         except NotFound:
             return False
         known.count += 1
         return True
 
-    async def _create(self, under: Hashable, news: News) -> None:
-        name = f"{news.about.name[:_LONGEST_NAME]}.{news.at:x}"
-        with contextlib.suppress(AlreadyExists):  # an attempt whose answer was lost
-            await self._client.create(_EVENTS, self._body(name, news), namespace=_namespace(news.about))
-        self._written.put(under, _Written(name, news.at, 1))
+    async def _create(self, under: Hashable, event: PendingEvent) -> None:
+        name = f"{event.about.name[:_LONGEST_NAME]}.{event.at:x}"
+        with contextlib.suppress(AlreadyExists):  # an earlier attempt whose response was lost
+            await self._client.create(_EVENTS, self._body(name, event), namespace=_namespace(event.about))
+        self._written.put(under, _WrittenEvent(name, event.at, 1))
 
-    def _body(self, name: str, news: News) -> JSON:
-        at = times.format_time(news.at)
+    def _body(self, name: str, event: PendingEvent) -> JSON:
+        at = times.format_time(event.at)
         body: JSON = {
-            "metadata": {"name": name, "namespace": _namespace(news.about)},
-            "involvedObject": _reference(news.about),
-            "type": news.severity,
-            "reason": news.reason,
-            "message": news.message,
+            "metadata": {"name": name, "namespace": _namespace(event.about)},
+            "involvedObject": _reference(event.about),
+            "type": event.severity,
+            "reason": event.reason,
+            "message": event.message,
             "source": {"component": self._component},
             "reportingComponent": self._component,
             "reportingInstance": self._instance,
@@ -239,11 +241,11 @@ class Recorder:
             "lastTimestamp": at,
             "count": 1,
         }
-        return body | ({"action": news.action} if news.action else {})
+        return body | ({"action": event.action} if event.action else {})
 
 
 def reference_to(an_object: Object) -> ObjectReference:
-    """A pointer to a typed object."""
+    """The reference to a typed object."""
     resource: Resource[Any] | None = RESOURCES.get(type(an_object))
     metadata = an_object.metadata
     return ObjectReference(
@@ -269,10 +271,14 @@ def _reference(about: ObjectReference) -> JSON:
     return {name: value for name, value in fields.items() if value}
 
 
+def _label(about: ObjectReference) -> str:
+    return f"{about.kind} {about.namespace}/{about.name}" if about.namespace else f"{about.kind} {about.name}"
+
+
 def _identity(about: ObjectReference) -> Hashable:
     return (about.api_version, about.kind, about.namespace, about.name, about.uid, about.field_path)
 
 
 def _namespace(about: ObjectReference) -> str:
-    """Events of objects without a namespace live in `default`."""
+    """The namespace of the event; events of cluster-scoped objects are in `default`."""
     return about.namespace or "default"

@@ -1,8 +1,8 @@
-"""Credentials from a program: exec plugins of `client.authentication.k8s.io`, v1 and v1beta1.
+"""Exec credential plugins (`client.authentication.k8s.io`, v1 and v1beta1).
 
-The program is told what it needs in KUBERNETES_EXEC_INFO, writes an ExecCredential to its standard output, and what
-it says there holds until it expires or the server refuses it. Then the program is run again; never twice at once, for
-it may be asking a person. Its output is a secret and shown nowhere; its standard error goes where ours goes.
+The plugin reads KUBERNETES_EXEC_INFO and writes an ExecCredential to its standard output, which is used until it
+expires or the server refuses it. Then the plugin is run again; never twice concurrently, because it may prompt the
+user. Its output is secret and never shown; it shares our standard error.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from trimtab.kube.credentials import Grant
 from trimtab.kube.errors import ConfigError, CredentialsError
 
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
-_PATIENCE = 60.0
-"""Seconds that a program gets, unless it talks with a person."""
+_TIMEOUT = 60.0
+"""Seconds that a plugin may take, unless it is interactive."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """How to run the program."""
+    """How to run the plugin."""
 
     command: str
     api_version: str
@@ -41,7 +41,7 @@ class Plugin:
     interactive_mode: str = "IfAvailable"
     install_hint: str = ""
     cluster: JSON | None = field(default=None, repr=False)
-    """What it is told about the cluster, if it wants to know."""
+    """The cluster information for the plugin, if provideClusterInfo is set."""
 
     def __post_init__(self) -> None:
         if self.api_version not in API_VERSIONS:
@@ -49,11 +49,11 @@ class Plugin:
         if self.interactive_mode not in ("Never", "IfAvailable", "Always"):
             raise ConfigError(f"exec: interactiveMode {self.interactive_mode!r} is not Never, IfAvailable or Always")
         if not self.command:
-            raise ConfigError("exec: no command is given")
+            raise ConfigError("exec: command is missing")
 
 
 class ExecStatus(Model):
-    """What a program grants."""
+    """The credentials in a plugin's output."""
 
     token: str = ""
     client_certificate_data: str = ""
@@ -62,7 +62,7 @@ class ExecStatus(Model):
 
 
 class ExecCredential(Model):
-    """What a program answers."""
+    """The output of a plugin."""
 
     api_version: str = ""
     kind: str = ""
@@ -70,7 +70,7 @@ class ExecCredential(Model):
 
 
 class ExecCredentials:
-    """Credentials that a program gives."""
+    """Credentials from an exec plugin."""
 
     def __init__(
         self, plugin: Plugin, clock: Clock, *, environ: Mapping[str, str], terminal: Callable[[], bool] | None = None
@@ -87,15 +87,15 @@ class ExecCredentials:
         return f"ExecCredentials({self._plugin.command!r})"
 
     async def grant(self) -> Grant:
-        """What the program said last, or says now if that has expired."""
+        """The last credentials, or new ones if they have expired."""
         async with self._running:
             if self._grant is None or self._expired():
                 await self._refresh()
-            assert self._grant is not None  # noqa: S101 - what _refresh leaves behind
+            assert self._grant is not None  # noqa: S101 - _refresh sets it
             return self._grant
 
     async def renew(self, refused: Grant) -> bool:
-        """Run the program again, unless somebody else has done so since."""
+        """Run the plugin again, unless a concurrent request has done so already."""
         async with self._running:
             if self._grant == refused:
                 await self._refresh()
@@ -119,7 +119,9 @@ class ExecCredentials:
             return False
         terminal = self._terminal()
         if mode == "Always" and not terminal:
-            raise CredentialsError(f"exec: {self._plugin.command} must talk with a person, but there is no terminal")
+            raise CredentialsError(
+                f"exec: {self._plugin.command} needs a terminal (interactiveMode: Always), but there is none"
+            )
         return terminal
 
     async def _run(self, interactive: bool) -> bytes:
@@ -128,9 +130,9 @@ class ExecCredentials:
             if interactive:
                 output, _ = await process.communicate()
             else:
-                output, _ = await within(self._clock, _PATIENCE, process.communicate())
+                output, _ = await within(self._clock, _TIMEOUT, process.communicate())
         except TimeoutError:
-            raise CredentialsError(f"exec: {self._plugin.command} gave no answer within {_PATIENCE:g} s") from None
+            raise CredentialsError(f"exec: {self._plugin.command} did not finish within {_TIMEOUT:g} s") from None
         finally:
             if process.returncode is None:
                 process.kill()
@@ -146,7 +148,7 @@ class ExecCredentials:
         if program is None:
             hint = f"\n{plugin.install_hint}" if plugin.install_hint else ""
             raise CredentialsError(
-                f"exec: {plugin.command} is not installed; the kubeconfig asks it for credentials{hint}"
+                f"exec: {plugin.command}, which the kubeconfig names, is not installed or not in PATH{hint}"
             )
         stdin = None if interactive else asyncio.subprocess.DEVNULL
         try:
@@ -167,17 +169,18 @@ class ExecCredentials:
         try:
             answer = codec.decode(output, ExecCredential)
         except InvalidError:
-            # The error would quote the output, and the output is a secret.
-            raise CredentialsError(f"exec: {plugin.command} did not answer with an ExecCredential") from None
+            # Not chained: the error quotes the output, which is secret.
+            raise CredentialsError(f"exec: the output of {plugin.command} is not an ExecCredential") from None
         if answer.api_version != plugin.api_version:
             raise CredentialsError(
-                f"exec: {plugin.command} was asked for {plugin.api_version} and answered {answer.api_version or 'none'}"
+                f"exec: {plugin.command} returned apiVersion {answer.api_version or 'none'}, "
+                f"not {plugin.api_version}; set exec.apiVersion in the kubeconfig to a version that the plugin supports"
             )
         status = answer.status
         if status is None or not (status.token or status.client_certificate_data or status.client_key_data):
-            raise CredentialsError(f"exec: {plugin.command} gave neither a token nor a certificate")
+            raise CredentialsError(f"exec: {plugin.command} returned neither a token nor a certificate")
         if bool(status.client_certificate_data) != bool(status.client_key_data):
-            raise CredentialsError(f"exec: {plugin.command} gave only one of certificate and key")
+            raise CredentialsError(f"exec: {plugin.command} returned only one of certificate and key")
         return status
 
     def _expiry(self, status: ExecStatus) -> int | None:

@@ -1,4 +1,7 @@
-"""Files that people write: read, with errors that name the file."""
+"""YAML files that users write (configuration, scheduler configuration), with errors that name the file.
+
+A kubeconfig is read by `kubeconfig`, whose errors never show values.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from trimtab.api.errors import InvalidError
 
 
 def read_yaml(path: Path) -> Mapping[str, Any]:
-    """The object that a YAML file holds."""
+    """Read a YAML file that contains one object. Raises InvalidError with the file's path."""
     try:
         tree = yaml.safe_load(path.read_text())
     except OSError as error:
@@ -20,11 +23,11 @@ def read_yaml(path: Path) -> Mapping[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidError(str(path), f"is not YAML: {error}") from error
     if not isinstance(tree, dict):
-        raise InvalidError(str(path), "must hold one object")
+        raise InvalidError(str(path), "must contain one YAML object (a mapping)")
     return tree
 
 
 def with_scheduler(tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A configuration with its scheduler's in place of the name of a file, which is looked for in that folder."""
+    """The configuration with the file that `scheduler` names, relative to the folder, read in its place."""
     named = tree.get("scheduler")
     return {**tree, "scheduler": dict(read_yaml(folder / named))} if isinstance(named, str) else dict(tree)

@@ -1,18 +1,18 @@
-"""A typed copy of one kind of objects, kept up to date: list once, then watch, for ever.
+"""A cache of the objects of one kind, kept up to date: list once, then watch.
 
-**What is promised.** The store goes through states that the server went through, object by object, and never back.
-Every change that survives is reported exactly once: an object appears (`added`), changes (`updated`, with both
-versions) or disappears (`deleted`, with its last known version). Changes that cancelled each other out while the
-connection was down may be reported as one, or not at all; what is there in the end is always reported.
+**Guarantees.** Each object in the store passes through states that it had on the server, and never goes back. Every
+lasting change is reported exactly once: an object is `added`, `updated` (with both versions) or `deleted` (with its
+last known version). Changes that cancelled each other out while the connection was down may be reported as one, or not
+at all; the final state is always reported.
 
-**How.** The version of the last event or bookmark is where a broken watch goes on from, so nothing is lost. An event
-whose version is not newer than that has been seen before, so nothing is doubled. When the server has forgotten that
-version (410), everything is listed again and compared with the store: what is equal is passed over, and what is not
-in the list any more is reported as deleted. An object of the same name with another UID is another object: the old
-one is reported as deleted, then the new one as added.
+**How.** A broken watch resumes at the version of the last event or bookmark, so no event is lost. An event whose
+version is not newer has been handled before, so none is handled twice. When that version has expired (410), everything
+is listed again and compared with the store: equal objects are skipped, and objects that are no longer in the list are
+reported as deleted. An object of the same name with another UID is another object: the old one is reported as
+deleted, then the new one as added.
 
-**Order.** The store has the new state before anybody is told. Handlers are plain functions and called in the order in
-which they subscribed, within the informer's own task: they note what has changed and return (see `queues`).
+**Order.** The store has the new state before handlers are called. Handlers are plain functions, called in the order of
+subscription, in the informer's own task: they add keys to a work queue and return (see `queues`).
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from trimtab.kube.errors import ApiError, ConfigError, Gone, Malformed, NotFound
 from trimtab.kube.resources import Key, Resource
 from trimtab.kube.retries import Backoff
 from trimtab.kube.stores import IndexFunction, Object, Store, key_of
-from trimtab.kube.watches import DELETED, Page, Rejected, WatchEvent
+from trimtab.kube.watches import DELETED, Page, RejectedObject, WatchEvent
 
 T = TypeVar("T", bound=Object)
 
 _BACKOFF = Backoff(initial=0.25, cap=30.0, jitter=1.0)
 _WATCH_SECONDS = (300, 600)
-"""A watch is asked to end after a time between these, so that clients spread over restarted servers again."""
+"""The range of a watch's timeout. It is random, so that clients spread over restarted servers again."""
 _STEADY = 5 * SECOND
-"""A watch that lasts so long works, whatever ends it."""
+"""A watch that lasts this long counts as working, however it ends."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Handler(Generic[T]):
-    """Who wants to know of changes."""
+    """Callbacks for changes."""
 
     added: Callable[[T], None] | None = None
     updated: Callable[[T, T], None] | None = None
@@ -74,14 +74,14 @@ class Informer(Generic[T]):
         self.resource: Resource[T] = kind if isinstance(kind, Resource) else Resource.of(kind)
         self.store: Store[T] = Store(indexes)
         self.problem = ""
-        """What keeps it from being up to date, or empty: for health pages."""
+        """Why the store is not up to date, for health endpoints; empty if it is."""
         self.absent = False
-        """Whether the API server said, when it last said anything of the kind, that it does not know it."""
+        """Whether the API server last answered that it does not serve this kind (404)."""
         self._client = client
         self._clock = client.clock
         self._scope = {"namespace": namespace, "label_selector": label_selector, "field_selector": field_selector}
         self._page = page
-        self._rng = rng or random.Random()  # noqa: S311 - spreads reconnections, guards nothing
+        self._rng = rng or random.Random()  # noqa: S311 - jitter of reconnections, not a secret
         self._handlers: list[Handler[T]] = []
         self._stale = True
         self._version = ""
@@ -92,25 +92,25 @@ class Informer(Generic[T]):
         self._reported = ""
         self._pool = SpecPool() if self.resource.model is Pod else None
 
-    # What others ask.
+    # Reading.
 
     @property
     def synced(self) -> bool:
-        """Whether the store has held all objects at least once."""
+        """Whether the first list is complete."""
         return self._synced.is_set()
 
     @property
     def version(self) -> str:
-        """How far the store has seen: the version of the last list, event or bookmark."""
+        """The resourceVersion of the last list, event or bookmark."""
         return self._version
 
     async def wait_synced(self) -> None:
-        """Wait until the store holds all objects."""
+        """Wait until the first list is complete."""
         await self._synced.wait()
 
-    def get(self, a_key: Key) -> T | None:
+    def get(self, key: Key) -> T | None:
         """The object of that key, if there is one."""
-        return self.store.get(a_key)
+        return self.store.get(key)
 
     def subscribe(
         self,
@@ -119,38 +119,38 @@ class Informer(Generic[T]):
         updated: Callable[[T, T], None] | None = None,
         deleted: Callable[[T], None] | None = None,
     ) -> None:
-        """Be told of changes from now on; what is there already is told first, as added."""
+        """Call these functions on changes; objects already in the store are first reported as added."""
         handler = Handler(added, updated, deleted)
         for an_object in self.store:
-            self._tell(handler.added, an_object)
+            self._notify(handler.added, an_object)
         self._handlers.append(handler)
 
     async def wait_for(self, condition: Callable[[Store[T]], bool]) -> None:
-        """Wait until the store looks like that. Bound it with `clocks.within`."""
+        """Wait until the condition holds for the store. Use `clocks.within` for a timeout."""
         await self._until(lambda: condition(self.store))
 
-    async def seen(self, a_key: Key, resource_version: str) -> None:
-        """Wait until a write that answered with this version is in the store, or has been overtaken by a later one."""
-        await self._until(lambda: self.has_seen(a_key, resource_version))
+    async def wait_seen(self, key: Key, resource_version: str) -> None:
+        """Wait until the store has a write that returned this version, or a later one."""
+        await self._until(lambda: self.has_seen(key, resource_version))
 
-    def has_seen(self, a_key: Key, resource_version: str) -> bool:
-        """Whether a write that answered with this version is in the store."""
-        held = self.store.get(a_key)
-        if held is not None and versions.reached(held.metadata.resource_version, resource_version):
+    def has_seen(self, key: Key, resource_version: str) -> bool:
+        """Whether the store has a write that returned this version, or a later one."""
+        cached = self.store.get(key)
+        if cached is not None and versions.reached(cached.metadata.resource_version, resource_version):
             return True
         return self.synced and versions.reached(self._version, resource_version)
 
     # The loop.
 
     async def run(self) -> None:
-        """Keep the store up to date until cancelled. Failures are waited out, however long they last."""
+        """Keep the store up to date until cancelled. Failures are retried with back-off, without end."""
         while True:
             try:
                 if self._stale:
                     await self._list()
                 await self._watch()
             except Gone as error:
-                log.info("%s: reading anew: %s", self.resource.plural, error)
+                log.info("listing %s again: %s", self.resource.plural, error)
                 self._stale = True
                 await self._pause("")
             except (ApiError, ConfigError) as error:
@@ -159,54 +159,54 @@ class Informer(Generic[T]):
                 await self._pause(str(error))
 
     async def _pause(self, problem: str) -> None:
-        """Wait longer with each failure in a row, and by chance, so that many clients do not return at once."""
+        """Back off with jitter after a failure; log each new problem once."""
         if problem and problem != self._reported:
-            log.warning("%s: %s", self.resource.plural, problem)
+            log.warning("cannot list or watch %s, will retry: %s", self.resource.plural, problem)
             self._reported = problem
         self.problem = problem
         self._failures += 1
         await self._clock.sleep(_BACKOFF.delay(self._failures, self._rng))
 
     async def _list(self) -> None:
-        """Read everything; what is not there any more goes last, when all of the list is known."""
+        """List all objects; then remove those that are no longer there, when the list is complete."""
         present: set[Key] = set()
         version = ""
-        parts = self._client.pages(self.resource, limit=self._page, **self._scope)
-        async with aclosing(parts):
-            async for part in parts:
-                self._take_page(part, present)
-                version = part.resource_version
-        for a_key in self.store.beyond(present):
-            self._remove(a_key)
+        pages = self._client.pages(self.resource, limit=self._page, **self._scope)
+        async with aclosing(pages):
+            async for page in pages:
+                self._handle_page(page, present)
+                version = page.resource_version
+        for key in self.store.keys_not_in(present):
+            self._remove(key)
         self._stale = False
-        self._arrive(version, versions.number(version))
+        self._advance(version, versions.number(version))
         self._synced.set()
         self._wake()
         self.absent = False
         self.problem = ""
 
-    def _take_page(self, part: Page[T], present: set[Key]) -> None:
-        for an_object in part.items:
-            a_key = key_of(an_object)
-            present.add(a_key)
-            if not self._holds(a_key, an_object):
-                self._put(a_key, an_object)
-        for rejected in part.rejected:
+    def _handle_page(self, page: Page[T], present: set[Key]) -> None:
+        for an_object in page.items:
+            key = key_of(an_object)
+            present.add(key)
+            if not self._is_cached(key, an_object):
+                self._put(key, an_object)
+        for rejected in page.rejected:
             present.add(rejected.key)
-            self._complain(rejected)
+            self._report_rejected(rejected)
         self._wake()
 
-    def _holds(self, a_key: Key, listed: T) -> bool:
-        """Whether that very version is in the store. Older ones count too: a restored backup goes back."""
-        held = self.store.get(a_key)
-        if held is None or held.metadata.uid != listed.metadata.uid:
+    def _is_cached(self, key: Key, listed: T) -> bool:
+        """Whether the store has exactly this version. A restored backup may list an older one."""
+        cached = self.store.get(key)
+        if cached is None or cached.metadata.uid != listed.metadata.uid:
             return False
-        return held.metadata.resource_version == listed.metadata.resource_version
+        return cached.metadata.resource_version == listed.metadata.resource_version
 
     async def _watch(self) -> None:
-        """Follow changes until the server ends the watch. One that ends long before its time is a failure."""
+        """Watch until the server ends the watch. One that ends right away counts as a failure."""
         started = self._clock.monotonic()
-        followed = False
+        received = False
         try:
             async with self._client.watch(
                 self.resource,
@@ -216,28 +216,28 @@ class Informer(Generic[T]):
             ) as events:
                 self.problem = ""
                 async for event in events:
-                    self._take(event)
-                    followed = True
+                    self._handle_event(event)
+                    received = True
         finally:
             steady = self._clock.monotonic() - started >= _STEADY
-            if followed or steady:
+            if received or steady:
                 self._failures = 0
                 self._reported = ""
         if not steady:
-            await self._pause("" if followed else "the server ends every watch at once")
+            await self._pause("" if received else "the server ends the watch without any event")
 
-    def _take(self, event: WatchEvent[T]) -> None:
+    def _handle_event(self, event: WatchEvent[T]) -> None:
         number = versions.number(event.resource_version)
         if number is not None and number <= self._number:
             return
         if event.rejected is not None:
-            self._complain(event.rejected)
+            self._report_rejected(event.rejected)
         if event.type == DELETED:
             self._forget(event)
         elif event.object is not None:
             self._put(key_of(event.object), event.object)
         if event.resource_version:
-            self._arrive(event.resource_version, number)
+            self._advance(event.resource_version, number)
         if self._waiting:
             self._wake()
 
@@ -249,45 +249,50 @@ class Informer(Generic[T]):
 
     # Changes.
 
-    def _put(self, a_key: Key, new: T) -> None:
-        old = self.store.get(a_key)
+    def _put(self, key: Key, new: T) -> None:
+        old = self.store.get(key)
         if old is not None and old.metadata.uid != new.metadata.uid:
-            self._remove(a_key)
+            self._remove(key)
             old = None
         if self._pool is not None:
             self._pool.adopt(cast("Pod", new))
-        self.store.put(a_key, new)
+        self.store.put(key, new)
         for handler in self._handlers:
             if old is None:
-                self._tell(handler.added, new)
+                self._notify(handler.added, new)
             else:
-                self._tell(handler.updated, old, new)
+                self._notify(handler.updated, old, new)
 
-    def _arrive(self, version: str, number: int | None) -> None:
-        """So far everything has been seen."""
+    def _advance(self, version: str, number: int | None) -> None:
+        """Record that everything up to this version has been handled."""
         self._version = version
         self._number = -1 if number is None else number
 
-    def _remove(self, a_key: Key, final: T | None = None) -> None:
-        known = self.store.remove(a_key)
+    def _remove(self, key: Key, final: T | None = None) -> None:
+        known = self.store.remove(key)
         if known is not None:
             for handler in self._handlers:
-                self._tell(handler.deleted, final if final is not None else known)
+                self._notify(handler.deleted, final if final is not None else known)
 
-    def _tell(self, function: Callable[..., None] | None, *arguments: T) -> None:
-        """A handler that fails is its own problem: the store and the other handlers go on."""
+    def _notify(self, function: Callable[..., None] | None, *arguments: T) -> None:
+        """Call a handler; an error is logged and does not affect the store or other handlers."""
         if function is None:
             return
         try:
             function(*arguments)
         except Exception:
-            log.exception("%s: a handler failed for %s", self.resource.plural, key_of(arguments[-1]))
+            log.exception("a handler failed for %s %s", self.resource.kind, key_of(arguments[-1]))
 
-    def _complain(self, rejected: Rejected) -> None:
-        """What is known of the object stays: to take it for deleted would undo what it asked for."""
-        log.error("%s %s cannot be read and is passed over: %s", self.resource.kind, rejected.key, rejected.error)
+    def _report_rejected(self, rejected: RejectedObject) -> None:
+        """Log an unreadable object. Its last good state stays: it must not be treated as deleted."""
+        log.error(
+            "%s %s cannot be read, its last good state is used until it is corrected: %s",
+            self.resource.kind,
+            rejected.key,
+            rejected.error,
+        )
 
-    # Those who wait.
+    # Waiting.
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         if condition():
@@ -302,7 +307,7 @@ class Informer(Generic[T]):
                 self._waiting.remove(entry)
 
     def _wake(self) -> None:
-        still = []
+        remaining = []
         for condition, future in self._waiting:
             if future.done():
                 continue
@@ -310,7 +315,7 @@ class Informer(Generic[T]):
                 if condition():
                     future.set_result(None)
                 else:
-                    still.append((condition, future))
-            except Exception as error:  # noqa: BLE001 - it is raised where the condition is waited for
+                    remaining.append((condition, future))
+            except Exception as error:  # noqa: BLE001 - raised to the waiter
                 future.set_exception(error)
-        self._waiting = still
+        self._waiting = remaining

@@ -1,11 +1,10 @@
 """Kubeconfig files: read, merged as kubectl merges them, and turned into an `Endpoint`.
 
-Of several files the first that says something wins: the first current context, and whole entries of clusters, users and
-contexts by their names. Relative paths are relative to the file that they stand in.
+Of several files the first one wins: for the current context, and for each cluster, user and context by name. Relative
+paths are relative to the file that contains them.
 
-What is refused, and why: basic authentication (no API server accepts it any more), auth providers (replaced by exec
-plugins), and exec plugins of versions before v1beta1. Messages name the field and never its value, because it may be
-a secret.
+Not supported: basic authentication (API servers no longer accept it), auth providers (replaced by exec plugins), and
+exec plugins of versions before v1beta1. Messages name the field and never its value, which may be a secret.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.model import Model
 from trimtab.kube import proxies
 from trimtab.kube.clocks import Clock
-from trimtab.kube.credentials import Credentials, Inline, Material, Presented, Stored
+from trimtab.kube.credentials import Credentials, FileMaterial, InlineMaterial, Material, StaticCredentials
 from trimtab.kube.endpoints import Endpoint
 from trimtab.kube.errors import ConfigError
 from trimtab.kube.execplugins import ExecCredentials, Plugin
@@ -39,14 +38,14 @@ _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
 
 class NamedExtension(Model):
-    """Something that others keep in a kubeconfig."""
+    """An extension of another program."""
 
     name: str = ""
     extension: Any = None
 
 
 class Cluster(Model, rename="kebab"):
-    """Where an API server is, as written."""
+    """A cluster entry, as written."""
 
     server: str = ""
     certificate_authority: str = ""
@@ -58,7 +57,7 @@ class Cluster(Model, rename="kebab"):
 
 
 class EnvironmentVariable(Model):
-    """A variable for an exec plugin."""
+    """An environment variable of an exec plugin."""
 
     name: str
     value: str = ""
@@ -77,7 +76,7 @@ class Exec(Model):
 
 
 class User(Model, rename="kebab"):
-    """Who we are, as written."""
+    """A user entry, as written."""
 
     client_certificate: str = ""
     client_certificate_data: str = ""
@@ -96,7 +95,7 @@ class User(Model, rename="kebab"):
 
 
 class Context(Model):
-    """A cluster, a user and a namespace under one name."""
+    """A context: a cluster, a user and a namespace."""
 
     cluster: str = ""
     user: str = ""
@@ -125,7 +124,7 @@ class NamedContext(Model):
 
 
 class ConfigFile(Model):
-    """One file."""
+    """One kubeconfig file."""
 
     current_context: str = msgspec.field(name="current-context", default="")
     clusters: tuple[NamedCluster, ...] = ()
@@ -135,19 +134,19 @@ class ConfigFile(Model):
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[T]):
-    """An entry, and the file it came from."""
+    """An entry with the file that it comes from."""
 
     value: T
     path: Path
 
     def file(self, name: str) -> Path:
-        """A path as it is meant in that file."""
+        """A path, resolved relative to that file."""
         return self.path.parent / Path(name).expanduser()
 
 
 @dataclass(slots=True)
 class Kubeconfig:
-    """Several files as one."""
+    """Several files, merged."""
 
     current_context: str = ""
     clusters: dict[str, Entry[Cluster]] = field(default_factory=dict)
@@ -155,7 +154,7 @@ class Kubeconfig:
     contexts: dict[str, Entry[Context]] = field(default_factory=dict)
 
     def add(self, file: ConfigFile, path: Path) -> None:
-        """Merge one more file in; what is there already stays."""
+        """Merge another file; existing entries win."""
         self.current_context = self.current_context or file.current_context
         _merge(self.clusters, "clusters", [(c.name, c.cluster) for c in file.clusters], path)
         _merge(self.users, "users", [(u.name, u.user) for u in file.users], path)
@@ -163,49 +162,53 @@ class Kubeconfig:
 
 
 def load(paths: Sequence[Path], clock: Clock, *, context: str = "", environ: Mapping[str, str]) -> Endpoint:
-    """The API server that these files name; files that do not exist are passed over, but one must."""
+    """The endpoint that these files describe. Missing files are skipped, but one must exist."""
     merged = Kubeconfig()
     found = [path for path in paths if path.is_file()]
     if not found:
-        raise ConfigError(f"there is no kubeconfig at {', '.join(map(str, paths))}")
+        raise ConfigError(
+            f"no kubeconfig at {', '.join(map(str, paths))}; set KUBECONFIG or --kubeconfig to an existing file"
+        )
     for path in found:
         merged.add(read(path), path.absolute())
     return _endpoint(merged, context or merged.current_context, clock, environ)
 
 
 def read(path: Path) -> ConfigFile:
-    """One file as written."""
+    """Read one file."""
     try:
         tree = yaml.safe_load(path.read_bytes())
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        raise ConfigError(f"the kubeconfig {path} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
-        raise ConfigError(f"{path}: {where}is not YAML") from None
+        where = f" (line {mark.line + 1})" if mark else ""
+        raise ConfigError(f"the kubeconfig {path} is not valid YAML{where}") from None
     try:
         return codec.convert(tree if tree is not None else {}, ConfigFile)
     except InvalidError as error:
-        raise ConfigError(f"{path}: {error.path or 'the file'} is not what belongs there") from None
+        raise ConfigError(f"{path}: {error.path or 'the file'} has the wrong type") from None
 
 
 def _merge(into: dict[str, Entry[T]], what: str, entries: list[tuple[str, T]], path: Path) -> None:
     names = [name for name, _ in entries]
     if len(set(names)) < len(names):
-        raise ConfigError(f"{path}: {what} has two entries of one name")
+        raise ConfigError(f"{path}: {what} has two entries with the same name; remove one of them")
     for name, value in entries:
         into.setdefault(name, Entry(value, path))
 
 
 def _endpoint(merged: Kubeconfig, context: str, clock: Clock, environ: Mapping[str, str]) -> Endpoint:
     if not context:
-        raise ConfigError("the kubeconfig has no current-context; name one of " + _names(merged.contexts))
+        raise ConfigError(
+            "the kubeconfig has no current-context; choose a context with --context: " + _names(merged.contexts)
+        )
     chosen = _named(merged.contexts, "context", context).value
     cluster = _named(merged.clusters, "cluster", chosen.cluster)
     user = _named(merged.users, "user", chosen.user) if chosen.user else Entry(User(), cluster.path)
     server = cluster.value.server
     if not server:
-        raise ConfigError(f"cluster {chosen.cluster!r} has no server")
+        raise ConfigError(f"cluster {chosen.cluster!r} of the kubeconfig has no server address")
     proxy = cluster.value.proxy_url
     return Endpoint(
         server=server,
@@ -220,7 +223,7 @@ def _endpoint(merged: Kubeconfig, context: str, clock: Clock, environ: Mapping[s
 
 def _named(entries: Mapping[str, Entry[T]], what: str, name: str) -> Entry[T]:
     if name not in entries:
-        raise ConfigError(f"the kubeconfig has no {what} {name!r}; it has {_names(entries)}")
+        raise ConfigError(f"the kubeconfig has no {what} {name!r}; it has: {_names(entries)}")
     return entries[name]
 
 
@@ -241,34 +244,36 @@ def _credentials(
 ) -> Credentials:
     value = user.value
     if value.username or value.password:
-        raise ConfigError(f"user {name!r}: API servers accept no user name and password; use a token or a certificate")
+        raise ConfigError(
+            f"user {name!r}: username and password are not supported; use a token or a client certificate"
+        )
     if value.auth_provider is not None:
-        raise ConfigError(f"user {name!r}: auth-provider is not supported; kubectl replaced it by exec plugins")
+        raise ConfigError(f"user {name!r}: auth-provider is not supported; use an exec plugin")
     certificate = _material(user, value.client_certificate_data, value.client_certificate, "client-certificate", clock)
     key = _material(user, value.client_key_data, value.client_key, "client-key", clock)
     if (certificate is None) != (key is None):
-        raise ConfigError(f"user {name!r} has only one of client certificate and key")
+        raise ConfigError(f"user {name!r} has only one of client-certificate and client-key; set both")
     token = _token(user, clock)
     if value.exec is not None and token is None and certificate is None:
         return ExecCredentials(_plugin(user, cluster, value.exec, name), clock, environ=environ)
-    return Presented(token=token, certificate=certificate, key=key)
+    return StaticCredentials(token=token, certificate=certificate, key=key)
 
 
 def _token(user: Entry[User], clock: Clock) -> Material | None:
-    """A file wins over a token that is written down: it is the one that is kept fresh."""
+    """The token of a user. tokenFile wins over token: it is kept current."""
     if user.value.token_file:
-        return Stored(user.file(user.value.token_file), clock)
-    return Inline(user.value.token.encode()) if user.value.token else None
+        return FileMaterial(user.file(user.value.token_file), clock)
+    return InlineMaterial(user.value.token.encode()) if user.value.token else None
 
 
 def _material(entry: Entry[T], data: str, file: str, what: str, clock: Clock) -> Material | None:
-    """Data wins over a file."""
+    """Material from inline data, which wins, or from a file."""
     if data:
         try:
-            return Inline(base64.b64decode(data, validate=True).strip())
+            return InlineMaterial(base64.b64decode(data, validate=True).strip())
         except (binascii.Error, ValueError):
-            raise ConfigError(f"{entry.path}: {what}-data is not base64") from None
-    return Stored(entry.file(file), clock) if file else None
+            raise ConfigError(f"{entry.path}: {what}-data is not valid base64") from None
+    return FileMaterial(entry.file(file), clock) if file else None
 
 
 def _plugin(user: Entry[User], cluster: Entry[Cluster], written: Exec, name: str) -> Plugin:
@@ -288,7 +293,7 @@ def _plugin(user: Entry[User], cluster: Entry[Cluster], written: Exec, name: str
 
 
 def _cluster_info(cluster: Entry[Cluster]) -> JSON:
-    """What an exec plugin is told of the cluster, in the words of its own API."""
+    """The cluster information that an exec plugin receives."""
     value = cluster.value
     info: JSON = {"server": value.server}
     if value.tls_server_name:
@@ -310,13 +315,13 @@ def _read_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        raise ConfigError(f"the kubeconfig {path} cannot be read: {error.strerror}") from error
 
 
 def _impersonation(user: User) -> dict[str, tuple[str, ...]]:
     if not user.as_:
         if user.as_uid or user.as_groups or user.as_user_extra:
-            raise ConfigError("as-uid, as-groups and as-user-extra mean nothing without as")
+            raise ConfigError("as-uid, as-groups and as-user-extra need `as` (the user to impersonate)")
         return {}
     headers: dict[str, tuple[str, ...]] = {"Impersonate-User": (user.as_,)}
     if user.as_uid:
@@ -329,11 +334,11 @@ def _impersonation(user: User) -> dict[str, tuple[str, ...]]:
 
 
 def _escaped(name: str) -> str:
-    """A name as a part of a header: what headers cannot hold is percent-encoded."""
+    """A name as part of a header name; other characters are percent-encoded."""
     legal = b"!#$&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
     return "".join(chr(byte) if byte in legal else f"%{byte:02X}" for byte in name.lower().encode())
 
 
 def _printable(text: str) -> str:
-    """Without what could put a terminal into a strange state."""
+    """The text with control characters replaced, so that it is safe to print on a terminal."""
     return "".join(c if c in "\t\n" or unicodedata.category(c)[0] != "C" else f"U+{ord(c):04X}" for c in text)

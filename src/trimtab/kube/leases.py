@@ -1,16 +1,16 @@
 """Leader election on a Lease: of several processes, one acts.
 
 **The rule.** A leader may act until `renew_deadline` after it *sent* its last successful renewal. Another process may
-take the lease once it has seen it unchanged for the `lease_duration` that the holder wrote into it, counted from when
-it *received* what it saw. The server stored the renewal between those two moments, so the first stops before the
-second starts, as long as no clock runs half as fast again as another (15 s against 10 s). Only the time that passed
-on one's own machine is measured; what time of day the lease says is for people.
+acquire the lease once it has seen it unchanged for the `lease_duration` written in it, counted from when it *received*
+that state. The server stored the renewal between those two moments, so the first process stops before the second
+starts, unless one clock runs 1.5 times as fast as the other (15 s against 10 s). Only durations on the own machine are
+measured; the timestamps in the lease are for people.
 
-**Acting** is a coroutine that is cancelled when the lease is lost. A coroutine that does not come to an await is not
-stopped by that; so `check`, which asks the clock, stands before every write too (`Settings.before_write`).
+**Work** is a coroutine that is cancelled when the lease is lost. Cancellation does not stop code that never awaits, so
+`check`, which reads the clock, also runs before every write (`Settings.before_write`).
 
-**Going.** On a clean end the work is stopped first, while the lease is still being renewed, and only then is the
-lease given up: so the next one need not wait, and still never overlaps.
+**Shutdown.** The work is stopped first, while the lease is still renewed, and then the lease is released: the next
+leader need not wait, and the two never overlap.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """How long a lease lasts, how long its holder trusts it without renewing, how often it tries; in seconds."""
+class LeaseTimings:
+    """The timings of leader election, in seconds, named as in client-go."""
 
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
@@ -49,24 +49,28 @@ class Terms:
 
     def __post_init__(self) -> None:
         if self.lease_duration <= self.renew_deadline:
-            raise ValueError("a leader must stop before others may start: lease_duration > renew_deadline")
+            raise ValueError(
+                "lease_duration must be greater than renew_deadline: a leader must stop before another may start"
+            )
         if self.renew_deadline <= self.retry_period * _JITTER:
-            raise ValueError("a leader must be able to try twice: renew_deadline > 1.2 · retry_period")
+            raise ValueError(
+                "renew_deadline must be greater than 1.2 · retry_period: a leader must be able to try twice"
+            )
 
 
-TERMS = Terms()
+LEASE_TIMINGS = LeaseTimings()
 
 
 @dataclass(slots=True)
-class _Observed:
-    """What a lease said, and when it was first seen to say so."""
+class _Observation:
+    """The spec of a lease, and when it was first seen."""
 
     spec: JSON
     since: int
 
 
 class Elector:
-    """A candidate, and from time to time the leader. `identity` must be of this process alone."""
+    """A candidate for a lease. `identity` must be unique to this process."""
 
     def __init__(
         self,
@@ -75,39 +79,39 @@ class Elector:
         name: str,
         namespace: str,
         identity: str,
-        terms: Terms = TERMS,
+        timings: LeaseTimings = LEASE_TIMINGS,
         rng: random.Random | None = None,
     ) -> None:
         self.name = name
         self.namespace = namespace
         self.identity = identity
-        self.terms = terms
-        self._client = client.using(retry=NO_RETRIES, timeout=terms.renew_deadline, urgent=True, before_write=None)
+        self.timings = timings
+        self._client = client.using(retry=NO_RETRIES, timeout=timings.renew_deadline, urgent=True, before_write=None)
         self._clock = client.clock
-        self._rng = rng or random.Random()  # noqa: S311 - spreads attempts, guards nothing
-        self._observed: _Observed | None = None
+        self._rng = rng or random.Random()  # noqa: S311 - jitter of attempts, not a secret
+        self._observed: _Observation | None = None
         self._lease: JSON | None = None
         self._renewed: int | None = None
 
     @property
     def holder(self) -> str:
-        """Who held the lease when it was last looked at; nobody, if nothing is said."""
+        """The holder of the lease when it was last read; empty if it has none."""
         return str((self._observed.spec.get("holderIdentity") or "") if self._observed else "")
 
     @property
-    def leads(self) -> bool:
-        """Whether this process may act at this moment."""
-        return self._left() > 0
+    def is_leader(self) -> bool:
+        """Whether this process holds the lease now and may act."""
+        return self._seconds_left() > 0
 
     def check(self) -> None:
-        """Raise LeadershipLost unless this process may act at this moment."""
-        if not self.leads:
-            raise LeadershipLost(f"{self.identity} does not hold {self.namespace}/{self.name}")
+        """Raise LeadershipLost unless this process holds the lease now."""
+        if not self.is_leader:
+            raise LeadershipLost(f"{self.identity} does not hold the lease {self.namespace}/{self.name}")
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Wait for the lease, then work for as long as it holds or until the work ends; then give it up.
+        """Acquire the lease, run the work while it is held or until the work ends, then release it.
 
-        Raises LeadershipLost, once the work has stopped, if the lease was lost.
+        Raises LeadershipLost, after the work has stopped, if the lease was lost.
         """
         await self._acquire()
         working = asyncio.ensure_future(work())
@@ -115,8 +119,8 @@ class Elector:
         try:
             await asyncio.wait((working, keeping), return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
-                log.error("%s: lost the lease %s/%s", self.identity, self.namespace, self.name)
-                raise LeadershipLost(f"{self.identity} could not renew {self.namespace}/{self.name}")
+                log.error("%s lost the lease %s/%s, stopping", self.identity, self.namespace, self.name)
+                raise LeadershipLost(f"{self.identity} could not renew the lease {self.namespace}/{self.name}")
             working.result()
         finally:
             await cancel(working)
@@ -124,29 +128,35 @@ class Elector:
             await self._release()
 
     async def _acquire(self) -> None:
-        log.info("%s: waiting for the lease %s/%s", self.identity, self.namespace, self.name)
-        while not (await self._attempt(self.terms.renew_deadline) and self.leads):
-            await self._clock.sleep(self.terms.retry_period * (1 + (_JITTER - 1) * self._rng.random()))
-        log.info("%s: holds the lease %s/%s", self.identity, self.namespace, self.name)
+        log.info("%s is waiting for the lease %s/%s", self.identity, self.namespace, self.name)
+        while not (await self._attempt(self.timings.renew_deadline) and self.is_leader):
+            await self._clock.sleep(self.timings.retry_period * (1 + (_JITTER - 1) * self._rng.random()))
+        log.info("%s acquired the lease %s/%s", self.identity, self.namespace, self.name)
 
     async def _keep(self) -> None:
-        """Renew until that has failed for too long, or somebody else holds the lease."""
-        while (left := self._left()) > 0:
-            await self._clock.sleep(min(self.terms.retry_period, left))
-            left = self._left()
+        """Renew until the renew deadline has passed, or another process holds the lease."""
+        while (left := self._seconds_left()) > 0:
+            await self._clock.sleep(min(self.timings.retry_period, left))
+            left = self._seconds_left()
             if left > 0 and not await self._attempt(left) and self.holder != self.identity:
                 self._renewed = None
 
     async def _attempt(self, seconds: float) -> bool:
-        """Try to take or to renew the lease, for so long at most. A failure is not a no, and not a yes either."""
+        """Try to acquire or renew the lease within so many seconds; after a failure it may be written or not."""
         try:
-            return await within(self._clock, seconds, self._take())
+            return await within(self._clock, seconds, self._acquire_or_renew())
         except _FAILURES as error:
-            log.warning("%s: lease %s/%s: %s", self.identity, self.namespace, self.name, error)
+            log.warning(
+                "%s could not acquire or renew the lease %s/%s, will retry: %s",
+                self.identity,
+                self.namespace,
+                self.name,
+                error,
+            )
             return False
 
-    async def _take(self) -> bool:
-        if self._lease is not None and self.holder == self.identity and self.leads:
+    async def _acquire_or_renew(self) -> bool:
+        if self._lease is not None and self.holder == self.identity and self.is_leader:
             try:
                 await self._write(self._lease)
             except (Conflict, NotFound):
@@ -158,7 +168,7 @@ class Elector:
         except NotFound:
             return await self._create()
         self._observe(lease)
-        if not self._free():
+        if not self._is_free():
             return False
         try:
             await self._write(lease)
@@ -173,14 +183,14 @@ class Elector:
             lease = await self._client.create(LEASES, body, namespace=self.namespace)
         except AlreadyExists:
             return False
-        self._won(lease, sent)
+        self._record(lease, sent)
         return True
 
     async def _write(self, lease: JSON) -> None:
-        """Write ourselves into this very version of the lease, or fail."""
+        """Write our identity into exactly this version of the lease; raises Conflict if it has changed."""
         sent = self._clock.monotonic()
         changed = {**lease, "spec": {**lease.get("spec", {}), **self._spec(lease.get("spec") or {})}}
-        self._won(await self._client.replace(LEASES, changed), sent)
+        self._record(await self._client.replace(LEASES, changed), sent)
 
     def _spec(self, before: JSON) -> JSON:
         now = times.format_micro(self._clock.now())
@@ -188,50 +198,56 @@ class Elector:
         transitions = before.get("leaseTransitions") or 0
         return {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": math.ceil(self.terms.lease_duration),
+            "leaseDurationSeconds": math.ceil(self.timings.lease_duration),
             "acquireTime": (before.get("acquireTime") or now) if ours else now,
             "renewTime": now,
             "leaseTransitions": transitions if ours or not before else transitions + 1,
         }
 
-    def _won(self, lease: JSON, sent: int) -> None:
+    def _record(self, lease: JSON, sent: int) -> None:
         self._observe(lease)
         self._lease = lease
         self._renewed = sent
 
     def _observe(self, lease: JSON) -> None:
-        """Only a change starts the time anew: looking again at the same lease must not prolong it."""
+        """Note the spec. Only a change restarts its time: reading the same lease again must not prolong it."""
         spec = lease.get("spec") or {}
         if self._observed is None or self._observed.spec != spec:
-            self._observed = _Observed(spec, self._clock.monotonic())
+            self._observed = _Observation(spec, self._clock.monotonic())
 
-    def _free(self) -> bool:
+    def _is_free(self) -> bool:
         if not self.holder or self.holder == self.identity or self._observed is None:
             return True
-        lasts = self._observed.spec.get("leaseDurationSeconds") or self.terms.lease_duration
+        lasts = self._observed.spec.get("leaseDurationSeconds") or self.timings.lease_duration
         return self._clock.monotonic() - self._observed.since >= lasts * SECOND
 
-    def _left(self) -> float:
-        """Seconds that this process may still act for."""
+    def _seconds_left(self) -> float:
+        """Seconds for which this process may still act."""
         if self._renewed is None:
             return 0.0
-        return self.terms.renew_deadline - (self._clock.monotonic() - self._renewed) / SECOND
+        return self.timings.renew_deadline - (self._clock.monotonic() - self._renewed) / SECOND
 
     async def _release(self) -> None:
-        """Give the lease up if it is still ours, so that the next one need not wait for it to run out."""
-        held = self.leads
+        """Release the lease if it is still ours, so that the next leader need not wait until it expires."""
+        held = self.is_leader
         self._renewed = self._lease = None
         if held:
             try:
-                await within(self._clock, self.terms.retry_period, self._give_up())
+                await within(self._clock, self.timings.retry_period, self._write_release())
             except _FAILURES as error:
-                log.warning("%s: could not give up %s/%s: %s", self.identity, self.namespace, self.name, error)
+                log.warning(
+                    "%s could not release the lease %s/%s, it expires by itself: %s",
+                    self.identity,
+                    self.namespace,
+                    self.name,
+                    error,
+                )
 
-    async def _give_up(self) -> None:
+    async def _write_release(self) -> None:
         lease = await self._client.get(LEASES, self.name, namespace=self.namespace)
         spec = lease.get("spec") or {}
         if spec.get("holderIdentity") != self.identity:
             return
         now = times.format_micro(self._clock.now())
-        given_up = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}
-        self._observe(await self._client.replace(LEASES, {**lease, "spec": {**spec, **given_up}}))
+        released = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}
+        self._observe(await self._client.replace(LEASES, {**lease, "spec": {**spec, **released}}))

@@ -1,4 +1,4 @@
-"""How many requests a second a client allows itself."""
+"""The client-side rate limit."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from trimtab.kube.clocks import SECOND, Clock
 
 
 class TokenBucket:
-    """A bucket of `burst` tokens that gains `rate` of them a second. Waiting is in the order of arrival."""
+    """A token bucket: `burst` tokens, refilled at `rate` a second. Waiters are served in order."""
 
     def __init__(self, rate: float, burst: int, clock: Clock) -> None:
         if rate <= 0 or burst < 1:
-            raise ValueError("a bucket needs a rate above zero and room for one token")
+            raise ValueError("a token bucket needs a rate above 0 and a burst of at least 1")
         self._rate = rate
         self._burst = burst
         self._clock = clock
@@ -27,17 +27,17 @@ class TokenBucket:
 
     @property
     def left(self) -> int:
-        """How many tokens there are."""
+        """The number of tokens available."""
         self._fill()
         return max(0, int(self._tokens))
 
     def spend(self, count: int) -> None:
-        """Take so many tokens, even if they have yet to come."""
+        """Take so many tokens, in advance if necessary."""
         self._fill()
         self._tokens -= count
 
     async def wait(self) -> None:
-        """Take the next token, even if it has yet to come: whoever comes later waits longer."""
+        """Wait for a token. It is taken in advance, so that later callers wait longer."""
         self._fill()
         self._tokens -= 1
         if self._tokens < 0:

@@ -1,15 +1,16 @@
-"""Who owns what: which objects a workload has, may take in, and must let go.
+"""Controller references: which objects a workload owns, adopts and releases.
 
-An object belongs to the workload that its controller reference names, by UID. The selector says which objects that
-should be. Of what a workload's selector matches, and of what it owns:
+An object belongs to the workload whose UID its controller reference names. The workload's selector decides which
+objects it should own:
 
-| the object | its labels match | they do not |
+| the controller of the object | its labels match the selector | they do not |
 |---|---|---|
-| is owned by the workload | owned | released |
-| is owned by nobody | adopted, unless it is going | left alone |
-| is owned by somebody else | left alone | left alone |
+| this workload | owned | released |
+| none | adopted, unless it is being deleted | ignored |
+| another one | ignored | ignored |
 
-A workload that is going itself keeps what it owns and takes nothing in: whoever deletes it decides about the rest.
+A workload that is being deleted keeps the matching objects that it owns, and neither adopts nor releases: the garbage
+collector handles them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ T = TypeVar("T", bound=Object)
 
 @dataclass(frozen=True, slots=True)
 class Claims(Generic[T]):
-    """What becomes of the objects that a workload may have to do with."""
+    """The objects that a workload owns, and those that it should adopt and release."""
 
     owned: tuple[T, ...] = ()
     adopted: tuple[T, ...] = ()
@@ -37,34 +38,34 @@ class Claims(Generic[T]):
 
 
 def claims(owner: ObjectMeta, selector: Selector, candidates: Iterable[T]) -> Claims[T]:
-    """Sort out the objects of the owner's namespace."""
+    """Classify the objects of the owner's namespace."""
     owned: list[T] = []
     adopted: list[T] = []
     released: list[T] = []
-    going = owner.deletion_timestamp is not None
+    deleting = owner.deletion_timestamp is not None
     for candidate in candidates:
         metadata = candidate.metadata
         matches = selector.matches(metadata.labels)
         controller = metadata.controller
         if controller is None:
-            if matches and not going and metadata.deletion_timestamp is None:
+            if matches and not deleting and metadata.deletion_timestamp is None:
                 adopted.append(candidate)
         elif controller.uid == owner.uid:
             if matches:
                 owned.append(candidate)
-            elif not going:
+            elif not deleting:
                 released.append(candidate)
     return Claims(tuple(owned), tuple(adopted), tuple(released))
 
 
 def is_controlled_by(an_object: Object, owner: Object) -> bool:
-    """Whether the object's controller is this one."""
+    """Whether this owner is the object's controller."""
     controller = an_object.metadata.controller
     return controller is not None and controller.uid == owner.metadata.uid
 
 
 def refers_to(reference: OwnerReference, resource: Resource[Any]) -> bool:
-    """Whether a reference is to an object of that kind, in whatever version of its group."""
+    """Whether a reference is to that kind, in any version of its group."""
     group, _, _ = reference.api_version.rpartition("/")
     return reference.kind == resource.kind and group == resource.group
 
@@ -81,11 +82,11 @@ def controller_reference(resource: Resource[Any], owner: ObjectMeta) -> JSON:
     }
 
 
-def adoption(resource: Resource[Any], owner: ObjectMeta, adopted: ObjectMeta) -> JSON:
-    """The strategic patch that adopts. The UID makes it fail on another object of the same name."""
+def adoption_patch(resource: Resource[Any], owner: ObjectMeta, adopted: ObjectMeta) -> JSON:
+    """The strategic merge patch that adopts. The UID makes it fail on another object of the same name."""
     return {"metadata": {"uid": adopted.uid, "ownerReferences": [controller_reference(resource, owner)]}}
 
 
-def release(owner: ObjectMeta, released: ObjectMeta) -> JSON:
-    """The strategic patch that lets go."""
+def release_patch(owner: ObjectMeta, released: ObjectMeta) -> JSON:
+    """The strategic merge patch that removes the owner reference."""
     return {"metadata": {"uid": released.uid, "ownerReferences": [{"$patch": "delete", "uid": owner.uid}]}}

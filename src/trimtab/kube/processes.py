@@ -1,4 +1,4 @@
-"""What every long-running command needs: to end when it is told to, and to say what it does."""
+"""What every long-running process needs: shutdown on signals, and logging to standard error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LogFormat = Literal["console", "json"]
 
 
 async def until_stopped(work: Callable[[], Any]) -> None:
-    """Await some work until it ends or the process is told to stop (SIGINT, SIGTERM)."""
+    """Run the work until it ends or the process receives SIGINT or SIGTERM, which cancel it."""
     task = asyncio.ensure_future(work())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -29,7 +29,7 @@ async def until_stopped(work: Callable[[], Any]) -> None:
 
 
 class _JsonLines(logging.Formatter):
-    """One JSON object a line, for machines."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -45,7 +45,7 @@ class _JsonLines(logging.Formatter):
 
 
 def set_up_logs(form: LogFormat = "console", level: str = "info") -> None:
-    """Write logs to standard error."""
+    """Log to standard error in this format, from this level on."""
     handler = logging.StreamHandler()
     plain = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%H:%M:%S")
     handler.setFormatter(_JsonLines() if form == "json" else plain)

@@ -1,8 +1,8 @@
-"""Which proxy a request goes through: the one that the kubeconfig names, or else the environment's.
+"""The proxy of a connection: `proxy-url` of the kubeconfig, or else the environment's.
 
-`HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` mean what they mean to kubectl: NO_PROXY lists hosts, domains with
-everything under them, addresses and networks, each with a port or without, or is `*`; and this very machine is never
-reached through a proxy.
+`HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` have the same meaning as for kubectl: NO_PROXY lists hosts, domains with
+their subdomains, addresses and networks, each with or without a port, or is `*`; connections to this machine never use
+a proxy.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from urllib.parse import SplitResult, urlsplit
 
 from trimtab.kube.errors import ConfigError
 
-_SPOKEN = ("http", "https")
+_SCHEMES = ("http", "https")
 _PORTS = {"http": 80, "https": 443}
 
 
 def check(proxy: str) -> str:
-    """The proxy's address, if it is one that can be used. The message never shows it: it may hold a password."""
+    """The address, if valid. The error never shows it: it may contain a password."""
     scheme, colon, _ = proxy.partition("://")
     if not colon or not urlsplit(proxy).hostname:
-        raise ConfigError("proxy-url is not an address such as http://proxy.example.com:3128")
-    if scheme not in _SPOKEN:
-        raise ConfigError(f"proxy-url: {scheme} proxies cannot be used, only http and https")
+        raise ConfigError("proxy-url is not a valid address; write one such as http://proxy.example.com:3128")
+    if scheme not in _SCHEMES:
+        raise ConfigError(f"proxy-url: {scheme} proxies are not supported; use an http or https proxy")
     return proxy
 
 
 def from_environment(server: str, environ: Mapping[str, str]) -> str:
-    """The proxy that the environment asks for, or nothing."""
+    """The proxy that the environment sets for this server, or empty."""
     address = urlsplit(server)
     proxy = _variable(environ, f"{address.scheme}_proxy")
-    if not proxy or bypassed(address, _variable(environ, "no_proxy")):
+    if not proxy or is_bypassed(address, _variable(environ, "no_proxy")):
         return ""
     return check(proxy if "://" in proxy else f"http://{proxy}")
 
 
-def bypassed(address: SplitResult, exceptions: str) -> bool:
-    """Whether a server is reached directly."""
+def is_bypassed(address: SplitResult, exceptions: str) -> bool:
+    """Whether connections to a server use no proxy."""
     host = (address.hostname or "").rstrip(".")
     port = address.port or _PORTS.get(address.scheme, 0)
     if is_local(host):
@@ -46,7 +46,7 @@ def bypassed(address: SplitResult, exceptions: str) -> bool:
 
 
 def is_local(host: str) -> bool:
-    """Whether a host is this very machine."""
+    """Whether a host is this machine."""
     address = _address(host)
     return host == "localhost" or (address is not None and address.is_loopback)
 

@@ -1,18 +1,17 @@
-"""The work queue: which keys need to be looked at, each by one worker at a time.
+"""The work queue: keys to reconcile, each by one worker at a time.
 
-A key is in one of four places:
+The states of a key:
 
 ```
-          add                 get                 done
- (nowhere) ──→ waiting in line ──→ being worked on ──→ (nowhere)
-                     ↑                  │ add: marked dirty
-                     └──────────────────┘ done, if it is dirty
+          add           get                done
+ (absent) ──→ queued ──→ being processed ──→ (absent)
+                ↑               │ add: becomes dirty
+                └───────────────┘ done, if dirty
 ```
 
-So a key that is added ten times while it waits is worked on once; one that is added while it is worked on is worked
-on again, afterwards; and none is ever worked on twice at once. `add_after` keeps a key aside until its time, the
-earliest if it is asked for several times. `retry` does so with a delay that grows with every failure of that key
-until `forget`.
+So a key that is added ten times while queued is processed once; one that is added while being processed is processed
+again afterwards; and no key is processed twice concurrently. `add_after` delays a key, up to the earliest time
+requested. `retry` does so with a delay that grows with each failure of that key until `forget`.
 """
 
 from __future__ import annotations
@@ -30,35 +29,35 @@ from trimtab.kube.retries import Backoff
 K = TypeVar("K")
 
 RETRY_BACKOFF = Backoff(initial=0.005, cap=1000.0)
-"""As client-go has it: 5 ms, doubled with every failure, up to a quarter of an hour."""
+"""As in client-go: 5 ms, doubled with each failure, up to 1000 s."""
 
 
 class ShutDown(Exception):  # noqa: N818 - not an error: there is no more work
-    """There is nothing more to work on, and there never will be."""
+    """The queue is shut down and empty."""
 
 
 class QueueObserver(Protocol):
-    """Who counts what happens in a queue."""
+    """Callbacks for metrics of a queue."""
 
     def added(self, depth: int) -> None:
-        """A key came into line, which is now so long."""
+        """A key was queued; `depth` is the new length."""
         ...
 
     def started(self, depth: int, waited: float) -> None:
-        """A worker took a key that waited so many seconds."""
+        """A worker took a key that was queued for so many seconds."""
         ...
 
     def finished(self, worked: float) -> None:
-        """A worker was done after so many seconds."""
+        """A worker finished a key after so many seconds."""
         ...
 
     def retried(self) -> None:
-        """A key failed."""
+        """A key failed and will be retried."""
         ...
 
 
 class WorkQueue(Generic[K]):
-    """Keys that need to be looked at. It belongs to one event loop."""
+    """Keys to reconcile. For one event loop; not thread-safe."""
 
     def __init__(
         self, clock: Clock, *, backoff: Backoff = RETRY_BACKOFF, observer: QueueObserver | None = None
@@ -66,7 +65,7 @@ class WorkQueue(Generic[K]):
         self._clock = clock
         self._backoff = backoff
         self._observer = observer
-        self._line: deque[K] = deque()
+        self._queue: deque[K] = deque()
         self._dirty: dict[K, int] = {}
         self._processing: dict[K, int] = {}
         self._failures: dict[K, int] = {}
@@ -77,16 +76,16 @@ class WorkQueue(Generic[K]):
         self._delayed = _Delays[K](clock, self.add)
 
     def __len__(self) -> int:
-        """How many wait in line; not those that are worked on, and not those kept aside."""
-        return len(self._line)
+        """The number of queued keys, without those being processed and those delayed."""
+        return len(self._queue)
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more keys."""
+        """Whether it accepts no more keys."""
         return self._closed
 
     def add(self, key: K) -> None:
-        """Have a key looked at, once or once more."""
+        """Queue a key; if it is being processed, process it again afterwards."""
         if self._closed or key in self._dirty:
             return
         self._dirty[key] = self._clock.monotonic()
@@ -95,7 +94,7 @@ class WorkQueue(Generic[K]):
             self._enqueue(key)
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Have a key looked at later."""
+        """Queue a key after a delay."""
         if self._closed:
             return
         if seconds <= 0:
@@ -104,7 +103,7 @@ class WorkQueue(Generic[K]):
             self._delayed.put(key, seconds)
 
     def retry(self, key: K) -> float:
-        """Have a key that failed looked at again, after a delay that grows with each failure; the delay."""
+        """Requeue a key that failed, with back-off; return the delay."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = self._backoff.delay(failures)
         if self._observer is not None:
@@ -113,29 +112,29 @@ class WorkQueue(Generic[K]):
         return delay
 
     def forget(self, key: K) -> None:
-        """The key has not failed: the next failure is its first one."""
+        """Reset the failures of a key, and so its back-off."""
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
-        """How often the key has failed in a row."""
+        """The number of consecutive failures of a key."""
         return self._failures.get(key, 0)
 
     async def get(self) -> K:
-        """The next key, which is now being worked on until `done`. Raises ShutDown when there is no more."""
-        while not self._line:
+        """Take the next key, to be processed until `done`. Raises ShutDown at the end."""
+        while not self._queue:
             if self._closed:
                 raise ShutDown
-            await self._come_by()
-        key = self._line.popleft()
+            await self._wait_for_key()
+        key = self._queue.popleft()
         now = self._clock.monotonic()
         waited = now - self._dirty.pop(key)
         self._processing[key] = now
         if self._observer is not None:
-            self._observer.started(len(self._line), waited / SECOND)
+            self._observer.started(len(self._queue), waited / SECOND)
         return key
 
     def done(self, key: K) -> None:
-        """The key is not being worked on any more."""
+        """Mark a key as processed."""
         started = self._processing.pop(key)
         if self._observer is not None:
             self._observer.finished((self._clock.monotonic() - started) / SECOND)
@@ -145,26 +144,26 @@ class WorkQueue(Generic[K]):
             self._idle.set()
 
     def shut_down(self) -> None:
-        """Take no more keys. Those in line are still handed out; those kept aside are dropped."""
+        """Accept no more keys. Queued keys are still processed; delayed keys are dropped."""
         self._closed = True
         self._delayed.stop()
         while self._getters:
             self._wake_one()
 
     async def drain(self) -> None:
-        """Take no more keys, and wait until all that are in line or being worked on are done."""
+        """Shut down, and wait until all queued keys are processed."""
         self.shut_down()
         await self._idle.wait()
         await self._delayed.stopped()
 
     def _enqueue(self, key: K) -> None:
-        self._line.append(key)
+        self._queue.append(key)
         if self._observer is not None:
-            self._observer.added(len(self._line))
+            self._observer.added(len(self._queue))
         self._wake_one()
 
-    async def _come_by(self) -> None:
-        """Wait for a key. A worker that was woken and cancelled in one breath wakes another in its place."""
+    async def _wait_for_key(self) -> None:
+        """Wait for a key. A worker that is woken and cancelled at the same time wakes another instead."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._getters.append(future)
         try:
@@ -172,7 +171,7 @@ class WorkQueue(Generic[K]):
         except asyncio.CancelledError:
             if future in self._getters:
                 self._getters.remove(future)
-            elif self._line:
+            elif self._queue:
                 self._wake_one()
             raise
 
@@ -185,7 +184,7 @@ class WorkQueue(Generic[K]):
 
 
 class _Delays(Generic[K]):
-    """Keys that are kept aside until their time; one task waits for the earliest."""
+    """Delayed keys; one task waits for the earliest."""
 
     def __init__(self, clock: Clock, release: Callable[[K], None]) -> None:
         self._clock = clock

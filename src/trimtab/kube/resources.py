@@ -1,7 +1,7 @@
-"""What kinds are called on the wire: group, version, plural, and the path of each object.
+"""Resources: the group, version, plural and paths of each kind.
 
-`RESOURCES` says it for every type of `trimtab.api`; `Resource.of` looks it up. Kinds without a type, and objects that
-must keep every field, are read as plain JSON: `Resource.of(Pod).raw`, or `untyped(…)`.
+`RESOURCES` has every type of `trimtab.api`; `Resource.of` looks it up. Kinds without a type, and objects that must keep
+every field, are read as plain JSON: `Resource.of(Pod).raw`, or `untyped(…)`.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 Key = NewType("Key", str)
-"""Names an object of one kind: `namespace/name`, or `name` where the kind has no namespaces."""
+"""The key of an object of one kind: `namespace/name`, or `name` if the kind is cluster-scoped."""
 
 
-def key(namespace: str, name: str) -> Key:
+def object_key(namespace: str, name: str) -> Key:
     """The key of an object."""
     return Key(f"{namespace}/{name}" if namespace else name)
 
 
-def split(a_key: Key) -> tuple[str, str]:
-    """Namespace (or nothing) and name."""
-    namespace, slash, name = a_key.partition("/")
+def split(key: Key) -> tuple[str, str]:
+    """The namespace (or empty) and the name of a key."""
+    namespace, slash, name = key.partition("/")
     return (namespace, name) if slash else ("", namespace)
 
 
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[T_co]):
-    """A kind as an API server serves it, and the type that its objects are read into."""
+    """A kind as an API server serves it, with the type of its objects."""
 
     group: str
     version: str
@@ -54,33 +54,33 @@ class Resource(Generic[T_co]):
 
     @staticmethod
     def of(model: type[T]) -> Resource[T]:
-        """The resource that a type is a view of."""
+        """The resource of a type."""
         try:
             return RESOURCES[model]
         except KeyError:
-            raise LookupError(f"{model.__name__} is not a kind that an API server serves") from None
+            raise LookupError(f"{model.__name__} is not in RESOURCES") from None
 
     @property
     def api_version(self) -> str:
-        """As objects of the kind state it."""
+        """The `apiVersion` of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def raw(self) -> Resource[JSON]:
-        """The same kind with its objects as plain JSON, every field kept."""
+        """The same resource with its objects as plain JSON, with every field."""
         return Resource(self.group, self.version, self.kind, self.plural, dict[str, Any], self.namespaced)
 
     def collection(self, namespace: str = "") -> str:
-        """The path of all objects, in a namespace if one is given."""
+        """The path of the collection, in a namespace if one is given."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if not namespace:
             return f"{root}/{self.plural}"
         if not self.namespaced:
-            raise ValueError(f"{self.kind} has no namespaces, but one was given: {namespace!r}")
+            raise ValueError(f"{self.kind} is cluster-scoped, but a namespace was given: {namespace!r}")
         return f"{root}/namespaces/{_segment(namespace)}/{self.plural}"
 
     def object(self, name: str, namespace: str = "", subresource: str = "") -> str:
-        """The path of one object, or of a subresource of it."""
+        """The path of an object, or of one of its subresources."""
         if self.namespaced and not namespace:
             raise ValueError(f"{self.kind} {name!r} needs a namespace")
         path = f"{self.collection(namespace)}/{_segment(name)}"
@@ -88,15 +88,15 @@ class Resource(Generic[T_co]):
 
 
 def untyped(api_version: str, kind: str, plural: str, *, namespaced: bool = True) -> Resource[JSON]:
-    """A kind that `trimtab.api` has no type for."""
+    """The resource of a kind without a type in `trimtab.api`."""
     group, _, version = api_version.rpartition("/")
     return Resource(group, version, kind, plural, dict[str, Any], namespaced)
 
 
 def _segment(name: str) -> str:
-    """A name as a part of a path. What would mean another path is refused, as API servers do."""
+    """A name as a path segment. Names that would change the path are refused, as by API servers."""
     if name in ("", ".", "..") or "/" in name or "%" in name:
-        raise ValueError(f"{name!r} cannot be the name of an object")
+        raise ValueError(f"{name!r} is not a valid object name")
     return quote(name, safe="")
 
 

@@ -1,14 +1,11 @@
-"""Trying again: how long to wait, and after which failures it is allowed at all.
+"""Retries: which failures may be retried, and after which delay.
 
-A failed call falls into one of three groups:
+1. The server did *not* execute the call: 429, 503 with Retry-After, or the request was never sent. Any call may be
+   retried.
+2. It is *unknown* whether it did: no response, 500, 502, 504. Only a repeatable call is retried.
+3. The response is final (404, 409, 422, …). A retry would not change it.
 
-1. The server did *not* do it, and says so: 429, 503 with Retry-After, or the request never left. Any call may be made
-   again.
-2. *Nobody knows*: no answer, 500, 502, 504. Only a call that may happen twice without harm is made again.
-3. The answer is an answer (404, 409, 422, …). Nothing would change.
-
-An eviction that a disruption budget refuses is a 429 too, but belongs to the third group: the budget decides, not the
-load.
+An eviction that a disruption budget refuses is also a 429, but belongs to group 3: the budget decides, not the load.
 """
 
 from __future__ import annotations
@@ -18,12 +15,12 @@ from dataclasses import dataclass
 
 from trimtab.kube.errors import ApiError, ServerError, ServiceUnavailable, TooManyRequests, Unreachable, Untrusted
 
-_MOST_DOUBLINGS = 62
+_MAX_DOUBLINGS = 62
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Delays that grow with each failure up to a cap; `jitter` is the share that chance may add."""
+    """Exponential back-off up to a cap; `jitter` is the largest random addition, as a share of the delay."""
 
     initial: float
     cap: float
@@ -31,18 +28,18 @@ class Backoff:
     jitter: float = 0.0
 
     def delay(self, failures: int, rng: random.Random | None = None) -> float:
-        """Seconds to wait after so many failures in a row; none for none."""
+        """Seconds to wait after so many consecutive failures; 0 for none."""
         if failures <= 0:
             return 0.0
-        delay = min(self.cap, self.initial * self.factor ** min(failures - 1, _MOST_DOUBLINGS))
+        delay = min(self.cap, self.initial * self.factor ** min(failures - 1, _MAX_DOUBLINGS))
         return delay * (1 + self.jitter * rng.random()) if rng else delay
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a call is made at most, and how long to wait in between.
+    """The maximum number of attempts, and the delay between them.
 
-    A server may ask for more patience with Retry-After. Beyond `patience` seconds the failure is handed to the caller.
+    A server may ask for a longer delay with Retry-After. If that is beyond `patience` seconds, the error is raised.
     """
 
     attempts: int = 5
@@ -50,7 +47,7 @@ class RetryPolicy:
     patience: float = 60.0
 
     def wait(self, error: ApiError, attempt: int, *, repeatable: bool, rng: random.Random) -> float | None:
-        """Seconds until the next attempt, or None if there must not be one."""
+        """Seconds until the next attempt, or None if the error is to be raised."""
         if attempt >= self.attempts or not may_repeat(error, repeatable=repeatable):
             return None
         if error.retry_after is not None and error.retry_after > self.patience:
@@ -63,14 +60,14 @@ NO_RETRIES = RetryPolicy(attempts=1)
 
 
 def may_repeat(error: ApiError, *, repeatable: bool) -> bool:
-    """Whether a call that failed so may be made again; `repeatable` says that making it twice does no harm."""
-    if undone(error):
+    """Whether a call that failed like this may be retried; `repeatable` calls may be executed twice without harm."""
+    if was_not_executed(error):
         return True
     return repeatable and isinstance(error, (ServerError, Unreachable)) and not isinstance(error, Untrusted)
 
 
-def undone(error: ApiError) -> bool:
-    """Whether it is certain that the server did nothing, and worth asking again."""
+def was_not_executed(error: ApiError) -> bool:
+    """Whether the server certainly did not execute the call, and a retry may succeed."""
     if isinstance(error, TooManyRequests):
         return not error.by_budget
     if isinstance(error, ServiceUnavailable):

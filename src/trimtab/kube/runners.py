@@ -1,11 +1,11 @@
-"""What drives reconciles: workers that take keys from a queue, and what each outcome means for the next time.
+"""The runner of reconciles: workers that take keys from a queue, and requeue them by outcome.
 
-| outcome | the key comes back |
+| outcome | the key is requeued |
 |---|---|
 | `Result()` | when something changes |
 | `Result(requeue_after=5)` | in five seconds, or earlier when something changes |
 | an exception | after a delay that grows with each failure in a row |
-| `TerminalError` | when something changes; trying again would not help |
+| `TerminalError` | when something changes; a retry would not help |
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A reconcile that went well; `requeue_after` is when to look again at the latest, in seconds."""
+    """A successful reconcile; the key is requeued after `requeue_after` seconds at the latest."""
 
     requeue_after: float | None = None
 
 
 class TerminalError(Exception):
-    """A failure that trying again would not mend: something must change first."""
+    """A failure that a retry would not fix: something must change first."""
 
 
 class Runner(Generic[K]):
-    """Runs `reconcile(key)` for the keys of a queue, several at once, never one key twice at once."""
+    """Runs `reconcile(key)` for the keys of a queue, several keys concurrently, each key once at a time."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Runner(Generic[K]):
         self._observe = observe
 
     async def run(self) -> None:
-        """Work until the queue is shut down and empty. When this is cancelled, what is under way is cancelled too."""
+        """Run until the queue is shut down and empty. Cancellation also cancels the running reconciles."""
         for informer in self._after:
             await informer.wait_synced()
         workers = [asyncio.create_task(self._work(), name=f"{self.name}-{n}") for n in range(self._workers)]
@@ -68,7 +68,7 @@ class Runner(Generic[K]):
             await cancel(*workers)
 
     async def stop(self) -> None:
-        """Take no more work, and wait until what was taken is done. `run` returns then."""
+        """Accept no more keys, and wait until the queued ones are processed. Then `run` returns."""
         await self.queue.drain()
 
     async def _work(self) -> None:
@@ -87,9 +87,9 @@ class Runner(Generic[K]):
             result = await self._reconcile(key)
         except TerminalError as error:
             self.queue.forget(key)
-            log.error("%s %s: %s", self.name, key, error)
+            log.error("%s %s failed, not retried until something changes: %s", self.name, key, error)
             self._note(key, error)
-        except Exception as error:  # noqa: BLE001 - whatever fails, the key comes back
+        except Exception as error:  # noqa: BLE001 - any failure requeues the key
             delay = self.queue.retry(key)
             self._report(key, error, delay)
             self._note(key, error)
@@ -100,14 +100,14 @@ class Runner(Generic[K]):
             self._note(key, None)
 
     def _report(self, key: K, error: Exception, delay: float) -> None:
-        """Losing a race is how optimistic writing works, and worth no more than a line for who is looking for it. What
-        an API server refuses (a quota, a webhook) is told in its words: a traceback would say where we are, not why."""
+        """Log a failure: conflicts, which are normal with optimistic concurrency, at debug level; refusals by the API
+        server (a quota, a webhook) with its message; anything else with a traceback."""
         if isinstance(error, (AlreadyExists, Conflict)):
-            log.debug("%s %s: %s; again in %.3g s", self.name, key, error, delay)
+            log.debug("%s %s: %s; retrying in %.3g s", self.name, key, error, delay)
         elif isinstance(error, ApiError):
-            log.warning("%s %s: %s; again in %.3g s", self.name, key, error, delay)
+            log.warning("%s %s: %s; retrying in %.3g s", self.name, key, error, delay)
         else:
-            log.error("%s %s failed, again in %.3g s", self.name, key, delay, exc_info=error)
+            log.error("%s %s failed, retrying in %.3g s", self.name, key, delay, exc_info=error)
 
     def _note(self, key: K, error: BaseException | None) -> None:
         if self._observe is not None:

@@ -1,9 +1,8 @@
-"""The one place that knows aiohttp: requests with credentials over TLS, and its errors translated into ours.
+"""The transport on aiohttp: requests with credentials over TLS, and aiohttp's errors translated into ours.
 
-Compression is not asked for: inside a cluster, packing a list costs the server more time than it saves on the way.
-Redirects are not followed, for they would carry the token elsewhere. aiohttp would on its own accord send PUT and
-DELETE again when a kept-alive connection turns out dead; that is switched off, because only `retries` decides about
-trying again.
+Compression is not requested: inside a cluster, compressing a list costs the server more time than it saves. Redirects
+are not followed, because they would send the token elsewhere. aiohttp's own retry of PUT and DELETE on a broken
+keep-alive connection is disabled: only `retries` decides about retries.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from trimtab.kube.tls import Contexts
 from trimtab.kube.transport import Request, Response
 
 _CONNECT_TIMEOUT = 10.0
-_AT_ONCE = 64
-"""Requests under way at one time; each is a connection. Streams do not count: they stay for minutes."""
+_MAX_CONCURRENT = 64
+"""The limit of concurrent requests; each uses a connection. Streams, which last minutes, do not count."""
 _CHUNK = 1 << 18
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 
 
 class Session:
-    """A `Transport` to one API server. Use it with `async with`, or close it."""
+    """A `Transport` to one API server. Use it with `async with`, or call `close`."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self._contexts = Contexts(endpoint.trust)
         self._session: aiohttp.ClientSession | None = None
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
         self._streams: weakref.WeakSet[AiohttpStream] = weakref.WeakSet()
         self._closed = False
 
@@ -54,7 +53,7 @@ class Session:
         await self.close()
 
     async def send(self, request: Request) -> Response:
-        """One request, one answer. A 401 is answered with other credentials once, if there are any."""
+        """Send a request. A 401 is retried once if renewed credentials differ."""
         async with contextlib.nullcontext() if request.urgent else self._slots:
             response, grant = await self._exchange(request)
             if response.status == 401 and await self.endpoint.credentials.renew(grant):
@@ -62,7 +61,7 @@ class Session:
             return response
 
     async def stream(self, request: Request) -> AiohttpStream:
-        """One request whose answer keeps coming."""
+        """Open a streaming response."""
         stream, grant = await self._open(request)
         if stream.status == 401 and await self.endpoint.credentials.renew(grant):
             await stream.close()
@@ -70,7 +69,7 @@ class Session:
         return stream
 
     async def close(self) -> None:
-        """Close all connections. Whoever still reads a stream, or asks for something, is told."""
+        """Close all connections. Readers of open streams, and later calls, get Unreachable."""
         self._closed = True
         for stream in list(self._streams):
             await stream.close()
@@ -81,18 +80,18 @@ class Session:
         grant = await self.endpoint.credentials.grant()
         timeout = aiohttp.ClientTimeout(total=request.timeout, sock_connect=_CONNECT_TIMEOUT)
         with _translated(request.call):
-            async with self._connections().request(**self._arguments(request, grant), timeout=timeout) as answer:
-                body = await answer.read()
+            async with self._connections().request(**self._arguments(request, grant), timeout=timeout) as response:
+                body = await response.read()
         return Response(
-            answer.status, answer.headers, body, tuple(_warnings(answer.headers.getall("Warning", [])))
+            response.status, response.headers, body, tuple(_warnings(response.headers.getall("Warning", [])))
         ), grant
 
     async def _open(self, request: Request) -> tuple[AiohttpStream, Grant]:
         grant = await self.endpoint.credentials.grant()
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=request.timeout)
         with _translated(request.call):
-            answer = await self._connections().request(**self._arguments(request, grant), timeout=timeout)
-        stream = AiohttpStream(answer, request.call)
+            response = await self._connections().request(**self._arguments(request, grant), timeout=timeout)
+        stream = AiohttpStream(response, request.call)
         self._streams.add(stream)
         return stream, grant
 
@@ -105,8 +104,8 @@ class Session:
             "url": url,
             "data": request.body,
             "headers": self._headers(request, grant),
-            "ssl": self._contexts.context(grant) if self.endpoint.encrypted else True,
-            "server_hostname": (trust.server_name or None) if self.endpoint.encrypted else None,
+            "ssl": self._contexts.context(grant) if self.endpoint.is_encrypted else True,
+            "server_hostname": (trust.server_name or None) if self.endpoint.is_encrypted else None,
             "proxy": self.endpoint.proxy or None,
             "allow_redirects": False,
         }
@@ -116,8 +115,8 @@ class Session:
         if request.body is not None:
             headers.append(("Content-Type", request.content_type))
         if grant.token:
-            if not self.endpoint.confidential:
-                raise CredentialsError("a token is not sent in the clear; use https")
+            if not self.endpoint.can_send_credentials:
+                raise CredentialsError("the token is not sent without TLS; use an https:// address of the server")
             headers.append(("Authorization", f"Bearer {_checked(grant.token)}"))
         for name, values in self.endpoint.impersonate.items():
             headers.extend((name, value) for value in values)
@@ -133,58 +132,60 @@ class Session:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=_CHUNK,
             )
-            self._session._retry_connection = False  # noqa: SLF001 - see the head of this file; there is no public way
+            self._session._retry_connection = False  # noqa: SLF001 - see the module docstring; there is no public API
         return self._session
 
 
 class AiohttpStream:
-    """An answer that keeps coming."""
+    """A streaming response."""
 
-    def __init__(self, answer: aiohttp.ClientResponse, call: str) -> None:
-        self._answer = answer
+    def __init__(self, response: aiohttp.ClientResponse, call: str) -> None:
+        self._response = response
         self._call = call
 
     @property
     def status(self) -> int:
-        """The HTTP code."""
-        return self._answer.status
+        """The HTTP status code."""
+        return self._response.status
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Of the answer."""
-        return self._answer.headers
+        """The response headers."""
+        return self._response.headers
 
     async def read(self) -> bytes:
-        """What has come."""
+        """The data received since the last call."""
         with _translated(self._call):
-            return await self._answer.content.readany()
+            return await self._response.content.readany()
 
     async def close(self) -> None:
-        """Let go of the connection. It is closed, not kept: there may be more to come on it.
+        """Close the connection; it is not reused, because more data may arrive on it.
 
-        aiohttp would let whoever is reading wait for ever, so the reader is told first. And it would take leave of the
-        server as TLS has it, for which nobody waits: a process that ends would leave the connection half closed.
+        aiohttp would let a concurrent reader wait forever, so an exception is set first. The connection is aborted
+        instead of closed: nothing awaits the TLS shutdown, and a process that exits would leave it half closed.
         """
-        self._answer.content.set_exception(aiohttp.ClientConnectionError("the stream was closed"))
-        connection = self._answer.connection
+        self._response.content.set_exception(aiohttp.ClientConnectionError("the stream was closed"))
+        connection = self._response.connection
         if connection is not None and connection.transport is not None:
             connection.transport.abort()
-        self._answer.close()
+        self._response.close()
 
 
 @contextlib.contextmanager
 def _translated(call: str) -> Iterator[None]:
-    """aiohttp's errors as ours. None of them holds a header, so none of them holds a credential."""
+    """Translate aiohttp's errors. None of them contains headers, so none contains credentials."""
     try:
         yield
     except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError) as error:
         raise Untrusted(f"TLS: {_tls_reason(error)}", call=call) from error
     except aiohttp.ClientHttpProxyError as error:
-        raise Unreachable(f"the proxy refuses: {error.status} {error.message}", sent=False, call=call) from None
+        raise Unreachable(
+            f"the proxy refused the connection: {error.status} {error.message}", sent=False, call=call
+        ) from None
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         raise Unreachable(_reason(error), sent=False, call=call) from error
     except TimeoutError as error:
-        raise Timeout("no answer in time", call=call) from error
+        raise Timeout("no response in time", call=call) from error
     except (aiohttp.ClientError, OSError) as error:
         raise Unreachable(_reason(error), call=call) from error
 
@@ -204,12 +205,14 @@ def _tls_reason(error: aiohttp.ClientError) -> str:
 
 def _checked(token: str) -> str:
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise CredentialsError("the token holds characters that no token can have")
+        raise CredentialsError(
+            "the token contains characters that are not allowed in a token; check its file for spaces and line breaks"
+        )
     return token
 
 
 def _warnings(values: list[str]) -> Iterator[str]:
-    """The texts of `Warning: 299 - "…"` headers."""
+    """The messages of `Warning: 299 - "…"` headers."""
     for value in values:
         for match in _WARNING.finditer(value):
             yield re.sub(r"\\(.)", r"\1", match.group(1))

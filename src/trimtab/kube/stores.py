@@ -1,7 +1,7 @@
-"""Objects by key, and by whatever they are looked for: the memory of an informer.
+"""The store of an informer: objects by key and by index.
 
-An index is a function from an object to the values that it is to be found under. Values and objects are kept in the
-order they came in, so that what is read from an index does not depend on hashes.
+An index is a function from an object to the values under which it is found. Values and objects keep their insertion
+order, so that reads from an index do not depend on hashes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Generic, Protocol, TypeVar
 
 from trimtab.api.meta import ObjectMeta
-from trimtab.kube.resources import Key, key
+from trimtab.kube.resources import Key, object_key
 
 
 class Object(Protocol):
@@ -29,22 +29,22 @@ IndexFunction = Callable[[T], Iterable[str]]
 
 def key_of(an_object: Object) -> Key:
     """The key of an object."""
-    return key(an_object.metadata.namespace, an_object.metadata.name)
+    return object_key(an_object.metadata.namespace, an_object.metadata.name)
 
 
 def by_namespace(an_object: Object) -> Iterable[str]:
-    """An index: the objects of a namespace."""
+    """Index of objects by namespace."""
     return (an_object.metadata.namespace,)
 
 
 def by_controller(an_object: Object) -> Iterable[str]:
-    """An index: the objects that a controller owns, by its UID."""
+    """Index of objects by the UID of their controller."""
     owner = an_object.metadata.controller
     return (owner.uid,) if owner else ()
 
 
 class Store(Generic[T]):
-    """Objects by key. Only its informer writes; everybody else reads."""
+    """Objects by key. Only its informer writes to it."""
 
     def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
         self._objects: dict[Key, T] = {}
@@ -57,54 +57,56 @@ class Store(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         return iter(list(self._objects.values()))
 
-    def __contains__(self, a_key: object) -> bool:
-        return a_key in self._objects
+    def __contains__(self, key: object) -> bool:
+        return key in self._objects
 
-    def get(self, a_key: Key) -> T | None:
+    def get(self, key: Key) -> T | None:
         """The object of that key, if there is one."""
-        return self._objects.get(a_key)
+        return self._objects.get(key)
 
-    def beyond(self, present: Set[Key]) -> list[Key]:
-        """The keys that are not among these."""
-        return [a_key for a_key in self._objects if a_key not in present]
+    def keys_not_in(self, present: Set[Key]) -> list[Key]:
+        """The keys in the store that are not among these."""
+        return [key for key in self._objects if key not in present]
 
     def by(self, index: str, value: str) -> list[T]:
-        """The objects that an index has under a value."""
+        """The objects under a value of an index."""
         return list(self._indexes[index].get(value, {}).values())
 
     def values(self, index: str) -> list[str]:
-        """The values that an index has objects under."""
+        """The values of an index that have objects."""
         return list(self._indexes[index])
 
-    def put(self, a_key: Key, an_object: T) -> T | None:
-        """Keep an object under its key; the one it takes the place of."""
-        old = self._objects.get(a_key)
-        self._objects[a_key] = an_object
+    def put(self, key: Key, an_object: T) -> T | None:
+        """Store an object; return the one that it replaces."""
+        old = self._objects.get(key)
+        self._objects[key] = an_object
         for name, function in self._functions.items():
-            self._place(self._indexes[name], a_key, an_object, old, function)
+            self._update_index(self._indexes[name], key, an_object, old, function)
         return old
 
-    def remove(self, a_key: Key) -> T | None:
-        """Forget an object; the one that was there."""
-        old = self._objects.pop(a_key, None)
+    def remove(self, key: Key) -> T | None:
+        """Remove an object; return it."""
+        old = self._objects.pop(key, None)
         if old is not None:
             for name, function in self._functions.items():
                 for value in function(old):
-                    _drop(self._indexes[name], value, a_key)
+                    _drop(self._indexes[name], value, key)
         return old
 
     @staticmethod
-    def _place(index: dict[str, dict[Key, T]], a_key: Key, new: T, old: T | None, function: IndexFunction[T]) -> None:
+    def _update_index(
+        index: dict[str, dict[Key, T]], key: Key, new: T, old: T | None, function: IndexFunction[T]
+    ) -> None:
         values = dict.fromkeys(function(new))
         if old is not None:
             for value in function(old):
                 if value not in values:
-                    _drop(index, value, a_key)
+                    _drop(index, value, key)
         for value in values:
-            index.setdefault(value, {})[a_key] = new
+            index.setdefault(value, {})[key] = new
 
 
-def _drop(index: dict[str, dict[Key, T]], value: str, a_key: Key) -> None:
-    held = index.get(value)
-    if held is not None and held.pop(a_key, None) is not None and not held:
+def _drop(index: dict[str, dict[Key, T]], value: str, key: Key) -> None:
+    objects = index.get(value)
+    if objects is not None and objects.pop(key, None) is not None and not objects:
         del index[value]

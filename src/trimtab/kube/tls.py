@@ -1,7 +1,7 @@
-"""Whom we trust, and how we prove who we are, as a TLS context.
+"""TLS contexts from a CA and a client certificate.
 
-A CA that is given is the only one trusted; without one, the machine's are. Contexts are kept as long as neither the
-CA nor the client certificate changes, for making one costs more than a request.
+A given CA is the only one trusted; without one, the system's CAs are. A context is reused until the CA or the client
+certificate changes, because creating one takes longer than a request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trimtab.kube.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """How the server proves who it is: by a CA, by a name that differs from its address, or (insecure) not at all."""
+    """How the server's certificate is verified: by a CA, for a name other than the address, or (insecure) not."""
 
     authority: Material | None = None
     server_name: str = ""
@@ -27,35 +27,37 @@ class Trust:
 
     def __post_init__(self) -> None:
         if self.insecure and self.authority is not None:
-            raise ConfigError("insecure-skip-tls-verify cannot be combined with a certificate authority")
+            raise ConfigError(
+                "insecure-skip-tls-verify cannot be combined with a certificate authority; remove one of them"
+            )
 
 
-BY_MACHINE = Trust()
-"""Whatever the machine trusts."""
+SYSTEM_TRUST = Trust()
+"""The CAs that the system trusts."""
 
 log = logging.getLogger(__name__)
 
 
 class Contexts:
-    """Makes TLS contexts, and remembers the last good one: files are replaced one after the other, and for a moment a
-    certificate stands beside the key of its predecessor."""
+    """Creates TLS contexts, and keeps the last valid one: certificate and key files are replaced one after the other,
+    so for a moment they may not match."""
 
     def __init__(self, trust: Trust) -> None:
         self._trust = trust
-        self._made: tuple[tuple[bytes, bytes, bytes], ssl.SSLContext] | None = None
+        self._current: tuple[tuple[bytes, bytes, bytes], ssl.SSLContext] | None = None
 
     def context(self, grant: Grant) -> ssl.SSLContext:
         """The context for a grant."""
         authority = self._trust.authority.read() if self._trust.authority else b""
         wanted = (authority, grant.certificate, grant.key)
-        if self._made is None or self._made[0] != wanted:
+        if self._current is None or self._current[0] != wanted:
             try:
-                self._made = (wanted, self._build(authority, grant))
+                self._current = (wanted, self._build(authority, grant))
             except ConfigError as error:
-                if self._made is None:
+                if self._current is None:
                     raise
-                log.warning("going on with the certificates from before: %s", error)
-        return self._made[1]
+                log.warning("using the previous certificates, the new ones are not valid: %s", error)
+        return self._current[1]
 
     def _build(self, authority: bytes, grant: Grant) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -80,7 +82,7 @@ def _load_authority(context: ssl.SSLContext, authority: bytes) -> None:
 
 
 def _load_certificate(context: ssl.SSLContext, grant: Grant) -> None:
-    """Python reads certificates from files only: these exist for a moment, where nobody else can read them."""
+    """Load the client certificate. Python reads it from files only: these are private and deleted at once."""
     with tempfile.TemporaryDirectory(prefix="trimtab-") as directory:
         certificate, key = Path(directory, "crt"), Path(directory, "key")
         for path, content in ((certificate, grant.certificate), (key, grant.key)):
@@ -99,5 +101,5 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _no_password() -> str:
-    """An encrypted key fails right away: the default would ask on the terminal, and a daemon has none."""
+    """Make encrypted keys fail immediately: the default prompts on the terminal."""
     return ""

@@ -1,7 +1,7 @@
-"""What the client needs of a connection: send a request, or open a stream. `sessions` has the one that is used.
+"""The transport interface: send a request, or open a stream. `sessions` has the implementation.
 
-A transport knows nothing of Kubernetes: it answers with whatever code and bytes came, and raises only where there was
-no answer. So a test can put an API server of its own in its place without opening a socket.
+A transport knows nothing of Kubernetes: it returns any status and body, and raises only if there was no response. Tests
+replace it with a fake API server without opening a socket.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; `path` is encoded already, `timeout` is for one attempt, in seconds."""
+    """An HTTP request; `path` is already encoded, `timeout` is in seconds for one attempt."""
 
     method: str
     path: str
@@ -22,17 +22,17 @@ class Request:
     content_type: str = "application/json"
     timeout: float = 30.0
     urgent: bool = False
-    """Whether it must not wait behind others: a lease is lost while its renewal stands in line."""
+    """Whether it skips the limit of concurrent requests: a lease is lost if its renewal waits too long."""
 
     @property
     def call(self) -> str:
-        """As messages name it."""
+        """Method and path, for messages."""
         return f"{self.method} {self.path}"
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What came back, whatever it means. Warnings are the texts of its warning headers."""
+    """An HTTP response of any status. Warnings are the messages of its Warning headers."""
 
     status: int
     headers: Mapping[str, str]
@@ -41,36 +41,36 @@ class Response:
 
 
 class Stream(Protocol):
-    """An answer that keeps coming."""
+    """A streaming response."""
 
     @property
     def status(self) -> int:
-        """The HTTP code."""
+        """The HTTP status code."""
         ...
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Of the answer."""
+        """The response headers."""
         ...
 
     async def read(self) -> bytes:
-        """What has come, cut anywhere; nothing when the server has ended it. Raises Unreachable where it breaks."""
+        """The next chunk; empty at the end of the stream. Raises Unreachable if the connection breaks."""
         ...
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         ...
 
 
 class Transport(Protocol):
-    """A connection to an API server. Failures are `errors.Unreachable` and `errors.Timeout`, nothing else."""
+    """A connection to an API server. It raises `errors.Unreachable` and `errors.Timeout` only."""
 
     async def send(self, request: Request) -> Response:
-        """One request, one answer."""
+        """Send a request and read the whole response."""
         ...
 
     async def stream(self, request: Request) -> Stream:
-        """One request whose answer keeps coming; `timeout` is how long it may be silent."""
+        """Open a streaming response; `timeout` is the longest time without data."""
         ...
 
     async def close(self) -> None:

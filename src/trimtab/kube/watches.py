@@ -1,11 +1,11 @@
-"""Lists and watches as they come over the wire, read into types.
+"""Decoding of list pages and watch events.
 
-A watch is a line of JSON for each event. Reading the type of the event first and its object second would scan each
-line twice; so a line is read into its final type at once, and only what does not fit there (a bookmark of a strict
-type, an error) is looked at again.
+A watch sends one line of JSON per event. Decoding the event's type first and its object second would parse each line
+twice, so a line is decoded into its final type at once; only lines that do not fit (bookmarks of strict types, errors)
+are decoded again.
 
-An object that its type cannot read must not stop the others: a custom resource may have been stored before its schema
-was tightened. It is passed on as *rejected*, by its key and with the reason.
+An object that does not fit its type must not stop the others: a custom resource may have been stored before its schema
+was tightened. It is reported as a `RejectedObject`, with its key and the reason.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ListMeta, ObjectMeta
 from trimtab.api.model import Model
 from trimtab.kube.errors import Malformed, from_status
-from trimtab.kube.resources import Key, key
+from trimtab.kube.resources import Key, object_key
 from trimtab.kube.transport import Stream
 
 T = TypeVar("T")
@@ -37,8 +37,8 @@ CHANGES = frozenset((ADDED, MODIFIED, DELETED))
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
-    """An object that its type could not read."""
+class RejectedObject:
+    """An object that does not fit its type."""
 
     key: Key
     resource_version: str
@@ -47,22 +47,22 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """A part of a list. `following` is the token for the next part, or empty."""
+    """A page of a list. `continue_token` is empty on the last page."""
 
     items: tuple[T, ...]
     resource_version: str
-    following: str = ""
-    rejected: tuple[Rejected, ...] = ()
+    continue_token: str = ""
+    rejected: tuple[RejectedObject, ...] = ()
 
 
 @dataclass(slots=True)
 class WatchEvent(Generic[T]):
-    """A change. `object` is None for a bookmark, and for an object that was rejected."""
+    """An event of a watch. `object` is None for a bookmark and for a rejected object."""
 
     type: str
     object: T | None
     resource_version: str
-    rejected: Rejected | None = None
+    rejected: RejectedObject | None = None
 
 
 class _Meta(Model):
@@ -85,32 +85,32 @@ class _RawEvent(Model):
 
 
 def page(data: bytes, model: type[T]) -> Page[T]:
-    """Read a part of a list."""
+    """Decode a page of a list."""
     try:
         read = codec.decode(data, _List[model])  # type: ignore[valid-type]
     except InvalidError:
-        return _careful_page(data, model)
+        return _page_by_item(data, model)
     return Page(read.items, read.metadata.resource_version, read.metadata.continue_)
 
 
 def reader(model: type[T]) -> Callable[[bytes], WatchEvent[T]]:
-    """What reads a line of a watch. It raises the ApiError that an ERROR event stands for."""
+    """A function that decodes a line of a watch. For an ERROR event it raises the ApiError."""
     shape = _event_of(cast("Hashable", model))
 
     def read(line: bytes) -> WatchEvent[T]:
         try:
             event = codec.decode(line, shape)
         except InvalidError:
-            return _careful_event(line, model)
+            return _decode_raw_event(line, model)
         if event.type in CHANGES:
             return WatchEvent(event.type, event.object, _version(event.object))
-        return _careful_event(line, model)
+        return _decode_raw_event(line, model)
 
     return read
 
 
 class Lines:
-    """Cuts what comes into lines. What is left when a stream ends was cut off, and is no event."""
+    """Splits chunks into lines. An incomplete last line is dropped."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -123,7 +123,7 @@ class Lines:
 
 
 class Watch(Generic[T]):
-    """The events of a stream."""
+    """An iterator over the events of a stream."""
 
     def __init__(self, stream: Stream, model: type[T]) -> None:
         self._stream = stream
@@ -146,14 +146,14 @@ class Watch(Generic[T]):
 
 @functools.lru_cache(maxsize=256)
 def _event_of(model: Any) -> Any:
-    """An event of that type as a type of its own: a generic one would be hashed anew for every line."""
+    """The event type of a model, cached: a generic alias would be hashed for every line."""
     return msgspec.defstruct(f"{model.__name__}Event", [("type", str), ("object", model)], frozen=True, gc=False)
 
 
-def _careful_page(data: bytes, model: type[T]) -> Page[T]:
+def _page_by_item(data: bytes, model: type[T]) -> Page[T]:
     raw = _split(data, _RawList)
     items: list[T] = []
-    rejected: list[Rejected] = []
+    rejected: list[RejectedObject] = []
     for item in raw.items or ():
         try:
             items.append(codec.decode(bytes(item), model))
@@ -162,7 +162,7 @@ def _careful_page(data: bytes, model: type[T]) -> Page[T]:
     return Page(tuple(items), raw.metadata.resource_version, raw.metadata.continue_, tuple(rejected))
 
 
-def _careful_event(line: bytes, model: type[T]) -> WatchEvent[T]:
+def _decode_raw_event(line: bytes, model: type[T]) -> WatchEvent[T]:
     event = _split(line, _RawEvent)
     body = bytes(event.object)
     if event.type == ERROR:
@@ -171,31 +171,31 @@ def _careful_event(line: bytes, model: type[T]) -> WatchEvent[T]:
     if event.type == BOOKMARK:
         return WatchEvent(BOOKMARK, None, version)
     if event.type not in CHANGES:
-        raise Malformed(f"a watch event of unknown type {event.type!r}")
+        raise Malformed(f"the watch sent an event of unknown type {event.type!r}")
     try:
         return WatchEvent(event.type, codec.decode(body, model), version)
     except InvalidError as error:
         return WatchEvent(event.type, None, version, _reject(body, error))
 
 
-def _reject(body: bytes, error: InvalidError) -> Rejected:
+def _reject(body: bytes, error: InvalidError) -> RejectedObject:
     metadata = _decoded(body, _Meta).metadata
-    return Rejected(key(metadata.namespace, metadata.name), metadata.resource_version, error)
+    return RejectedObject(object_key(metadata.namespace, metadata.name), metadata.resource_version, error)
 
 
 def _split(data: bytes, shape: type[T]) -> T:
-    """The pieces, unread: codec's second look for nulls would need to look into them."""
+    """Decode only the envelope. `codec` is not used: its handling of nulls would decode the raw parts."""
     try:
         return msgspec.json.decode(data, type=shape)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Malformed(f"the answer is not what Kubernetes sends: {error}") from error
+        raise Malformed(f"the response is not what Kubernetes sends: {error}") from error
 
 
 def _decoded(data: bytes, model: type[T]) -> T:
     try:
         return codec.decode(data, model)
     except InvalidError as error:
-        raise Malformed(f"the answer is not what Kubernetes sends: {error}") from error
+        raise Malformed(f"the response is not what Kubernetes sends: {error}") from error
 
 
 def _version(an_object: Any) -> str:

@@ -1,9 +1,15 @@
-"""Where may a pod go: filters, scores, topology spread, default constraints, profiles. Pure.
+"""Where may a pod go: plugins that filter and score nodes, default constraints, profiles. Pure.
 
-Belongs here: what makes a node possible for a pod, and which of the possible ones is best; each as a function of the
-snapshot's columns, over all nodes at once and without sampling.
+Belongs here: which nodes are feasible for a pod and which of them is best, as functions of the snapshot's columns, over
+all nodes at once and without sampling; and which changes of a cluster may help a pod that found no node.
 
-Does not belong here: queues, bindings and retries (see `scheduler`), and which pod goes first (see `ranking`).
+Does not belong here: queues, bindings and retries (see `scheduler`), and which pod is deleted first (see `ranking`).
 
 May import: the standard library, msgspec, numpy, `trimtab.snapshot` and `trimtab.api`.
+
+A plugin is one module or folder with its filter, its score and its requeue hints; `plugins` registers it by one line:
+
+    engine → profiles → plugins → affinity, interpod, resources, spread, taints, … → framework → hints → changes
+                           ↑
+                        requeue
 """

@@ -1,9 +1,8 @@
-"""Balanced allocation: the fractions in use of all resources of a node should be alike.
+"""NodeResourcesBalancedAllocation: prefers nodes whose resources are in use to equal fractions.
 
-Their standard deviation, with the pod and without, says whether the pod makes a node more even (towards 100) or less
-(towards 50). Requests count as they are written, nothing is assumed, and a pod that asks for none of the resources is
-not scored. The arithmetic is that of floats, in the order in which kube-scheduler does it: a sum in another order would
-be another sum.
+The standard deviation of the fractions, with the pod and without, decides whether the pod makes a node more even
+(towards 100) or less (towards 50). Containers without requests count as 0, and a pod that requests none of the
+resources is not scored. Floating-point operations are in kube-scheduler's order, since another order rounds otherwise.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import numpy.typing as npt
 
 from trimtab.api.errors import InvalidError
 from trimtab.api.schedulerconfig import NodeResourcesBalancedAllocationArgs
-from trimtab.placement.framework import MAX_SCORE, Cycle, Scores
+from trimtab.placement.framework import MAX_SCORE, Cycle, PluginKind, Scores
 from trimtab.placement.resources import requests_of
 from trimtab.placement.utilization import Use, uses, weighed
 from trimtab.snapshot.columns import IntColumn, Mask
@@ -33,33 +32,33 @@ class NodeResourcesBalancedAllocation:
         names = [resource.name for resource in self._resources]
         for index, name in enumerate(names):
             if name in names[:index]:
-                raise InvalidError(f"resources[{index}].name", f'"{name}" is there twice')
+                raise InvalidError(f"resources[{index}].name", f'"{name}" is listed twice')
 
-    def score(self, cycle: Cycle, feasible: Mask) -> Scores | None:  # noqa: ARG002 – each node is judged on its own
+    def score(self, cycle: Cycle, feasible: Mask) -> Scores | None:  # noqa: ARG002 – nodes are scored independently
         """How much more even each node becomes."""
-        asked = requests_of(cycle).amounts
-        if not any(asked.get(resource.name) for resource in self._resources):
+        requested = requests_of(cycle).amounts
+        if not any(requested.get(resource.name) for resource in self._resources):
             return None
         nodes = cycle.snapshot.nodes
-        found = uses(nodes, self._resources, asked, assumed=False)
-        divisors = [use.divisor.astype(np.float64) for use in found]
-        raw = _evenness(found, [use.used + use.asked for use in found], divisors, len(nodes))
-        raw -= _evenness(found, [use.used for use in found], divisors, len(nodes))
+        in_use = uses(nodes, self._resources, requested, assumed=False)
+        divisors = [use.divisor.astype(np.float64) for use in in_use]
+        raw = _evenness(in_use, [use.used + use.requested for use in in_use], divisors, len(nodes))
+        raw -= _evenness(in_use, [use.used for use in in_use], divisors, len(nodes))
         raw += MAX_SCORE // 2
         raw >>= 1
         raw += MAX_SCORE // 2
         return Scores(raw, raw)
 
 
-def _evenness(found: list[Use], used: list[IntColumn], divisors: list[FloatColumn], length: int) -> IntColumn:
+def _evenness(in_use: list[Use], used: list[IntColumn], divisors: list[FloatColumn], length: int) -> IntColumn:
     """100 where all fractions are the same, down to 50 where they could not differ more."""
     fractions = [_fraction(amount, divisor) for amount, divisor in zip(used, divisors, strict=True)]
-    if len(found) == 2 and all(use.counted is None for use in found):
+    if len(in_use) == 2 and all(use.counted is None for use in in_use):
         deviation = fractions[0] - fractions[1]
         np.abs(deviation, out=deviation)
         deviation /= 2
     else:
-        deviation = _deviation(fractions, [use.capacity != 0 for use in found], length)
+        deviation = _deviation(fractions, [use.capacity != 0 for use in in_use], length)
     np.subtract(1, deviation, out=deviation)
     deviation *= MAX_SCORE
     return deviation.astype(np.int64)
@@ -73,7 +72,7 @@ def _fraction(used: IntColumn, divisor: FloatColumn) -> FloatColumn:
 
 
 def _deviation(fractions: list[FloatColumn], counted: list[Mask], length: int) -> FloatColumn:
-    """The standard deviation of each node's fractions, those of resources that it does not have left out."""
+    """The standard deviation of each node's fractions, without the resources that it does not have."""
     number, total = np.zeros(length, dtype=np.int64), np.zeros(length)
     for fraction, has in zip(fractions, counted, strict=True):
         number += has
@@ -84,5 +83,10 @@ def _deviation(fractions: list[FloatColumn], counted: list[Mask], length: int) -
         squares += np.where(has, (fraction - mean) * (fraction - mean), 0)
         low = np.where(has, np.minimum(low, fraction), low)
         high = np.where(has, np.maximum(high, fraction), high)
-    # Of two, half the difference is the deviation, exactly; the formula for more would round on the way.
+    # The deviation of two is exactly half their difference; the general formula would round.
     return np.where(number == 2, (high - low) / 2, np.sqrt(squares / np.maximum(number, 1)))
+
+
+PLUGIN = PluginKind(
+    ("preScore", "score"), args=NodeResourcesBalancedAllocationArgs, make=NodeResourcesBalancedAllocation
+)

@@ -1,8 +1,7 @@
-"""What came of an attempt to place a pod: where it goes, or why it cannot; and what was said of every node.
+"""The result of an attempt to place a pod: its node, or why there is none; and the verdict on every node.
 
-A decision keeps the plugins' arrays and turns them into names and sentences only when asked: thousands of nodes are
-judged for each pod, and hardly ever does anybody want to read it all. What it keeps is its own: later events do not
-change it.
+A decision keeps the plugins' arrays and converts them to names and sentences only on demand: thousands of nodes are
+evaluated for each pod, and few of the verdicts are ever read. Later events do not change a decision.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from trimtab.placement.framework import CODE_NAMES, SUCCESS, Codes, Scores
 from trimtab.snapshot.columns import IntColumn, Mask
 
 NO_NODES = "no nodes available to schedule pods"
-LEAVE_IT = "not supported by Trimtab, leave it to kube-scheduler"
+NOT_SUPPORTED = "not supported by Trimtab, leave it to kube-scheduler"
 
 
 class Outcome(StrEnum):
-    """How an attempt ended."""
+    """The result of an attempt."""
 
     PLACED = "Placed"
     UNSCHEDULABLE = "Unschedulable"
@@ -32,23 +31,23 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A decision in short: where a pod goes, or why it cannot, in a sentence and by how many nodes each reason had."""
+    """A decision in short: the node, or why there is none, as a sentence and as the number of nodes for each reason."""
 
     pod: str
     outcome: Outcome
     node: str | None
-    sentence: str
+    message: str
     reasons: Mapping[str, int]
 
     @property
     def placed(self) -> bool:
-        """Whether a node was found."""
+        """Whether the pod got a node."""
         return self.node is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was said of one node: yes, or no by this plugin for these reasons."""
+    """The verdict on one node: feasible, or refused by this plugin for these reasons."""
 
     code: int = SUCCESS
     plugin: str = ""
@@ -56,7 +55,7 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether the node will do."""
+        """Whether the node is feasible."""
         return self.code == SUCCESS
 
     @property
@@ -67,7 +66,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class PluginScore:
-    """What a plugin gave one node: as it counts, from 0 to 100, and with the profile's weight."""
+    """The score of one node by one plugin: raw, normalized to 0 to 100, and the profile's weight."""
 
     raw: int
     normalized: int
@@ -75,27 +74,27 @@ class PluginScore:
 
     @property
     def weighted(self) -> int:
-        """What it adds to the node's total."""
+        """The amount that it adds to the node's total."""
         return self.normalized * self.weight
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refusal:
-    """The nodes that one plugin refused, of those that no plugin before it had."""
+    """The nodes that one plugin refused, without those that an earlier plugin had refused."""
 
     plugin: str
     codes: Codes
     reasons: tuple[tuple[Mask, str], ...]
 
     def counts(self) -> Iterator[tuple[str, int]]:
-        """Each reason, and of how many nodes it was said."""
+        """Each reason, and the number of nodes that it applies to."""
         for mask, reason in self.reasons:
             yield reason, int(np.count_nonzero(mask))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedScores:
-    """The scores of one plugin, and what they weigh in the profile."""
+    """The scores of one plugin, and their weight in the profile."""
 
     weight: int
     scores: Scores
@@ -103,10 +102,10 @@ class WeightedScores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """Where a pod goes, or why it cannot.
+    """The node of a pod, or why it has none.
 
-    `problem` stands for the whole pod (a gate, a field that Trimtab leaves to others); reasons that concern nodes are
-    in `refusals`. Rows of `feasible` and `total` are those of `names`.
+    `problem` concerns the whole pod (a scheduling gate, a field that Trimtab does not support); reasons that concern
+    nodes are in `refusals`. Rows of `feasible` and `total` are those of `names`.
     """
 
     pod: str
@@ -121,12 +120,12 @@ class Decision:
 
     @property
     def placed(self) -> bool:
-        """Whether a node was found."""
+        """Whether the pod got a node."""
         return self.node is not None
 
     @property
-    def sentence(self) -> str:
-        """One sentence for people, as kube-scheduler words it in its events."""
+    def message(self) -> str:
+        """The decision as a sentence, in the words of kube-scheduler's events."""
         if self.outcome is Outcome.PLACED:
             return f"Successfully assigned {self.pod} to {self.node}"
         if self.outcome is not Outcome.UNSCHEDULABLE:
@@ -138,40 +137,40 @@ class Decision:
 
     @property
     def nodes(self) -> int:
-        """How many nodes were looked at."""
-        return int(np.count_nonzero(self._judged()))
+        """The number of nodes that were evaluated."""
+        return int(np.count_nonzero(self._evaluated()))
 
     def brief(self) -> Placement:
-        """The decision without what was said of every node: a few hundred bytes instead of as many kilobytes."""
-        return Placement(self.pod, self.outcome, self.node, self.sentence, self.reasons())
+        """The decision without the verdicts on nodes: a few hundred bytes instead of as many kilobytes."""
+        return Placement(self.pod, self.outcome, self.node, self.message, self.reasons())
 
     def reasons(self) -> Counter[str]:
-        """Each reason for refusing a node, and of how many nodes it was said."""
+        """Each reason for refusing a node, and the number of nodes that it applies to."""
         counts: Counter[str] = Counter()
         for refusal in self.refusals:
             counts.update({reason: count for reason, count in refusal.counts() if count})
         return counts
 
     def verdict(self, node: str) -> Verdict:
-        """What was said of one node. Raises LookupError if it was not looked at."""
+        """The verdict on one node. Raises LookupError if the node was not evaluated."""
         return self._verdict(self._row(node))
 
     def verdicts(self) -> dict[str, Verdict]:
-        """What was said of every node."""
-        return {str(self.names[row]): self._verdict(row) for row in np.flatnonzero(self._judged()).tolist()}
+        """The verdicts on all nodes."""
+        return {str(self.names[row]): self._verdict(row) for row in np.flatnonzero(self._evaluated()).tolist()}
 
     def score(self, node: str) -> dict[str, PluginScore]:
-        """What each plugin gave one node; nothing, if nodes were not compared or this one was refused."""
+        """The scores of one node by plugin; empty if nodes were not compared or this one was refused."""
         row = self._row(node)
         if not self.feasible[row]:
             return {}
         return {
-            plugin: PluginScore(int(given.scores.raw[row]), int(given.scores.normalized[row]), given.weight)
-            for plugin, given in self.scores.items()
+            plugin: PluginScore(int(weighted.scores.raw[row]), int(weighted.scores.normalized[row]), weighted.weight)
+            for plugin, weighted in self.scores.items()
         }
 
     def totals(self) -> dict[str, int]:
-        """The weighted total of every feasible node; nothing, if nodes were not compared."""
+        """The weighted total of every feasible node; empty if nodes were not compared."""
         if not self.scores:
             return {}
         return {str(self.names[row]): int(self.total[row]) for row in np.flatnonzero(self.feasible).tolist()}
@@ -183,14 +182,14 @@ class Decision:
                 return Verdict(int(refusal.codes[row]), refusal.plugin, reasons)
         return Verdict()
 
-    def _judged(self) -> Mask:
-        judged = self.feasible.copy()
+    def _evaluated(self) -> Mask:
+        evaluated = self.feasible.copy()
         for refusal in self.refusals:
-            judged |= refusal.codes != SUCCESS
-        return judged
+            evaluated |= refusal.codes != SUCCESS
+        return evaluated
 
     def _row(self, node: str) -> int:
         row = self.names.index(node) if node in self.names else None
-        if row is None or not self._judged()[row]:
-            raise LookupError(f"node {node!r} was not looked at for pod {self.pod!r}")
+        if row is None or not self._evaluated()[row]:
+            raise LookupError(f"node {node!r} was not evaluated for pod {self.pod!r}")
         return row

@@ -1,8 +1,8 @@
-"""Constraints for pods that state none: which ones, and among which pods.
+"""Default topology spread constraints, for pods without constraints of their own, and the selector they apply with.
 
 An operator knows the topology of a cluster, the author of a workload need not. So a configuration holds default
-constraints, and a pod that states no constraint of its own is placed as if it stated those. They are worked out for
-each attempt to place a pod and never written into it.
+constraints, and a pod without constraints is placed as if it had those. They are computed for each attempt to place a
+pod and never written into it.
 
 Which constraints (`defaultingType`):
 
@@ -10,18 +10,18 @@ Which constraints (`defaultingType`):
 |---|---|---|
 | `System` | soft: hostname (maxSkew 3), zone (maxSkew 5), as Kubernetes ships them | is scored by what it has |
 | `Proposal` | soft: hostname and zone (maxSkew 1), as the proposal printed them | is scored by what it has |
-| `List` | the operator's; none, if the list is empty | gets 0, as with constraints of a pod's own |
+| `List` | the operator's; none if the list is empty | gets 0, as with a pod's own constraints |
 
-`System` is what applies where nothing is said. A cluster without zones must not lose its spreading over nodes for
-that, which is why the first two are lenient about keys.
+`System` is the default. The first two are lenient about keys, so that a cluster without zones is still spread over
+nodes.
 
-Among which pods: a default constraint has no selector, for nobody could write one that suits every workload. It is
-deduced from what the pod belongs to: all services that select it, and its controller, if that is a replication
-controller, a replica set or a stateful set that still exists. A pod that belongs to nothing is not spread.
+A default constraint has no selector, since none would suit every workload. It is deduced from all services that select
+the pod, and from its controller if that is a ReplicationController, a ReplicaSet or a StatefulSet that still exists. A
+pod without any of these is not spread.
 
 The proposal's rules name `failure-domain.beta.kubernetes.io/zone`, which new nodes no longer carry. In a
 *configuration* that key is read as an alias: a node's zone is its modern label, or, where it has none, the old one. A
-pod's own constraints mean exactly the labels they name, as everywhere in Kubernetes.
+pod's own constraints use exactly the labels that they name, as everywhere in Kubernetes.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ SYSTEM = (
     TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME, when_unsatisfiable=SOFT),
     TopologySpreadConstraint(max_skew=5, topology_key=ZONE, when_unsatisfiable=SOFT),
 )
-"""What Kubernetes applies where a configuration says nothing."""
+"""The constraints that Kubernetes applies by default."""
 
 PROPOSAL = (
     TopologySpreadConstraint(max_skew=1, topology_key=HOSTNAME, when_unsatisfiable=SOFT),
     TopologySpreadConstraint(max_skew=1, topology_key=DEPRECATED_ZONE, when_unsatisfiable=SOFT),
 )
-"""What the default-spreading proposal had in mind."""
+"""The constraints of the default-spreading proposal."""
 
 ALIASES: Mapping[str, LabelKey] = {DEPRECATED_ZONE: (ZONE, DEPRECATED_ZONE)}
-"""What a key in a configuration stands for, where that is more than the label of that name."""
+"""The labels that a key in a configuration stands for, where these are more than the label of that name."""
 
 
 def constraints(args: PodTopologySpreadArgs) -> tuple[TopologySpreadConstraint, ...]:
-    """The constraints that these arguments give to pods that state none."""
+    """The constraints that these arguments apply to pods without constraints."""
     match args.defaulting_type:
         case "System":
             return SYSTEM
@@ -71,21 +71,21 @@ def constraints(args: PodTopologySpreadArgs) -> tuple[TopologySpreadConstraint, 
 
 
 def check(args: PodTopologySpreadArgs, *, any_key: bool = False) -> None:
-    """Raise InvalidError for what kube-scheduler would refuse; paths start at the arguments."""
+    """Raise InvalidError for arguments that kube-scheduler would refuse; paths start at the arguments."""
     if args.defaulting_type != "List" and args.default_constraints:
-        reason = f'"{args.defaulting_type}" has constraints of its own; write "List", or leave defaultConstraints out'
+        reason = f'"{args.defaulting_type}" has fixed constraints; set "List", or remove defaultConstraints'
         raise InvalidError("defaultingType", reason)
     check_list(args.default_constraints, "defaultConstraints", any_key=any_key)
 
 
-def check_list(given: tuple[TopologySpreadConstraint, ...], path: str, *, any_key: bool = False) -> None:
-    """Raise InvalidError if one of an operator's constraints cannot be used.
+def check_list(default_constraints: tuple[TopologySpreadConstraint, ...], path: str, *, any_key: bool = False) -> None:
+    """Raise InvalidError if one of an operator's constraints is invalid.
 
-    With `any_key`, a topology key may be what no label can be: the proposal's own sample has such keys (they have two
-    slashes), and it is to be read as it was printed.
+    With `any_key`, a topology key need not be a valid label key: the proposal's own sample has keys with two slashes,
+    and must be accepted as printed.
     """
     seen: dict[tuple[str, str], int] = {}
-    for index, constraint in enumerate(given):
+    for index, constraint in enumerate(default_constraints):
         try:
             _check_constraint(constraint, any_key=any_key)
         except InvalidError as error:
@@ -105,16 +105,16 @@ def _check_constraint(constraint: TopologySpreadConstraint, *, any_key: bool) ->
     if constraint.when_unsatisfiable not in (HARD, SOFT):
         raise InvalidError("whenUnsatisfiable", f'"{constraint.when_unsatisfiable}" is neither {HARD} nor {SOFT}')
     if constraint.label_selector is not None:
-        raise InvalidError("labelSelector", "must be left out: it is deduced for each pod from what the pod belongs to")
+        raise InvalidError("labelSelector", "must be empty: it is deduced from each pod's services and controller")
 
 
 def deduced_selector(cycle: Cycle) -> Selector:
-    """The selector of the pod's group, worked out once; empty if the pod belongs to nothing."""
+    """The deduced selector of the pod, computed once; empty if the pod has neither service nor controller."""
     return cycle.once("defaults.selector", lambda: selector_of(cycle.pod, cycle.snapshot))
 
 
 def selector_of(pod: Pod, snapshot: Snapshot) -> Selector:
-    """What all the pods have in common that this pod belongs with."""
+    """The selector of the pod's services and of its controller together."""
     labels: dict[str, str] = {}
     for service in snapshot.groups(Service, pod.metadata.namespace):
         if _selects(service.spec.selector, pod):
@@ -128,16 +128,16 @@ def selector_of(pod: Pod, snapshot: Snapshot) -> Selector:
     return selectors.from_labels(labels).with_requirements(*_owner_selector(pod, owner, snapshot).requirements)
 
 
-def _selects(wanted: Mapping[str, str], pod: Pod) -> bool:
+def _selects(selector: Mapping[str, str], pod: Pod) -> bool:
     labels = pod.metadata.labels
-    return all(labels.get(key) == value for key, value in wanted.items())
+    return all(labels.get(key) == value for key, value in selector.items())
 
 
 def _owner_selector(pod: Pod, owner: OwnerReference, snapshot: Snapshot) -> Selector:
-    """The selector of the pod's workload; one that adds nothing, if there is no such workload or it cannot be read."""
-    written = _owners_label_selector(pod.metadata.namespace, owner, snapshot)
+    """The selector of the pod's workload; one without requirements if there is no such workload or it is invalid."""
+    selector = _owners_label_selector(pod.metadata.namespace, owner, snapshot)
     try:
-        return selectors.compile(written)
+        return selectors.compile(selector)
     except InvalidError:
         return selectors.NOTHING
 

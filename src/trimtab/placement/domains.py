@@ -1,7 +1,7 @@
 """The domains of a topology: the nodes, divided by the value of a label.
 
-Domains are numbered from 1, by value; slot 0 is for nodes that lack the label. Arrays by domain have a place for each
-slot, so that `by_domain.take(domains.slots)` is the same by node.
+Domains are numbered from 1, by value; slot 0 is for nodes that lack the label. Arrays by domain have an element for
+each slot, so that `by_domain.take(domains.slots)` is the same by node.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from trimtab.snapshot.columns import IntColumn, Mask
 from trimtab.snapshot.nodes import LabelKey, NodeTable
 
 Totals = npt.NDArray[Any]
-"""Sums by domain. They are whole numbers, though numpy gives weighted sums as floats."""
+"""Sums by domain: whole numbers, although numpy returns weighted sums as floats."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Domains:
-    """A label of all nodes: which slot each node is in, which nodes have the label, and how many rows a slot has.
+    """A label of all nodes: the slot of each node, the nodes that have the label, and the number of rows of each slot.
 
     `empty` is the slot of the empty value; 0 if there is none.
     """
@@ -38,7 +38,7 @@ class Domains:
         return self._with_missing(np.bincount(self.slots, weights=amounts, minlength=len(self.rows)))
 
     def sizes(self, nodes: Mask) -> Totals:
-        """How many of these nodes each domain has; a missing label as in `sums`. Not the caller's to change."""
+        """The number of these nodes in each domain; a missing label as in `sums`. Callers must not modify it."""
         if nodes.all():
             return self.rows
         return self._with_missing(np.bincount(self.slots, weights=nodes, minlength=len(self.rows)))
@@ -51,7 +51,7 @@ class Domains:
 
 
 def domains(nodes: NodeTable, key: LabelKey) -> Domains:
-    """The domains of a label, worked out again only when a node has changed."""
+    """The domains of a label, recomputed only after a node has changed."""
     return nodes.derived(("domains", key), lambda: _domains(nodes, key))
 
 

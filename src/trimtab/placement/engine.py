@@ -1,19 +1,19 @@
-"""Places pods: every filter, every score, one choice.
+"""Placing a pod: run every filter and every score, then choose one node.
 
-The filters run in the profile's order, and a node is out at the first that refuses it; that plugin's reasons are the
-node's reasons. The nodes that are left are scored by every scoring plugin, and the best total wins; ties are broken by
-a random source that the caller gives, so that a decision can be repeated.
+The filters run in the profile's order, and the first that refuses a node gives the node's reasons. The remaining nodes
+are scored by every scoring plugin, and the highest total is chosen; ties are broken by a random source that the caller
+passes, so that a decision can be repeated.
 
 As kube-scheduler does:
 
-1. A pod with scheduling gates is not looked at.
+1. A pod with scheduling gates is not placed.
 2. A pod whose every required node affinity term names nodes is tried on those alone.
-3. If the node that a pod was nominated for will do, it is taken without comparing it with others.
-4. If a single node will do, it is taken without scoring it.
+3. If the node that a pod is nominated for is feasible, it is chosen without scoring.
+4. If a single node is feasible, it is chosen without scoring.
 
-Unlike kube-scheduler, every node is looked at: there is no sampling. Pods that somebody else's preemption nominated for
-a node do not count there before they are assigned: Trimtab does not preempt. And a pod that needs what Trimtab knows
-nothing of (storage, devices, groups of pods) gets no node, however many might do: see `support`.
+Unlike kube-scheduler, every node is evaluated: there is no sampling. Pods that another scheduler's preemption nominated
+for a node do not count there before they are assigned: Trimtab does not preempt. And a pod that needs what Trimtab does
+not support (storage, devices, groups of pods) gets no node: see `support`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 
 from trimtab.api.pods import Pod
 from trimtab.placement.affinity import CONFLICT, named_nodes
-from trimtab.placement.decisions import LEAVE_IT, Decision, Outcome, Placement, Refusal, WeightedScores
+from trimtab.placement.decisions import NOT_SUPPORTED, Decision, Outcome, Placement, Refusal, WeightedScores
 from trimtab.placement.framework import UNRESOLVABLE, Cycle, Refusals
 from trimtab.placement.profiles import Profile
 from trimtab.placement.support import unsupported
@@ -35,20 +35,20 @@ from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn, Mask
 
 _NODE_AFFINITY = "NodeAffinity"
-_ELSEWHERE = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+_NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 
 
-class Chance(Protocol):
-    """Where ties are broken; `random.Random` is one."""
+class RandomSource(Protocol):
+    """Breaks ties; `random.Random` is one."""
 
     def randrange(self, stop: int, /) -> int:
-        """A number from 0 up to, and without, `stop`."""
+        """A number from 0 to `stop` - 1."""
 
 
-def place(pod: Pod, snapshot: Snapshot, profile: Profile, rng: Chance) -> Decision:
-    """Decide where a pod goes. The snapshot is not changed; the pod may or may not be in it, unassigned.
+def place(pod: Pod, snapshot: Snapshot, profile: Profile, rng: RandomSource) -> Decision:
+    """Choose a node for a pod. The snapshot is not changed; the pod may or may not be in it, unassigned.
 
-    Raises InvalidError if the pod's constraints or affinities cannot be read: an API server refuses such pods.
+    Raises InvalidError if the pod's constraints or affinities are invalid: an API server refuses such pods.
     """
     refused = _refused(pod)
     if refused is not None:
@@ -78,14 +78,14 @@ def place_many(
     pods: Iterable[Pod],
     snapshot: Snapshot,
     profile: Profile,
-    rng: Chance,
+    rng: RandomSource,
     *,
     see: Callable[[Decision], None] | None = None,
 ) -> list[Placement]:
-    """Place pods in order, each seeing those before it. The snapshot is afterwards as it was.
+    """Place pods in order, each with the earlier ones assumed. The snapshot is restored at the end.
 
-    Pods of one template may come without names, or with the same one: they count as so many pods. `see` is shown each
-    decision whole, as it is made; what is returned are the decisions in short.
+    Pods of one template may have no name, or the same: they count as distinct pods. `see` is called with each complete
+    decision; the decisions in short are returned.
     """
     placements: list[Placement] = []
     taken: set[str] = set()
@@ -102,10 +102,10 @@ def place_many(
 
 
 def _refused(pod: Pod) -> Decision | None:
-    """The decision about a pod that is not to be placed, wherever that might be."""
+    """The decision for a pod that must not be placed on any node; None for other pods."""
     need = unsupported(pod)
     if need is not None:
-        return Decision(pod=pod.key, outcome=Outcome.UNSUPPORTED, problem=f"{LEAVE_IT}: {need}")
+        return Decision(pod=pod.key, outcome=Outcome.UNSUPPORTED, problem=f"{NOT_SUPPORTED}: {need}")
     if pod.spec.scheduling_gates:
         gates = " ".join(gate.name for gate in pod.spec.scheduling_gates)
         return Decision(pod=pod.key, outcome=Outcome.GATED, problem=f"waiting for scheduling gates: [{gates}]")
@@ -113,31 +113,31 @@ def _refused(pod: Pod) -> Decision | None:
 
 
 def _filtered(cycle: Cycle, profile: Profile) -> tuple[Mask, tuple[Refusal, ...], str]:
-    """Which nodes will do, who refused the others, and what is wrong with the pod itself."""
+    """The feasible nodes, the refusals of the others, and what is wrong with the pod itself."""
     feasible = cycle.snapshot.nodes.known.copy()
-    kept: list[Refusal] = []
-    elsewhere, problem = _named_elsewhere(cycle, profile)
-    if elsewhere is not None:
-        _keep(kept, _NODE_AFFINITY, elsewhere, feasible)
+    recorded: list[Refusal] = []
+    unnamed, problem = _unnamed_nodes(cycle, profile)
+    if unnamed is not None:
+        _record(recorded, _NODE_AFFINITY, unnamed, feasible)
     for plugin in profile.filters:
         refusals = plugin.filter(cycle)
         if refusals is not None:
-            _keep(kept, plugin.name, refusals, feasible)
-    return feasible, tuple(kept), problem
+            _record(recorded, plugin.name, refusals, feasible)
+    return feasible, tuple(recorded), problem
 
 
-def _keep(kept: list[Refusal], plugin: str, refusals: Refusals, feasible: Mask) -> None:
-    """Take the refused nodes out of the feasible ones, and remember why."""
+def _record(recorded: list[Refusal], plugin: str, refusals: Refusals, feasible: Mask) -> None:
+    """Remove the refused nodes from the feasible ones, and record the reasons."""
     codes = refusals.codes * feasible
     if not codes.any():
         return
     refused = codes > 0
-    kept.append(Refusal(plugin, codes, tuple((mask & refused, reason) for mask, reason in refusals.reasons)))
+    recorded.append(Refusal(plugin, codes, tuple((mask & refused, reason) for mask, reason in refusals.reasons)))
     feasible &= ~refused
 
 
-def _named_elsewhere(cycle: Cycle, profile: Profile) -> tuple[Refusals | None, str]:
-    """The nodes that a pod does not name, if it names some (rule 2); and what is wrong if it can mean none."""
+def _unnamed_nodes(cycle: Cycle, profile: Profile) -> tuple[Refusals | None, str]:
+    """The nodes that a pod does not name, if it names some (rule 2); and the problem if its terms exclude all nodes."""
     affinity = cycle.pod.spec.affinity
     required = (
         affinity
@@ -153,32 +153,32 @@ def _named_elsewhere(cycle: Cycle, profile: Profile) -> tuple[Refusals | None, s
     index = cycle.snapshot.nodes.rows.index
     others[[index[name] for name in names if name in index]] = False
     problem = "" if names else CONFLICT
-    return Refusals.of(others, UNRESOLVABLE, problem or _ELSEWHERE), problem
+    return Refusals.of(others, UNRESOLVABLE, problem or _NOT_NAMED), problem
 
 
 def _scored(cycle: Cycle, profile: Profile, feasible: Mask) -> dict[str, WeightedScores]:
     scores: dict[str, WeightedScores] = {}
     for plugin, weight in profile.scores:
-        given = plugin.score(cycle, feasible)
-        if given is not None:
-            scores[plugin.name] = WeightedScores(weight, given)
+        plugin_scores = plugin.score(cycle, feasible)
+        if plugin_scores is not None:
+            scores[plugin.name] = WeightedScores(weight, plugin_scores)
     return scores
 
 
 def _total(scores: dict[str, WeightedScores], rows: int) -> IntColumn:
     total = np.zeros(rows, dtype=np.int64)
-    for given in scores.values():
-        total += given.scores.normalized * given.weight
+    for weighted in scores.values():
+        total += weighted.scores.normalized * weighted.weight
     return total
 
 
 def _nominated(cycle: Cycle, feasible: Mask) -> int | None:
-    """The row of the node that the pod was nominated for, if it will do (rule 3)."""
+    """The row of the node that the pod is nominated for, if it is feasible (rule 3)."""
     row = cycle.snapshot.nodes.rows.index.get(cycle.pod.status.nominated_node_name)
     return row if row is not None and feasible[row] else None
 
 
-def _best(total: IntColumn, rows: IntColumn, rng: Chance) -> int | None:
+def _best(total: IntColumn, rows: IntColumn, rng: RandomSource) -> int | None:
     """One of the rows with the highest total; None if there are no rows."""
     if not len(rows):
         return None
@@ -188,7 +188,7 @@ def _best(total: IntColumn, rows: IntColumn, rng: Chance) -> int | None:
 
 
 def _distinct(pod: Pod, taken: set[str]) -> Pod:
-    """The pod under a name that no pod before it has."""
+    """The pod under a name that no earlier pod has."""
     if pod.metadata.name and pod.key not in taken:
         taken.add(pod.key)
         return pod

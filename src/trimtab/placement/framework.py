@@ -1,8 +1,8 @@
-"""What a plugin is: "no" as a value, over all nodes at once.
+"""The interfaces of plugins, which decide over all nodes at once.
 
-A plugin looks at one pod and the whole snapshot. It filters (which nodes will not do, and why), it scores (how good
-each of the feasible nodes is), or both. Rows of all arrays are the rows of the snapshot's node table; rows without a
-node are the caller's to leave out (`nodes.known`).
+A plugin is given one pod and the whole snapshot. It filters (which nodes are refused, and why), it scores (how good
+each of the feasible nodes is), or both. Rows of all arrays are the rows of the snapshot's node table; the caller
+excludes rows without a node (`nodes.known`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.api.pods import Pod
+from trimtab.placement.hints import Hints
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn, Mask
 
 SUCCESS = 0
 UNSCHEDULABLE = 1
-"""No, as things are; another pod going might help."""
+"""Refused; the deletion of other pods may help."""
 UNRESOLVABLE = 2
-"""No, whoever else goes."""
+"""Refused, whichever pods are deleted."""
 
 CODE_NAMES = ("Success", "Unschedulable", "UnschedulableAndUnresolvable")
 
@@ -34,14 +35,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refusals:
-    """Which nodes a filter refuses: a code for each node, and for each reason the nodes it applies to."""
+    """The nodes that a filter refuses: a code for each node, and for each reason the nodes it applies to."""
 
     codes: Codes
     reasons: tuple[tuple[Mask, str], ...] = ()
 
     @classmethod
     def of(cls, refused: Mask, code: int, reason: str) -> Refusals:
-        """Some nodes, all for one reason. The mask is kept: it must not be one that events change."""
+        """Refuse these nodes for one reason. The mask is kept: it must not be one that events change."""
         codes = refused.astype(np.int8)
         codes *= code
         return cls(codes, ((refused, reason),))
@@ -49,7 +50,7 @@ class Refusals:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """How good nodes are: as a plugin counts it, and between 0 and 100. Only feasible rows mean anything."""
+    """The scores of nodes: raw, and normalized to 0 to 100. Only feasible rows have a meaning."""
 
     raw: IntColumn
     normalized: IntColumn
@@ -57,14 +58,14 @@ class Scores:
 
 @dataclass(slots=True, eq=False)
 class Cycle:
-    """One attempt to place one pod. What a plugin works out once and needs again is kept in `memo`."""
+    """One attempt to place one pod; `memo` keeps what plugins compute once and use again."""
 
     pod: Pod
     snapshot: Snapshot
     memo: dict[str, Any] = field(default_factory=dict)
 
     def once(self, name: str, compute: Callable[[], T]) -> T:
-        """The value of that name, worked out when it is first asked for."""
+        """The value of that name, computed at the first call."""
         if name not in self.memo:
             self.memo[name] = compute()
         value: T = self.memo[name]
@@ -72,22 +73,39 @@ class Cycle:
 
 
 class Filter(Protocol):
-    """Says which nodes will not do."""
+    """A plugin that refuses nodes."""
 
     @property
     def name(self) -> str:
         """The plugin's name, as kube-scheduler's configuration knows it."""
 
     def filter(self, cycle: Cycle) -> Refusals | None:
-        """The refusals; None where the plugin has nothing to say about this pod (every node passes)."""
+        """The refusals; None where the plugin does not apply to this pod (every node passes)."""
 
 
 class Score(Protocol):
-    """Says how good the feasible nodes are."""
+    """A plugin that scores the feasible nodes."""
 
     @property
     def name(self) -> str:
         """The plugin's name, as kube-scheduler's configuration knows it."""
 
     def score(self, cycle: Cycle, feasible: Mask) -> Scores | None:
-        """The scores of the feasible nodes; None where the plugin has nothing to say about this pod."""
+        """The scores of the feasible nodes; None where the plugin does not apply to this pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginKind:
+    """A plugin that a configuration can name.
+
+    `points` are its extension points; `needs` those of them without which it fails where it runs at others. `make`
+    takes the arguments, or None where there are none; a plugin without `make` is accepted by name and not run. `hints`
+    are the changes after which it may accept a pod that it refused; None means every change.
+    """
+
+    points: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    args: type[Any] | None = None
+    make: Callable[[Any], Any] | None = None
+    check: Callable[[Any], None] | None = None
+    hints: Hints | None = None

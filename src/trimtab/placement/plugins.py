@@ -1,53 +1,35 @@
-"""Every plugin that a configuration can name: those that Trimtab runs, and those of kube-scheduler that it leaves out.
+"""The registry of plugins: those that Trimtab runs, and those of kube-scheduler that a configuration may name.
 
-Left out is what placing a pod on a node does not decide here (queues, binding, preemption), and what Trimtab knows
-nothing of (storage, devices, groups of pods): pods that need the latter are refused, see `support`.
+A plugin is one module or package of `placement`, which declares its filter, its score, its requeue hints and its
+`PLUGIN`; a line here registers it. Trimtab does not run the plugins for queues, binding and preemption, nor those for
+what it does not support (storage, devices, groups of pods): pods that need the latter are refused, see `support`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
 
 from trimtab.api.errors import InvalidError
 from trimtab.api.schedulerconfig import (
     DefaultPreemptionArgs,
     DynamicResourcesArgs,
-    InterPodAffinityArgs,
-    NodeAffinityArgs,
-    NodeResourcesBalancedAllocationArgs,
-    NodeResourcesFitArgs,
     PluginReference,
-    PodTopologySpreadArgs,
     VolumeBindingArgs,
 )
-from trimtab.placement import defaults
-from trimtab.placement.affinity import NodeAffinity
-from trimtab.placement.balance import NodeResourcesBalancedAllocation
-from trimtab.placement.images import ImageLocality
-from trimtab.placement.interpod import InterPodAffinity
-from trimtab.placement.ports import NodePorts
-from trimtab.placement.resources import NodeResourcesFit
-from trimtab.placement.selection import NodeName, NodeUnschedulable
-from trimtab.placement.selectorspread import SelectorSpread
-from trimtab.placement.spread import PodTopologySpread
-from trimtab.placement.taints import TaintToleration
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What is known of a plugin.
-
-    `points` are the extension points it has; `needs` those of them without which it fails where it runs at others.
-    `make` takes the arguments, or None where there are none; a plugin without it is left out.
-    """
-
-    points: tuple[str, ...]
-    needs: tuple[str, ...] = ()
-    args: type[Any] | None = None
-    make: Callable[[Any], Any] | None = None
-    check: Callable[[Any], None] | None = None
+from trimtab.placement import (
+    affinity,
+    balance,
+    images,
+    interpod,
+    nodename,
+    ports,
+    resources,
+    selectorspread,
+    spread,
+    taints,
+    unschedulable,
+)
+from trimtab.placement.framework import PluginKind
 
 
 def _check_preemption(args: DefaultPreemptionArgs) -> None:
@@ -65,60 +47,42 @@ def _check_volume_binding(args: VolumeBindingArgs) -> None:
         raise InvalidError("bindTimeoutSeconds", f"{args.bind_timeout_seconds} is less than 0")
 
 
-KINDS: Mapping[str, Kind] = {
-    "NodeUnschedulable": Kind(("filter",), make=lambda _: NodeUnschedulable()),
-    "NodeName": Kind(("filter",), make=lambda _: NodeName()),
-    "TaintToleration": Kind(("filter", "preScore", "score"), needs=("preScore",), make=lambda _: TaintToleration()),
-    "NodeAffinity": Kind(("preFilter", "filter", "preScore", "score"), args=NodeAffinityArgs, make=NodeAffinity),
-    "NodePorts": Kind(("preFilter", "filter"), needs=("preFilter",), make=lambda _: NodePorts()),
-    "NodeResourcesFit": Kind(
-        ("preFilter", "filter", "preScore", "score", "placementScore"),
-        needs=("preFilter",),
-        args=NodeResourcesFitArgs,
-        make=NodeResourcesFit,
-    ),
-    "PodTopologySpread": Kind(
-        ("preFilter", "filter", "preScore", "score"),
-        needs=("preFilter", "preScore"),
-        args=PodTopologySpreadArgs,
-        make=PodTopologySpread,
-        check=defaults.check,
-    ),
-    "InterPodAffinity": Kind(
-        ("preFilter", "filter", "preScore", "score"),
-        needs=("preFilter", "preScore"),
-        args=InterPodAffinityArgs,
-        make=InterPodAffinity,
-    ),
-    "NodeResourcesBalancedAllocation": Kind(
-        ("preScore", "score"), args=NodeResourcesBalancedAllocationArgs, make=NodeResourcesBalancedAllocation
-    ),
-    "ImageLocality": Kind(("score",), make=lambda _: ImageLocality()),
-    "SelectorSpread": Kind(("preScore", "score"), needs=("preScore",), make=lambda _: SelectorSpread()),
-    # Left out.
-    "SchedulingGates": Kind(("preEnqueue",)),
-    "PrioritySort": Kind(("queueSort",)),
-    "VolumeRestrictions": Kind(("preFilter", "filter")),
-    "NodeVolumeLimits": Kind(("preFilter", "filter")),
-    "VolumeBinding": Kind(
+PLUGINS: Mapping[str, PluginKind] = {
+    "NodeUnschedulable": unschedulable.PLUGIN,
+    "NodeName": nodename.PLUGIN,
+    "TaintToleration": taints.PLUGIN,
+    "NodeAffinity": affinity.PLUGIN,
+    "NodePorts": ports.PLUGIN,
+    "NodeResourcesFit": resources.PLUGIN,
+    "PodTopologySpread": spread.PLUGIN,
+    "InterPodAffinity": interpod.PLUGIN,
+    "NodeResourcesBalancedAllocation": balance.PLUGIN,
+    "ImageLocality": images.PLUGIN,
+    "SelectorSpread": selectorspread.PLUGIN,
+    # Accepted by name, and not run.
+    "SchedulingGates": PluginKind(("preEnqueue",)),
+    "PrioritySort": PluginKind(("queueSort",)),
+    "VolumeRestrictions": PluginKind(("preFilter", "filter")),
+    "NodeVolumeLimits": PluginKind(("preFilter", "filter")),
+    "VolumeBinding": PluginKind(
         ("preFilter", "filter", "preScore", "score", "reserve", "preBind"),
         args=VolumeBindingArgs,
         check=_check_volume_binding,
     ),
-    "VolumeZone": Kind(("preFilter", "filter")),
-    "DynamicResources": Kind(
+    "VolumeZone": PluginKind(("preFilter", "filter")),
+    "DynamicResources": PluginKind(
         ("preEnqueue", "preFilter", "filter", "postFilter", "score", "reserve", "preBind"), args=DynamicResourcesArgs
     ),
-    "DefaultPreemption": Kind(("preEnqueue", "postFilter"), args=DefaultPreemptionArgs, check=_check_preemption),
-    "DefaultBinder": Kind(("bind",)),
-    "NodeDeclaredFeatures": Kind(("preFilter", "filter")),
-    "GangScheduling": Kind(("preEnqueue", "permit")),
-    "TopologyPlacementGenerator": Kind(("placementGenerate",)),
-    "PodGroupPodsCount": Kind(("placementScore",)),
+    "DefaultPreemption": PluginKind(("preEnqueue", "postFilter"), args=DefaultPreemptionArgs, check=_check_preemption),
+    "DefaultBinder": PluginKind(("bind",)),
+    "NodeDeclaredFeatures": PluginKind(("preFilter", "filter")),
+    "GangScheduling": PluginKind(("preEnqueue", "permit")),
+    "TopologyPlacementGenerator": PluginKind(("placementGenerate",)),
+    "PodGroupPodsCount": PluginKind(("placementScore",)),
 }
 """All plugins by name."""
 
-DEFAULTS: tuple[PluginReference, ...] = (
+DEFAULT_PLUGINS: tuple[PluginReference, ...] = (
     PluginReference(name="SchedulingGates"),
     PluginReference(name="PrioritySort"),
     PluginReference(name="NodeUnschedulable"),
@@ -140,4 +104,4 @@ DEFAULTS: tuple[PluginReference, ...] = (
     PluginReference(name="DefaultBinder"),
     PluginReference(name="NodeDeclaredFeatures"),
 )
-"""What kube-scheduler 1.36 runs where a profile says nothing, in its order and with its weights."""
+"""The plugins of kube-scheduler 1.36 where a profile configures none, in its order and with its weights."""

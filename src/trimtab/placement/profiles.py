@@ -2,20 +2,20 @@
 
 A configuration starts from kube-scheduler's defaults and changes them. Rules, which tests cite:
 
-1. `multiPoint` speaks for all extension points that a plugin has. The defaults are `multiPoint` plugins.
-2. What is enabled comes after the defaults, in the order written; a default that is enabled again keeps its place and
-   takes the weight that is written there (1, if none is).
-3. `disabled` takes defaults away, `*` all of them. What is enabled at the same place stays.
+1. `multiPoint` applies to all extension points that a plugin has. The defaults are `multiPoint` plugins.
+2. Enabled plugins come after the defaults, in the order of the configuration; a default that is enabled again keeps its
+   position and takes the configured weight (1 by default).
+3. `disabled` removes defaults, `*` all of them. Plugins that the same set enables stay.
 4. At one point, plugins that are enabled both there and by `multiPoint` come first, then those of `multiPoint`, then
-   those enabled there alone. The weight written at the point wins.
+   those enabled there alone. The weight configured at the point wins.
 5. A plugin that filters or scores may need its `preFilter` or `preScore`. kube-scheduler would start without, and then
    fail on every pod; here it is an error.
 
-Plugins that Trimtab has no part in may be named and are listed in `Profile.left_out`; unknown names are errors. Every
-error says where: `profiles[0].plugins.score.enabled[1].name: …`.
+Plugins that Trimtab does not run may be named and are listed in `Profile.left_out`; unknown names are errors. Every
+error has a path: `profiles[0].plugins.score.enabled[1].name: …`.
 
-Default constraints and the old SelectorSpread are two ways to the same end. Which combinations make sense is a table of
-the default-spreading proposal, `SPREADING` below.
+Default constraints and the old SelectorSpread serve the same purpose. Which combinations are valid is a table of the
+default-spreading proposal, `SPREADING` below.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from trimtab.api.schedulerconfig import (
     SchedulerProfile,
 )
 from trimtab.placement import defaults
-from trimtab.placement.framework import Filter, Score
-from trimtab.placement.plugins import DEFAULTS, KINDS, Kind
+from trimtab.placement.framework import Filter, PluginKind, Score
+from trimtab.placement.plugins import DEFAULT_PLUGINS, PLUGINS
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -56,16 +56,16 @@ _WEIGHTS = range(2**31)
 _PERCENTAGES = range(101)
 
 _SETS = {field.encode_name: field.name for field in msgspec.structs.fields(Plugins)}
-"""The extension points as they are written, and the fields that hold what is said of them."""
+"""The extension points by their names in a configuration, and the fields that hold their plugin sets."""
 POINTS = tuple(point for point in _SETS if point != _MULTI_POINT)
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One way of placing pods, for the pods that name it in `spec.schedulerName`.
+    """The plugins that place the pods which name the profile in `spec.schedulerName`.
 
-    `left_out` are plugins that the configuration enables and Trimtab has no part in: for the caller to say in its log.
-    `default_constraints` are what pods without constraints are spread by; their selectors are deduced for each pod.
+    `left_out` are plugins that the configuration enables and Trimtab does not run, for the caller to log.
+    `default_constraints` apply to pods without constraints; their selectors are deduced for each pod.
     """
 
     name: str
@@ -77,17 +77,17 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Spreading:
-    """What pods without constraints are spread by, or why a combination makes no sense."""
+    """Which constraints spread pods without constraints of their own, or why a combination is invalid."""
 
     by: str = ""
     problem: str = ""
 
 
-_TWO_MASTERS = Spreading(
-    problem="SelectorSpread cannot be enabled beside default constraints of your own: they may contradict it; "
-    "disable it, or leave defaultConstraints out"
+_CONTRADICTION = Spreading(
+    problem="SelectorSpread cannot be enabled together with defaultConstraints, which may contradict it; "
+    "disable it, or remove defaultConstraints"
 )
-_NO_BASIS = Spreading(
+_MISSING_SPREAD = Spreading(
     problem="SelectorSpread needs PodTopologySpread among the plugins that score; enable both or none"
 )
 
@@ -95,42 +95,42 @@ SPREADING: Mapping[tuple[bool, bool, bool], Spreading] = {
     (False, True, False): Spreading(by="default"),
     (False, True, True): Spreading(by="operator"),
     (True, True, False): Spreading(by="default"),
-    (True, True, True): _TWO_MASTERS,
+    (True, True, True): _CONTRADICTION,
     (False, False, False): Spreading(by="nothing"),
     (False, False, True): Spreading(by="nothing"),
-    (True, False, False): _NO_BASIS,
-    (True, False, True): _NO_BASIS,
+    (True, False, False): _MISSING_SPREAD,
+    (True, False, True): _MISSING_SPREAD,
 }
 """By whether SelectorSpread scores, whether PodTopologySpread scores, and whether an operator lists constraints."""
 
 
 def profiles(configuration: SchedulerConfiguration | ProposalConfiguration) -> dict[str, Profile]:
-    """All profiles of a configuration by name. Raises InvalidError with the path of what is wrong."""
+    """All profiles of a configuration by name. Raises InvalidError with the path of the invalid field."""
     if isinstance(configuration, ProposalConfiguration):
         return {DEFAULT_SCHEDULER: _proposed(configuration)}
     _check(configuration)
-    written = configuration.profiles or (SchedulerProfile(),)
-    made: dict[str, Profile] = {}
-    for index, each in enumerate(written):
-        name = each.scheduler_name or (DEFAULT_SCHEDULER if len(written) == 1 else "")
+    configured = configuration.profiles or (SchedulerProfile(),)
+    by_name: dict[str, Profile] = {}
+    for index, each in enumerate(configured):
+        name = each.scheduler_name or (DEFAULT_SCHEDULER if len(configured) == 1 else "")
         with _under(f"profiles[{index}]"):
             if not name:
-                raise InvalidError("schedulerName", "is missing: where there are several profiles, each needs a name")
-            if name in made:
+                raise InvalidError("schedulerName", "is missing: with several profiles, each needs a name")
+            if name in by_name:
                 raise InvalidError("schedulerName", f'"{name}" is the name of an earlier profile')
-            if (each.plugins or Plugins()).queue_sort != (written[0].plugins or Plugins()).queue_sort:
+            if (each.plugins or Plugins()).queue_sort != (configured[0].plugins or Plugins()).queue_sort:
                 raise InvalidError("plugins.queueSort", "must be the same in all profiles: they share one queue")
-            made[name] = _profile(name, each, dict(_arguments(each.plugin_config)))
-    return made
+            by_name[name] = _profile(name, each, dict(_arguments(each.plugin_config)))
+    return by_name
 
 
 def default_profile(args: PodTopologySpreadArgs | None = None) -> Profile:
-    """The profile of an empty configuration; with other default constraints, if they are given."""
+    """The profile of an empty configuration, with other default constraints if these are given."""
     return _profile(DEFAULT_SCHEDULER, SchedulerProfile(), {} if args is None else {_SPREAD: args})
 
 
 def _proposed(configuration: ProposalConfiguration) -> Profile:
-    """The profile of a configuration in the proposal's own form: its defaults, unless it lists others."""
+    """The profile of a configuration in the proposal's own form: with its defaults, unless it lists others."""
     if configuration.kind not in ("", KIND):
         raise InvalidError("kind", f'"{configuration.kind}" is not "{KIND}"')
     constraints = configuration.default_topology_spread_constraints
@@ -141,7 +141,7 @@ def _proposed(configuration: ProposalConfiguration) -> Profile:
 
 
 def _check(configuration: SchedulerConfiguration) -> None:
-    """What kube-scheduler checks beyond profiles."""
+    """Check what kube-scheduler checks outside of profiles."""
     if configuration.parallelism <= 0:
         raise InvalidError("parallelism", f"{configuration.parallelism} is not greater than 0")
     _check_percentage(configuration.percentage_of_nodes_to_score)
@@ -154,7 +154,7 @@ def _check(configuration: SchedulerConfiguration) -> None:
     if election.leader_elect and election.resource_lock != "leases":
         raise InvalidError("leaderElection.resourceLock", f'"{election.resource_lock}" is not "leases"')
     if configuration.extenders:
-        raise InvalidError("extenders", "are not supported by Trimtab: it would place pods without asking them")
+        raise InvalidError("extenders", "are not supported by Trimtab: it would place pods without calling them")
 
 
 def _check_percentage(percentage: int | None) -> None:
@@ -162,40 +162,40 @@ def _check_percentage(percentage: int | None) -> None:
         raise InvalidError("percentageOfNodesToScore", f"{percentage} is not from 0 to 100")
 
 
-def _profile(name: str, written: SchedulerProfile, args: Mapping[str, Any]) -> Profile:
-    _check_percentage(written.percentage_of_nodes_to_score)
-    sets = written.plugins or Plugins()
+def _profile(name: str, profile: SchedulerProfile, args: Mapping[str, Any]) -> Profile:
+    _check_percentage(profile.percentage_of_nodes_to_score)
+    sets = profile.plugins or Plugins()
     for point in _SETS:
         with _under(f"plugins.{point}"):
             _check_set(_set(sets, point), point)
     everywhere = _merged(sets.multi_point)
     running = {point: _running(point, _set(sets, point), everywhere) for point in POINTS}
     _check_needs(running)
-    made = {plugin: made for plugin, kind in KINDS.items() if (made := _made(plugin, kind, args, written)) is not None}
+    plugins = _plugins(args, profile)
     weights = _weights(sets.score, everywhere)
     spread_args = args.get(_SPREAD) or PodTopologySpreadArgs()
     _check_spreading(running["score"], spread_args)
     return Profile(
         name=name,
-        filters=tuple(made[plugin] for plugin in running["filter"] if plugin in made),
-        scores=tuple((made[plugin], weights[plugin]) for plugin in running["score"] if plugin in made),
+        filters=tuple(plugins[each] for each in running["filter"] if each in plugins),
+        scores=tuple((plugins[each], weights[each]) for each in running["score"] if each in plugins),
         left_out=tuple(_left_out(running)),
         default_constraints=defaults.constraints(spread_args) if _spreads(running) else (),
     )
 
 
 def _set(sets: Plugins, point: str) -> PluginSet:
-    found: PluginSet = getattr(sets, _SETS[point])
-    return found
+    plugin_set: PluginSet = getattr(sets, _SETS[point])
+    return plugin_set
 
 
-def _check_set(given: PluginSet, point: str) -> None:
+def _check_set(plugin_set: PluginSet, point: str) -> None:
     seen: set[str] = set()
-    for index, reference in enumerate(given.enabled):
+    for index, reference in enumerate(plugin_set.enabled):
         with _under(f"enabled[{index}]"):
             _check_enabled(reference, point, seen)
         seen.add(reference.name)
-    for index, reference in enumerate(given.disabled):
+    for index, reference in enumerate(plugin_set.disabled):
         if reference.name != _ALL:
             with _under(f"disabled[{index}]"):
                 _known(reference.name)
@@ -211,31 +211,31 @@ def _check_enabled(reference: PluginReference, point: str, seen: set[str]) -> No
         raise InvalidError("weight", f"{reference.weight} is not from 0 to {_WEIGHTS[-1]}")
 
 
-def _known(name: str) -> Kind:
-    kind = KINDS.get(name)
+def _known(name: str) -> PluginKind:
+    kind = PLUGINS.get(name)
     if kind is not None:
         return kind
-    near = difflib.get_close_matches(name, KINDS, n=1)
+    near = difflib.get_close_matches(name, PLUGINS, n=1)
     hint = f'; did you mean "{near[0]}"?' if near else ""
     raise InvalidError("name", f'"{name}" is not a plugin that Trimtab knows{hint}')
 
 
-def _merged(given: PluginSet) -> tuple[PluginReference, ...]:
-    """The `multiPoint` plugins: the defaults as changed by what is given (rules 2 and 3)."""
-    disabled = {reference.name for reference in given.disabled}
-    again = {reference.name: reference for reference in given.enabled}
-    kept = [] if _ALL in disabled else [again.get(d.name, d) for d in DEFAULTS if d.name not in disabled]
+def _merged(plugin_set: PluginSet) -> tuple[PluginReference, ...]:
+    """The `multiPoint` plugins: the defaults as changed by this set (rules 2 and 3)."""
+    disabled = {reference.name for reference in plugin_set.disabled}
+    overrides = {reference.name: reference for reference in plugin_set.enabled}
+    kept = [] if _ALL in disabled else [overrides.get(d.name, d) for d in DEFAULT_PLUGINS if d.name not in disabled]
     names = {reference.name for reference in kept}
-    return (*kept, *(reference for reference in given.enabled if reference.name not in names))
+    return (*kept, *(reference for reference in plugin_set.enabled if reference.name not in names))
 
 
-def _running(point: str, given: PluginSet, everywhere: Iterable[PluginReference]) -> list[str]:
+def _running(point: str, plugin_set: PluginSet, everywhere: Iterable[PluginReference]) -> list[str]:
     """The plugins at one point, in order (rules 3 and 4)."""
-    here = [reference.name for reference in given.enabled]
-    disabled = {reference.name for reference in given.disabled}
+    here = [reference.name for reference in plugin_set.enabled]
+    disabled = {reference.name for reference in plugin_set.disabled}
     if _ALL in disabled:
         return here
-    general = [r.name for r in everywhere if point in KINDS[r.name].points and r.name not in disabled]
+    general = [r.name for r in everywhere if point in PLUGINS[r.name].points and r.name not in disabled]
     both = [name for name in here if name in general]
     return both + [name for name in general if name not in here] + [name for name in here if name not in general]
 
@@ -243,14 +243,14 @@ def _running(point: str, given: PluginSet, everywhere: Iterable[PluginReference]
 def _check_needs(running: Mapping[str, list[str]]) -> None:
     for before, after in (("preFilter", "filter"), ("preScore", "score")):
         for name in running[after]:
-            if before in KINDS[name].needs and name not in running[before]:
+            if before in PLUGINS[name].needs and name not in running[before]:
                 raise InvalidError(f"plugins.{before}", f'"{name}" needs it in order to {after}; disable both or none')
 
 
-def _arguments(given: Iterable[PluginConfig]) -> Iterator[tuple[str, Any]]:
-    """The arguments of each plugin that has some."""
+def _arguments(configs: Iterable[PluginConfig]) -> Iterator[tuple[str, Any]]:
+    """The arguments of each plugin that takes arguments."""
     seen: set[str] = set()
-    for index, config in enumerate(given):
+    for index, config in enumerate(configs):
         with _under(f"pluginConfig[{index}]"):
             kind = _known(config.name)
             if config.name in seen:
@@ -260,7 +260,7 @@ def _arguments(given: Iterable[PluginConfig]) -> Iterator[tuple[str, Any]]:
                 with _under("args"):
                     yield config.name, _decoded(config, kind.args)
             elif config.args:
-                raise InvalidError("args", f'must be left out: "{config.name}" takes none')
+                raise InvalidError("args", f'must be empty: "{config.name}" takes no arguments')
 
 
 def _decoded(config: PluginConfig, of: type[Any]) -> Any:
@@ -269,25 +269,27 @@ def _decoded(config: PluginConfig, of: type[Any]) -> Any:
         raise InvalidError("apiVersion", f'"{args.api_version}" is not "{V1}"')
     if args.kind not in ("", f"{config.name}Args"):
         raise InvalidError("kind", f'"{args.kind}" is not "{config.name}Args"')
-    check = KINDS[config.name].check
+    check = PLUGINS[config.name].check
     if check is not None:
         check(args)
     return args
 
 
-def _made(plugin: str, kind: Kind, args: Mapping[str, Any], written: SchedulerProfile) -> Any:
-    """The plugin; None if it is left out. Its constructor checks its arguments."""
-    if kind.make is None:
-        return None
-    places = [index for index, config in enumerate(written.plugin_config) if config.name == plugin]
-    with _under(f"pluginConfig[{places[0]}].args" if places else ""):
-        return kind.make(args.get(plugin))
+def _plugins(args: Mapping[str, Any], profile: SchedulerProfile) -> dict[str, Any]:
+    """The plugins that Trimtab runs, by name. Their constructors check their arguments."""
+    paths = {config.name: f"pluginConfig[{index}].args" for index, config in enumerate(profile.plugin_config)}
+    plugins: dict[str, Any] = {}
+    for name, kind in PLUGINS.items():
+        if kind.make is not None:
+            with _under(paths.get(name, "")):
+                plugins[name] = kind.make(args.get(name))
+    return plugins
 
 
-def _weights(given: PluginSet, everywhere: Iterable[PluginReference]) -> dict[str, int]:
-    """What each plugin's score counts; the first mention decides (rule 4)."""
+def _weights(plugin_set: PluginSet, everywhere: Iterable[PluginReference]) -> dict[str, int]:
+    """The weight of each plugin's score; the first mention decides (rule 4)."""
     weights: dict[str, int] = {}
-    for reference in (*given.enabled, *everywhere):
+    for reference in (*plugin_set.enabled, *everywhere):
         weights.setdefault(reference.name, reference.weight or 1)
     return weights
 
@@ -305,12 +307,12 @@ def _spreads(running: Mapping[str, list[str]]) -> bool:
 
 def _left_out(running: Mapping[str, list[str]]) -> Iterator[str]:
     enabled = {name for names in running.values() for name in names}
-    return (name for name, kind in KINDS.items() if kind.make is None and name in enabled)
+    return (name for name, kind in PLUGINS.items() if kind.make is None and name in enabled)
 
 
 @contextmanager
 def _under(path: str) -> Iterator[None]:
-    """Errors from inside say that they are at this path."""
+    """Add this path to errors that are raised inside."""
     try:
         yield
     except InvalidError as error:

@@ -1,12 +1,12 @@
-"""Fit: where a pod finds room, and which node is the better for it.
+"""NodeResourcesFit: which nodes have room for a pod's requests, and which fit them best.
 
-**The filter.** A node is refused for each resource of which it has less left than the pod asks for; for good, if it
-never had as much. Extended resources that somebody else looks after can be left out.
+**The filter.** A node is refused for each resource of which it has less left than the pod requests; as unresolvable if
+its capacity is less than that. Extended resources that other components manage can be ignored.
 
-**The score.** Each resource of the strategy becomes a mark from 0 to 100, rounded down, from what would be in use with
-the pod there; their weighted mean, rounded down, is the node's score. A container that asks for no CPU or no memory
-counts with an assumed amount. A resource that a node does not have leaves the mean of that node, and an extended
-resource that the pod does not ask for leaves the mean of all.
+**The score.** Each resource of the strategy gets a score from 0 to 100, rounded down, for the amount that would be in
+use with the pod; their weighted mean, rounded down, is the node's score. A container without a request for CPU or
+memory counts with an assumed amount. A resource that a node does not have is left out of that node's mean, and an
+extended resource that the pod does not request is left out of all.
 """
 
 from __future__ import annotations
@@ -16,25 +16,32 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from trimtab.api.errors import InvalidError
+from trimtab.api.nodes import Node
+from trimtab.api.pods import Pod
 from trimtab.api.schedulerconfig import NodeResourcesFitArgs, ScoringStrategy, UtilizationShapePoint
 from trimtab.api.selectors import is_key
-from trimtab.placement.framework import MAX_SCORE, UNRESOLVABLE, Cycle, Refusals, Scores
+from trimtab.placement.changes import Action, Change, Subject
+from trimtab.placement.framework import MAX_SCORE, UNRESOLVABLE, Cycle, PluginKind, Refusals, Scores
+from trimtab.placement.hints import HintContext, Hints, hint
 from trimtab.placement.utilization import Use, is_counted, is_extended, uses, weighed
 from trimtab.snapshot.columns import IntColumn, Mask
 from trimtab.snapshot.nodes import NodeTable
-from trimtab.snapshot.requests import CPU, MEMORY, PODS, Requests
+from trimtab.snapshot.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Requests, amounts
 
 Scorer = Callable[[list[Use]], IntColumn]
 
 MOST_POINTS = 10
-"""What a curve may score at most: it is stretched to 100."""
+"""The highest score of a shape's point: it is scaled to 100."""
+
+_NEVER_IGNORED = (CPU, MEMORY, EPHEMERAL_STORAGE)
+"""Resources that no configuration can make the filter ignore."""
 
 _STRATEGY = "scoringStrategy"
 _CURVE = f"{_STRATEGY}.requestedToCapacityRatio"
 
 
 class NodeResourcesFit:
-    """A pod may go where there is room for what it asks for; the strategy says which node is best."""
+    """Refuses nodes without room for a pod's requests; the strategy decides which node is best."""
 
     name = "NodeResourcesFit"
 
@@ -48,12 +55,12 @@ class NodeResourcesFit:
         self._scorer = STRATEGIES[args.scoring_strategy.type](args.scoring_strategy)
 
     def filter(self, cycle: Cycle) -> Refusals:
-        """The nodes that have too little left of something, pods included; all reasons are kept."""
+        """The nodes that have too little left of something, pods included; each with all its reasons."""
         nodes = cycle.snapshot.nodes
         full = nodes.pods >= nodes.allocatable[:, nodes.resources[PODS]]
         reasons = [(full, "Too many pods")] if full.any() else []
         codes = full.astype(np.int8)
-        for name, amount in self._asked(cycle):
+        for name, amount in self._filtered_requests(cycle):
             capacity, used = _room(nodes, name)
             short = capacity - used < amount
             if short.any():
@@ -62,14 +69,14 @@ class NodeResourcesFit:
                 codes[short & (capacity < amount)] = UNRESOLVABLE
         return Refusals(codes, tuple(reasons))
 
-    def score(self, cycle: Cycle, feasible: Mask) -> Scores:  # noqa: ARG002 – each node is judged on its own
-        """What the strategy makes of each node."""
+    def score(self, cycle: Cycle, feasible: Mask) -> Scores:  # noqa: ARG002 – nodes are scored independently
+        """The strategy's score of each node."""
         nodes = cycle.snapshot.nodes
-        found = uses(nodes, self._resources, _scored(requests_of(cycle)), assumed=True)
-        raw = self._scorer(found) if found else np.zeros(len(nodes), dtype=np.int64)
+        in_use = uses(nodes, self._resources, _scored(requests_of(cycle)), assumed=True)
+        raw = self._scorer(in_use) if in_use else np.zeros(len(nodes), dtype=np.int64)
         return Scores(raw, raw)
 
-    def _asked(self, cycle: Cycle) -> Iterator[tuple[str, int]]:
+    def _filtered_requests(self, cycle: Cycle) -> Iterator[tuple[str, int]]:
         for name, amount in requests_of(cycle).stated.items():
             if amount > 0 and is_counted(name) and not self._ignores(name):
                 yield name, amount
@@ -81,12 +88,12 @@ class NodeResourcesFit:
 
 
 def requests_of(cycle: Cycle) -> Requests:
-    """What the pod asks for, worked out once a cycle."""
+    """The pod's requests, computed once a cycle."""
     return cycle.once("requests", lambda: cycle.snapshot.requests(cycle.pod))
 
 
 def _room(nodes: NodeTable, name: str) -> tuple[IntColumn, IntColumn]:
-    """What every node has of a resource, and what is asked of it already."""
+    """The capacity of every node for a resource, and the amount that its pods request."""
     column = nodes.resources.get(name)
     if column is None:
         nothing = np.zeros(len(nodes), dtype=np.int64)
@@ -95,7 +102,7 @@ def _room(nodes: NodeTable, name: str) -> tuple[IntColumn, IntColumn]:
 
 
 def _scored(requests: Requests) -> Mapping[str, int]:
-    """What the pod adds in the eyes of the score: it does not look at pod-level requests."""
+    """The requests that the score counts, which leave pod-level requests out."""
     return {**requests.bare, CPU: requests.bare_assumed_cpu, MEMORY: requests.bare_assumed_memory}
 
 
@@ -105,28 +112,28 @@ def _scored(requests: Requests) -> Mapping[str, int]:
 def _least_allocated(strategy: ScoringStrategy) -> Scorer:
     """The more is left, the better."""
     _check_no_curve(strategy)
-    return lambda found: _mean(found, [_percent_left(use) for use in found])
+    return lambda in_use: _mean(in_use, [_percent_left(use) for use in in_use])
 
 
 def _most_allocated(strategy: ScoringStrategy) -> Scorer:
     """The less is left, the better."""
     _check_no_curve(strategy)
-    return lambda found: _mean(found, [_percent_used(use) for use in found])
+    return lambda in_use: _mean(in_use, [_percent_used(use) for use in in_use])
 
 
 def _requested_to_capacity_ratio(strategy: ScoringStrategy) -> Scorer:
-    """As a curve over the percentage in use says; resources that score nothing leave the mean, halves round up."""
-    marks = curve(_checked_shape(strategy))
+    """By a curve over the percentage in use; resources that score 0 are left out of the mean, halves round up."""
+    points = curve(_checked_shape(strategy))
 
-    def score(found: list[Use]) -> IntColumn:
-        total = np.zeros(len(found[0].capacity), dtype=np.int64)
+    def score(in_use: list[Use]) -> IntColumn:
+        total = np.zeros(len(in_use[0].capacity), dtype=np.int64)
         weights = np.zeros_like(total)
-        for use in found:
-            mark = marks.take(_percent_used(use), mode="clip")
+        for use in in_use:
+            scores = points.take(_percent_used(use), mode="clip")
             if use.counted is not None:
-                mark *= use.counted
-            total += mark * use.weight
-            weights += (mark > 0) * use.weight
+                scores *= use.counted
+            total += scores * use.weight
+            weights += (scores > 0) * use.weight
         np.maximum(weights, 1, out=weights)
         return (2 * total + weights) // (2 * weights)
 
@@ -138,11 +145,11 @@ STRATEGIES: Mapping[str, Callable[[ScoringStrategy], Scorer]] = {
     "MostAllocated": _most_allocated,
     "RequestedToCapacityRatio": _requested_to_capacity_ratio,
 }
-"""How the room on a node becomes a score, by the name that a configuration uses."""
+"""The scoring strategies, by the name that a configuration uses."""
 
 
 def curve(shape: tuple[UtilizationShapePoint, ...]) -> IntColumn:
-    """The mark for each percentage in use, 0 to 100: straight lines between the points, level outside of them."""
+    """The score for each percentage in use, 0 to 100: linear between the points, constant outside of them."""
     return np.array([_point(shape, percent) for percent in range(101)], dtype=np.int64)
 
 
@@ -161,7 +168,7 @@ def _point(shape: tuple[UtilizationShapePoint, ...], percent: int) -> int:
 
 def _percent_left(use: Use) -> IntColumn:
     left = use.capacity - use.used
-    left -= use.asked
+    left -= use.requested
     np.maximum(left, 0, out=left)
     left *= MAX_SCORE
     left //= use.divisor
@@ -169,23 +176,23 @@ def _percent_left(use: Use) -> IntColumn:
 
 
 def _percent_used(use: Use) -> IntColumn:
-    used = use.used + use.asked
+    used = use.used + use.requested
     np.minimum(used, use.capacity, out=used)
     used *= MAX_SCORE
     used //= use.divisor
     return used
 
 
-def _mean(found: list[Use], marks: list[IntColumn]) -> IntColumn:
-    """The mean of each node's marks, by the weights of the resources that the node has."""
-    total = marks[0] * found[0].weight
-    for use, mark in zip(found[1:], marks[1:], strict=True):
-        total += mark * use.weight
-    if all(use.counted is None for use in found):
-        total //= sum(use.weight for use in found)
+def _mean(in_use: list[Use], scores: list[IntColumn]) -> IntColumn:
+    """The mean of each node's scores, by the weights of the resources that the node has."""
+    total = scores[0] * in_use[0].weight
+    for use, score in zip(in_use[1:], scores[1:], strict=True):
+        total += score * use.weight
+    if all(use.counted is None for use in in_use):
+        total //= sum(use.weight for use in in_use)
         return total
     weights = np.zeros_like(total)
-    for use in found:
+    for use in in_use:
         weights += use.weight * (use.capacity != 0)
     return total // np.maximum(weights, 1)
 
@@ -199,21 +206,21 @@ def _check_ignored(args: NodeResourcesFitArgs) -> None:
             raise InvalidError(f"ignoredResources[{index}]", f'"{name}" is not the name of a resource')
     for index, group in enumerate(args.ignored_resource_groups):
         if "/" in group or not is_key(group):
-            reason = f'"{group}" is not the domain of resources; write what stands before the slash, as in example.com'
+            reason = f'"{group}" is not a resource group; write the part before the slash, as in example.com'
             raise InvalidError(f"ignoredResourceGroups[{index}]", reason)
 
 
 def _check_no_curve(strategy: ScoringStrategy) -> None:
     if strategy.requested_to_capacity_ratio is not None:
-        raise InvalidError(_CURVE, f"must be left out: it is not for the strategy {strategy.type}")
+        raise InvalidError(_CURVE, f"must be empty: it does not apply to the strategy {strategy.type}")
 
 
 def _checked_shape(strategy: ScoringStrategy) -> tuple[UtilizationShapePoint, ...]:
-    given = strategy.requested_to_capacity_ratio
-    if given is None or not given.shape:
+    ratio = strategy.requested_to_capacity_ratio
+    if ratio is None or not ratio.shape:
         raise InvalidError(f"{_CURVE}.shape", f"is missing: {strategy.type} needs at least one point")
     last = -1
-    for index, point in enumerate(given.shape):
+    for index, point in enumerate(ratio.shape):
         path = f"{_CURVE}.shape[{index}]"
         if not last < point.utilization <= 100:
             above = "must be from 0 to 100, and above that of the point before"
@@ -221,4 +228,42 @@ def _checked_shape(strategy: ScoringStrategy) -> tuple[UtilizationShapePoint, ..
         if not 0 <= point.score <= MOST_POINTS:
             raise InvalidError(f"{path}.score", f"{point.score} is not from 0 to {MOST_POINTS}")
         last = point.utilization
-    return given.shape
+    return ratio.shape
+
+
+# --- requeue hints ---------------------------------------------------------------------------------------------------
+
+
+def _fits_empty_node(context: HintContext, pod: Pod, change: Change) -> bool:
+    """The node, if empty, could take the pod; an updated one also has more of a resource that the pod requests."""
+    old: Node | None = change.old
+    new: Node = change.new
+    after = amounts(new.status.allocatable)
+    requested = context.snapshot.requests(pod).stated
+    if after.get(PODS, 0) < 1 or any(requested.get(name, 0) > after.get(name, 0) for name in _NEVER_IGNORED):
+        return False
+    before = amounts(old.status.allocatable) if old else {}
+    return old is None or any(after.get(name, 0) > before.get(name, 0) for name in (PODS, *requested))
+
+
+def _freed_request(context: HintContext, pod: Pod, change: Change) -> bool:
+    """The other pod requests less of a resource that the waiting pod requests."""
+    before, after = context.snapshot.requests(change.old).amounts, context.snapshot.requests(change.new).amounts
+    requested = context.snapshot.requests(pod).stated
+    return any(requested.get(name, 0) > 0 and amount > after.get(name, 0) for name, amount in before.items())
+
+
+HINTS: Hints = (
+    hint(Subject.NODE, Action.ADD, Action.NODE_ALLOCATABLE, condition=_fits_empty_node),
+    hint(Subject.ASSIGNED_POD, Action.DELETE),
+    hint(Subject.ASSIGNED_POD, Action.POD_SCALE_DOWN, condition=_freed_request),
+    hint(Subject.WAITING_POD, Action.POD_SCALE_DOWN),
+)
+
+PLUGIN = PluginKind(
+    ("preFilter", "filter", "preScore", "score", "placementScore"),
+    needs=("preFilter",),
+    args=NodeResourcesFitArgs,
+    make=NodeResourcesFit,
+    hints=HINTS,
+)

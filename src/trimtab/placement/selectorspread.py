@@ -1,14 +1,14 @@
-"""SelectorSpread: how Kubernetes spread pods before there were default constraints.
+"""SelectorSpread: how Kubernetes spread pods before it had default constraints.
 
-Kept as the baseline that default constraints are compared with, and for those who want the old behaviour back: it is
-off unless a profile enables it. It scores only, and only pods that state no constraints of their own.
+Kept as the baseline that default constraints are compared with, and for clusters that want the old behaviour: it is off
+unless a profile enables it. It scores only, and only pods without constraints of their own.
 
-1. A node's raw score is the number of its pods that belong to the same group (see `defaults`); a pod that belongs to
-   nothing finds no such pods anywhere.
+1. A node's raw score is the number of its pods that the deduced selector matches (see `defaults`); for a pod without
+   service and owner that is 0 everywhere.
 2. By node: 100 for a node without such pods, 0 for the fullest, in proportion between them.
-3. By zone likewise, over the sums of the feasible nodes of each zone; a zone is a region and a zone in it, by the
-   deprecated labels first and by the modern ones where those are absent.
-4. A node with a zone gets a third of 2 and two thirds of 3, cut off to a whole number; one without, 2.
+3. By zone in the same way, over the sums of the feasible nodes of each zone; a zone is a region and a zone in it, by
+   the deprecated labels first and by the modern ones where those are absent.
+4. A node with a zone gets a third of 2 and two thirds of 3, truncated; one without, 2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from trimtab.api.nodes import DEPRECATED_REGION, DEPRECATED_ZONE, REGION, ZONE
 from trimtab.placement import defaults
-from trimtab.placement.framework import MAX_SCORE, Cycle, Scores
+from trimtab.placement.framework import MAX_SCORE, Cycle, PluginKind, Scores
 from trimtab.snapshot.columns import IntColumn, Mask
 from trimtab.snapshot.nodes import LabelColumn, NodeTable
 
@@ -38,7 +38,7 @@ class SelectorSpread:
     name = "SelectorSpread"
 
     def score(self, cycle: Cycle, feasible: Mask) -> Scores | None:
-        """The fewer pods of its group a node and its zone have, the better."""
+        """A higher score for nodes and zones with fewer pods of the same group."""
         if cycle.pod.spec.topology_spread_constraints:
             return None
         raw = _counts(cycle)
@@ -77,9 +77,12 @@ def _zones(nodes: NodeTable) -> IntColumn:
 
 
 def _numbers(column: LabelColumn, rows: int) -> Numbers:
-    """A label as numbers from 1; 0 where it is absent or, what is the same here, empty."""
+    """A label as numbers from 1; 0 where it is absent or empty."""
     numbers: Numbers = column.codes[:rows] + 1
     empty = column.index.get("")
     if empty is not None:
         numbers[numbers == empty + 1] = 0
     return numbers
+
+
+PLUGIN = PluginKind(("preScore", "score"), needs=("preScore",), make=lambda _: SelectorSpread())

@@ -1,8 +1,8 @@
-"""What Trimtab does not judge, so that a pod which needs it is left to kube-scheduler and never placed wrongly.
+"""Features of pods that Trimtab does not support: such a pod is left to kube-scheduler and never placed wrongly.
 
-Storage decides where a pod may go by what classes, claims, volumes and drivers say; dynamic resources by what devices
-there are; some features by which nodes declare to have them. Trimtab reads none of that. And pods of a scheduling group
-are placed together or not at all, where Trimtab places one at a time.
+Storage restricts nodes by classes, claims, volumes and drivers; dynamic resources by devices; some features by what
+nodes declare. Trimtab reads none of these. And pods of a scheduling group are placed together or not at all, while
+Trimtab places one at a time.
 """
 
 from __future__ import annotations
@@ -12,22 +12,28 @@ from collections.abc import Iterator
 import msgspec
 
 from trimtab.api.pods import Pod, PodSpec, Volume
+from trimtab.placement.changes import Subject
+from trimtab.placement.hints import Hints, hint
 
 _MOUNTED_ANYWHERE = ("image",)
 STORAGE = {f.name: f.encode_name for f in msgspec.structs.fields(Volume) if f.name not in _MOUNTED_ANYWHERE}
-"""The sources of volumes that not every node can mount: by attribute, as they are written."""
+"""The sources of volumes that not every node can mount: field names in JSON, by attribute."""
+
+
+HINTS: Hints = (hint(Subject.WAITING_POD),)
+"""Only a change of the pod itself can make it supported."""
 
 
 def unsupported(pod: Pod) -> str | None:
-    """The first thing about a pod that Trimtab does not judge, as a sentence with the field; None if it judges all."""
+    """The first field of a pod that Trimtab does not support, with the reason; None if it supports all."""
     return next(_needs(pod.spec), None)
 
 
 def _needs(spec: PodSpec) -> Iterator[str]:
     for index, volume in enumerate(spec.volumes):
-        for attribute, written in STORAGE.items():
+        for attribute, field_name in STORAGE.items():
             if getattr(volume, attribute) is not None:
-                yield f"spec.volumes[{index}].{written} takes knowledge of storage"
+                yield f"spec.volumes[{index}].{field_name} takes knowledge of storage"
     if spec.resource_claims:
         yield "spec.resourceClaims takes knowledge of devices"
     if spec.scheduling_group is not None:

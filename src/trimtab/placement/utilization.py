@@ -1,4 +1,4 @@
-"""How much of a resource is in use on every node, with a pod there and without: what scores of resources start from."""
+"""The use of resources on every node, with and without a pod: the input of the scores of resources."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _QUOTA = "requests."
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Use:
-    """One resource on all nodes: what they have, what is in use, and what a pod would add.
+    """One resource on all nodes: capacity, the amount in use, and the amount that a pod would add.
 
-    `counted` are the nodes that have any of it; None means all.
+    `counted` are the nodes whose capacity is not 0; None means all.
     """
 
     weight: int
     capacity: IntColumn
     used: IntColumn
-    asked: int
+    requested: int
     counted: Mask | None
 
     @property
@@ -42,26 +42,28 @@ class Use:
         return self.capacity if self.counted is None else np.maximum(self.capacity, 1)
 
 
-def uses(nodes: NodeTable, resources: Iterable[ResourceSpec], asked: Mapping[str, int], *, assumed: bool) -> list[Use]:
-    """The use of each resource that plays a part for a pod that asks for so much.
+def uses(
+    nodes: NodeTable, resources: Iterable[ResourceSpec], requested: Mapping[str, int], *, assumed: bool
+) -> list[Use]:
+    """The use of each resource that counts for a pod with these requests.
 
-    With `assumed`, containers that state no CPU or memory count with the assumed amounts. Left out are resources that
-    no scheduler counts, and extended ones that the pod does not ask for.
+    With `assumed`, containers without a request for CPU or memory count with the assumed amounts. Resources that no
+    scheduler counts are left out, and extended resources that the pod does not request.
     """
-    found = []
+    in_use: list[Use] = []
     for resource in resources:
-        amount = asked.get(resource.name, 0)
+        amount = requested.get(resource.name, 0)
         column = _column(nodes, resource.name, amount)
         if column is not None:
             capacity = nodes.allocatable[:, column]
             used = nodes.assumed if assumed and resource.name in (CPU, MEMORY) else nodes.requested
             counted = None if capacity.min(initial=1) > 0 else capacity != 0
-            found.append(Use(resource.weight, capacity, used[:, column], amount, counted))
-    return found
+            in_use.append(Use(resource.weight, capacity, used[:, column], amount, counted))
+    return in_use
 
 
 def weighed(resources: tuple[ResourceSpec, ...], path: str, *, most: int = MOST_WEIGHT) -> tuple[ResourceSpec, ...]:
-    """The resources of a configuration: CPU and memory where none are given, and a weight of 1 where it is left out.
+    """The resources of a configuration: CPU and memory by default, with a default weight of 1.
 
     Raises InvalidError with the path of a weight that is out of range.
     """
@@ -69,28 +71,28 @@ def weighed(resources: tuple[ResourceSpec, ...], path: str, *, most: int = MOST_
         if not 0 <= resource.weight <= most:
             reason = f"{resource.weight} is not a weight from 1 to {most}" if most > 1 else "must be 1"
             raise InvalidError(f"{path}[{index}].weight", reason)
-    chosen = resources or DEFAULT_RESOURCES
-    return tuple(ResourceSpec(name=resource.name, weight=resource.weight or 1) for resource in chosen)
+    configured = resources or DEFAULT_RESOURCES
+    return tuple(ResourceSpec(name=resource.name, weight=resource.weight or 1) for resource in configured)
 
 
 @lru_cache(maxsize=1024)
 def is_extended(name: str) -> bool:
-    """Whether a resource is one that an operator made up: it has a domain, and not Kubernetes' own."""
+    """Whether a resource is an extended one: its name has a domain that is not Kubernetes' own."""
     own = "/" not in name or _KUBERNETES in name
     return not own and not name.startswith(_QUOTA) and is_key(f"{_QUOTA}{name}")
 
 
 @lru_cache(maxsize=1024)
 def is_scalar(name: str) -> bool:
-    """Whether schedulers count a resource that is none of CPU, memory, ephemeral storage and pods."""
+    """Whether schedulers count this resource, other than CPU, memory, ephemeral storage and pods."""
     return is_extended(name) or _KUBERNETES in name or name.startswith(("hugepages-", "attachable-volumes-"))
 
 
 def is_counted(name: str) -> bool:
-    """Whether schedulers find room for what a pod asks of this resource."""
+    """Whether schedulers filter nodes by requests for this resource."""
     return name in _NATIVE or is_scalar(name)
 
 
-def _column(nodes: NodeTable, name: str, asked: int) -> int | None:
-    plays_a_part = name in _NATIVE or (asked != 0 and is_scalar(name))
-    return nodes.resources.get(name) if plays_a_part else None
+def _column(nodes: NodeTable, name: str, requested: int) -> int | None:
+    counts = name in _NATIVE or (requested != 0 and is_scalar(name))
+    return nodes.resources.get(name) if counts else None

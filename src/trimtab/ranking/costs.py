@@ -23,11 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
 
+from trimtab.api.unitedtopology import Level as Level
 from trimtab.snapshot.columns import IntColumn
 
 INT32_MAX = 2**31 - 1
@@ -55,17 +56,6 @@ class Carrier(StrEnum):
 
 
 _SIGNS: Mapping[Carrier, int] = {Carrier.ANNOTATION: -1, Carrier.ALPHA_ANNOTATION: 1, Carrier.POD_GROUP_COST: 1}
-
-
-class Level(Enum):
-    """What a pod is to its subset, in the order in which pods go."""
-
-    REDUNDANT = "Redundant"
-    """One more than the subset may have."""
-    BEST_EFFORT = "BestEffort"
-    """Of a subset without a maximum."""
-    GUARANTEED = "Guaranteed"
-    """Within the subset's maximum."""
 
 
 @dataclass(frozen=True, slots=True)

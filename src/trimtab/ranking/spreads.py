@@ -110,9 +110,9 @@ def _eligible(constraint: Constraint, required: Sequence[str], snapshot: Snapsho
         return eligible
     affinity = nodeselectors.required(pod.spec)
     if constraint.honor_affinity and not affinity.unrestricted:
-        eligible &= nodes.verdicts(affinity, functools.partial(_allows, affinity))
+        eligible &= nodes.evaluate(affinity, functools.partial(_allows, affinity))
     if constraint.honor_taints:
-        eligible &= nodes.verdicts(("taints", pod.spec.tolerations), _tolerated_by(pod))
+        eligible &= nodes.evaluate(("taints", pod.spec.tolerations), _tolerated_by(pod))
     return eligible
 
 

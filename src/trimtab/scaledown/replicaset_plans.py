@@ -189,14 +189,13 @@ def warnings(plans: Sequence[ControllerPlan]) -> tuple[str, ...]:
 
 def summary(plan: Plan) -> str:
     """What a plan keeps, and what may be left without it."""
-    for each in plan.levelings:
-        if each.is_matched_by_stock:
-            continue
-        return each.sentence("kept")
+    improved = next((each for each in plan.levelings if not each.is_matched_by_stock), None)
+    is_ranked = any(victim.parts for victim in plan.victims)
+    if improved is not None or (plan.levelings and not is_ranked):
+        return (improved or plan.levelings[0]).sentence("kept")
     chosen = len(set(plan.keys) - set(plan.stock.always))
-    if plan.levelings and not any(victim.parts for victim in plan.victims):
-        return plan.levelings[0].sentence("kept")
-    return f"the policy's strategies chose {chosen} of {len(plan.victims)} pods that stock would have kept"
+    auxiliary = "would" if plan.stock.is_unique else "may"
+    return f"the policy's strategies chose {chosen} of {len(plan.victims)} pods that stock {auxiliary} have kept"
 
 
 def _decision(victim: Victim) -> str:

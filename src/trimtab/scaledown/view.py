@@ -24,7 +24,7 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import NotFound
 from trimtab.kube.informers import Informer
-from trimtab.kube.resources import Key, Resource, key
+from trimtab.kube.resources import Key, Resource, object_key
 from trimtab.kube.stores import IndexFunction, Object, by_controller, by_namespace
 from trimtab.scaledown.pod_costs import by_plan
 from trimtab.snapshot import Snapshot
@@ -118,7 +118,7 @@ class View:
         """A workload from the cache."""
         if kind not in KINDS:
             return None
-        found: Workload | None = self.informer(kind).get(key(namespace, name))
+        found: Workload | None = self.informer(kind).get(object_key(namespace, name))
         return found
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:

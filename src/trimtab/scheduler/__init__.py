@@ -1,20 +1,20 @@
-"""A scheduling service for the pods whose `schedulerName` it serves, on any control plane.
+"""A scheduler for the pods that name one of its profiles in `schedulerName`, on any control plane.
 
-Belongs here: the queue of pods that wait, the cycle that takes one and decides, assumed pods, binding, what is told to
-people (events, conditions, metrics), and the service that runs it all.
+Belongs here: the queue of pods without a node, the decisions on them, assumed pods, binding, reports (events,
+conditions, metrics), and the service that runs them.
 
-Does not belong here: where a pod may go (`placement` decides, this package asks), what is known of the cluster
-(`snapshot`), and how the API server is spoken to (`kube`).
+Does not belong here: where a pod may go and which changes may help it (`placement`), the view of the cluster
+(`snapshot`), and the client of the API server (`kube`).
 
 May import: the standard library, msgspec, numpy, prometheus-client, `trimtab.kube`, `trimtab.placement`,
 `trimtab.snapshot` and `trimtab.api`.
 
-The way in, from the outside to the inside:
+Where to start reading:
 
-    configuration → service → cycle → queue → hints → changes
+    configuration → service → state → queue → unschedulable → queuedpods
                             ↘ binding, reports, metrics
 
-`Service` connects informers, the cycle and the API server. `Cycle` is what is known and decided, without a wire and
-without waiting: every method returns at once, so a decision is never overtaken by an event. All state is in memory and
-is rebuilt from the API server at the start: a process that dies loses nothing but time.
+`Service` connects informers, state and API server. `SchedulerState` holds what is known and makes the decisions,
+without I/O and without waiting: every method returns at once, so no event comes between a decision and its effect. All
+state is in memory and is rebuilt from the API server at the start.
 """

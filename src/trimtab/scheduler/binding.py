@@ -1,18 +1,18 @@
-"""Telling the API server where a pod goes, and finding out what became of that.
+"""Binding pods to nodes, and determining whether a binding took effect.
 
-The API server binds a pod at most once: a pod that has a node refuses another, and the pod's UID is part of the
-request. So nothing that happens here can bind a pod twice. What can go wrong is not to know:
+The API server binds a pod at most once: it refuses to bind a pod that has a node, and the pod's UID is part of the
+request. So a pod is never bound twice; but the result of a request may be unknown:
 
-| the answer | what it means |
+| response | meaning |
 |---|---|
-| yes | bound |
-| no (4xx), or the request never left | not bound, for certain |
-| 404, 409 | the pod is not as we know it: look |
-| none, a timeout, 5xx | nobody knows: look |
+| success | bound |
+| 4xx, or the request was not sent | certainly not bound |
+| 404, 409 | the pod has changed: look it up |
+| none, a timeout, 5xx | unknown: look it up |
 
-To look is to read the pod from the API server itself, not from a cache, again and again until there is an answer or
-the watch has settled the matter. A request that is still on its way may arrive after we have looked; then the pod is
-bound to the node we had chosen first, the watch shows it, and a second binding is refused.
+A look-up is an uncached read of the pod, repeated until it succeeds or the watch shows the result. A request that is
+still in transit may take effect after the look-up; then the pod is bound to the node that was chosen first, the watch
+shows it, and a second binding is refused.
 """
 
 from __future__ import annotations
@@ -27,77 +27,77 @@ from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.errors import ApiError, Conflict, KubeError, NotFound, ServerError, Unreachable
-from trimtab.kube.retries import Backoff, undone
-from trimtab.scheduler.cycle import Attempt
+from trimtab.kube.retries import Backoff, was_not_executed
+from trimtab.scheduler.state import Attempt
 
-_LOOK_AGAIN = Backoff(initial=0.5, cap=10.0, jitter=0.5)
+_LOOK_UP_BACKOFF = Backoff(initial=0.5, cap=10.0, jitter=0.5)
 
 
-class Fate(Enum):
-    """What became of a pod that was to be bound."""
+class BindingOutcome(Enum):
+    """The outcome of a binding."""
 
     BOUND = auto()
-    ELSEWHERE = auto()
-    """Somebody else has bound it to another node."""
-    GONE = auto()
-    """It does not exist any more, or is on its way out."""
-    UNBOUND = auto()
+    BOUND_ELSEWHERE = auto()
+    """Another scheduler has bound the pod to another node."""
+    DELETED = auto()
+    """The pod was deleted, or is terminating."""
+    NOT_BOUND = auto()
     SETTLED = auto()
-    """The watch knew before we did."""
+    """The watch showed the outcome first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """A pod's fate; `live` is the pod as it was read, if it was, and `error` why it is not bound."""
+class BindingResult:
+    """The outcome of a binding; `live` is the pod if it was looked up, and `error` why it is not bound."""
 
-    fate: Fate
+    outcome: BindingOutcome
     live: Pod | None = None
     error: KubeError | None = None
     seconds: float = 0.0
-    """How long the first answer took, or its absence."""
+    """The duration of the request."""
 
 
 class Binder:
-    """Binds pods, so many at once at most. `settled` is told what became of each."""
+    """Binds pods, at most `limit` at a time, and passes each result to `on_result`."""
 
     def __init__(
         self,
         client: Client,
         *,
         limit: int,
-        is_open: Callable[[Attempt], bool],
-        settled: Callable[[Attempt, Outcome], None],
+        is_assumed: Callable[[Attempt], bool],
+        on_result: Callable[[Attempt, BindingResult], None],
         rng: random.Random,
     ) -> None:
         self._client = client
         self._clock = client.clock
         self._limit = limit
-        self._is_open = is_open
-        self._settled = settled
+        self._is_assumed = is_assumed
+        self._on_result = on_result
         self._rng = rng
         self._tasks: set[asyncio.Task[None]] = set()
-        self._room = asyncio.Event()
-        self._room.set()
+        self._capacity = asyncio.Event()
+        self._capacity.set()
 
     @property
-    def under_way(self) -> int:
-        """How many pods are being bound."""
+    def in_flight(self) -> int:
+        """The number of bindings in flight."""
         return len(self._tasks)
 
-    async def room(self) -> None:
-        """Wait until one more may be bound."""
-        await self._room.wait()
+    async def wait_for_capacity(self) -> None:
+        """Wait until another binding may start."""
+        await self._capacity.wait()
 
     def start(self, attempt: Attempt) -> None:
-        """Bind a pod to the node that it was given."""
+        """Start to bind a pod to the node that was chosen for it."""
         task = asyncio.get_running_loop().create_task(self._run(attempt), name=f"bind {attempt.pod.key}")
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._discard)
         if len(self._tasks) >= self._limit:
-            self._room.clear()
+            self._capacity.clear()
 
     async def finish(self, seconds: float) -> None:
-        """Let those under way come to an end, for so long at most; what is left then is cut off."""
+        """Wait for the bindings in flight, at most that long, and then cancel them."""
         if not self._tasks:
             return
         alarm = asyncio.ensure_future(self._clock.sleep(seconds))
@@ -107,21 +107,21 @@ class Binder:
         finally:
             await cancel(alarm, ended, *self._tasks)
 
-    async def look(self, attempt: Attempt, error: KubeError | None = None) -> Outcome:
-        """Find out from the API server itself where a pod is."""
+    async def look_up(self, attempt: Attempt, error: KubeError | None = None) -> BindingResult:
+        """Determine the outcome of a binding by an uncached read of the pod."""
         failures = 0
         pod = attempt.pod.metadata
-        while self._is_open(attempt):
+        while self._is_assumed(attempt):
             try:
                 live = await self._client.get(Pod, pod.name, namespace=pod.namespace)
             except NotFound:
-                return Outcome(Fate.GONE, error=error)
+                return BindingResult(BindingOutcome.DELETED, error=error)
             except KubeError:
                 failures += 1
-                await self._clock.sleep(_LOOK_AGAIN.delay(failures, self._rng))
+                await self._clock.sleep(_LOOK_UP_BACKOFF.delay(failures, self._rng))
             else:
-                return Outcome(_fate(live, attempt), live, error)
-        return Outcome(Fate.SETTLED)
+                return BindingResult(_outcome(live, attempt), live, error)
+        return BindingResult(BindingOutcome.SETTLED)
 
     async def _run(self, attempt: Attempt) -> None:
         started = self._clock.monotonic()
@@ -133,29 +133,29 @@ class Binder:
             error = failure
         seconds = (self._clock.monotonic() - started) / SECOND
         if error is None:
-            outcome = Outcome(Fate.BOUND, seconds=seconds)
-        elif is_certain(error):
-            outcome = Outcome(Fate.UNBOUND, error=error, seconds=seconds)
+            result = BindingResult(BindingOutcome.BOUND, seconds=seconds)
+        elif is_certainly_unbound(error):
+            result = BindingResult(BindingOutcome.NOT_BOUND, error=error, seconds=seconds)
         else:
-            looked = await self.look(attempt, error)
-            outcome = Outcome(looked.fate, looked.live, error, seconds)
-        self._settled(attempt, outcome)
+            found = await self.look_up(attempt, error)
+            result = BindingResult(found.outcome, found.live, error, seconds)
+        self._on_result(attempt, result)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _discard(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._room.set()
+        self._capacity.set()
 
 
-def is_certain(error: KubeError) -> bool:
-    """Whether a binding that failed so did not happen, and the pod is as we know it."""
-    if not isinstance(error, ApiError) or undone(error):
+def is_certainly_unbound(error: KubeError) -> bool:
+    """Whether a binding with this error certainly took no effect, on a pod that has not changed."""
+    if not isinstance(error, ApiError) or was_not_executed(error):
         return True
     return not isinstance(error, (Conflict, NotFound, ServerError, Unreachable))
 
 
-def _fate(live: Pod, attempt: Attempt) -> Fate:
+def _outcome(live: Pod, attempt: Attempt) -> BindingOutcome:
     if live.metadata.uid != attempt.pod.metadata.uid:
-        return Fate.GONE
+        return BindingOutcome.DELETED
     if live.spec.node_name:
-        return Fate.BOUND if live.spec.node_name == attempt.node else Fate.ELSEWHERE
-    return Fate.GONE if live.terminating else Fate.UNBOUND
+        return BindingOutcome.BOUND if live.spec.node_name == attempt.node else BindingOutcome.BOUND_ELSEWHERE
+    return BindingOutcome.DELETED if live.terminating else BindingOutcome.NOT_BOUND

@@ -1,14 +1,14 @@
-"""A scheduler's settings, read from a `KubeSchedulerConfiguration` as kube-scheduler's file has it.
+"""The scheduler's settings, from a `KubeSchedulerConfiguration` in kube-scheduler's format.
 
-Three defaults differ, because Trimtab runs beside kube-scheduler rather than in its place:
+Three defaults differ, because Trimtab runs beside kube-scheduler and does not replace it:
 
-- The lease is `trimtab-scheduler` unless the file names another: waiting for kube-scheduler's own would be for ever.
-- The only profile of a configuration that names none is `trimtab` rather than `default-scheduler`, unless the caller
-  says otherwise: two schedulers must not serve the same pods.
-- `clientConnection.qps` limits what is written only where the file states it: API servers protect themselves. Events
-  have a limit of their own, as high.
+- The lease is `trimtab-scheduler` unless the file names another: kube-scheduler holds its own lease for ever.
+- The only profile of a configuration without names is `trimtab` and not `default-scheduler`, unless the caller passes
+  another name: two schedulers must not serve the same pods.
+- `clientConnection.qps` limits writes only if the file sets it: API servers protect themselves. Events have a separate
+  limit of the same rate.
 
-`parallelism` is how many bindings may be under way at once; deciding needs no threads here.
+`parallelism` is the maximum number of bindings in flight; decisions use no threads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from trimtab.api import schedulerconfig
 from trimtab.api.errors import InvalidError
 from trimtab.api.schedulerconfig import KIND, V1, LeaderElection, SchedulerConfiguration
-from trimtab.kube.leases import Terms
+from trimtab.kube.leases import LeaseTimings
 from trimtab.kube.retries import Backoff
 from trimtab.placement.profiles import Profile, profiles
 
@@ -38,16 +38,16 @@ BACKOFF = Backoff(initial=1.0, cap=10.0)
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """Where the lease is that says who schedules, and how long it lasts."""
+    """The lease of the leader election, and its durations."""
 
     name: str
     namespace: str
-    terms: Terms
+    terms: LeaseTimings
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """Requests a second, and how many may come at once."""
+    """Requests a second, and the largest burst."""
 
     rate: float
     burst: int
@@ -55,7 +55,7 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What a `Service` needs to know."""
+    """The settings of a `Service`."""
 
     profiles: Mapping[str, Profile]
     backoff: Backoff = BACKOFF
@@ -63,54 +63,54 @@ class Configuration:
     election: Election | None = None
     rate_limit: RateLimit | None = None
     namespaces: frozenset[str] = frozenset()
-    """Whose pods are scheduled; empty for all. Pods of other namespaces still count on the nodes that they are on."""
+    """The namespaces whose pods are scheduled; empty for all. Pods of other namespaces still count on their nodes."""
 
 
 def read(tree: Mapping[str, Any] | None = None, *, scheduler_name: str = SCHEDULER_NAME) -> Configuration:
-    """Read a configuration from plain values, a parsed file; without one, the defaults. Errors name the field.
+    """Read a configuration from a parsed file; the defaults without one. Errors name the field.
 
-    `scheduler_name` is whose pods the only profile serves, where the configuration does not say.
+    `scheduler_name` is the name of the only profile where the configuration has none.
     """
     tree = {"apiVersion": V1, "kind": KIND} if tree is None else dict(tree)
-    written = schedulerconfig.read(_named(tree, scheduler_name))
-    made = profiles(written)
-    if not isinstance(written, SchedulerConfiguration):
-        (profile,) = made.values()
+    configuration = schedulerconfig.read(_named(tree, scheduler_name))
+    by_name = profiles(configuration)
+    if not isinstance(configuration, SchedulerConfiguration):
+        (profile,) = by_name.values()
         election = _election(tree, LeaderElection())
         return Configuration({scheduler_name: replace(profile, name=scheduler_name)}, election=election)
     return Configuration(
-        profiles=made,
-        backoff=Backoff(float(written.pod_initial_backoff_seconds), float(written.pod_max_backoff_seconds)),
-        bindings=written.parallelism,
-        election=_election(tree, written.leader_election),
-        rate_limit=_rate_limit(tree, written),
+        profiles=by_name,
+        backoff=Backoff(float(configuration.pod_initial_backoff_seconds), float(configuration.pod_max_backoff_seconds)),
+        bindings=configuration.parallelism,
+        election=_election(tree, configuration.leader_election),
+        rate_limit=_rate_limit(tree, configuration),
     )
 
 
 def _named(tree: dict[str, Any], name: str) -> dict[str, Any]:
-    """The configuration with a name for its only profile, if that has none."""
+    """The configuration with this name for its only profile, if that has none."""
     if tree.get("apiVersion") != V1:
         return tree
-    written = tree.get("profiles") or [{}]
-    if not isinstance(written, list) or len(written) != 1 or not isinstance(written[0], dict):
+    configured = tree.get("profiles") or [{}]
+    if not isinstance(configured, list) or len(configured) != 1 or not isinstance(configured[0], dict):
         return tree
-    return {**tree, "profiles": [{**written[0], "schedulerName": written[0].get("schedulerName") or name}]}
+    return {**tree, "profiles": [{**configured[0], "schedulerName": configured[0].get("schedulerName") or name}]}
 
 
-def _election(tree: Mapping[str, Any], written: LeaderElection) -> Election | None:
-    if not written.leader_elect:
+def _election(tree: Mapping[str, Any], election: LeaderElection) -> Election | None:
+    if not election.leader_elect:
         return None
-    stated = tree.get("leaderElection") or {}
-    name = written.resource_name if "resourceName" in stated else LEASE_NAME
-    return Election(name, written.resource_namespace, _terms(written))
+    section = tree.get("leaderElection") or {}
+    name = election.resource_name if "resourceName" in section else LEASE_NAME
+    return Election(name, election.resource_namespace, _terms(election))
 
 
-def _terms(written: LeaderElection) -> Terms:
+def _terms(election: LeaderElection) -> LeaseTimings:
     try:
-        return Terms(
-            lease_duration=_seconds(written.lease_duration, "leaseDuration"),
-            renew_deadline=_seconds(written.renew_deadline, "renewDeadline"),
-            retry_period=_seconds(written.retry_period, "retryPeriod"),
+        return LeaseTimings(
+            lease_duration=_seconds(election.lease_duration, "leaseDuration"),
+            renew_deadline=_seconds(election.renew_deadline, "renewDeadline"),
+            retry_period=_seconds(election.retry_period, "retryPeriod"),
         )
     except InvalidError as error:
         raise error.under("leaderElection") from None
@@ -118,8 +118,8 @@ def _terms(written: LeaderElection) -> Terms:
         raise InvalidError("leaderElection", str(error)) from error
 
 
-def _rate_limit(tree: Mapping[str, Any], written: SchedulerConfiguration) -> RateLimit | None:
-    connection = written.client_connection
+def _rate_limit(tree: Mapping[str, Any], configuration: SchedulerConfiguration) -> RateLimit | None:
+    connection = configuration.client_connection
     if "qps" not in (tree.get("clientConnection") or {}) or connection.qps < 0:
         return None
     if not connection.qps or connection.burst < 1:
@@ -128,7 +128,7 @@ def _rate_limit(tree: Mapping[str, Any], written: SchedulerConfiguration) -> Rat
 
 
 def _seconds(text: str, field: str) -> float:
-    """A duration as Go writes it: 15s, 1m30s, 500ms."""
+    """Parse a duration in Go's format: 15s, 1m30s, 500ms."""
     if not _DURATION.fullmatch(text):
         raise InvalidError(field, f'"{text}" is not a duration; write it as 15s, 1m30s or 500ms')
     return sum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(text))

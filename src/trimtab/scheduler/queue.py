@@ -1,6 +1,6 @@
-"""The pods that wait for a node, in the order of their priority.
+"""The queue of pods that wait for a node, in the order of their priority.
 
-A pod is in one of five places:
+A pod is in one of five states:
 
 ```
             add                    take                  (bound: it leaves)
@@ -14,38 +14,34 @@ A pod is in one of five places:
       back-off is over └───────────┴──── UNSCHEDULABLE
 ```
 
-1. Active pods are taken by priority, then by how long they have waited.
-2. A pod that no node would take is kept aside until a change could help it (see `hints`), for five minutes at most.
-3. A pod that is tried again waits first, the longer the more often it was refused: from `initial` to `longest` seconds,
-   doubling. A back-off ends with a full second, so that those of one second come out by priority.
-4. Where nothing is active, those backing off are taken early: waiting only serves the others. But one that backs off
-   because of a *failure* (the API server, say) waits to the end: what failed needs the time.
-5. A pod that needs what Trimtab does not judge waits for its own change alone.
+1. Active pods are taken by priority, then by the time that they have waited.
+2. A pod that all nodes refused is unschedulable until a change may help it (see `placement.requeue`), for five minutes
+   at most.
+3. A pod that is requeued backs off first, the longer the more often it was refused: from `initial` to `cap` seconds,
+   doubling. A back-off ends at a full second, so that pods of the same second are taken by priority.
+4. If no pod is active, pods that back off after a refusal are taken early: their waiting only serves other pods. Pods
+   that back off after a *failure* (of the API server, for instance) wait to the end.
+5. A pod that needs what Trimtab does not support is requeued only by a change of the pod itself.
 
-Pods kept aside that are alike (the pods of a template, refused by the same plugins) are asked about once a change, not
-once a pod. Nothing here waits or knows an event loop; time is asked of the clock, and `due` says when to look again.
+Nothing here waits or uses an event loop; the time comes from the clock, and `next_due` is when to call `take` again.
 """
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from enum import Enum
 from typing import Protocol
-
-import msgspec
 
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import SECOND, Clock
 from trimtab.kube.retries import Backoff
-from trimtab.scheduler import changes, hints
-from trimtab.scheduler.changes import Change, RequestsOf
-from trimtab.scheduler.hints import UNSUPPORTED
+from trimtab.placement import changes
+from trimtab.placement.changes import Action, Change, RequestsOf, Subject
+from trimtab.scheduler.queuedpods import PodHeap, QueuedPod, QueueState
+from trimtab.scheduler.unschedulable import SimilarPods, UnschedulablePods
 
-KEPT_ASIDE = 300 * SECOND
-"""How long a pod is kept aside at most: a change that nobody thought of may have helped it."""
+MAX_UNSCHEDULABLE = 300 * SECOND
+"""How long a pod is unschedulable at most: a change without a hint may have helped it."""
 
 BACKOFF_COMPLETE = "BackoffComplete"
 POP_FROM_BACKOFF = "PopFromBackoffQ"
@@ -53,162 +49,71 @@ ATTEMPT_FAILURE = "ScheduleAttemptFailure"
 UNSCHEDULABLE_TIMEOUT = "UnschedulableTimeout"
 POD_ADD = "UnschedulablePodAdd"
 
-_pack = msgspec.msgpack.Encoder().encode
-
-
-class Place(Enum):
-    """Where a pod is, as metrics name it."""
-
-    ACTIVE = "active"
-    BACKING_OFF = "backoff"
-    UNSCHEDULABLE = "unschedulable"
-    GATED = "gated"
-    IN_FLIGHT = "in flight"
-
-
-@dataclass(slots=True, eq=False)
-class Waiting:
-    """A pod that waits, and what came of its attempts. Times are those of the clock's `monotonic`."""
-
-    pod: Pod
-    since: int
-    place: Place = Place.ACTIVE
-    attempts: int = 0
-    refusals: int = 0
-    failures: int = 0
-    """In a row."""
-    refused_by: frozenset[str] = frozenset()
-    first_active: int | None = None
-    flushed: bool = False
-    ticket: int = 0
-    """The number of its entry in a heap: entries with other numbers are left over, and mean nothing."""
-    alike: bytes = b""
-    """What it has in common with others that are kept aside."""
-
-    @property
-    def uid(self) -> str:
-        """Of the pod."""
-        return self.pod.metadata.uid
-
-    @property
-    def profile(self) -> str:
-        """Who schedules it."""
-        return self.pod.spec.scheduler_name
-
-    @property
-    def rank(self) -> tuple[int, int]:
-        """Smaller goes first."""
-        return (-(self.pod.spec.priority or 0), self.since)
-
 
 class Observer(Protocol):
-    """Who counts what happens in the queue."""
+    """Counts what happens in the queue."""
 
-    def incoming(self, place: str, event: str) -> None:
-        """A pod came to a place because of an event."""
+    def count_incoming(self, queue: str, event: str) -> None:
+        """Count a pod that entered a state because of an event."""
 
-    def refused(self, plugins: frozenset[str], profile: str, sign: int) -> None:
-        """One pod more (1) or less (-1) waits that these plugins refused."""
-
-
-Helps = Callable[[Pod, frozenset[str], Change], bool]
-"""Whether a change could help a pod that these plugins refused: `Hints.help`."""
-
-_Heap = list[tuple[int, tuple[int, int], int, Waiting]]
-"""By moment and rank; the number is the ticket."""
-
-_Group = dict[str, Waiting]
-"""Pods that are alike, by UID."""
+    def count_refused(self, plugins: frozenset[str], profile: str, sign: int) -> None:
+        """Count one pod more (1) or less (-1) that waits because these plugins refused it."""
 
 
-@dataclass(slots=True)
-class _Aside:
-    """The pods kept aside: by who refused them and what they have in common, and in the order in which they came."""
-
-    groups: dict[frozenset[str], dict[bytes, _Group]] = field(default_factory=dict)
-    order: dict[str, Waiting] = field(default_factory=dict)
-
-    def put(self, waiting: Waiting) -> None:
-        self._file(waiting)
-        if UNSUPPORTED not in waiting.refused_by:
-            self.order[waiting.uid] = waiting
-
-    def replace(self, waiting: Waiting, pod: Pod) -> None:
-        """The pod has changed. It keeps its turn: it has been here no less long."""
-        self._unfile(waiting)
-        waiting.pod = pod
-        self._file(waiting)
-
-    def remove(self, waiting: Waiting) -> None:
-        self._unfile(waiting)
-        self.order.pop(waiting.uid, None)
-
-    def concerned(self, change: Change) -> Iterator[_Group]:
-        """The groups that a change of this kind may help at all."""
-        concerns = hints.interested(change)
-        for refused_by, groups in self.groups.items():
-            if concerns(refused_by):
-                yield from groups.values()
-
-    def _file(self, waiting: Waiting) -> None:
-        waiting.alike = _alike(waiting.pod)
-        groups = self.groups.setdefault(waiting.refused_by, {})
-        groups.setdefault(waiting.alike, {})[waiting.uid] = waiting
-
-    def _unfile(self, waiting: Waiting) -> None:
-        groups = self.groups[waiting.refused_by]
-        group = groups[waiting.alike]
-        del group[waiting.uid]
-        if not group:
-            del groups[waiting.alike]
-        if not groups:
-            del self.groups[waiting.refused_by]
+CanHelp = Callable[[Pod, frozenset[str], Change], bool]
+"""Whether a change may help a pod that these plugins refused: `RequeueHints.can_help`."""
 
 
 class Queue:
     """All pods that wait, by UID."""
 
     def __init__(
-        self, clock: Clock, helps: Helps, requests: RequestsOf, *, backoff: Backoff, observer: Observer | None = None
+        self,
+        clock: Clock,
+        can_help: CanHelp,
+        requests: RequestsOf,
+        *,
+        backoff: Backoff,
+        observer: Observer | None = None,
     ) -> None:
         self.on_ready: Callable[[], None] = lambda: None
-        """Called when there is something to take, or an earlier moment to look again."""
+        """Called when a pod can be taken, or when `next_due` may have become earlier."""
         self._clock = clock
-        self._helps = helps
+        self._can_help = can_help
         self._requests = requests
         self._backoff = backoff
         self._observer = observer
-        self._pods: dict[str, Waiting] = {}
-        self._active: _Heap = []
-        self._refused: _Heap = []
-        self._failed: _Heap = []
-        self._aside = _Aside()
+        self._pods: dict[str, QueuedPod] = {}
+        self._active = PodHeap()
+        self._refused = PodHeap()
+        self._failed = PodHeap()
+        self._unschedulable = UnschedulablePods()
         self._tickets = itertools.count(1)
-        self._lengths = dict.fromkeys(Place, 0)
+        self._lengths = dict.fromkeys(QueueState, 0)
 
     def __len__(self) -> int:
         return len(self._pods)
 
-    def __iter__(self) -> Iterator[Waiting]:
+    def __iter__(self) -> Iterator[QueuedPod]:
         return iter(list(self._pods.values()))
 
-    def get(self, uid: str) -> Waiting | None:
+    def get(self, uid: str) -> QueuedPod | None:
         """The pod of that UID, if it waits."""
         return self._pods.get(uid)
 
     @property
-    def keeps_aside(self) -> bool:
-        """Whether there is anybody whom a change could help."""
-        return bool(self._aside.groups)
+    def has_unschedulable(self) -> bool:
+        """Whether there are pods that a change may help."""
+        return bool(self._unschedulable)
 
-    def length(self, place: Place) -> int:
-        """How many are there."""
-        return self._lengths[place]
+    def length(self, state: QueueState) -> int:
+        """The number of pods in that state."""
+        return self._lengths[state]
 
-    # What is observed of the pods that wait.
+    # Observations.
 
     def put(self, pod: Pod) -> None:
-        """A pod that has no node came, or changed."""
+        """Add a pod without a node, or update it."""
         known = self._pods.get(pod.metadata.uid)
         if known is None:
             self._add(pod)
@@ -216,186 +121,157 @@ class Queue:
             self._update(known, pod)
 
     def drop(self, uid: str) -> None:
-        """A pod is gone, or has a node."""
-        waiting = self._pods.pop(uid, None)
-        if waiting is not None:
-            self._leave(waiting)
-            self._lengths[waiting.place] -= 1
-            self._forget_refusals(waiting)
+        """Remove a pod that was deleted or has a node."""
+        queued = self._pods.pop(uid, None)
+        if queued is not None:
+            self._leave_state(queued)
+            self._lengths[queued.state] -= 1
+            self._clear_refusals(queued)
 
-    def notice(self, change: Change) -> None:
-        """Something has changed that may help some of those kept aside."""
-        helped = [group for group in self._aside.concerned(change) if self._helped(group, change)]
+    def requeue_helped(self, change: Change) -> None:
+        """Requeue the unschedulable pods that a change may help."""
+        helped = [group for group in self._unschedulable.concerned(change) if self._is_helped(group, change)]
         for group in helped:
-            for waiting in list(group.values()):
-                self._again(waiting, change.label)
+            for queued in list(group.values()):
+                self._requeue(queued, change.label)
 
     # Attempts.
 
-    def take(self) -> Waiting | None:
-        """The next pod to try, which is in flight now; None if there is none."""
-        self._release()
-        waiting = _pop(self._active)
-        if waiting is None:
-            waiting = _pop(self._refused)
-            if waiting is None:
+    def take(self) -> QueuedPod | None:
+        """The next pod to try, which is in flight from now on; None if there is none."""
+        self._release_due()
+        queued = self._active.pop()
+        if queued is None:
+            queued = self._refused.pop()
+            if queued is None:
                 return None
-            self._count(Place.ACTIVE, POP_FROM_BACKOFF)
-        self._set(waiting, Place.IN_FLIGHT)
-        self._forget_refusals(waiting)
-        waiting.attempts += 1
-        return waiting
+            self._count_incoming(QueueState.ACTIVE, POP_FROM_BACKOFF)
+        self._set_state(queued, QueueState.IN_FLIGHT)
+        self._clear_refusals(queued)
+        queued.attempts += 1
+        return queued
 
-    def refused(self, waiting: Waiting, by: frozenset[str]) -> None:
-        """No node would take the pod."""
-        if not self._holds(waiting):
+    def record_refusal(self, queued: QueuedPod, refused_by: frozenset[str]) -> None:
+        """End an attempt in which all nodes were refused: the pod is unschedulable."""
+        if not self._contains(queued):
             return
-        waiting.refused_by = by
-        waiting.refusals += 1
-        waiting.failures = 0
-        self._returned(waiting)
-        self._keep_aside(waiting, ATTEMPT_FAILURE)
+        queued.refused_by = refused_by
+        queued.refusals += 1
+        queued.failures = 0
+        self._restart_wait(queued)
+        self._set_state(queued, QueueState.UNSCHEDULABLE)
+        self._unschedulable.add(queued)
+        self._count_incoming(QueueState.UNSCHEDULABLE, ATTEMPT_FAILURE)
         if self._observer is not None:
-            self._observer.refused(by, waiting.profile, 1)
+            self._observer.count_refused(refused_by, queued.profile, 1)
 
-    def failed(self, waiting: Waiting) -> None:
-        """The attempt came to nothing, whoever is to blame for that; the pod backs off."""
-        if not self._holds(waiting):
+    def record_failure(self, queued: QueuedPod) -> None:
+        """End an attempt that failed, for whatever reason: the pod backs off."""
+        if not self._contains(queued):
             return
-        waiting.failures += 1
-        self._returned(waiting)
-        self._again(waiting, ATTEMPT_FAILURE)
+        queued.failures += 1
+        self._restart_wait(queued)
+        self._requeue(queued, ATTEMPT_FAILURE)
 
     @property
-    def due(self) -> int | None:
-        """When there may be something to take although nothing changes; None if never."""
-        _skip_stale(self._failed)
-        back_offs = [moment for moment, *_ in self._failed[:1]]
-        time_outs = [oldest.since + KEPT_ASIDE for oldest in itertools.islice(self._aside.order.values(), 1)]
-        return min(back_offs + time_outs, default=None)
+    def next_due(self) -> int | None:
+        """When there may be a pod to take without any change; None if never."""
+        back_off, refusal = self._failed.first_time(), self._unschedulable.oldest_time()
+        time_out = None if refusal is None else refusal + MAX_UNSCHEDULABLE
+        return min((time for time in (back_off, time_out) if time is not None), default=None)
 
-    # The moves.
+    # Transitions.
 
     def _add(self, pod: Pod) -> None:
-        waiting = Waiting(pod, self._clock.monotonic())
-        self._pods[waiting.uid] = waiting
-        self._lengths[Place.ACTIVE] += 1
+        queued = QueuedPod(pod, self._clock.monotonic())
+        self._pods[queued.uid] = queued
+        self._lengths[QueueState.ACTIVE] += 1
         if pod.spec.scheduling_gates:
-            self._set(waiting, Place.GATED)
-            self._count(Place.UNSCHEDULABLE, POD_ADD)
+            self._set_state(queued, QueueState.GATED)
+            self._count_incoming(QueueState.UNSCHEDULABLE, POD_ADD)
         else:
-            self._activate(waiting, POD_ADD)
+            self._activate(queued, POD_ADD)
 
-    def _update(self, waiting: Waiting, pod: Pod) -> None:
-        before = waiting.pod
-        if waiting.place is Place.UNSCHEDULABLE:
-            self._aside.replace(waiting, pod)
-            self._consider(waiting, before)
+    def _update(self, queued: QueuedPod, pod: Pod) -> None:
+        before = queued.pod
+        if queued.state is QueueState.UNSCHEDULABLE:
+            self._unschedulable.replace(queued, pod)
+            self._requeue_if_helped(queued, before)
         else:
-            waiting.pod = pod
-            if waiting.place is Place.GATED and not pod.spec.scheduling_gates:
-                self._activate(waiting, f"{changes.Subject.WAITING_POD}{changes.Action.POD_GATES_ELIMINATED}")
+            queued.pod = pod
+            if queued.state is QueueState.GATED and not pod.spec.scheduling_gates:
+                self._activate(queued, f"{Subject.WAITING_POD}{Action.POD_GATES_ELIMINATED}")
 
-    def _consider(self, waiting: Waiting, before: Pod) -> None:
-        for change in changes.of_pod(before, waiting.pod, self._requests):
-            if self._helps(waiting.pod, waiting.refused_by, change):
-                self._again(waiting, change.label)
+    def _requeue_if_helped(self, queued: QueuedPod, before: Pod) -> None:
+        for change in changes.of_pod(before, queued.pod, self._requests):
+            if self._can_help(queued.pod, queued.refused_by, change):
+                self._requeue(queued, change.label)
                 return
 
-    def _helped(self, group: _Group, change: Change) -> bool:
+    def _is_helped(self, group: SimilarPods, change: Change) -> bool:
         sample = next(iter(group.values()))
-        return self._helps(sample.pod, sample.refused_by, change)
+        return self._can_help(sample.pod, sample.refused_by, change)
 
-    def _release(self) -> None:
-        """Let go of those whose back-off is over, and of those that were kept aside for too long."""
+    def _release_due(self) -> None:
+        """Activate the pods whose back-off has ended, and requeue those that were unschedulable for too long."""
         now = self._clock.monotonic()
         for heap in (self._failed, self._refused):
-            while (waiting := _pop(heap, now)) is not None:
-                self._activate(waiting, BACKOFF_COMPLETE)
-        for waiting in list(self._overdue(now)):
-            waiting.flushed = True
-            self._again(waiting, UNSCHEDULABLE_TIMEOUT)
+            while (queued := heap.pop(now)) is not None:
+                self._activate(queued, BACKOFF_COMPLETE)
+        for queued in self._unschedulable.older_than(now - MAX_UNSCHEDULABLE):
+            queued.flushed = True
+            self._requeue(queued, UNSCHEDULABLE_TIMEOUT)
 
-    def _overdue(self, now: int) -> Iterator[Waiting]:
-        return itertools.takewhile(lambda waiting: waiting.since + KEPT_ASIDE <= now, self._aside.order.values())
-
-    def _again(self, waiting: Waiting, event: str) -> None:
-        """To be tried again, when its back-off is over."""
-        self._leave(waiting)
-        ends = self._back_off_ends(waiting)
-        if ends <= self._clock.monotonic():
-            self._activate(waiting, event)
+    def _requeue(self, queued: QueuedPod, event: str) -> None:
+        """Activate a pod as soon as its back-off has ended."""
+        self._leave_state(queued)
+        back_off_end = self._back_off_end(queued)
+        if back_off_end <= self._clock.monotonic():
+            self._activate(queued, event)
             return
-        self._set(waiting, Place.BACKING_OFF)
-        self._push(self._failed if waiting.failures else self._refused, waiting, ends)
-        self._count(Place.BACKING_OFF, event)
+        self._set_state(queued, QueueState.BACKING_OFF)
+        heap = self._failed if queued.failures else self._refused
+        heap.push(queued, back_off_end, next(self._tickets))
+        self._count_incoming(QueueState.BACKING_OFF, event)
         self.on_ready()
 
-    def _activate(self, waiting: Waiting, event: str) -> None:
-        self._set(waiting, Place.ACTIVE)
-        if waiting.first_active is None:
-            waiting.first_active = self._clock.monotonic()
-        self._push(self._active, waiting, 0)
-        self._count(Place.ACTIVE, event)
+    def _activate(self, queued: QueuedPod, event: str) -> None:
+        self._set_state(queued, QueueState.ACTIVE)
+        if queued.first_active is None:
+            queued.first_active = self._clock.monotonic()
+        self._active.push(queued, 0, next(self._tickets))
+        self._count_incoming(QueueState.ACTIVE, event)
         self.on_ready()
 
-    def _keep_aside(self, waiting: Waiting, event: str) -> None:
-        self._set(waiting, Place.UNSCHEDULABLE)
-        self._aside.put(waiting)
-        self._count(Place.UNSCHEDULABLE, event)
+    def _leave_state(self, queued: QueuedPod) -> None:
+        """Remove a pod from the structures of its state. Its entries in heaps become stale."""
+        queued.ticket = 0
+        if queued.state is QueueState.UNSCHEDULABLE:
+            self._unschedulable.remove(queued)
 
-    def _leave(self, waiting: Waiting) -> None:
-        """Take it out of where it is. Entries of heaps stay behind, and mean nothing any more."""
-        waiting.ticket = 0
-        if waiting.place is Place.UNSCHEDULABLE:
-            self._aside.remove(waiting)
+    def _restart_wait(self, queued: QueuedPod) -> None:
+        queued.since = self._clock.monotonic()
+        queued.flushed = False
 
-    def _returned(self, waiting: Waiting) -> None:
-        waiting.since = self._clock.monotonic()
-        waiting.flushed = False
-
-    def _back_off_ends(self, waiting: Waiting) -> int:
-        count = waiting.failures or waiting.refusals
+    def _back_off_end(self, queued: QueuedPod) -> int:
+        count = queued.failures or queued.refusals
         if not count or not self._backoff.cap:
             return 0
-        return ((waiting.since + round(self._backoff.delay(count) * SECOND)) // SECOND + 1) * SECOND
+        return ((queued.since + round(self._backoff.delay(count) * SECOND)) // SECOND + 1) * SECOND
 
-    def _push(self, heap: _Heap, waiting: Waiting, moment: int) -> None:
-        waiting.ticket = next(self._tickets)
-        heapq.heappush(heap, (moment, waiting.rank, waiting.ticket, waiting))
+    def _set_state(self, queued: QueuedPod, state: QueueState) -> None:
+        self._lengths[queued.state] -= 1
+        self._lengths[state] += 1
+        queued.state = state
 
-    def _set(self, waiting: Waiting, place: Place) -> None:
-        self._lengths[waiting.place] -= 1
-        self._lengths[place] += 1
-        waiting.place = place
+    def _contains(self, queued: QueuedPod) -> bool:
+        return self._pods.get(queued.uid) is queued
 
-    def _holds(self, waiting: Waiting) -> bool:
-        return self._pods.get(waiting.uid) is waiting
+    def _clear_refusals(self, queued: QueuedPod) -> None:
+        if queued.refused_by and self._observer is not None:
+            self._observer.count_refused(queued.refused_by, queued.profile, -1)
+        queued.refused_by = frozenset()
 
-    def _forget_refusals(self, waiting: Waiting) -> None:
-        if waiting.refused_by and self._observer is not None:
-            self._observer.refused(waiting.refused_by, waiting.profile, -1)
-        waiting.refused_by = frozenset()
-
-    def _count(self, place: Place, event: str) -> None:
+    def _count_incoming(self, state: QueueState, event: str) -> None:
         if self._observer is not None:
-            self._observer.incoming(place.value, event)
-
-
-def _pop(heap: _Heap, until: int | None = None) -> Waiting | None:
-    """The first of a heap; only if its moment has come, where one is given."""
-    _skip_stale(heap)
-    if not heap or (until is not None and heap[0][0] > until):
-        return None
-    return heapq.heappop(heap)[-1]
-
-
-def _skip_stale(heap: _Heap) -> None:
-    while heap and heap[0][-1].ticket != heap[0][2]:
-        heapq.heappop(heap)
-
-
-def _alike(pod: Pod) -> bytes:
-    """What the answer to "could this change help?" depends on, besides who refused the pod."""
-    metadata = pod.metadata
-    return _pack((metadata.namespace, metadata.labels, metadata.owner_references, pod.spec))
+            self._observer.count_incoming(state.value, event)

@@ -1,16 +1,16 @@
-"""What people are told of a pod: events, and the condition `PodScheduled`; as kube-scheduler writes them.
+"""Events and the condition `PodScheduled` of pods, as kube-scheduler writes them.
 
 | | event | condition |
 |---|---|---|
 | bound | Normal `Scheduled`, action `Binding` | the API server sets it to True with the binding |
-| no node will do | Warning `FailedScheduling`, action `Scheduling` | False, `Unschedulable`, the same sentence |
-| something failed | the same | False, `SchedulerError`, the same sentence |
+| all nodes refused | Warning `FailedScheduling`, action `Scheduling` | False, `Unschedulable`, the same message |
+| the attempt failed | the same | False, `SchedulerError`, the same message |
 
-The condition is patched where it says something else than before, and only it: other conditions and the nominated node
-are not ours. Of several patches for one pod that wait to be written, the last one counts. One that cannot be written is
-not tried again for long: the next attempt says it anew.
+Only this condition is patched, and only if it changes: other conditions and the nominated node belong to other
+components. Of several pending patches for one pod, the last one is written. A patch that fails is dropped: the next
+attempt writes the condition again.
 
-Pods may be bound faster than events can be written. They wait in line then, a long one: bindings go first.
+Pods may be bound faster than events can be written. Events have a long backlog for that: bindings go first.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from trimtab.api import times
+from trimtab.api.annotations import Reason
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client, PatchKind
@@ -28,23 +29,21 @@ from trimtab.kube.errors import Conflict, KubeError, NotFound
 from trimtab.kube.events import NORMAL, WARNING, Recorder
 
 POD_SCHEDULED = "PodScheduled"
-UNSCHEDULABLE = "Unschedulable"
-SCHEDULER_ERROR = "SchedulerError"
 
 _WRITERS = 2
 _BACKLOG = 20_000
 _LONGEST_NOTE = 1024
-"""Bytes of an event's text: an API server takes no more."""
-_CUT = " ..."
+"""The most bytes that an API server accepts as the text of an event."""
+_ELLIPSIS = " ..."
 
 log = logging.getLogger(__name__)
 
 
 class Reporter:
-    """Notes what there is to tell; `run` writes it."""
+    """Records events and conditions of pods; `run` writes them."""
 
     def __init__(self, client: Client, writer: Client, profiles: Iterable[str], *, instance: str = "") -> None:
-        """`writer` writes conditions, and may refuse to; whoever has bound a pod may always say so in an event."""
+        """`writer` writes conditions, and only as the leader; events of bound pods are written in any case."""
         self._client = writer
         self._clock = client.clock
         self._recorders: Mapping[str, Recorder] = {
@@ -54,25 +53,25 @@ class Reporter:
             for name in profiles
         }
         self._conditions: dict[str, tuple[Pod, JSON]] = {}
-        self._noted = asyncio.Event()
+        self._has_conditions = asyncio.Event()
 
-    def scheduled(self, pod: Pod, node: str) -> None:
-        """A pod is bound."""
+    def report_scheduled(self, pod: Pod, node: str) -> None:
+        """Report that a pod was bound."""
         self._conditions.pop(pod.metadata.uid, None)
         self._recorder(pod).record(
-            pod, NORMAL, "Scheduled", f"Successfully assigned {pod.key} to {node}", action="Binding"
+            pod, NORMAL, Reason.SCHEDULED, f"Successfully assigned {pod.key} to {node}", action="Binding"
         )
 
-    def failed(self, pod: Pod, sentence: str, reason: str) -> None:
-        """A pod could not be scheduled, for that reason."""
-        self._recorder(pod).record(pod, WARNING, "FailedScheduling", _cut(sentence), action="Scheduling")
-        condition = self._condition(pod, sentence, reason)
+    def report_failed(self, pod: Pod, message: str, reason: Reason) -> None:
+        """Report that a pod was not scheduled, with this reason of its condition."""
+        self._recorder(pod).record(pod, WARNING, Reason.FAILED_SCHEDULING, _shortened(message), action="Scheduling")
+        condition = self._condition(pod, message, reason)
         if condition is not None:
             self._conditions[pod.metadata.uid] = (pod, condition)
-            self._noted.set()
+            self._has_conditions.set()
 
     async def run(self) -> None:
-        """Write what is noted, until cancelled."""
+        """Write what was recorded, until cancelled."""
         writers = [asyncio.ensure_future(self._write()) for _ in range(_WRITERS)]
         for recorder in self._recorders.values():
             writers += [asyncio.ensure_future(recorder.run()) for _ in range(_WRITERS)]
@@ -82,18 +81,18 @@ class Reporter:
             await cancel(*writers)
 
     async def flush(self, seconds: float) -> None:
-        """Let the events that were noted be written, for so long at most."""
+        """Wait until the recorded events are written, at most that long."""
         for recorder in self._recorders.values():
             try:
                 await within(self._clock, seconds, recorder.flush())
             except TimeoutError:
-                log.info("some events are left unwritten")
+                log.info("stopped before all events were written")
 
     def _recorder(self, pod: Pod) -> Recorder:
         return self._recorders[pod.spec.scheduler_name]
 
-    def _condition(self, pod: Pod, message: str, reason: str) -> JSON | None:
-        """The condition to write; None if that is what the pod says already."""
+    def _condition(self, pod: Pod, message: str, reason: Reason) -> JSON | None:
+        """The condition to write; None if the pod already has it."""
         known = pod.status.condition(POD_SCHEDULED)
         if known is not None and (known.status, known.reason, known.message) == ("False", reason, message):
             return None
@@ -113,8 +112,8 @@ class Reporter:
     async def _write(self) -> None:
         while True:
             while not self._conditions:
-                self._noted.clear()
-                await self._noted.wait()
+                self._has_conditions.clear()
+                await self._has_conditions.wait()
             uid = next(iter(self._conditions))
             await self._patch(*self._conditions.pop(uid))
 
@@ -131,13 +130,13 @@ class Reporter:
                 subresource="status",
             )
         except (Conflict, NotFound):
-            log.debug("%s is not there any more: its condition is not written", pod.key)
+            log.debug("pod %s was deleted before its condition was written", pod.key)
         except KubeError as error:
-            log.warning("the condition of %s could not be written: %s", pod.key, error)
+            log.warning("cannot write the condition PodScheduled of pod %s: %s", pod.key, error)
 
 
-def _cut(sentence: str) -> str:
-    encoded = sentence.encode()
+def _shortened(message: str) -> str:
+    encoded = message.encode()
     if len(encoded) <= _LONGEST_NOTE:
-        return sentence
-    return encoded[: _LONGEST_NOTE - len(_CUT)].decode("utf-8", "ignore") + _CUT
+        return message
+    return encoded[: _LONGEST_NOTE - len(_ELLIPSIS)].decode("utf-8", "ignore") + _ELLIPSIS

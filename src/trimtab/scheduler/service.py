@@ -1,18 +1,18 @@
 """The scheduler as a service: informers in, bindings out.
 
-    client → informers ──events──→ Cycle ──attempts──→ Binder, Reporter → client
+    client → informers ──events──→ SchedulerState ──attempts──→ Binder, Reporter → client
 
-`run` keeps the informers going from the start, so that a process which waits for the lease knows the cluster when its
-time comes. It schedules once it has seen everything, and while it holds the lease. All that it knows is rebuilt from
-the API server at the start: pods that a process left unbound when it died are pods without a node, and are taken like
-any others; pods that it had bound are observed on their nodes.
+`run` starts the informers at once, so that a process which waits for the lease already knows the cluster when it
+becomes the leader. It schedules when all informers have synced, and while it holds the lease. Its state is rebuilt from
+the API server at the start: pods that a process left unbound when it died are scheduled like any others, and pods that
+it had bound are observed on their nodes.
 
-**Namespaces.** Told to look after some namespaces, it schedules their pods alone, and reads what groups pods (services,
-replica sets) in them alone. Nodes and pods are read from all: whoever is on a node takes room there, and counts for
-spreading and affinity, whosever pod it is.
+**Namespaces.** With a list of namespaces, it schedules only their pods, and reads services and workloads only there.
+Nodes and pods are read from the whole cluster: every pod uses resources of its node and counts for spreading and
+affinity.
 
-**The end.** When `run` is cancelled, no more pods are taken; bindings under way may finish within a grace period, and
-are cut off then. One that is cut off may still have reached the API server: the next process sees what became of it.
+**Shutdown.** When `run` is cancelled, no more pods are taken; bindings in flight may finish within a grace period, and
+are cancelled then. A cancelled binding may still have reached the API server: the next process observes the result.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
+from trimtab.api.annotations import Reason
 from trimtab.api.apps import ReplicaSet, StatefulSet
 from trimtab.api.core import Namespace, ReplicationController
 from trimtab.api.core import Service as KubeService
@@ -37,22 +38,23 @@ from trimtab.kube.informers import Informer
 from trimtab.kube.leases import Elector
 from trimtab.kube.limits import TokenBucket
 from trimtab.kube.stores import Object
-from trimtab.scheduler.binding import Binder, Fate, Outcome
+from trimtab.scheduler.binding import Binder, BindingOutcome, BindingResult
 from trimtab.scheduler.configuration import Configuration, RateLimit
-from trimtab.scheduler.cycle import Attempt, Cycle
 from trimtab.scheduler.metrics import Metrics, Result
-from trimtab.scheduler.queue import Place
-from trimtab.scheduler.reports import SCHEDULER_ERROR, UNSCHEDULABLE, Reporter
+from trimtab.scheduler.queuedpods import QueueState
+from trimtab.scheduler.reports import Reporter
+from trimtab.scheduler.state import Attempt, SchedulerState
 from trimtab.snapshot.view import Group
 
 T = TypeVar("T", bound=Object)
 
 GRACE = 5.0
-"""Seconds that bindings under way are given when the service ends."""
-_LAST_WORDS = 1.0
+"""Seconds that bindings in flight may take when the service stops."""
+_EVENT_GRACE = 1.0
+"""Seconds that writing the last events may take."""
 _UNCONFIRMED = 30 * SECOND
-"""How long the watch may take to show what the API server has said to be done."""
-_LOOK_EVERY = 10.0
+"""How long the watch may take to show a binding that the API server has confirmed."""
+_CHECK_PERIOD = 10.0
 
 _NOT_FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 _GROUPS: tuple[type[Group], ...] = (KubeService, ReplicationController, ReplicaSet, StatefulSet)
@@ -82,7 +84,7 @@ class Service:
         writer = _limited(client, configuration.rate_limit)
         if self.elector is not None:
             writer = writer.using(before_write=self.elector.check)
-        self.cycle = Cycle(
+        self.state = SchedulerState(
             configuration.profiles,
             client.clock,
             self._rng,
@@ -93,32 +95,32 @@ class Service:
         self.binder = Binder(
             writer,
             limit=configuration.bindings,
-            is_open=self.cycle.is_open,
-            settled=self._settled,
+            is_assumed=self.state.is_assumed,
+            on_result=self._finish_binding,
             rng=self._rng,
         )
-        narrator = _limited(client, configuration.rate_limit)
-        self.reporter = Reporter(narrator, writer, configuration.profiles, instance=socket.gethostname())
+        event_client = _limited(client, configuration.rate_limit)
+        self.reporter = Reporter(event_client, writer, configuration.profiles, instance=socket.gethostname())
         self.informers = self._informers()
         self._ready = asyncio.Event()
-        self.cycle.queue.on_ready = self._ready.set
+        self.state.queue.on_ready = self._ready.set
         self._watch_metrics()
 
     @property
     def synced(self) -> bool:
-        """Whether everything has been seen at least once."""
+        """Whether all informers have synced."""
         return all(informer.synced for informer in self.informers)
 
     @property
     def problems(self) -> list[str]:
-        """What keeps it from seeing the cluster as it is, for health pages."""
+        """The problems of the informers, for health pages."""
         return [f"{informer.resource.plural}: {informer.problem}" for informer in self.informers if informer.problem]
 
     async def run(self) -> None:
-        """Schedule until cancelled. Raises LeadershipLost if another process has taken over."""
+        """Schedule until cancelled. Raises LeadershipLost if another process becomes the leader."""
         for name, profile in self.configuration.profiles.items():
             if profile.left_out:
-                log.info("%s: not part of Trimtab, and left out: %s", name, ", ".join(profile.left_out))
+                log.info("profile %s: plugins that Trimtab does not run: %s", name, ", ".join(profile.left_out))
         await _beside(self._serve(), *(informer.run() for informer in self.informers), self.reporter.run())
 
     async def _serve(self) -> None:
@@ -130,20 +132,20 @@ class Service:
             await self.elector.run(self._lead)
 
     async def _lead(self) -> None:
-        log.info("scheduling for %s", ", ".join(self.configuration.profiles))
+        log.info("scheduling pods of the profiles %s", ", ".join(self.configuration.profiles))
         try:
             await _beside(self._schedule(), self._check_assumed())
         finally:
             await self.binder.finish(GRACE)
-            await self.reporter.flush(_LAST_WORDS)
+            await self.reporter.flush(_EVENT_GRACE)
 
-    # The loop.
+    # Scheduling.
 
     async def _schedule(self) -> None:
-        """Decide about one pod after the other; what comes from the API server is taken in between."""
+        """Decide on one pod at a time; events of the API server are handled between decisions."""
         while True:
-            await self.binder.room()
-            attempt = self.cycle.attempt()
+            await self.binder.wait_for_capacity()
+            attempt = self.state.attempt()
             if attempt is None:
                 await self._wait()
             else:
@@ -152,7 +154,7 @@ class Service:
 
     async def _wait(self) -> None:
         """Wait until there may be a pod to take."""
-        due = self.cycle.queue.due
+        due = self.state.queue.next_due
         self._ready.clear()
         waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._ready.wait())]
         if due is not None:
@@ -164,64 +166,66 @@ class Service:
             await cancel(*waits)
 
     def _act(self, attempt: Attempt) -> None:
-        self.metrics.decided(self._since(attempt.started))
+        self.metrics.observe_decision(self._since(attempt.started))
         if attempt.node:
             self.binder.start(attempt)
         elif attempt.failed:
-            self._tell_failed(attempt, Result.ERROR, SCHEDULER_ERROR, attempt.sentence)
+            self._report_failed(attempt, Result.ERROR, Reason.SCHEDULER_ERROR, attempt.message)
         else:
-            self._tell_failed(attempt, Result.UNSCHEDULABLE, UNSCHEDULABLE, attempt.sentence)
+            self._report_failed(attempt, Result.UNSCHEDULABLE, Reason.UNSCHEDULABLE, attempt.message)
 
-    def _settled(self, attempt: Attempt, outcome: Outcome) -> None:
-        """What became of a binding."""
-        status = "Success" if outcome.error is None else "Error"
-        self.metrics.bind_answered(status, attempt.waiting.profile, outcome.seconds)
-        match outcome.fate:
-            case Fate.BOUND:
-                self.cycle.bound(attempt)
-                self._tell_bound(attempt)
-            case Fate.UNBOUND:
-                if self.cycle.failed(attempt):
-                    sentence = f'running Bind plugin "DefaultBinder": {_words(outcome)}'
-                    self._tell_failed(attempt, Result.ERROR, SCHEDULER_ERROR, sentence)
-            case Fate.GONE:
-                self.cycle.lost(attempt)
-            case Fate.SETTLED if self.cycle.is_placed(attempt):
-                self._tell_bound(attempt)
-            case Fate.ELSEWHERE | Fate.SETTLED:
-                log.info("%s: settled without us: %s", attempt.pod.key, outcome.error)
-        if outcome.live is not None and outcome.live.spec.node_name:
-            self.cycle.pod_seen(None, outcome.live)
+    def _finish_binding(self, attempt: Attempt, result: BindingResult) -> None:
+        """Handle the result of a binding."""
+        status = "Success" if result.error is None else "Error"
+        self.metrics.observe_binding(status, attempt.queued.profile, result.seconds)
+        match result.outcome:
+            case BindingOutcome.BOUND:
+                self.state.mark_bound(attempt)
+                self._report_bound(attempt)
+            case BindingOutcome.NOT_BOUND:
+                if self.state.mark_failed(attempt):
+                    message = f'running Bind plugin "DefaultBinder": {_error_message(result)}'
+                    self._report_failed(attempt, Result.ERROR, Reason.SCHEDULER_ERROR, message)
+            case BindingOutcome.DELETED:
+                self.state.mark_deleted(attempt)
+            case BindingOutcome.SETTLED if self.state.is_placed(attempt):
+                self._report_bound(attempt)
+            case BindingOutcome.BOUND_ELSEWHERE | BindingOutcome.SETTLED:
+                log.info("pod %s was bound or deleted by another component: %s", attempt.pod.key, result.error)
+        if result.live is not None and result.live.spec.node_name:
+            self.state.pod_updated(None, result.live)
 
-    def _tell_bound(self, attempt: Attempt) -> None:
-        waiting = attempt.waiting
-        self.metrics.attempted(Result.SCHEDULED, waiting.profile, self._since(attempt.started))
-        first = attempt.started if waiting.first_active is None else waiting.first_active
-        self.metrics.scheduled(waiting.attempts, self._since(first), flushed=waiting.flushed)
-        self.reporter.scheduled(attempt.pod, attempt.node)
+    def _report_bound(self, attempt: Attempt) -> None:
+        queued = attempt.queued
+        self.metrics.count_attempt(Result.SCHEDULED, queued.profile, self._since(attempt.started))
+        first = attempt.started if queued.first_active is None else queued.first_active
+        self.metrics.count_scheduled(queued.attempts, self._since(first), flushed=queued.flushed)
+        self.reporter.report_scheduled(attempt.pod, attempt.node)
 
-    def _tell_failed(self, attempt: Attempt, result: Result, reason: str, sentence: str) -> None:
-        self.metrics.attempted(result, attempt.waiting.profile, self._since(attempt.started))
-        self.reporter.failed(attempt.waiting.pod, sentence, reason)
+    def _report_failed(self, attempt: Attempt, result: Result, reason: Reason, message: str) -> None:
+        self.metrics.count_attempt(result, attempt.queued.profile, self._since(attempt.started))
+        self.reporter.report_failed(attempt.queued.pod, message, reason)
 
     async def _check_assumed(self) -> None:
-        """Look live at those that the API server has said to be bound and the watch does not show."""
+        """Look up the pods whose confirmed binding the watch does not show."""
         while True:
-            await self._clock.sleep(_LOOK_EVERY)
-            for attempt in self.cycle.unconfirmed(_UNCONFIRMED):
-                outcome = await self.binder.look(attempt)
-                if outcome.fate is Fate.UNBOUND:
-                    log.error("%s was bound to %s, and is not any more", attempt.pod.key, attempt.node)
-                    self.cycle.failed(attempt)
-                elif outcome.fate is Fate.GONE:
-                    self.cycle.lost(attempt)
-                elif outcome.live is not None:
-                    self.cycle.pod_seen(None, outcome.live)
+            await self._clock.sleep(_CHECK_PERIOD)
+            for attempt in self.state.unconfirmed(_UNCONFIRMED):
+                result = await self.binder.look_up(attempt)
+                if result.outcome is BindingOutcome.NOT_BOUND:
+                    log.error(
+                        "pod %s was bound to node %s and now has no node; it is requeued", attempt.pod.key, attempt.node
+                    )
+                    self.state.mark_failed(attempt)
+                elif result.outcome is BindingOutcome.DELETED:
+                    self.state.mark_deleted(attempt)
+                elif result.live is not None:
+                    self.state.pod_updated(None, result.live)
 
     def _since(self, moment: int) -> float:
         return (self._clock.monotonic() - moment) / SECOND
 
-    # The parts.
+    # Parts.
 
     def _candidate(self) -> Elector | None:
         election = self.configuration.election
@@ -232,28 +236,28 @@ class Service:
             name=election.name,
             namespace=election.namespace,
             identity=self.identity,
-            terms=election.terms,
+            timings=election.terms,
             rng=self._rng,
         )
 
     def _informers(self) -> list[Informer[Any]]:
-        cycle = self.cycle
+        state = self.state
         return [
-            self._informer(Node, cycle.node_seen, cycle.node_gone),
-            self._informer(Namespace, cycle.namespace_seen, cycle.namespace_gone),
+            self._informer(Node, state.node_updated, state.node_deleted),
+            self._informer(Namespace, state.namespace_updated, state.namespace_deleted),
             *(
-                self._informer(kind, cycle.group_seen, cycle.group_gone, namespace=namespace)
+                self._informer(kind, state.group_updated, state.group_deleted, namespace=namespace)
                 for kind in _GROUPS
                 for namespace in sorted(self.configuration.namespaces) or ("",)
             ),
-            self._informer(Pod, cycle.pod_seen, cycle.pod_gone, field_selector=_NOT_FINISHED),
+            self._informer(Pod, state.pod_updated, state.pod_deleted, field_selector=_NOT_FINISHED),
         ]
 
     def _informer(
         self,
         kind: type[T],
-        seen: Callable[[Any, Any], None],
-        gone: Callable[[Any], None],
+        on_update: Callable[[Any, Any], None],
+        on_delete: Callable[[Any], None],
         *,
         namespace: str = "",
         field_selector: str = "",
@@ -261,38 +265,38 @@ class Service:
         informer: Informer[T] = Informer(
             self._client, kind, namespace=namespace, field_selector=field_selector, rng=self._rng
         )
-        informer.subscribe(added=lambda new: seen(None, new), updated=seen, deleted=gone)
+        informer.subscribe(added=lambda new: on_update(None, new), updated=on_update, deleted=on_delete)
         return informer
 
     def _watch_metrics(self) -> None:
-        queue, snapshot = self.cycle.queue, self.cycle.snapshot
-        places = (Place.ACTIVE, Place.BACKING_OFF, Place.UNSCHEDULABLE, Place.GATED)
-        self.metrics.watch_queue((place.value, partial(queue.length, place)) for place in places)
+        queue, snapshot = self.state.queue, self.state.snapshot
+        states = (QueueState.ACTIVE, QueueState.BACKING_OFF, QueueState.UNSCHEDULABLE, QueueState.GATED)
+        self.metrics.watch_queue((state.value, partial(queue.length, state)) for state in states)
         self.metrics.watch_known(
             (
                 ("nodes", lambda: float(snapshot.nodes.known.sum())),
                 ("pods", lambda: len(snapshot.pods.rows.index)),
-                ("assumed_pods", lambda: len(self.cycle.assumed)),
+                ("assumed_pods", lambda: len(self.state.assumed)),
             )
         )
-        self.metrics.watch_bindings(lambda: self.binder.under_way)
+        self.metrics.watch_bindings(lambda: self.binder.in_flight)
 
 
 def _limited(client: Client, limit: RateLimit | None) -> Client:
-    """A client over the same connections that keeps to a limit of its own."""
+    """A client over the same connections with a rate limit of its own."""
     if limit is None:
         return client
     bucket = TokenBucket(limit.rate, limit.burst, client.clock)
     return Client(client.transport, settings=client.settings, clock=client.clock, limiter=bucket)
 
 
-def _words(outcome: Outcome) -> str:
-    error = outcome.error
+def _error_message(result: BindingResult) -> str:
+    error = result.error
     return "the pod was not bound" if error is None else getattr(error, "message", str(error))
 
 
 async def _beside(work: Coroutine[Any, Any, None], *others: Coroutine[Any, Any, None]) -> None:
-    """Do the work while the others run. Whichever ends or fails first ends all, the work before what it relies on."""
+    """Run the work and the others together. When one ends or fails, all are cancelled, the work first."""
     working = asyncio.ensure_future(work)
     running = [asyncio.ensure_future(each) for each in others]
     try:

@@ -1,4 +1,4 @@
-"""Arrays that grow: the storage under the tables of pods and nodes."""
+"""Growing arrays: the storage of the tables of pods and nodes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ _FIRST_CAPACITY = 64
 
 
 class Rows:
-    """Which row a name has. Rows are dense, and a freed one is used again, so that columns stay as short as the
-    cluster is large."""
+    """The row of each name. Rows are dense, and freed rows are reused, so that columns stay as short as possible."""
 
     __slots__ = ("_free", "index", "names")
 
@@ -27,14 +26,14 @@ class Rows:
         self._free: list[int] = []
 
     def __len__(self) -> int:
-        """How many rows are in use or free to be used again: the length of the columns."""
+        """The number of rows, in use or free: the length of the columns."""
         return len(self.names)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.index.values())
 
     def take(self, name: str) -> int:
-        """A row for a name that has none yet."""
+        """Assign a row to a name that has none."""
         if self._free:
             row = self._free.pop()
             self.names[row] = name
@@ -45,7 +44,7 @@ class Rows:
         return row
 
     def release(self, name: str) -> int:
-        """Give the name's row back."""
+        """Free the row of a name."""
         row = self.index.pop(name)
         self.names[row] = None
         self._free.append(row)
@@ -65,7 +64,7 @@ class Columns:
         return self._arrays[name]
 
     def reserve(self, rows: int) -> bool:
-        """Make room for so many rows; true if the arrays moved."""
+        """Grow to that many rows; true if the arrays were replaced."""
         if rows <= self.capacity:
             return False
         self.capacity = max(rows, 2 * self.capacity)
@@ -75,7 +74,7 @@ class Columns:
 
 
 def grown(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
-    """The same array with more rows, the new ones zero; each column is one piece of memory, for columns are scanned."""
+    """A copy with more rows, which are zero. Each column is contiguous in memory, since columns are scanned."""
     larger = np.zeros((capacity, *array.shape[1:]), dtype=array.dtype, order="F")
     larger[: len(array)] = array
     return larger

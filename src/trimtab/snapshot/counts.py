@@ -1,16 +1,16 @@
 """How many pods a selector matches on each node, kept current event by event.
 
-A tally belongs to a set of namespaces and a selector, and is shared by all constraints that ask for those pods: the
-domains of any topology key are one `bincount` over its node label away. Counting per node rather than per domain is
-what lets one tally serve every key and every choice of eligible nodes (a constraint's node policies exclude nodes for
-one pod that count for the next).
+A tally belongs to a set of namespaces and a selector, and is shared by all constraints that count those pods: the
+domains of any topology key are one `bincount` over its node label away. Since it counts per node and not per domain,
+one tally serves every key and every choice of eligible nodes (a constraint's node policies exclude nodes for one pod
+that count for the next).
 
-A tally that nobody has asked for in a long while is dropped; asking for it again counts anew, with one scan.
+A tally that has not been requested for long is dropped; the next request counts again, with one scan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,13 +21,12 @@ from trimtab.snapshot.nodes import NodeTable
 from trimtab.snapshot.pods import NOWHERE, PodTable
 
 IDLE_REQUESTS = 10_000
-"""After so many requests for other tallies, one that was not asked for is dropped."""
+"""A tally is dropped after that many requests for other tallies."""
 
 
 @dataclass(frozen=True, slots=True)
 class TallyKey:
-    """Which pods are counted: of these namespaces (all, where None), matching this selector; those on their way out
-    as well, or not."""
+    """The pods that are counted: of these namespaces (all if None), matching this selector; terminating ones or not."""
 
     namespaces: frozenset[str] | None
     selector: Selector
@@ -42,7 +41,7 @@ class TallyKey:
 class _Tally:
     key: TallyKey
     per_node: IntColumn
-    asked: int
+    requested: int
 
 
 class TallyBook:
@@ -53,27 +52,27 @@ class TallyBook:
         self._nodes = nodes
         self._tallies: dict[Hashable, _Tally] = {}
         self._by_labels: dict[int, tuple[_Tally, ...]] = {}
-        self._asked = 0
+        self._requests = 0
 
     def __len__(self) -> int:
         return len(self._tallies)
 
     def per_node(self, key: TallyKey) -> IntColumn:
-        """The number of matching pods on each node, a row a node. Live, and not the caller's to change."""
-        self._asked += 1
+        """The number of matching pods on each node, by row. It changes with events; callers must not modify it."""
+        self._requests += 1
         tally = self._tallies.get(key)
         if tally is None:
             self._drop_idle()
-            tally = _Tally(key, self._count(key), self._asked)
+            tally = _Tally(key, self._count(key), self._requests)
             self._tallies[key] = tally
             self._by_labels.clear()
-        tally.asked = self._asked
+        tally.requested = self._requests
         if len(tally.per_node) < len(self._nodes):
             tally.per_node = grown(tally.per_node, self._nodes.capacity)
         return tally.per_node[: len(self._nodes)]
 
     def adjust(self, labels: int, node: int, *, terminating: bool, sign: int) -> None:
-        """A pod with that set of labels came to a node (`sign` 1) or left it (-1)."""
+        """Count a pod with that set of labels on a node (`sign` 1), or remove it (-1)."""
         for tally in self._of(labels):
             if terminating and not tally.key.terminating:
                 continue
@@ -82,7 +81,7 @@ class TallyBook:
             tally.per_node[node] += sign
 
     def forget_labels(self, labels: int) -> None:
-        """That set of labels is gone, and its number may come to mean another."""
+        """Forget a set of labels that no pod has any more: its number may be reused."""
         self._by_labels.pop(labels, None)
 
     def _of(self, labels: int) -> tuple[_Tally, ...]:
@@ -96,7 +95,7 @@ class TallyBook:
         return row is not None and key.covers(row[0]) and key.selector.matches(row[1])
 
     def _count(self, key: TallyKey) -> IntColumn:
-        """Count from nothing: one selector match a set of labels, then one scan."""
+        """Count all pods: one selector match for each set of labels, then one scan."""
         pods = self._pods
         sets = np.fromiter((self._matches(key, i) for i in range(len(pods.labels.rows))), dtype=np.bool_)
         per_node = np.zeros(self._nodes.capacity, dtype=np.int64)
@@ -118,15 +117,6 @@ class TallyBook:
         return placed
 
     def _drop_idle(self) -> None:
-        idle = [key for key, tally in self._tallies.items() if self._asked - tally.asked > IDLE_REQUESTS]
+        idle = [key for key, tally in self._tallies.items() if self._requests - tally.requested > IDLE_REQUESTS]
         for key in idle:
             del self._tallies[key]
-
-
-def domains(per_node: IntColumn, codes: Iterable[int]) -> dict[int, int]:
-    """The tally of each domain of a label, by code: the plain form, for people and tests."""
-    totals: dict[int, int] = {}
-    for count, code in zip(per_node.tolist(), codes, strict=True):
-        if code >= 0:
-            totals[code] = totals.get(code, 0) + count
-    return totals

@@ -1,7 +1,7 @@
-"""The table of nodes: what each has to give, what is used of it, and its labels as small integers.
+"""The table of nodes: allocatable and requested resources, and labels as small integers.
 
-A row exists for every node that an object names, also for one that has not been seen (`known` is false): its pods are
-there before it, or still there after it, and their counts must be right when it appears.
+A row exists for every node that a pod names, also for one that has not been observed (`known` is false): pods may be
+observed before their node, or after its deletion, and their counts must be right when it appears.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ABSENT = -1
 """The code of a label that a node does not have."""
 
 LabelKey = str | tuple[str, ...]
-"""A label; or several that mean the same, of which the first that a node has counts."""
+"""A label; or several aliases, of which the first that a node has counts."""
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class LabelColumn:
     index: dict[str, int] = field(default_factory=dict)
 
     def code(self, value: str) -> int:
-        """The code of a value, a new one if it was never seen."""
+        """The code of a value; a new one if the value is new."""
         code = self.index.get(value)
         if code is None:
             code = self.index[value] = len(self.values)
@@ -47,8 +47,8 @@ class LabelColumn:
 
 
 @dataclass(slots=True, eq=False)
-class _Verdicts:
-    """A yes or no for each node, and up to which change of the table it is true."""
+class _Predicate:
+    """A predicate's value for each node, and the last change of the table that it includes."""
 
     mask: Mask
     upto: int
@@ -79,7 +79,7 @@ class NodeTable:
         self._assumed = np.zeros((capacity, 2), dtype=np.int64, order="F")
         self._image_sizes: dict[str, IntColumn] = {}
         self._labels: dict[LabelKey, LabelColumn] = {}
-        self._verdicts: dict[Hashable, _Verdicts] = {}
+        self._predicates: dict[Hashable, _Predicate] = {}
         self._derived: dict[Hashable, tuple[tuple[int, int], Any]] = {}
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class NodeTable:
 
     @property
     def capacity(self) -> int:
-        """How many rows fit before arrays must grow."""
+        """The number of rows that fit before arrays grow."""
         return self._columns.capacity
 
     @property
@@ -111,27 +111,27 @@ class NodeTable:
 
     @property
     def pods(self) -> IntColumn:
-        """How many pods each node runs or is about to."""
+        """The number of pods on each node, assumed ones included."""
         column: IntColumn = self._columns["pods"][: len(self)]
         return column
 
     @property
     def allocatable(self) -> IntColumn:
-        """What each node has to give: a row a node, a column a resource (see `resources`)."""
+        """The allocatable resources: a row for each node, a column for each resource (see `resources`)."""
         return self._allocatable[: len(self)]
 
     @property
     def requested(self) -> IntColumn:
-        """What the pods of each node ask for."""
+        """The resources that the pods of each node request."""
         return self._requested[: len(self)]
 
     @property
     def assumed(self) -> IntColumn:
-        """CPU and memory requested, with the assumed amounts where a container states none."""
+        """Requested CPU and memory, with assumed amounts for containers without a request."""
         return self._assumed[: len(self)]
 
     def row_of(self, name: str) -> int:
-        """The row of a node, made for it if the name is new."""
+        """The row of a node; a new one if the name is new."""
         row = self.rows.index.get(name)
         if row is not None:
             return row
@@ -151,10 +151,10 @@ class NodeTable:
         return row
 
     def put(self, node: Node) -> int:
-        """Add a node, or replace what was known of it."""
-        allocatable = amounts(node.status.allocatable)  # first: a quantity that cannot be read must leave all as it was
+        """Add or update a node."""
+        allocatable = amounts(node.status.allocatable)  # first: an invalid quantity must change nothing
         row = self.row_of(node.metadata.name)
-        self._forget_images(row)
+        self._remove_images(row)
         self.objects[row] = node
         self._columns["known"][row] = True
         self._columns["unschedulable"][row] = node.spec.unschedulable
@@ -163,16 +163,16 @@ class NodeTable:
         for key, column in self._labels.items():
             value = label_of(node, key)
             column.codes[row] = ABSENT if value is None else column.code(value)
-        self._remember_images(row, node)
+        self._add_images(row, node)
         self._touch(row)
         return row
 
     def drop(self, name: str) -> None:
-        """Forget a node. Its row stays while pods name it."""
+        """Delete a node. Its row stays while pods name it."""
         row = self.rows.index.get(name)
         if row is None or self.objects[row] is None:
             return
-        self._forget_images(row)
+        self._remove_images(row)
         self.objects[row] = None
         self._columns["known"][row] = False
         self._columns["unschedulable"][row] = False
@@ -184,13 +184,13 @@ class NodeTable:
         self._release_if_unused(row)
 
     def refer(self, name: str) -> int:
-        """The row of a node that a pod names; the row stays at least until `unrefer`."""
+        """The row of a node that a pod names; the row is kept until `unrefer`."""
         row = self.row_of(name)
         self._columns["named"][row] += 1
         return row
 
     def unrefer(self, row: int) -> None:
-        """A pod no longer names this node."""
+        """Drop a reference to a row that `refer` added."""
         self._columns["named"][row] -= 1
         self._release_if_unused(row)
 
@@ -200,16 +200,16 @@ class NodeTable:
             self.rows.release(name)
 
     def charge(self, row: int, requests: Requests, sign: int) -> None:
-        """Count a pod's requests on a node (`sign` 1), or take them off again (-1)."""
+        """Add a pod's requests to a node (`sign` 1), or subtract them (-1)."""
         for name, amount in requests.amounts.items():
-            column = self._resource(name)  # first: a resource that is new moves the array
+            column = self._resource(name)  # first: a new resource replaces the array
             _add(self._requested, row, column, sign * amount)
         _add(self._assumed, row, 0, sign * requests.assumed_cpu)
         _add(self._assumed, row, 1, sign * requests.assumed_memory)
         self._columns["pods"][row] += sign
 
     def label(self, key: LabelKey) -> LabelColumn:
-        """One label of all nodes. The column is made when it is first asked for, and kept current from then on."""
+        """One label of all nodes. The column is created at the first call and kept current from then on."""
         column = self._labels.get(key)
         if column is None:
             column = LabelColumn(np.full(self.capacity, ABSENT, dtype=np.int32))
@@ -222,36 +222,36 @@ class NodeTable:
         return column
 
     def codes(self, key: LabelKey) -> SmallColumn:
-        """The codes of one label, a row a node."""
+        """The codes of one label, by row."""
         return self.label(key).codes[: len(self)]
 
-    def verdicts(self, question: Hashable, test: Callable[[Node], bool]) -> Mask:
-        """The answer to a question about each node; only nodes that changed since it was last asked are tested again.
+    def evaluate(self, key: Hashable, test: Callable[[Node], bool]) -> Mask:
+        """The value of a predicate for each node; only nodes that changed since the last call are tested again.
 
-        `question` must determine `test`. Rows without a node answer no.
+        `key` must determine `test`. Rows without a node are false.
         """
-        found = self._verdicts.pop(question, None)
-        if found is None or len(found.mask) < len(self):
+        predicate = self._predicates.pop(key, None)
+        if predicate is None or len(predicate.mask) < len(self):
             mask = np.zeros(self.capacity, dtype=np.bool_)
-            found = _Verdicts(mask, -1)
-        if found.upto != self.changes:
-            self._retest(found, test)
-        self._verdicts[question] = found
-        if len(self._verdicts) > _MASKS_KEPT:
-            self._verdicts.pop(next(iter(self._verdicts)))
-        return found.mask[: len(self)]
+            predicate = _Predicate(mask, -1)
+        if predicate.upto != self.changes:
+            self._retest(predicate, test)
+        self._predicates[key] = predicate
+        if len(self._predicates) > _MASKS_KEPT:
+            self._predicates.pop(next(iter(self._predicates)))
+        return predicate.mask[: len(self)]
 
-    def _retest(self, verdicts: _Verdicts, test: Callable[[Node], bool]) -> None:
-        stale = np.flatnonzero(self._columns["changed"][: len(self)] > verdicts.upto)
+    def _retest(self, predicate: _Predicate, test: Callable[[Node], bool]) -> None:
+        stale = np.flatnonzero(self._columns["changed"][: len(self)] > predicate.upto)
         for row in stale.tolist():
             node = self.objects[row]
-            verdicts.mask[row] = node is not None and test(node)
-        verdicts.upto = self.changes
+            predicate.mask[row] = node is not None and test(node)
+        predicate.upto = self.changes
 
     def image_sizes(self, name: str) -> IntColumn | None:
-        """The size of an image on each node, 0 where it is not; None where no node has it.
+        """The size of an image on each node, 0 where it is absent; None if no node has it.
 
-        The column is made when it is first asked for, and kept current from then on.
+        The column is created at the first call and kept current from then on.
         """
         holders = self.images.get(name)
         if holders is None:
@@ -265,19 +265,19 @@ class NodeTable:
             self._image_sizes.pop(next(iter(self._image_sizes)))
         return sizes[: len(self)]
 
-    def derived(self, question: Hashable, compute: Callable[[], T]) -> T:
-        """What follows from the nodes alone, worked out again only when one of them has changed.
+    def derived(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """A value that depends on the nodes alone, recomputed only after a node has changed.
 
-        `question` must determine `compute`. The answer is shared, and not the caller's to change.
+        `key` must determine `compute`. The value is shared; callers must not modify it.
         """
         state = (self.changes, len(self))
-        found = self._derived.get(question)
-        if found is None or found[0] != state:
+        cached = self._derived.get(key)
+        if cached is None or cached[0] != state:
             if len(self._derived) >= _MASKS_KEPT:
                 self._derived.clear()
-            found = self._derived[question] = (state, compute())
-        answer: T = found[1]
-        return answer
+            cached = self._derived[key] = (state, compute())
+        value: T = cached[1]
+        return value
 
     def _touch(self, row: int) -> None:
         self.changes += 1
@@ -299,20 +299,20 @@ class NodeTable:
             self._requested = np.asfortranarray(np.hstack([self._requested, extra]))
         return index
 
-    def _set_allocatable(self, row: int, given: Mapping[str, int]) -> None:
-        indexed = {self._resource(name): amount for name, amount in given.items()}
+    def _set_allocatable(self, row: int, allocatable: Mapping[str, int]) -> None:
+        indexed = {self._resource(name): amount for name, amount in allocatable.items()}
         self._allocatable[row] = 0
         for index, amount in indexed.items():
             self._allocatable[row, index] = amount
 
-    def _remember_images(self, row: int, node: Node) -> None:
+    def _add_images(self, row: int, node: Node) -> None:
         for image in node.status.images:
             for name in image.names:
                 self.images.setdefault(name, {})[row] = image.size_bytes
                 if name in self._image_sizes:
                     self._image_sizes[name][row] = image.size_bytes
 
-    def _forget_images(self, row: int) -> None:
+    def _remove_images(self, row: int) -> None:
         node = self.objects[row]
         if node is None:
             return
@@ -327,16 +327,16 @@ class NodeTable:
 
 
 def _add(table: IntColumn, row: int, column: int, amount: int) -> None:
-    """Add to one cell. What does not fit it wraps around, as in kube-scheduler, so that what comes off again is gone.
+    """Add to one cell. Overflow wraps around, as in kube-scheduler, so that subtracting restores the old value.
 
-    An API server accepts a request of 8Ei; two such pods that were bound by hand must not stop the view.
+    An API server accepts a request of 8Ei; two such pods on one node must not raise an error.
     """
     total = table.item(row, column) + amount
     table[row, column] = total if -_LIMIT <= total < _LIMIT else (total + _LIMIT) % (2 * _LIMIT) - _LIMIT
 
 
 def label_of(node: Node, key: LabelKey) -> str | None:
-    """A node's value of a label, if it has one."""
+    """The value of a node's label; None if the node lacks it."""
     labels = node.metadata.labels
     if isinstance(key, str):
         return labels.get(key)

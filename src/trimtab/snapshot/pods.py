@@ -1,4 +1,4 @@
-"""The table of pods: what deletion and spreading look at, a row a pod."""
+"""The table of pods: the columns that rankings and spreading read, a row for each pod."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from trimtab.api.times import ZERO_NS, from_ns, to_ns
 from trimtab.snapshot.columns import Columns, IntColumn, Mask, Rows, SmallColumn
 
 NOWHERE = -1
-"""The node of a pod that has not been assigned, and the owner of one that nobody manages."""
+"""The node of a pod that is not assigned, and the owner of a pod without a controller."""
 NEVER = 0
-"""The time that is not known: Kubernetes' zero time."""
+"""An unknown time: Kubernetes' zero time."""
 
 PHASES: Mapping[str, int] = {"Unknown": 1, "Running": 2, "Succeeded": 3, "Failed": 4}
-"""Phases as numbers, in the order in which pods are let go; whatever is not listed counts as Pending, 0."""
+"""Phases as numbers, in the order in which pods are deleted; all others count as Pending, 0."""
 
 _INT32 = range(-(2**31), 2**31)
 _ZERO = from_ns(ZERO_NS)
@@ -32,9 +32,9 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 class LabelSets:
-    """Distinct sets of labels, numbered per namespace, so that a selector is tried once a set and not once a pod.
+    """Distinct sets of labels, numbered per namespace, so that a selector is matched once a set and not once a pod.
 
-    A number is given back when the last pod with those labels goes: pods of a StatefulSet each have a set of their own.
+    A number is freed when the last pod with those labels is deleted: each pod of a StatefulSet has a set of its own.
     """
 
     __slots__ = ("_counts", "_free", "_ids", "_keys", "rows")
@@ -47,7 +47,7 @@ class LabelSets:
         self._free: list[int] = []
 
     def take(self, namespace: str, labels: Mapping[str, str]) -> int:
-        """The number of a set, counted once more."""
+        """The number of a set, with one more reference."""
         key = (namespace, _pack(labels))
         number = self._ids.get(key)
         if number is not None:
@@ -61,7 +61,7 @@ class LabelSets:
         return number
 
     def release(self, number: int) -> bool:
-        """Count the set once less; true if nobody has it any more."""
+        """Drop one reference to a set; true if it was the last."""
         self._counts[number] -= 1
         if self._counts[number]:
             return False
@@ -119,7 +119,7 @@ class PodTable:
 
     @property
     def active(self) -> Mask:
-        """Which pods exist, have not finished and are not on their way out."""
+        """Which pods exist, have not finished and are not terminating."""
         column: Mask = self._columns["active"][: len(self)]
         return column
 
@@ -131,7 +131,7 @@ class PodTable:
 
     @property
     def terminating(self) -> Mask:
-        """Which pods are on their way out."""
+        """Which pods are terminating."""
         column: Mask = self._columns["terminating"][: len(self)]
         return column
 
@@ -160,13 +160,13 @@ class PodTable:
         return np.flatnonzero(self.owner == owner)
 
     def matching(self, namespace: str, selector: Selector) -> IntColumn:
-        """The rows of the pods of a namespace that a selector matches; it is tried once a set of labels."""
+        """The rows of the pods of a namespace that a selector matches; it is matched once for each set of labels."""
         known = enumerate(self.labels.rows)
         sets = [n for n, row in known if row is not None and row[0] == namespace and selector.matches(row[1])]
         return np.flatnonzero(np.isin(self.label_set, sets) & self.column("present").astype(np.bool_))
 
     def take(self, key: str) -> int:
-        """A row for a pod that has none yet, with nothing in it."""
+        """Assign an empty row to a pod that has none."""
         row = self.rows.take(key)
         if row == len(self.objects):
             self.objects.append(None)
@@ -203,7 +203,7 @@ class PodTable:
         columns["uid_tail"][row] = tail
 
     def release(self, key: str) -> None:
-        """Give a pod's row back."""
+        """Free the row of a pod."""
         row = self.rows.release(key)
         self.objects[row] = None
         self._columns["present"][row] = False
@@ -216,9 +216,9 @@ class PodTable:
 
 @functools.lru_cache(maxsize=65536)
 def nanoseconds(moment: datetime | None) -> int:
-    """A time as the columns keep it. Times have whole seconds, so many pods share one.
+    """A time as the columns hold it. Cached: times have whole seconds, so many pods share one.
 
-    1970 itself becomes a nanosecond later, to be told from NEVER; what is over 146 years from it counts as that far.
+    1970 itself becomes a nanosecond later, to differ from NEVER; times are limited to 146 years before and after it.
     """
     if moment is None or moment == _ZERO:
         return NEVER
@@ -226,7 +226,7 @@ def nanoseconds(moment: datetime | None) -> int:
 
 
 def deletion_cost(pod: Pod) -> int | None:
-    """The cost that ReplicaSets honour; None where it is absent or not an int32 in the form they accept."""
+    """The cost that ReplicaSets honour; None if it is absent or not an int32 in the format that they accept."""
     text = pod.metadata.annotations.get(DELETION_COST)
     if text is None or not _COST.fullmatch(text):
         return None
@@ -241,7 +241,7 @@ def sidecar_restarts(pod: Pod) -> int:
 
 
 def most_restarts(statuses: Iterable[ContainerStatus]) -> int:
-    """The most restarts of any of these; a count below zero, which the API server lets through, is as good as none."""
+    """The most restarts of any of these; a negative count, which the API server accepts, counts as 0."""
     return max(max((status.restart_count for status in statuses), default=0), 0)
 
 

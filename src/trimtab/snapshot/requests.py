@@ -1,9 +1,9 @@
-"""What a pod asks of a node, in whole numbers: milli-CPUs, bytes, pieces.
+"""The resource requests of a pod, in whole numbers: milli-CPUs, bytes, pieces.
 
 The sums are exact and rounded up once a pod, as the API defines them: containers and sidecars run together; each
 ordinary init container runs beside the sidecars started before it, and the largest such moment counts; pod-level
-requests replace the sum; overhead comes on top. A pod that is being resized counts for the larger of what it asks for
-and what it has, once it is on a node.
+requests replace the sum; overhead is added. A pod that is being resized counts, once it is on a node, with the larger
+of what it requests and what it has.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ MEMORY = "memory"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 PODS = "pods"
 
-# What a container without a request is taken to use when nodes are compared by how full they are.
+# The assumed usage of a container without a request, where nodes are compared by utilization.
 _ASSUMED = {CPU: parse("100m"), MEMORY: parse("200Mi")}
 _ZERO = parse("0")
 
 _Sums = dict[str, Quantity]
 _pack = msgspec.msgpack.Encoder().encode
-# Templates come and go; a book that has grown so large holds mostly those that went, and starts anew.
+# A cache of this size holds mostly templates that no longer exist, and is cleared.
 _BOOK_LIMIT = 16_384
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requests:
-    """A pod's requests by resource; and with the assumed amounts where a container states none.
+    """A pod's requests by resource; and with the assumed amounts for containers without a request.
 
-    `stated` is what the spec says, whatever a resize has given: what an incoming pod must find room for. `bare` leaves
-    pod-level requests out as well, which the incoming pod's score does where its filter does not.
+    `stated` are the requests of the spec, without those of a resize: what a node must have room for. `bare` leaves
+    pod-level requests out as well, as the score of an incoming pod does and its filter does not.
     """
 
     amounts: Mapping[str, int]
@@ -49,34 +49,34 @@ class Requests:
 
 
 class RequestsBook:
-    """Requests worked out once for all pods of a template.
+    """A cache of requests, computed once for all pods of a template.
 
-    Two pods with the same containers and the same resized amounts ask for the same; there are as many entries as
-    there are templates (times the resizes under way).
+    Two pods with the same containers and the same resized amounts have the same requests; there are as many entries as
+    templates (times the resizes in progress).
     """
 
-    __slots__ = ("_known",)
+    __slots__ = ("_cache",)
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Requests] = {}
+        self._cache: dict[bytes, Requests] = {}
 
     def of(self, pod: Pod) -> Requests:
         """The pod's requests."""
         spec = pod.spec
         resized = _resized(pod)
         key = _pack((spec.containers, spec.init_containers, spec.resources, spec.overhead, resized))
-        found = self._known.get(key)
-        if found is None:
-            if len(self._known) >= _BOOK_LIMIT:
-                self._known.clear()
-            found = self._known[key] = compute(pod)
-        return found
+        cached = self._cache.get(key)
+        if cached is None:
+            if len(self._cache) >= _BOOK_LIMIT:
+                self._cache.clear()
+            cached = self._cache[key] = compute(pod)
+        return cached
 
 
 def compute(pod: Pod) -> Requests:
-    """The pod's requests, worked out from its spec and, where it is being resized, its status."""
+    """Compute a pod's requests from its spec and, while it is being resized, its status."""
     amounts = _total(pod, {})
-    # What the pod as a whole asks for is not assumed of a container that leaves it out.
+    # No amount is assumed for a resource that has a pod-level request.
     missing = {n: q for n, q in _ASSUMED.items() if n not in amounts} if _pod_level(pod, resized=True) else _ASSUMED
     assumed = _total(pod, missing)
     stated = _total(pod, {}, resized=False)
@@ -111,14 +111,14 @@ def _total(pod: Pod, missing: Mapping[str, Quantity], *, resized: bool = True, p
 
 
 def _pod_level(pod: Pod, *, resized: bool) -> _Sums:
-    """What the pod as a whole asks for: CPU, memory and huge pages; the sum of the containers stands for the rest."""
+    """The pod-level requests: CPU, memory and huge pages; other resources are sums of the containers."""
     own = pod.spec.resources
-    asked = {} if own is None else _quantities(own.requests)
-    names = [name for name in asked if name in (CPU, MEMORY) or name.startswith("hugepages-")]
+    requested = {} if own is None else _quantities(own.requests)
+    names = [name for name in requested if name in (CPU, MEMORY) or name.startswith("hugepages-")]
     given = pod.status.resources
     if names and resized and given is not None:
-        asked = _granted(asked, given, pod.status.allocated_resources, infeasible=_infeasible(pod))
-    return {name: asked.get(name, _ZERO) for name in names}
+        requested = _granted(requested, given, pod.status.allocated_resources, infeasible=_infeasible(pod))
+    return {name: requested.get(name, _ZERO) for name in names}
 
 
 def _containers(pod: Pod, missing: Mapping[str, Quantity], *, resized: bool) -> _Sums:
@@ -131,13 +131,13 @@ def _containers(pod: Pod, missing: Mapping[str, Quantity], *, resized: bool) -> 
     peak: _Sums = {}
     for container in pod.spec.init_containers:
         sidecar = container.restart_policy == "Always"
-        asked = _effective(container, statuses.get(container.name) if sidecar else None, infeasible, missing)
+        requested = _effective(container, statuses.get(container.name) if sidecar else None, infeasible, missing)
         if sidecar:
-            _add(total, asked)
-            _add(sidecars, asked)
+            _add(total, requested)
+            _add(sidecars, requested)
             moment = dict(sidecars)
         else:
-            moment = dict(asked)
+            moment = dict(requested)
             _add(moment, sidecars)
         _raise(peak, moment)
     _raise(total, peak)
@@ -147,17 +147,17 @@ def _containers(pod: Pod, missing: Mapping[str, Quantity], *, resized: bool) -> 
 def _effective(
     container: Container, status: ContainerStatus | None, infeasible: bool, missing: Mapping[str, Quantity]
 ) -> _Sums:
-    asked = _quantities(container.resources.requests)
+    requested = _quantities(container.resources.requests)
     if status is not None and status.resources is not None:
-        asked = _granted(asked, status.resources, status.allocated_resources, infeasible=infeasible)
+        requested = _granted(requested, status.resources, status.allocated_resources, infeasible=infeasible)
     for name, quantity in missing.items():
-        asked.setdefault(name, quantity)
-    return asked
+        requested.setdefault(name, quantity)
+    return requested
 
 
-def _granted(asked: _Sums, given: ResourceRequirements, allocated: ResourceList, *, infeasible: bool) -> _Sums:
-    """What counts while a resize is under way: the largest amount in play."""
-    largest: _Sums = {} if infeasible else dict(asked)
+def _granted(requested: _Sums, given: ResourceRequirements, allocated: ResourceList, *, infeasible: bool) -> _Sums:
+    """The amounts that count during a resize: the largest of the requested, given and allocated ones."""
+    largest: _Sums = {} if infeasible else dict(requested)
     _raise(largest, _quantities(given.requests))
     _raise(largest, _quantities(allocated))
     return largest

@@ -1,7 +1,7 @@
-"""What follows from a pod's spec alone: worked out once for all the pods of a template.
+"""Values that depend on a pod's spec alone, computed once for all pods of a template.
 
-Host ports, images and the affinity terms that a pod holds against others. The requests have a book of their own, for
-they depend on a resize under way as well.
+These are the host ports and the affinity terms between pods. Requests have a cache of their own, since they also depend
+on a resize in progress.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 – how Kubernetes names it; nothing lis
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _pack = msgspec.msgpack.Encoder().encode
-# Templates come and go; a book that has grown so large holds mostly those that went, and starts anew.
+# A cache of this size holds mostly templates that no longer exist, and is cleared.
 _BOOK_LIMIT = 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A port of the node that a pod takes for itself."""
+    """A port of the node that a pod uses exclusively."""
 
     ip: str
     protocol: str
@@ -37,9 +37,9 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A pod affinity term, ready to match: which pods, in which namespaces, near in which sense.
+    """A compiled pod affinity term: which pods, in which namespaces, in the same domain of which key.
 
-    `namespaces` are those named, or the holder's own where none are; `namespace_selector` adds those it matches.
+    `namespaces` are those listed, or that of the pod which holds the term; `namespace_selector` adds those it matches.
     """
 
     topology_key: str
@@ -48,17 +48,17 @@ class Term:
     namespace_selector: Selector | None
 
     def reaches(self, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
-        """Whether it speaks of pods with these labels, in a namespace of that name with those labels."""
+        """Whether it applies to pods with these labels, in a namespace of that name with those labels."""
         if namespace not in self.namespaces:
-            wider = self.namespace_selector
-            if wider is None or not wider.matches(namespace_labels):
+            selector = self.namespace_selector
+            if selector is None or not selector.matches(namespace_labels):
                 return False
         return self.selector.matches(labels)
 
 
 @dataclass(frozen=True, slots=True)
 class HeldTerm:
-    """A term that a pod holds: for others near it, or (`anti`) against them; required, or preferred by `weight`."""
+    """An affinity or (`anti`) anti-affinity term of a pod; required, or preferred with a weight."""
 
     term: Term
     anti: bool
@@ -68,10 +68,10 @@ class HeldTerm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """What the pods of one template in one namespace have in common.
+    """The values that the pods of one template in one namespace share.
 
-    `problem` says what is wrong with an affinity term that cannot be read. All terms of its list are left out then: a
-    pod that runs already must not stop others from being placed.
+    `problem` describes an invalid affinity term. All terms of its list are then left out: an existing pod must not
+    prevent others from being placed.
     """
 
     ports: tuple[HostPort, ...]
@@ -80,12 +80,12 @@ class Shape:
 
 
 class ShapeBook:
-    """Shapes by template and namespace."""
+    """A cache of shapes, by template and namespace."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_cache",)
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Shape] = {}
+        self._cache: dict[bytes, Shape] = {}
 
     def of(self, pod: Pod) -> Shape:
         """The pod's shape."""
@@ -93,16 +93,16 @@ class ShapeBook:
         affinity = spec.affinity
         ports = [c.ports for c in spec.containers] + [(c.restart_policy, c.ports) for c in spec.init_containers]
         key = _pack((pod.metadata.namespace if affinity else "", affinity, ports))
-        found = self._known.get(key)
-        if found is None:
-            if len(self._known) >= _BOOK_LIMIT:
-                self._known.clear()
-            found = self._known[key] = shape(pod)
-        return found
+        cached = self._cache.get(key)
+        if cached is None:
+            if len(self._cache) >= _BOOK_LIMIT:
+                self._cache.clear()
+            cached = self._cache[key] = shape(pod)
+        return cached
 
 
 def shape(pod: Pod) -> Shape:
-    """A pod's shape, worked out from its spec."""
+    """Compute a pod's shape from its spec."""
     terms: list[HeldTerm] = []
     problems: list[str] = []
     for path, anti, written in _term_lists(pod):
@@ -114,7 +114,7 @@ def shape(pod: Pod) -> Shape:
 
 
 def host_ports(pod: Pod) -> Iterable[HostPort]:
-    """The host ports of containers and sidecars; an ordinary init container has given its ports back by then."""
+    """The host ports of containers and sidecars; ordinary init containers have ended before."""
     sidecars = [c for c in pod.spec.init_containers if c.restart_policy == "Always"]
     for container in (*pod.spec.containers, *sidecars):
         for port in container.ports:
@@ -123,7 +123,7 @@ def host_ports(pod: Pod) -> Iterable[HostPort]:
 
 
 def _term_lists(pod: Pod) -> Iterable[tuple[str, bool, Sequence[PodAffinityTerm | WeightedPodAffinityTerm]]]:
-    """The lists of affinity and anti-affinity terms of a pod: where each stands, which it is, and what it says."""
+    """The lists of affinity and anti-affinity terms of a pod: path, whether anti-affinity, and terms."""
     affinity = pod.spec.affinity or Affinity()
     for name, part in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
         if part is not None:
@@ -140,7 +140,7 @@ def _held(written: PodAffinityTerm | WeightedPodAffinityTerm, namespace: str, *,
 
 
 def term(written: PodAffinityTerm, namespace: str) -> Term:
-    """A term as it is written, by a pod of that namespace."""
+    """Compile a term of a pod in that namespace."""
     own = not written.namespaces and written.namespace_selector is None
     return Term(
         topology_key=written.topology_key,

@@ -1,11 +1,11 @@
-"""The view of the cluster that events keep current and decisions scan.
+"""The snapshot: the view of the cluster that events keep current and decisions scan.
 
 snapshot = Snapshot()
-snapshot.put(node)                      # any object that Trimtab reads: added or changed, it is all the same
+snapshot.put(node)                      # any watched object, added or updated
 snapshot.put(pod)
 snapshot.drop(Pod, "default", "web-1")
 with snapshot.with_assumed(placed=[(pod, "node-a")], gone=["default/web-2"]):
-    ...                                 # what would be, if that were so
+    ...                                 # the view with these assumptions
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from trimtab.snapshot.shapes import HostPort, Shape, ShapeBook
 from trimtab.snapshot.terms import TermBook
 
 Group = Service | ReplicationController | ReplicaSet | StatefulSet
-"""What groups pods: pods that state no constraints are spread among the others of their group."""
+"""Services and workloads, from whose selectors default constraints take theirs."""
 Watched = Pod | Node | Namespace | Group
 G = TypeVar("G", Service, ReplicationController, ReplicaSet, StatefulSet)
 
 
 @dataclass(frozen=True, slots=True)
-class _Weight:
-    """What a pod adds to the counts, so that exactly that is taken off again."""
+class _Contribution:
+    """The amounts that a pod adds to the counts, so that exactly these are subtracted again."""
 
     node: int
     labels: int
@@ -50,7 +50,7 @@ class _Weight:
 
 
 class Snapshot:
-    """Pods, nodes and what groups them, as last observed, with what is assumed on top."""
+    """Pods, nodes, namespaces, services and workloads as last observed, and assumed pods."""
 
     def __init__(self) -> None:
         self.nodes = NodeTable()
@@ -63,10 +63,10 @@ class Snapshot:
         self._pool = SpecPool()
         self._requests = RequestsBook()
         self._shapes = ShapeBook()
-        self._weights: dict[int, _Weight] = {}
+        self._contributions: dict[int, _Contribution] = {}
 
     def put(self, watched: Watched) -> None:
-        """An object was added or changed."""
+        """Add or update an object."""
         match watched:
             case Pod():
                 self._put_pod(watched, assumed=False)
@@ -79,7 +79,7 @@ class Snapshot:
                 of_kind.setdefault(watched.metadata.namespace, {})[watched.metadata.name] = watched
 
     def drop(self, kind: type[Watched], namespace: str, name: str) -> None:
-        """An object was deleted. Dropping what is not there changes nothing: events may come twice."""
+        """Delete an object. Deleting an unknown one changes nothing: events may come twice."""
         if kind is Pod:
             self._drop_pod(f"{namespace}/{name}")
         elif kind is Node:
@@ -90,12 +90,12 @@ class Snapshot:
             self._groups.get(kind, {}).get(namespace, {}).pop(name, None)
 
     def groups(self, kind: type[G], namespace: str) -> Iterable[G]:
-        """The objects of one kind that group pods in a namespace."""
+        """The services or workloads of one kind in a namespace."""
         found = self._groups.get(kind, {}).get(namespace, {})
         return [group for group in found.values() if isinstance(group, kind)]
 
     def group(self, kind: type[G], namespace: str, name: str) -> G | None:
-        """One of them by name."""
+        """A service or workload by name."""
         found = self._groups.get(kind, {}).get(namespace, {}).get(name)
         return found if isinstance(found, kind) else None
 
@@ -110,25 +110,25 @@ class Snapshot:
         return None if row is None else self.nodes.objects[row]
 
     def matching(self, namespace: str, selector: Selector) -> IntColumn:
-        """How many pods of a namespace match on each node, those on their way out left out."""
+        """The number of matching pods of a namespace on each node, without terminating ones."""
         return self.tallies.per_node(TallyKey(frozenset((namespace,)), selector, terminating=False))
 
     def requests(self, pod: Pod) -> Requests:
-        """What a pod asks for, worked out once for all pods like it."""
+        """The requests of a pod, computed once for all pods of its template."""
         return self._requests.of(pod)
 
     def shape(self, pod: Pod) -> Shape:
-        """What follows from a pod's spec, worked out once for all pods like it."""
+        """The shape of a pod, computed once for all pods of its template."""
         return self._shapes.of(pod)
 
     def assume(self, pod: Pod, node: str) -> None:
-        """Count a pod on a node before that has been observed. The next event about the pod replaces it."""
+        """Count a pod on a node before it is observed there. The next event of the pod replaces the assumption."""
         spec = msgspec.structs.replace(pod.spec, node_name=node)
         self._put_pod(msgspec.structs.replace(pod, spec=spec), assumed=True)
 
     @contextmanager
     def with_assumed(self, *, placed: Iterable[tuple[Pod, str]] = (), gone: Iterable[str] = ()) -> Iterator[Snapshot]:
-        """The view as it would be with these pods placed and those gone, for the length of a `with` block."""
+        """Assume pods on nodes and others deleted, within a `with` block."""
         before: dict[str, tuple[Pod | None, bool]] = {}
         try:
             for key in gone:
@@ -153,7 +153,7 @@ class Snapshot:
     def _put_pod(self, pod: Pod, *, assumed: bool) -> None:
         pods, nodes = self.pods, self.nodes
         self._pool.adopt(pod)
-        burden = self._burden(pod)  # first: a pod whose quantities cannot be added up must leave all as it was
+        usage = self._usage(pod)  # first: invalid quantities must change nothing
         row = pods.rows.index.get(pod.key)
         if row is None:
             row = pods.take(pod.key)
@@ -162,55 +162,55 @@ class Snapshot:
             old_node, old_labels = int(pods.node[row]), int(pods.label_set[row])
         node = nodes.refer(pod.spec.node_name) if pod.spec.node_name else NOWHERE
         labels = pods.labels.take(pod.metadata.namespace, pod.metadata.labels)
-        self._weigh(row, burden and _Weight(node, labels, pod.terminating, *burden))
+        self._update_counts(row, usage and _Contribution(node, labels, pod.terminating, *usage))
         pods.write(row, pod, node=node, labels=labels, assumed=assumed)
-        self._let_go(old_node, old_labels)
+        self._release_references(old_node, old_labels)
 
     def _drop_pod(self, key: str) -> None:
         row = self.pods.rows.index.get(key)
         if row is None:
             return
-        self._lift(row)
+        self._subtract(row)
         node, labels = int(self.pods.node[row]), int(self.pods.label_set[row])
         self.pods.release(key)
-        self._let_go(node, labels)
+        self._release_references(node, labels)
 
-    def _let_go(self, node: int, labels: int | None) -> None:
+    def _release_references(self, node: int, labels: int | None) -> None:
         if node != NOWHERE:
             self.nodes.unrefer(node)
         if labels is not None and self.pods.labels.release(labels):
             self.tallies.forget_labels(labels)
 
-    def _burden(self, pod: Pod) -> tuple[Requests, Shape] | None:
-        """What a pod takes of its node; None if it has none, or has finished."""
+    def _usage(self, pod: Pod) -> tuple[Requests, Shape] | None:
+        """The usage of a pod on its node; None if it has no node, or has finished."""
         if not pod.spec.node_name or pod.finished:
             return None
         return self._requests.of(pod), self._shapes.of(pod)
 
-    def _weigh(self, row: int, weight: _Weight | None) -> None:
-        """Bring the counts in line with a pod; most events change none of them."""
-        if self._weights.get(row) == weight:
+    def _update_counts(self, row: int, contribution: _Contribution | None) -> None:
+        """Update the counts for a pod; most events change none of them."""
+        if self._contributions.get(row) == contribution:
             return
-        self._lift(row)
-        if weight is not None:
-            self._weights[row] = weight
-            self._apply(weight, 1)
+        self._subtract(row)
+        if contribution is not None:
+            self._contributions[row] = contribution
+            self._apply(contribution, 1)
 
-    def _lift(self, row: int) -> None:
-        weight = self._weights.pop(row, None)
-        if weight is not None:
-            self._apply(weight, -1)
+    def _subtract(self, row: int) -> None:
+        contribution = self._contributions.pop(row, None)
+        if contribution is not None:
+            self._apply(contribution, -1)
 
-    def _apply(self, weight: _Weight, sign: int) -> None:
-        node = weight.node
-        self.nodes.charge(node, weight.requests, sign)
-        self.tallies.adjust(weight.labels, node, terminating=weight.terminating, sign=sign)
-        for held in weight.shape.terms:
+    def _apply(self, contribution: _Contribution, sign: int) -> None:
+        node = contribution.node
+        self.nodes.charge(node, contribution.requests, sign)
+        self.tallies.adjust(contribution.labels, node, terminating=contribution.terminating, sign=sign)
+        for held in contribution.shape.terms:
             self.terms.adjust(held, node, sign)
-        for port in weight.shape.ports:
-            self._occupy(port, node, sign)
+        for port in contribution.shape.ports:
+            self._count_port(port, node, sign)
 
-    def _occupy(self, port: HostPort, node: int, sign: int) -> None:
+    def _count_port(self, port: HostPort, node: int, sign: int) -> None:
         by_node = self.ports.setdefault((port.protocol, port.port), {})
         taken = by_node.setdefault(node, Counter())
         taken[port] += sign

@@ -1,15 +1,14 @@
-"""The subset whose rules a pod meets, although nobody gave it a place there.
+"""The subset whose rules a pod without a reservation meets.
 
-Such pods are older than the UnitedTopology, or came while the webhook was away or too late. What counts is where they
-are:
+Such pods are older than the UnitedTopology, or were created while the webhook was unavailable or too slow. What counts
+is where they are:
 
 1. A subset with a node selector term takes pods on nodes that the term matches; a pod without a node, if each of its
-   own required terms says what the subset's says.
+   own required terms contains the expressions of the subset's.
 2. A subset without a term takes any pod.
-3. Of several, one whose tolerations and patch the pod has as well goes first; then one with a term; then the earlier
-   one.
+3. Of several, one whose tolerations and patch the pod has too comes first; then one with a term; then the earlier one.
 
-The patch is tried on the pod as it is known: if nothing that decisions look at changes, the pod has it.
+The patch is applied to the typed pod: if no field of that changes, the pod has it.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from trimtab.subsets.shaping import patched, restricts
 
 
 def match(pod: Pod, node: Node | None, subsets: Sequence[Subset]) -> int | None:
-    """The place of the subset in the list. `node` is the pod's, where it has one and it is known."""
-    fitting = [index for index, subset in enumerate(subsets) if _holds(subset.node_selector_term, pod, node)]
-    return max(fitting, key=lambda index: (*_likeness(pod, subsets[index]), -index), default=None)
+    """The index of the subset. `node` is the pod's, where it has one and it is known."""
+    fitting = [index for index, subset in enumerate(subsets) if _allows(subset.node_selector_term, pod, node)]
+    return max(fitting, key=lambda index: (*_precedence(pod, subsets[index]), -index), default=None)
 
 
-def _holds(term: NodeSelectorTerm | None, pod: Pod, node: Node | None) -> bool:
+def _allows(term: NodeSelectorTerm | None, pod: Pod, node: Node | None) -> bool:
     if term is None or not restricts(term):
         return True
     if pod.spec.node_name:
         return node is not None and _matches(term, node)
-    return _stated(term, pod)
+    return _requires(term, pod)
 
 
 def _matches(term: NodeSelectorTerm, node: Node) -> bool:
@@ -45,7 +44,7 @@ def _matches(term: NodeSelectorTerm, node: Node) -> bool:
         return False
 
 
-def _stated(term: NodeSelectorTerm, pod: Pod) -> bool:
+def _requires(term: NodeSelectorTerm, pod: Pod) -> bool:
     """Whether each of the pod's required terms has all the expressions of this one."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
@@ -55,9 +54,9 @@ def _stated(term: NodeSelectorTerm, pod: Pod) -> bool:
     )
 
 
-def _likeness(pod: Pod, subset: Subset) -> tuple[bool, bool]:
-    alike = set(subset.tolerations) <= set(pod.spec.tolerations) and _has_patch(pod, subset)
-    return alike, restricts(subset.node_selector_term)
+def _precedence(pod: Pod, subset: Subset) -> tuple[bool, bool]:
+    has_changes = set(subset.tolerations) <= set(pod.spec.tolerations) and _has_patch(pod, subset)
+    return has_changes, restricts(subset.node_selector_term)
 
 
 def _has_patch(pod: Pod, subset: Subset) -> bool:

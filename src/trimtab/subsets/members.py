@@ -1,4 +1,4 @@
-"""A pod of the target, as far as counting, levels and rescheduling look at it."""
+"""A pod of the target, reduced to the fields that counting, levels and rescheduling use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from trimtab.api import annotations as keys
-from trimtab.api.annotations import SubsetAnnotations
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
@@ -14,12 +13,12 @@ from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.subsets.matching import match
 
 REVISION_HASH = "controller-revision-hash"
-"""The label by which a CloneSet tells its pods' revisions apart."""
+"""The label with the revision of a CloneSet's pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One pod. `subset` is empty where it belongs to none, `reservation` where it was given no place."""
+    """One pod. `subset` is empty where it is in none, `reservation` where it has none."""
 
     name: str
     uid: str = ""
@@ -32,9 +31,8 @@ class Member:
     created: datetime | None = None
     version: str = ""
     """The pod's resource version."""
-    mark: SubsetAnnotations | None = None
-    matched: bool = False
-    """Whether the subset was found by the pod's place, and the pod is to be marked once it is counted."""
+    is_matched: bool = False
+    """Whether the subset was found by `matching`, so that the pod must be annotated once it is counted."""
 
 
 def revision_of(metadata: ObjectMeta) -> str:
@@ -46,24 +44,23 @@ def revision_of(metadata: ObjectMeta) -> str:
 
 
 def member_of(pod: Pod, topology: UnitedTopology, node: Node | None) -> Member:
-    """What a UnitedTopology sees in a pod of its target. `node` is the pod's, where it has one and it is known."""
-    mark = keys.subset_annotations(pod.metadata.annotations)
-    ours = mark if mark is not None and mark.topology == topology.metadata.name else None
-    marked = ours.subset if ours is not None and _exists(ours.subset, topology) else ""
-    subset = marked or _matched(pod, topology, node)
+    """The member for a pod of the target. `node` is the pod's, where it has one and it is known."""
+    known = keys.subset_annotations(pod.metadata.annotations)
+    own = known if known is not None and known.topology == topology.metadata.name else None
+    annotated = own.subset if own is not None and _exists(own.subset, topology) else ""
+    subset = annotated or _matched(pod, topology, node)
     metadata = pod.metadata
     return Member(
         name=metadata.name,
         uid=metadata.uid,
         revision=revision_of(metadata),
         subset=subset,
-        reservation=ours.reservation if ours is not None else "",
+        reservation=own.reservation if own is not None else "",
         active=pod.active,
         ready=pod.ready,
         created=metadata.creation_timestamp,
         version=metadata.resource_version,
-        mark=mark,
-        matched=bool(subset) and not marked,
+        is_matched=bool(subset) and not annotated,
     )
 
 

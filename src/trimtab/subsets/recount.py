@@ -1,20 +1,20 @@
-"""From the pods that are there and the status as it was, to the status as it should be: one value, one write.
+"""From existing pods and the old status to the new status: one value, one write.
 
-Nothing is added to or taken from a number that was there before: what is active is counted anew, so that an event that
-was lost, doubled or late cannot make the numbers drift. Only the entries of `creating` and `deleting` have a memory,
-and each of them goes by the table in `reservations`:
+The counts of the old status are not used: active pods are counted anew, so that events that were lost, doubled or late
+cannot make the numbers drift. Only the entries of `creating` and `deleting` carry over, and each follows the table in
+`reservations`:
 
-- A reservation is kept until its pod is seen (it is counted then, or was seen to have ended). If that takes longer than
-  any creation can (`CREATION_LIMIT`), it is `overdue`: the caller looks for the pod live and hands in what is not there
-  as `absent`.
-- A deletion is kept while its pod is counted. It goes with the pod, or is taken back if the pod lives on after
-  `DELETION_LIMIT`: whoever asked was refused. A later pod of the same name, which a CloneSet may make, has a
-  reservation of its own, and counts in place of the one that was announced.
-- A deletion of a pod that is only reserved is kept with the reservation; as the pod did exist, it may be looked for at
-  once.
+- A reservation is kept until its pod is observed (it is counted then, or has ended). If that takes longer than any
+  creation can (`CREATION_LIMIT`), it is `overdue`: the caller does an uncached read for the pod and passes keys without
+  one as `absent`.
+- A deletion is kept while its pod is counted. It is removed with the pod, or reverted if the pod still exists after
+  `DELETION_LIMIT`: the request was refused. A later pod of the same name, which a CloneSet may create, has a
+  reservation of its own, and is counted instead of the one that was announced.
+- A deletion of a pod that is only reserved is kept with the reservation; as the pod did exist, the uncached read may
+  follow at once.
 
-The pods come from a cache, which may be as old as it likes, but not older than the one that was counted from last
-(`countedVersion`): a reservation that was let go because its pod was seen must not be missed as a pod now.
+The pods come from a cache of any age, but not older than the one of the last recount (`countedVersion`): the pod of a
+reservation that was removed because the pod was observed must be among them.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from trimtab.subsets.statuses import Row, Table, pod_and_reservation
 CREATION_LIMIT = timedelta(seconds=75)
 """An API server ends every request after 60 seconds, admission included; the rest is for clocks that differ."""
 DELETION_LIMIT = timedelta(seconds=1.5)
-"""How long a pod may live on before its deletion counts as refused: the trace is to be gone after two seconds."""
+"""How long a pod may still exist before its deletion counts as refused: the entry must be gone after two seconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """What the controller sees."""
+class Observation:
+    """The pods and the workload as a caller observed them."""
 
     members: Sequence[Member]
     replicas: int
@@ -46,14 +46,14 @@ class Observed:
     revision: str
     """The revision that the workload creates pods of now."""
     version: str
-    """How far the view of the pods has come."""
+    """The resource version of the list or cache of pods."""
     absent: Collection[str] = ()
-    """Keys of `creating` that a live read, made after the status was read, did not find a pod for."""
+    """Keys of `creating` for which an uncached read, made after the status was read, found no pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of `creating` or `deleting`, for telling people."""
+    """An entry of `creating` or `deleting`, for events."""
 
     revision: str
     subset: str
@@ -63,60 +63,60 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Recount:
-    """The new status, and what there is to say about it."""
+    """The new status, what to report about it, and when to recount."""
 
     status: UnitedTopologyStatus
     expired: tuple[Entry, ...] = ()
-    """Reservations that nobody came for."""
-    taken_back: tuple[Entry, ...] = ()
-    """Deletions of pods that live on."""
+    """Reservations whose pods do not exist."""
+    reverted: tuple[Entry, ...] = ()
+    """Deletions of pods that still exist."""
     overdue: tuple[str, ...] = ()
-    """Keys of `creating` to look for live."""
+    """Keys of `creating` whose pods need an uncached read."""
     recheck: float | None = None
-    """Seconds until time alone changes the answer."""
+    """Seconds until time alone changes the result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """The cache is older than the last count: it must see this version first."""
+    """The cache is older than the last recount: it must reach this version first."""
 
     version: str
 
 
-def recount(topology: UnitedTopology, observed: Observed, *, now: datetime) -> Recount | Stale:
-    """The status as it should be, or that the cache is too old to tell."""
+def recount(topology: UnitedTopology, observed: Observation, *, now: datetime) -> Recount | Stale:
+    """The new status, or `Stale` if the cache is too old."""
     status = topology.status
     if _number(observed.version) < _number(status.counted_version):
         return Stale(status.counted_version)
-    census = _Census(topology, observed, now)
-    census.settle()
-    made = census.table.frozen(
+    count = _Count(topology, observed, now)
+    count.settle()
+    made = count.table.frozen(
         observed_generation=topology.metadata.generation,
         revision=observed.revision,
         counted_version=_latest(status.counted_version, observed.members),
-        shortages=rescheduling.remembered(status.shortages, topology.spec, now),
+        shortages=rescheduling.unexpired(status.shortages, topology.spec, now),
     )
-    return Recount(made, tuple(census.expired), tuple(census.taken_back), tuple(census.overdue), census.recheck)
+    return Recount(made, tuple(count.expired), tuple(count.reverted), tuple(count.overdue), count.recheck)
 
 
 @dataclass(slots=True)
-class _Census:
-    """One count."""
+class _Count:
+    """One recount."""
 
     topology: UnitedTopology
-    observed: Observed
+    observed: Observation
     now: datetime
     table: Table = field(init=False)
     expired: list[Entry] = field(default_factory=list)
-    taken_back: list[Entry] = field(default_factory=list)
+    reverted: list[Entry] = field(default_factory=list)
     overdue: list[str] = field(default_factory=list)
     recheck: float | None = None
     _by_name: dict[str, Member] = field(init=False)
     _by_reservation: dict[str, Member] = field(init=False)
     _unannounced: set[str] = field(init=False)
     """Reservations of pods whose deletion was not announced."""
-    _held: set[str] = field(init=False)
-    """The pods of one row whose deletion was announced, and whose reservation still stands."""
+    _reserved_names: set[str] = field(init=False)
+    """The pods of one row whose deletion was announced, and whose reservation still exists."""
 
     def __post_init__(self) -> None:
         self.table = Table(self.topology, replicas=self.observed.replicas)
@@ -124,17 +124,17 @@ class _Census:
         self._by_reservation = {member.reservation: member for member in self.observed.members if member.reservation}
 
     def settle(self) -> None:
-        """Count, then let every entry go where the table of states says."""
+        """Count, then apply the table of states to every entry."""
         self._count()
         keys = (pod_and_reservation(key) for _, row in self.table.all() for key in row.creating)
         self._unannounced = {reservation for name, reservation in keys if not name}
         for revision, row in self.table.all():
             row.creating = {
-                key: since for key, since in row.creating.items() if self._reserved(revision, row, key, since)
+                key: since for key, since in row.creating.items() if self._is_reserved(revision, row, key, since)
             }
-            self._held = {pod_and_reservation(key)[0] for key in row.creating}
+            self._reserved_names = {pod_and_reservation(key)[0] for key in row.creating}
             row.deleting = {
-                name: since for name, since in row.deleting.items() if self._deleting(revision, row, name, since)
+                name: since for name, since in row.deleting.items() if self._is_deleting(revision, row, name, since)
             }
         self._settle_rescheduling()
 
@@ -148,12 +148,12 @@ class _Census:
             row.replicas = counts[revision, row.name]
             row.missing = 0 if row.limit is None else row.limit - row.replicas
 
-    def _reserved(self, revision: str, row: Row, key: str, since: datetime) -> bool:
-        """Whether a reservation still holds its place."""
+    def _is_reserved(self, revision: str, row: Row, key: str, since: datetime) -> bool:
+        """Whether to keep a reservation."""
         name, reservation = pod_and_reservation(key)
         announced = row.deleting.get(name)
-        event = self._found(self._by_reservation.get(reservation))
-        if event is Event.UNSEEN and self._due(
+        event = self._event(self._by_reservation.get(reservation))
+        if event is Event.UNSEEN and self._has_expired(
             key, announced or since, DELETION_LIMIT if announced else CREATION_LIMIT
         ):
             event = Event.ABSENT
@@ -161,51 +161,51 @@ class _Census:
         state = after(State.DELETING if announced else State.RESERVED, event)
         return state is State.RESERVED or (state is State.DELETING and event is Event.UNSEEN)
 
-    def _deleting(self, revision: str, row: Row, name: str, since: datetime) -> bool:
-        """Whether the announcement of a deletion still stands."""
+    def _is_deleting(self, revision: str, row: Row, name: str, since: datetime) -> bool:
+        """Whether to keep the announcement of a deletion."""
         member = self._by_name.get(name)
-        event = self._found(member) if member is not None or name in self._held else Event.ENDED
-        if event is Event.ACTIVE and not self._meant(member, revision, row):
+        event = self._event(member) if member is not None or name in self._reserved_names else Event.ENDED
+        if event is Event.ACTIVE and not self._is_announced(member, revision, row):
             event = Event.ENDED
-        if event is Event.ACTIVE and self._over(since, DELETION_LIMIT):
-            event = Event.LIVES_ON
-            self.taken_back.append(Entry(revision, row.name, name, since))
+        if event is Event.ACTIVE and self._is_over(since, DELETION_LIMIT):
+            event = Event.DELETION_FAILED
+            self.reverted.append(Entry(revision, row.name, name, since))
         return after(State.DELETING, event) is State.DELETING
 
-    def _found(self, member: Member | None) -> Event:
+    def _event(self, member: Member | None) -> Event:
         if member is None:
             return Event.UNSEEN
         return Event.ACTIVE if member.active else Event.ENDED
 
-    def _meant(self, member: Member | None, revision: str, row: Row) -> bool:
-        """Whether an announcement is of this pod: it is counted there, and is not a later one of the same name."""
+    def _is_announced(self, member: Member | None, revision: str, row: Row) -> bool:
+        """Whether an announcement is of this pod: it is counted in that row, and not a later one of that name."""
         if member is None or member.reservation in self._unannounced:
             return False
         return (member.revision, member.subset) == (revision, row.name)
 
-    def _due(self, key: str, since: datetime, limit: timedelta) -> bool:
-        """Whether the time for a pod to appear is over, and it is certain that there is none."""
-        if not self._over(since, limit):
+    def _has_expired(self, key: str, since: datetime, limit: timedelta) -> bool:
+        """Whether the time for a pod to appear is over, and it certainly does not exist."""
+        if not self._is_over(since, limit):
             return False
         if key in self.observed.absent:
             return True
         self.overdue.append(key)
         return False
 
-    def _over(self, since: datetime, limit: timedelta) -> bool:
+    def _is_over(self, since: datetime, limit: timedelta) -> bool:
         left = (since + limit - self.now).total_seconds()
         if left > 0:
             self.recheck = left if self.recheck is None else min(self.recheck, left)
         return left <= 0
 
     def _settle_rescheduling(self) -> None:
-        """No more pods are expected elsewhere than the workload lacks."""
+        """Limit the pods to reschedule to those that the workload is missing."""
         rows = [row for _, row in self.table.all()]
-        there = sum(row.replicas + len(row.creating) - len(row.deleting) for row in rows)
-        lacking = max(0, self.observed.replicas - there)
+        expected = sum(row.replicas + len(row.creating) - len(row.deleting) for row in rows)
+        missing = max(0, self.observed.replicas - expected)
         for row in rows:
-            row.reschedule = min(row.reschedule, lacking)
-            lacking -= row.reschedule
+            row.reschedule = min(row.reschedule, missing)
+            missing -= row.reschedule
 
 
 def _latest(version: str, members: Iterable[Member]) -> str:
@@ -213,5 +213,5 @@ def _latest(version: str, members: Iterable[Member]) -> str:
 
 
 def _number(version: str) -> int:
-    """Versions count up; one that is no number says nothing."""
+    """A version as a number; -1 if it is none."""
     return int(version) if version.isascii() and version.isdigit() else -1

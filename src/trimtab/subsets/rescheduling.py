@@ -1,10 +1,10 @@
-"""Adaptive: what becomes of a pod that waits too long for a node in its subset.
+"""Adaptive: pods that no node of their subset can take.
 
-The pod is given up, and its successor is expected in the next subset (`missingReschedule`). The subset that had no node
-for it is remembered as full, for all revisions, and passed over for a while: `FIRST_WHILE`, twice as long each time
-that it is found full again, at most `LONGEST_WHILE`. If nobody finds it full for as long again after that, it is
-forgotten; but not before a pod has had the time to wait in each of the subsets once more. Otherwise a pod that finds a
-node nowhere would be sent about for ever, where it waits longer than subsets are remembered.
+The pod is deleted, and its successor is expected in the next subset (`missingReschedule`). The subset that had no node
+for it is recorded as full (`shortages`), for all revisions, and skipped for `FIRST_DURATION`, twice as long each time
+that it is found full again, at most `LONGEST_DURATION`. If it is not found full for as long again after that, the
+record is removed; but not before a pod has had the time to wait in each of the subsets once more. Otherwise a pod that
+finds no node anywhere would be rescheduled for ever, where it waits longer than subsets are recorded.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from trimtab.api.unitedtopology import Shortage, UnitedTopology, UnitedTopologyS
 from trimtab.subsets.members import Member
 from trimtab.subsets.statuses import Row, Table
 
-FIRST_WHILE = timedelta(minutes=1)
-LONGEST_WHILE = timedelta(hours=1)
+FIRST_DURATION = timedelta(minutes=1)
+LONGEST_DURATION = timedelta(hours=1)
 _MOST_DOUBLINGS = 10
 
 
 def unschedulable_since(pod: Pod) -> datetime | None:
-    """Since when a scheduler has found no node for an active pod, if that is so."""
+    """Since when an active pod has been unschedulable; None if it is not."""
     condition = pod.status.condition("PodScheduled")
     if condition is None or not pod.active or pod.spec.node_name:
         return None
@@ -32,16 +32,16 @@ def unschedulable_since(pod: Pod) -> datetime | None:
     return condition.last_transition_time
 
 
-def moved(topology: UnitedTopology, member: Member, *, now: datetime) -> UnitedTopologyStatus | None:
-    """The status that expects a pod's successor in another subset; None if no other has room.
+def reschedule(topology: UnitedTopology, member: Member, *, now: datetime) -> UnitedTopologyStatus | None:
+    """The status that expects a pod's successor in another subset; None if no other has free capacity.
 
-    The pod is entered in `deleting` by the same write, so that its successor is lacking from then on.
+    The same write adds the pod to `deleting`, so that its successor counts as missing from then on.
     """
     table = Table(topology)
     row = table.row(member.revision, member.subset)
     if row is None or member.name in row.deleting:
         return None
-    shortages = found_full(topology.status.shortages, member.subset, now)
+    shortages = with_shortage(topology.status.shortages, member.subset, now)
     full = {each.name for each in shortages if each.until > now}
     target = next((other for other in _others(table.rows(member.revision), row) if other.name not in full), None)
     if target is None:
@@ -51,33 +51,33 @@ def moved(topology: UnitedTopology, member: Member, *, now: datetime) -> UnitedT
     return table.frozen(shortages=shortages)
 
 
-def found_full(shortages: Sequence[Shortage], subset: str, now: datetime) -> tuple[Shortage, ...]:
-    """A subset is found full; pods that find so while it is known already do not make it worse."""
+def with_shortage(shortages: Sequence[Shortage], subset: str, now: datetime) -> tuple[Shortage, ...]:
+    """The shortages with this subset; while it is recorded as full already, nothing changes."""
     known = next((each for each in shortages if each.name == subset), None)
     if known is not None and known.until > now:
         return tuple(shortages)
     times = known.times + 1 if known is not None else 1
-    made = Shortage(name=subset, until=now + _while(times), times=times)
+    made = Shortage(name=subset, until=now + _duration(times), times=times)
     return (*(each for each in shortages if each.name != subset), made)
 
 
-def remembered(shortages: Sequence[Shortage], spec: UnitedTopologySpec, now: datetime) -> tuple[Shortage, ...]:
-    """What is still to be kept in mind."""
+def unexpired(shortages: Sequence[Shortage], spec: UnitedTopologySpec, now: datetime) -> tuple[Shortage, ...]:
+    """The shortages that are still to be kept."""
     strategy = spec.schedule_strategy
     names = {subset.name for subset in spec.subsets} if strategy.type == "Adaptive" else set()
     seconds = strategy.adaptive.reschedule_critical_seconds if strategy.adaptive is not None else None
     round_trip = timedelta(seconds=seconds or 0) * len(spec.subsets)
     return tuple(
-        each for each in shortages if each.name in names and now < each.until + _while(each.times) + round_trip
+        each for each in shortages if each.name in names and now < each.until + _duration(each.times) + round_trip
     )
 
 
-def _while(times: int) -> timedelta:
-    return min(FIRST_WHILE * (1 << min(max(times, 1) - 1, _MOST_DOUBLINGS)), LONGEST_WHILE)
+def _duration(times: int) -> timedelta:
+    return min(FIRST_DURATION * (1 << min(max(times, 1) - 1, _MOST_DOUBLINGS)), LONGEST_DURATION)
 
 
 def _others(rows: Sequence[Row], row: Row) -> Iterator[Row]:
-    """The subsets with room, from the next one on and round to the one before."""
+    """The other subsets with free capacity, from the next one on and around to the one before."""
     at = next(index for index, each in enumerate(rows) if each is row)
     for other in (*rows[at + 1 :], *rows[:at]):
         if other.limit is None or other.missing - len(other.creating) - other.reschedule > 0:

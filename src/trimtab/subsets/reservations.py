@@ -1,15 +1,15 @@
-"""The life of a place in a subset, as a table.
+"""The states of a reservation, as a table.
 
-A place is held for a pod from before the pod exists until it is on its way out:
+Capacity of a subset is held for a pod from before it exists until it is deleted:
 
-- **reserved**: in `creating`. The pod was admitted, and nobody has counted it yet.
-- **seen**: in `replicas`. The controller has seen it and counts it.
-- **deleting**: in `deleting` too. Somebody asked for the pod to go: its successor may have the place as soon as a live
-  read shows that the pod is really going. It is still held by what held it before, `creating` or `replicas`.
-- **gone**: nowhere. The pod is terminating, has finished, or is not there.
+- **reserved**: in `creating`. The pod was admitted, and has not been counted yet.
+- **counted**: in `replicas`. A recount has observed the pod.
+- **deleting**: in `deleting` too. A deletion was requested: the pod's successor may have the capacity as soon as an
+  uncached read shows the pod terminating or gone. Until then `creating` or `replicas` still holds it.
+- **gone**: nowhere. The pod is terminating, has finished, or does not exist.
 
-`TRANSITIONS` is all there is to it: the webhooks and the recount ask it, and the documentation's diagram is drawn from
-it (`diagram`). What is not in the table does not happen, and `after` raises for it.
+`TRANSITIONS` is complete: the webhooks and the recount use it, and the documentation's diagram is drawn from it
+(`diagram`). `after` raises for anything that is not in the table.
 """
 
 from __future__ import annotations
@@ -19,51 +19,52 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where a pod's place stands."""
+    """The state of a pod's reservation."""
 
     NONE = "none"
     RESERVED = "reserved"
-    SEEN = "seen"
+    COUNTED = "counted"
     DELETING = "deleting"
     GONE = "gone"
 
 
 class Event(StrEnum):
-    """What happens to a place. The comment says who notices."""
+    """What happens to a pod. The comment names the component that observes it."""
 
     ADMITTED = "the pod is admitted to the subset"  # the creation webhook
-    LEAVING = "its deletion or eviction is asked for"  # the deletion webhook
-    ACTIVE = "the pod is seen running or starting"  # the recount
-    ENDED = "the pod is seen terminating, finished or no more"  # the recount
-    UNSEEN = "the pod is not seen yet"  # the recount
-    ABSENT = "there is no such pod after the time limit"  # the recount, after a live read
-    LIVES_ON = "the pod is seen to live on"  # the deletion webhook or the recount
+    DELETION_REQUESTED = "its deletion or eviction is requested"  # the deletion webhook
+    ACTIVE = "the pod is running or starting"  # the recount
+    ENDED = "the pod is terminating, finished or gone"  # the recount
+    UNSEEN = "the pod is not in the cache yet"  # the recount
+    ABSENT = "the pod does not exist after the time limit"  # the recount, after an uncached read
+    DELETION_FAILED = "the pod still exists after the time limit"  # the deletion webhook or the recount
 
 
 TRANSITIONS: Mapping[tuple[State, Event], State] = {
     (State.NONE, Event.ADMITTED): State.RESERVED,
-    (State.NONE, Event.ACTIVE): State.SEEN,
+    (State.NONE, Event.ACTIVE): State.COUNTED,
     (State.NONE, Event.ENDED): State.GONE,
-    (State.RESERVED, Event.ACTIVE): State.SEEN,
+    (State.RESERVED, Event.ACTIVE): State.COUNTED,
     (State.RESERVED, Event.ENDED): State.GONE,
     (State.RESERVED, Event.UNSEEN): State.RESERVED,
     (State.RESERVED, Event.ABSENT): State.GONE,
-    (State.RESERVED, Event.LEAVING): State.DELETING,
-    (State.SEEN, Event.ACTIVE): State.SEEN,
-    (State.SEEN, Event.ENDED): State.GONE,
-    (State.SEEN, Event.LEAVING): State.DELETING,
+    (State.RESERVED, Event.DELETION_REQUESTED): State.DELETING,
+    (State.COUNTED, Event.ACTIVE): State.COUNTED,
+    (State.COUNTED, Event.ENDED): State.GONE,
+    (State.COUNTED, Event.DELETION_REQUESTED): State.DELETING,
     (State.DELETING, Event.ACTIVE): State.DELETING,
-    (State.DELETING, Event.LEAVING): State.DELETING,
+    (State.DELETING, Event.DELETION_REQUESTED): State.DELETING,
     (State.DELETING, Event.UNSEEN): State.DELETING,
-    (State.DELETING, Event.LIVES_ON): State.SEEN,
+    (State.DELETING, Event.DELETION_FAILED): State.COUNTED,
     (State.DELETING, Event.ENDED): State.GONE,
     (State.DELETING, Event.ABSENT): State.GONE,
 }
-"""What becomes of a place. `NONE` is a pod that was never given one: let go, or older than the UnitedTopology."""
+"""The state after each event. `NONE` is a pod without a reservation: admitted without one, or older than the
+UnitedTopology."""
 
 
 def after(state: State, event: Event) -> State:
-    """The state that follows; KeyError where the table has none."""
+    """The next state; KeyError where the table has none."""
     return TRANSITIONS[state, event]
 
 

@@ -1,10 +1,10 @@
-"""The pod as its subset wants it, on the raw document: what the types do not know stays.
+"""A pod with the changes of its subset, on the raw document: fields that the types do not know stay.
 
 1. The subset's patch is merged strategically. It comes first, so that it cannot undo what follows.
 2. The subset's node selector term is added to each required term of the pod's, or becomes the first. Terms are
-   alternatives and what stands in one term must all hold, so wherever the pod may go then, the subset's term holds too.
-3. The subset's tolerations are appended, those that the pod has already left out.
-4. The pod is marked.
+   alternatives and all expressions of one term must hold, so the subset's term holds wherever the pod may go.
+3. The subset's tolerations are appended, except those that the pod has already.
+4. The subset annotations are added.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _AFFINITY = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringE
 _PARTS = ("matchExpressions", "matchFields")
 
 
-def shape(pod: JSON, subset: Subset, mark: SubsetAnnotations) -> JSON:
+def shape(pod: JSON, subset: Subset, annotations: SubsetAnnotations) -> JSON:
     """A new document; the pod stays as it was. Raises InvalidError where the patch does not apply to it."""
     shaped = patched(pod, subset)
     spec = _object(shaped, "spec")
@@ -31,15 +31,14 @@ def shape(pod: JSON, subset: Subset, mark: SubsetAnnotations) -> JSON:
         _require(spec, codec.to_tree(subset.node_selector_term))
     if subset.tolerations:
         spec["tolerations"] = _with_tolerations(spec.get("tolerations") or [], subset)
-    _object(_object(shaped, "metadata"), "annotations").update(mark.written())
+    _object(_object(shaped, "metadata"), "annotations").update(annotations.written())
     return shaped
 
 
 def difference(before: JSON, after: JSON) -> list[JSON]:
-    """The JSON patch from a pod to the same pod shaped: whole fields of `metadata` and `spec`, for nothing else
-    changes.
+    """The JSON patch from a pod to the shaped pod: whole fields of `metadata` and `spec`, as nothing else changes.
 
-    `add` replaces what is there, and a part that is missing altogether is made first.
+    `add` replaces an existing field; a part that is missing altogether is added as a whole.
     """
     operations: list[JSON] = []
     for part in dict.fromkeys((*before, *after)):
@@ -65,8 +64,7 @@ def _operation(path: tuple[str, ...], holder: JSON) -> JSON:
 
 
 def restricts(term: NodeSelectorTerm | None) -> bool:
-    """Whether a subset says anything of nodes. To Kubernetes an empty term matches nothing; nobody asks for such a
-    subset."""
+    """Whether a term restricts nodes. To Kubernetes an empty term matches nothing, which no subset can mean."""
     return term is not None and bool(term.match_expressions or term.match_fields)
 
 
@@ -82,16 +80,16 @@ def patched(pod: JSON, subset: Subset) -> JSON:
 
 
 def _check(pod: JSON, merged: JSON) -> None:
-    """Refuse what no API server would store, and what the pod's owner would not know again.
+    """Raise InvalidError for a pod that the API server would refuse, or that its owner would release.
 
-    A pod that loses a label is released by its owner, which makes another one, and so on for ever. A container without
-    an image is refused with its pod, most likely because its name was misspelt, and so is a pod without containers.
+    A pod that loses a label is released by its owner, which creates another one, and so on for ever. The API server
+    refuses a container without an image, most likely because its name was misspelt, and a pod without containers.
     """
     labels = _labels(merged)
     for key, value in _labels(pod).items():
         if labels.get(key) != value:
             reason = (
-                f"is {value!r} in the pod's template; a subset cannot change it, for owners know their pods by labels"
+                f"is {value!r} in the pod's template; a subset cannot change it, as owners select their pods by labels"
             )
             raise InvalidError(f'metadata.labels["{key}"]', reason)
     if not (merged.get("spec") or {}).get("containers"):
@@ -110,7 +108,7 @@ def _labels(pod: JSON) -> JSON:
 
 
 def _require(spec: JSON, added: JSON) -> None:
-    """Add the term to each required one. A term without expressions matches nothing, and goes on matching nothing."""
+    """Add the term to each required one. A term without expressions matches nothing, and is left as it is."""
     required = spec
     for part in _AFFINITY:
         required = _object(required, part)
@@ -135,7 +133,7 @@ def _with_tolerations(present: list[Any], subset: Subset) -> list[Any]:
 
 
 def _object(parent: JSON, key: str) -> JSON:
-    """The object under a key, made if there is none, or null."""
+    """The object under a key; a missing one, or null, is replaced by an empty object."""
     child: JSON | None = parent.get(key)
     if child is None:
         child = parent[key] = {}

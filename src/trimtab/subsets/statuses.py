@@ -1,10 +1,10 @@
 """The status as a table: a row for each subset, a table for each revision; and the patch that writes it.
 
-A table is a working copy. It follows the spec as it is now, even where the status was counted for an older one: the
-limits are those of the spec, new subsets have empty rows, and what was counted stays counted.
+A table is a working copy. It follows the current spec, even where the status was counted for an older one: the limits
+are those of the spec, new subsets have empty rows, and counts stay as they are.
 
-`missingReplicas` is never written below zero (-1 means no maximum), so a subset that holds more than it may shows 0;
-how many it holds is in `replicas`.
+`missingReplicas` is never written below zero (-1 means no maximum), so a subset above its maximum has 0; how many pods
+it has is in `replicas`.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ UNLIMITED = -1
 
 @dataclass(slots=True)
 class Row:
-    """One subset, filled with pods of one revision."""
+    """One subset of one revision."""
 
     name: str
     limit: int | None
     missing: int = 0
-    """What the subset lacks before reservations; below zero where it holds more than it may."""
+    """Pods missing up to the limit, reservations not included; below zero where the subset is above its limit."""
     replicas: int = 0
     creating: dict[str, datetime] = field(default_factory=dict)
     deleting: dict[str, datetime] = field(default_factory=dict)
     reschedule: int = 0
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing is here or on its way."""
+    def is_idle(self) -> bool:
+        """Whether the row has neither pods nor entries."""
         return not (self.replicas or self.creating or self.deleting)
 
     def frozen(self) -> SubsetStatus:
-        """As the status has it."""
+        """The row as a part of the status."""
         return SubsetStatus(
             name=self.name,
             replicas=self.replicas,
@@ -53,21 +53,21 @@ class Row:
 
 
 def announced_key(name: str, reservation: str) -> str:
-    """What a reservation is kept under once the deletion of its pod, of that name, was announced."""
+    """The key of a reservation after the deletion of its pod, of that name, was announced."""
     return f"{name}@{reservation}"
 
 
 def pod_and_reservation(key: str) -> tuple[str, str]:
-    """A key of `creating`: the name of its pod, where its deletion was announced, and the reservation."""
+    """The parts of a key of `creating`: the name of its pod, if its deletion was announced, and the reservation."""
     name, announced, reservation = key.partition("@")
     return (name, reservation) if announced else ("", key)
 
 
 class Table:
-    """The rows of all revisions, to be changed and frozen again."""
+    """The rows of all revisions, as a mutable copy of the status."""
 
     def __init__(self, topology: UnitedTopology, *, replicas: int | None = None) -> None:
-        """`replicas` is the workload's size, where it is known better than in the status."""
+        """`replicas` is the workload's size, if it is newer than in the status."""
         self._topology = topology
         status = topology.status
         self.replicas = status.replicas if replicas is None else replicas
@@ -80,7 +80,7 @@ class Table:
             self._revisions[other.revision] = self._rows(other.subset_statuses)
 
     def rows(self, revision: str) -> list[Row]:
-        """The rows of a revision, in the order of the spec; empty ones if it is new."""
+        """The rows of a revision, in the order of the spec; empty rows for a new one."""
         if revision not in self._revisions:
             self._revisions[revision] = self._rows(())
         return self._revisions[revision]
@@ -96,19 +96,19 @@ class Table:
                 yield revision, row
 
     def frozen(self, **changes: object) -> UnitedTopologyStatus:
-        """The status that the table has become; `changes` are other fields of it."""
+        """The table as a status; `changes` are other fields of it."""
         newest = str(changes.get("revision", self._topology.status.revision))
         others = {revision: rows for revision, rows in self._revisions.items() if revision != newest}
-        made: dict[str, object] = {
+        fields: dict[str, object] = {
             "replicas": self.replicas,
             "subset_statuses": tuple(row.frozen() for row in self.rows(newest)),
             "other_revisions": tuple(
                 RevisionStatus(revision=revision, subset_statuses=tuple(row.frozen() for row in rows))
                 for revision, rows in others.items()
-                if not all(row.idle for row in rows)
+                if not all(row.is_idle for row in rows)
             ),
         }
-        return msgspec.structs.replace(self._topology.status, **(made | changes))
+        return msgspec.structs.replace(self._topology.status, **(fields | changes))
 
     def _rows(self, statuses: Sequence[SubsetStatus]) -> list[Row]:
         known = {status.name: status for status in statuses}
@@ -129,8 +129,7 @@ class Table:
         )
 
     def _missing(self, limit: int | None, status: SubsetStatus) -> int:
-        """As the status says, unless it was written for other limits, or cannot say how far the subset is beyond its
-        own."""
+        """The status's number, unless it was written for other limits or hides how far the subset is above its own."""
         if limit is None:
             return 0
         if self._current and status.missing_replicas > 0:
@@ -138,34 +137,32 @@ class Table:
         return min(0, limit - status.replicas) if self._current else limit - status.replicas
 
 
-def counted(topology: UnitedTopology) -> bool:
-    """Whether the pods have been counted for the spec as it is. Before that, nobody knows what is missing: a subset
-    that was renamed, or a target that was changed, has pods that the status says nothing of."""
+def is_counted(topology: UnitedTopology) -> bool:
+    """Whether the pods have been counted for the current spec. Before that, missing pods are unknown: a renamed subset,
+    or a new target, has pods that are not in the status."""
     status = topology.status
     return bool(status.subset_statuses) and status.observed_generation == topology.metadata.generation
 
 
 def without_entries(status: UnitedTopologyStatus) -> UnitedTopologyStatus:
-    """The status of a UnitedTopology that nobody gives places by: what was on its way is counted anew later."""
+    """The status without entries of `creating` and `deleting`, for a UnitedTopology that is not in effect."""
 
-    def settled(each: SubsetStatus) -> SubsetStatus:
+    def cleared(each: SubsetStatus) -> SubsetStatus:
         return msgspec.structs.replace(each, creating={}, deleting={})
 
     return msgspec.structs.replace(
         status,
-        subset_statuses=tuple(map(settled, status.subset_statuses)),
+        subset_statuses=tuple(map(cleared, status.subset_statuses)),
         other_revisions=tuple(
-            msgspec.structs.replace(other, subset_statuses=tuple(map(settled, other.subset_statuses)))
+            msgspec.structs.replace(other, subset_statuses=tuple(map(cleared, other.subset_statuses)))
             for other in status.other_revisions
         ),
     )
 
 
 def patch(topology: UnitedTopology, status: UnitedTopologyStatus) -> JSON | None:
-    """What to send as a merge patch to the status; refused as a conflict if the object is not the one that was read.
-
-    None if there is nothing to write.
-    """
+    """The merge patch for the status, which conflicts if the object is not the version that was read; None if nothing
+    changed."""
     written = status_tree(status)
     names = zip(UnitedTopologyStatus.__struct_fields__, UnitedTopologyStatus.__struct_encode_fields__, strict=True)
     changed = {key: written[key] for name, key in names if getattr(topology.status, name) != getattr(status, name)}

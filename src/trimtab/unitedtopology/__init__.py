@@ -1,14 +1,13 @@
-"""Subsets kept as they should be: UnitedTopology's controller.
+"""The UnitedTopology feature: pods of an existing workload are allocated to subsets.
 
-Belongs here: what the controller sees (`view`, `targets`), what it decides (`verdicts`, `costs`, `levels`, `moves`, all
-pure on top of `trimtab.subsets`), what it does (`controller`, `pods`, `namespaces`, and `foresight` before a workload
-shrinks), and whether a pod would find a node (`simulation`), which the webhook asks.
+Belongs here: everything that reads or writes the cluster for a UnitedTopology. `admission` is the half that runs in the
+webhooks, `controller` the half that runs in the leader. Both use `view` (caches), `targets`, `readiness` (whether a
+UnitedTopology is in effect), `costs` and `levels` (annotations and deletion costs of pods), `pod_annotator` (writes
+them) and `metrics`.
 
-Does not belong here: counting, allocation, levels (see `trimtab.subsets`), and admission (see `webhooks`).
+Does not belong here: decisions about subsets (see `trimtab.subsets`), deletion costs of policies and plans (see
+`trimtab.scaledown`), the HTTPS server of the webhooks (see `trimtab.admission`).
 
-May import: what `controllers` may.
-
-    view → recount → one conditional write of the status → marks and costs on pods → pods that wait too long are moved
-
-The status is written before the pods are: a pod's mark says that it is counted, so it must be counted first.
+May import: `trimtab.admission`, `trimtab.kube`, the pure packages, `trimtab.snapshot`, `trimtab.api`, msgspec and
+prometheus_client; no other feature.
 """

@@ -1,16 +1,8 @@
-"""What a pod carries because of its subset, as patches: its mark, and its deletion cost. Pure.
+"""The annotations of a pod that come from its subset, as patches: the subset itself, and a deletion cost. Pure.
 
-**Whose cost is it?** A cost counts as ours while it is exactly what we wrote, which stands beside it in an annotation
-of its own. Whoever changes it afterwards has made it theirs; a cost that was there before us is theirs too. Theirs
-stay.
-
-| who wrote the cost                                             | then                                             |
-|----------------------------------------------------------------|--------------------------------------------------|
-| nobody                                                         | it is written, unless the pod is BestEffort      |
-| we did                                                         | it follows the pod's level, and goes with it     |
-| a scale-down that is under way (`trimtab.dev/scale-plan`)      | it is left alone until that is over              |
-| a policy that keeps costs current (`trimtab.dev/policy-cost`)  | it is left alone: the policy keeps to the bands  |
-| somebody else                                                  | it is left alone                                 |
+Who owns a cost, and which costs a subset may replace, is defined in `trimtab.api.annotations`. One rule is added here:
+while a pod has a policy's annotation (`trimtab.dev/policy-cost`), its cost is left to the policy, even if the two do
+not agree at the moment, because the policy keeps to the band of the pod's level by itself.
 """
 
 from __future__ import annotations
@@ -19,13 +11,23 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trimtab.api import annotations as keys
-from trimtab.api.annotations import AIMED_SIZE, DELETION_COST, POLICY_COST, SCALE_PLAN, SUBSET_COST, SubsetAnnotations
+from trimtab.api.annotations import (
+    AIMED_SIZE,
+    DELETION_COST,
+    POLICY_COST,
+    REPLACEABLE,
+    SCALE_PLAN,
+    SUBSET_COST,
+    SUBSET_KEYS,
+    CostOwner,
+    SubsetAnnotations,
+    cost_owner,
+)
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
 from trimtab.ranking.costs import SPACING, Band
 
-_AIM = re.compile(r"([0-9]{1,10})@([0-9]{1,12})")
+_TARGET_SIZE = re.compile(r"([0-9]{1,10})@([0-9]{1,12})")
 _COST = re.compile(r"-?[0-9]{1,10}")
 
 Annotations = Mapping[str, str]
@@ -33,44 +35,41 @@ Change = dict[str, str | None]
 """Annotations of a merge patch; None removes one."""
 
 
-def ours(annotations: Annotations) -> bool:
-    """Whether the cost is as it was written because of a subset."""
-    return SUBSET_COST in annotations and annotations.get(DELETION_COST) == annotations[SUBSET_COST]
+def owner_of(annotations: Annotations) -> CostOwner:
+    """The owner of a pod's deletion cost; a policy's annotation makes it the policy's."""
+    owner = cost_owner(annotations)
+    return CostOwner.POLICY if owner is not CostOwner.PLAN and POLICY_COST in annotations else owner
 
 
-def authored(annotations: Annotations) -> bool:
-    """Whether another part of Trimtab keeps the cost at the moment."""
-    return SCALE_PLAN in annotations or POLICY_COST in annotations
-
-
-def theirs(annotations: Annotations) -> bool:
-    """Whether somebody outside of Trimtab has given the pod its cost."""
-    return DELETION_COST in annotations and not ours(annotations) and not authored(annotations)
+def has_foreign_cost(annotations: Annotations) -> bool:
+    """Whether the cost was written from outside of Trimtab."""
+    return owner_of(annotations) is CostOwner.OTHER
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
-    """The size that a cost was written for ahead of a scale-down, and until when (seconds since 1970) to believe it."""
+class TargetSize:
+    """The size that a cost was written for ahead of a scale-down, and when (seconds since 1970) that expires."""
 
     replicas: int
     until: int
 
 
-def aim(annotations: Annotations) -> Aim | None:
-    """What a cost was written ahead for; what cannot be read is not believed."""
-    found = _AIM.fullmatch(annotations.get(AIMED_SIZE, ""))
-    return Aim(int(found[1]), int(found[2])) if found is not None else None
+def target_size(annotations: Annotations) -> TargetSize | None:
+    """The size that a cost was written ahead for; None without one, or if it is malformed."""
+    match = _TARGET_SIZE.fullmatch(annotations.get(AIMED_SIZE, ""))
+    return TargetSize(int(match[1]), int(match[2])) if match is not None else None
 
 
-def noted(replicas: int, until: int) -> str:
-    """An aim as it is written."""
+def target_size_text(replicas: int, until: int) -> str:
+    """The value of the annotation for a target size."""
     return f"{replicas}@{until}"
 
 
-def aimed_change(annotations: Annotations, band: Band) -> Change:
-    """What brings a cost in line with the level of a size to come.
+def target_size_change(annotations: Annotations, band: Band) -> Change:
+    """The change that brings a cost in line with the level at a target size.
 
-    A cost that a policy keeps current is moved as it is from its band into the other one; the policy finds it there.
+    A policy's cost is moved from its band into the other one, at the same distance from the middle, where the policy
+    finds it.
     """
     if POLICY_COST not in annotations or SCALE_PLAN in annotations:
         return cost_change(annotations, band)
@@ -81,33 +80,34 @@ def aimed_change(annotations: Annotations, band: Band) -> Change:
 
 
 def cost_change(annotations: Annotations, band: Band | None) -> Change:
-    """What brings the cost in line with a level; without a band there is none to have."""
-    if authored(annotations):
-        return {}
-    if theirs(annotations):
+    """The change that brings a cost in line with a level; None removes the cost."""
+    owner = owner_of(annotations)
+    if owner is CostOwner.OTHER:
         return {SUBSET_COST: None} if SUBSET_COST in annotations else {}
+    if owner not in REPLACEABLE[CostOwner.SUBSET]:
+        return {}
     centre = band.centre if band is not None else 0
     wanted = str(centre) if centre else None
     before = {name: annotations.get(name) for name in (DELETION_COST, SUBSET_COST)}
     return {name: wanted for name, value in before.items() if value != wanted}
 
 
-def mark_change(annotations: Annotations, mark: SubsetAnnotations | None) -> Change:
-    """What gives a pod this mark, or takes off the one it has."""
-    if mark is None:
-        return {name: None for name in dict.fromkeys(keys.SUBSET_KEYS) if name in annotations}
-    return {name: value for name, value in mark.written().items() if annotations.get(name) != value}
+def subset_change(annotations: Annotations, subset: SubsetAnnotations | None) -> Change:
+    """The change that gives a pod these annotations, or removes those that it has."""
+    if subset is None:
+        return {name: None for name in SUBSET_KEYS if name in annotations}
+    return {name: value for name, value in subset.written().items() if annotations.get(name) != value}
 
 
 def patch(pod: Pod, change: Change) -> JSON | None:
-    """The merge patch for this version of the pod alone: whoever writes a cost meanwhile is not overwritten."""
+    """The merge patch for this version of the pod only, so that a cost written meanwhile is not overwritten."""
     if not change:
         return None
     return {"metadata": {"resourceVersion": pod.metadata.resource_version, "annotations": dict(change)}}
 
 
-def taken_back(pod: Pod) -> Change:
-    """What removes everything that a UnitedTopology wrote."""
+def revert_change(pod: Pod) -> Change:
+    """The change that removes everything that a UnitedTopology wrote."""
     annotations = pod.metadata.annotations
-    aimed: Change = {AIMED_SIZE: None} if AIMED_SIZE in annotations else {}
-    return mark_change(annotations, None) | cost_change(annotations, None) | aimed
+    size: Change = {AIMED_SIZE: None} if AIMED_SIZE in annotations else {}
+    return subset_change(annotations, None) | cost_change(annotations, None) | size

@@ -1,52 +1,88 @@
-"""What operators graph of UnitedTopologies: how often statuses are written, and what did not go as it should."""
+"""Metrics of UnitedTopologies: status writes, changes of pods, and entries that ended without their event."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_BATCH_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 
 class Metrics:
-    """The metrics of UnitedTopologies in one process."""
+    """The metrics of the controller, and of annotations written to pods, in one process."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
-        self._writes = self._counter("status_writes", "Statuses that were written by the controller.")
-        self._conflicts = self._counter("status_conflicts", "Statuses that somebody else had written meanwhile.")
-        self._pods = self._counter("pod_writes", "Pods whose mark or cost was written, by why.", "reason")
-        self._moved = self._counter("pods_moved", "Pods that were deleted because their subset had no node for them.")
-        self._expired = self._counter("reservations_expired", "Places that were reserved for pods that never came.")
-        self._taken_back = self._counter("deletions_taken_back", "Deletions that were announced and did not happen.")
+        self._writes = self._counter("status_writes", "Status updates by the controller.")
+        self._conflicts = self._counter("status_conflicts", "Status updates by the controller that conflicted.")
+        self._pods = self._counter("pod_writes", "Pods whose annotations were written, by reason.", "reason")
+        self._rescheduled = self._counter("pods_rescheduled", "Pods deleted because no node of their subset fits.")
+        self._expired = self._counter("reservations_expired", "Reservations whose pods were never stored.")
+        self._reverted = self._counter("deletions_reverted", "Announced deletions that did not happen.")
         self._topologies = Gauge(
-            "trimtab_unitedtopology_topologies", "UnitedTopologies there are.", registry=self.registry
+            "trimtab_unitedtopology_topologies", "UnitedTopologies in the cluster.", registry=self.registry
         )
 
     def watch_topologies(self, count: Callable[[], float]) -> None:
-        """How many there are, asked when somebody looks."""
+        """Export how many UnitedTopologies there are."""
         self._topologies.set_function(count)
 
-    def written(self) -> None:
-        """A status was written."""
+    def record_write(self) -> None:
+        """Count a status update."""
         self._writes.inc()
 
-    def conflicted(self) -> None:
-        """Somebody else was first."""
+    def record_conflict(self) -> None:
+        """Count a status update that conflicted."""
         self._conflicts.inc()
 
-    def pods_written(self, count: int, reason: str) -> None:
-        """So many pods were written to."""
+    def record_pods(self, count: int, reason: str) -> None:
+        """Count pods that were written."""
         if count:
             self._pods.labels(reason).inc(count)
 
-    def moved(self, count: int) -> None:
-        """So many pods were deleted for others to come elsewhere."""
-        self._moved.inc(count)
+    def record_rescheduled(self) -> None:
+        """Count a pod that was deleted so that its successor goes to another subset."""
+        self._rescheduled.inc()
 
-    def settled(self, *, expired: int, taken_back: int) -> None:
-        """Entries that ended without what they announced."""
+    def record_entries(self, *, expired: int, reverted: int) -> None:
+        """Count entries of the status that ended without what they announced."""
         self._expired.inc(expired)
-        self._taken_back.inc(taken_back)
+        self._reverted.inc(reverted)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"trimtab_unitedtopology_{name}_total", text, labels, registry=self.registry)
+
+
+class AdmissionMetrics:
+    """The metrics of reservations in the admission half of one process."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry()
+        self._writes = Counter(
+            "trimtab_subset_status_writes_total",
+            "Conditional status updates of UnitedTopologies by the webhooks, by outcome.",
+            ("outcome",),
+            registry=self.registry,
+        )
+        self._batch = Histogram(
+            "trimtab_subset_batch_pods",
+            "Pods that shared a status update.",
+            buckets=_BATCH_SIZES,
+            registry=self.registry,
+        )
+        self._withdrawn = Counter(
+            "trimtab_subset_reservations_withdrawn_total",
+            "Reservations withdrawn because the pod was admitted without them.",
+            registry=self.registry,
+        )
+
+    def record_write(self, outcome: str, pods: int) -> None:
+        """Count a status update for so many pods."""
+        self._writes.labels(outcome).inc()
+        if outcome == "written":
+            self._batch.observe(pods)
+
+    def record_withdrawal(self) -> None:
+        """Count a withdrawn reservation."""
+        self._withdrawn.inc()

@@ -1,4 +1,4 @@
-"""Marks and costs, written to pods: several at a time, each for the version of the pod that was looked at."""
+"""Writes annotations to pods: several at a time, each for the version of the pod that was decided from."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ from trimtab.unitedtopology import costs
 from trimtab.unitedtopology.costs import Change
 from trimtab.unitedtopology.metrics import Metrics
 
-AT_ONCE = 16
-"""How many pods are written to at a time."""
+CONCURRENCY = 16
+"""How many pods are written at a time."""
 
 log = logging.getLogger(__name__)
 
 
-class Scribe:
-    """Writes what pods are to carry."""
+class PodAnnotator:
+    """Applies changes of annotations to pods."""
 
-    def __init__(self, client: Client, metrics: Metrics, *, at_once: int = AT_ONCE) -> None:
+    def __init__(self, client: Client, metrics: Metrics, *, concurrency: int = CONCURRENCY) -> None:
         self._client = client
         self._metrics = metrics
-        self._at_once = at_once
+        self._concurrency = concurrency
 
     async def write(self, changes: Iterable[tuple[Pod, Change]], *, reason: str) -> list[Pod]:
-        """The pods that were written, as they are now.
+        """Apply changes, and return the pods that were written, as they are now.
 
-        One that has changed since, or is gone, is passed over: it will be seen, and looked at again. Raises the first
-        other failure, when all have been tried.
+        A pod that has changed since, or is gone, is skipped: its event requeues it. Raises the first other failure,
+        after all pods have been tried.
         """
         waiting = iter([(pod, change) for pod, change in changes if change])
         written: list[Pod] = []
         failures: list[ApiError] = []
 
-        async def some() -> None:
+        async def work() -> None:
             for pod, change in waiting:
-                await self._one(pod, change, written, failures)
+                await self._write_one(pod, change, written, failures)
 
-        await asyncio.gather(*(some() for _ in range(self._at_once)))
-        self._metrics.pods_written(len(written), reason)
+        await asyncio.gather(*(work() for _ in range(self._concurrency)))
+        self._metrics.record_pods(len(written), reason)
         if failures:
             raise failures[0]
         return written
 
-    async def _one(self, pod: Pod, change: Change, written: list[Pod], failures: list[ApiError]) -> None:
+    async def _write_one(self, pod: Pod, change: Change, written: list[Pod], failures: list[ApiError]) -> None:
         patch = costs.patch(pod, change)
         if patch is None:
             return
         try:
             answer = await self._client.patch(Pod, pod.metadata.name, patch, namespace=pod.metadata.namespace)
         except (Conflict, NotFound) as error:
-            log.debug("%s is passed over: %s", pod.key, error)
+            log.debug("%s is skipped: %s", pod.key, error)
         except ApiError as error:
             failures.append(error)
         else:

@@ -1,36 +1,42 @@
-"""The workload that a UnitedTopology divides, as far as dividing it looks at it. Pure.
+"""The target workload of a UnitedTopology, reduced to what allocation needs. Pure.
 
-A workload has one revision that it makes pods of now. A Deployment's is its newest ReplicaSet, the one with the highest
-number in `deployment.kubernetes.io/revision`: a rollback gives an old ReplicaSet a new number. Until a rollout's
-ReplicaSet has been seen, the one before is the newest.
+A workload has one current revision, the one that it creates pods of. A Deployment's is its newest ReplicaSet: the one
+with the highest number in `deployment.kubernetes.io/revision`, because a rollback gives an old ReplicaSet a new number.
+Until the ReplicaSet of a rollout has been seen, the one before is the newest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
-from trimtab.api.unitedtopology import TargetReference
+from trimtab.api.unitedtopology import UnitedTopology
 
 _REVISION = "deployment.kubernetes.io/revision"
 
 _LONGEST = 63
 """Characters of a label's value."""
+_FIRST = datetime.min.replace(tzinfo=UTC)
 
 Workload = Deployment | ReplicaSet | CloneSet
+
+KINDS: Mapping[str, type[Workload]] = {"Deployment": Deployment, "ReplicaSet": ReplicaSet, "CloneSet": CloneSet}
+"""The workloads that can have subsets, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A workload: its size, which revision it makes pods of, and whom its pods have as their controller."""
+    """A workload: its size, its current revision, and the owners of its pods."""
 
     uid: str
     replicas: int
     revision: str = ""
     owners: frozenset[str] = field(default_factory=frozenset)
-    above: str = ""
+    """The UIDs of the pods' controllers."""
+    parent: str = ""
     """`Deployment web`, for a ReplicaSet that belongs to one."""
 
 
@@ -39,24 +45,40 @@ def target_of(workload: Workload, sets: Iterable[ReplicaSet] = ()) -> Target:
     uid = workload.metadata.uid
     match workload:
         case Deployment():
-            own = sorted(sets, key=_age)
+            own = sorted(sets, key=_order)
             owners = frozenset(each.metadata.uid for each in own)
             return Target(uid, workload.desired_replicas, own[-1].metadata.uid if own else "", owners)
         case ReplicaSet():
             owner = workload.metadata.controller
-            above = f"{owner.kind} {owner.name}" if owner is not None else ""
-            return Target(uid, workload.desired_replicas, uid, frozenset((uid,)), above)
+            parent = f"{owner.kind} {owner.name}" if owner is not None else ""
+            return Target(uid, workload.desired_replicas, uid, frozenset((uid,)), parent)
         case CloneSet():
             return Target(uid, workload.desired_replicas, _label(workload.status.update_revision), frozenset((uid,)))
 
 
-def key_of(reference: TargetReference, namespace: str) -> str:
-    """What a UnitedTopology is found under when its target changes."""
-    return f"{reference.kind}/{namespace}/{reference.name}"
+def replicas_of(target: Target | None) -> int:
+    """The size that percentages refer to: 0 where there is no workload."""
+    return 0 if target is None else target.replicas
 
 
-def _age(replicaset: ReplicaSet) -> tuple[int, float, str]:
-    """By number; those that have none yet, or two of one number, by when they were made."""
+def target_key(kind: str, namespace: str, name: str) -> str:
+    """The index key of the UnitedTopologies of a workload."""
+    return f"{kind}/{namespace}/{name}"
+
+
+def by_target(topology: UnitedTopology) -> Iterable[str]:
+    """An index: the UnitedTopologies of a workload."""
+    target = topology.spec.target_ref
+    return (target_key(target.kind, topology.metadata.namespace, target.name),)
+
+
+def creation_order(topology: UnitedTopology) -> tuple[datetime, str]:
+    """The sort key of UnitedTopologies with the same target: the oldest one applies."""
+    return topology.metadata.creation_timestamp or _FIRST, topology.metadata.name
+
+
+def _order(replicaset: ReplicaSet) -> tuple[int, float, str]:
+    """By revision number; those without one, or with the same, by creation time."""
     text = replicaset.metadata.annotations.get(_REVISION, "")
     number = int(text) if text.isascii() and text.isdigit() else 0
     created = replicaset.metadata.creation_timestamp
@@ -64,5 +86,5 @@ def _age(replicaset: ReplicaSet) -> tuple[int, float, str]:
 
 
 def _label(revision: str) -> str:
-    """What a CloneSet's pods are labelled with: the revision's name, or its hash where that is too long for a label."""
+    """The label of a CloneSet's pods: the revision's name, or its hash where the name is too long for a label."""
     return revision if len(revision) <= _LONGEST else revision.rpartition("-")[2]

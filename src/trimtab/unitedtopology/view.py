@@ -1,10 +1,10 @@
-"""What the controller sees: UnitedTopologies, the workloads they divide, those workloads' pods, nodes, namespaces.
+"""The cluster as UnitedTopologies need it: their targets, the targets' pods, nodes, namespaces.
 
-Everything is found through indexes, so that an event costs as much as what it touches. CloneSets are a kind that a
-cluster may not know: there nothing is known of them, and everything else works.
+Everything is found through indexes, so that the cost of an event depends on the objects that it affects only. A cluster
+may not have the kind CloneSet: then there are none, and everything else works.
 
-Who asks how pods stand (see `levels`) asks in every process that holds scale requests, not only in the one that leads;
-so the view runs by itself.
+The levels of pods (see `levels`) are needed in every process that holds scale requests, not only in the leader; so the
+view runs by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from trimtab.api import annotations as keys
+from trimtab.api.annotations import subset_annotations
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Namespace
@@ -26,11 +26,10 @@ from trimtab.api.unitedtopology import TargetReference, UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.informers import Informer
-from trimtab.kube.resources import Key, key
+from trimtab.kube.resources import Key, object_key
 from trimtab.kube.stores import IndexFunction, Object, by_controller, by_namespace, key_of
 from trimtab.subsets.members import Member, member_of
-from trimtab.unitedtopology import targets
-from trimtab.unitedtopology.targets import Target, Workload, target_of
+from trimtab.unitedtopology.targets import KINDS, Target, Workload, by_target, target_key, target_of
 
 BY_CONTROLLER = "controller"
 BY_ENDED = "ended"
@@ -38,40 +37,32 @@ BY_NAMESPACE = "namespace"
 BY_TARGET = "target"
 BY_TOPOLOGY = "topology"
 
-KINDS: Mapping[str, type[Workload]] = {"Deployment": Deployment, "ReplicaSet": ReplicaSet, "CloneSet": CloneSet}
-"""What can have subsets, by kind."""
-
 T = TypeVar("T", bound=Object)
 
 
-def by_target(topology: UnitedTopology) -> Iterable[str]:
-    """An index: the UnitedTopologies of a workload."""
-    return (targets.key_of(topology.spec.target_ref, topology.metadata.namespace),)
-
-
 def by_topology(pod: Pod) -> Iterable[str]:
-    """An index: the pods that carry a UnitedTopology's mark, by its key."""
-    mark = keys.subset_annotations(pod.metadata.annotations)
-    return (key(pod.metadata.namespace, mark.topology),) if mark is not None else ()
+    """An index: the pods annotated with a UnitedTopology, by its key."""
+    annotations = subset_annotations(pod.metadata.annotations)
+    return (object_key(pod.metadata.namespace, annotations.topology),) if annotations is not None else ()
 
 
 def by_ended(pod: Pod) -> Iterable[str]:
-    """An index: of the pods that carry a UnitedTopology's mark, those that finished or were released by their owner,
-    which nobody is asked about."""
+    """An index: of the pods annotated with a UnitedTopology, those that finished or were released by their owner,
+    for which no webhook is called."""
     return by_topology(pod) if pod.finished or pod.metadata.controller is None else ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What a pod was found to be, and what was looked at: the spec's version, the node's labels."""
+class _CachedMember:
+    """A member, and what it was computed from: the pod, the spec's generation, the node's labels."""
 
     pod: Pod
-    seen: tuple[str, int, Labels | None]
+    inputs: tuple[str, int, Labels | None]
     member: Member
 
 
 class View:
-    """The cluster as UnitedTopologies see it, while `run` runs."""
+    """The cached cluster, kept current while `run` runs."""
 
     def __init__(self, client: Client, *, rng: random.Random | None = None) -> None:
         self._client = client
@@ -83,27 +74,27 @@ class View:
         self.pods = self._informer(Pod, {BY_CONTROLLER: by_controller, BY_ENDED: by_ended, BY_TOPOLOGY: by_topology})
         self.nodes = self._informer(Node, {})
         self.namespaces = self._informer(Namespace, {})
-        self._members: dict[str, _Known] = {}
+        self._members: dict[str, _CachedMember] = {}
         self.pods.subscribe(deleted=self._forget)
 
     @property
     def required(self) -> tuple[Informer[Any], ...]:
-        """The informers without which nothing can be decided."""
+        """The informers that every decision needs."""
         return (self.topologies, self.deployments, self.sets, self.pods, self.nodes, self.namespaces)
 
     @property
     def synced(self) -> bool:
-        """Whether everything that can be seen has been seen at least once."""
+        """Whether every cache has been filled."""
         return all(each.synced for each in self.required) and self.is_known("CloneSet")
 
     @property
     def problems(self) -> list[str]:
-        """What keeps it from seeing the cluster as it is, for health pages."""
+        """The failures of the watches, for health pages."""
         watched = (*self.required, *(() if self.clonesets.absent else (self.clonesets,)))
         return [f"{each.resource.plural}: {each.problem}" for each in watched if each.problem]
 
     async def run(self) -> None:
-        """Keep up with the cluster until cancelled."""
+        """Keep the caches current until cancelled."""
         tasks = [asyncio.ensure_future(each.run()) for each in (*self.required, self.clonesets)]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -119,7 +110,7 @@ class View:
     # Workloads.
 
     def is_known(self, kind: str) -> bool:
-        """Whether all workloads of a kind have been seen, or the cluster does not know the kind."""
+        """Whether the cache of a kind of workload is filled, or the cluster does not have the kind."""
         return kind != "CloneSet" or self.clonesets.synced or self.clonesets.absent
 
     def workload(self, kind: str, namespace: str, name: str) -> Workload | None:
@@ -129,11 +120,11 @@ class View:
             "ReplicaSet": self.sets,
             "CloneSet": self.clonesets,
         }
-        found: Workload | None = informers[kind].get(key(namespace, name)) if kind in informers else None
+        found: Workload | None = informers[kind].get(object_key(namespace, name)) if kind in informers else None
         return found
 
     def target(self, topology: UnitedTopology) -> Target | None:
-        """The workload that a UnitedTopology divides; None where there is none."""
+        """The target of a UnitedTopology; None if it does not exist."""
         reference = topology.spec.target_ref
         workload = self.workload(reference.kind, topology.metadata.namespace, reference.name)
         if workload is None:
@@ -143,29 +134,29 @@ class View:
 
     # UnitedTopologies.
 
-    def rivals(self, topology: UnitedTopology) -> list[UnitedTopology]:
+    def same_target(self, topology: UnitedTopology) -> list[UnitedTopology]:
         """All UnitedTopologies of the same workload, itself included."""
         return self.topologies.store.by(BY_TARGET, next(iter(by_target(topology))))
 
     def topologies_of(self, kind: str, namespace: str, name: str) -> list[UnitedTopology]:
         """The UnitedTopologies of a workload."""
-        return self.topologies.store.by(BY_TARGET, f"{kind}/{namespace}/{name}")
+        return self.topologies.store.by(BY_TARGET, target_key(kind, namespace, name))
 
-    def concerned(self, pod: Pod) -> set[Key]:
-        """The UnitedTopologies that a pod matters to: by its mark, and by whom it belongs to."""
+    def affected_by_pod(self, pod: Pod) -> set[Key]:
+        """The UnitedTopologies that a pod affects: by its annotations, and by its owner."""
         found = {Key(each) for each in by_topology(pod)}
         owner = pod.metadata.controller
         if owner is None or owner.kind not in KINDS:
             return found
         namespace = pod.metadata.namespace
         found.update(key_of(each) for each in self.topologies_of(owner.kind, namespace, owner.name))
-        replicaset = self.sets.get(key(namespace, owner.name)) if owner.kind == "ReplicaSet" else None
+        replicaset = self.sets.get(object_key(namespace, owner.name)) if owner.kind == "ReplicaSet" else None
         if replicaset is not None:
-            found.update(self.concerned_by(replicaset))
+            found.update(self.affected_by_replicaset(replicaset))
         return found
 
-    def concerned_by(self, replicaset: ReplicaSet) -> set[Key]:
-        """The UnitedTopologies that a ReplicaSet matters to: its own, and its Deployment's."""
+    def affected_by_replicaset(self, replicaset: ReplicaSet) -> set[Key]:
+        """The UnitedTopologies that a ReplicaSet affects: its own, and its Deployment's."""
         metadata = replicaset.metadata
         found = {key_of(each) for each in self.topologies_of("ReplicaSet", metadata.namespace, metadata.name)}
         owner = metadata.controller
@@ -176,65 +167,63 @@ class View:
     # Pods.
 
     def pods_of(self, topology: UnitedTopology, target: Target | None) -> list[Pod]:
-        """The target's pods. One that is marked counts although its owner, or the target itself, has not been seen
-        yet: it was counted when it was admitted, and must not be lost because of a cache that lags behind another."""
+        """The target's pods. An annotated pod is included although its owner, or the target itself, is not cached yet:
+        it was counted at admission, and must not be lost because one cache lags behind another."""
         owners = target.owners if target is not None else frozenset[str]()
         found = [pod for owner in sorted(owners) for pod in self.pods.store.by(BY_CONTROLLER, owner)]
-        early = [pod for pod in self._marked(key_of(topology)) if self._early(pod, owners, topology.spec.target_ref)]
+        reference = topology.spec.target_ref
+        early = [pod for pod in self.annotated_pods(key_of(topology)) if self._is_early(pod, owners, reference)]
         return found + early
 
-    def chosen(self, pods: Iterable[Pod], topology: UnitedTopology, target: Target | None) -> list[Pod]:
-        """The target's pods among these, which somebody has read, by the same rules."""
+    def pods_among(self, pods: Iterable[Pod], topology: UnitedTopology, target: Target | None) -> list[Pod]:
+        """The target's pods among these, from an uncached list, by the same rules."""
         owners = target.owners if target is not None else frozenset[str]()
-        reference, a_key = topology.spec.target_ref, key_of(topology)
+        reference, key = topology.spec.target_ref, key_of(topology)
         return [
             pod
             for pod in pods
             if (pod.metadata.controller is not None and pod.metadata.controller.uid in owners)
-            or (a_key in by_topology(pod) and self._early(pod, owners, reference))
+            or (key in by_topology(pod) and self._is_early(pod, owners, reference))
         ]
 
-    def strays(self, topology: UnitedTopology, target: Target | None) -> list[Pod]:
-        """Pods with the mark of a UnitedTopology whose they are not, or not any more."""
+    def former_pods(self, topology: UnitedTopology, target: Target | None) -> list[Pod]:
+        """Pods annotated with a UnitedTopology that are not, or no longer, pods of its target."""
         own = {pod.metadata.uid for pod in self.pods_of(topology, target)}
-        return [pod for pod in self._marked(key_of(topology)) if pod.metadata.uid not in own]
+        return [pod for pod in self.annotated_pods(key_of(topology)) if pod.metadata.uid not in own]
 
-    def marked(self, topology: Key) -> list[Pod]:
-        """All pods with the mark of a UnitedTopology."""
-        return self._marked(topology)
+    def annotated_pods(self, topology: Key) -> list[Pod]:
+        """All pods annotated with a UnitedTopology."""
+        return self.pods.store.by(BY_TOPOLOGY, topology)
 
-    def ended(self, topology: Key) -> dict[str, str]:
-        """The pods with the mark of a UnitedTopology that finished or were released: their versions by name."""
+    def ended_pods(self, topology: Key) -> dict[str, str]:
+        """The annotated pods of a UnitedTopology that finished or were released: resource versions by name."""
         ended = self.pods.store.by(BY_ENDED, topology)
         return {pod.metadata.name: pod.metadata.resource_version for pod in ended}
 
     def member(self, pod: Pod, topology: UnitedTopology) -> Member:
-        """A pod as far as counting looks at it; worked out once for each version of the pod, the spec and its node."""
+        """A pod as a member; computed once for each version of the pod, the spec and the node's labels."""
         node = self.nodes.get(Key(pod.spec.node_name)) if pod.spec.node_name else None
-        seen = (topology.metadata.uid, topology.metadata.generation, None if node is None else node.metadata.labels)
+        inputs = (topology.metadata.uid, topology.metadata.generation, None if node is None else node.metadata.labels)
         known = self._members.get(pod.metadata.uid)
-        if known is not None and known.pod is pod and known.seen == seen:
+        if known is not None and known.pod is pod and known.inputs == inputs:
             return known.member
-        found = member_of(pod, topology, node)
-        self._members[pod.metadata.uid] = _Known(pod, seen, found)
-        return found
+        member = member_of(pod, topology, node)
+        self._members[pod.metadata.uid] = _CachedMember(pod, inputs, member)
+        return member
 
     def _forget(self, pod: Pod) -> None:
         self._members.pop(pod.metadata.uid, None)
 
-    def _marked(self, topology: Key) -> list[Pod]:
-        return self.pods.store.by(BY_TOPOLOGY, topology)
-
-    def _early(self, pod: Pod, owners: Collection[str], target: TargetReference) -> bool:
-        """Whether nothing is known of a pod's owner, or of the target that the owner says it belongs to."""
+    def _is_early(self, pod: Pod, owners: Collection[str], target: TargetReference) -> bool:
+        """Whether a pod's owner is not cached yet, or the owner belongs to the target and that is not."""
         owner = pod.metadata.controller
         if owner is None or owner.kind not in KINDS or owner.uid in owners:
             return False
         known = self.workload(owner.kind, pod.metadata.namespace, owner.name)
         if known is None or known.metadata.uid != owner.uid:
             return True
-        above = known.metadata.controller
-        return above is not None and (above.kind, above.name) == (target.kind, target.name)
+        parent = known.metadata.controller
+        return parent is not None and (parent.kind, parent.name) == (target.kind, target.name)
 
     def _informer(self, kind: type[T], indexes: Mapping[str, IndexFunction[T]]) -> Informer[T]:
         return Informer(self._client, kind, indexes=indexes, rng=self._rng)

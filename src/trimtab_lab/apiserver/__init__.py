@@ -1,29 +1,34 @@
-"""An API server for a day's work: what Trimtab, its tests and a user's kubectl need of Kubernetes, done as Kubernetes
-does it; what is not done is refused with a clear error instead of being half done.
+"""A Kubernetes API server in one process: what Trimtab, its tests and a user's kubectl need, done as Kubernetes does
+it. What is not supported is rejected with a clear error.
 
-Everything is kept in memory and is gone when the process ends. Everyone who may enter may do everything.
+Objects are kept in memory and are lost when the process ends. Every authenticated user may do everything.
 
-The way of a request, and the modules in that order:
+The modules are in groups. Imports go downwards only, which an import contract checks (`.importlinter`):
 
-    server          HTTPS on loopback, one handler for all paths
-    authentication  who asks: a token or a client certificate
-    faults          what a test wants to go wrong
-    paths, options  which kind, object, subresource and verb; what the query says
-    routes          verb -> function, as a table
-    reads, watches  get, list, watch
-    writes          create, update, patch: read the body, default, admit, validate, commit
-    templates       bodies that were seen before need not be read and validated again
-    deletes         delete and deletecollection: grace, finalizers, propagation
-    scale, binding, eviction    subresources with rules of their own
-    storage         objects as encoded bytes, one increasing version, a history for watches and pages
-    feeds           what was committed, encoded once for all who watch the same
-    forms           an object as JSON, as a row of a table, as metadata only
+    wire         HTTPS, authentication, paths, discovery, OpenAPI, fault injection; composition of the server
+    controllers  what the server does by itself: garbage collection, namespaces, CustomResourceDefinitions, bootstrap
+    verbs        get, list, watch, create, update, patch, delete, and the subresources
+    admission    built-in admission plugins and webhooks
+    kinds        everything about kinds: registry, types, defaults, validation, schemas, tables, errors
+    storage      objects as encoded bytes, with a history; selections and the broadcast to watchers
 
-What happens later, by itself: `collector` (dependents of deleted owners), `namespaces` and `definitions` (their life
-cycles). In Kubernetes the first two run in the controller manager; without them deletion has no effect, so an API
-server that stands alone brings them along.
+The way of a request:
+
+    wire.server           one handler for all paths
+    wire.authentication   the user, by bearer token or client certificate
+    wire.paths            kind, namespace, name and subresource
+    wire.faults           a fault that a test injects
+    wire.routes           method and path → function, as a table
+    verbs.reads, watches  get, list, watch
+    verbs.writes          create, update, patch: decode, default, admit, prepare, validate, admit, store
+    verbs.deletes         delete and deletecollection: grace period, finalizers, propagation
+    verbs.scale, binding, eviction
+    verbs.encoding        the response as JSON, as a table, or as metadata only
+
+Garbage collection and the deletion of namespaces run in Kubernetes' controller manager. Without them a deletion would
+have no effect, so this server runs them itself.
 
 **Bytes are the object.** Storage keeps each object as the JSON it was encoded to when it was written: a list joins
-bytes, a watch event wraps them, and fifty thousand pods take the memory of their text. Whoever needs the fields
-decodes a fresh copy, which is at the same time the copy that he may change.
+bytes, a watch event wraps them, and fifty thousand pods take the memory of their text. Code that needs the fields
+decodes a copy, which it may change.
 """

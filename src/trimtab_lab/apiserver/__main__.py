@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from trimtab_lab.apiserver.wire.authentication import AUTHENTICATED, User
+from trimtab_lab.apiserver.admission.users import AUTHENTICATED, User
 from trimtab_lab.apiserver.wire.certificates import ADMIN, MASTERS
 from trimtab_lab.apiserver.wire.server import Server
 
@@ -29,8 +29,8 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m trimtab_lab.apiserver",
-        description="Run a Kubernetes API server for a day's work. Objects are kept in memory: they are gone when it "
-        "ends. It listens on loopback alone, and whoever has its kubeconfig may do everything.",
+        description="Run a Kubernetes API server on this machine. Objects are kept in memory and are lost when it "
+        "ends. It listens on loopback only; every user of its kubeconfig may do everything.",
     )
     parser.add_argument(
         "--port", type=int, default=6443, help="the port to listen on; 0 takes a free one (%(default)s)"
@@ -41,26 +41,26 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--state", type=Path, default=_STATE, help="where certificates and the kubeconfig are kept (%(default)s)"
     )
-    parser.add_argument("--token", help="let in whoever shows this bearer token, besides client certificates")
+    parser.add_argument("--token", help="accept this bearer token, besides client certificates")
     parser.add_argument("--verbose", action="store_true", help="log more")
     return parser
 
 
 async def _serve(state: Path, host: str, port: int, token: str | None) -> None:
     tokens = {token: User(ADMIN, (MASTERS, AUTHENTICATED))} if token else {}
-    ended = asyncio.Event()
+    stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.set)
+        loop.add_signal_handler(number, stopped.set)
     async with Server(state, host=host, port=port, tokens=tokens) as server:
         sys.stdout.write(_next_steps(server))
         sys.stdout.flush()
-        await ended.wait()
+        await stopped.wait()
 
 
 def _next_steps(server: Server) -> str:
     return (
-        f"The lab's API server is at {server.url}. What you create is kept in memory until it ends (Ctrl-C).\n\n"
+        f"The lab's API server is at {server.url}. Objects are kept in memory until it ends (Ctrl-C).\n\n"
         "In another terminal:\n\n"
         f"    export KUBECONFIG={server.kubeconfig.resolve()}\n"
         "    kubectl get namespaces\n"

@@ -1,4 +1,4 @@
-"""`trimtab lab`: a cluster in a box."""
+"""`trimtab lab`: a small cluster on this machine."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trimtab.kube.files import read_yaml
-
 if TYPE_CHECKING:
     from trimtab.kube.client import Client
-    from trimtab_lab.box import Box, Part
     from trimtab_lab.scenarios.stories import Story
+    from trimtab_lab.supervisor import ProcessSpec, Supervisor
 
 _SHAPE = {"zones": [{"name": f"zone-{letter}", "nodes": 4} for letter in "abc"]}
 _SCHEDULER: dict[str, Any] = {
@@ -31,7 +29,7 @@ _CONFIGURATION: dict[str, Any] = {
     "serving": {"port": -1},
 }
 _PRODUCT = ("scheduler", "webhooks", "controllers")
-"""What of Trimtab runs in a lab, each in a process of its own."""
+"""The components of Trimtab that run in a lab, each in a process of its own."""
 _PROFILES = [{"schedulerName": "default-scheduler"}, {"schedulerName": "trimtab"}]
 
 _STATE = click.option(
@@ -39,34 +37,51 @@ _STATE = click.option(
     type=click.Path(path_type=Path),
     default=Path(".lab"),
     show_default=True,
-    help="Where the lab keeps its state.",
+    help="The folder in which the lab keeps its state.",
 )
 _KUBECONFIG = click.option(
-    "--kubeconfig", type=click.Path(path_type=Path), help="Which cluster; looked for as kubectl does."
+    "--kubeconfig", type=click.Path(path_type=Path), help="The kubeconfig of the cluster; found as kubectl finds it."
 )
 _OUTPUT = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+_SHAPE_FILE = click.option(
+    "--shape",
+    type=click.Path(path_type=Path),
+    help="A YAML file with the nodes (docs/lab-nodes.md). [default: three zones of four nodes]",
+)
 
 
 @click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""
 \b
 Examples:
-  trimtab lab up                    start, and stay until Ctrl-C
-  trimtab lab status -o json        what runs, for programs
+  trimtab lab up                    start a lab; Ctrl-C stops it
+  trimtab lab status -o json        what is running, for programs
   trimtab lab run list              the stories that come with Trimtab
   trimtab lab run two-zones-then-three --chart story.svg
-  trimtab lab down                  end it from another terminal
-"""
+  trimtab lab down                  stop it from another terminal
+""",
 )
 def lab() -> None:
     """A small cluster on this machine: API server, workloads, nodes, and Trimtab itself."""
 
 
-@lab.command()
+@lab.command(
+    epilog="""
+\b
+Examples:
+  trimtab lab up                              three zones of four nodes, and Trimtab
+  trimtab lab up --shape cluster.yaml         nodes of your own
+  trimtab lab up --no-product                 the cluster alone
+  trimtab lab up --component scheduler        of Trimtab, only the scheduler
+"""
+)
 @_STATE
 @click.option("--port", default=16550, show_default=True, help="The API server's port on this machine.")
-@click.option("--shape", type=click.Path(path_type=Path), help="The nodes, in YAML; three zones of four without it.")
-@click.option("--product/--no-product", default=True, show_default=True, help="Run Trimtab in it, or only the cluster.")
+@_SHAPE_FILE
+@click.option(
+    "--product/--no-product", default=True, show_default=True, help="Run Trimtab in it, or the cluster alone."
+)
 @click.option(
     "--component",
     "components",
@@ -74,63 +89,65 @@ def lab() -> None:
     type=click.Choice(_PRODUCT),
     default=_PRODUCT,
     show_default=True,
-    help="What of Trimtab to run in it; repeat.",
+    help="A component of Trimtab to run; can be repeated.",
 )
 def up(state: Path, port: int, shape: Path | None, product: bool, components: tuple[str, ...]) -> None:
-    """Start a lab, and keep it running until Ctrl-C or `trimtab lab down`."""
-    from trimtab_lab.box import Box
+    """Start a lab and keep it running until Ctrl-C or `trimtab lab down`."""
+    from trimtab.kube.files import read_yaml
     from trimtab_lab.nodes import shapes
+    from trimtab_lab.supervisor import Supervisor
 
     if shape is not None:
-        shapes.read(read_yaml(shape))  # a mistake in it is told here, not in a log
+        shapes.read(read_yaml(shape))  # reports a mistake here instead of in a log
     chosen = components if product else ()
-    box = Box(state, port, _parts(state, port, shape, chosen), say=click.echo)
+    supervisor = Supervisor(state, port, _processes(state, port, shape, chosen), report=click.echo)
     configuration = _write_configuration(state)
-    box.provision = None if set(chosen) <= {"scheduler"} else _provisioning(configuration)
-    box.on_ready = lambda: click.echo(_banner(box))
-    _run(box.run)
-    click.echo("the lab has ended")
+    supervisor.provision = None if set(chosen) <= {"scheduler"} else _provisioning(configuration)
+    supervisor.on_ready = lambda: click.echo(_banner(supervisor))
+    _run(supervisor.run)
+    click.echo("the lab has stopped")
 
 
 @lab.command()
 @_STATE
 def down(state: Path) -> None:
-    """End the lab that runs."""
-    from trimtab_lab import box
+    """Stop the running lab."""
+    from trimtab_lab import supervisor
 
-    click.echo("the lab has ended" if box.end(state) else f"no lab is running in {state}")
+    click.echo("the lab has stopped" if supervisor.stop(state) else f"no lab is running in {state}")
 
 
 @lab.command()
 @_STATE
 def reset(state: Path) -> None:
-    """Remove what a lab has left behind."""
-    from trimtab_lab import box
+    """Remove the folder of a lab that has stopped."""
+    from trimtab_lab import supervisor
 
-    box.reset(state)
-    click.echo(f"{state} is gone")
+    supervisor.reset(state)
+    click.echo(f"removed {state}")
 
 
 @lab.command()
 @_STATE
 @_OUTPUT
 def status(state: Path, output: str) -> None:
-    """Show what runs."""
-    from trimtab_lab import box
+    """Show the processes of the lab. The exit status is 3 if none is running."""
+    from trimtab_lab import supervisor
 
-    found = box.read_state(state)
-    running = found is not None and found.alive
-    parts = {} if found is None else {name: box.is_alive(pid) for name, pid in found.parts.items()}
-    ready = found is not None and running and box.is_ready(found.port)
+    lab_state = supervisor.read_state(state)
+    running = lab_state is not None and lab_state.is_running
+    processes = {} if lab_state is None else lab_state.processes
+    alive = {name: supervisor.is_alive(pid) for name, pid in processes.items()}
     if output == "json":
-        tree = {"running": running, "ready": ready, "port": found.port if found else None, "parts": parts}
-        click.echo(json.dumps(tree, indent=2))
-    elif found is None or not running:
+        ready = lab_state is not None and running and supervisor.is_ready(lab_state.port)
+        port = lab_state.port if lab_state else None
+        click.echo(json.dumps({"running": running, "ready": ready, "port": port, "parts": alive}, indent=2))
+    elif lab_state is None or not running:
         click.echo(f"no lab is running in {state}; start one with 'trimtab lab up'")
     else:
-        click.echo(f"a lab is running in {state} (process {found.pid}), on https://127.0.0.1:{found.port}")
-        for name, alive in parts.items():
-            click.echo(f"  {name:12} {'running' if alive else 'starting again'}  process {found.parts[name]}")
+        click.echo(f"a lab is running in {state} (process {lab_state.pid}), on https://127.0.0.1:{lab_state.port}")
+        for name, pid in processes.items():
+            click.echo(f"  {name:12} {'running' if alive[name] else 'restarting'}  process {pid}")
     if not running:
         raise SystemExit(3)
 
@@ -167,59 +184,84 @@ def workloads(kubeconfig: Path | None) -> None:
     _run(work)
 
 
-@lab.command()
+@lab.command(
+    epilog="""
+\b
+Examples:
+  trimtab lab nodes --shape cluster.yaml                beside a controller manager
+  trimtab lab nodes --shape cluster.yaml --lifecycle    on a control plane without node controllers
+"""
+)
 @_KUBECONFIG
-@click.option("--shape", type=click.Path(path_type=Path), help="The nodes, in YAML; three zones of four without it.")
-@click.option("--seed", default=0, show_default=True, help="What chance begins with: the same seed, the same delays.")
+@_SHAPE_FILE
+@click.option("--seed", default=0, show_default=True, help="The seed of random delays.")
 @click.option(
     "--lifecycle/--no-lifecycle",
     default=False,
-    help="Taint nodes that fail and evict their pods; for a control plane without node controllers.",
+    help="Taint failed nodes and evict their pods; for a control plane without node controllers.",
 )
 def nodes(kubeconfig: Path | None, shape: Path | None, seed: int, lifecycle: bool) -> None:
     """Simulate nodes on any control plane, the lab's or a real one."""
+    from trimtab.kube.files import read_yaml
     from trimtab.kube.processes import set_up_logs
     from trimtab_lab.nodes import settings, shapes
     from trimtab_lab.nodes.service import Nodes
 
-    made = shapes.read(_SHAPE if shape is None else read_yaml(shape))
+    node_shape = shapes.read(_SHAPE if shape is None else read_yaml(shape))
 
     async def work() -> None:
         async with _client(kubeconfig) as client:
-            how = settings.LAB if lifecycle else settings.SETTINGS
-            await Nodes(client, client.clock, made, seed, settings=how).run()
+            chosen = settings.LAB if lifecycle else settings.SETTINGS
+            await Nodes(client, client.clock, node_shape, seed, settings=chosen).run()
 
     set_up_logs()
     _run(work)
 
 
-@lab.command()
+@lab.command(
+    epilog="""
+\b
+Examples:
+  trimtab lab run list                                    the stories that come with Trimtab
+  trimtab lab run stays-level                             on the running lab, or on a temporary one
+  trimtab lab run story.yaml --chart story.svg            a story of your own, with a chart
+  trimtab lab run story.yaml --kubeconfig ~/.kube/config  on another cluster
+"""
+)
 @click.argument("story")
 @_STATE
-@_KUBECONFIG
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    help="The kubeconfig of the cluster. [default: the running lab, or a temporary one]",
+)
 @_OUTPUT
-@click.option("--chart", type=click.Path(path_type=Path), help="Draw pods per domain and skew over time, as SVG.")
-@click.option("--keep", is_flag=True, help="Leave everything as it is at the end, to be looked at.")
+@click.option(
+    "--chart",
+    type=click.Path(path_type=Path),
+    help="Write a chart of the pods per domain and of the skew over time to this file (SVG).",
+)
+@click.option("--keep", is_flag=True, help="Keep the namespace and the nodes of the story at the end.")
 def run(story: str, state: Path, kubeconfig: Path | None, output: str, chart: Path | None, keep: bool) -> None:
-    """Play STORY: a YAML file, or the name of one that comes with Trimtab (`list` shows them).
+    """Run STORY: a YAML file, or the name of a story that comes with Trimtab (`list` shows them).
 
-    It is played on the cluster that --kubeconfig names, with the controllers and the scheduler that it has; else on the
-    lab that runs; else on a lab that lives as long as the story.
+    It runs on the cluster that --kubeconfig names, with that cluster's controllers and scheduler; otherwise on the
+    running lab; otherwise on a temporary lab. The exit status is 4 if an expectation of the story does not hold.
     """
-    from trimtab_lab.box import read_state
     from trimtab_lab.cli import stories
+    from trimtab_lab.supervisor import read_state
 
     if story == "list":
-        click.echo(stories.table_of_stories())
+        click.echo(stories.list_stories())
         return
-    told = stories.find(story)
-    running = read_state(state)
-    if kubeconfig is None and running is not None and running.alive:
+    lab_state = read_state(state)
+    if kubeconfig is None and lab_state is not None and lab_state.is_running:
         kubeconfig = state / "kubeconfig"
-    outcome = asyncio.run(stories.play(told, kubeconfig, _story_box, keep=keep, quiet=output == "json"))
-    stories.show(outcome, output)
+    loaded = stories.find_story(story)
+    outcome = asyncio.run(stories.play(loaded, kubeconfig, _story_supervisor, keep=keep, quiet=output == "json"))
+    stories.print_outcome(outcome, output)
     if chart is not None:
-        stories.draw(outcome, chart)
+        stories.write_chart(outcome, chart)
     if outcome.failures or not outcome.complete:
         raise SystemExit(4)
 
@@ -238,38 +280,38 @@ def _client(kubeconfig: Path | None) -> Client:
     return Client(Session(discover(kubeconfig)))
 
 
-def _story_box(state: Path, port: int, story: Story) -> Box:
-    """A lab for one story, which brings its own nodes."""
-    from trimtab_lab.box import Box
+def _story_supervisor(state: Path, port: int, story: Story) -> Supervisor:
+    """The supervisor of a temporary lab; the story brings its own nodes."""
+    from trimtab_lab.supervisor import Supervisor
 
     state.mkdir(parents=True, exist_ok=True)
     shape = state / "shape.yaml"
     shape.write_text(json.dumps({"name": "node-controllers"}))
     profiles = story.scheduler.tree().get("profiles", []) if story.scheduler else []
     provision = _provisioning(_write_configuration(state, profiles))
-    return Box(state, port, _parts(state, port, shape, _PRODUCT), provision=provision)
+    return Supervisor(state, port, _processes(state, port, shape, _PRODUCT), provision=provision)
 
 
-def _parts(state: Path, port: int, shape: Path | None, components: Sequence[str]) -> list[Part]:
+def _processes(state: Path, port: int, shape: Path | None, components: Sequence[str]) -> list[ProcessSpec]:
     """The processes of a lab, API server first."""
-    from trimtab_lab.box import API_SERVER, Part
+    from trimtab_lab.supervisor import API_SERVER, ProcessSpec
 
     kubeconfig = ("--kubeconfig", str(state / "kubeconfig"))
-    parts = [
-        Part(API_SERVER, ("lab", "apiserver", "--state", str(state), "--port", str(port))),
-        Part("workloads", ("lab", "workloads", *kubeconfig)),
-        Part("nodes", ("lab", "nodes", *kubeconfig, "--lifecycle", *(("--shape", str(shape)) if shape else ()))),
+    specs = [
+        ProcessSpec(API_SERVER, ("lab", "apiserver", "--state", str(state), "--port", str(port))),
+        ProcessSpec("workloads", ("lab", "workloads", *kubeconfig)),
+        ProcessSpec("nodes", ("lab", "nodes", *kubeconfig, "--lifecycle", *(("--shape", str(shape)) if shape else ()))),
     ]
     config = ("--config", str(state / "trimtab.json"))
-    parts += [Part(name, ("run", *kubeconfig, *config, "--component", name)) for name in components]
-    return parts
+    specs += [ProcessSpec(name, ("run", *kubeconfig, *config, "--component", name)) for name in components]
+    return specs
 
 
 def _write_configuration(state: Path, profiles: Sequence[Any] = ()) -> Path:
-    """In the lab Trimtab is the only scheduler, so it serves the pods that name none; all workloads are kept level."""
-    from trimtab_lab.box import free_port
+    """Write the configuration of Trimtab in a lab: the default scheduler, and a default policy for all workloads."""
+    from trimtab_lab.supervisor import find_free_port
 
-    port = free_port()
+    port = find_free_port()
     webhooks = {"host": "127.0.0.1", "port": port, "url": f"https://127.0.0.1:{port}"}
     scheduler = {**_SCHEDULER, "profiles": [*_PROFILES, *profiles]}
     tree = {**_CONFIGURATION, "webhooks": webhooks, "scheduler": scheduler}
@@ -280,27 +322,27 @@ def _write_configuration(state: Path, profiles: Sequence[Any] = ()) -> Path:
 
 
 def _provisioning(configuration: Path) -> Callable[[Path, Awaitable[None]], Awaitable[None]]:
-    """Creates what `trimtab install --local` prints, once the API server is ready."""
+    """A function that creates what `trimtab install --local` prints, once the API server is ready."""
 
     async def provision(kubeconfig: Path, ready: Awaitable[None]) -> None:
         from trimtab_lab import provisioning
 
-        objects, _ = await asyncio.gather(provisioning.printed(configuration), ready)
+        objects, _ = await asyncio.gather(provisioning.render_manifests(configuration), ready)
         async with _client(kubeconfig) as client:
-            await provisioning.create(client, objects)
+            await provisioning.create_missing(client, objects)
 
     return provision
 
 
-def _banner(box: Box) -> str:
+def _banner(supervisor: Supervisor) -> str:
     return f"""
 Trimtab's lab is up. In another terminal:
 
-  export KUBECONFIG={box.kubeconfig.absolute()}
+  export KUBECONFIG={supervisor.kubeconfig.absolute()}
   kubectl get nodes -L topology.kubernetes.io/zone
   kubectl create deployment web --image=example.com/web:1 --replicas=9
   kubectl get pods -o wide
-  kubectl scale deployment web --replicas=4        # zones stay level; a warning says what stock would leave
+  kubectl scale deployment web --replicas=4        # zones stay level; a warning says what Kubernetes alone would leave
 
-Logs are in {box.folder}/logs. Everything is kept in memory: Ctrl-C ends it, and nothing stays.
+Logs are in {supervisor.folder}/logs. All objects are kept in memory; Ctrl-C stops the lab.
 """

@@ -1,4 +1,4 @@
-"""`trimtab lab run`: play a story on a cluster, and show what came of it."""
+"""`trimtab lab run`: run a story on a cluster and print its outcome."""
 
 from __future__ import annotations
 
@@ -15,29 +15,31 @@ import click
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from trimtab_lab.box import Box
     from trimtab_lab.scenarios.runner import Outcome, Progress, Runner
     from trimtab_lab.scenarios.stories import Story
+    from trimtab_lab.supervisor import Supervisor
 
-Boxes = Callable[[Path, int, "Story"], "Box"]
-"""A lab for a story, given its folder and port."""
+SupervisorFactory = Callable[[Path, int, "Story"], "Supervisor"]
+"""Makes the supervisor of a temporary lab, given its folder, its port and the story."""
 
 
-def find(name: str) -> Story:
-    """The story in a file, or one that comes with Trimtab."""
+def find_story(name: str) -> Story:
+    """Read the story with this name: one that comes with Trimtab, or a file."""
     from trimtab.api.errors import InvalidError
     from trimtab_lab.scenarios import stories
 
-    shipped = stories.shipped() | stories.with_trimtab()
-    if name in shipped:
-        return stories.load(shipped[name])
+    kubernetes_stories = stories.kubernetes_stories() | stories.trimtab_stories()
+    if name in kubernetes_stories:
+        return stories.load(kubernetes_stories[name])
     if not Path(name).exists():
-        raise InvalidError(name, f"is neither a file nor a story that comes with Trimtab: {', '.join(shipped)}")
+        raise InvalidError(
+            name, f"is neither a file nor a story that comes with Trimtab: {', '.join(kubernetes_stories)}"
+        )
     return stories.load(name)
 
 
-def table_of_stories() -> str:
-    """The stories that come with Trimtab, a line each."""
+def list_stories() -> str:
+    """List the stories that come with Trimtab, one per line."""
     from trimtab_lab.scenarios import stories
 
     def lines(found: Mapping[str, Path]) -> list[str]:
@@ -46,19 +48,21 @@ def table_of_stories() -> str:
     return "\n".join(
         [
             "what Kubernetes does alone:",
-            *lines(stories.shipped()),
+            *lines(stories.kubernetes_stories()),
             "with Trimtab:",
-            *lines(stories.with_trimtab()),
+            *lines(stories.trimtab_stories()),
         ]
     )
 
 
-async def play(story: Story, kubeconfig: Path | None, boxes: Boxes, *, keep: bool, quiet: bool) -> Outcome:
-    """Play a story on the cluster of a kubeconfig, or without one on a lab that lives as long as the story."""
+async def play(
+    story: Story, kubeconfig: Path | None, factory: SupervisorFactory, *, keep: bool, quiet: bool
+) -> Outcome:
+    """Run a story on the cluster of a kubeconfig, or without one on a temporary lab."""
     if kubeconfig is not None:
         return await _play(story, kubeconfig, keep=keep, quiet=quiet)
-    async with _temporary_lab(story, boxes, quiet=quiet) as made:
-        return await _play(story, made, keep=False, quiet=quiet)
+    async with _temporary_lab(story, factory, quiet=quiet) as temporary:
+        return await _play(story, temporary, keep=False, quiet=quiet)
 
 
 async def _play(story: Story, kubeconfig: Path, *, keep: bool, quiet: bool) -> Outcome:
@@ -66,54 +70,54 @@ async def _play(story: Story, kubeconfig: Path, *, keep: bool, quiet: bool) -> O
     from trimtab.kube.config import discover
     from trimtab.kube.sessions import Session
     from trimtab_lab.scenarios.runner import Options, Runner
-    from trimtab_lab.scenarios.simulation import simulated
+    from trimtab_lab.scenarios.simulation import node_simulator
 
     async with Client(Session(discover(kubeconfig))) as client:
-        runner: Runner = Runner(client, simulated(client), Options(keep=keep))
+        runner: Runner = Runner(client, node_simulator(client), Options(keep=keep))
         if not quiet:
-            runner.report = _tell
+            runner.report = _report_progress
         return await runner.play(story)
 
 
 @asynccontextmanager
-async def _temporary_lab(story: Story, boxes: Boxes, *, quiet: bool) -> AsyncIterator[Path]:
-    from trimtab_lab.box import free_port
+async def _temporary_lab(story: Story, factory: SupervisorFactory, *, quiet: bool) -> AsyncIterator[Path]:
+    from trimtab_lab.supervisor import find_free_port
 
     with tempfile.TemporaryDirectory(prefix="trimtab-lab-") as folder:
-        state, port = Path(folder), free_port()
+        state, port = Path(folder), find_free_port()
         ready = asyncio.Event()
-        box = boxes(state, port, story)
-        box.on_ready = ready.set
+        supervisor = factory(state, port, story)
+        supervisor.on_ready = ready.set
         if not quiet:
-            click.echo("starting a lab for it", err=True)
-        running = asyncio.ensure_future(box.run())
+            click.echo("starting a temporary lab", err=True)
+        running = asyncio.ensure_future(supervisor.run())
         waiting = asyncio.ensure_future(ready.wait())
         try:
             await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 running.result()
-            yield box.kubeconfig
+            yield supervisor.kubeconfig
         finally:
             waiting.cancel()
             running.cancel()
             await asyncio.gather(running, waiting, return_exceptions=True)
 
 
-def _tell(progress: Progress) -> None:
-    """Progress goes to standard error: what is printed at the end is the result."""
-    from trimtab_lab.scenarios.runner import Began, Ended, Said
+def _report_progress(progress: Progress) -> None:
+    """Print progress to standard error; standard output is for the result."""
+    from trimtab_lab.scenarios.runner import Message, StepEnded, StepStarted
 
     match progress:
-        case Said(text):
+        case Message(text):
             click.echo(text, err=True)
-        case Began(number, of, title):
+        case StepStarted(number, of, title):
             click.echo(f"[{number}/{of}] {title}", err=True)
-        case Ended(record) if record.failures:
+        case StepEnded(record) if record.failures:
             click.echo(f"      {'; '.join(record.failures)}", err=True)
 
 
-def show(outcome: Outcome, output: str) -> None:
-    """The pods in each domain after each step: a table for people, JSON for programs."""
+def print_outcome(outcome: Outcome, output: str) -> None:
+    """Print the pods in each domain after each step: a table for people, JSON for programs."""
     from rich.console import Console
 
     from trimtab_lab.scenarios import results
@@ -133,7 +137,7 @@ def _table(outcome: Outcome, key: str) -> Table:
     from trimtab_lab.scenarios.runner import ALL
 
     spreads: list[tuple[Any, Any]] = [
-        (record, record.standings[ALL].spreads[key] if record.standings else None) for record in outcome.records
+        (record, record.distributions[ALL].spreads[key] if record.distributions else None) for record in outcome.records
     ]
     domains = sorted({domain for _, spread in spreads if spread for domain in spread.domains})
     table = Table(title=f"{outcome.story.name}: pods by {outcome.story.topology[key]}", title_justify="left")
@@ -151,9 +155,9 @@ def _cells(spread: Any, domains: Sequence[str]) -> list[str]:
     return [*counts, str(spread.skew)]
 
 
-def draw(outcome: Outcome, path: Path) -> None:
-    """The chart of the story's first topology key."""
+def write_chart(outcome: Outcome, path: Path) -> None:
+    """Write the chart of the story's first topology key to a file."""
     from trimtab_lab.scenarios import charts
 
     path.write_text(charts.draw(outcome, next(iter(outcome.story.topology))))
-    click.echo(f"the chart is in {path}", err=True)
+    click.echo(f"wrote the chart to {path}", err=True)

@@ -1,8 +1,7 @@
-"""IP addresses for nodes and pods: each is used once, and asking again for the same thing gives the same one.
+"""IP addresses for nodes and pods: each address is allocated once, and an owner always gets the same one.
 
-Nothing listens at any of them. Where an address starts to be looked for depends on who asks, so that two processes, or
-one before and one after a restart, agree as a rule; that they must is not needed, for the address that an object
-already carries always stays.
+Nothing listens at these addresses. The search for a free address starts at a hash of the owner, so that two processes,
+or one before and after a restart, usually agree. They need not: the address that an object already has is kept.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ POD_NETWORK = IPv4Network("10.128.0.0/9")
 
 
 class Addresses:
-    """The addresses of one network: who has which."""
+    """The allocated addresses of one network, by owner."""
 
     def __init__(self, network: IPv4Network) -> None:
         self._first = int(network.network_address) + 1
@@ -26,15 +25,15 @@ class Addresses:
     def __len__(self) -> int:
         return len(self._by_owner)
 
-    def note(self, owner: str, address: str) -> None:
-        """This one has that address already."""
+    def record(self, owner: str, address: str) -> None:
+        """Record that an owner already has an address."""
         if self._by_owner.get(owner) != address:
             self.release(owner)
             self._by_owner[owner] = address
             self._taken.add(address)
 
-    def take(self, owner: str) -> str:
-        """The address of this one: the one it has, or the next one that is free."""
+    def allocate(self, owner: str) -> str:
+        """Allocate an address for an owner: the one it has, or the next free one."""
         held = self._by_owner.get(owner)
         if held is not None:
             return held
@@ -43,11 +42,11 @@ class Addresses:
         offset = int.from_bytes(hashlib.sha256(owner.encode()).digest()[:8], "big") % self._size
         while (address := str(IPv4Address(self._first + offset))) in self._taken:
             offset = (offset + 1) % self._size
-        self.note(owner, address)
+        self.record(owner, address)
         return address
 
     def release(self, owner: str) -> None:
-        """This one is gone."""
+        """Release an owner's address."""
         address = self._by_owner.pop(owner, None)
         if address is not None:
             self._taken.discard(address)

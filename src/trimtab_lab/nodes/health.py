@@ -1,12 +1,12 @@
 """What the node controllers of Kubernetes decide about nodes and their pods. Pure.
 
-1. A node that gives no sign of life for a while is *Unknown*: all that its kubelet last said of it is.
-2. Each condition that keeps pods away is a NoSchedule taint, and so is being cordoned. These come and go with it.
-3. A node that is not ready gets a NoExecute taint too, but not all of a zone at once: so many a second, fewer where
-   much of a zone is down, none in a small zone then. If nothing is ready anywhere, it is rather the control plane that
-   is cut off: nobody is evicted.
-4. A pod leaves a node with NoExecute taints at once if it does not tolerate them all, after the shortest of the times
-   that it tolerates them for, or never.
+1. A node without heartbeats for the grace period is *Unknown*, in every condition that its kubelet reports.
+2. Each condition that keeps pods away is a NoSchedule taint, and so is being cordoned, for as long as it holds.
+3. A node that is not ready gets a NoExecute taint too, at a limited rate for each zone: slower where most of a zone is
+   down, and not at all if that zone is small. If no node is ready anywhere, the control plane itself is probably cut
+   off, and no pod is evicted.
+4. A pod leaves a node with NoExecute taints at once if it does not tolerate them all, after the shortest of its
+   `tolerationSeconds`, or never.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trimtab.api.nodes import Taint as PlainTaint
 from trimtab.api.pods import Toleration
 from trimtab.api.tolerations import NO_EXECUTE, NO_SCHEDULE, tolerates
 from trimtab.kube.clocks import SECOND
-from trimtab_lab.nodes.settings import LifecycleSettings
+from trimtab_lab.nodes.settings import NodeLifecycleSettings
 from trimtab_lab.nodes.views import FALSE, TRUE, UNKNOWN, Node, NodeCondition, Taint
 
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -27,7 +27,7 @@ UNREACHABLE = "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 
 READINESS_TAINTS: dict[str, str] = {FALSE: NOT_READY, UNKNOWN: UNREACHABLE}
-"""The taint for each way of not being ready."""
+"""The taint for each status of the Ready condition other than True."""
 
 CONDITION_TAINTS: dict[str, dict[str, str]] = {
     "Ready": READINESS_TAINTS,
@@ -36,26 +36,26 @@ CONDITION_TAINTS: dict[str, dict[str, str]] = {
     "NetworkUnavailable": {TRUE: "node.kubernetes.io/network-unavailable"},
     "PIDPressure": {TRUE: "node.kubernetes.io/pid-pressure"},
 }
-"""The NoSchedule taint for each condition and how it stands."""
+"""The NoSchedule taint for each condition and status."""
 
 REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
-"""The conditions that a kubelet reports, and that are unknown when it falls silent."""
+"""The conditions that a kubelet reports, and that become Unknown without heartbeats."""
 
 _OURS = frozenset(key for keys in CONDITION_TAINTS.values() for key in keys.values()) | {UNSCHEDULABLE}
 
-FOR_EVER = None
+NEVER = None
 
 
 class ZoneState(Enum):
     """How much of a zone is ready."""
 
     NORMAL = auto()
-    PARTLY_DOWN = auto()
-    DOWN = auto()
+    PARTIAL_DISRUPTION = auto()
+    FULL_DISRUPTION = auto()
 
 
-def unknown(node: Node, now: int) -> list[NodeCondition]:
-    """What is to be said of a node that has fallen silent: the conditions that change."""
+def unknown_conditions(node: Node, now: int) -> list[NodeCondition]:
+    """The conditions to change on a node whose heartbeats have stopped."""
     at = times.format_time(now)
     changed = []
     for kind in REPORTED:
@@ -71,32 +71,32 @@ def _condition(kind: str, reason: str, message: str, at: str) -> NodeCondition:
     return NodeCondition(type=kind, status=UNKNOWN, reason=reason, message=message, last_transition_time=at)
 
 
-def zone_state(ready: int, total: int, settings: LifecycleSettings) -> ZoneState:
-    """How a zone stands in which so many of all nodes are ready."""
+def zone_state(ready: int, total: int, settings: NodeLifecycleSettings) -> ZoneState:
+    """The state of a zone in which this many nodes are ready."""
     down = total - ready
     if ready == 0 and down > 0:
-        return ZoneState.DOWN
-    if down > 2 and down / total >= settings.disrupted_share:
-        return ZoneState.PARTLY_DOWN
+        return ZoneState.FULL_DISRUPTION
+    if down > 2 and down / total >= settings.unhealthy_zone_threshold:
+        return ZoneState.PARTIAL_DISRUPTION
     return ZoneState.NORMAL
 
 
-def taints_a_second(state: ZoneState, total: int, settings: LifecycleSettings) -> float:
-    """How many nodes of a zone may be marked for eviction in a second."""
-    if state is not ZoneState.PARTLY_DOWN:
-        return settings.tainted_a_second
-    return settings.tainted_a_second_when_disrupted if total > settings.large_zone else 0.0
+def eviction_rate_of(state: ZoneState, total: int, settings: NodeLifecycleSettings) -> float:
+    """How many nodes of a zone may get a NoExecute taint per second."""
+    if state is not ZoneState.PARTIAL_DISRUPTION:
+        return settings.eviction_rate
+    return settings.secondary_eviction_rate if total > settings.large_cluster_size else 0.0
 
 
-def all_down(states: Iterable[ZoneState]) -> bool:
-    """Whether nothing is ready anywhere."""
-    return all(state is ZoneState.DOWN for state in states)
+def is_all_disrupted(states: Iterable[ZoneState]) -> bool:
+    """Whether no zone has a ready node."""
+    return all(state is ZoneState.FULL_DISRUPTION for state in states)
 
 
 def taints(node: Node, *, evicts: bool, now: int) -> tuple[Taint, ...]:
-    """The taints that a node should have: what others gave it, and what its conditions call for.
+    """The taints that a node should have: those from elsewhere, and those that its conditions require.
 
-    `evicts` says that a node that is not ready may have its NoExecute taint now; one that it has already, it keeps.
+    `evicts` allows the NoExecute taint on a node that is not ready. A node that already has it keeps it.
     """
     wanted = _wanted(node, evicts=evicts)
     kept = [taint for taint in node.spec.taints if not _is_ours(taint) or (taint.key, taint.effect) in wanted]
@@ -107,12 +107,12 @@ def taints(node: Node, *, evicts: bool, now: int) -> tuple[Taint, ...]:
 
 
 def _wanted(node: Node, *, evicts: bool) -> dict[tuple[str, str], None]:
-    stands = {each.type: each.status for each in node.status.conditions}
-    keys = [by_status.get(stands.get(kind, "")) for kind, by_status in CONDITION_TAINTS.items()]
+    statuses = {each.type: each.status for each in node.status.conditions}
+    keys = [by_status.get(statuses.get(kind, "")) for kind, by_status in CONDITION_TAINTS.items()]
     wanted = {(key, NO_SCHEDULE): None for key in keys if key}
     if node.spec.unschedulable:
         wanted[UNSCHEDULABLE, NO_SCHEDULE] = None
-    down = READINESS_TAINTS.get(stands.get("Ready", ""))
+    down = READINESS_TAINTS.get(statuses.get("Ready", ""))
     if down and evicts:
         wanted[down, NO_EXECUTE] = None
     return wanted
@@ -124,24 +124,24 @@ def _is_ours(taint: Taint) -> bool:
     return taint.effect == NO_SCHEDULE and taint.key in _OURS
 
 
-def marked_for_eviction(node: Node) -> bool:
-    """Whether a node that is not ready has been given its NoExecute taint, by whatever name."""
+def has_eviction_taint(node: Node) -> bool:
+    """Whether a node has a NoExecute taint for not being ready."""
     return any(taint.effect == NO_EXECUTE and taint.key in (NOT_READY, UNREACHABLE) for taint in node.spec.taints)
 
 
-def evicting(node: Node) -> tuple[Taint, ...]:
-    """The taints of a node that pods leave it for."""
+def no_execute_taints(node: Node) -> tuple[Taint, ...]:
+    """The NoExecute taints of a node."""
     return tuple(taint for taint in node.spec.taints if taint.effect == NO_EXECUTE)
 
 
-def leaves(tolerations: Sequence[Toleration], taints: Mapping[Taint, int], arrived: int) -> int | None:
-    """When a pod that arrived then leaves a node with these NoExecute taints, each there since a moment.
+def eviction_time(tolerations: Sequence[Toleration], taints: Mapping[Taint, int], arrived: int) -> int | None:
+    """When a pod leaves a node with these NoExecute taints, given when each was added and when the pod arrived.
 
-    Its patience begins when it meets the first of them; those that come later give no more time. `FOR_EVER` where it
-    tolerates all of them without an end.
+    The time that a pod tolerates begins with the first taint; later taints do not extend it. `NEVER` if it tolerates
+    all of them without a limit.
     """
     if not taints:
-        return FOR_EVER
+        return NEVER
     since = max(arrived, min(taints.values()))
     used: list[Toleration] = []
     for taint in taints:
@@ -151,4 +151,4 @@ def leaves(tolerations: Sequence[Toleration], taints: Mapping[Taint, int], arriv
             return since
         used.append(match)
     seconds = [max(each.toleration_seconds, 0) for each in used if each.toleration_seconds is not None]
-    return since + min(seconds) * SECOND if seconds else FOR_EVER
+    return since + min(seconds) * SECOND if seconds else NEVER

@@ -1,12 +1,12 @@
-"""The kubelets of all our nodes: one informer on pods, one queue, one life for each pod.
+"""The kubelets of all simulated nodes: one informer on pods, one queue, one lifecycle for each pod.
 
-A look at a pod goes: what does it say (the informer), what should it say by now (`lives`, `statuses`), write the
-difference, come back when something is due. Looking again is always harmless. The pod's status is the record; what a
-kubelet remembers besides – the fractions of seconds, and what it has written and not yet seen – is a help. So a life is
-read back from the status after a restart, after the node was away, and also where the status tells of other containers
-than were written: then somebody else has had the pod meanwhile, and two who insisted would write for ever.
+A sync of a pod compares its status with what it should be by now (`podlifecycle`, `statuses`), writes the difference,
+and requeues the pod for the next change. A sync is idempotent. The pod's status is the record; what a kubelet keeps in
+memory (fractions of seconds, and writes that the informer has not shown) only helps. So the lifecycle is restored from
+the status after a restart, after the node was away, and where the status shows other containers than were written:
+then another process has run the pod, and two that insisted would overwrite each other for ever.
 
-The pods of a node that has failed are not touched. When it comes back, so do they, as their statuses tell.
+The pods of a failed node are not touched. When the node recovers, they continue as their statuses say.
 """
 
 from __future__ import annotations
@@ -26,184 +26,186 @@ from trimtab.kube.informers import Informer
 from trimtab.kube.limits import TokenBucket
 from trimtab.kube.resources import Key
 from trimtab.kube.runners import Result
-from trimtab_lab.nodes import lives, scripts, statuses
+from trimtab_lab.nodes import podlifecycle, scripts, statuses
 from trimtab_lab.nodes.addresses import POD_NETWORK, Addresses
-from trimtab_lab.nodes.lives import Life, Stage
-from trimtab_lab.nodes.roster import Roster
-from trimtab_lab.nodes.scripts import Habits, Script
+from trimtab_lab.nodes.podlifecycle import PodLifecycle, Stage
+from trimtab_lab.nodes.scripts import PodTimings, Script
 from trimtab_lab.nodes.settings import SETTINGS, Settings
-from trimtab_lab.nodes.statuses import Place
+from trimtab_lab.nodes.simulatednodes import SimulatedNodes
+from trimtab_lab.nodes.statuses import PodAddresses
 from trimtab_lab.nodes.views import POD_WRITES, ContainerStatus, Node, Pod, PodStatus
 
-Report = Callable[[ObjectReference, str, str, str], None]
-"""Tells people of something: about what, how serious, a word, a sentence."""
+EventReporter = Callable[[ObjectReference, str, str, str], None]
+"""Records an event: the object, the type, the reason and the message."""
 
 log = logging.getLogger(__name__)
 
 
-Record = tuple[str, tuple[ContainerStatus, ...], tuple[ContainerStatus, ...]]
-"""What a status tells of a life: the phase and the containers. Conditions are others' business too."""
+ContainerRecord = tuple[str, tuple[ContainerStatus, ...], tuple[ContainerStatus, ...]]
+"""The part of a status that a lifecycle is restored from: the phase and the containers."""
 
 
 @dataclass(slots=True)
-class Ward:
-    """What a kubelet remembers of a pod in its care."""
+class PodRecord:
+    """What a kubelet remembers of a pod."""
 
     uid: str
     annotations: Labels
     script: Script
-    life: Life
-    record: Record
+    life: PodLifecycle
+    record: ContainerRecord
     written: PodStatus | None = None
     version: str = ""
-    """What it wrote last, as long as the informer has not shown it, and the version that this made."""
+    """The last written status and its resource version, until the informer has shown it."""
     removed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What a look at a pod comes to: a patch to write or the pod to remove, and when to look again."""
+class PodSync:
+    """The result of a sync: a patch to write or the pod to remove, and when to requeue it."""
 
     pod: Pod
-    ward: Ward
+    record: PodRecord
     status: PodStatus
     patch: JSON | None = None
     remove: bool = False
-    again: int | None = None
+    requeue_at: int | None = None
 
     @property
-    def writes(self) -> bool:
-        """Whether there is something to do."""
+    def has_work(self) -> bool:
+        """Whether there is something to write."""
         return self.patch is not None or self.remove
 
 
 class Kubelets:
-    """Runs the pods of all nodes that are alive."""
+    """Runs the pods of all nodes that have not failed."""
 
     def __init__(
         self,
         client: Client,
         clock: Clock,
         pods: Informer[Pod],
-        roster: Roster,
+        simulated: SimulatedNodes,
         *,
         seed: int,
-        habits: Habits,
-        report: Report,
+        timings: PodTimings,
+        report: EventReporter,
         settings: Settings = SETTINGS,
     ) -> None:
-        self.habits = habits
+        self.timings = timings
         self._client = client
         self._clock = clock
         self._pods = pods
-        self._roster = roster
+        self._simulated = simulated
         self._seed = seed
         self._report = report
         self._settle = round(settings.settle_seconds * SECOND)
-        self._limiter = TokenBucket(settings.writes_a_second, settings.write_burst, clock)
-        self._wards: dict[Key, Ward] = {}
+        self._limiter = TokenBucket(settings.writes_per_second, settings.write_burst, clock)
+        self._records: dict[Key, PodRecord] = {}
         self._addresses = Addresses(POD_NETWORK)
 
-    def seen(self, pod: Pod) -> None:
-        """Remember the address of a pod that has one already."""
+    def record_address(self, pod: Pod) -> None:
+        """Record the address of a pod that already has one."""
         if pod.status.pod_ip and not pod.spec.host_network:
-            self._addresses.note(pod.metadata.uid, pod.status.pod_ip)
+            self._addresses.record(pod.metadata.uid, pod.status.pod_ip)
 
-    def gone(self, pod: Pod) -> None:
-        """Take back the address of a pod that is no more."""
+    def release_address(self, pod: Pod) -> None:
+        """Release the address of a deleted pod."""
         self._addresses.release(pod.metadata.uid)
 
     async def reconcile(self, key: Key) -> Result:
-        """Look at a pod, and do what is due."""
-        look = self._look(key)
-        if look is not None and look.writes:
+        """Sync a pod: write what is due."""
+        sync = self._look(key)
+        if sync is not None and sync.has_work:
             await self._limiter.wait()
-            look = self._look(key)
-        if look is None:
+            sync = self._look(key)
+        if sync is None:
             return Result()
-        if look.writes:
-            await self._act(look)
-        left = None if look.again is None else (look.again - self._clock.now()) / SECOND
+        if sync.has_work:
+            await self._act(sync)
+        left = None if sync.requeue_at is None else (sync.requeue_at - self._clock.now()) / SECOND
         return Result(requeue_after=left)
 
-    # What is due.
+    # Decide.
 
-    def _look(self, key: Key) -> Look | None:
-        """What is to be done about a pod; None if it is not, or not now, in our care."""
+    def _look(self, key: Key) -> PodSync | None:
+        """What to do for a pod now; None if its node is not simulated or has failed."""
         pod = self._pods.get(key)
-        node = None if pod is None else self._roster.alive(pod.spec.node_name)
+        node = None if pod is None else self._simulated.get_running(pod.spec.node_name)
         if pod is None or node is None or not node.internal_ip:
-            self._wards.pop(key, None)
+            self._records.pop(key, None)
             return None
         now = self._clock.now()
-        ward = self._ward(key, pod, now)
-        pod = _as_written(pod, ward)
-        if _record(pod.status) != ward.record:
-            ward.life, ward.record = lives.recall(pod, now), _record(pod.status)
-        ward.life, due = lives.advance(ward.life, ward.script, now)
+        record = self._pod_record(key, pod, now)
+        pod = _as_written(pod, record)
+        if _record(pod.status) != record.record:
+            record.life, record.record = podlifecycle.restore(pod, now), _record(pod.status)
+        record.life, due = podlifecycle.advance(record.life, record.script, now)
         if pod.terminating:
-            return self._farewell(pod, node, ward, now)
-        status = statuses.render(pod, ward.life, ward.script, self._place(pod, node), now)
-        if ward.life.stage is Stage.CREATING and due is not None and due - now <= self._settle:
-            return Look(pod, ward, status, again=due)
-        return Look(pod, ward, status, statuses.patch(pod, status), again=due)
+            return self._terminate(pod, node, record, now)
+        status = statuses.render(pod, record.life, record.script, self._addresses_of(pod, node), now)
+        if record.life.stage is Stage.CREATING and due is not None and due - now <= self._settle:
+            return PodSync(pod, record, status, requeue_at=due)
+        return PodSync(pod, record, status, statuses.patch(pod, status), requeue_at=due)
 
-    def _farewell(self, pod: Pod, node: Node, ward: Ward, now: int) -> Look:
-        """A pod that is to go: wait until its containers have stopped, then remove it.
+    def _terminate(self, pod: Pod, node: Node, record: PodRecord, now: int) -> PodSync:
+        """Wait until the containers of a deleted pod have stopped, then remove it.
 
-        How they ended is written only for those who hold the pod back in order to read it.
+        Their exit codes are written only if a finalizer keeps the pod, for the finalizer's owner to read.
         """
         grace = pod.metadata.deletion_grace_period_seconds or 0
-        leaves = lives.departure(pod, ward.life, ward.script)
+        leaves = podlifecycle.deletion_time(pod, record.life, record.script)
         if now < leaves:
-            return Look(pod, ward, pod.status, again=leaves)
+            return PodSync(pod, record, pod.status, requeue_at=leaves)
         if not pod.metadata.finalizers:
-            return Look(pod, ward, pod.status, remove=not ward.removed)
-        ward.life = lives.stopped(ward.life, ward.script, leaves, grace)
-        status = statuses.render(pod, ward.life, ward.script, self._place(pod, node), now)
-        return Look(pod, ward, status, statuses.patch(pod, status), remove=grace > 0 and not ward.removed)
+            return PodSync(pod, record, pod.status, remove=not record.removed)
+        record.life = podlifecycle.stop(record.life, record.script, leaves, grace)
+        status = statuses.render(pod, record.life, record.script, self._addresses_of(pod, node), now)
+        return PodSync(pod, record, status, statuses.patch(pod, status), remove=grace > 0 and not record.removed)
 
-    def _ward(self, key: Key, pod: Pod, now: int) -> Ward:
-        """What is known of a pod; read back from its status where nothing is."""
-        ward = self._wards.get(key)
-        if ward is None or ward.uid != pod.metadata.uid:
+    def _pod_record(self, key: Key, pod: Pod, now: int) -> PodRecord:
+        """The record of a pod; restored from its status if there is none."""
+        record = self._records.get(key)
+        if record is None or record.uid != pod.metadata.uid:
             metadata, script = pod.metadata, self._compose(pod)
-            ward = Ward(metadata.uid, metadata.annotations, script, lives.recall(pod, now), _record(pod.status))
-            self._wards[key] = ward
-        elif ward.annotations != pod.metadata.annotations:
-            ward.annotations = pod.metadata.annotations
+            record = PodRecord(
+                metadata.uid, metadata.annotations, script, podlifecycle.restore(pod, now), _record(pod.status)
+            )
+            self._records[key] = record
+        elif record.annotations != pod.metadata.annotations:
+            record.annotations = pod.metadata.annotations
             script = self._compose(pod)
-            if script != ward.script:
-                ward.script, ward.life = script, replace(ward.life, known=now)
-        return ward
+            if script != record.script:
+                record.script, record.life = script, replace(record.life, known=now)
+        return record
 
     def _compose(self, pod: Pod) -> Script:
-        script, problems = scripts.compose(pod, self._seed, self.habits)
+        script, problems = scripts.script_for(pod, self._seed, self.timings)
         for problem in problems:
             log.warning("pod %s/%s: %s", pod.metadata.namespace, pod.metadata.name, problem)
             self._report(_reference(pod), WARNING, "InvalidAnnotation", problem)
         return script
 
-    def _place(self, pod: Pod, node: Node) -> Place:
+    def _addresses_of(self, pod: Pod, node: Node) -> PodAddresses:
         if pod.spec.host_network:
-            return Place(node.internal_ip, node.internal_ip)
-        return Place(node.internal_ip, pod.status.pod_ip or self._addresses.take(pod.metadata.uid))
+            return PodAddresses(node.internal_ip, node.internal_ip)
+        return PodAddresses(node.internal_ip, pod.status.pod_ip or self._addresses.allocate(pod.metadata.uid))
 
-    # Doing it.
+    # Act.
 
-    async def _act(self, look: Look) -> None:
-        """Write what is to be written. A pod that is not there any more, or is another one now, needs nothing."""
+    async def _act(self, sync: PodSync) -> None:
+        """Write the result of a sync. A pod that is gone or was replaced needs nothing."""
         try:
-            if look.patch is not None:
-                await self._write(look, look.patch)
-            if look.remove:
-                await self._remove(look.pod)
-                look.ward.removed = True
+            if sync.patch is not None:
+                await self._write(sync, sync.patch)
+            if sync.remove:
+                await self._remove(sync.pod)
+                sync.record.removed = True
         except (NotFound, Conflict) as error:
             log.debug("%s", error)
 
-    async def _write(self, look: Look, patch: JSON) -> None:
-        metadata = look.pod.metadata
+    async def _write(self, sync: PodSync, patch: JSON) -> None:
+        metadata = sync.pod.metadata
         answer = await self._client.patch(
             POD_WRITES,
             metadata.name,
@@ -212,9 +214,9 @@ class Kubelets:
             namespace=metadata.namespace,
             subresource="status",
         )
-        look.ward.written = _merged(look.pod.status, look.status)
-        look.ward.version = answer.metadata.resource_version
-        look.ward.record = _record(look.status)
+        sync.record.written = _merge_status(sync.pod.status, sync.status)
+        sync.record.version = answer.metadata.resource_version
+        sync.record.record = _record(sync.status)
 
     async def _remove(self, pod: Pod) -> None:
         metadata = pod.metadata
@@ -223,22 +225,22 @@ class Kubelets:
         )
 
 
-def _as_written(pod: Pod, ward: Ward) -> Pod:
-    """The pod with what we last wrote, if the informer does not show it yet."""
-    if ward.written is None:
+def _as_written(pod: Pod, record: PodRecord) -> Pod:
+    """The pod with the last written status, if the informer does not show it yet."""
+    if record.written is None:
         return pod
-    if versions.reached(pod.metadata.resource_version, ward.version):
-        ward.written = None
+    if versions.reached(pod.metadata.resource_version, record.version):
+        record.written = None
         return pod
-    return Pod(metadata=pod.metadata, spec=pod.spec, status=ward.written)
+    return Pod(metadata=pod.metadata, spec=pod.spec, status=record.written)
 
 
-def _record(status: PodStatus) -> Record:
+def _record(status: PodStatus) -> ContainerRecord:
     return status.phase, status.container_statuses, status.init_container_statuses
 
 
-def _merged(observed: PodStatus, written: PodStatus) -> PodStatus:
-    """The written status with the conditions that are somebody else's."""
+def _merge_status(observed: PodStatus, written: PodStatus) -> PodStatus:
+    """The written status, with the conditions that other components own."""
     ours = {each.type for each in written.conditions}
     others = tuple(each for each in observed.conditions if each.type not in ours)
     return PodStatus(

@@ -1,14 +1,14 @@
-"""Node objects: made, kept as the shape has them, and confirmed from time to time, as kubelets do.
+"""Node objects: created, kept as the shape has them, and their status confirmed periodically, as kubelets do.
 
-A node of the shape that is not there is created, and then given its status. What the shape says of labels and taints is
-written where it is missing; what others add stays. A node that is ours and not in the shape any more is deleted. A node
-that has the right name and is not ours is left alone: it may be a real one.
+A node of the shape that does not exist is created and then given its status. Labels and taints of the shape are written
+where they are missing; those from elsewhere stay. A simulated node that is not in the shape is deleted. A node with the
+right name but without our label is not touched: it may be a real one.
 
-What somebody else undoes is done again, but not at once: two who want different things of a node would be at it for
-ever, as fast as the API server lets them.
+A change that another component reverts is repeated, but at most once a second, so that two components that disagree do
+not write as fast as the API server lets them.
 
-An API server gives every new node the taint `not-ready`, for a controller to take off once the node is ready. Where
-there is one, it and we want the same; where there is none, we do it.
+An API server gives every new node the taint `not-ready`, which a controller removes once the node is ready. Where there
+is such a controller, both want the same; where there is none, we remove it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from trimtab.kube.errors import AlreadyExists, NotFound
 from trimtab.kube.resources import Key
 from trimtab.kube.runners import Result, TerminalError
 from trimtab_lab.nodes.addresses import NODE_NETWORK, Addresses
-from trimtab_lab.nodes.roster import Roster, has_failed
+from trimtab_lab.nodes.nodegroups import NodePlan
 from trimtab_lab.nodes.settings import Renewal
-from trimtab_lab.nodes.shapes import NodePlan
+from trimtab_lab.nodes.simulatednodes import SimulatedNodes, has_failed
 from trimtab_lab.nodes.views import FALSE, NODE_WRITES, TRUE, Node, NodeAddress, NodeCondition, Taint
 
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -40,59 +40,59 @@ CONDITIONS: dict[str, tuple[str, str, str]] = {
     "PIDPressure": (FALSE, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     "Ready": (TRUE, "KubeletReady", "kubelet is posting ready status"),
 }
-"""What the kubelet of a healthy node says: status, reason and message."""
+"""The conditions that the kubelet of a healthy node reports: status, reason and message."""
 
 KUBELET_VERSION = "v1.36.4"
 
-_PAUSE = SECOND
-"""How long what has been done to a node is not done again."""
+_MIN_INTERVAL = SECOND
+"""The shortest time between two equal operations on a node."""
 
 log = logging.getLogger(__name__)
 
 
 class Registrar:
-    """Keeps Node objects as the plans have them."""
+    """Keeps Node objects as planned."""
 
-    def __init__(self, client: Client, clock: Clock, roster: Roster, plans: Mapping[str, NodePlan]) -> None:
+    def __init__(self, client: Client, clock: Clock, simulated: SimulatedNodes, plans: Mapping[str, NodePlan]) -> None:
         self.plans = plans
         self.renewal = Renewal(10.0, 300.0)
         self._client = client
         self._clock = clock
-        self._roster = roster
+        self._simulated = simulated
         self._addresses = Addresses(NODE_NETWORK)
-        self._done: dict[tuple[str, str], int] = {}
-        """Until when a deed is not repeated, by node and deed."""
+        self._not_before: dict[tuple[str, str], int] = {}
+        """Until when an operation is not repeated, by node and operation."""
 
-    def seen(self, node: Node) -> None:
-        """Remember the address of a node that is there already."""
+    def record_address(self, node: Node) -> None:
+        """Record the address of a node that exists already."""
         if node.internal_ip:
-            self._addresses.note(node.name, node.internal_ip)
+            self._addresses.record(node.name, node.internal_ip)
 
     async def reconcile(self, name: str) -> Result:
         """Bring one node to what its plan says."""
-        plan, node = self.plans.get(name), self._roster.informer.get(Key(name))
+        plan, node = self.plans.get(name), self._simulated.informer.get(Key(name))
         if plan is None:
             return await self._remove(name, node)
         if node is None:
             return await self._create(plan)
-        if not self._roster.owns(node):
-            raise TerminalError("there is a node of that name that is not ours; it is left alone")
+        if not self._simulated.owns(node):
+            raise TerminalError("a node with this name exists and is not simulated; it is not changed")
         if has_failed(node):
             return Result()
-        await self._keep(plan, node)
+        await self._update_metadata(plan, node)
         return await self._report(plan, node)
 
-    def _wait(self, name: str, deed: str) -> float:
-        """Seconds until this may be done to a node again, or 0 if now; then it counts as done."""
+    def _hold_back(self, name: str, operation: str) -> float:
+        """Seconds until an operation may be repeated on a node, or 0 if it may now; then it counts as done."""
         now = self._clock.monotonic()
-        left = self._done.get((name, deed), now) - now
+        left = self._not_before.get((name, operation), now) - now
         if left <= 0:
-            self._done[name, deed] = now + _PAUSE
+            self._not_before[name, operation] = now + _MIN_INTERVAL
         return max(left, 0) / SECOND
 
     async def _create(self, plan: NodePlan) -> Result:
-        """Make the object. Its status follows when it has been seen."""
-        wait = self._wait(plan.name, "create")
+        """Create the object. Its status follows when it has been seen."""
+        wait = self._hold_back(plan.name, "create")
         if wait:
             return Result(requeue_after=wait)
         body = {
@@ -104,44 +104,44 @@ class Registrar:
         try:
             await self._client.create(NODE_WRITES, body)
         except AlreadyExists:
-            log.debug("%s is there already, and will be seen", plan.name)
+            log.debug("%s exists already", plan.name)
         return Result()
 
     async def _remove(self, name: str, node: Node | None) -> Result:
-        """Delete a node that the shape has no more, if it is ours."""
-        if node is not None and self._roster.owns(node):
+        """Delete a node that is no longer in the shape, if it is simulated."""
+        if node is not None and self._simulated.owns(node):
             try:
                 await self._client.delete(NODE_WRITES, node.name, uid=node.metadata.uid)
             except NotFound:
-                log.debug("%s is gone already", node.name)
+                log.debug("%s is already deleted", node.name)
             self._addresses.release(node.name)
-        for deed in ("create", "report"):
-            self._done.pop((name, deed), None)
+        for operation in ("create", "report"):
+            self._not_before.pop((name, operation), None)
         return Result()
 
-    async def _keep(self, plan: NodePlan, node: Node) -> None:
-        """Write what is missing of labels and taints, and take off the taint of a node that is not ready yet."""
+    async def _update_metadata(self, plan: NodePlan, node: Node) -> None:
+        """Write missing labels and taints, and remove the taint of a node that was not ready."""
         patch = changes(plan, node)
         if patch is not None:
             await self._client.patch(NODE_WRITES, node.name, patch)
 
     async def _report(self, plan: NodePlan, node: Node) -> Result:
-        """Write the status where it is not as it should be, or has not been confirmed for long."""
+        """Write the status if it is not current or was not confirmed for too long."""
         now = self._clock.now()
-        left = self.renewal.confirm - (now - _confirmed(node)) / SECOND
-        if left > 0 and is_right(plan, node):
+        left = self.renewal.status_interval - (now - _confirmed(node)) / SECOND
+        if left > 0 and is_status_current(plan, node):
             return Result(requeue_after=left)
-        wait = self._wait(plan.name, "report")
+        wait = self._hold_back(plan.name, "report")
         if wait:
             return Result(requeue_after=wait)
-        address = node.internal_ip or self._addresses.take(plan.name)
+        address = node.internal_ip or self._addresses.allocate(plan.name)
         body = {"status": status(plan, node, address, now)}
         await self._client.patch(NODE_WRITES, node.name, body, how=PatchKind.STRATEGIC, subresource="status")
-        return Result(requeue_after=self.renewal.confirm)
+        return Result(requeue_after=self.renewal.status_interval)
 
 
 def changes(plan: NodePlan, node: Node) -> JSON | None:
-    """What is to be changed of a node but its status: a merge patch for this very version of it, or None."""
+    """The changes to a node except its status: a merge patch for this resource version, or None."""
     labels = {key: value for key, value in plan.labels.items() if node.metadata.labels.get(key) != value}
     taints = _taints(plan, node)
     if not labels and taints == node.spec.taints:
@@ -154,20 +154,20 @@ def changes(plan: NodePlan, node: Node) -> JSON | None:
     return patch
 
 
-def is_right(plan: NodePlan, node: Node) -> bool:
-    """Whether a node's status says what a healthy kubelet would say, whenever it last did."""
+def is_status_current(plan: NodePlan, node: Node) -> bool:
+    """Whether a node's status is what a healthy kubelet reports, apart from the heartbeat."""
     held = node.status
     if not node.internal_ip or any(
         held.capacity.get(name) != amount or held.allocatable.get(name) != amount
         for name, amount in plan.capacity.items()
     ):
         return False
-    said = {each.type: (each.status, each.reason, each.message) for each in held.conditions}
-    return all(said.get(kind) == verdict for kind, verdict in CONDITIONS.items())
+    reported = {each.type: (each.status, each.reason, each.message) for each in held.conditions}
+    return all(reported.get(kind) == value for kind, value in CONDITIONS.items())
 
 
 def status(plan: NodePlan, node: Node, address: str, now: int) -> JSON:
-    """What a healthy kubelet says of its node."""
+    """The status that a healthy kubelet reports."""
     addresses = (NodeAddress(type="InternalIP", address=address), NodeAddress(type="Hostname", address=plan.name))
     return {
         "capacity": dict(plan.capacity),
@@ -179,25 +179,25 @@ def status(plan: NodePlan, node: Node, address: str, now: int) -> JSON:
 
 
 def _conditions(node: Node, now: str) -> list[NodeCondition]:
-    made = []
-    for kind, (stands, reason, message) in CONDITIONS.items():
+    conditions = []
+    for kind, (wanted_status, reason, message) in CONDITIONS.items():
         old = node.condition(kind)
-        since = old.last_transition_time if old is not None and old.status == stands else ""
-        made.append(
+        since = old.last_transition_time if old is not None and old.status == wanted_status else ""
+        conditions.append(
             NodeCondition(
                 type=kind,
-                status=stands,
+                status=wanted_status,
                 reason=reason,
                 message=message,
                 last_heartbeat_time=now,
                 last_transition_time=since or now,
             )
         )
-    return made
+    return conditions
 
 
 def _taints(plan: NodePlan, node: Node) -> tuple[Taint, ...]:
-    """The node's taints with those of its plan, and without the one that a node has until it is ready."""
+    """The node's taints with those of its plan, without the one that a new node has until it is ready."""
     held = {(taint.key, taint.effect): taint for taint in node.spec.taints}
     merged = dict(held)
     for taint in plan.taints:
@@ -210,7 +210,7 @@ def _taints(plan: NodePlan, node: Node) -> tuple[Taint, ...]:
 
 
 def _confirmed(node: Node) -> int:
-    """When the kubelet last said that the node is ready."""
+    """When the kubelet last confirmed that the node is ready."""
     ready = node.condition("Ready")
     return times.parse_ns(ready.last_heartbeat_time) if ready is not None and ready.last_heartbeat_time else 0
 

@@ -1,11 +1,11 @@
-"""What a pod is told to do: annotations and the shape's habits, made into the numbers of one pod.
+"""The behaviour of a pod: its annotations and the shape's timings, turned into the numbers of one pod.
 
-`ANNOTATIONS` is the whole language; the table in `docs/lab-nodes.md` says the same. A pod without annotations starts
-after a moment and runs until it is deleted. Times are seconds, `2.5`, or two of them, `1-5`: then each pod draws its
-own. It draws with the seed and its UID, always in the same order, so that the same pod draws the same numbers in every
-process, and saying more about one thing changes nothing else.
+`ANNOTATIONS` lists everything that can be set; the table in `docs/lab-nodes.md` is the same. A pod without annotations
+starts after a moment and runs until it is deleted. Times are seconds, `2.5`, or a range, `1-5`, from which each pod
+draws its own. It draws with the seed and its UID, always in the same order: the same pod draws the same numbers in
+every process, and an annotation changes only what it is about.
 
-A value that cannot be read is reported and passed over; a pod is never refused for its annotations.
+A value that cannot be read is reported and ignored; a pod is never refused for its annotations.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ PREFIX = "lab.trimtab.dev/"
 
 _SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:\s*-\s*([0-9]+(?:\.[0-9]+)?))?")
 _LONGEST = 10**7
-"""Seconds. Beyond a third of a year, a number is a mistake."""
+"""The largest number of seconds: about a third of a year."""
 
 FIRST_RESTART = 1.0
-"""Seconds until a container that ended for the first time runs again: kubelets do not make it wait."""
+"""Seconds until containers that ended for the first time run again."""
 LONGEST_BACK_OFF = 300.0
 
 
@@ -42,19 +42,19 @@ class Behaviour(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time in seconds: one, or any between two."""
+    """A time in seconds: a number, or a range."""
 
     low: float
     high: float
 
     def draw(self, rng: random.Random) -> float:
-        """One of them. Draws even where there is no choice, so that later draws stay the same."""
+        """Draw a time. Draws from a single number too, so that later draws stay the same."""
         return self.low + (self.high - self.low) * rng.random()
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
-    """What pods do that are not told otherwise; a cluster's shape may change it."""
+class PodTimings:
+    """How long pods without annotations take; the shape of a cluster can change it."""
 
     start: Span = Span(0.5, 2.0)
     init: Span = Span(0.5, 0.5)
@@ -62,18 +62,18 @@ class Habits:
     stop: Span = Span(0.1, 1.0)
 
 
-HABITS = Habits()
+DEFAULT_TIMINGS = PodTimings()
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a pod's annotations say, with habits and defaults where they say nothing."""
+class AnnotationValues:
+    """The values of a pod's annotations, with the timings and defaults where there are none."""
 
     behaviour: Behaviour | None = None
-    start: Span = HABITS.start
-    init: Span = HABITS.init
-    ready: Span = HABITS.ready
-    stop: Span = HABITS.stop
+    start: Span = DEFAULT_TIMINGS.start
+    init: Span = DEFAULT_TIMINGS.init
+    ready: Span = DEFAULT_TIMINGS.ready
+    stop: Span = DEFAULT_TIMINGS.stop
     crash_after: Span | None = None
     complete_after: Span | None = None
     crashes: int | None = None
@@ -83,7 +83,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One pod's part: what it does and how long each thing takes it, in seconds."""
+    """The behaviour of one pod: what it does, and how many seconds each phase takes."""
 
     behaviour: Behaviour = Behaviour.RUN
     start: float = 1.0
@@ -95,24 +95,23 @@ class Script:
     exit_code: int = 1
     back_off: float = 10.0
     inits: int = 0
-    """How many init containers must end before the others start: sidecars are not among them."""
+    """The number of init containers that must end before the others start, without sidecars."""
     restart_policy: str = "Always"
 
-    def lasts(self, restarts: int) -> float | None:
+    def run_seconds(self, restarts: int) -> float | None:
         """How long the containers run this time; None if until they are stopped."""
         if self.behaviour is Behaviour.CRASH and self.crashes is not None and restarts >= self.crashes:
             return None
         return self.ends_after
 
     def restarts_after(self, code: int) -> bool:
-        """Whether containers that end so are started again."""
+        """Whether containers with this exit code are restarted."""
         return self.restart_policy == "Always" or (self.restart_policy == "OnFailure" and code != 0)
 
-    def wait(self, restarts: int) -> float:
-        """How long containers that have been restarted so often wait for the next time.
+    def back_off_seconds(self, restarts: int) -> float:
+        """The wait before the next restart of containers that have been restarted so often.
 
-        As kubelets have it: at once, then 10 s, doubled up to 5 minutes; and from the beginning for containers that
-        keep running for 10 minutes.
+        As kubelets do: none at first, then 10 s, doubled up to 5 minutes; reset for containers that ran for 10 minutes.
         """
         if restarts == 0 or (self.ends_after or 0.0) >= 2 * LONGEST_BACK_OFF:
             return min(FIRST_RESTART, self.back_off)
@@ -121,7 +120,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """One word of the language: how it is read, which field of `Told` it sets, and what it means."""
+    """One annotation: how it is read, which field of `AnnotationValues` it sets, and what it means."""
 
     field: str
     read: Callable[[str], Any]
@@ -130,7 +129,7 @@ class Annotation:
 
 
 def read_span(text: str) -> Span:
-    """`2.5` or `1-5`, in seconds."""
+    """Read `2.5` or `1-5`, in seconds."""
     match = _SPAN.fullmatch(text.strip())
     if match is None:
         raise InvalidError("", f'"{text}" is not a number of seconds; write 2.5, or 1-5 for any between')
@@ -167,37 +166,39 @@ ANNOTATIONS: dict[str, Annotation] = {
         "behaviour",
         _read_behaviour,
         "run",
-        "`run` until deleted; `hang`: run and never become ready; `crash`: end with an error; `complete`: end well",
+        "`run` until deleted; `hang`: run and never become ready; `crash`: exit with an error; `complete`: exit with 0",
     ),
-    "start-seconds": Annotation("start", read_span, "0.5-2", "from being assigned until the first container runs"),
+    "start-seconds": Annotation(
+        "start", read_span, "0.5-2", "from the assignment to a node until the first container runs"
+    ),
     "init-seconds": Annotation("init", read_span, "0.5", "how long each init container takes"),
     "ready-seconds": Annotation("ready", read_span, "0", "from running until ready"),
     "crash-after-seconds": Annotation(
         "crash_after", read_span, "10", "how long the containers run before they crash; implies `crash`"
     ),
-    "crashes": Annotation("crashes", _read_count(10**6), "for ever", "how often they crash before they run on"),
-    "exit-code": Annotation("exit_code", _read_count(255), "1", "what a crash ends with"),
+    "crashes": Annotation("crashes", _read_count(10**6), "for ever", "how often they crash before they keep running"),
+    "exit-code": Annotation("exit_code", _read_count(255), "1", "the exit code of a crash"),
     "back-off-seconds": Annotation(
         "back_off", _read_seconds, "10", "the wait before the second restart; doubled each time, up to 300"
     ),
     "complete-after-seconds": Annotation(
-        "complete_after", read_span, "10", "how long the containers run before they end well; implies `complete`"
+        "complete_after", read_span, "10", "how long the containers run before they exit with 0; implies `complete`"
     ),
     "stop-seconds": Annotation(
         "stop", read_span, "0.1-1", "from deletion until the pod is gone; at most its grace period"
     ),
 }
-"""By name, without the prefix."""
+"""All annotations, by name without the prefix."""
 
 _ENDS = Span(10.0, 10.0)
 
 
-def compose(pod: Pod, seed: int, habits: Habits = HABITS) -> tuple[Script, list[str]]:
-    """The part of this pod, and what was wrong with its annotations."""
-    told, problems = read(pod.metadata.annotations, habits)
+def script_for(pod: Pod, seed: int, timings: PodTimings = DEFAULT_TIMINGS) -> tuple[Script, list[str]]:
+    """The behaviour of this pod, and the problems with its annotations."""
+    values, problems = read(pod.metadata.annotations, timings)
     rng = random.Random(f"{seed}/{pod.metadata.uid}")  # noqa: S311 - spreads starts, guards nothing
-    start, init, ready, stop = (span.draw(rng) for span in (told.start, told.init, told.ready, told.stop))
-    behaviour, ends = _ending(told)
+    start, init, ready, stop = (span.draw(rng) for span in (values.start, values.init, values.ready, values.stop))
+    behaviour, ends = _ending(values)
     script = Script(
         behaviour=behaviour,
         start=start,
@@ -205,41 +206,41 @@ def compose(pod: Pod, seed: int, habits: Habits = HABITS) -> tuple[Script, list[
         ready=ready,
         stop=stop,
         ends_after=None if ends is None else ends.draw(rng),
-        crashes=told.crashes,
-        exit_code=told.exit_code,
-        back_off=told.back_off,
+        crashes=values.crashes,
+        exit_code=values.exit_code,
+        back_off=values.back_off,
         inits=sum(not container.sidecar for container in pod.spec.init_containers),
         restart_policy=pod.spec.restart_policy,
     )
     return script, problems
 
 
-def read(annotations: Mapping[str, str], habits: Habits = HABITS) -> tuple[Told, list[str]]:
-    """What annotations say, and what could not be understood of it."""
-    told = Told(start=habits.start, init=habits.init, ready=habits.ready, stop=habits.stop)
+def read(annotations: Mapping[str, str], timings: PodTimings = DEFAULT_TIMINGS) -> tuple[AnnotationValues, list[str]]:
+    """Read annotations; returns their values, and the problems."""
+    values = AnnotationValues(start=timings.start, init=timings.init, ready=timings.ready, stop=timings.stop)
     problems: list[str] = []
     for key, text in annotations.items():
         name = key.removeprefix(PREFIX)
         if name == key:
             continue
         try:
-            told = _with(told, name, text)
+            values = _with(values, name, text)
         except InvalidError as error:
             problems.append(f"{key}: {error.reason}")
-    return told, problems
+    return values, problems
 
 
-def _with(told: Told, name: str, text: str) -> Told:
+def _with(values: AnnotationValues, name: str, text: str) -> AnnotationValues:
     annotation = ANNOTATIONS.get(name)
     if annotation is None:
         raise InvalidError("", f"is not known; there are {', '.join(ANNOTATIONS)}")
-    return replace(told, **{annotation.field: annotation.read(text)})
+    return replace(values, **{annotation.field: annotation.read(text)})
 
 
-def _ending(told: Told) -> tuple[Behaviour, Span | None]:
-    """What a pod does, and when its containers end by themselves. A time implies what it is the time of."""
-    if told.behaviour is Behaviour.CRASH or (told.behaviour is None and told.crash_after):
-        return Behaviour.CRASH, told.crash_after or _ENDS
-    if told.behaviour is Behaviour.COMPLETE or (told.behaviour is None and told.complete_after):
-        return Behaviour.COMPLETE, told.complete_after or _ENDS
-    return told.behaviour or Behaviour.RUN, None
+def _ending(values: AnnotationValues) -> tuple[Behaviour, Span | None]:
+    """What a pod does, and when its containers end by themselves. A time implies its behaviour."""
+    if values.behaviour is Behaviour.CRASH or (values.behaviour is None and values.crash_after):
+        return Behaviour.CRASH, values.crash_after or _ENDS
+    if values.behaviour is Behaviour.COMPLETE or (values.behaviour is None and values.complete_after):
+        return Behaviour.COMPLETE, values.complete_after or _ENDS
+    return values.behaviour or Behaviour.RUN, None

@@ -1,9 +1,9 @@
-"""A life as the status that a kubelet writes, and the patch that brings an observed status there. Pure.
+"""The status that a kubelet writes for a lifecycle, and the patch from the observed status to it. Pure.
 
-Reasons and messages are a kubelet's own. The conditions PodReadyToStartContainers, Initialized, Ready and
-ContainersReady are written; PodScheduled is the scheduler's, and all others are somebody else's and stay as they are.
-A condition keeps the time of its last transition for as long as its status does not change, and what has once been
-written about a container that ended is not written anew.
+Reasons and messages are those of a kubelet. The conditions PodReadyToStartContainers, Initialized, Ready and
+ContainersReady are written; PodScheduled and all other conditions belong to other components and stay as they are. A
+condition keeps its last transition time while its status does not change, and the status of a container that has ended
+is not written again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trimtab.api import times
 from trimtab.api.documents import JSON
 from trimtab.kube.clocks import SECOND
 from trimtab_lab.nodes import views
-from trimtab_lab.nodes.lives import End, Life, Stage
+from trimtab_lab.nodes.podlifecycle import PodLifecycle, Stage, Termination
 from trimtab_lab.nodes.scripts import Script
 from trimtab_lab.nodes.views import (
     FALSE,
@@ -49,21 +49,21 @@ _FIELDS = {
     for field, name in zip(PodStatus.__struct_fields__, PodStatus.__struct_encode_fields__, strict=True)
     if field != "conditions"
 }
-"""The fields of a status but for the conditions, and what they are called on the wire."""
+"""The fields of a status except the conditions, with their JSON names."""
 
 _STARTED = frozenset((Stage.RUNNING, Stage.BACKING_OFF, Stage.SUCCEEDED, Stage.FAILED))
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a pod is: the address of its node, and its own."""
+class PodAddresses:
+    """The addresses of a pod and of its node."""
 
     host_ip: str
     pod_ip: str
 
 
-def render(pod: Pod, life: Life, script: Script, place: Place, now: int) -> PodStatus:
-    """The status of a pod with this life. What somebody else has written into it is not part of it."""
+def render(pod: Pod, life: PodLifecycle, script: Script, place: PodAddresses, now: int) -> PodStatus:
+    """The status of a pod with this lifecycle, without what other components write into it."""
     inits = _init_statuses(pod, life, script)
     mains = tuple(sorted(_main_statuses(pod, life, script), key=lambda each: each.name))
     pod_ip = (pod.status.pod_ip or place.pod_ip) if life.sandbox else ""
@@ -82,7 +82,7 @@ def render(pod: Pod, life: Life, script: Script, place: Place, now: int) -> PodS
 
 
 def patch(pod: Pod, wanted: PodStatus) -> JSON | None:
-    """The strategic merge patch from what a pod says to what it should say; None if it says so already."""
+    """The strategic merge patch from the observed to the wanted status; None if they are equal."""
     changed: JSON = {}
     for field, name in _FIELDS.items():
         value = getattr(wanted, field)
@@ -97,11 +97,11 @@ def patch(pod: Pod, wanted: PodStatus) -> JSON | None:
 # Containers.
 
 
-def _main_statuses(pod: Pod, life: Life, script: Script) -> list[ContainerStatus]:
+def _main_statuses(pod: Pod, life: PodLifecycle, script: Script) -> list[ContainerStatus]:
     return [_main_status(pod, container, life, script) for container in pod.spec.containers]
 
 
-def _main_status(pod: Pod, container: Container, life: Life, script: Script) -> ContainerStatus:
+def _main_status(pod: Pod, container: Container, life: PodLifecycle, script: Script) -> ContainerStatus:
     identity = _identity(pod, container, life.restarts)
     runs = life.stage is Stage.RUNNING
     shown, before = _states(pod, container, life, script)
@@ -118,8 +118,10 @@ def _main_status(pod: Pod, container: Container, life: Life, script: Script) -> 
     )
 
 
-def _states(pod: Pod, container: Container, life: Life, script: Script) -> tuple[ContainerState, ContainerState]:
-    """How a regular container stands, and how it ended before."""
+def _states(
+    pod: Pod, container: Container, life: PodLifecycle, script: Script
+) -> tuple[ContainerState, ContainerState]:
+    """The current and the previous state of a regular container."""
     none = ContainerState()
     if life.stage is Stage.RUNNING:
         before = _ended(pod, container, life.last, life.restarts - 1) if life.last else none
@@ -128,7 +130,7 @@ def _states(pod: Pod, container: Container, life: Life, script: Script) -> tuple
         return ContainerState(waiting=_waiting(pod)), none
     ended = _ended(pod, container, life.last, life.restarts)
     if life.stage is Stage.BACKING_OFF and life.restarts:
-        return ContainerState(waiting=_back_off(pod, container, script.wait(life.restarts))), ended
+        return ContainerState(waiting=_back_off(pod, container, script.back_off_seconds(life.restarts))), ended
     return ended, none
 
 
@@ -143,7 +145,7 @@ def _back_off(pod: Pod, container: Container, seconds: float) -> Waiting:
     return Waiting(reason="CrashLoopBackOff", message=message)
 
 
-def _ended(pod: Pod, container: Container, end: End, restarts: int) -> ContainerState:
+def _ended(pod: Pod, container: Container, end: Termination, restarts: int) -> ContainerState:
     return ContainerState(
         terminated=Terminated(
             exit_code=end.code,
@@ -155,24 +157,24 @@ def _ended(pod: Pod, container: Container, end: End, restarts: int) -> Container
     )
 
 
-def _init_statuses(pod: Pod, life: Life, script: Script) -> tuple[ContainerStatus, ...]:
-    """One after the other; what was written about one that ended stays."""
+def _init_statuses(pod: Pod, life: PodLifecycle, script: Script) -> tuple[ContainerStatus, ...]:
+    """The statuses of init containers, which run one after the other; those that have ended stay as written."""
     if not pod.spec.init_containers:
         return ()
     written = {each.name: each for each in pod.status.init_container_statuses}
-    made: list[ContainerStatus] = []
+    statuses: list[ContainerStatus] = []
     turn = 0
     for container in pod.spec.init_containers:
         old = written.get(container.name)
-        made.append(_init_status(pod, container, life, script, turn, old))
+        statuses.append(_init_status(pod, container, life, script, turn, old))
         turn += not container.sidecar
-    return tuple(made)
+    return tuple(statuses)
 
 
 def _init_status(
-    pod: Pod, container: Container, life: Life, script: Script, turn: int, old: ContainerStatus | None
+    pod: Pod, container: Container, life: PodLifecycle, script: Script, turn: int, old: ContainerStatus | None
 ) -> ContainerStatus:
-    """The status of the init container whose turn comes after so many others have ended."""
+    """The status of the init container that runs after this many others."""
     if old is not None and old.state.terminated is not None:
         return old
     started = life.sandbox + round(turn * script.init * SECOND)
@@ -192,17 +194,19 @@ def _init_status(
     )
 
 
-def _init_state(pod: Pod, container: Container, life: Life, turn: int, started: int, finished: int) -> ContainerState:
+def _init_state(
+    pod: Pod, container: Container, life: PodLifecycle, turn: int, started: int, finished: int
+) -> ContainerState:
     if not life.sandbox or life.inits < turn or (life.stage is Stage.CREATING):
         return ContainerState(waiting=Waiting(reason="PodInitializing"))
     if container.sidecar:
-        if life.over:
-            return _ended(pod, container, End(started, life.since, 0), 0)
+        if life.is_finished:
+            return _ended(pod, container, Termination(started, life.since, 0), 0)
         return ContainerState(running=Running(started_at=times.format_time(started)))
     if life.inits > turn:
-        return _ended(pod, container, End(started, finished, 0), 0)
-    if life.over:
-        return _ended(pod, container, End(started, life.since, 1), 0)
+        return _ended(pod, container, Termination(started, finished, 0), 0)
+    if life.is_finished:
+        return _ended(pod, container, Termination(started, life.since, 1), 0)
     return ContainerState(running=Running(started_at=times.format_time(life.since)))
 
 
@@ -214,25 +218,25 @@ def _failed(state: ContainerState) -> bool:
 
 
 def _conditions(
-    pod: Pod, life: Life, inits: Sequence[ContainerStatus], mains: Sequence[ContainerStatus], now: int
+    pod: Pod, life: PodLifecycle, inits: Sequence[ContainerStatus], mains: Sequence[ContainerStatus], now: int
 ) -> tuple[PodCondition, ...]:
     containers_ready = _containers_ready(pod, life, inits, mains)
-    verdicts = {
-        "PodReadyToStartContainers": (TRUE if life.sandbox and not life.over else FALSE, "", ""),
+    values = {
+        "PodReadyToStartContainers": (TRUE if life.sandbox and not life.is_finished else FALSE, "", ""),
         "Initialized": _initialized(pod, life, inits),
         "Ready": _ready(pod, containers_ready),
         "ContainersReady": containers_ready,
     }
-    return tuple(_condition(pod, kind, verdict, now) for kind, verdict in verdicts.items())
+    return tuple(_condition(pod, kind, value, now) for kind, value in values.items())
 
 
-Verdict = tuple[str, str, str]
+ConditionValue = tuple[str, str, str]
 """A condition's status, reason and message."""
 
 
-def _condition(pod: Pod, kind: str, verdict: Verdict, now: int) -> PodCondition:
+def _condition(pod: Pod, kind: str, value: ConditionValue, now: int) -> PodCondition:
     old = pod.status.condition(kind)
-    status, reason, message = verdict
+    status, reason, message = value
     kept = old is not None and old.status == status and old.last_transition_time
     return PodCondition(
         type=kind,
@@ -244,7 +248,7 @@ def _condition(pod: Pod, kind: str, verdict: Verdict, now: int) -> PodCondition:
     )
 
 
-def _initialized(pod: Pod, life: Life, inits: Sequence[ContainerStatus]) -> Verdict:
+def _initialized(pod: Pod, life: PodLifecycle, inits: Sequence[ContainerStatus]) -> ConditionValue:
     if life.stage is Stage.SUCCEEDED:
         return TRUE, "PodCompleted", ""
     if not inits or life.stage in (Stage.RUNNING, Stage.BACKING_OFF) or life.last is not None:
@@ -255,8 +259,8 @@ def _initialized(pod: Pod, life: Life, inits: Sequence[ContainerStatus]) -> Verd
 
 
 def _containers_ready(
-    pod: Pod, life: Life, inits: Sequence[ContainerStatus], mains: Sequence[ContainerStatus]
-) -> Verdict:
+    pod: Pod, life: PodLifecycle, inits: Sequence[ContainerStatus], mains: Sequence[ContainerStatus]
+) -> ConditionValue:
     if life.stage is Stage.SUCCEEDED:
         return FALSE, "PodCompleted", ""
     if life.stage is Stage.FAILED:
@@ -270,8 +274,8 @@ def _containers_ready(
     return TRUE, "", ""
 
 
-def _ready(pod: Pod, containers_ready: Verdict) -> Verdict:
-    """Ready containers are not enough where somebody else has a say."""
+def _ready(pod: Pod, containers_ready: ConditionValue) -> ConditionValue:
+    """The Ready condition: ready containers, and all readiness gates."""
     if containers_ready[0] != TRUE:
         return containers_ready
     missing: list[str] = []
@@ -286,7 +290,7 @@ def _ready(pod: Pod, containers_ready: Verdict) -> Verdict:
 
 
 def _condition_changes(have: PodStatus, want: PodStatus) -> list[JSON]:
-    """The conditions that differ. A field that a condition has and should not have is taken away by a null."""
+    """The conditions that differ. A field that a condition should not have is removed with a null."""
     changes: list[JSON] = []
     for condition in want.conditions:
         old = have.condition(condition.type)
@@ -300,12 +304,12 @@ def _condition_changes(have: PodStatus, want: PodStatus) -> list[JSON]:
 
 
 def _identity(pod: Pod, container: Container, restarts: int) -> str:
-    """What a container is known by to its runtime: another one after each restart."""
+    """The id of a container in its runtime: another one after each restart."""
     text = f"{pod.metadata.uid}/{container.name}/{restarts}"
     return f"lab://{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def _duration(seconds: float) -> str:
-    """As Go writes it: 10s, 1m20s."""
+    """A duration as Go prints it: 10s, 1m20s."""
     minutes, rest = divmod(seconds, 60)
     return f"{minutes:.0f}m{rest:g}s" if minutes else f"{rest:g}s"

@@ -1,8 +1,8 @@
-"""What a kubelet reads and writes of pods and nodes, as types.
+"""The parts of pods and nodes that a kubelet reads and writes, as types.
 
-The views of `trimtab.api` have what decisions look at; a kubelet looks at other things, the states of containers above
-all. What it writes of a status is wholly its own, so these types may be encoded: what is written is a patch made of
-them (see `statuses`). Times are kept as they are written, so that equal means equal.
+The types of `trimtab.api` hold what decisions need; a kubelet needs other fields, above all the states of containers.
+What it writes of a status is wholly its own, so these types may be encoded: what is written is a patch made of them
+(see `statuses`). Times are kept as text, so that equal means equal.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from trimtab.api.pods import Toleration
 from trimtab.kube.resources import Resource
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
-"""How a condition can stand."""
+"""The statuses of a condition."""
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 FINISHED = frozenset((SUCCEEDED, FAILED))
-"""The phases of a pod, and those that it never leaves."""
+"""The phases of a pod, and the final ones."""
 
 
 class Waiting(Model):
-    """A container that does not run yet, or not again yet."""
+    """The state of a container that does not run yet, or not again yet."""
 
     reason: str = ""
     message: str = ""
 
 
 class Running(Model):
-    """A container that runs."""
+    """The state of a running container."""
 
     started_at: str = ""
 
 
 class Terminated(Model):
-    """A container that has ended."""
+    """The state of a container that has ended."""
 
     exit_code: int = 0
     reason: str = ""
@@ -48,7 +48,7 @@ class Terminated(Model):
 
 
 class ContainerState(Model):
-    """One of the three."""
+    """The state of a container: one of the three."""
 
     waiting: Waiting | None = None
     running: Running | None = None
@@ -56,7 +56,7 @@ class ContainerState(Model):
 
 
 class ContainerStatus(Model):
-    """How a container is doing."""
+    """The status of a container."""
 
     name: str = ""
     image: str = ""
@@ -81,13 +81,13 @@ class PodCondition(Model):
 
 
 class Address(Model):
-    """An IP in a list of them."""
+    """An IP address in a list."""
 
     ip: str = ""
 
 
 class PodStatus(Model):
-    """The part of a pod's status that is its kubelet's."""
+    """The part of a pod's status that its kubelet owns."""
 
     phase: str = ""
     conditions: tuple[PodCondition, ...] = ()
@@ -101,7 +101,7 @@ class PodStatus(Model):
     observed_generation: int = 0
 
     def condition(self, kind: str) -> PodCondition | None:
-        """The condition of that type, if the pod has it."""
+        """The condition of this type, if the pod has it."""
         return next((each for each in self.conditions if each.type == kind), None)
 
 
@@ -114,18 +114,18 @@ class Container(Model):
 
     @property
     def sidecar(self) -> bool:
-        """Whether it is an init container that goes on running beside the others."""
+        """Whether it is an init container that keeps running beside the others."""
         return self.restart_policy == "Always"
 
 
 class ReadinessGate(Model):
-    """A condition that somebody else sets, and without which a pod is not ready."""
+    """A condition that another component sets, and without which a pod is not ready."""
 
     condition_type: str = ""
 
 
 class PodSpec(Model):
-    """What a kubelet is to run."""
+    """What a kubelet runs."""
 
     node_name: str = ""
     restart_policy: str = "Always"
@@ -145,7 +145,7 @@ class Pod(Model):
 
     @property
     def terminating(self) -> bool:
-        """Whether somebody has asked for this pod to go."""
+        """Whether the pod has been deleted and still runs."""
         return self.metadata.deletion_timestamp is not None
 
     @property
@@ -155,7 +155,7 @@ class Pod(Model):
 
 
 class Taint(Model):
-    """A taint, and since when a NoExecute one is there."""
+    """A taint; `time_added` is set for NoExecute."""
 
     key: str
     value: str = ""
@@ -164,7 +164,7 @@ class Taint(Model):
 
 
 class NodeSpec(Model):
-    """What is said of a node."""
+    """The spec of a node."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
@@ -182,14 +182,14 @@ class NodeCondition(Model):
 
 
 class NodeAddress(Model):
-    """Where a node can be reached."""
+    """An address of a node."""
 
     type: str = ""
     address: str = ""
 
 
 class NodeStatus(Model):
-    """What a node's kubelet says of it."""
+    """The status of a node."""
 
     capacity: Mapping[str, str] = {}
     allocatable: Mapping[str, str] = {}
@@ -210,29 +210,29 @@ class Node(Model):
         return self.metadata.name
 
     def condition(self, kind: str) -> NodeCondition | None:
-        """The condition of that type, if the node has it."""
+        """The condition of this type, if the node has it."""
         return next((each for each in self.status.conditions if each.type == kind), None)
 
     @property
     def ready(self) -> bool:
-        """Whether its kubelet says that it can run pods, and has said so lately."""
+        """Whether its Ready condition is True."""
         condition = self.condition("Ready")
         return condition is not None and condition.status == TRUE
 
     @property
     def internal_ip(self) -> str:
-        """The address that its pods are said to run at."""
+        """Its internal IP address."""
         return next((each.address for each in self.status.addresses if each.type == "InternalIP"), "")
 
 
-class Written(Model):
-    """What is read of the answer to a write: which version it made."""
+class WriteResult(Model):
+    """The part of a response to a write that is read: the resource version."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
 PODS: Resource[Pod] = Resource("", "v1", "Pod", "pods", Pod)
 NODES: Resource[Node] = Resource("", "v1", "Node", "nodes", Node, namespaced=False)
-POD_WRITES: Resource[Written] = Resource("", "v1", "Pod", "pods", Written)
-NODE_WRITES: Resource[Written] = Resource("", "v1", "Node", "nodes", Written, namespaced=False)
-LEASE_WRITES: Resource[Written] = Resource("coordination.k8s.io", "v1", "Lease", "leases", Written)
+POD_WRITES: Resource[WriteResult] = Resource("", "v1", "Pod", "pods", WriteResult)
+NODE_WRITES: Resource[WriteResult] = Resource("", "v1", "Node", "nodes", WriteResult, namespaced=False)
+LEASE_WRITES: Resource[WriteResult] = Resource("coordination.k8s.io", "v1", "Lease", "leases", WriteResult)

@@ -1,21 +1,22 @@
-"""Stories: a cluster, workloads and what happens to them, in YAML; played over the wire, with golden results.
+"""Stories: a cluster, workloads and steps, in YAML, run over HTTP on any control plane, with golden results.
 
-Belongs here: the format, playing a story on whatever control plane a client speaks to, what came of it, comparing that
-with what is known, and drawing it. The stories that come with Trimtab are in `stories/`.
+Belongs here: the format, running a story on the control plane of a client, its outcome, the comparison with golden
+results, and charts. The stories that come with Trimtab are in `stories/`.
 
-Does not belong here: controllers and schedulers. A story is about what they do, so they are those of the cluster that
-it is played on: the lab's, a real one's, or Trimtab's.
+Does not belong here: controllers and schedulers. A story shows what those of its cluster do: the lab's, a real one's,
+or Trimtab's.
 
 May import: the standard library, msgspec, pyyaml, `trimtab.api`, `trimtab.kube` and `trimtab_lab.nodes`.
 
 The modules, from the outside to the inside:
 
-    runner        plays a story, step by step           results   golden results, and what differs from them
-    actions       what each verb does                   charts    an SVG of a run (pure)
-    watching      informers, and waiting on them        runs      what makes one run's objects its own (pure)
-    simulation    the story's nodes                     kinds     what kinds are called on the wire
-    timelines     what was seen of every pod (pure)     ages      when ages tell pods apart (pure)
+    runner        runs a story, step by step            results     golden results and their differences
+    actions       carries out each verb                 charts      an SVG of a run (pure)
+    watcher       informers, and waiting on them        runs        names and labels of one run (pure)
+    simulation    the story's nodes                     kinds       looks up the resources of kinds
+    timelines     the history of every pod (pure)       ages        when ages distinguish pods (pure)
     observations  pods counted by domain (pure)
-    stories       the format (pure)                     steps     its verbs (pure)
-    fields        reading what people write (pure)      ranges    numbers, limits and ranges (pure)
+    stories       the format (pure)                     steps       its steps as types (pure)
+    stepreader    reads steps (pure)                    fields      reads mappings (pure)
+    ranges        numbers, limits and ranges (pure)
 """

@@ -1,12 +1,12 @@
-"""When ages tell pods apart, and when they do not. No I/O.
+"""When ages distinguish pods, and when they do not. Pure.
 
-Kubernetes compares ages by the whole part of their logarithm to base 2, so pods whose ages are less than a factor of
-two apart may be of one scale, and then their UIDs decide, which is chance. Two times count: since when a pod has been
-ready, and when it was created. Each is compared with the same time of other pods only.
+Kubernetes compares ages by the integer part of their logarithm to base 2, so pods whose ages differ by less than a
+factor of two may have the same scale; then their UIDs decide, which is random. Two times count: since when a pod has
+been ready, and when it was created. Each is compared only with the same time of other pods.
 
-For times from `oldest` to `youngest`, all ages are of scale n exactly from `youngest + 2ⁿ` until `oldest + 2ⁿ⁺¹`
-nanoseconds. Such a window is there for every n with 2ⁿ > youngest − oldest, and each is twice as long as the last: one
-only has to wait long enough.
+For times from `oldest` to `youngest`, all ages have scale n exactly from `youngest + 2ⁿ` until `oldest + 2ⁿ⁺¹`
+nanoseconds. There is such a window for every n with 2ⁿ > youngest − oldest, and each is twice as long as the one
+before: it is enough to wait.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from trimtab.api.pods import Pod
 from trimtab.kube.clocks import SECOND
 
 MARGIN = 2 * SECOND
-"""How much of a window must be left: a request has to reach the controller, and it has to look."""
+"""How much of a window must be left for a request to reach the controller."""
 
 _SCALES = range(20, 62)
 """From a millisecond to seventy years."""
 
 
-def births(pods: Iterable[Pod]) -> list[list[int]]:
-    """The times that count, kind by kind, in nanoseconds: of becoming ready, and of creation."""
+def comparable_times(pods: Iterable[Pod]) -> list[list[int]]:
+    """The times that Kubernetes compares, in nanoseconds: of readiness, and of creation."""
     ready, created = [], []
     for pod in pods:
         condition = pod.status.condition("Ready")
@@ -37,18 +37,18 @@ def births(pods: Iterable[Pod]) -> list[list[int]]:
 
 
 def old_enough(groups: Sequence[Sequence[int]], age: float) -> int:
-    """The moment from which on everything is that many seconds old."""
+    """The moment from which all pods are this many seconds old."""
     return max((max(group) for group in groups), default=0) + round(age * SECOND)
 
 
-def together(groups: Sequence[Sequence[int]], now: int, margin: int = MARGIN) -> int:
-    """The first moment from now on at which each group's ages are of one scale, and will be for the margin."""
+def next_common_scale(groups: Sequence[Sequence[int]], now: int, margin: int = MARGIN) -> int:
+    """The first moment from now on at which the ages of each group have one scale, and keep it for the margin."""
     windows = [list(_windows(group)) for group in groups]
     starts = sorted({now, *(start for each in windows for start, _ in each if start > now)})
     for moment in starts:
         if all(any(start <= moment and moment + margin <= end for start, end in each) for each in windows):
             return moment
-    raise ValueError("no lifetime is long enough for ages so far apart")
+    raise ValueError("the ages are too far apart to ever have one scale")
 
 
 def _windows(group: Sequence[int]) -> Iterator[tuple[int, int]]:

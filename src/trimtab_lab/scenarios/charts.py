@@ -1,15 +1,14 @@
 """A chart of a run (SVG): pods in each domain, and the skew, over time and step by step.
 
-**What it shows.** A lane a domain, from when it is there: pods that are ready, starting and terminating, on one scale
-for all lanes. Lanes rather than lines, for level domains would hide one another. Below them a lane with the skew. At
-the end of each step stands what was recorded then, so that a column of numbers reads as a distribution: 10, 10, 0.
+**Content.** One lane for each domain, from when it exists: pods that are ready, starting and terminating, on one scale
+for all lanes. Lanes instead of lines, because lines of level domains would hide one another. Below them a lane with the
+skew. The end of each step has the recorded numbers, so that a column of numbers reads as a distribution: 10, 10, 0.
 
-**Time.** A step that takes half a second may decide everything, and one that waits for a minute nothing. So each step
-has a scale of its own: it is drawn the wider the longer it took, but far less than in proportion, and the seconds stand
-at its edges.
+**Time.** A step of half a second may decide everything, and one of a minute nothing. So each step has its own scale: a
+longer step is wider, but far less than in proportion, and the seconds are printed at its edges.
 
-**Looks.** Colours come from two palettes, and the viewer's preference for dark or light chooses, also where the file
-is an image in a page. Nothing is told by colour alone: domains have lanes, steps have numbers, failures have a sign.
+**Colours** come from two palettes; the viewer's preference for dark or light chooses, also where the file is an image
+in a page. Nothing depends on colour alone: domains have lanes, steps have numbers, failures have a sign.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
-from trimtab_lab.scenarios.runner import ALL, Outcome, Record
+from trimtab_lab.scenarios.runner import ALL, Outcome, StepRecord
 from trimtab_lab.scenarios.timelines import Moment, Tally, moments
 
 _STYLE = """
@@ -49,7 +48,7 @@ text { font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-se
 """
 
 LAYERS = (("ready", "ready"), ("starting", "starting"), ("terminating", "leaving"))
-"""What is stacked in a lane, from the bottom: the field of `Tally`, and its class."""
+"""The layers of a lane, from the bottom: the field of `Tally`, and its class."""
 
 _MARGIN = 24
 _LEAST_WIDTH = 640.0
@@ -67,26 +66,26 @@ _LINE = 19.0
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Time to the right: a stretch for each step."""
+    """The horizontal axis: time, with a section for each step."""
 
     times: tuple[float, ...]
-    places: tuple[float, ...]
+    positions: tuple[float, ...]
 
     def __call__(self, at: float) -> float:
-        """Where a moment is drawn. What was before the first step is drawn at its beginning."""
+        """The position of a moment; moments before the first step are at its beginning."""
         if at <= self.times[0]:
-            return self.places[0]
+            return self.positions[0]
         for index in range(1, len(self.times)):
             if at <= self.times[index]:
                 start, end = self.times[index - 1], self.times[index]
                 share = (at - start) / (end - start) if end > start else 1.0
-                return self.places[index - 1] + share * (self.places[index] - self.places[index - 1])
-        return self.places[-1]
+                return self.positions[index - 1] + share * (self.positions[index] - self.positions[index - 1])
+        return self.positions[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A strip of the chart: where it is, and how high it is for a count of `most`."""
+    """A strip of the chart: its position, and the count at its full height."""
 
     top: float
     height: float
@@ -94,16 +93,16 @@ class Lane:
 
     @property
     def bottom(self) -> float:
-        """Where nothing stands."""
+        """The position of zero."""
         return self.top + self.height
 
     def level(self, count: float) -> float:
-        """Where so many reach to."""
+        """The position of a count."""
         return self.bottom - count / self.most * (self.height - 4)
 
 
 def draw(outcome: Outcome, key: str) -> str:
-    """The chart of one of the story's topology keys."""
+    """Draw the chart of one of the story's topology keys."""
     history = moments(outcome.timeline, key)
     domains = sorted({domain for moment in history for domain in moment.tallies})
     labels = [_cut(domain, _LONGEST_LABEL) for domain in domains]
@@ -112,7 +111,7 @@ def draw(outcome: Outcome, key: str) -> str:
     lanes = _lanes(domains, history, top=104.0)
     last = lanes[-1].bottom if lanes else 104.0
     skew = Lane(last + 2 * _GAP, _SKEW_HEIGHT, max([moment.skew for moment in history] + [1]))
-    width = axis.places[-1] + _MARGIN
+    width = axis.positions[-1] + _MARGIN
     listed = skew.bottom + 48
     height = listed + _LINE * _lines(outcome.records) + _MARGIN / 2
     root = _root(outcome, key, width, height)
@@ -131,7 +130,7 @@ def draw(outcome: Outcome, key: str) -> str:
     return ET.tostring(root, encoding="unicode") + "\n"
 
 
-# Where things are.
+# Positions.
 
 
 def _axis(outcome: Outcome, left: float) -> Axis:
@@ -142,10 +141,10 @@ def _axis(outcome: Outcome, left: float) -> Axis:
         for start, end in itertools.pairwise(times)
     ]
     stretch = max(1.0, _LEAST_WIDTH / sum(widths))
-    places = [left]
+    positions = [left]
     for width in widths:
-        places.append(places[-1] + width * stretch)
-    return Axis(tuple(times), tuple(places))
+        positions.append(positions[-1] + width * stretch)
+    return Axis(tuple(times), tuple(positions))
 
 
 def _lanes(domains: Sequence[str], history: Sequence[Moment], top: float) -> list[Lane]:
@@ -154,11 +153,11 @@ def _lanes(domains: Sequence[str], history: Sequence[Moment], top: float) -> lis
     return [Lane(top + index * (height + _GAP), height, max(1, most)) for index in range(len(domains))]
 
 
-def _lines(records: Sequence[Record]) -> int:
+def _lines(records: Sequence[StepRecord]) -> int:
     return sum(1 + len(record.failures) for record in records)
 
 
-# What is drawn.
+# Drawing.
 
 
 def _root(outcome: Outcome, key: str, width: float, height: float) -> ET.Element:
@@ -199,18 +198,18 @@ def _head(root: ET.Element, outcome: Outcome, key: str, width: float) -> None:
 
 
 def _lane(group: ET.Element, label: str, full: str, lane: Lane, axis: Axis, since: float = 0.0) -> None:
-    left, right = axis(since), axis.places[-1]
+    left, right = axis(since), axis.positions[-1]
     size = {"x": _n(left), "y": _n(lane.top), "width": _n(right - left), "height": _n(lane.height)}
     _add(group, "rect", {"class": "band", **size})
     line = {"x1": _n(left), "x2": _n(right), "y1": _n(lane.bottom), "y2": _n(lane.bottom)}
     _add(group, "line", {"class": "grid", **line})
-    text = _text(group, axis.places[0] - 10, lane.top + lane.height / 2 + 4, label, "label")
+    text = _text(group, axis.positions[0] - 10, lane.top + lane.height / 2 + 4, label, "label")
     text.set("text-anchor", "end")
     _add(text, "title", {}, full)
 
 
 def _stack(group: ET.Element, tallies: Sequence[tuple[float, Tally]], lane: Lane, axis: Axis) -> None:
-    """One area for each way that pods can stand, each upon the one before."""
+    """One area for each state of pods, stacked."""
     base: Callable[[Tally], int] = lambda _: 0  # noqa: E731 - grows by a layer each time
     for name, style in LAYERS:
         spans = [(at, base(tally), base(tally) + getattr(tally, name)) for at, tally in tallies]
@@ -223,8 +222,8 @@ def _above(base: Callable[[Tally], int], name: str) -> Callable[[Tally], int]:
 
 
 def _area(spans: Sequence[tuple[float, int, int]], lane: Lane, axis: Axis) -> str:
-    """A rectangle for each stretch of time in which something stood, from `low` to `high`; equal ones become one."""
-    ends = [*(axis(at) for at, _, _ in spans[1:]), axis.places[-1]]
+    """A rectangle for each period, from `low` to `high`; equal neighbours are merged."""
+    ends = [*(axis(at) for at, _, _ in spans[1:]), axis.positions[-1]]
     pieces: list[list[float]] = []
     for (at, low, high), end in zip(spans, ends, strict=False):
         start, floor, top = axis(at), lane.level(low), lane.level(high)
@@ -238,16 +237,16 @@ def _area(spans: Sequence[tuple[float, int, int]], lane: Lane, axis: Axis) -> st
 
 
 def _marks(root: ET.Element, outcome: Outcome, axis: Axis, skew: Lane) -> None:
-    """Where steps begin, which, and when."""
+    """The beginnings of the steps: numbers and times."""
     failed = {record.number for record in outcome.records if record.failures}
     group = _add(root, "g", {"class": "marks"})
-    for mark, x in zip(outcome.timeline.marks, axis.places, strict=False):
+    for mark, x in zip(outcome.timeline.marks, axis.positions, strict=False):
         line = {"x1": _n(x), "x2": _n(x), "y1": "88", "y2": _n(skew.bottom + 6)}
         _add(group, "line", {"class": "mark", **line})
         _badge(group, x, 80, mark.number, bad=mark.number in failed)
         text = _text(group, x, skew.bottom + 20, f"{mark.at:.1f} s", "quiet small")
         text.set("text-anchor", "middle")
-    end = _text(group, axis.places[-1], skew.bottom + 20, f"{outcome.timeline.end:.1f} s", "quiet small")
+    end = _text(group, axis.positions[-1], skew.bottom + 20, f"{outcome.timeline.end:.1f} s", "quiet small")
     end.set("text-anchor", "middle")
 
 
@@ -257,13 +256,13 @@ def _badge(group: ET.Element, x: float, y: float, number: int, *, bad: bool) -> 
 
 
 def _numbers(root: ET.Element, outcome: Outcome, key: str, lanes: dict[str, Lane], skew: Lane, axis: Axis) -> None:
-    """What was recorded at the end of each step, at the end of its stretch."""
+    """The recorded numbers at the end of each step."""
     group = _add(root, "g", {"class": "numbers"})
-    for record, x in zip(outcome.records, axis.places[1:], strict=False):
-        standing = record.standings.get(ALL)
-        if standing is None:
+    for record, x in zip(outcome.records, axis.positions[1:], strict=False):
+        distribution = record.distributions.get(ALL)
+        if distribution is None:
             continue
-        spread = standing.spreads[key]
+        spread = distribution.spreads[key]
         for domain, count in spread.domains.items():
             lane = lanes.get(domain)
             if lane is not None:
@@ -276,7 +275,7 @@ def _number(group: ET.Element, x: float, lane: Lane, number: int) -> None:
 
 
 def _list(root: ET.Element, outcome: Outcome, key: str, top: float) -> None:
-    """What the numbers of the steps mean, and what came of each."""
+    """The titles of the steps, with their results."""
     group = _add(root, "g", {"class": "steps"})
     y = top
     for record in outcome.records:
@@ -290,12 +289,12 @@ def _list(root: ET.Element, outcome: Outcome, key: str, top: float) -> None:
             y += _LINE
 
 
-def _outcome(record: Record, key: str) -> str:
-    standing = record.standings.get(ALL)
-    return "not over in time" if standing is None else str(standing.spreads[key])
+def _outcome(record: StepRecord, key: str) -> str:
+    distribution = record.distributions.get(ALL)
+    return "not over in time" if distribution is None else str(distribution.spreads[key])
 
 
-# How elements are made.
+# Elements.
 
 
 def _add(parent: ET.Element, tag: str, attributes: dict[str, str], text: str | None = None) -> ET.Element:
@@ -313,5 +312,5 @@ def _cut(text: str, longest: int) -> str:
 
 
 def _n(number: float) -> str:
-    """A coordinate, short."""
+    """A coordinate as text."""
     return f"{number:.1f}".removesuffix(".0")

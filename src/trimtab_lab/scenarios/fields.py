@@ -1,7 +1,7 @@
-"""Reading a mapping that a person wrote: field by field, with errors that say where, and what to write instead.
+"""Reads a mapping that a person wrote, field by field, with errors that say where and what to write instead.
 
-Whoever reads a mapping asks for its fields one by one and then says `done`: what nobody has asked for is a mistake,
-most often a misspelt name, and the error offers the names that were asked for.
+A reader asks for the fields one by one and then calls `done`: a field that was not asked for is an error, most often a
+misspelt name, and the message suggests a known one.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _ABSENT = object()
 
 
 class Fields:
-    """A mapping on its way into a type."""
+    """A mapping that is being read into a type."""
 
     def __init__(self, tree: Any, path: str, form: str) -> None:
-        """`form` is an example of what stands here, for the error where something else does."""
+        """`form` is an example of what to write here, for error messages."""
         if not isinstance(tree, dict):
-            raise InvalidError(path, f"{shown(tree)} is not a mapping: write {form}")
+            raise InvalidError(path, f"{short_repr(tree)} is not a mapping: write {form}")
         self.path = path
         self._tree: dict[Any, Any] = tree
         self._form = form
@@ -38,59 +38,63 @@ class Fields:
         return f"{self.path}.{name}" if self.path else name
 
     def present(self) -> list[str]:
-        """The names of the fields that there are."""
+        """The names of the fields in the mapping."""
         return [str(name) for name in self._tree]
 
     def has(self, name: str) -> bool:
-        """Whether the field is there, and says something."""
-        self._ask(name)
+        """Whether the field is set."""
+        self._mark_asked(name)
         return self._tree.get(name) is not None
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A text; without a default it must be there."""
+        """A text; required without a default."""
         value = self._get(name, default)
         if not isinstance(value, str) or (default is None and not value.strip()):
-            raise InvalidError(self.at(name), f"{shown(value)} is not a text: write {self._form}")
+            raise InvalidError(self.at(name), f"{short_repr(value)} is not a text: write {self._form}")
         return value
 
     def choice(self, name: str, choices: Mapping[str, T], default: str) -> T:
         """One of several words."""
         word = self.text(name, default)
         if word not in choices:
-            raise InvalidError(self.at(name), f"{shown(word)} is none of them: write {or_list(choices)}")
+            raise InvalidError(self.at(name), f"{short_repr(word)} is not a valid value: write {or_list(choices)}")
         return choices[word]
 
     def count(self, name: str, *, least: int = 0) -> int:
-        """A whole number that must be there."""
+        """A required whole number."""
         value = self._get(name, None)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InvalidError(self.at(name), f"{shown(value)} is not a whole number from {least}: write {self._form}")
+            raise InvalidError(
+                self.at(name), f"{short_repr(value)} is not a whole number from {least}: write {self._form}"
+            )
         return value
 
     def seconds(self, name: str, default: float) -> float:
         """A time, in seconds."""
         value = self._get(name, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-            raise InvalidError(self.at(name), f"{shown(value)} is not a number of seconds above 0: write {self._form}")
+            raise InvalidError(
+                self.at(name), f"{short_repr(value)} is not a number of seconds above 0: write {self._form}"
+            )
         return float(value)
 
     def flag(self, name: str) -> bool:
-        """Yes or no; no where it is not there."""
+        """A boolean; false by default."""
         value = self._get(name, False)
         if not isinstance(value, bool):
-            raise InvalidError(self.at(name), f"{shown(value)} is neither true nor false")
+            raise InvalidError(self.at(name), f"{short_repr(value)} is neither true nor false")
         return value
 
     def range(self, name: str) -> Range | None:
-        """A number, limit or range, if there is one."""
+        """A number, limit or range, if set."""
         value = self._get(name, _ABSENT)
         return None if value is _ABSENT else ranges.read(value, self.at(name))
 
     def document(self, name: str) -> Document:
-        """A mapping that is kept whole."""
+        """A mapping that is kept as it is."""
         value = self._get(name, None)
         if not isinstance(value, dict):
-            raise InvalidError(self.at(name), f"{shown(value)} is not a mapping: write {self._form}")
+            raise InvalidError(self.at(name), f"{short_repr(value)} is not a mapping: write {self._form}")
         return Document(value)
 
     def items(self, name: str, read: Callable[[Any, str], T], *, needed: bool = False) -> tuple[T, ...]:
@@ -98,32 +102,32 @@ class Fields:
         value = self._get(name, None if needed else [])
         if not isinstance(value, list) or (needed and not value):
             form = "a list with at least one element" if needed else "a list"
-            raise InvalidError(self.at(name), f"{shown(value)} is not {form}: write {self._form}")
+            raise InvalidError(self.at(name), f"{short_repr(value)} is not {form}: write {self._form}")
         return tuple(read(element, f"{self.at(name)}[{index}]") for index, element in enumerate(value))
 
     def table(self, name: str, read: Callable[[Any, str], T]) -> dict[str, T]:
-        """A mapping of names to things of one kind; empty where there is none."""
+        """A mapping of names to values of one kind; empty by default."""
         value = self._get(name, {})
         if not isinstance(value, dict):
-            raise InvalidError(self.at(name), f"{shown(value)} is not a mapping: write {self._form}")
+            raise InvalidError(self.at(name), f"{short_repr(value)} is not a mapping: write {self._form}")
         return {str(key): read(each, f"{self.at(name)}[{key}]") for key, each in value.items()}
 
     def raw(self, name: str) -> Any:
-        """Whatever stands there, for somebody else to read."""
+        """The value as it is, for another reader."""
         return self._get(name, None)
 
     def done(self) -> None:
-        """Raise if there is a field that nobody has asked for."""
+        """Raise if there is a field that was not asked for."""
         for name in self.present():
             if name not in self._asked:
-                raise InvalidError(self.at(name), f"there is no such field: {guess(name, self._asked)}")
+                raise InvalidError(self.at(name), f"there is no such field: {suggest(name, self._asked)}")
 
-    def _ask(self, name: str) -> None:
+    def _mark_asked(self, name: str) -> None:
         if name not in self._asked:
             self._asked.append(name)
 
     def _get(self, name: str, default: Any) -> Any:
-        self._ask(name)
+        self._mark_asked(name)
         value = self._tree.get(name)
         if value is not None:
             return value
@@ -133,26 +137,26 @@ class Fields:
 
 
 def text_at(value: Any, path: str) -> str:
-    """An element that must be a text, for `items` and `table`. A number (a zone called 1) is taken as one."""
+    """An element that must be text, for `items` and `table`. A number (a zone called 1) is accepted."""
     if isinstance(value, (str, int)) and not isinstance(value, bool) and str(value):
         return str(value)
-    raise InvalidError(path, f"{shown(value)} is not a text")
+    raise InvalidError(path, f"{short_repr(value)} is not a text")
 
 
-def guess(name: str, known: list[str]) -> str:
-    """What somebody who wrote `name` may have meant, or all that could be meant."""
+def suggest(name: str, known: list[str]) -> str:
+    """Suggest the known name that is nearest to `name`, or all known names."""
     near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]!r}?" if near else f"write {or_list(known)}"
 
 
 def or_list(words: Any) -> str:
-    """Words as a sentence lists them."""
+    """Words joined with commas and "or"."""
     *rest, last = [repr(word) for word in words]
     return f"{', '.join(rest)} or {last}" if rest else last
 
 
-def shown(value: Any) -> str:
-    """A value as errors show it: short."""
+def short_repr(value: Any) -> str:
+    """A value for error messages, shortened."""
     if value is None:
         return "nothing"
     text = repr(value)

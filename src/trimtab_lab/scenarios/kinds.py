@@ -1,7 +1,7 @@
-"""How the objects of a story are called on the wire.
+"""Looks up the resources of the kinds in a story.
 
-Kinds that Trimtab has types for are in a table; of others the API server is asked, so that a story may use any kind
-that the cluster serves.
+Kinds that Trimtab has types for are in a table; for others the API server's discovery is used, so that a story may use
+any kind that the cluster serves.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from trimtab.api.model import Model
 from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
 from trimtab.kube.resources import RESOURCES, Resource, untyped
-from trimtab_lab.scenarios.observations import Unrolled, Workload
+from trimtab_lab.scenarios.observations import NonRollingWorkload, Workload
 from trimtab_lab.scenarios.stories import Story
 
 WORKLOADS: Mapping[str, type[Workload]] = {
     "CloneSet": Workload,
     "Deployment": Workload,
-    "ReplicaSet": Unrolled,
+    "ReplicaSet": NonRollingWorkload,
     "StatefulSet": Workload,
 }
-"""Kinds that keep a number of pods, and how they say how far they are."""
+"""Kinds that keep a number of pods, with the type of their status."""
 
 KNOWN: Mapping[str, Resource[JSON]] = {resource.kind: resource.raw for resource in RESOURCES.values()}
 
 
-class Served(Model):
-    """A kind as discovery lists it; a subresource has a slash in its name."""
+class ServedResource(Model):
+    """A resource as discovery lists it; a subresource has a slash in its name."""
 
     name: str
     kind: str
     namespaced: bool = True
 
 
-class ServedKinds(Model):
-    """All kinds of a group and version."""
+class ServedResources(Model):
+    """All resources of a group and version."""
 
-    resources: tuple[Served, ...] = ()
+    resources: tuple[ServedResource, ...] = ()
 
 
-class Kinds:
+class KindLookup:
     """Looks up kinds, each at most once."""
 
     def __init__(self, client: Client, story: Story) -> None:
@@ -52,38 +52,38 @@ class Kinds:
         trees = [manifest.tree() for manifest in story.manifests()]
         self._versions: dict[str, str] = {tree["kind"]: tree["apiVersion"] for tree in trees}
 
-    async def named(self, kind: str) -> Resource[JSON]:
-        """The kind that a step speaks of by its name alone: one of the story's, or one that everybody knows."""
+    async def by_name(self, kind: str) -> Resource[JSON]:
+        """The resource of a kind that a step names: one of the story's, or a built-in one."""
         if kind in self._versions:
-            return await self.of(self._versions[kind], kind)
+            return await self.by_version(self._versions[kind], kind)
         if kind in KNOWN:
             return KNOWN[kind]
-        raise LookupError(f"{kind} is neither the kind of an object in the story nor one that Trimtab knows")
+        raise LookupError(f"{kind} is neither the kind of an object in the story nor a built-in one")
 
-    async def of(self, api_version: str, kind: str) -> Resource[JSON]:
-        """The kind of a manifest."""
+    async def by_version(self, api_version: str, kind: str) -> Resource[JSON]:
+        """The resource of a manifest."""
         known = KNOWN.get(kind)
         if known is not None and known.api_version == api_version:
             return known
         key = (api_version, kind)
         if key not in self._found:
-            self._found[key] = await self._ask(api_version, kind)
+            self._found[key] = await self._discover(api_version, kind)
         return self._found[key]
 
-    async def _ask(self, api_version: str, kind: str) -> Resource[JSON]:
+    async def _discover(self, api_version: str, kind: str) -> Resource[JSON]:
         root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
         try:
             response = await self._client.call("GET", root)
         except NotFound as error:
             raise LookupError(f"the cluster does not serve {api_version}") from error
-        for served in msgspec.json.decode(response.body, type=ServedKinds).resources:
+        for served in msgspec.json.decode(response.body, type=ServedResources).resources:
             if served.kind == kind and "/" not in served.name:
                 return untyped(api_version, kind, served.name, namespaced=served.namespaced)
         raise LookupError(f"the cluster serves {api_version}, but no {kind} in it")
 
 
-def watched(story: Story) -> dict[str, Resource[Workload]]:
-    """The story's workloads by name, each with the resource that it is read through."""
+def watched_workloads(story: Story) -> dict[str, Resource[Workload]]:
+    """The story's workloads by name, with their resources."""
     found: dict[str, Resource[Workload]] = {}
     for manifest in story.manifests():
         tree = manifest.tree()

@@ -1,8 +1,8 @@
-"""What there is at one moment: pods, nodes and workloads, counted as stories count them. No I/O.
+"""The pods, nodes and workloads at one moment, counted as stories count them. Pure.
 
-Which pods count: those that are neither finished nor on their way out, as their controllers count them. A pod counts
-in the domain of its node, whether or not that node still answers. Domains are those that the story's nodes have:
-an empty zone counts with nothing in it, which is what a skew is about.
+Pods count unless they are finished or terminating, as their controllers count them. A pod counts in the domain of its
+node, whether or not that node is ready. Domains are those of the story's nodes: an empty zone counts as zero, which is
+what a skew is about.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ NOWHERE = "(none)"
 
 
 class WorkloadSpec(Model):
-    """How many pods a workload wants, and which are its own."""
+    """The size and the selector of a workload."""
 
     replicas: int | None = None
     selector: LabelSelector | None = None
 
 
 class WorkloadStatus(Model):
-    """How many it has, as far as its controller has seen."""
+    """The counts in the status of a workload."""
 
     observed_generation: int = 0
     replicas: int = 0
@@ -43,10 +43,10 @@ class WorkloadStatus(Model):
 
 
 class Workload(Model):
-    """Anything with a number of replicas: deployments, stateful sets, clone sets."""
+    """Anything with a number of replicas: Deployments, StatefulSets, CloneSets."""
 
     rolls: ClassVar[bool] = True
-    """Whether it replaces pods of an old template, and says how many are of the new one."""
+    """Whether it replaces pods of an old template and reports `updatedReplicas`."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: WorkloadSpec = WorkloadSpec()
@@ -54,23 +54,23 @@ class Workload(Model):
 
     @property
     def desired_replicas(self) -> int:
-        """The number of pods asked for; 1 where the spec does not say."""
+        """The desired number of pods; 1 if the spec has none."""
         return 1 if self.spec.replicas is None else self.spec.replicas
 
     @property
     def selector(self) -> Selector:
-        """Which pods are its own, in its namespace."""
+        """The selector of its pods."""
         return selectors.compile(self.spec.selector)
 
 
-class Unrolled(Workload):
-    """A workload that lets pods of an old template be: replica sets, replication controllers."""
+class NonRollingWorkload(Workload):
+    """A workload that does not replace pods of an old template: ReplicaSets, ReplicationControllers."""
 
     rolls: ClassVar[bool] = False
 
 
 class State(StrEnum):
-    """How a pod stands, as the timeline records it."""
+    """The state of a pod in the timeline."""
 
     WAITING = "waiting"
     STARTING = "starting"
@@ -81,7 +81,7 @@ class State(StrEnum):
 
 
 def state(pod: Pod) -> State:
-    """How a pod stands."""
+    """The state of a pod."""
     if pod.terminating:
         return State.TERMINATING
     if pod.finished:
@@ -92,36 +92,36 @@ def state(pod: Pod) -> State:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What is known of a node: its labels, with the name that the story has for it, and whether it answers."""
+class NodeView:
+    """A node's labels, with its name in the story, and whether it is ready."""
 
     labels: Mapping[str, str]
     ready: bool = True
 
     @staticmethod
-    def of(node: Node, prefix: str = "") -> Place:
-        """A node whose name begins with the prefix of a run, which says nothing."""
+    def of(node: Node, prefix: str = "") -> NodeView:
+        """The view of a node, without the run's prefix in its name."""
         labels = dict(node.metadata.labels)
         if HOSTNAME in labels:
             labels[HOSTNAME] = labels[HOSTNAME].removeprefix(prefix)
-        return Place(labels, node.ready)
+        return NodeView(labels, node.ready)
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How many pods each domain of a topology key has."""
+    """The number of pods in each domain of a topology key."""
 
     domains: Mapping[str, int]
 
     @property
     def skew(self) -> int:
-        """How many more pods the fullest domain has than the emptiest. Pods without a domain take no part."""
+        """The difference between the fullest and the emptiest domain. Pods without a domain do not count."""
         counts = [count for domain, count in self.domains.items() if domain != NOWHERE]
         return max(counts) - min(counts) if counts else 0
 
     @property
     def levels(self) -> tuple[int, ...]:
-        """How full the domains are, the fullest first."""
+        """The counts of the domains, the highest first."""
         return tuple(sorted(self.domains.values(), reverse=True))
 
     def __str__(self) -> str:
@@ -129,8 +129,8 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What there is of one workload, or of all pods together."""
+class PodDistribution:
+    """The spread and the counts of one workload, or of all pods."""
 
     spreads: Mapping[str, Spread]
     counts: Mapping[str, int]
@@ -138,14 +138,14 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Everything of a story at one moment; workloads by name."""
+    """All objects of a story at one moment; workloads by name."""
 
     pods: tuple[Pod, ...] = ()
-    nodes: Mapping[str, Place] = field(default_factory=dict)
+    nodes: Mapping[str, NodeView] = field(default_factory=dict)
     workloads: Mapping[str, Workload] = field(default_factory=dict)
 
     def of(self, workload: str) -> tuple[Pod, ...]:
-        """The pods of a workload; all pods without one. A pod that stands for itself is a workload of one."""
+        """The pods of a workload, or all pods. A bare pod is a workload of one."""
         if not workload:
             return self.pods
         if workload not in self.workloads:
@@ -154,30 +154,30 @@ class Observation:
         return tuple(pod for pod in self.pods if selector.matches(pod.metadata.labels))
 
     def counts(self, workload: str = "") -> dict[str, int]:
-        """The numbers that a wait or an expectation can speak of."""
+        """The counts that a wait or an expectation can use."""
         pods = self.of(workload)
         active = [pod for pod in pods if pod.active]
         return {
             "pods": len(active),
             "ready": sum(pod.ready for pod in active),
             "available": self._available(workload),
-            "unschedulable": sum(map(unschedulable, active)),
+            "unschedulable": sum(map(is_unschedulable, active)),
             "terminating": sum(pod.terminating for pod in pods),
         }
 
-    def standing(self, topology: Mapping[str, str], workload: str = "") -> Standing:
-        """How the pods stand, by each key of the story."""
+    def distribution(self, topology: Mapping[str, str], workload: str = "") -> PodDistribution:
+        """The distribution of the pods, for each topology key of the story."""
         pods = [pod for pod in self.of(workload) if pod.active]
         spreads = {name: spread(pods, self.nodes, key) for name, key in topology.items()}
-        return Standing(spreads, self.counts(workload))
+        return PodDistribution(spreads, self.counts(workload))
 
     def _available(self, workload: str) -> int:
         chosen = [self.workloads[workload]] if workload in self.workloads else self.workloads.values()
         return sum(each.status.available_replicas for each in chosen)
 
 
-def spread(pods: Iterable[Pod], nodes: Mapping[str, Place], key: str) -> Spread:
-    """Pods by the domain of their node. Domains are in the order of their names; pods without a node are in none."""
+def spread(pods: Iterable[Pod], nodes: Mapping[str, NodeView], key: str) -> Spread:
+    """Pods by the domain of their node. Domains are sorted by name; pods without a node are not counted."""
     domains = {name: place.labels.get(key, NOWHERE) for name, place in nodes.items()}
     counts = dict.fromkeys(sorted({domain for domain in domains.values() if domain != NOWHERE}), 0)
     for pod in pods:
@@ -187,24 +187,24 @@ def spread(pods: Iterable[Pod], nodes: Mapping[str, Place], key: str) -> Spread:
     return Spread(counts)
 
 
-def unschedulable(pod: Pod) -> bool:
-    """Whether a scheduler has looked at the pod and found no node."""
+def is_unschedulable(pod: Pod) -> bool:
+    """Whether a scheduler has found no node for the pod."""
     condition = pod.status.condition("PodScheduled")
     return condition is not None and condition.status == "False" and condition.reason == "Unschedulable"
 
 
-def satisfied(wait: Wait, observation: Observation, *, deleted: Iterable[Selector] = ()) -> bool:
-    """Whether a step need not wait any longer."""
+def is_satisfied(wait: Wait, observation: Observation, *, deleted: Iterable[Selector] = ()) -> bool:
+    """Whether a wait is over."""
     if wait.counts:
-        seen = observation.counts(wait.of)
-        return all(seen[name] in number for name, number in wait.counts.items())
+        observed = observation.counts(wait.of)
+        return all(observed[name] in number for name, number in wait.counts.items())
     return not unsettled(observation, wait.of, deleted=deleted)
 
 
 def unsettled(observation: Observation, workload: str = "", *, deleted: Iterable[Selector] = ()) -> list[str]:
-    """What has not come to its end, in sentences; nothing when everything has.
+    """Why a story has not settled, in sentences; empty when it has.
 
-    Pods that are leaving a node which does not answer stay until it does: nobody waits for those.
+    Terminating pods on a node that is not ready stay until it is ready, and are not waited for.
     """
     problems = [
         f"{name}: {problem}"
@@ -221,62 +221,66 @@ def unsettled(observation: Observation, workload: str = "", *, deleted: Iterable
 
 def _unfinished(name: str, workload: Workload, observation: Observation) -> list[str]:
     if workload.status.observed_generation < workload.metadata.generation:
-        return ["its controller has not seen its last change yet"]
+        return ["its controller has not observed its last change yet"]
     wanted = workload.desired_replicas
     status = workload.status
-    said = {
+    reported = {
         "replicas": status.replicas,
         "readyReplicas": status.ready_replicas,
         "availableReplicas": status.available_replicas,
         "updatedReplicas": status.updated_replicas if workload.rolls else wanted,
     }
     counts = observation.counts(name)
-    seen = {"pods": counts["pods"], "ready": counts["ready"]}
-    problems = [f"{what} is {number}, not {wanted}" for what, number in {**said, **seen}.items() if number != wanted]
-    leaving = sum(pod.terminating and answers(observation.nodes, pod) for pod in observation.of(name))
+    observed = {"pods": counts["pods"], "ready": counts["ready"]}
+    problems = [
+        f"{what} is {number}, not {wanted}" for what, number in {**reported, **observed}.items() if number != wanted
+    ]
+    leaving = sum(pod.terminating and can_terminate(observation.nodes, pod) for pod in observation.of(name))
     return problems + ([f"{leaving} pods are terminating"] if leaving else [])
 
 
-def answers(nodes: Mapping[str, Place], pod: Pod) -> bool:
-    """Whether there is somebody who will end this pod: its node answers, or it has none."""
+def can_terminate(nodes: Mapping[str, NodeView], pod: Pod) -> bool:
+    """Whether a pod can finish terminating: its node is ready, or it has none."""
     node = nodes.get(pod.spec.node_name)
     return node is None or node.ready
 
 
-def failures(expectation: Expectation, standing: Standing) -> list[str]:
+def failures(expectation: Expectation, distribution: PodDistribution) -> list[str]:
     """What is not as expected, in sentences."""
     of = f"{expectation.of}: " if expectation.of else ""
-    found = [*_domain_failures(expectation, standing), *_level_failures(expectation, standing)]
+    found = [*_domain_failures(expectation, distribution), *_level_failures(expectation, distribution)]
     for key, number in expectation.skew.items():
-        skew = standing.spreads[key].skew
+        skew = distribution.spreads[key].skew
         found += _unless(skew in number, f"skew by {key} is {skew}, expected {number}")
     for name, number in expectation.counts.items():
-        found += _unless(standing.counts[name] in number, f"{name} is {standing.counts[name]}, expected {number}")
+        found += _unless(
+            distribution.counts[name] in number, f"{name} is {distribution.counts[name]}, expected {number}"
+        )
     return [of + each for each in found]
 
 
-def _domain_failures(expectation: Expectation, standing: Standing) -> list[str]:
+def _domain_failures(expectation: Expectation, distribution: PodDistribution) -> list[str]:
     found: list[str] = []
     for key, domains in expectation.domains.items():
-        seen = standing.spreads[key].domains
+        observed = distribution.spreads[key].domains
         for domain, number in domains.items():
-            if domain not in seen:
-                found.append(f"there is no {key} {domain}; there are {', '.join(seen) or 'none'}")
+            if domain not in observed:
+                found.append(f"there is no {key} {domain}; there are {', '.join(observed) or 'none'}")
             else:
-                found += _unless(seen[domain] in number, _missed(key, domain, seen[domain], number))
+                found += _unless(observed[domain] in number, _domain_failure(key, domain, observed[domain], number))
     return found
 
 
-def _level_failures(expectation: Expectation, standing: Standing) -> list[str]:
+def _level_failures(expectation: Expectation, distribution: PodDistribution) -> list[str]:
     return [
-        f"pods by {key} are {_joined(standing.spreads[key].levels)}, expected {_joined(levels)} in any order"
+        f"pods by {key} are {_joined(distribution.spreads[key].levels)}, expected {_joined(levels)} in any order"
         for key, levels in expectation.levels.items()
-        if standing.spreads[key].levels != levels
+        if distribution.spreads[key].levels != levels
     ]
 
 
-def _missed(key: str, domain: str, seen: int, number: Range) -> str:
-    return f"{key} {domain} has {seen} pods, expected {number}"
+def _domain_failure(key: str, domain: str, observed: int, number: Range) -> str:
+    return f"{key} {domain} has {observed} pods, expected {number}"
 
 
 def _unless(holds: bool, sentence: str) -> list[str]:

@@ -1,6 +1,6 @@
-"""Numbers as stories state them: `10`, `"<= 1"`, `">= 3"`, `"2..10"`.
+"""Numbers in stories: `10`, `"<= 1"`, `">= 3"`, `"2..10"`.
 
-Chance has a part in where pods go, so a story may say how far it may go: a range, both ends included.
+Placement is partly random, so a story may give a range, both ends included.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BETWEEN = re.compile(r"(\d+)\s*\.\.\s*(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Whole numbers from `low` to `high`; without a `high` there is no end."""
+    """Whole numbers from `low` to `high`, or without an upper end."""
 
     low: int = 0
     high: int | None = None
@@ -36,7 +36,7 @@ class Range:
 
 
 def read(value: Any, path: str) -> Range:
-    """The range that a story states at that path."""
+    """Read a range; `path` is for errors."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return Range(value, value)
     text = value.strip() if isinstance(value, str) else ""

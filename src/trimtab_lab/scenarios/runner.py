@@ -1,12 +1,11 @@
-"""Plays a story on a control plane, and tells what came of it.
+"""Runs a story on a control plane and returns its outcome.
 
-A run makes a namespace and nodes of its own, does one step after the other, waits for each by watching, and notes how
-the pods stood then. What is not as expected is noted, and the story goes on; what does not come to pass in time ends
-it, for what follows would mean nothing. Whatever happens, everything that was made is removed in the end, unless it is
-to be kept.
+A run creates its own namespace and nodes, carries out one step after the other, waits for each by watching, and records
+the distribution of the pods. A failed expectation is recorded, and the story continues; a timeout ends it, because
+later steps would mean nothing. In every case all created objects are removed at the end, unless they are to be kept.
 
-A story that comes out differently is a result. Only what keeps it from being played at all is raised: an API server
-that refuses a manifest, a kind that it does not have.
+A story with another outcome than expected is a result. Exceptions are for stories that cannot be run: an API server
+that refuses a manifest, a kind that it does not serve.
 """
 
 from __future__ import annotations
@@ -26,22 +25,23 @@ from trimtab.kube.clocks import cancel, within
 from trimtab.kube.errors import AlreadyExists, ApiError, KubeError, NotFound
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import untyped
-from trimtab_lab.nodes.shapes import CLUSTER, Shape
+from trimtab_lab.nodes.nodegroups import CLUSTER
+from trimtab_lab.nodes.shapes import Shape
 from trimtab_lab.scenarios import kinds, observations, runs
-from trimtab_lab.scenarios.actions import Stage, StoryError
-from trimtab_lab.scenarios.observations import Observation, Standing
+from trimtab_lab.scenarios.actions import StoryContext, StoryError
+from trimtab_lab.scenarios.observations import Observation, PodDistribution
 from trimtab_lab.scenarios.runs import Run
-from trimtab_lab.scenarios.simulation import Simulate
+from trimtab_lab.scenarios.simulation import NodeSimulator
 from trimtab_lab.scenarios.steps import Compare, Repeat, Step, Wait
 from trimtab_lab.scenarios.stories import Story
-from trimtab_lab.scenarios.timelines import Change, Mark, Timeline
-from trimtab_lab.scenarios.watching import Watching
+from trimtab_lab.scenarios.timelines import Change, StepMark, Timeline
+from trimtab_lab.scenarios.watcher import Watcher
 
 SERVICE_ACCOUNTS = untyped("v1", "ServiceAccount", "serviceaccounts")
 ALL = ""
 """The name under which the pods of all workloads together are recorded."""
 
-_CLEAN_WITHIN = 60.0
+_CLEANUP_TIMEOUT = 60.0
 _EXAMPLES = 3
 
 log = logging.getLogger(__name__)
@@ -49,65 +49,65 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to play."""
+    """Options of a run."""
 
     keep: bool = False
-    """Leave everything as it is at the end, to be looked at."""
+    """Keep all objects at the end."""
     scheduler: str = ""
     """The scheduler of pods that name none."""
-    setup_within: float = 60.0
+    setup_timeout: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """How a step ended."""
+class StepRecord:
+    """The result of a step."""
 
     number: int
     title: str
     at: float
     took: float
-    standings: dict[str, Standing]
+    distributions: dict[str, PodDistribution]
     failures: tuple[str, ...] = ()
     compare: Compare = Compare.EXACT
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a story."""
+    """The outcome of a story."""
 
     story: Story
     run: Run
-    records: tuple[Record, ...]
+    records: tuple[StepRecord, ...]
     timeline: Timeline
-    left: tuple[str, ...] = ()
-    """What could not be removed, or was to be kept."""
+    leftovers: tuple[str, ...] = ()
+    """Objects that could not be removed, or were kept."""
 
     @property
     def complete(self) -> bool:
-        """Whether the story came to its end."""
-        return len(self.records) == len(list(unrolled(self.story.steps))) and not self.unfinished
+        """Whether all steps were carried out."""
+        return len(self.records) == len(list(unroll(self.story.steps))) and not self.unfinished
 
     @property
     def unfinished(self) -> bool:
-        """Whether the last step was not over in time."""
-        return bool(self.records) and not self.records[-1].standings
+        """Whether the last step timed out."""
+        return bool(self.records) and not self.records[-1].distributions
 
     @property
     def failures(self) -> list[str]:
-        """Everything that was not as expected, with the step it was in."""
+        """All failed expectations, with their steps."""
         return [f"step {record.number} ({record.title}): {each}" for record in self.records for each in record.failures]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """Progress: something that is no step."""
+class Message:
+    """Progress: a message that is not about a step."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
-    """Progress: a step of so many began."""
+class StepStarted:
+    """Progress: a step has started."""
 
     number: int
     of: int
@@ -115,95 +115,97 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """Progress: a pod changed."""
+class PodChanged:
+    """Progress: a pod has changed."""
 
     change: Change
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """Progress: a step ended like this."""
+class StepEnded:
+    """Progress: a step has ended."""
 
-    record: Record
+    record: StepRecord
 
 
-Progress = Said | Began | Moved | Ended
+Progress = Message | StepStarted | PodChanged | StepEnded
 
 
 @dataclass(slots=True)
 class Runner:
-    """Plays stories on one control plane."""
+    """Runs stories on one control plane."""
 
     client: Client
-    simulate: Simulate
+    simulate: NodeSimulator
     options: Options = field(default_factory=Options)
     report: Callable[[Progress], None] = lambda _: None
     rng: random.Random = field(default_factory=random.SystemRandom)
 
     async def play(self, story: Story) -> Outcome:
-        """Play a story from its beginning to its end, and clean up."""
+        """Run a story and clean up."""
         run = Run(story, runs.suffix(self.rng), self.options.scheduler)
         shape = run.shape(story.cluster)
-        records: list[Record] = []
-        watching = Watching(self.client, run, kinds.watched(story), lambda change: self.report(Moved(change)))
+        records: list[StepRecord] = []
+        watcher = Watcher(
+            self.client, run, kinds.watched_workloads(story), lambda change: self.report(PodChanged(change))
+        )
         async with self.simulate(shape) as nodes:
-            stage = Stage(self.client, run, nodes, watching, kinds.Kinds(self.client, story), shape)
+            context = StoryContext(self.client, run, nodes, watcher, kinds.KindLookup(self.client, story), shape)
             try:
-                async with watching:
-                    await self._prepare(stage)
-                    await self._steps(stage, records)
+                async with watcher:
+                    await self._prepare(context)
+                    await self._steps(context, records)
             finally:
-                left = await self._clean(stage)
-        return Outcome(story, run, tuple(records), watching.timeline, left)
+                left = await self._clean(context)
+        return Outcome(story, run, tuple(records), watcher.timeline, left)
 
-    async def _prepare(self, stage: Stage) -> None:
-        """A namespace, nodes that answer, and the workloads. Nothing is waited for but the nodes."""
-        run = stage.run
-        self.report(Said(f"namespace {run.name}, {len(run.story.cluster.nodes)} nodes"))
+    async def _prepare(self, context: StoryContext) -> None:
+        """Create the namespace, the nodes and the workloads. Only the nodes are waited for."""
+        run = context.run
+        self.report(Message(f"namespace {run.name}, {len(run.story.cluster.nodes)} nodes"))
         await self.client.create(
             Namespace, {"metadata": {"name": run.name, "labels": dict(run.story.namespace_labels)}}
         )
         await self._service_account(run.name)
-        stage.patience = self.options.setup_within
+        context.timeout = self.options.setup_timeout
         try:
-            await stage.until_ready(list(stage.shape.nodes))
+            await context.until_ready(list(context.shape.nodes))
         except TimeoutError as error:
-            raise StoryError(f"the story's nodes are not ready {error}{_because(stage.watching.problem)}") from error
+            raise StoryError(f"the story's nodes are not ready {error}{_suffix(context.watcher.problem)}") from error
         for manifest in run.story.workloads:
-            await stage.apply(manifest)
+            await context.apply(manifest)
 
     async def _service_account(self, namespace: str) -> None:
-        """Pods need one. Where a controller makes it, it may come late, and the first pods would be refused."""
+        """Create the default service account: a controller may create it late, and the first pods would be refused."""
         try:
             await self.client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, namespace=namespace)
         except AlreadyExists:
-            log.debug("%s has its service account", namespace)
+            log.debug("%s already has its service account", namespace)
 
-    async def _steps(self, stage: Stage, records: list[Record]) -> None:
-        steps = list(unrolled(stage.run.story.steps))
+    async def _steps(self, context: StoryContext, records: list[StepRecord]) -> None:
+        steps = list(unroll(context.run.story.steps))
         for number, step in enumerate(steps, 1):
-            self.report(Began(number, len(steps), str(step)))
-            stage.watching.timeline.marks.append(Mark(stage.watching.elapsed, number, str(step)))
-            record = await _step(stage, number, step)
+            self.report(StepStarted(number, len(steps), str(step)))
+            context.watcher.timeline.marks.append(StepMark(context.watcher.elapsed, number, str(step)))
+            record = await _run_step(context, number, step)
             records.append(record)
-            self.report(Ended(record))
-            if not record.standings:
+            self.report(StepEnded(record))
+            if not record.distributions:
                 return
 
-    async def _clean(self, stage: Stage) -> tuple[str, ...]:
-        """Remove what was made. What cannot be removed is told, and hides nothing that went wrong before."""
+    async def _clean(self, context: StoryContext) -> tuple[str, ...]:
+        """Remove all created objects; returns those that could not be removed."""
         if self.options.keep:
-            return (stage.run.name,)
-        self.report(Said("cleaning up"))
+            return (context.run.name,)
+        self.report(Message("cleaning up"))
         left: list[str] = []
         for what, work in (
-            *((f"{resource.kind} {name}", self._delete(resource, name)) for resource, name in stage.beyond),
-            (f"namespace {stage.run.name}", self._remove_namespace(stage.run.name)),
-            (f"nodes of {stage.run.name}", self._remove_nodes(stage)),
+            *((f"{resource.kind} {name}", self._delete(resource, name)) for resource, name in context.cluster_scoped),
+            (f"namespace {context.run.name}", self._remove_namespace(context.run.name)),
+            (f"nodes of {context.run.name}", self._remove_nodes(context)),
         ):
             try:
-                await within(self.client.clock, _CLEAN_WITHIN, work)
+                await within(self.client.clock, _CLEANUP_TIMEOUT, work)
             except (KubeError, TimeoutError) as error:
                 log.warning("%s could not be removed: %s", what, error)
                 left.append(what)
@@ -213,18 +215,18 @@ class Runner:
         try:
             await self.client.delete(kind, name, **how)
         except NotFound:
-            log.debug("%s is gone already", name)
+            log.debug("%s is already deleted", name)
 
     async def _remove_namespace(self, name: str) -> None:
-        """With everything in it. Pods go at once: some may be on nodes that will never confirm it."""
+        """Delete a namespace. Its pods are deleted without grace period: some may be on failed nodes."""
         await self._delete(Namespace, name)
         await self.client.delete_all(Pod, namespace=name, grace_period_seconds=0)
         spaces = Informer(self.client, Namespace, field_selector=f"metadata.name={name}")
         await _until(spaces, lambda: not any(space.metadata.name == name for space in spaces.store))
 
-    async def _remove_nodes(self, stage: Stage) -> None:
-        cluster = stage.run.name
-        await stage.nodes.reshape(Shape(name=cluster))
+    async def _remove_nodes(self, context: StoryContext) -> None:
+        cluster = context.run.name
+        await context.nodes.reshape(Shape(name=cluster))
         nodes = Informer(self.client, Node, label_selector=f"{CLUSTER}={cluster}")
         await _until(nodes, lambda: not any(node.metadata.labels.get(CLUSTER) == cluster for node in nodes.store))
 
@@ -238,68 +240,70 @@ async def _until(informer: Informer[Any], condition: Callable[[], bool]) -> None
         await cancel(task)
 
 
-def unrolled(steps: tuple[Step, ...], note: str = "") -> Iterator[Step]:
-    """The steps as they happen: those of a repetition as often as it says, each told which time it is."""
+def unroll(steps: tuple[Step, ...], note: str = "") -> Iterator[Step]:
+    """The steps in order of execution: those of a repetition several times, with a number in their titles."""
     for step in steps:
         if isinstance(step.action, Repeat):
             for time in range(1, step.action.times + 1):
-                yield from unrolled(step.action.steps, f"{note}, {time} of {step.action.times}")
+                yield from unroll(step.action.steps, f"{note}, {time} of {step.action.times}")
         elif note:
             yield replace(step, title=f"{step}{note}")
         else:
             yield step
 
 
-async def _step(stage: Stage, number: int, step: Step) -> Record:
-    """Do, wait, look."""
-    started = stage.watching.elapsed
+async def _run_step(context: StoryContext, number: int, step: Step) -> StepRecord:
+    """Carry out a step, wait, and check the expectations."""
+    started = context.watcher.elapsed
     wait = step.wait or Wait()
-    stage.patience = wait.within
+    context.timeout = wait.within
     try:
         if step.action is not None:
-            await stage.do(step.action)
-        observation = await stage.watching.until(
-            lambda seen: observations.satisfied(wait, seen, deleted=stage.deleted), wait.within
+            await context.carry_out(step.action)
+        observation = await context.watcher.until(
+            lambda seen: observations.is_satisfied(wait, seen, deleted=context.deleted), wait.within
         )
     except TimeoutError as error:
-        return _overdue(stage, number, step, started, f"{error}: {_missing(stage, wait)}")
+        return _timed_out(context, number, step, started, f"{error}: {_missing(context, wait)}")
     except (ApiError, LookupError) as error:
         raise StoryError(f"{step.path} ({step}): {error}") from error
-    standings = _standings(stage, observation)
+    distributions = _distributions(context, observation)
     failures = [
         each
         for expectation in step.expect
-        for each in observations.failures(expectation, observation.standing(stage.run.story.topology, expectation.of))
+        for each in observations.failures(
+            expectation, observation.distribution(context.run.story.topology, expectation.of)
+        )
     ]
-    took = stage.watching.elapsed - started
-    return Record(number, str(step), started, took, standings, tuple(failures), step.compare)
+    took = context.watcher.elapsed - started
+    return StepRecord(number, str(step), started, took, distributions, tuple(failures), step.compare)
 
 
-def _standings(stage: Stage, observation: Observation) -> dict[str, Standing]:
-    """All pods together, and, where there are several workloads, each of them."""
-    topology = stage.run.story.topology
+def _distributions(context: StoryContext, observation: Observation) -> dict[str, PodDistribution]:
+    """The distribution of all pods, and, if there are several workloads, of each."""
+    topology = context.run.story.topology
     names = list(observation.workloads) if len(observation.workloads) > 1 else []
-    return {name: observation.standing(topology, name) for name in (ALL, *names)}
+    return {name: observation.distribution(topology, name) for name in (ALL, *names)}
 
 
-def _overdue(stage: Stage, number: int, step: Step, started: float, failure: str) -> Record:
-    return Record(number, str(step), started, stage.watching.elapsed - started, {}, (failure,), step.compare)
+def _timed_out(context: StoryContext, number: int, step: Step, started: float, failure: str) -> StepRecord:
+    return StepRecord(number, str(step), started, context.watcher.elapsed - started, {}, (failure,), step.compare)
 
 
-def _missing(stage: Stage, wait: Wait) -> str:
-    """What was waited for, and what there was instead."""
-    seen = stage.watching.seen()
+def _missing(context: StoryContext, wait: Wait) -> str:
+    """What was waited for, and what was observed."""
+    seen = context.watcher.cached()
     counts = ", ".join(f"{name} {number}" for name, number in seen.counts(wait.of).items())
-    problems = [] if wait.counts else observations.unsettled(seen, wait.of, deleted=stage.deleted)
+    problems = [] if wait.counts else observations.unsettled(seen, wait.of, deleted=context.deleted)
     reasons = "; ".join([*problems, *_examples(seen)])
-    return f"waited for {wait}; seen {counts}{_because(reasons)}{_because(stage.watching.problem)}"
+    return f"waited for {wait}; seen {counts}{_suffix(reasons)}{_suffix(context.watcher.problem)}"
 
 
 def _examples(seen: Observation) -> list[str]:
-    """Why pods have no node, as the scheduler says it, each reason once."""
-    conditions = (pod.status.condition("PodScheduled") for pod in seen.pods if observations.unschedulable(pod))
+    """The scheduler's messages for unschedulable pods, each once."""
+    conditions = (pod.status.condition("PodScheduled") for pod in seen.pods if observations.is_unschedulable(pod))
     return list(dict.fromkeys(each.message for each in conditions if each is not None))[:_EXAMPLES]
 
 
-def _because(text: str) -> str:
+def _suffix(text: str) -> str:
     return f"; {text}" if text else ""

@@ -1,9 +1,9 @@
-"""One run of a story: what makes its objects its own, so that runs do not meet, not even on one cluster.
+"""One run of a story: the names and labels that separate it from other runs, even on one cluster.
 
-Each run has a namespace, and nodes whose names begin with the run's. The nodes carry the run's label and taint, and
-pods of the run get the matching selector and toleration: its pods stay on its nodes, and nobody else's pods come there,
-which on a real cluster would never start. Neither changes how pods are spread: constraints look at the nodes that
-a pod's selector allows, and all of those have the same taint.
+Each run has a namespace, and nodes with the run's prefix. The nodes have the run's label and taint, and pods of the run
+get the matching selector and toleration: its pods stay on its nodes, and other pods, which on a real cluster would
+never start there, stay away. Neither changes how pods are spread: constraints consider the nodes that a pod's selector
+allows, and all of those have the same taint.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from dataclasses import dataclass, replace
 
 from trimtab.api.documents import JSON, Document
 from trimtab.api.nodes import HOSTNAME
-from trimtab_lab.nodes.shapes import CLUSTER, NodePlan, Shape
+from trimtab_lab.nodes.nodegroups import CLUSTER, NodePlan
+from trimtab_lab.nodes.shapes import Shape
 from trimtab_lab.nodes.views import Taint
-from trimtab_lab.scenarios.steps import Choice
+from trimtab_lab.scenarios.steps import NodeSelection
 from trimtab_lab.scenarios.stories import Story
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Without vowels and look-alikes, as Kubernetes makes names."""
+"""Without vowels and similar characters, as in generated names of Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What this run calls its things."""
+    """The names of one run."""
 
     story: Story
     suffix: str
@@ -34,30 +35,30 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Of the run, of its namespace, and what its nodes are labelled with."""
+        """The name of the run, of its namespace, and in the label of its nodes."""
         return f"{self.story.name}-{self.suffix}"
 
     @property
     def prefix(self) -> str:
-        """What the names of its nodes begin with."""
+        """The prefix of the names of its nodes."""
         return f"{self.suffix}-"
 
     def shape(self, shape: Shape) -> Shape:
-        """A shape of the story with names, labels and taints of this run."""
+        """A shape of the story with the names, labels and taints of this run."""
         plans = [self._plan(plan) for plan in shape.nodes.values()]
         return replace(shape, name=self.name, nodes={plan.name: plan for plan in plans})
 
-    def chosen(self, choice: Choice, shape: Shape) -> list[str]:
-        """The nodes of this run's shape that a step speaks of."""
-        if choice.nodes:
-            wanted = {self.prefix + name for name in choice.nodes}
+    def chosen(self, selection: NodeSelection, shape: Shape) -> list[str]:
+        """The nodes of this run's shape that a step selects."""
+        if selection.nodes:
+            wanted = {self.prefix + name for name in selection.nodes}
             return [name for name in shape.nodes if name in wanted]
-        if choice.zone:
-            return shape.names(choice.zone)
-        return [plan.name for plan in shape.nodes.values() if choice.labels.items() <= plan.labels.items()]
+        if selection.zone:
+            return shape.names(selection.zone)
+        return [plan.name for plan in shape.nodes.values() if selection.labels.items() <= plan.labels.items()]
 
     def manifest(self, document: Document) -> JSON:
-        """An object of the story as it is created: all that it says, and where its pods belong."""
+        """A manifest of the story with the selector and toleration of this run."""
         tree = document.tree()
         for spec in _pod_specs(tree):
             spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), CLUSTER: self.name}
@@ -75,12 +76,12 @@ class Run:
 
 
 def suffix(rng: random.Random) -> str:
-    """A short name that no other run has, most likely."""
+    """A short random name."""
     return "".join(rng.choices(_LETTERS, k=5))
 
 
 def _pod_specs(tree: JSON) -> Iterator[JSON]:
-    """The pod's own, or that of a workload's template."""
+    """The spec of a pod, or of a workload's template."""
     spec = tree.get("spec")
     if not isinstance(spec, dict):
         return

@@ -1,4 +1,4 @@
-"""The nodes of a story, simulated: where the runner meets `trimtab_lab.nodes`."""
+"""The story's nodes, simulated by `trimtab_lab.nodes`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from trimtab_lab.nodes.settings import SETTINGS, Settings
 from trimtab_lab.nodes.shapes import Shape
 from trimtab_lab.scenarios.actions import NodeActions
 
-Simulate = Callable[[Shape], AbstractAsyncContextManager[NodeActions]]
-"""Gives a shape its nodes, which live for as long as the context."""
+NodeSimulator = Callable[[Shape], AbstractAsyncContextManager[NodeActions]]
+"""Simulates the nodes of a shape for the duration of the context."""
 
 
-def simulated(client: Client, *, settings: Settings = SETTINGS, seed: int = 0) -> Simulate:
-    """Nodes on the cluster that the client speaks to; `settings` say whether it has node controllers of its own."""
+def node_simulator(client: Client, *, settings: Settings = SETTINGS, seed: int = 0) -> NodeSimulator:
+    """A simulator for the cluster of a client; `settings` say whether it has node controllers of its own."""
 
     @asynccontextmanager
     async def simulate(shape: Shape) -> AsyncIterator[NodeActions]:
@@ -28,7 +28,7 @@ def simulated(client: Client, *, settings: Settings = SETTINGS, seed: int = 0) -
             yield nodes
         finally:
             if task.done():
-                task.result()  # it runs until it is cancelled: this raises what ended it
+                task.result()  # it runs until cancelled: this raises its error
             await cancel(task)
 
     return simulate

@@ -1,54 +1,33 @@
-"""What can happen in a story: the verbs, what a step waits for, and what it expects.
+"""The steps of a story, as types: the verbs, what a step waits for, and what it expects.
 
-A step does one thing, waits until that has come to its end, and is then looked at:
-
-    - title: the new zone fills                          # optional; the verb speaks for itself
-      scale: {kind: Deployment, name: web, replicas: 30}  # one verb, or none where a step only waits
-      wait: {ready: 30, within: 60}                       # optional; else until everything has settled
-      expect: {domains: {zone: {a: 10, b: 10, c: 10}}, skew: {zone: "<= 1"}}
-      compare: exact                                      # with the golden result: exact, levels or chance
-
-`VERBS` is the list of verbs: each has a type here, and one function in `actions` that does it.
+`stepreader` reads them from YAML, and `actions` has one function for each verb.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from trimtab.api.documents import Document
-from trimtab.api.errors import InvalidError
 from trimtab.kube.client import PatchKind
-from trimtab_lab.nodes import shapes
 from trimtab_lab.nodes.shapes import Shape
-from trimtab_lab.scenarios import ranges
-from trimtab_lab.scenarios.fields import Fields, guess, or_list, shown, text_at
 from trimtab_lab.scenarios.ranges import Range
 
-PATIENCE = 60.0
-"""Seconds that a step waits where the story does not say."""
+DEFAULT_TIMEOUT = 60.0
+"""Seconds that a step waits unless the story sets another time."""
 
 
 class Compare(StrEnum):
-    """How much of what a step leaves is compared with the golden result."""
+    """How much of the result of a step is compared with the golden result."""
 
     EXACT = "exact"
-    """How many pods each domain has."""
+    """The count of each domain."""
     LEVELS = "levels"
-    """How full domains are; which of them is the fullest is chance."""
+    """The sorted counts: which domain has which is random."""
     CHANCE = "chance"
-    """Nothing: only what the step expects counts."""
-
-
-COMPARISONS: Mapping[str, Compare] = {each.value: each for each in Compare}
-
-PATCHES: Mapping[str, PatchKind] = {
-    "strategic": PatchKind.STRATEGIC,
-    "merge": PatchKind.MERGE,
-    "json": PatchKind.JSON,
-}
+    """Nothing: only the expectations of the step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +42,8 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """Which nodes: those of a zone, those with these labels, or those named."""
+class NodeSelection:
+    """A selection of nodes: by zone, by labels, or by name."""
 
     zone: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -78,7 +57,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Create objects, or change those that exist to what is written."""
+    """Create objects, or patch them to their manifests."""
 
     manifests: tuple[Document, ...]
 
@@ -89,7 +68,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Set the size of a workload, through its scale subresource."""
+    """Scale a workload through its scale subresource."""
 
     target: Target
     replicas: int
@@ -100,7 +79,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Change a part of an object."""
+    """Patch an object."""
 
     target: Target
     patch: Any
@@ -112,7 +91,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete an object, and what it owns."""
+    """Delete an object and its dependents."""
 
     target: Target
 
@@ -122,19 +101,19 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """Add nodes: a zone, a rack, a pool, whatever the shape says."""
+    """Add nodes: a zone, a rack, a pool."""
 
     shape: Shape
 
     def __str__(self) -> str:
-        """Zone by zone, for that is how people add nodes."""
+        """The added nodes, by zone."""
         zones = [f"zone {zone} ({len(self.shape.names(zone))} nodes)" for zone in self.shape.zones]
         others = sum(not plan.zone for plan in self.shape.nodes.values())
         return f"add {', '.join([*zones, *([f'{others} nodes'] if others else [])])}"
 
 
-class Treatment(StrEnum):
-    """What can be done to nodes that are there."""
+class NodeOperation(StrEnum):
+    """The operations on existing nodes."""
 
     FAIL = "fail"
     RECOVER = "recover"
@@ -144,22 +123,22 @@ class Treatment(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Treat:
-    """Do something to nodes that are there."""
+class OperateNodes:
+    """Carry out an operation on existing nodes."""
 
-    treatment: Treatment
-    choice: Choice
+    operation: NodeOperation
+    selection: NodeSelection
 
     def __str__(self) -> str:
-        return f"{self.treatment} {self.choice}"
+        return f"{self.operation} {self.selection}"
 
 
 @dataclass(frozen=True, slots=True)
 class Age:
-    """Let time pass, for ages decide who goes: until all pods are that old, or until nothing tells their ages apart.
+    """Wait until all pods have an age, or until their ages have one scale.
 
-    Ages are compared on a logarithmic scale. Pods at least twice as old as others are of another scale for certain;
-    pods whose ages are of one scale go in an order that means nothing.
+    Ages are compared on a logarithmic scale. Pods that are at least twice as old as others have another scale; among
+    pods with the same scale the deletion order is random.
     """
 
     at_least: float | None = None
@@ -171,7 +150,7 @@ class Age:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The same steps several times."""
+    """Repeat steps."""
 
     times: int
     steps: tuple[Step, ...]
@@ -180,16 +159,16 @@ class Repeat:
         return f"repeat {self.times} times"
 
 
-Action = Apply | Scale | Patch | Delete | Add | Treat | Age | Repeat
+Action = Apply | Scale | Patch | Delete | Add | OperateNodes | Age | Repeat
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What must be so before a step is over. Without any number: all workloads have what they want."""
+    """The condition for the end of a step. Without counts: all workloads have settled."""
 
     of: str = ""
     counts: Mapping[str, Range] = field(default_factory=dict)
-    within: float = PATIENCE
+    within: float = DEFAULT_TIMEOUT
 
     def __str__(self) -> str:
         wanted = ", ".join(f"{name} {number}" for name, number in self.counts.items())
@@ -198,7 +177,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What a step must leave behind, of one workload or of all pods."""
+    """The expected result of a step, for one workload or for all pods."""
 
     of: str = ""
     domains: Mapping[str, Mapping[str, Range]] = field(default_factory=dict)
@@ -208,13 +187,13 @@ class Expectation:
 
     @property
     def keys(self) -> set[str]:
-        """The topology keys that it speaks of, by the story's names for them."""
+        """The topology keys that it refers to, by their names in the story."""
         return {*self.domains, *self.levels, *self.skew}
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that happens, what is waited for, and what is expected then."""
+    """An action, the condition to wait for, and the expected result."""
 
     path: str
     action: Action | None = None
@@ -225,189 +204,3 @@ class Step:
 
     def __str__(self) -> str:
         return self.title or (str(self.action) if self.action is not None else f"wait: {self.wait}")
-
-
-COUNTS = ("pods", "ready", "available", "unschedulable", "terminating")
-"""What can be counted of a workload, or of all pods of a story; `pods` are those that are not on their way out."""
-
-
-def read(tree: Any, path: str) -> Step:
-    """A step of a story."""
-    fields = Fields(tree, path, f"one verb ({', '.join(VERBS)}) and what it is about")
-    verbs = [name for name in fields.present() if name in VERBS]
-    if len(verbs) > 1:
-        raise InvalidError(path, f"{' and '.join(verbs)} are two verbs: make a step of each")
-    if not verbs and not fields.has("wait"):
-        raise InvalidError(path, _no_verb(fields))
-    step = Step(
-        path=path,
-        action=VERBS[verbs[0]](fields.raw(verbs[0]), fields.at(verbs[0])) if verbs else None,
-        title=fields.text("title", ""),
-        wait=_wait(fields.raw("wait"), fields.at("wait")) if fields.has("wait") else None,
-        expect=_expectations(fields),
-        compare=fields.choice("compare", COMPARISONS, Compare.EXACT),
-    )
-    fields.done()
-    if isinstance(step.action, Treat) and step.action.treatment is Treatment.FAIL and step.wait is None:
-        raise InvalidError(path, "what is left when nodes have failed? Write it: wait: {ready: 4, terminating: 2}")
-    return step
-
-
-def _no_verb(fields: Fields) -> str:
-    odd = [name for name in fields.present() if name not in ("title", "wait", "expect", "compare")]
-    hint = guess(odd[0], [*VERBS, "wait"]) if odd else f"write {or_list([*VERBS, 'wait'])}"
-    return f"{shown(odd[0])} is not a verb: {hint}" if odd else f"has no verb: {hint}"
-
-
-def manifest(tree: Any, path: str) -> Document:
-    """An object of the story, kept whole; its namespace is the run's."""
-    fields = Fields(tree, path, "a manifest with apiVersion, kind and metadata.name")
-    fields.text("apiVersion")
-    fields.text("kind")
-    metadata = Fields(fields.raw("metadata"), fields.at("metadata"), "metadata: {name: web}")
-    metadata.text("name")
-    if metadata.has("namespace"):
-        raise InvalidError(metadata.at("namespace"), "each run has a namespace of its own: leave it out")
-    return Document(tree)
-
-
-def target(tree: Any, path: str) -> Target:
-    """An object by kind and name."""
-    fields = Fields(tree, path, "{kind: Deployment, name: web}")
-    found = _target(fields)
-    fields.done()
-    return found
-
-
-def _target(fields: Fields) -> Target:
-    return Target(fields.text("kind"), fields.text("name"))
-
-
-def _apply(tree: Any, path: str) -> Apply:
-    if not isinstance(tree, list) or not tree:
-        raise InvalidError(path, f"{shown(tree)} is not a list of manifests: write each after a dash")
-    return Apply(tuple(manifest(each, f"{path}[{index}]") for index, each in enumerate(tree)))
-
-
-def _scale(tree: Any, path: str) -> Scale:
-    fields = Fields(tree, path, "{kind: Deployment, name: web, replicas: 30}")
-    scale = Scale(_target(fields), fields.count("replicas"))
-    fields.done()
-    return scale
-
-
-def _patch(tree: Any, path: str) -> Patch:
-    fields = Fields(tree, path, "{kind: Deployment, name: web, patch: {spec: {paused: true}}}")
-    how = fields.choice("how", PATCHES, "strategic")
-    content = fields.raw("patch")
-    wanted: type[Any] = list if how is PatchKind.JSON else dict
-    if not isinstance(content, wanted):
-        form = "a list of operations" if wanted is list else "a mapping with the fields to change"
-        raise InvalidError(fields.at("patch"), f"{shown(content)} is not {form}")
-    patch = Patch(_target(fields), content, how)
-    fields.done()
-    return patch
-
-
-def _delete(tree: Any, path: str) -> Delete:
-    return Delete(target(tree, path))
-
-
-def _add(tree: Any, path: str) -> Add:
-    return Add(shape(tree, path))
-
-
-def shape(tree: Any, path: str) -> Shape:
-    """The nodes of a cluster, or some more of them."""
-    try:
-        return shapes.read(tree)
-    except InvalidError as error:
-        raise error.under(path) from error
-
-
-def _treat(treatment: Treatment) -> Callable[[Any, str], Treat]:
-    def read_choice(tree: Any, path: str) -> Treat:
-        fields = Fields(tree, path, "{zone: zone-c}, {nodes: [zone-c-1]} or {labels: {example.com/rack: r1}}")
-        choice = Choice(fields.text("zone", ""), fields.table("labels", text_at), fields.items("nodes", text_at))
-        fields.done()
-        if sum(map(bool, (choice.zone, choice.labels, choice.nodes))) != 1:
-            raise InvalidError(path, "which nodes? Write one of zone, nodes and labels")
-        return Treat(treatment, choice)
-
-    return read_choice
-
-
-def _age(tree: Any, path: str) -> Age:
-    fields = Fields(tree, path, "{atLeast: 10} or {together: true}")
-    at_least = fields.seconds("atLeast", 0.0) if fields.has("atLeast") else None
-    together = fields.flag("together")
-    fields.done()
-    if together == (at_least is not None):
-        raise InvalidError(path, "how old? Write either atLeast: SECONDS or together: true")
-    return Age(at_least, together)
-
-
-def _repeat(tree: Any, path: str) -> Repeat:
-    fields = Fields(tree, path, "{times: 3, steps: [...]}")
-    repeat = Repeat(fields.count("times", least=1), fields.items("steps", read, needed=True))
-    fields.done()
-    return repeat
-
-
-def _wait(tree: Any, path: str) -> Wait:
-    fields = Fields(tree, path, "{ready: 20, within: 60}")
-    wait = Wait(fields.text("of", ""), _counts(fields), fields.seconds("within", PATIENCE))
-    fields.done()
-    return wait
-
-
-def _counts(fields: Fields) -> dict[str, Range]:
-    found = {name: fields.range(name) for name in COUNTS}
-    return {name: number for name, number in found.items() if number is not None}
-
-
-def _expectations(fields: Fields) -> tuple[Expectation, ...]:
-    """One mapping, or a list of them where a step expects something of several workloads."""
-    if not fields.has("expect"):
-        return ()
-    if isinstance(fields.raw("expect"), list):
-        return fields.items("expect", _expectation)
-    return (_expectation(fields.raw("expect"), fields.at("expect")),)
-
-
-def _expectation(tree: Any, path: str) -> Expectation:
-    fields = Fields(tree, path, '{domains: {zone: {zone-a: 10, zone-b: 10}}, skew: {zone: "<= 1"}}')
-    expectation = Expectation(
-        of=fields.text("of", ""),
-        domains=fields.table("domains", _domains),
-        levels=fields.table("levels", _levels),
-        skew=fields.table("skew", ranges.read),
-        counts=_counts(fields),
-    )
-    fields.done()
-    return expectation
-
-
-def _domains(tree: Any, path: str) -> dict[str, Range]:
-    if not isinstance(tree, dict) or not tree:
-        raise InvalidError(path, f"{shown(tree)} is not a mapping of domains: write {{zone-a: 10, zone-b: 10}}")
-    return {str(domain): ranges.read(number, f"{path}[{domain}]") for domain, number in tree.items()}
-
-
-def _levels(tree: Any, path: str) -> tuple[int, ...]:
-    if not isinstance(tree, list) or not all(type(each) is int and each >= 0 for each in tree):
-        raise InvalidError(path, f"{shown(tree)} is not a list of numbers of pods: write [7, 7, 6]")
-    return tuple(sorted(tree, reverse=True))
-
-
-VERBS: Mapping[str, Callable[[Any, str], Action]] = {
-    "apply": _apply,
-    "scale": _scale,
-    "patch": _patch,
-    "delete": _delete,
-    "add": _add,
-    **{each.value: _treat(each) for each in Treatment},
-    "age": _age,
-    "repeat": _repeat,
-}
-"""Each verb, and what reads it."""

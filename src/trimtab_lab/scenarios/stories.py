@@ -1,19 +1,19 @@
-"""A story: a cluster, workloads on it, and what happens to them, written in YAML.
+"""A story: a cluster, workloads and steps, written in YAML.
 
     name: two-zones-then-three
     description: A third zone is added; what a scale-down leaves of it.
-    topology: {zone: topology.kubernetes.io/zone}    # what is recorded, each with a short name
+    topology: {zone: topology.kubernetes.io/zone}    # the topology keys to record, each with a short name
     cluster: {...}                                   # the nodes: see `trimtab_lab.nodes.shapes`
     scheduler: {...}                                 # optional: the KubeSchedulerConfiguration that the story needs
-    namespaceLabels: {...}                           # optional: labels of the namespace that it is played in
-    workloads: [...]                                 # manifests, kept whole
-    steps: [...]                                     # see `trimtab_lab.scenarios.steps`
+    namespaceLabels: {...}                           # optional: labels of the namespace of the run
+    workloads: [...]                                 # manifests
+    steps: [...]                                     # see `trimtab_lab.scenarios.stepreader`
 
-A story runs on any control plane. It says what it needs of it, but starts nothing itself but its objects and its nodes:
-a story with a `scheduler` is for a scheduler that was started with that configuration.
+A story runs on any control plane. It starts only its objects and its nodes: a story with a `scheduler` needs a
+scheduler that was started with that configuration.
 
-Every mistake is found before anything is touched, and its error names the field and what to write instead. YAML that
-says the same thing twice is a mistake too: the later would silently win.
+All errors are found before anything is created, and name the field and what to write instead. A duplicate key in YAML
+is an error too: the later one would silently win.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import ZONE
 from trimtab_lab.nodes.shapes import Shape
-from trimtab_lab.scenarios import steps as verbs
-from trimtab_lab.scenarios.fields import Fields, guess, text_at
+from trimtab_lab.scenarios import stepreader
+from trimtab_lab.scenarios.fields import Fields, suggest, text_at
 from trimtab_lab.scenarios.steps import Apply, Repeat, Step
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -43,7 +43,7 @@ _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A story that has been read and makes sense."""
+    """A story that has been read and checked."""
 
     name: str
     description: str
@@ -55,23 +55,23 @@ class Story:
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
 
     def manifests(self) -> Iterator[Document]:
-        """Everything that is created at the start or on the way."""
+        """All manifests, of the workloads and of the steps."""
         yield from self.workloads
-        for step in flat(self.steps):
+        for step in flatten(self.steps):
             if isinstance(step.action, Apply):
                 yield from step.action.manifests
 
 
-def flat(steps: tuple[Step, ...]) -> Iterator[Step]:
-    """All steps, and those inside repetitions once."""
+def flatten(steps: tuple[Step, ...]) -> Iterator[Step]:
+    """All steps, those inside repetitions once."""
     for step in steps:
         yield step
         if isinstance(step.action, Repeat):
-            yield from flat(step.action.steps)
+            yield from flatten(step.action.steps)
 
 
 def load(path: str | Path) -> Story:
-    """The story in a file. Raises InvalidError, with the file's name in front of the field."""
+    """Read a story from a file. Errors name the file and the field."""
     path = Path(path)
     try:
         return parse(path.read_text(encoding="utf-8"))
@@ -82,7 +82,7 @@ def load(path: str | Path) -> Story:
 
 
 def parse(text: str) -> Story:
-    """The story that a YAML text tells."""
+    """Read a story from YAML text."""
     try:
         tree = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader, made stricter
     except yaml.YAMLError as error:
@@ -91,14 +91,14 @@ def parse(text: str) -> Story:
 
 
 def read(tree: Any) -> Story:
-    """The story that plain values tell."""
+    """Read a story from plain values."""
     fields = Fields(tree, "", "a story: name, cluster, workloads, steps")
     story = Story(
         name=_name(fields),
         description=fields.text("description", "").strip(),
-        cluster=verbs.shape(fields.raw("cluster"), "cluster"),
-        steps=fields.items("steps", verbs.read, needed=True),
-        workloads=fields.items("workloads", verbs.manifest),
+        cluster=stepreader.shape(fields.raw("cluster"), "cluster"),
+        steps=fields.items("steps", stepreader.read, needed=True),
+        workloads=fields.items("workloads", stepreader.manifest),
         topology=fields.table("topology", text_at) or {"zone": ZONE},
         scheduler=_scheduler(fields),
         namespace_labels=fields.table("namespaceLabels", text_at),
@@ -108,13 +108,13 @@ def read(tree: Any) -> Story:
     return story
 
 
-def shipped() -> dict[str, Path]:
-    """The stories that come with Trimtab and that any cluster can play, by name."""
+def kubernetes_stories() -> dict[str, Path]:
+    """The stories that come with Trimtab and run on any cluster, by name."""
     return {path.stem: path for path in sorted(_folder().glob("*.yaml"))}
 
 
-def with_trimtab() -> dict[str, Path]:
-    """Those that need Trimtab in the cluster, keeping workloads level, by name."""
+def trimtab_stories() -> dict[str, Path]:
+    """The stories that need Trimtab in the cluster, by name."""
     return {path.stem: path for path in sorted(_folder().glob("trimtab/*.yaml"))}
 
 
@@ -143,14 +143,14 @@ def _scheduler(fields: Fields) -> Document | None:
 
 
 def _check_references(story: Story) -> None:
-    """Names of topology keys and workloads must be ones that the story has, and workloads must differ in theirs."""
+    """Check that topology keys and workloads exist, and that names of workloads are unique."""
     trees = [manifest.tree() for manifest in story.manifests()]
     names = [tree["metadata"]["name"] for tree in trees]
     workloads = {(tree["kind"], tree["metadata"]["name"]) for tree in trees if "selector" in (tree.get("spec") or {})}
     for name, number in Counter(name for _, name in workloads).items():
         if number > 1:
             raise InvalidError("workloads", f"two workloads are called {name!r}: give each a name of its own")
-    for step in flat(story.steps):
+    for step in flatten(story.steps):
         if step.wait is not None:
             _known(step.wait.of, names, f"{step.path}.wait.of", "workload")
         for expectation in step.expect:
@@ -161,11 +161,11 @@ def _check_references(story: Story) -> None:
 
 def _known(name: str, known: list[str], path: str, what: str) -> None:
     if name and name not in known:
-        raise InvalidError(path, f"the story has no {what} {name!r}: {guess(name, known)}")
+        raise InvalidError(path, f"the story has no {what} {name!r}: {suggest(name, known)}")
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as Kubernetes takes it: dates stay texts, and no key stands twice in a mapping."""
+    """YAML as Kubernetes reads it: dates are text, and duplicate keys are errors."""
 
     yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
@@ -178,6 +178,6 @@ class _Loader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, Hashable) and key in seen and key != "<<":
                 mark = key_node.start_mark
-                raise yaml.MarkedYAMLError(problem=f"{key!r} stands twice in a mapping", problem_mark=mark)
+                raise yaml.MarkedYAMLError(problem=f"{key!r} is a duplicate key in a mapping", problem_mark=mark)
             seen.add(key)
         return super().construct_mapping(node, deep)

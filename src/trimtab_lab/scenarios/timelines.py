@@ -1,6 +1,6 @@
-"""What was seen of every pod, moment by moment: where it was, and how it stood. The chart is drawn from this.
+"""The history of every pod: its node and its state over time. Charts are drawn from it.
 
-A timeline is a list of changes. `moments` plays it back: how many pods each domain had, and from when on.
+A timeline is a list of changes. `moments` replays it: the number of pods in each domain, and since when.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trimtab.api.pods import Pod
-from trimtab_lab.scenarios.observations import NOWHERE, Place, Spread, State, state
+from trimtab_lab.scenarios.observations import NOWHERE, NodeView, Spread, State, state
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From this moment on (seconds since the story began) a pod stood like this."""
+    """A new state of a pod, in seconds since the start of the story."""
 
     at: float
     pod: str
@@ -22,12 +22,12 @@ class Change:
     state: State
     node: str = ""
     domains: Mapping[str, str] = field(default_factory=dict)
-    """By the story's names of its topology keys, the domains of its node."""
+    """The domains of its node, by the story's names for topology keys."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """From this moment on, this step of the story was under way."""
+class StepMark:
+    """The start of a step."""
 
     at: float
     number: int
@@ -35,8 +35,8 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Birth:
-    """From this moment on there was such a domain."""
+class DomainAdded:
+    """The first appearance of a domain."""
 
     at: float
     key: str
@@ -45,32 +45,32 @@ class Birth:
 
 @dataclass(slots=True)
 class Timeline:
-    """All changes of a run, in the order in which they were seen."""
+    """All changes of a run, in the order in which they were observed."""
 
     topology: Mapping[str, str]
     changes: list[Change] = field(default_factory=list)
-    marks: list[Mark] = field(default_factory=list)
-    births: list[Birth] = field(default_factory=list)
+    marks: list[StepMark] = field(default_factory=list)
+    domains_added: list[DomainAdded] = field(default_factory=list)
     end: float = 0.0
     _last: dict[str, Change] = field(default_factory=dict)
     _known: set[tuple[str, str]] = field(default_factory=set)
 
-    def saw_node(self, node: Place, at: float) -> None:
-        """Note the domains that a node brings."""
+    def record_node(self, node: NodeView, at: float) -> None:
+        """Record the domains of a node."""
         for name, key in self.topology.items():
             domain = node.labels.get(key)
             if domain is not None and (name, domain) not in self._known:
                 self._known.add((name, domain))
-                self.births.append(Birth(at, name, domain))
+                self.domains_added.append(DomainAdded(at, name, domain))
 
-    def saw_pod(self, pod: Pod, nodes: Mapping[str, Place], at: float, *, gone: bool = False) -> Change | None:
-        """Note how a pod stands, if that is new."""
+    def record_pod(self, pod: Pod, nodes: Mapping[str, NodeView], at: float, *, gone: bool = False) -> Change | None:
+        """Record the state of a pod, if it has changed."""
         node = nodes.get(pod.spec.node_name)
         labels = node.labels if node is not None else {}
         placed = bool(pod.spec.node_name)
         domains = {name: labels.get(key, NOWHERE) for name, key in self.topology.items()} if placed else {}
-        standing = State.GONE if gone else state(pod)
-        change = Change(at, pod.metadata.name, pod.metadata.uid, standing, pod.spec.node_name, domains)
+        distribution = State.GONE if gone else state(pod)
+        change = Change(at, pod.metadata.name, pod.metadata.uid, distribution, pod.spec.node_name, domains)
         last = self._last.get(change.uid)
         if last is not None and (last.state, last.node, last.domains) == (change.state, change.node, change.domains):
             return None
@@ -81,7 +81,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many pods a domain has, by how they stand."""
+    """The number of pods in a domain, by state."""
 
     ready: int = 0
     starting: int = 0
@@ -89,13 +89,13 @@ class Tally:
 
     @property
     def pods(self) -> int:
-        """Those that count."""
+        """The pods that count."""
         return self.ready + self.starting
 
-    def plus(self, standing: State, number: int) -> Tally:
-        """With so many more pods that stand like this; those on no node, or finished, are in no domain."""
-        name = standing.value
-        return replace(self, **{name: getattr(self, name) + number}) if standing in _TALLIED else self
+    def plus(self, distribution: State, number: int) -> Tally:
+        """The tally with a number of pods in this state added; pods without a node, or finished, are in no domain."""
+        name = distribution.value
+        return replace(self, **{name: getattr(self, name) + number}) if distribution in _TALLIED else self
 
 
 _TALLIED = frozenset((State.READY, State.STARTING, State.TERMINATING))
@@ -103,24 +103,24 @@ _TALLIED = frozenset((State.READY, State.STARTING, State.TERMINATING))
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """From this moment on, domains had this."""
+    """The tallies of all domains from a moment on."""
 
     at: float
     tallies: Mapping[str, Tally]
 
     @property
     def skew(self) -> int:
-        """As `observations` has it."""
+        """The skew, as in `observations`."""
         return Spread({domain: tally.pods for domain, tally in self.tallies.items()}).skew
 
 
 def moments(timeline: Timeline, key: str) -> list[Moment]:
-    """How many pods each domain of a key had, and from when on; only moments at which that changed."""
+    """The tallies of the domains of a key over time; only moments at which they changed."""
     last: dict[str, Change] = {}
     tallies: dict[str, Tally] = {}
     found: list[Moment] = []
     for at, event in _events(timeline, key):
-        if isinstance(event, Birth):
+        if isinstance(event, DomainAdded):
             tallies.setdefault(event.domain, Tally())
         else:
             _move(tallies, last.get(event.uid), event, key)
@@ -133,8 +133,8 @@ def moments(timeline: Timeline, key: str) -> list[Moment]:
     return found
 
 
-def _events(timeline: Timeline, key: str) -> Iterable[tuple[float, Birth | Change]]:
-    births = [(birth.at, birth) for birth in timeline.births if birth.key == key]
+def _events(timeline: Timeline, key: str) -> Iterable[tuple[float, DomainAdded | Change]]:
+    births = [(birth.at, birth) for birth in timeline.domains_added if birth.key == key]
     changes = [(change.at, change) for change in timeline.changes]
     return sorted([*births, *changes], key=lambda entry: entry[0])
 

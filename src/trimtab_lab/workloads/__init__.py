@@ -1,20 +1,19 @@
 """The controllers of the lab's cluster: ReplicaSets, ReplicationControllers, Deployments and disruption budgets.
 
-They do what kube-controller-manager 1.36 does, over the wire and on any API server, so that the lab can stand in for a
-cluster, and a cluster for the lab. (Where a cluster has a controller manager of its own, these must not run beside it.)
+They do what kube-controller-manager 1.36 does, over HTTP and on any API server, so that the lab can replace a cluster
+in tests. They must not run beside a controller manager.
 
-Belongs here: `replicaset`, `deployment`, `disruption`, a package each; what they share: the settings (`options`); and
-`service`, which runs them.
+Belongs here: `replicaset`, `deployment`, `disruption`, a package each; their settings (`options`); and `service`, which
+runs them.
 
-Does not belong here: deleting what belongs to a deleted owner, and the life of namespaces: the lab's API server does
-both. The order in which pods go is `trimtab.ranking`'s.
+Does not belong here: garbage collection and the lifecycle of namespaces, which the lab's API server does. The order of
+victims is in `trimtab.ranking`.
 
-May import: what `lab` may, and `ranking`, `snapshot`, prometheus-client.
+May import: what `trimtab_lab` may, and `ranking`, `snapshot`, prometheus-client.
 
-**The shape of a controller.** `controller.py` reads (from informers alone), acts and reports; what it decides stands
-beside it in modules of pure functions. It remembers nothing that it could not find out again: killed at any line and
-started anew, it goes on from what the API server has. Every write says which version it was decided on, or is one that
-may happen twice without harm.
+**The structure of a controller.** `controller.py` reads (from informers alone), acts and reports; decisions are pure
+functions in the modules beside it. It keeps no state that it could not read again: killed at any line and restarted, it
+continues from what the API server has. Every write is conditional on a resource version, or can safely be repeated.
 
     from trimtab_lab.workloads.service import Workloads
 

@@ -1,4 +1,4 @@
-"""How the controllers are set up, with the names and values that kube-controller-manager has."""
+"""The settings of the controllers, with the names and values of kube-controller-manager."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FEATURE_GATES: Mapping[str, str] = {
     "LogarithmicScaleDown": "logarithmic_scale_down",
     "PodDeletionCost": "pod_deletion_cost",
 }
-"""The gates that can be switched, and the fields they switch. (A real 1.36 has the first one locked to on.)"""
+"""The feature gates that can be set, and their fields. (In a real 1.36 the first one is locked to true.)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,23 +22,23 @@ class Options:
     logarithmic_scale_down: bool = True
     pod_deletion_cost: bool = True
     burst_replicas: int = 500
-    """How many pods of one workload are created or deleted before the controller looks again."""
+    """How many pods of one workload are created or deleted in one reconcile."""
     replicaset_workers: int = 5
     deployment_workers: int = 5
 
     @property
     def order(self) -> victims.Options:
-        """What the order of victims depends on."""
+        """The settings of the victim order."""
         return victims.Options(logarithmic=self.logarithmic_scale_down, deletion_cost=self.pod_deletion_cost)
 
     def gated(self, gates: Mapping[str, bool]) -> Options:
-        """The same with these feature gates switched, as `--feature-gates` names them."""
+        """These options with feature gates set, as in `--feature-gates`."""
         unknown = sorted(set(gates) - set(FEATURE_GATES))
         if unknown:
             known = ", ".join(FEATURE_GATES)
-            raise InvalidError(f"featureGates[{unknown[0]}]", f"there is no such gate here; there are {known}")
+            raise InvalidError(f"featureGates[{unknown[0]}]", f"is not a known feature gate; known ones are {known}")
         return replace(self, **{FEATURE_GATES[name]: switched for name, switched in gates.items()})
 
 
 STOCK = Options()
-"""Kubernetes 1.36 as shipped."""
+"""The defaults of Kubernetes 1.36."""

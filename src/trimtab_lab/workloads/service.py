@@ -2,8 +2,8 @@
 
     client → informers → snapshot, queues → controllers → client
 
-**The end.** When `run` is cancelled no more work is taken. What is under way may finish within a grace period, and is
-cut off then; what was cut off is found half done by the next process, which goes on from there.
+**Shutdown.** When `run` is cancelled, no more work is started. Work in progress may finish within a grace period and is
+cancelled then; the next process continues from what the API server has.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from trimtab_lab.workloads.disruption.owners import Owners
 from trimtab_lab.workloads.options import STOCK, Options
 from trimtab_lab.workloads.replicaset import controller as replicasets
 from trimtab_lab.workloads.replicaset.controller import BY_CONTROLLER, BY_NAMESPACE
-from trimtab_lab.workloads.replicaset.families import REPLICASETS, REPLICATION_CONTROLLERS, Family
+from trimtab_lab.workloads.replicaset.kinds import REPLICASETS, REPLICATION_CONTROLLERS, WorkloadKind
 from trimtab_lab.workloads.replicaset.metrics import Metrics
 
 T = TypeVar("T", bound=Object)
 
 GRACE = 2.0
-"""Seconds that writes under way are given when the controllers end."""
+"""Seconds that work in progress may take on shutdown."""
 
 log = logging.getLogger(__name__)
 
@@ -67,16 +67,16 @@ class Workloads:
 
     @property
     def synced(self) -> bool:
-        """Whether everything has been seen at least once."""
+        """Whether all informers have synced."""
         return all(informer.synced for informer in self.informers)
 
     @property
     def problems(self) -> list[str]:
-        """What keeps it from seeing the cluster as it is, for health pages."""
+        """Why the informers may be out of date, for health pages."""
         return [f"{informer.resource.plural}: {informer.problem}" for informer in self.informers if informer.problem]
 
     async def run(self) -> None:
-        """Keep the workloads as they should be until cancelled."""
+        """Run the controllers until cancelled."""
         background = [asyncio.ensure_future(informer.run()) for informer in self.informers]
         background += [asyncio.ensure_future(recorder.run()) for recorder in self.recorders]
         working = [asyncio.ensure_future(runner.run()) for runner in self.runners]
@@ -89,102 +89,104 @@ class Workloads:
             await cancel(*background)
 
     async def _end(self, working: Sequence[asyncio.Future[None]]) -> None:
-        """Let what is under way finish, and what was noted be written, both within the grace period."""
+        """Let work in progress finish and write pending events, within the grace period."""
         try:
             await within(self._client.clock, GRACE, self._finish())
         except TimeoutError:
-            log.warning("some work was cut off; it is taken up again at the next start")
+            log.warning("work in progress was cancelled after the grace period; the next start continues it")
         await cancel(*working)
 
     async def _finish(self) -> None:
-        if self.synced:  # before that nobody has taken anything
+        if self.synced:  # before that no work has started
             await asyncio.gather(*(runner.stop() for runner in self.runners))
         await asyncio.gather(*(recorder.flush() for recorder in self.recorders))
 
-    # The parts.
+    # The controllers.
 
     def _assemble(self, options: Options) -> None:
-        seen = _Seen(
+        informers = _Informers(
             pods=self._informer(Pod, {BY_CONTROLLER: by_controller}),
             sets=self._informer(ReplicaSet, {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace}),
             replicators=self._informer(
                 ReplicationController, {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace}
             ),
-            fleets=self._informer(Deployment, {BY_NAMESPACE: by_namespace}),
+            deployments=self._informer(Deployment, {BY_NAMESPACE: by_namespace}),
             stateful=self._informer(StatefulSet, {}),
             budgets=self._informer(PodDisruptionBudget, {BY_NAMESPACE: by_namespace}),
         )
-        seen.pods.subscribe(
+        informers.pods.subscribe(
             added=self.snapshot.put,
             updated=lambda _, new: self.snapshot.put(new),
             deleted=lambda pod: self.snapshot.drop(Pod, pod.metadata.namespace, pod.metadata.name),
         )
         self.runners = [
-            self._replicas(REPLICASETS, seen.sets, seen, options),
-            self._replicas(REPLICATION_CONTROLLERS, seen.replicators, seen, options),
-            self._deployments(seen, options),
-            self._budgets(seen),
+            self._replicas(REPLICASETS, informers.sets, informers, options),
+            self._replicas(REPLICATION_CONTROLLERS, informers.replicators, informers, options),
+            self._deployments(informers, options),
+            self._budgets(informers),
         ]
 
-    def _replicas(self, family: Family[T], workloads: Informer[T], seen: _Seen, options: Options) -> Runner[Any]:
+    def _replicas(
+        self, kind: WorkloadKind[T], workloads: Informer[T], informers: _Informers, options: Options
+    ) -> Runner[Any]:
         return replicasets.Controller(
-            family,
+            kind,
             self._client,
             workloads=workloads,
-            pods=seen.pods,
+            pods=informers.pods,
             snapshot=self.snapshot,
-            recorder=self._recorder(family.component),
+            recorder=self._recorder(kind.component),
             metrics=self.metrics,
             options=options,
         ).runner
 
-    def _deployments(self, seen: _Seen, options: Options) -> Runner[Any]:
+    def _deployments(self, informers: _Informers, options: Options) -> Runner[Any]:
         return deployments.Controller(
             self._client,
-            deployments=seen.fleets,
-            sets=seen.sets,
-            pods=seen.pods,
+            deployments=informers.deployments,
+            sets=informers.sets,
+            pods=informers.pods,
             recorder=self._recorder(deployments.COMPONENT),
             options=options,
         ).runner
 
-    def _budgets(self, seen: _Seen) -> Runner[Any]:
+    def _budgets(self, informers: _Informers) -> Runner[Any]:
         owners = Owners(
             self._client,
-            deployments=seen.fleets,
-            sets=seen.sets,
-            controllers=seen.replicators,
-            stateful=seen.stateful,
+            deployments=informers.deployments,
+            sets=informers.sets,
+            controllers=informers.replicators,
+            stateful=informers.stateful,
         )
         return disruption.Controller(
             self._client,
-            budgets=seen.budgets,
-            pods=seen.pods,
-            deployments=seen.fleets,
-            sets=seen.sets,
+            budgets=informers.budgets,
+            pods=informers.pods,
+            deployments=informers.deployments,
+            sets=informers.sets,
             owners=owners,
             snapshot=self.snapshot,
             recorder=self._recorder(disruption.COMPONENT),
         ).runner
 
     def _informer(self, kind: type[T], indexes: Mapping[str, IndexFunction[T]]) -> Informer[T]:
-        made = Informer(self._client, kind, indexes=indexes, rng=self._rng)
-        self.informers.append(made)
-        return made
+        created = Informer(self._client, kind, indexes=indexes, rng=self._rng)
+        self.informers.append(created)
+        return created
 
     def _recorder(self, component: str) -> Recorder:
-        made = Recorder(self._client, component=component, rng=self._rng)
-        self.recorders.append(made)
-        return made
+        created = Recorder(self._client, component=component, rng=self._rng)
+        self.recorders.append(created)
+        return created
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """What is watched."""
+class _Informers:
+    """The informers that the controllers share."""
 
     pods: Informer[Pod]
     sets: Informer[ReplicaSet]
     replicators: Informer[ReplicationController]
-    fleets: Informer[Deployment]
+    deployments: Informer[Deployment]
     stateful: Informer[StatefulSet]
     budgets: Informer[PodDisruptionBudget]

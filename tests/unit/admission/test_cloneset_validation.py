@@ -21,7 +21,7 @@ SPEC: dict[str, Any] = {
 
 
 async def review(spec: dict[str, Any], old: dict[str, Any] | None = None) -> AdmissionResponse:
-    """What is said of a CloneSet."""
+    """The answer to a review of a CloneSet."""
     request = AdmissionRequest(
         uid="u",
         kind=KIND,
@@ -70,6 +70,6 @@ async def test_the_selector_cannot_be_changed() -> None:
 
 
 async def test_what_was_wrong_before_does_not_stop_other_changes() -> None:
-    """A spec that stays as it was is not judged again: labels can be changed, and it can be deleted."""
+    """A spec that stays as it was is not validated again: labels can be changed, and it can be deleted."""
     broken = {**SPEC, "lifecycle": {}}
     assert (await review(broken, broken)).allowed

@@ -21,7 +21,7 @@ TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 async def review(
     spec: dict[str, Any], *, old: dict[str, Any] | None = None, strategies: dict[str, Factory] | None = None
 ) -> AdmissionResponse:
-    """What is said of a policy."""
+    """The answer to a review of a policy."""
     metadata = {"name": "web", "namespace": "default"}
     request = AdmissionRequest(
         uid="u",
@@ -93,7 +93,7 @@ async def test_a_good_policy_is_admitted(spec: dict[str, Any]) -> None:
             {"targetRef": TARGET, "strategies": [{"name": "Probe", "args": {"path": "http://elsewhere/"}}]},
             "spec.strategies[0].args.path",
             "is not a plain path",
-            id="a probe that would ask somebody else",
+            id="a probe of another host",
         ),
         pytest.param(
             {"selector": {"matchLabels": {"a b": "c"}}},
@@ -121,5 +121,5 @@ async def test_a_strategy_of_an_installed_package_is_known() -> None:
 
 
 async def test_a_bad_policy_that_is_there_can_still_be_labelled() -> None:
-    """What does not touch the spec is nobody's business here."""
+    """A change outside the spec is not validated."""
     assert (await review({}, old={})).allowed

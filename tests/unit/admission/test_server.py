@@ -1,4 +1,4 @@
-"""The server: it answers, and is never in anybody's way."""
+"""The admission server: it answers, and a fault of ours never blocks a request."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import aiohttp
 import pytest
 
 from tests.unit.kube.certificates import Authority
-from trimtab.admission.authorities import make_authority, sign
-from trimtab.admission.certificates import GivenCertificates
-from trimtab.admission.server import Decide, Edge, Hook, admitted
+from trimtab.admission.certificate_authority import make_authority, sign
+from trimtab.admission.certificates import FileCertificates
+from trimtab.admission.server import AdmissionServer, Decide, Hook, admitted
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
 from trimtab.kube.clocks import SystemClock, cancel
 from trimtab.testing.clocks import VirtualClock
@@ -56,27 +56,29 @@ def body(**request: Any) -> bytes:
 @asynccontextmanager
 async def served(
     folder: Path, hooks: Sequence[Hook], *, client_ca: Path | None = None, **options: Any
-) -> AsyncIterator[tuple[Edge, aiohttp.ClientSession]]:
+) -> AsyncIterator[tuple[AdmissionServer, aiohttp.ClientSession]]:
     """A server of these hooks, and a client that trusts it."""
     pair = sign(AUTHORITY, ["127.0.0.1"], NOW)
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)
-    certificates = GivenCertificates(folder / "tls.crt", folder / "tls.key", clock=SystemClock())
-    edge = Edge(hooks, certificates=certificates, host="127.0.0.1", port=0, client_ca=client_ca, **options)
-    task = asyncio.ensure_future(edge.run())
+    certificates = FileCertificates(folder / "tls.crt", folder / "tls.key", clock=SystemClock())
+    server = AdmissionServer(hooks, certificates=certificates, host="127.0.0.1", port=0, client_ca=client_ca, **options)
+    task = asyncio.ensure_future(server.run())
     trust = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as session:
-        while not edge.synced:
+        while not server.synced:
             await asyncio.sleep(0)
         try:
-            yield edge, session
+            yield server, session
         finally:
             await cancel(task)
 
 
-async def post(edge: Edge, session: aiohttp.ClientSession, data: bytes, path: str = "/h?timeout=3s") -> tuple[int, Any]:
+async def post(
+    server: AdmissionServer, session: aiohttp.ClientSession, data: bytes, path: str = "/h?timeout=3s"
+) -> tuple[int, Any]:
     """What the server answers."""
-    async with session.post(f"https://127.0.0.1:{edge.port}{path}", data=data) as response:
+    async with session.post(f"https://127.0.0.1:{server.port}{path}", data=data) as response:
         text = await response.text()
         return response.status, json.loads(text) if response.status == 200 else text
 
@@ -88,8 +90,8 @@ def hook(decide: Decide, budget: float = 2.0) -> Hook:
 
 async def test_a_review_is_answered_with_its_uid_and_warnings(tmp_path: Path) -> None:
     """Over TLS, as an API server asks."""
-    async with served(tmp_path, [hook(yes)]) as (edge, session):
-        status, answer = await post(edge, session, body(name="web"))
+    async with served(tmp_path, [hook(yes)]) as (server, session):
+        status, answer = await post(server, session, body(name="web"))
     assert status == 200
     assert answer["kind"] == "AdmissionReview"
     assert answer["response"] == {"uid": "u", "allowed": True, "warnings": ["seen web"]}
@@ -97,8 +99,8 @@ async def test_a_review_is_answered_with_its_uid_and_warnings(tmp_path: Path) ->
 
 async def test_a_refusal_is_passed_on(tmp_path: Path) -> None:
     """A decision is a decision."""
-    async with served(tmp_path, [hook(no)]) as (edge, session):
-        _, answer = await post(edge, session, body())
+    async with served(tmp_path, [hook(no)]) as (server, session):
+        _, answer = await post(server, session, body())
     assert answer["response"]["allowed"] is False
 
 
@@ -111,82 +113,84 @@ async def test_a_refusal_is_passed_on(tmp_path: Path) -> None:
         pytest.param(b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}', id="no request"),
     ],
 )
-async def test_what_is_no_review_is_refused(data: bytes, tmp_path: Path) -> None:
+async def test_a_body_that_is_no_review_is_refused(data: bytes, tmp_path: Path) -> None:
     """No API server sends such a thing."""
-    async with served(tmp_path, [hook(yes)]) as (edge, session):
-        status, _ = await post(edge, session, data)
+    async with served(tmp_path, [hook(yes)]) as (server, session):
+        status, _ = await post(server, session, data)
     assert status == 400
 
 
-async def decided(decide: Decide, *, patience: float | None = None, under_way: int = 10) -> tuple[Any, Edge, list[Any]]:
-    """What a hook comes to in virtual time, and who was told."""
-    clock, told = VirtualClock(), []
-    edge = Edge(
+async def decided(
+    decide: Decide, *, timeout: float | None = None, in_flight: int = 10
+) -> tuple[Any, AdmissionServer, list[Any]]:
+    """The answer of a hook in virtual time, and the reasons given to `on_skip`."""
+    clock, reasons = VirtualClock(), []
+    server = AdmissionServer(
         [hook(decide)],
-        certificates=GivenCertificates(Path("none"), Path("none"), clock=clock),
+        certificates=FileCertificates(Path("none"), Path("none"), clock=clock),
         host="",
         port=0,
         clock=clock,
-        let_go=lambda *what: told.append(what[2]),
-        most_under_way=under_way,
+        on_skip=lambda *what: reasons.append(what[2]),
+        max_in_flight=in_flight,
     )
-    task = asyncio.ensure_future(edge.decide(edge.hooks["/h"], AdmissionRequest(uid="u"), patience=patience))
+    task = asyncio.ensure_future(server.decide(server.hooks["/h"], AdmissionRequest(uid="u"), timeout=timeout))
     started = clock.now()
     while not task.done():
         await clock.advance(0.05)
-    return (task.result(), (clock.now() - started) / 1e9), edge, told
+    return (task.result(), (clock.now() - started) / 1e9), server, reasons
 
 
-def counted(edge: Edge, outcome: str) -> float:
+def counted(server: AdmissionServer, outcome: str) -> float:
     """How many reviews ended like that."""
     labels = {"hook": "h", "outcome": outcome}
-    return edge.metrics.registry.get_sample_value("trimtab_webhook_reviews_total", labels) or 0.0
+    return server.metrics.registry.get_sample_value("trimtab_webhook_reviews_total", labels) or 0.0
 
 
 async def test_a_hook_that_fails_admits() -> None:
-    """A fault of ours stops nobody; it is counted, and told."""
-    (response, _), edge, told = await decided(fails)
+    """The failure is counted and reported."""
+    (response, _), server, reasons = await decided(fails)
     assert response.allowed
-    assert counted(edge, "failed") == 1
-    assert told == ["RuntimeError: it is broken"]
+    assert counted(server, "failed") == 1
+    assert reasons == ["RuntimeError: it is broken"]
 
 
 async def test_a_hook_that_is_not_done_within_its_budget_admits() -> None:
     """The budget is the hook's."""
-    (response, took), edge, told = await decided(never)
+    (response, took), server, reasons = await decided(never)
     assert response.allowed
     assert took == pytest.approx(2.0, abs=0.06)
-    assert counted(edge, "late") == 1
-    assert told == ["no decision within 2 s"]
+    assert counted(server, "late") == 1
+    assert reasons == ["no decision within 2 s"]
 
 
-async def test_an_api_server_with_less_patience_is_answered_in_time() -> None:
-    """Whoever configured a shorter timeout gets an answer before it."""
-    (response, took), _, _ = await decided(never, patience=1.0)
+async def test_an_api_server_with_less_timeout_is_answered_in_time() -> None:
+    """A shorter timeout of the API server is met."""
+    (response, took), _, _ = await decided(never, timeout=1.0)
     assert response.allowed
     assert took == pytest.approx(0.75, abs=0.06)
 
 
-async def test_too_many_at_once_are_admitted() -> None:
-    """Beyond the limit nobody waits."""
-    (response, took), edge, _ = await decided(never, under_way=0)
+async def test_requests_beyond_the_limit_in_flight_are_admitted() -> None:
+    """Requests beyond the limit do not wait."""
+    (response, took), server, _ = await decided(never, in_flight=0)
     assert response.allowed
     assert took < 0.1
-    assert counted(edge, "busy") == 1
+    assert counted(server, "busy") == 1
 
 
 def test_two_hooks_cannot_share_a_path() -> None:
-    """One of them would never be asked."""
-    certificates = GivenCertificates(Path("none"), Path("none"), clock=SystemClock())
-    with pytest.raises(ValueError, match="one path"):
-        Edge([hook(yes), hook(no)], certificates=certificates, host="", port=0)
+    """One of them would never be called."""
+    certificates = FileCertificates(Path("none"), Path("none"), clock=SystemClock())
+    with pytest.raises(ValueError, match="the same path"):
+        AdmissionServer([hook(yes), hook(no)], certificates=certificates, host="", port=0)
 
 
 @pytest.mark.parametrize(
     ("signer", "answered"),
     [
         pytest.param("ours", True, id="the API server's own"),
-        pytest.param("another", False, id="one that somebody else signed"),
+        pytest.param("another", False, id="signed by another authority"),
         pytest.param("", False, id="none"),
     ],
 )
@@ -200,18 +204,18 @@ async def test_client_certificates_are_asked_for_where_configured(tmp_path: Path
         (tmp_path / "client.pem").write_bytes(pair.certificate + pair.key)
         trust.load_cert_chain(tmp_path / "client.pem")
     async with (
-        served(tmp_path, [hook(yes)], client_ca=tmp_path / "client-ca.crt") as (edge, _),
+        served(tmp_path, [hook(yes)], client_ca=tmp_path / "client-ca.crt") as (server, _),
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as session,
     ):
         try:
-            status, _ = await post(edge, session, body())
+            status, _ = await post(server, session, body())
         except (aiohttp.ClientError, ssl.SSLError):
             status = 0
     assert (status == 200) is answered
 
 
 async def test_reviews_under_way_are_answered_when_the_server_ends(tmp_path: Path) -> None:
-    """Nobody is cut off."""
+    """No connection is cut off."""
     entered, go = asyncio.Event(), asyncio.Event()
 
     async def waits(request: AdmissionRequest) -> AdmissionResponse:
@@ -219,8 +223,8 @@ async def test_reviews_under_way_are_answered_when_the_server_ends(tmp_path: Pat
         await go.wait()
         return admitted(request, "at last")
 
-    async with served(tmp_path, [hook(waits)]) as (edge, session):
-        asking = asyncio.ensure_future(post(edge, session, body()))
+    async with served(tmp_path, [hook(waits)]) as (server, session):
+        asking = asyncio.ensure_future(post(server, session, body()))
         await entered.wait()
         asyncio.get_running_loop().call_later(0.05, go.set)
     status, answer = await asking

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.kube.fakes import ScriptedTransport, answer
-from tests.unit.unitedtopology.worlds import subset, topology_tree
+from tests.unit.unitedtopology.clusters import subset, topology_tree
 from trimtab.admission.validation import Validation
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, GroupVersionKind
 from trimtab.api.documents import Document
@@ -18,7 +18,7 @@ KIND = GroupVersionKind(group="apps.kruise.io", version="v1alpha1", kind="United
 
 
 async def review(tree: JSON, *others: JSON, old: JSON | None = None) -> AdmissionResponse:
-    """What is said of an object, in a namespace with these others."""
+    """The answer to a review of an object, in a namespace with these others."""
     page = {"kind": "UnitedTopologyList", "metadata": {"resourceVersion": "5"}, "items": list(others)}
     request = AdmissionRequest(
         uid="u",
@@ -39,7 +39,7 @@ async def test_what_works_is_admitted() -> None:
 
 
 async def test_every_wrong_field_is_named() -> None:
-    """All at once, so that nobody has to try again for each."""
+    """All at once, so that they can be fixed at once."""
     response = await review(topology_tree(subset("a", most="130%"), subset("a"), kind="StatefulSet"))
     assert not response.allowed
     assert response.status is not None
@@ -57,10 +57,10 @@ async def test_a_workload_is_divided_by_one_alone() -> None:
     """The message names the other one, and what can be done."""
     response = await review(topology_tree(subset("a")), topology_tree(subset("b"), name="first"))
     assert response.status is not None
-    assert "first divides Deployment web already; change that one, or delete it first" in response.status.message
+    assert "first already targets Deployment web; change that one, or delete it first" in response.status.message
 
 
-async def test_it_is_no_rival_of_itself() -> None:
+async def test_an_object_does_not_conflict_with_itself() -> None:
     """A change of what is there already."""
     before = topology_tree(subset("a"))
     assert (await review(topology_tree(subset("a", most=3)), before, old=before)).allowed

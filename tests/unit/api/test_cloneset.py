@@ -170,6 +170,6 @@ def test_what_is_taken(spec: dict[str, Any]) -> None:
 def test_the_selector_cannot_be_changed() -> None:
     """Pods that it no longer matched would be let go; everything else may change."""
     other = {"selector": {"matchLabels": {**LABELS, "tier": "front"}}}
-    (error,) = cloneset.changes(made(), made(**other))
+    (error,) = cloneset.immutable_field_problems(made(), made(**other))
     assert error.path == "spec.selector"
-    assert list(cloneset.changes(made(), made(replicas=5))) == []
+    assert list(cloneset.immutable_field_problems(made(), made(replicas=5))) == []

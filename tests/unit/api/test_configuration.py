@@ -37,7 +37,7 @@ def test_what_is_written_is_read() -> None:
         }
     )
     assert read.components == ("scheduler", "webhooks")
-    assert (read.looks_after("shop"), read.looks_after("search")) == (True, False)
+    assert (read.manages_namespace("shop"), read.manages_namespace("search")) == (True, False)
     assert (read.gate("CloneSetPodCost"), read.gate("PodWebhook")) == (True, True)
     assert read.scale_down.budget_seconds == 4.0
     assert [policy.delivery for policy in read.scale_down.default_policies] == ["Continuous"]

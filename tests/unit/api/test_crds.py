@@ -87,7 +87,7 @@ status:
   - {name: owned, missingReplicas: 2, creating: {reports-7d9-x2k: "2024-02-29T12:00:00Z"}}
   - {name: rented, missingReplicas: -1, missingReschedule: 1, deleting: {reports-7d9-b4t: "2024-02-29T12:00:01.5Z"}}
   conditions:
-  - {type: Ready, status: "False", reason: TargetMissing, message: no such workload, observedGeneration: 3,
+  - {type: Ready, status: "False", reason: TargetNotFound, message: no such workload, observedGeneration: 3,
      lastTransitionTime: "2024-02-29T11:59:00Z"}
 """
 

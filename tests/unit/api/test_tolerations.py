@@ -79,7 +79,7 @@ def test_unwelcome_taints_are_counted() -> None:
     """Only taints that ask for pods to stay away if they can count against a node, and only if not covered."""
     taints = [Taint(key=key, effect="PreferNoSchedule") for key in "abc"] + [Taint(key="d", effect="NoSchedule")]
     ours = [Toleration(key="a", operator="Exists"), Toleration(key="b", operator="Exists", effect="NoSchedule")]
-    assert tolerations.unwelcome(ours, taints) == 2
+    assert tolerations.count_prefer_no_schedule(ours, taints) == 2
 
 
 TAINTS = st.builds(
@@ -102,7 +102,9 @@ def test_another_toleration_never_hurts(ours: list[Toleration], taints: list[Tai
     """What is covered stays covered when a toleration is added."""
     if tolerations.untolerated(ours, taints) is None:
         assert tolerations.untolerated([*ours, more], taints) is None
-    assert tolerations.unwelcome([*ours, more], taints) <= tolerations.unwelcome(ours, taints)
+    assert tolerations.count_prefer_no_schedule([*ours, more], taints) <= tolerations.count_prefer_no_schedule(
+        ours, taints
+    )
 
 
 @given(TAINTS)

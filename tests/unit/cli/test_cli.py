@@ -1,4 +1,4 @@
-"""The command line: what it says, and how it ends."""
+"""The command line: output and exit codes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def trimtab(*arguments: str, folder: Path, **environment: str) -> subprocess.Com
 
 @pytest.mark.parametrize("command", [(), ("run",), ("lab",), ("lab", "up"), ("lab", "nodes"), ("lab", "workloads")])
 def test_help_is_there_for_every_command(command: tuple[str, ...], tmp_path: Path) -> None:
-    """Nobody has to guess."""
+    """Every command has a help text."""
     done = trimtab(*command, "--help", folder=tmp_path)
     assert done.returncode == 0
     assert "Usage: " in done.stdout
@@ -40,7 +40,7 @@ def test_help_has_examples(command: tuple[str, ...], tmp_path: Path) -> None:
     assert "Examples:" in trimtab(*command, "--help", folder=tmp_path).stdout
 
 
-def test_what_is_not_known_is_said_in_one_line(tmp_path: Path) -> None:
+def test_an_unknown_option_is_reported_in_one_line(tmp_path: Path) -> None:
     """No traceback for what a user can mend, and what to write instead."""
     done = trimtab("run", "--component", "nonsense", folder=tmp_path)
     assert done.returncode == 1
@@ -77,10 +77,10 @@ def test_options_override_the_file(tmp_path: Path) -> None:
     refused = trimtab("run", "--config", "trimtab.yaml", "--check", folder=tmp_path)
     assert (refused.returncode, "trimtab.yaml: logs.level" in refused.stderr) == (1, True)
     taken = trimtab("run", "--config", "trimtab.yaml", "--check", "--log-level", "debug", folder=tmp_path)
-    assert (taken.returncode, taken.stdout) == (0, "the configuration is good; it runs scheduler\n")
+    assert (taken.returncode, taken.stdout) == (0, "the configuration is valid; it runs scheduler\n")
 
 
-def test_the_schedulers_file_is_looked_for_beside_the_one_that_names_it(tmp_path: Path) -> None:
+def test_the_schedulers_file_is_found_beside_the_one_that_names_it(tmp_path: Path) -> None:
     """Wherever the command is run."""
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc" / "trimtab.yaml").write_text("scheduler: scheduler.yaml")
@@ -90,7 +90,7 @@ def test_the_schedulers_file_is_looked_for_beside_the_one_that_names_it(tmp_path
     assert trimtab("run", "--config", "etc/trimtab.yaml", "--check", folder=tmp_path).returncode == 0
 
 
-def test_a_cluster_that_is_not_configured_is_said(tmp_path: Path) -> None:
+def test_a_missing_kubeconfig_is_reported(tmp_path: Path) -> None:
     """And where it was looked for."""
     done = trimtab("run", folder=tmp_path)
     assert done.returncode == 1
@@ -99,8 +99,8 @@ def test_a_cluster_that_is_not_configured_is_said(tmp_path: Path) -> None:
 
 def test_no_lab_is_running(tmp_path: Path) -> None:
     """For people a sentence with what to do next, for programs JSON and an exit code."""
-    told = trimtab("lab", "status", folder=tmp_path)
-    assert (told.returncode, "start one with 'trimtab lab up'" in told.stdout) == (3, True)
+    status = trimtab("lab", "status", folder=tmp_path)
+    assert (status.returncode, "start one with 'trimtab lab up'" in status.stdout) == (3, True)
     asked = trimtab("lab", "status", "-o", "json", folder=tmp_path)
     assert json.loads(asked.stdout) == {"running": False, "ready": False, "port": None, "parts": {}}
     assert "no lab is running" in trimtab("lab", "down", folder=tmp_path).stdout
@@ -118,10 +118,10 @@ def test_reset_removes_a_lab_and_nothing_else(tmp_path: Path) -> None:
     assert not (tmp_path / ".lab").exists()
 
 
-def test_a_shape_that_cannot_be_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_an_invalid_shape_is_refused_before_anything_starts(tmp_path: Path) -> None:
     """Not in the log of a part."""
     (tmp_path / "shape.yaml").write_text("zones: [{name: a, nodes: -1}]")
     done = trimtab("lab", "up", "--shape", "shape.yaml", folder=tmp_path)
     assert done.returncode == 1
     assert "zones[0].nodes" in done.stderr
-    assert not (tmp_path / ".lab" / "box.json").exists()
+    assert not (tmp_path / ".lab" / "state.json").exists()

@@ -28,7 +28,7 @@ async def typed(*arguments: str, folder: Path, server: Server) -> subprocess.Com
 
 
 def test_without_a_cluster_it_prints_what_is_surely_ours(tmp_path: Path) -> None:
-    """What is printed can be applied, what is said is said elsewhere."""
+    """Objects go to standard output, notes to standard error."""
     done = trimtab("install", "--namespace", "level", folder=tmp_path)
     objects = list(yaml.safe_load_all(done.stdout))
     assert done.returncode == 0
@@ -61,8 +61,8 @@ def test_what_runs_is_what_the_configuration_says(arguments: tuple[str, ...], wa
     assert {each["labels"]["app.kubernetes.io/component"] for each in found} == want
 
 
-def test_what_is_left_to_who_keeps_the_certificates_is_said(tmp_path: Path) -> None:
-    """Webhooks that nobody trusts, or that never begin to serve, would be passed over in silence."""
+def test_the_tasks_of_an_administrator_with_own_certificates_are_printed(tmp_path: Path) -> None:
+    """Webhooks that API servers do not trust, or that never serve, would be ignored silently."""
     files = "{source: Files, certificateFile: /tls/tls.crt, keyFile: /tls/tls.key}"
     (tmp_path / "trimtab.yaml").write_text(f"webhooks: {{certificates: {files}}}")
     done = trimtab("install", "--config", "trimtab.yaml", folder=tmp_path)
@@ -80,13 +80,13 @@ def test_what_is_left_to_who_keeps_the_certificates_is_said(tmp_path: Path) -> N
         ),
         pytest.param(
             "leaderElection: {enabled: false}",
-            "leaderElection.enabled: processes of an installation run beside one another",
-            id="nobody leads",
+            "leaderElection.enabled: several processes of an installation run at the same time",
+            id="no leader election",
         ),
         pytest.param("scheduler: {profiles: []}", "scheduler.apiVersion: null is not supported", id="no version"),
     ],
 )
-def test_what_could_not_run_is_not_installed(written: str, message: str, tmp_path: Path) -> None:
+def test_an_invalid_configuration_is_not_installed(written: str, message: str, tmp_path: Path) -> None:
     """Pods that end as soon as they begin are found out here."""
     (tmp_path / "trimtab.yaml").write_text(written)
     done = trimtab("install", "--config", "trimtab.yaml", folder=tmp_path)
@@ -103,7 +103,7 @@ def test_what_could_not_run_is_not_installed(written: str, message: str, tmp_pat
         pytest.param(("--config", "missing.yaml"), "missing.yaml: cannot be read", id="no file"),
     ],
 )
-def test_a_mistake_is_told_in_one_line(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+def test_an_invalid_option_is_reported_in_one_line(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
     """With what to write."""
     done = trimtab("install", *arguments, folder=tmp_path)
     assert done.returncode != 0
@@ -111,7 +111,7 @@ def test_a_mistake_is_told_in_one_line(arguments: tuple[str, ...], message: str,
     assert "Traceback" not in done.stderr
 
 
-async def test_the_way_there_and_back(server: Server, tmp_path: Path) -> None:
+async def test_install_and_uninstall(server: Server, tmp_path: Path) -> None:
     """A cluster that can be asked gets all definitions; uninstalling says what it keeps, and what a flag would lose."""
     printed = await typed("install", "-o", "json", folder=tmp_path, server=server)
     assert '"clonesets.apps.kruise.io"' in printed.stdout
@@ -120,4 +120,4 @@ async def test_the_way_there_and_back(server: Server, tmp_path: Path) -> None:
     assert "would remove Namespace trimtab-system" in planned.stdout
     done = await typed("uninstall", folder=tmp_path, server=server)
     assert done.returncode == 0
-    assert [line for line in done.stdout.splitlines() if not line.startswith("taken back: 0 ")] == []
+    assert [line for line in done.stdout.splitlines() if not line.startswith("reverted: 0 ")] == []

@@ -1,4 +1,4 @@
-"""A world to work in, for each test."""
+"""A cluster for each test."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.unit.cloneset.worlds import CloneSetWorld
+from tests.unit.cloneset.clusters import CloneSetCluster
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[CloneSetWorld]:
-    """A cluster whose CloneSets are looked after."""
-    made = CloneSetWorld()
-    await made.start()
-    yield made
-    await made.close()
+async def world() -> AsyncIterator[CloneSetCluster]:
+    """A cluster with a CloneSet controller."""
+    cluster = CloneSetCluster()
+    await cluster.start()
+    yield cluster
+    await cluster.close()

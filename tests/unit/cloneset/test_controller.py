@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cloneset.worlds import CLONESETS, DEFINITIONS, CloneSetWorld, manifest, template
+from tests.unit.cloneset.clusters import CLONESETS, DEFINITIONS, CloneSetCluster, manifest, template
 from trimtab.api import crds
 from trimtab.api.annotations import MANAGED_BY
 from trimtab.api.apps import ControllerRevision, Scale
@@ -16,12 +16,12 @@ from trimtab.api.core import Event
 from trimtab.api.meta import Condition
 from trimtab.api.nodes import ZONE
 from trimtab.api.pods import Pod, TopologySpreadConstraint
-from trimtab.cloneset.presence import Presence
+from trimtab.cloneset.kind_owner import KindOwner
 from trimtab.cloneset.settings import Settings
 from trimtab.kube.errors import Unreachable
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request, Response
-from trimtab_lab.apiserver.wire.statuses import Refusal, refusal
+from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
 
 PODS = Resource.of(Pod).raw
 REVISIONS = Resource.of(ControllerRevision).raw
@@ -38,37 +38,37 @@ def is_deletion(request: Request, name: str = "") -> bool:
     return request.method == "DELETE" and "/pods/" in request.path and request.path.endswith(name)
 
 
-def refusing(when: Callable[[int], bool]) -> Callable[[Request], Refusal | None]:
+def refusing(when: Callable[[int], bool]) -> Callable[[Request], StatusError | None]:
     """Refuses pods, by the number of the attempt, from 1 on."""
     attempts = 0
 
-    def refuse(request: Request) -> Refusal | None:
+    def refuse(request: Request) -> StatusError | None:
         nonlocal attempts
         if not is_creation(request):
             return None
         attempts += 1
-        return refusal(403, "no more pods today") if when(attempts) else None
+        return status_error(403, "no more pods today") if when(attempts) else None
 
     return refuse
 
 
-def quota(world: CloneSetWorld, most: int) -> Callable[[Request], Refusal | None]:
+def quota(world: CloneSetCluster, most: int) -> Callable[[Request], StatusError | None]:
     """Lets there be so many pods, those included that are on their way out."""
 
-    def refuse(request: Request) -> Refusal | None:
-        full = len(world.cluster.store.shelf("/pods").entries) >= most
-        return refusal(403, "exceeded quota") if full and is_creation(request) else None
+    def refuse(request: Request) -> StatusError | None:
+        full = len(world.cluster.store.collection("/pods").entries) >= most
+        return status_error(403, "exceeded quota") if full and is_creation(request) else None
 
     return refuse
 
 
-async def condition(world: CloneSetWorld, kind: str, name: str = "web") -> Condition | None:
+async def condition(world: CloneSetCluster, kind: str, name: str = "web") -> Condition | None:
     """A condition of the CloneSet."""
     status = (await world.cloneset(name)).status
     return next((each for each in status.conditions if each.type == kind), None)
 
 
-async def revision_of(world: CloneSetWorld, pod: str) -> str:
+async def revision_of(world: CloneSetCluster, pod: str) -> str:
     """The revision that a pod was made from."""
     return (await world.get(Pod, pod)).metadata.labels[REVISION_HASH]
 
@@ -76,7 +76,7 @@ async def revision_of(world: CloneSetWorld, pod: str) -> str:
 # Growing.
 
 
-async def test_pods_are_made_from_the_whole_template(world: CloneSetWorld) -> None:
+async def test_pods_are_made_from_the_whole_template(world: CloneSetCluster) -> None:
     """Every field is in the pod, also those that no type here knows; its owner, revision and id are named."""
     whole = template()
     whole["metadata"]["annotations"] = {"team": "a"}
@@ -91,10 +91,10 @@ async def test_pods_are_made_from_the_whole_template(world: CloneSetWorld) -> No
     labels = raw["metadata"]["labels"]
     assert labels[REVISION_HASH] == (await world.cloneset()).status.update_revision
     assert made.metadata.name == f"web-{labels[INSTANCE_ID]}"
-    assert await world.told("SuccessfulCreate") == [f"Created pod: {made.metadata.name}"]
+    assert await world.event_messages("SuccessfulCreate") == [f"Created pod: {made.metadata.name}"]
 
 
-async def test_the_template_keeps_fields_that_the_server_does_not_know(world: CloneSetWorld) -> None:
+async def test_the_template_keeps_fields_that_the_server_does_not_know(world: CloneSetCluster) -> None:
     """The definition prunes nothing of it."""
     tree = manifest(0)
     tree["spec"]["template"]["spec"]["brandNewField"] = {"deep": [1]}
@@ -103,7 +103,7 @@ async def test_the_template_keeps_fields_that_the_server_does_not_know(world: Cl
     assert kept["spec"]["template"]["spec"]["brandNewField"] == {"deep": [1]}
 
 
-async def test_the_status_follows_the_pods(world: CloneSetWorld) -> None:
+async def test_the_status_follows_the_pods(world: CloneSetCluster) -> None:
     """From nothing over pending to available; what is going is not counted."""
     await world.create(CloneSet, manifest(2))
     pending = (await world.cloneset()).status
@@ -117,7 +117,7 @@ async def test_the_status_follows_the_pods(world: CloneSetWorld) -> None:
     assert (shrunk.replicas, shrunk.observed_generation) == (1, 2)
 
 
-async def test_the_scale_subresource_works(world: CloneSetWorld) -> None:
+async def test_the_scale_subresource_works(world: CloneSetCluster) -> None:
     """For kubectl and for autoscalers: size, number and selector."""
     await world.create(CloneSet, manifest(2))
     await world.run_pods()
@@ -127,8 +127,8 @@ async def test_the_scale_subresource_works(world: CloneSetWorld) -> None:
     assert len(await world.pods()) == 4
 
 
-async def test_what_always_fails_is_tried_once_at_a_time(world: CloneSetWorld) -> None:
-    """Slow start: of a hundred pods that are refused one is tried, and less and less often; and it is said why."""
+async def test_a_permanent_failure_is_tried_once_at_a_time(world: CloneSetCluster) -> None:
+    """Slow start: of a hundred pods that are refused one is tried, and less and less often; the condition says why."""
     world.wire.refuse = refusing(lambda _: True)
     await world.user.create(CLONESETS, manifest(100), namespace="default")
     await world.clock.advance(30)
@@ -150,13 +150,13 @@ async def test_what_always_fails_is_tried_once_at_a_time(world: CloneSetWorld) -
         pytest.param("GET", "/clonesets/web", id="a CloneSet that cannot be read"),
     ],
 )
-async def test_what_is_refused_before_anything_is_made_is_reported(
-    world: CloneSetWorld, method: str, ending: str
+async def test_a_request_that_fails_before_pods_are_created_is_reported(
+    world: CloneSetCluster, method: str, ending: str
 ) -> None:
-    """In the server's words; when it is allowed, all goes on, and nothing is said any more."""
+    """In the server's words; when it is allowed, reconciling continues, and the condition goes."""
     await world.place("foundling", "node-0", since="2025-12-31T23:00:00Z")
     world.wire.refuse = lambda request: (
-        refusal(403, "you may not") if request.method == method and request.path.endswith(ending) else None
+        status_error(403, "you may not") if request.method == method and request.path.endswith(ending) else None
     )
     await world.create(CloneSet, manifest(2))
     failed = await condition(world, "FailedScale")
@@ -168,7 +168,7 @@ async def test_what_is_refused_before_anything_is_made_is_reported(
     assert await condition(world, "FailedScale") is None
 
 
-async def test_batches_double_until_one_fails(world: CloneSetWorld) -> None:
+async def test_batches_double_until_one_fails(world: CloneSetCluster) -> None:
     """1, 2, 4 succeed, of the next 8 one fails: no more is tried then, and the rest is made up for afterwards."""
     world.wire.refuse = refusing(lambda number: number == 9)
     await world.create(CloneSet, manifest(30))
@@ -176,7 +176,7 @@ async def test_batches_double_until_one_fails(world: CloneSetWorld) -> None:
     assert len(await world.pods()) == 30
 
 
-async def test_growing_is_held_back_by_max_unavailable(world: CloneSetWorld) -> None:
+async def test_growing_is_held_back_by_max_unavailable(world: CloneSetCluster) -> None:
     """scaleStrategy.maxUnavailable: no more pods are on their way than may be unavailable."""
     await world.create(CloneSet, manifest(7, scaleStrategy={"maxUnavailable": 3}))
     assert len(await world.pods()) == 3
@@ -184,10 +184,10 @@ async def test_growing_is_held_back_by_max_unavailable(world: CloneSetWorld) -> 
     assert len(await world.pods()) == 5
     await world.run_pods()
     assert len(await world.pods()) == 7
-    assert any("4 pods wait" in message for message in await world.told("ScaleUpLimited"))
+    assert any("4 pods wait" in message for message in await world.event_messages("ScaleUpLimited"))
 
 
-async def test_min_ready_seconds(world: CloneSetWorld) -> None:
+async def test_min_ready_seconds(world: CloneSetCluster) -> None:
     """A pod counts as available when it has been ready for so long, by nothing but time."""
     await world.create(CloneSet, manifest(2, minReadySeconds=30))
     await world.run_pods()
@@ -196,11 +196,11 @@ async def test_min_ready_seconds(world: CloneSetWorld) -> None:
     assert (await world.cloneset()).status.available_replicas == 2
 
 
-# Who belongs to it.
+# Adoption.
 
 
-async def test_orphans_are_adopted_and_strangers_released(world: CloneSetWorld) -> None:
-    """What matches and belongs to nobody is taken in; what does not match any more is let go, and made up for."""
+async def test_orphans_are_adopted_and_strangers_released(world: CloneSetCluster) -> None:
+    """A matching orphan is adopted; a pod that no longer matches is released and replaced."""
     await world.place("orphan", "a", since="2025-12-31T23:00:00Z")
     await world.create(CloneSet, manifest(2, updateStrategy={"paused": True}))
     assert "orphan" in await world.names()
@@ -214,7 +214,7 @@ async def test_orphans_are_adopted_and_strangers_released(world: CloneSetWorld) 
     assert (await world.cloneset()).status.replicas == 2
 
 
-async def test_a_pod_of_somebody_else_is_left_alone(world: CloneSetWorld) -> None:
+async def test_a_pod_of_another_controller_is_not_touched(world: CloneSetCluster) -> None:
     """Although it matches."""
     reference = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u", "controller": True}
     body = {"metadata": {"name": "theirs", "labels": {"app": "web"}, "ownerReferences": [reference]}}
@@ -224,7 +224,7 @@ async def test_a_pod_of_somebody_else_is_left_alone(world: CloneSetWorld) -> Non
     assert len([pod for pod in await world.pods() if pod.metadata.name != "theirs"]) == 1
 
 
-async def test_a_cloneset_that_is_going_makes_nothing(world: CloneSetWorld) -> None:
+async def test_a_cloneset_that_is_being_deleted_creates_no_pods(world: CloneSetCluster) -> None:
     """Its pods go with it, and come not again."""
     await world.create(CloneSet, manifest(3))
     await world.run_pods()
@@ -243,8 +243,11 @@ async def test_a_cloneset_that_is_going_makes_nothing(world: CloneSetWorld) -> N
         pytest.param("Orphan", 3, id="without its pods"),
     ],
 )
-async def test_a_cloneset_that_has_gone_unseen_makes_nothing(world: CloneSetWorld, propagation: str, left: int) -> None:
-    """Its pods go, or are let go, before the watch says so: others in their place would be collected without end."""
+async def test_a_deleted_cloneset_whose_deletion_is_not_observed_creates_no_pods(
+    world: CloneSetCluster, propagation: str, left: int
+) -> None:
+    """Its pods are deleted or orphaned before the watch shows it: replacements would be garbage-collected without
+    end."""
     await world.create(CloneSet, manifest(3))
     await world.run_pods()
     world.wire.hold("clonesets")
@@ -252,23 +255,23 @@ async def test_a_cloneset_that_has_gone_unseen_makes_nothing(world: CloneSetWorl
     await world.settle()
     await world.end_pods()
     assert len(await world.pods()) == left
-    world.wire.go_on()
+    world.wire.resume()
     await world.advance(60)
     assert len(await world.all(Pod)) == left
     assert sum(map(is_creation, world.wire.requests)) == 3
 
 
-async def test_overlapping_clonesets_are_told_and_do_not_fight(world: CloneSetWorld) -> None:
-    """Both say who the other is; each keeps its own number; the pods of nobody are the older one's. Nothing loops."""
+async def test_overlapping_clonesets_report_it_and_do_not_compete(world: CloneSetCluster) -> None:
+    """Both name the other; each keeps its own number; orphans go to the older one. Nothing loops."""
     await world.create(CloneSet, manifest(2))
     await world.clock.advance(5)
     other = manifest(2, "copy", selector={"matchLabels": {"app": "web"}}, template=template(app="web", tier="b"))
     await world.create(CloneSet, {**other, "spec": {**other["spec"], "updateStrategy": {"paused": True}}})
     await world.run_pods()
-    for name, rival in (("web", "copy"), ("copy", "web")):
-        told = await condition(world, "SelectorOverlap", name)
-        assert told is not None
-        assert rival in told.message
+    for name, neighbour in (("web", "copy"), ("copy", "web")):
+        report = await condition(world, "SelectorOverlap", name)
+        assert report is not None
+        assert neighbour in report.message
         assert (await world.cloneset(name)).status.replicas == 2
     await world.place("orphan", "a", since="2025-12-31T23:00:00Z")
     await world.settle()
@@ -280,7 +283,7 @@ async def test_overlapping_clonesets_are_told_and_do_not_fight(world: CloneSetWo
     await world.resize(1, "copy")
     await world.run_pods()
     assert ((await world.cloneset("web")).status.replicas, (await world.cloneset("copy")).status.replicas) == (2, 1)
-    assert len(await world.told("SelectorOverlap")) == 2
+    assert len(await world.event_messages("SelectorOverlap")) == 2
     await world.user.delete(CloneSet, "copy", namespace="default")
     await world.settle()
     assert await condition(world, "SelectorOverlap") is None
@@ -289,7 +292,7 @@ async def test_overlapping_clonesets_are_told_and_do_not_fight(world: CloneSetWo
 # Shrinking.
 
 
-async def test_the_proposals_example_over_the_wire(world: CloneSetWorld) -> None:
+async def test_the_proposals_example_over_the_wire(world: CloneSetCluster) -> None:
     """Scaled down one by one, the pods leave in the two inner orders that the proposal prints; the zones stay level."""
     await world.add_nodes("a", "b", "c", zone="x")
     await world.add_nodes("d", "e", zone="y")
@@ -309,7 +312,7 @@ async def test_the_proposals_example_over_the_wire(world: CloneSetWorld) -> None
     assert [name for name in gone if name[0] in "de"] == ["d-1", "e-1", "d-0", "e-0"]
 
 
-async def test_pods_that_share_a_node_go_first(world: CloneSetWorld) -> None:
+async def test_pods_that_share_a_node_go_first(world: CloneSetCluster) -> None:
     """Story 1."""
     await world.add_nodes("a", "b", "c", zone="x")
     for name, since in (("a-0", "01"), ("a-1", "02"), ("b-0", "09"), ("c-0", "09")):
@@ -322,7 +325,7 @@ async def test_pods_that_share_a_node_go_first(world: CloneSetWorld) -> None:
 @pytest.mark.parametrize("stated", [pytest.param(ZONE, id="the template's"), pytest.param("", id="the cluster's")])
 async def test_pods_go_by_topology(stated: str) -> None:
     """Story 2: the constraints are the template's, or else the cluster's default constraints."""
-    world = CloneSetWorld(Settings(default_constraints=(ZONES,)))
+    world = CloneSetCluster(Settings(default_constraints=(ZONES,)))
     await world.start()
     await world.add_nodes("a", "b", "c", zone="x")
     await world.add_nodes("d", "e", zone="y")
@@ -335,7 +338,7 @@ async def test_pods_go_by_topology(stated: str) -> None:
     await world.close()
 
 
-async def test_old_revisions_go_first(world: CloneSetWorld) -> None:
+async def test_old_revisions_go_first(world: CloneSetCluster) -> None:
     """In the midst of an update, a scale-down takes what would have been replaced."""
     await world.create(CloneSet, manifest(4, updateStrategy={"maxUnavailable": 2}))
     await world.run_pods()
@@ -347,7 +350,7 @@ async def test_old_revisions_go_first(world: CloneSetWorld) -> None:
     assert not olds & await world.names()
 
 
-async def test_it_shrinks_in_the_middle_of_a_rollout_that_does_not_come_up(world: CloneSetWorld) -> None:
+async def test_it_shrinks_in_the_middle_of_a_rollout_that_does_not_come_up(world: CloneSetCluster) -> None:
     """Old pods come first in the order, but are all that is available; the broken ones behind them go instead."""
     await world.create(CloneSet, manifest(10, updateStrategy={"maxUnavailable": 6}))
     await world.run_pods()
@@ -359,7 +362,7 @@ async def test_it_shrinks_in_the_middle_of_a_rollout_that_does_not_come_up(world
     assert (status.replicas, status.available_replicas) == (5, 4)
 
 
-async def test_named_pods_go_and_are_replaced(world: CloneSetWorld) -> None:
+async def test_named_pods_go_and_are_replaced(world: CloneSetCluster) -> None:
     """podsToDelete without a smaller number: they are replaced, no more at once than may be unavailable."""
     await world.create(CloneSet, manifest(5, updateStrategy={"maxUnavailable": 1}))
     await world.run_pods()
@@ -372,7 +375,7 @@ async def test_named_pods_go_and_are_replaced(world: CloneSetWorld) -> None:
     assert (await world.cloneset()).status.available_replicas == 5
 
 
-async def test_named_pods_are_those_that_go_when_it_shrinks(world: CloneSetWorld) -> None:
+async def test_named_pods_are_those_that_go_when_it_shrinks(world: CloneSetCluster) -> None:
     """A smaller number together with as many names: exactly those go."""
     await world.create(CloneSet, manifest(5))
     await world.run_pods()
@@ -382,18 +385,18 @@ async def test_named_pods_are_those_that_go_when_it_shrinks(world: CloneSetWorld
     assert await world.names() == before - named
 
 
-async def test_a_labelled_pod_goes(world: CloneSetWorld) -> None:
+async def test_a_labelled_pod_goes(world: CloneSetCluster) -> None:
     """The label that marks a pod for deletion, whatever its value."""
     await world.create(CloneSet, manifest(3))
     await world.run_pods()
-    marked = min(await world.names())
-    await world.patch(Pod, marked, {"metadata": {"labels": {SPECIFIED_DELETE: "true"}}})
+    specified = min(await world.names())
+    await world.patch(Pod, specified, {"metadata": {"labels": {SPECIFIED_DELETE: "true"}}})
     await world.run_pods()
-    assert marked not in await world.names()
+    assert specified not in await world.names()
     assert (await world.cloneset()).status.available_replicas == 3
 
 
-async def test_a_pod_is_deleted_by_its_uid(world: CloneSetWorld) -> None:
+async def test_a_pod_is_deleted_by_its_uid(world: CloneSetCluster) -> None:
     """A successor of the same name is not met."""
     await world.create(CloneSet, manifest(3))
     await world.run_pods()
@@ -403,29 +406,29 @@ async def test_a_pod_is_deleted_by_its_uid(world: CloneSetWorld) -> None:
     assert all(b'"preconditions":{"uid":' in (request.body or b"") for request in deletions)
 
 
-async def test_a_deletion_that_lost_a_race_is_tried_again(world: CloneSetWorld) -> None:
+async def test_a_deletion_that_lost_a_race_is_tried_again(world: CloneSetCluster) -> None:
     """A conflict does not mean that the pod is gone, and nothing else would remind anybody of it."""
     await world.create(CloneSet, manifest(3))
     await world.run_pods()
     lost: list[Request] = []
 
-    def some(request: Request) -> Refusal | None:
+    def some(request: Request) -> StatusError | None:
         if not is_deletion(request) or len(lost) == 3:
             return None
         lost.append(request)
-        return refusal(409, "the object has been modified")
+        return status_error(409, "the object has been modified")
 
     world.wire.refuse = some
     await world.resize(2)
     assert len(await world.pods()) == 2
-    assert await world.told("FailedDelete") == []
+    assert await world.event_messages("FailedDelete") == []
     assert (await world.cloneset()).status.conditions == ()
 
 
 # Updating.
 
 
-async def test_an_update_replaces_pods_within_max_unavailable(world: CloneSetWorld) -> None:
+async def test_an_update_replaces_pods_within_max_unavailable(world: CloneSetCluster) -> None:
     """Never fewer than the floor are available, and never more than wanted are there."""
     lows: list[int] = []
 
@@ -445,7 +448,7 @@ async def test_an_update_replaces_pods_within_max_unavailable(world: CloneSetWor
     assert status.current_revision == status.update_revision
 
 
-async def test_a_surge_makes_new_pods_first(world: CloneSetWorld) -> None:
+async def test_a_surge_makes_new_pods_first(world: CloneSetCluster) -> None:
     """With maxSurge 2 and maxUnavailable 0 all five always serve, and never more than seven are there."""
     most = 0
 
@@ -464,7 +467,7 @@ async def test_a_surge_makes_new_pods_first(world: CloneSetWorld) -> None:
     assert most == 7
 
 
-async def test_an_update_goes_on_where_a_quota_leaves_no_room_for_its_surge(world: CloneSetWorld) -> None:
+async def test_an_update_goes_on_where_a_quota_leaves_no_room_for_its_surge(world: CloneSetCluster) -> None:
     """What may be unavailable makes room."""
     world.wire.refuse = quota(world, 3)
     await world.create(CloneSet, manifest(3, updateStrategy={"maxUnavailable": 1, "maxSurge": 1}))
@@ -478,7 +481,7 @@ async def test_an_update_goes_on_where_a_quota_leaves_no_room_for_its_surge(worl
     assert (status.replicas, status.updated_available_replicas, status.conditions) == (3, 3, ())
 
 
-async def test_pods_become_available_in_time_while_others_are_refused(world: CloneSetWorld) -> None:
+async def test_pods_become_available_in_time_while_others_are_refused(world: CloneSetCluster) -> None:
     """What fails is tried less and less often; what time brings about does not wait for that."""
     world.wire.refuse = quota(world, 2)
     await world.create(CloneSet, manifest(3, minReadySeconds=30))
@@ -489,8 +492,8 @@ async def test_pods_become_available_in_time_while_others_are_refused(world: Clo
     assert (await world.cloneset()).status.available_replicas == 2
 
 
-async def test_a_marked_pod_goes_while_pods_are_refused(world: CloneSetWorld) -> None:
-    """One that does not serve anybody: what there is room for is made when it is gone."""
+async def test_a_specified_pod_is_deleted_while_new_pods_are_refused(world: CloneSetCluster) -> None:
+    """An unavailable one: when it is gone, its replacement fits."""
     world.wire.refuse = quota(world, 2)
     await world.create(CloneSet, manifest(3))
     await world.run_pods()
@@ -502,12 +505,12 @@ async def test_a_marked_pod_goes_while_pods_are_refused(world: CloneSetWorld) ->
     assert len(await world.pods()) == 2
 
 
-async def test_a_pod_that_cannot_be_deleted_holds_up_nothing_else(world: CloneSetWorld) -> None:
-    """Somebody protects a pod that somebody else has marked: that is reported, and the update goes on."""
+async def test_a_pod_that_cannot_be_deleted_holds_up_nothing_else(world: CloneSetCluster) -> None:
+    """The deletion of a specified pod is refused: that is reported, and the update continues."""
     await world.create(CloneSet, manifest(3))
     await world.run_pods()
     kept, *others = sorted(await world.names())
-    world.wire.refuse = lambda request: refusal(403, "protected") if is_deletion(request, kept) else None
+    world.wire.refuse = lambda request: status_error(403, "protected") if is_deletion(request, kept) else None
     await world.patch(Pod, kept, {"metadata": {"labels": {SPECIFIED_DELETE: "true"}}})
     await world.patch(CloneSet, "web", {"spec": {"template": template("app:2")}})
     await world.run_pods()
@@ -522,16 +525,16 @@ async def test_a_pod_that_cannot_be_deleted_holds_up_nothing_else(world: CloneSe
     assert (await world.cloneset()).status.conditions == ()
 
 
-async def test_a_server_that_is_busy_is_asked_no_more(world: CloneSetWorld) -> None:
+async def test_a_server_that_is_busy_is_asked_no_more(world: CloneSetCluster) -> None:
     """What else there would be to do is not tried either."""
     await world.create(CloneSet, manifest(3, updateStrategy={"maxUnavailable": 1, "maxSurge": 1}))
     await world.run_pods()
-    world.wire.refuse = lambda request: refusal(503, "later") if is_creation(request) else None
+    world.wire.refuse = lambda request: status_error(503, "later") if is_creation(request) else None
     await world.patch(CloneSet, "web", {"spec": {"template": template("app:2")}})
     assert not any(map(is_deletion, world.wire.requests))
 
 
-async def test_a_revision_that_does_not_come_up_stops_and_can_be_taken_back(world: CloneSetWorld) -> None:
+async def test_a_revision_that_does_not_become_available_stops_and_can_be_rolled_back(world: CloneSetCluster) -> None:
     """One broken pod, and the rest is left alone; the old template brings its old revision back, renumbered."""
     await world.create(CloneSet, manifest(4, updateStrategy={"maxUnavailable": 1}))
     await world.run_pods()
@@ -549,7 +552,7 @@ async def test_a_revision_that_does_not_come_up_stops_and_can_be_taken_back(worl
     assert numbers[good] == 3
 
 
-async def test_a_paused_update_replaces_nothing(world: CloneSetWorld) -> None:
+async def test_a_paused_update_replaces_nothing(world: CloneSetCluster) -> None:
     """Until it goes on; new pods are of the newest revision all the same."""
     await world.create(CloneSet, manifest(2, updateStrategy={"paused": True}))
     await world.run_pods()
@@ -563,7 +566,7 @@ async def test_a_paused_update_replaces_nothing(world: CloneSetWorld) -> None:
     assert not before & await world.names()
 
 
-async def test_old_revisions_are_forgotten(world: CloneSetWorld) -> None:
+async def test_old_revisions_are_forgotten(world: CloneSetCluster) -> None:
     """As many as the limit says are kept, besides the one in use."""
     await world.create(CloneSet, manifest(1, revisionHistoryLimit=2))
     for number in range(2, 7):
@@ -573,8 +576,8 @@ async def test_old_revisions_are_forgotten(world: CloneSetWorld) -> None:
     assert kept == [4, 5, 6]
 
 
-async def test_a_taken_revision_name_is_avoided(world: CloneSetWorld) -> None:
-    """Somebody else has an object of that name: the collision is counted, and the next hash is another."""
+async def test_a_taken_revision_name_is_avoided(world: CloneSetCluster) -> None:
+    """Another object has that name: the collision is counted, and the next hash is another."""
     await world.create(CloneSet, manifest(0))
     (mine,) = await world.all(ControllerRevision)
     name = mine.metadata.name
@@ -589,7 +592,7 @@ async def test_a_taken_revision_name_is_avoided(world: CloneSetWorld) -> None:
     assert len(await world.pods()) == 1
 
 
-async def test_an_orphaned_revision_of_the_same_template_is_taken_over(world: CloneSetWorld) -> None:
+async def test_an_orphaned_revision_of_the_same_template_is_taken_over(world: CloneSetCluster) -> None:
     """What a CloneSet that was deleted without its pods left behind serves its successor."""
     await world.create(CloneSet, manifest(2))
     await world.run_pods()
@@ -607,7 +610,7 @@ async def test_an_orphaned_revision_of_the_same_template_is_taken_over(world: Cl
 # Crashes, and what was not seen yet.
 
 
-async def test_a_change_that_comes_while_something_is_written_is_heeded(world: CloneSetWorld) -> None:
+async def test_a_change_during_a_write_is_not_lost(world: CloneSetCluster) -> None:
     """The size is lowered while the first revision is on its way, for a second: no more are made than wanted."""
     answer = world.wire.send
 
@@ -623,50 +626,50 @@ async def test_a_change_that_comes_while_something_is_written_is_heeded(world: C
     assert sum(map(is_creation, world.wire.requests)) == 2
 
 
-async def test_nothing_is_made_twice_while_the_watch_is_behind(world: CloneSetWorld) -> None:
+async def test_nothing_is_made_twice_while_the_watch_is_behind(world: CloneSetCluster) -> None:
     """What was made and has not been seen is expected."""
     world.wire.hold("pods")
     await world.create(CloneSet, manifest(5))
     await world.patch(CloneSet, "web", {"spec": {"minReadySeconds": 1}})
     assert sum(map(is_creation, world.wire.requests)) == 5
-    world.wire.go_on()
+    world.wire.resume()
     await world.settle()
     assert len(await world.pods()) == 5
 
 
-async def test_a_pod_that_is_named_as_soon_as_it_is_made_goes_once(world: CloneSetWorld) -> None:
+async def test_a_pod_that_is_named_as_soon_as_it_is_made_goes_once(world: CloneSetCluster) -> None:
     """Its name is used up before it goes: a successor of that name would be named as well, and so on without end."""
     world.wire.hold("pods")
     await world.create(CloneSet, manifest(1))
     await world.settle()
     (early,) = await world.names()
     await world.patch(CloneSet, "web", {"spec": {"scaleStrategy": {"podsToDelete": [early]}}})
-    world.wire.go_on()
+    world.wire.resume()
     await world.settle()
     assert len(await world.names() - {early}) == 1
     assert len([request for request in world.wire.requests if is_deletion(request)]) == 1
 
 
-async def test_a_status_that_is_said_to_be_of_nothing_is_written_later(world: CloneSetWorld) -> None:
+async def test_a_status_of_a_cloneset_that_was_not_found_is_written_later(world: CloneSetCluster) -> None:
     """An API server whose definitions are being put in place says so of objects that are there."""
-    told: list[Request] = []
+    report: list[Request] = []
 
-    def deny(request: Request) -> Refusal | None:
-        if request.method != "PATCH" or not request.path.endswith("/status") or told:
+    def deny(request: Request) -> StatusError | None:
+        if request.method != "PATCH" or not request.path.endswith("/status") or report:
             return None
-        told.append(request)
-        return refusal(404, "there is none")
+        report.append(request)
+        return status_error(404, "there is none")
 
     world.wire.refuse = deny
     await world.create(CloneSet, manifest(0))
     await world.settle()
-    assert told
+    assert report
     await world.advance(31)
     cloneset = await world.cloneset()
     assert cloneset.status.observed_generation == cloneset.metadata.generation
 
 
-async def test_a_lost_answer_makes_no_second_pod(world: CloneSetWorld) -> None:
+async def test_a_lost_answer_makes_no_second_pod(world: CloneSetCluster) -> None:
     """The server made the pod, the answer was lost: the next attempt finds it by its name."""
     lost = 0
 
@@ -680,7 +683,7 @@ async def test_a_lost_answer_makes_no_second_pod(world: CloneSetWorld) -> None:
     world.wire.after = lose
     await world.create(CloneSet, manifest(6))
     assert len(await world.all(Pod)) == 6, "although no pod has been seen yet"
-    world.wire.go_on()
+    world.wire.resume()
     await world.settle()
     assert len(await world.all(Pod)) == 6
     assert (await world.cloneset()).status.replicas == 6
@@ -688,7 +691,7 @@ async def test_a_lost_answer_makes_no_second_pod(world: CloneSetWorld) -> None:
 
 async def test_requests_of_a_killed_process_that_arrive_late_make_no_surplus() -> None:
     """Whoever takes over makes the very pods that were being made."""
-    world = CloneSetWorld()
+    world = CloneSetCluster()
     await world.start()
     late: list[Request] = []
 
@@ -718,7 +721,7 @@ async def test_requests_of_a_killed_process_that_arrive_late_make_no_surplus() -
 @pytest.mark.parametrize("dies_at", range(1, 26))
 async def test_killed_at_any_request_it_goes_on(dies_at: int) -> None:
     """A rollout with a scale-down in it, killed before any of its writes: the end is the same."""
-    world = CloneSetWorld()
+    world = CloneSetCluster()
     await world.start()
     await world.create(CloneSet, manifest(4, updateStrategy={"maxUnavailable": 2}))
     await world.run_pods()
@@ -763,34 +766,36 @@ async def test_killed_at_any_request_it_goes_on(dies_at: int) -> None:
         ),
     ],
 )
-async def test_what_is_not_supported_is_refused(world: CloneSetWorld, spec: dict[str, Any], field: str) -> None:
-    """Nothing is made; a condition and an event name the field. When it is mended, all goes on."""
+async def test_what_is_not_supported_is_refused(world: CloneSetCluster, spec: dict[str, Any], field: str) -> None:
+    """No pod is created; a condition and an event name the field. When it is fixed, reconciling continues."""
     await world.create(CloneSet, manifest(2, **spec))
     assert await world.pods() == []
-    refused = await condition(world, "Refused")
+    refused = await condition(world, "InvalidSpec")
     assert refused is not None
     assert field in refused.message
     assert (await world.cloneset()).status.observed_generation == 1
-    assert len(await world.told("Refused")) == 1
+    assert len(await world.event_messages("InvalidSpec")) == 1
     await world.patch(CloneSet, "web", {"spec": dict.fromkeys(spec)})
     assert len(await world.pods()) == 2
-    assert await condition(world, "Refused") is None
+    assert await condition(world, "InvalidSpec") is None
 
 
-async def test_it_stands_back_where_openkruise_serves_the_kind() -> None:
-    """Nothing is touched, and that is said; when the kind becomes ours, it is looked after."""
-    world = CloneSetWorld()
+async def test_clonesets_are_not_managed_where_openkruise_serves_the_kind() -> None:
+    """Nothing is changed, and an event says so; when the kind becomes ours, CloneSets are managed."""
+    world = CloneSetCluster()
     ours = next(each for each in world.definitions if each["spec"]["names"]["kind"] == "CloneSet")
     ours["metadata"] |= {"labels": {}, "annotations": {"controller-gen.kubebuilder.io/version": "v0.16.5"}}
     await world.start()
     await world.create(CloneSet, manifest(2))
     assert await world.pods() == []
-    assert world.controller.presence is Presence.OTHERS
+    assert world.controller.owner is KindOwner.OTHER
     assert world.controller.synced
     assert world.controller.problems == []
-    (told,) = [event for event in await world.all(Event) if event.reason == "StandsBack"]
-    assert "OpenKruise" in told.message
-    patch = {"metadata": {"labels": crds.OURS, "annotations": {"controller-gen.kubebuilder.io/version": None}}}
+    (report,) = [event for event in await world.all(Event) if event.reason == "NotManaged"]
+    assert "OpenKruise" in report.message
+    patch = {
+        "metadata": {"labels": crds.MANAGED_BY_LABELS, "annotations": {"controller-gen.kubebuilder.io/version": None}}
+    }
     await world.user.patch(DEFINITIONS, "clonesets.apps.kruise.io", patch)
     await world.settle()
     assert len(await world.pods()) == 2
@@ -804,11 +809,11 @@ async def test_it_stands_back_where_openkruise_serves_the_kind() -> None:
 
 async def test_it_waits_for_the_kind_to_be_served() -> None:
     """Before its definition is there it is ready, and does nothing."""
-    world = CloneSetWorld()
+    world = CloneSetCluster()
     definitions, world.definitions = world.definitions, []
     await world.start()
     assert world.controller.synced
-    assert world.controller.presence is Presence.NOBODY
+    assert world.controller.owner is KindOwner.NONE
     for definition in definitions:
         await world.user.create(DEFINITIONS, definition)
     await world.settle()
@@ -818,15 +823,15 @@ async def test_it_waits_for_the_kind_to_be_served() -> None:
 
 
 async def test_it_can_be_confined_to_namespaces() -> None:
-    """What is elsewhere is not looked after."""
-    world = CloneSetWorld(Settings(namespaces=frozenset({"shop"})))
+    """CloneSets of other namespaces are not managed."""
+    world = CloneSetCluster(Settings(namespaces=frozenset({"shop"})))
     await world.start()
     await world.create(CloneSet, manifest(2))
     assert await world.pods() == []
     await world.close()
 
 
-async def test_a_cloneset_can_be_left_to_another_controller(world: CloneSetWorld) -> None:
+async def test_a_cloneset_can_be_left_to_another_controller(world: CloneSetCluster) -> None:
     """Where several run, an annotation says whose it is; without the annotation it is everybody's."""
     theirs = manifest(2)
     theirs["metadata"]["annotations"] = {MANAGED_BY: "canary"}
@@ -836,8 +841,8 @@ async def test_a_cloneset_can_be_left_to_another_controller(world: CloneSetWorld
     assert len(await world.pods()) == 2
 
 
-async def test_what_is_done_is_counted(world: CloneSetWorld) -> None:
-    """For Prometheus: pods made, pods deleted by what for, failures, and whether CloneSets are looked after at all."""
+async def test_what_is_done_is_counted(world: CloneSetCluster) -> None:
+    """Pods created, pods deleted by step, failures, and whether CloneSets are managed."""
 
     def value(name: str, **labels: str) -> float | None:
         return world.registry.get_sample_value(f"trimtab_cloneset_{name}", labels)
@@ -848,6 +853,6 @@ async def test_what_is_done_is_counted(world: CloneSetWorld) -> None:
     world.wire.refuse = refusing(lambda number: number == 1)
     await world.resize(2)
     assert value("pods_created_total") == 4
-    assert value("pods_deleted_total", step="shrink") == 2
+    assert value("pods_deleted_total", step="scale-down") == 2
     assert value("failures_total") == 1
     assert value("active") == 1

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from tests.unit.cloneset.clusters import CloneSetCluster, manifest
 from tests.unit.cloneset.test_controller import condition, is_deletion
-from tests.unit.cloneset.worlds import CloneSetWorld, manifest
 from trimtab.api import codec
 from trimtab.api.annotations import ALPHA_COST, RANKED_AMONG, fingerprint
 from trimtab.api.cloneset import CloneSet
@@ -20,12 +20,12 @@ from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.cloneset.settings import Settings
 from trimtab.kube.transport import Request
-from trimtab_lab.apiserver.wire.statuses import Refusal, refusal
+from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
 
 ZONES = {"AZ1": ("a1", "a2"), "AZ2": ("b1", "b2"), "AZ3": ("c1", "c2")}
 PODS = tuple(f"p{number}" for number in range(1, 13))
 ORIGINAL = ("p12", "p11", "p8", "p7", "p4", "p3")
-"""Who goes first where nobody ranks: of the two pods on each node the younger one, the youngest first."""
+"""The order without ranks: of the two pods on each node the younger one, the youngest first."""
 RANKS = {name: number % 4 + 1 for number, name in enumerate(PODS)}
 
 
@@ -46,7 +46,7 @@ def policy(carrier: str = "AlphaAnnotation", strategy: str = "Balance", **when: 
     return codec.convert(tree, ScaleDownPolicySpec)
 
 
-async def annotate(world: CloneSetWorld, ranks: dict[str, int], **more: str) -> None:
+async def annotate(world: CloneSetCluster, ranks: dict[str, int], **more: str) -> None:
     """Write ranks into pods, one by one, as a ranking component does."""
     for name, rank in ranks.items():
         patch = {"metadata": {"annotations": {ALPHA_COST: str(rank), **more}}}
@@ -54,8 +54,8 @@ async def annotate(world: CloneSetWorld, ranks: dict[str, int], **more: str) -> 
     await world.settle()
 
 
-async def twelve(world: CloneSetWorld) -> None:
-    """The example's pods. The oldest would be the last to go, if nobody ranked them."""
+async def twelve(world: CloneSetCluster) -> None:
+    """The example's pods. The oldest would be the last without ranks."""
     for zone, nodes in ZONES.items():
         await world.add_nodes(*nodes, zone=zone)
     for number, name in enumerate(PODS):
@@ -66,17 +66,17 @@ async def twelve(world: CloneSetWorld) -> None:
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[CloneSetWorld]:
+async def world() -> AsyncIterator[CloneSetCluster]:
     """The example's cluster, with the feature gate on."""
-    made = CloneSetWorld(Settings(pod_cost=True))
-    await made.start()
-    await twelve(made)
-    yield made
-    await made.close()
+    cluster = CloneSetCluster(Settings(pod_cost=True))
+    await cluster.start()
+    await twelve(cluster)
+    yield cluster
+    await cluster.close()
 
 
 @pytest.mark.parametrize("carrier", ["AlphaAnnotation", "PodGroupCost"])
-async def test_the_workflow_example(world: CloneSetWorld, carrier: str) -> None:
+async def test_the_workflow_example(world: CloneSetCluster, carrier: str) -> None:
     """One of P4, P8, P12 goes, then another of them, without any rank being written anew: the skew stays at 1."""
     world.policies["web"] = policy(carrier)
     await (annotate(world, RANKS) if carrier == "AlphaAnnotation" else world.cost(RANKS))
@@ -90,7 +90,7 @@ async def test_the_workflow_example(world: CloneSetWorld, carrier: str) -> None:
     assert skew(await world.names()) == 1
 
 
-async def test_scaling_down_respects_ranks(world: CloneSetWorld) -> None:
+async def test_scaling_down_respects_ranks(world: CloneSetCluster) -> None:
     """First item of the plan: from twelve to one, every pod that goes has the highest rank of those that are there."""
     ranks = {name: (number * 7) % 12 for number, name in enumerate(PODS)}
     await annotate(world, ranks)
@@ -102,7 +102,7 @@ async def test_scaling_down_respects_ranks(world: CloneSetWorld) -> None:
     assert gone == sorted(PODS, key=lambda name: -ranks[name])[:11]
 
 
-async def test_several_go_at_once_by_rank(world: CloneSetWorld) -> None:
+async def test_several_go_at_once_by_rank(world: CloneSetCluster) -> None:
     """Nothing is to be recomputed, so the seven of the highest ranks go together."""
     ranks = {name: (number * 5) % 12 for number, name in enumerate(PODS)}
     await world.cost(ranks)
@@ -110,27 +110,27 @@ async def test_several_go_at_once_by_rank(world: CloneSetWorld) -> None:
     assert await world.names() == set(sorted(PODS, key=lambda name: ranks[name])[:5])
 
 
-async def test_one_unranked_is_waited_for_and_then_ranks_are_ignored(world: CloneSetWorld) -> None:
+async def test_one_unranked_is_waited_for_and_then_ranks_are_ignored(world: CloneSetCluster) -> None:
     """Second item: nothing goes for the policy's timeout; then the original order decides, and an event says so."""
     world.policies["web"] = policy(timeoutSeconds=20)
     wrong = {name: 12 - number for number, name in enumerate(PODS[:11])}
     await annotate(world, wrong)
     await world.resize(9)
     assert len(await world.pods()) == 12
-    waiting = await condition(world, "RanksAwaited")
+    waiting = await condition(world, "WaitingForRanks")
     assert waiting is not None
     assert "p12" in waiting.message
     await world.advance(19)
     assert len(await world.pods()) == 12
     await world.advance(2)
     assert await world.names() == set(PODS) - set(ORIGINAL[:3])
-    (told,) = await world.told("RanksIgnored")
-    assert told == "Scaled down in the original order: 1 of 12 pods have no rank: p12 after 20 s"
-    assert await condition(world, "RanksAwaited") is None
+    (message,) = await world.event_messages("RanksIgnored")
+    assert message == "Scaled down in the original order: 1 of 12 pods have no rank: p12 after 20 s"
+    assert await condition(world, "WaitingForRanks") is None
     assert (await world.cloneset()).status.rank_wait is None
 
 
-async def test_the_missing_rank_comes_in_time(world: CloneSetWorld) -> None:
+async def test_the_missing_rank_comes_in_time(world: CloneSetCluster) -> None:
     """The scale-down goes on at once, by rank."""
     world.policies["web"] = policy(timeoutSeconds=20)
     ranks = {name: 12 - number for number, name in enumerate(PODS)}
@@ -140,10 +140,10 @@ async def test_the_missing_rank_comes_in_time(world: CloneSetWorld) -> None:
     assert len(await world.pods()) == 12
     await annotate(world, {"p5": ranks["p5"]})
     assert await world.names() == set(PODS[2:])
-    assert await world.told("RanksIgnored") == []
+    assert await world.event_messages("RanksIgnored") == []
 
 
-async def test_a_wait_survives_a_crash(world: CloneSetWorld) -> None:
+async def test_a_wait_survives_a_crash(world: CloneSetCluster) -> None:
     """It began when it began: a new process neither waits anew nor gives up at once."""
     world.policies["web"] = policy(timeoutSeconds=20)
     await world.resize(9)
@@ -156,31 +156,31 @@ async def test_a_wait_survives_a_crash(world: CloneSetWorld) -> None:
     assert len(await world.pods()) == 9
 
 
-async def test_a_wait_goes_on_while_marked_pods_go(world: CloneSetWorld) -> None:
-    """They ask for no rank; the surplus that does goes when its own time is up. What is waited for is still said."""
+async def test_a_wait_continues_while_specified_pods_are_deleted(world: CloneSetCluster) -> None:
+    """They ask for no rank; the surplus that does goes when its own time is up. The condition stays."""
     world.policies["web"] = policy(timeoutSeconds=20)
     await world.resize(8)
     await world.advance(15)
-    said = await condition(world, "RanksAwaited")
+    before = await condition(world, "WaitingForRanks")
     world.wire.hold("pods")
     await world.patch(CloneSet, "web", {"spec": {"scaleStrategy": {"podsToDelete": ["p1"]}}})
     assert await world.names() == set(PODS) - {"p1"}
-    assert await condition(world, "RanksAwaited") == said
-    world.wire.go_on()
+    assert await condition(world, "WaitingForRanks") == before
+    world.wire.resume()
     await world.advance(6)
     assert len(await world.pods()) == 8
 
 
-async def test_a_wait_that_is_over_does_not_begin_anew(world: CloneSetWorld) -> None:
+async def test_a_wait_that_is_over_does_not_begin_anew(world: CloneSetCluster) -> None:
     """One of those that go in the original order is refused: the next attempt does not wait for ranks again."""
     world.policies["web"] = policy(timeoutSeconds=20)
     attempts: list[Request] = []
 
-    def once(request: Request) -> Refusal | None:
+    def once(request: Request) -> StatusError | None:
         if not is_deletion(request):
             return None
         attempts.append(request)
-        return refusal(403, "not now") if len(attempts) == 1 else None
+        return status_error(403, "not now") if len(attempts) == 1 else None
 
     world.wire.refuse = once
     await world.resize(9)
@@ -189,8 +189,8 @@ async def test_a_wait_that_is_over_does_not_begin_anew(world: CloneSetWorld) -> 
     assert (await world.cloneset()).status.rank_wait is None
 
 
-async def test_falling_back_at_once(world: CloneSetWorld) -> None:
-    """Where the policy says so, or nobody does."""
+async def test_falling_back_at_once(world: CloneSetCluster) -> None:
+    """If the policy says so, or there is none."""
     world.policies["web"] = policy(action="Fallback")
     await world.resize(9)
     assert await world.names() == set(PODS) - set(ORIGINAL[:3])
@@ -198,19 +198,19 @@ async def test_falling_back_at_once(world: CloneSetWorld) -> None:
     await annotate(world, {"p1": 5})
     await world.resize(8)
     assert await world.names() == set(PODS) - set(ORIGINAL[:4])
-    assert len(await world.told("RanksIgnored")) == 2
+    assert len(await world.event_messages("RanksIgnored")) == 2
 
 
-async def test_without_ranks_and_policy_nothing_is_different(world: CloneSetWorld) -> None:
+async def test_without_ranks_and_policy_the_original_order_is_used(world: CloneSetCluster) -> None:
     """The gate alone changes nothing, and says nothing."""
     await world.resize(9)
     assert await world.names() == set(PODS) - set(ORIGINAL[:3])
-    assert await world.told("RanksIgnored") == []
+    assert await world.event_messages("RanksIgnored") == []
 
 
-async def test_with_the_gate_off_ranks_are_not_looked_at() -> None:
+async def test_ranks_are_ignored_with_the_gate_off() -> None:
     """Alpha: disabled by default."""
-    world = CloneSetWorld()
+    world = CloneSetCluster()
     await world.start()
     await twelve(world)
     world.policies["web"] = policy(timeoutSeconds=20)
@@ -220,7 +220,7 @@ async def test_with_the_gate_off_ranks_are_not_looked_at() -> None:
     await world.close()
 
 
-async def test_deletion_costs_are_the_orders_own(world: CloneSetWorld) -> None:
+async def test_deletion_costs_are_the_orders_own(world: CloneSetCluster) -> None:
     """A policy that writes pod-deletion-cost is not waited for: no cost counts as 0, and the lower goes first."""
     world.policies["web"] = policy("Annotation")
     patch = {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-1"}}}
@@ -230,20 +230,20 @@ async def test_deletion_costs_are_the_orders_own(world: CloneSetWorld) -> None:
 
 
 class Ranker:
-    """A ranking component whose strategy must rank anew after each removal: whoever is next in turn ranks highest."""
+    """A ranking component whose strategy is recomputed after each removal: the next in turn ranks highest."""
 
-    def __init__(self, world: CloneSetWorld) -> None:
+    def __init__(self, world: CloneSetCluster) -> None:
         self.world = world
 
     async def rank(self) -> str:
-        """Rank the pods that are there; who will go next."""
+        """Rank the existing pods; the next victim."""
         names = sorted(await self.world.names())
         turn = names[sum(map(ord, "".join(names))) % len(names)]
         await self.world.cost({name: int(name == turn) for name in names})
         return turn
 
 
-async def test_recomputed_ranks_let_one_go_at_a_time(world: CloneSetWorld) -> None:
+async def test_recomputed_ranks_let_one_go_at_a_time(world: CloneSetCluster) -> None:
     """Third item: not by two, and not by one either until the ranks are those of the pods that are left."""
     world.policies["web"] = policy("PodGroupCost", "AntiAffinity", timeoutSeconds=3600)
     ranker = Ranker(world)
@@ -258,10 +258,10 @@ async def test_recomputed_ranks_let_one_go_at_a_time(world: CloneSetWorld) -> No
         turn = await ranker.rank()
     await world.advance(60)
     assert len(await world.names()) == 8
-    assert await world.told("RanksIgnored") == []
+    assert await world.event_messages("RanksIgnored") == []
 
 
-async def test_quick_successive_requests_are_served_in_order(world: CloneSetWorld) -> None:
+async def test_quick_successive_requests_are_served_in_order(world: CloneSetCluster) -> None:
     """Three requests before anything is recomputed: one pod goes for the first, the next ones wait their turn."""
     world.policies["web"] = policy("PodGroupCost", "AntiAffinity", timeoutSeconds=3600)
     ranker = Ranker(world)
@@ -280,7 +280,7 @@ async def test_quick_successive_requests_are_served_in_order(world: CloneSetWorl
     assert len(await world.pods()) == 9, "as many as the last request asks for"
 
 
-async def test_a_larger_size_in_between_takes_no_more(world: CloneSetWorld) -> None:
+async def test_a_larger_size_in_between_takes_no_more(world: CloneSetCluster) -> None:
     """The requests are levels: what is not needed any more is not done."""
     world.policies["web"] = policy("PodGroupCost", "AntiAffinity", timeoutSeconds=3600)
     ranker = Ranker(world)
@@ -293,7 +293,7 @@ async def test_a_larger_size_in_between_takes_no_more(world: CloneSetWorld) -> N
     assert (await world.cloneset()).status.rank_wait is None
 
 
-async def test_a_ranking_component_that_stopped(world: CloneSetWorld) -> None:
+async def test_a_ranking_component_that_stopped(world: CloneSetCluster) -> None:
     """Each removal begins a wait of its own; when that is over, the original order ends the scale-down."""
     world.policies["web"] = policy("PodGroupCost", "AntiAffinity", timeoutSeconds=30)
     ranker = Ranker(world)
@@ -307,11 +307,11 @@ async def test_a_ranking_component_that_stopped(world: CloneSetWorld) -> None:
     assert len(await world.pods()) == 10, "the wait began with the last removal"
     await world.advance(10)
     assert len(await world.pods()) == 9
-    (told,) = await world.told("RanksIgnored")
-    assert "have not been recomputed since the last removal after 30 s" in told
+    (message,) = await world.event_messages("RanksIgnored")
+    assert "have not been recomputed since the last removal after 30 s" in message
 
 
-async def test_recomputation_is_seen_in_annotations_too(world: CloneSetWorld) -> None:
+async def test_recomputation_is_seen_in_annotations_too(world: CloneSetCluster) -> None:
     """Pods name those that they were ranked among."""
     world.policies["web"] = policy("AlphaAnnotation", "AntiAffinity", timeoutSeconds=3600)
     ranks = {name: number for number, name in enumerate(PODS)}
@@ -323,7 +323,7 @@ async def test_recomputation_is_seen_in_annotations_too(world: CloneSetWorld) ->
     assert await world.names() == set(left) - {"p1"}
 
 
-async def test_a_recomputing_controller_that_was_killed_takes_no_second_pod(world: CloneSetWorld) -> None:
+async def test_a_recomputing_controller_that_was_killed_takes_no_second_pod(world: CloneSetCluster) -> None:
     """Whether ranks hold is seen from the ranks, not remembered."""
     world.policies["web"] = policy("PodGroupCost", "AntiAffinity", timeoutSeconds=3600)
     ranker = Ranker(world)
@@ -338,7 +338,7 @@ async def test_a_recomputing_controller_that_was_killed_takes_no_second_pod(worl
     assert len(await world.pods()) == 10
 
 
-async def test_a_broken_policy_asks_for_nothing(world: CloneSetWorld) -> None:
+async def test_an_invalid_policy_is_ignored(world: CloneSetCluster) -> None:
     """It says itself what is wrong with it; the scale-down goes on."""
     world.policies["web"] = policy("PodGroupCost", "NoSuchStrategy")
     await world.resize(9)

@@ -1,4 +1,4 @@
-"""The names of new pods: the same for whoever makes them."""
+"""The names of new pods: the same in every process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST = names(0, set(), 8)
 
 
 def test_names_follow_from_the_cloneset_and_a_number() -> None:
-    """Made twice, they are the same; of another CloneSet they are others."""
+    """Computed twice they are the same; those of another CloneSet differ."""
     assert names(0, set(), 8) == FIRST
     assert len(set(FIRST)) == 8
     assert all(name.startswith("web-") and len(name) == 9 for name in FIRST)
@@ -28,13 +28,13 @@ def test_names_follow_from_the_cloneset_and_a_number() -> None:
     assert other.name not in FIRST
 
 
-def test_a_name_that_is_taken_is_passed_over() -> None:
-    """Whoever has it."""
+def test_a_name_that_is_taken_is_skipped() -> None:
+    """Whatever pod has it."""
     assert names(0, {FIRST[0], FIRST[2]}, 2) == [FIRST[1], FIRST[3]]
 
 
-def test_names_do_not_come_back() -> None:
-    """Once they have been seen, their numbers are used up, and pods that go leave theirs free for nobody."""
+def test_names_are_not_used_again() -> None:
+    """Once they have been seen, their numbers are used up, and the names of deleted pods are not used again."""
     used_up = instances.settled(WEB, 0, set(FIRST[:3]).__contains__)
     assert used_up == 3
     assert names(used_up, set(), 1) == [FIRST[3]]
@@ -47,7 +47,9 @@ def test_a_long_name_is_cut() -> None:
 
 @settings(deadline=None, max_examples=200)
 @given(st.integers(0, 12), st.sets(st.integers(0, 11)), st.sets(st.integers(0, 11)))
-def test_who_takes_over_makes_what_was_being_made(replicas: int, arrived: set[int], late: set[int]) -> None:
+def test_a_new_process_creates_the_pods_that_were_being_created(
+    replicas: int, arrived: set[int], late: set[int]
+) -> None:
     """Of the pods that a killed process was making, some have arrived and some arrive late: never more than wanted."""
     wanted = names(0, set(), replicas)
     there = {name for number, name in enumerate(wanted) if number in arrived}

@@ -52,8 +52,9 @@ def test_members_are_active_owned_and_matching() -> None:
 
 
 def test_what_is_misplaced() -> None:
-    """Orphans of the namespace that match, and own pods that do not; nothing that is going, and nobody else's."""
-    found = observation.misplaced(SNAPSHOT.pods, WEB, SELECTOR)
+    """Orphans of the namespace that match, and own pods that do not; no terminating pods, and none of other
+    controllers."""
+    found = observation.claimable(SNAPSHOT.pods, WEB, SELECTOR)
     assert sorted(each.metadata.name for each in found) == ["orphan", "stray"]
 
 
@@ -70,17 +71,17 @@ def test_what_is_misplaced() -> None:
 def test_revisions_of_pods(label: str, revision: str, want: bool) -> None:
     """A pod is of the revision that its label names."""
     labels = {REVISION_HASH: label} if label else {}
-    assert observation.is_of(owned("p", app="web", **labels).build(), revision) is want
+    assert observation.is_of_revision(owned("p", app="web", **labels).build(), revision) is want
 
 
-def test_marked_pods() -> None:
+def test_specified_pods() -> None:
     """By the label, whatever its value, or by name."""
-    assert observation.is_marked(owned("p", **{SPECIFIED_DELETE: "false"}).build(), ())
-    assert observation.is_marked(owned("p").build(), {"p"})
-    assert not observation.is_marked(owned("p").build(), {"q"})
+    assert observation.is_specified(owned("p", **{SPECIFIED_DELETE: "false"}).build(), ())
+    assert observation.is_specified(owned("p").build(), {"p"})
+    assert not observation.is_specified(owned("p").build(), {"q"})
 
 
-def test_nobody_is_ready_who_does_not_run() -> None:
+def test_a_pod_that_is_not_running_is_not_ready() -> None:
     """A condition alone is not enough."""
     view = cluster("z: a").with_pods(owned("p").ready().phase("Pending"), owned("q").on("a").ready()).snapshot()
     group = observation.observe(view.pods, [0, 1], spec(), "web-1", START)
@@ -88,7 +89,7 @@ def test_nobody_is_ready_who_does_not_run() -> None:
     assert group.available.tolist() == [False, True]
 
 
-def test_who_is_ready_since_nobody_knows_when_is_not_available() -> None:
+def test_a_ready_pod_without_a_transition_time_is_not_available() -> None:
     """As in Kubernetes, where minReadySeconds asks for some time."""
     view = cluster("z: a").with_pods(owned("p").on("a").condition("Ready", "True")).snapshot()
     group = observation.observe(view.pods, [0], spec(minReadySeconds=5), "web-1", START)
@@ -96,7 +97,7 @@ def test_who_is_ready_since_nobody_knows_when_is_not_available() -> None:
     assert observation.observe(view.pods, [0], spec(), "web-1", START).available.tolist() == [True]
 
 
-def test_a_group_of_nobody() -> None:
+def test_an_empty_group() -> None:
     """Has no pods, and nothing to wait for."""
     group = observation.observe(SNAPSHOT.pods, [], spec(minReadySeconds=5), "web-1", START)
     assert (len(group), group.names, group.next_available) == (0, (), None)

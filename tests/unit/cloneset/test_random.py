@@ -3,7 +3,7 @@ quotas, refused writes of the status, pods that come and go by other hands.
 
 Whatever happens, in whatever order:
 
-- never more than the surge: a pod is made only while there are fewer than replicas + maxSurge;
+- never more than the surge: a pod is created only while there are fewer than replicas + maxSurge;
 - never less than the floor: an available pod is deleted only if replicas − maxUnavailable stay available;
 - never a wrong victim: those that go are the first of the order, worked out anew by the slow twin of `ranking`; where
   ranks are promised, by rank, or after the wait without them;
@@ -28,9 +28,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from tests.unit.cloneset.judges import Judge
+from tests.unit.cloneset.assertions import PlanChecker
+from tests.unit.cloneset.clusters import CloneSetCluster, manifest, template
 from tests.unit.cloneset.test_controller import is_creation, is_deletion
-from tests.unit.cloneset.worlds import CloneSetWorld, manifest, template
 from trimtab.api import codec, times
 from trimtab.api.apps import ControllerRevision
 from trimtab.api.cloneset import SPECIFIED_DELETE, CloneSet, CloneSetSpec
@@ -40,14 +40,14 @@ from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.cloneset import instances, sizes
 from trimtab.cloneset import plan as plans
 from trimtab.cloneset.observation import Group
-from trimtab.cloneset.plan import Circumstances, Plan
+from trimtab.cloneset.plan import Plan, PlanContext
 from trimtab.cloneset.settings import Settings
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import AlreadyExists, Unreachable
 from trimtab.kube.queues import RETRY_BACKOFF
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
-from trimtab_lab.apiserver.wire.statuses import refusal
+from trimtab_lab.apiserver.kinds.errors import status_error
 
 T = TypeVar("T")
 NODES = {f"node-{number}": {ZONE: "y" if number == 2 else "x"} for number in range(3)}
@@ -85,11 +85,11 @@ class CloneSets(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.world = CloneSetWorld(self.setup)
+        self.world = CloneSetCluster(self.setup)
         self.world.on_start = self.attach
         self.news = News()
         self.faults: list[str] = []
-        self.judge = Judge(NODES, ZONE)
+        self.checker = PlanChecker(NODES, ZONE)
         self.late: list[Request] = []
         self.dies_in: int | None = None
         self.held = False
@@ -102,7 +102,7 @@ class CloneSets(RuleBasedStateMachine):
         self.trouble: list[int] = []
         """The codes that the next writes will be answered with, whatever they are."""
         self.protected: str | None = None
-        """The name of a pod that nobody may delete."""
+        """The name of a pod that must not be deleted."""
         self.believed: set[str] = set()
         """The pods that were available when the last plan was made: others may be deleted at any time."""
         self.patch = pytest.MonkeyPatch()
@@ -119,21 +119,21 @@ class CloneSets(RuleBasedStateMachine):
 
     # What is watched.
 
-    def planned(self, around: Circumstances, group: Group) -> Plan:
+    def planned(self, context: PlanContext, group: Group) -> Plan:
         """Every plan is held against the order's own rule."""
-        made = _plan(around, group)
+        made = _plan(context, group)
         self.believed = {name for name, so in zip(group.names, group.available.tolist(), strict=True) if so}
-        self.faults += self.judge.faults(around, group, made)
+        self.faults += self.checker.faults(context, group, made)
         return made
 
     def refuse(self, request: Request) -> Exception | None:
         """Before a request is answered: is it let through?"""
-        refused = self.verdict(request)
+        refused = self.decision(request)
         if refused is not None:
             self.turned_away = request
         return refused
 
-    def verdict(self, request: Request) -> Exception | None:
+    def decision(self, request: Request) -> Exception | None:
         """Let the process die if its time has come, and refuse what is to be refused."""
         if request.method == "GET" or "/events" in request.path:
             return None
@@ -144,14 +144,14 @@ class CloneSets(RuleBasedStateMachine):
                 self.late.append(request)
                 return Unreachable("on its way")
         if self.trouble and not (request.method == "PATCH" and "/pods/" in request.path):
-            return refusal(self.trouble.pop(), "not now")
+            return status_error(self.trouble.pop(), "not now")
         if is_creation(request) and self.quota is not None and len(self.active()) >= self.quota:
-            return refusal(403, "exceeded quota")
+            return status_error(403, "exceeded quota")
         if self.protected is not None and is_deletion(request, self.protected):
-            return refusal(403, "protected")
+            return status_error(403, "protected")
         if request.path.endswith("/status") and self.mute:
             self.mute -= 1
-            return refusal(500, "no status today")
+            return status_error(500, "no status today")
         return None
 
     def after(self, request: Request) -> None:
@@ -173,8 +173,8 @@ class CloneSets(RuleBasedStateMachine):
 
     def stored(self) -> list[Pod]:
         """All pods, as the server has them."""
-        shelf = self.world.cluster.store.shelf("/pods")
-        return [codec.decode(entry.data, Pod) for entry in shelf.entries.values()]
+        collection = self.world.cluster.store.collection("/pods")
+        return [codec.decode(entry.data, Pod) for entry in collection.entries.values()]
 
     def is_available(self, name: str) -> bool:
         """Whether a pod has served for as long as anything that the controller may have seen asks for at least."""
@@ -184,8 +184,8 @@ class CloneSets(RuleBasedStateMachine):
         ready = pod.status.condition("Ready")
         if ready is None or ready.status != "True" or ready.last_transition_time is None:
             return False
-        patience = min(spec.min_ready_seconds for spec in self.news.specs)
-        return times.to_ns(ready.last_transition_time) + patience * SECOND <= self.world.clock.now() or not patience
+        timeout = min(spec.min_ready_seconds for spec in self.news.specs)
+        return times.to_ns(ready.last_transition_time) + timeout * SECOND <= self.world.clock.now() or not timeout
 
     def attach(self) -> None:
         """Watch what the running controller does."""
@@ -223,42 +223,42 @@ class CloneSets(RuleBasedStateMachine):
 
     @rule(replicas=st.integers(0, 8))
     def scale(self, replicas: int) -> None:
-        """Somebody scales."""
+        """A user scales."""
         self.run(self.write({"replicas": replicas}))
         self.check()
 
     @rule()
     def roll_out(self) -> None:
-        """Somebody rolls out a new image."""
+        """A user rolls out a new image."""
         self.image += 1
         self.run(self.write({"template": template(f"app:{self.image}", spread=ZONE)}))
         self.check()
 
     @rule(image=st.integers(1, 2))
     def roll_back(self, image: int) -> None:
-        """Somebody goes back to an old one."""
+        """A user rolls back."""
         self.run(self.write({"template": template(f"app:{image}", spread=ZONE)}))
         self.check()
 
-    @rule(unavailable=AMOUNTS, surge=AMOUNTS, patience=st.sampled_from([0, 10]), growth=st.sampled_from([None, 1, 3]))
-    def bound(self, unavailable: int | str, surge: int | str, patience: int, growth: int | None) -> None:
-        """Somebody changes the bounds."""
+    @rule(unavailable=AMOUNTS, surge=AMOUNTS, timeout=st.sampled_from([0, 10]), growth=st.sampled_from([None, 1, 3]))
+    def bound(self, unavailable: int | str, surge: int | str, timeout: int, growth: int | None) -> None:
+        """A user changes the bounds."""
         if unavailable == 0 and surge == 0:
             surge = 1
         update = {"maxUnavailable": unavailable, "maxSurge": surge}
         scaling = {"maxUnavailable": growth}
-        self.run(self.write({"updateStrategy": update, "scaleStrategy": scaling, "minReadySeconds": patience}))
+        self.run(self.write({"updateStrategy": update, "scaleStrategy": scaling, "minReadySeconds": timeout}))
         self.check()
 
     @rule(paused=st.booleans())
     def pause(self, paused: bool) -> None:
-        """Somebody pauses updates, or lets them go on."""
+        """A user pauses or resumes updates."""
         self.run(self.write({"updateStrategy": {"paused": paused}}))
         self.check()
 
     @rule(
         which=st.integers(0, 99),
-        how=st.sampled_from(["marked", "named", "not ready", "failed", "deleted", "evicted", "let go"]),
+        how=st.sampled_from(["specified", "named", "not ready", "failed", "deleted", "evicted", "released"]),
     )
     def befall(self, which: int, how: str) -> None:
         """Something happens to a pod."""
@@ -268,7 +268,7 @@ class CloneSets(RuleBasedStateMachine):
             if not pods:
                 return
             name = sorted(pod.metadata.name for pod in pods)[which % len(pods)]
-            self.news.losses += how not in ("marked", "named")
+            self.news.losses += how not in ("specified", "named")
             await self.harm(name, how)
             await self.settle()
 
@@ -278,7 +278,7 @@ class CloneSets(RuleBasedStateMachine):
     async def harm(self, name: str, how: str) -> None:
         """Do it."""
         user = self.world.user
-        if how == "marked":
+        if how == "specified":
             patch = {"metadata": {"labels": {SPECIFIED_DELETE: "true"}}}
             await user.patch(Pod, name, patch, namespace="default")
         elif how == "named":
@@ -287,7 +287,7 @@ class CloneSets(RuleBasedStateMachine):
             await self.world.run_pod(await self.world.get(Pod, name), ready=False)
         elif how == "evicted":
             await user.delete(Pod, name, namespace="default")
-        elif how == "let go":
+        elif how == "released":
             await user.patch(Pod, name, {"metadata": {"labels": {"app": "other"}}}, namespace="default")
         elif how == "failed":
             await user.patch(Pod, name, {"status": {"phase": "Failed"}}, namespace="default", subresource="status")
@@ -296,7 +296,7 @@ class CloneSets(RuleBasedStateMachine):
 
     @rule(ahead=st.integers(0, 3), app=st.sampled_from(["web", "other"]), ours=st.booleans())
     def squat(self, ahead: int, app: str, ours: bool) -> None:
-        """Somebody makes a pod by hand, perhaps under a name that would be ours to use, perhaps one to be adopted."""
+        """A user creates a pod, perhaps with a name that would be ours, perhaps one to be adopted."""
 
         async def work() -> None:
             metadata, status = (cloneset := await self.world.cloneset()).metadata, cloneset.status
@@ -312,7 +312,7 @@ class CloneSets(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 99))
     def come_back(self, which: int) -> None:
-        """A pod that was let go, or was never its own, gets the labels that it selects."""
+        """A pod that was released, or was never its own, gets the labels that it selects."""
 
         async def work() -> None:
             others = [pod for pod in self.stored() if pod.active and pod.metadata.labels.get("app") != "web"]
@@ -376,7 +376,7 @@ class CloneSets(RuleBasedStateMachine):
     def go_on(self) -> None:
         """Watches show what they have."""
         self.held = False
-        self.world.wire.go_on()
+        self.world.wire.resume()
         self.run(self.settle())
         self.check()
 
@@ -418,7 +418,7 @@ class CloneSets(RuleBasedStateMachine):
     # The end.
 
     def teardown(self) -> None:
-        """Everything is made good, and everything must then be as wanted."""
+        """All faults end, and everything must then reach the desired state."""
         try:
             if self.news.specs:
                 self.run(self.converge())
@@ -435,7 +435,7 @@ class CloneSets(RuleBasedStateMachine):
         self.dies_in, self.quota, self.protected, self.mute, self.trouble = None, None, None, 0, []
         if self.held:
             self.held = False
-            self.world.wire.go_on()
+            self.world.wire.resume()
         if self.world.wire.dead:
             await self.world.kill()
             await self.world.start()
@@ -498,7 +498,7 @@ def _image(cloneset: CloneSet) -> str:
 @pytest.mark.parametrize(
     "machine", [pytest.param(CloneSets, id="by the order alone"), pytest.param(RankedCloneSets, id="with ranks")]
 )
-def test_whatever_happens(machine: type[CloneSets]) -> None:
+def test_invariants_hold_whatever_happens(machine: type[CloneSets]) -> None:
     """The bounds hold at every write, every victim is the right one, and in the end everything is as wanted."""
     run_state_machine_as_test(
         machine,

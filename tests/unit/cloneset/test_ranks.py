@@ -11,17 +11,17 @@ from trimtab.api.annotations import ALPHA_COST, RANKED_AMONG, fingerprint
 from trimtab.api.cloneset import RankWait
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
 from trimtab.cloneset import ranks
-from trimtab.cloneset.ranks import ByRank, Found, Original, Terms, Wait
+from trimtab.cloneset.ranks import ByRank, KnownRanks, OriginalOrder, Terms, Wait
 from trimtab.kube.clocks import SECOND
 from trimtab.ranking.costs import Carrier
 from trimtab.testing.builders import pod
 from trimtab.testing.clocks import START
 
 NAMES = ("a", "b", "c")
-ALL = Found({"a": 1.0, "b": 2.0, "c": 3.0})
-SOME = Found({"a": 1.0, "b": 2.0})
-PATIENT = Terms(Carrier.ALPHA_ANNOTATION, patience=30.0)
-RECOMPUTING = Terms(Carrier.POD_GROUP_COST, patience=30.0, recompute=True, renewal=30.0)
+ALL = KnownRanks({"a": 1.0, "b": 2.0, "c": 3.0})
+SOME = KnownRanks({"a": 1.0, "b": 2.0})
+PATIENT = Terms(Carrier.ALPHA_ANNOTATION, timeout=30.0)
+RECOMPUTING = Terms(Carrier.POD_GROUP_COST, timeout=30.0, recompute=True, recompute_timeout=30.0)
 
 
 def policy(**fields: Any) -> ScaleDownPolicySpec:
@@ -45,7 +45,7 @@ def waited(seconds: float, among: str = "") -> RankWait:
         pytest.param(None, Terms(), id="no policy: what there is counts, and nothing is waited for"),
         pytest.param(policy(carrier="Annotation"), None, id="deletion costs are the order's own"),
         pytest.param(
-            policy(carrier="AlphaAnnotation"), Terms(Carrier.ALPHA_ANNOTATION, 30.0), id="half a minute, unless told"
+            policy(carrier="AlphaAnnotation"), Terms(Carrier.ALPHA_ANNOTATION, 30.0), id="half a minute by default"
         ),
         pytest.param(
             policy(carrier="PodGroupCost", whenUnranked={"action": "Fallback"}),
@@ -54,7 +54,7 @@ def waited(seconds: float, among: str = "") -> RankWait:
         ),
         pytest.param(
             policy(carrier="PodGroupCost", strategies=[{"name": "AntiAffinity"}]),
-            Terms(Carrier.POD_GROUP_COST, 30.0, recompute=True, renewal=30.0),
+            Terms(Carrier.POD_GROUP_COST, 30.0, recompute=True, recompute_timeout=30.0),
             id="a strategy that needs recomputation",
         ),
         pytest.param(
@@ -63,7 +63,7 @@ def waited(seconds: float, among: str = "") -> RankWait:
                 strategies=[{"name": "AntiAffinity"}],
                 whenUnranked={"action": "Fallback", "timeoutSeconds": 10},
             ),
-            Terms(Carrier.POD_GROUP_COST, 0.0, recompute=True, renewal=10.0),
+            Terms(Carrier.POD_GROUP_COST, 0.0, recompute=True, recompute_timeout=10.0),
             id="no wait for missing ranks, and one pod at a time",
         ),
     ],
@@ -76,71 +76,73 @@ def test_terms(spec: ScaleDownPolicySpec | None, want: Terms | None) -> None:
 @pytest.mark.parametrize(
     ("terms", "annotations", "costs", "want"),
     [
-        pytest.param(Terms(), {}, None, None, id="nobody has written any"),
-        pytest.param(Terms(), {"a": "4"}, None, {"a": 4.0}, id="somebody has annotated"),
+        pytest.param(Terms(), {}, None, None, id="there are none"),
+        pytest.param(Terms(), {"a": "4"}, None, {"a": 4.0}, id="a pod is annotated"),
         pytest.param(Terms(), {"a": "4"}, group(b=2), {"b": 2.0}, id="a group's costs come first"),
         pytest.param(PATIENT, {}, None, {}, id="promised, and not there yet"),
         pytest.param(PATIENT, {"a": "4", "b": "x"}, group(b=2), {"a": 4.0}, id="what is no number is no rank"),
         pytest.param(RECOMPUTING, {"a": "4"}, None, {}, id="annotations do not stand in for a group's costs"),
     ],
 )
-def test_found(
+def test_known_ranks(
     terms: Terms, annotations: dict[str, str], costs: PodGroupCost | None, want: dict[str, float] | None
 ) -> None:
-    """Ranks are looked for where the policy says, or wherever there are some."""
+    """Ranks are read from the policy's carrier, or from any that has some."""
     pods = [pod(name).annotations({ALPHA_COST: annotations[name]} if name in annotations else {}) for name in NAMES]
-    found = ranks.found(terms, [each.build() for each in pods], costs)
+    found = ranks.known_ranks(terms, [each.build() for each in pods], costs)
     assert (None if found is None else dict(found.ranks)) == want
 
 
 def test_annotations_name_the_pods_that_were_ranked_together() -> None:
     """They hold together only if all say the same."""
-    mark = fingerprint(NAMES)
-    pods = [pod(name).annotations({ALPHA_COST: "1", RANKED_AMONG: mark}).build() for name in NAMES]
-    found = ranks.found(PATIENT, pods, None)
+    digest = fingerprint(NAMES)
+    pods = [pod(name).annotations({ALPHA_COST: "1", RANKED_AMONG: digest}).build() for name in NAMES]
+    found = ranks.known_ranks(PATIENT, pods, None)
     assert found is not None
-    assert found.among == mark
+    assert found.among == digest
     other = pod("c").annotations({ALPHA_COST: "1", RANKED_AMONG: "other"}).build()
-    mixed = ranks.found(PATIENT, [*pods[:2], other], None)
+    mixed = ranks.known_ranks(PATIENT, [*pods[:2], other], None)
     assert mixed is not None
     assert mixed.among is None
 
 
 def test_all_ranked() -> None:
     """All may go, by rank, whatever was waited for."""
-    assert ranks.judge(PATIENT, ALL, NAMES, waited(99), START) == ByRank((1.0, 2.0, 3.0), 3)
+    assert ranks.evaluate(PATIENT, ALL, NAMES, waited(99), START) == ByRank((1.0, 2.0, 3.0), 3)
 
 
 def test_no_ranks_to_be_had() -> None:
-    """The original order, and nothing to wonder at."""
-    assert ranks.judge(Terms(), None, NAMES, None, START) == Original()
+    """The original order, without a reason."""
+    assert ranks.evaluate(Terms(), None, NAMES, None, START) == OriginalOrder()
 
 
 def test_one_unranked_waits_and_then_falls_back() -> None:
     """The wait begins now, goes on from the status, and ends with the timeout."""
-    first = ranks.judge(PATIENT, SOME, NAMES, None, START)
+    first = ranks.evaluate(PATIENT, SOME, NAMES, None, START)
     assert first == Wait(waited(0), 30.0, "1 of 3 pods have no rank: c")
-    later = ranks.judge(PATIENT, SOME, NAMES, waited(20), START)
+    later = ranks.evaluate(PATIENT, SOME, NAMES, waited(20), START)
     assert isinstance(later, Wait)
     assert later.seconds == 10.0
-    assert ranks.judge(PATIENT, SOME, NAMES, waited(30), START) == Original("1 of 3 pods have no rank: c after 30 s")
+    assert ranks.evaluate(PATIENT, SOME, NAMES, waited(30), START) == OriginalOrder(
+        "1 of 3 pods have no rank: c after 30 s"
+    )
 
 
-def test_who_falls_back_at_once_still_waits_for_ranks_to_be_recomputed() -> None:
+def test_a_policy_without_a_timeout_still_waits_for_recomputation() -> None:
     """Otherwise the first removal would let all the others go in the original order."""
-    hasty = Terms(Carrier.POD_GROUP_COST, recompute=True, renewal=10.0)
-    assert isinstance(ranks.judge(hasty, ALL, NAMES, None, START), Wait)
-    assert ranks.judge(hasty, SOME, NAMES, None, START) == Original("1 of 3 pods have no rank: c")
+    hasty = Terms(Carrier.POD_GROUP_COST, recompute=True, recompute_timeout=10.0)
+    assert isinstance(ranks.evaluate(hasty, ALL, NAMES, None, START), Wait)
+    assert ranks.evaluate(hasty, SOME, NAMES, None, START) == OriginalOrder("1 of 3 pods have no rank: c")
 
 
 def test_without_a_policy_nothing_is_waited_for() -> None:
-    """But why ranks were ignored is told."""
-    assert ranks.judge(Terms(), SOME, NAMES, None, START) == Original("1 of 3 pods have no rank: c")
+    """But the reason why ranks were ignored is reported."""
+    assert ranks.evaluate(Terms(), SOME, NAMES, None, START) == OriginalOrder("1 of 3 pods have no rank: c")
 
 
 def test_a_wait_never_begins_before_it_does() -> None:
     """Times are kept in whole seconds: the next one is written."""
-    found = ranks.judge(PATIENT, SOME, NAMES, None, START + 1)
+    found = ranks.evaluate(PATIENT, SOME, NAMES, None, START + 1)
     assert isinstance(found, Wait)
     assert times.to_ns(found.wait.since) == START + SECOND
     assert found.seconds > 30.0
@@ -148,30 +150,32 @@ def test_a_wait_never_begins_before_it_does() -> None:
 
 def test_a_wait_that_a_faster_clock_has_begun_is_no_longer_than_others() -> None:
     """It begins when it is first seen, and that is written down."""
-    assert ranks.judge(PATIENT, SOME, NAMES, waited(-3600), START) == ranks.judge(PATIENT, SOME, NAMES, None, START)
+    assert ranks.evaluate(PATIENT, SOME, NAMES, waited(-3600), START) == ranks.evaluate(
+        PATIENT, SOME, NAMES, None, START
+    )
 
 
-def test_recomputed_ranks_let_one_go() -> None:
+def test_recomputed_ranks_allow_one_deletion() -> None:
     """Ranks that name exactly the pods that are there hold for one of them."""
-    exact = Found(ALL.ranks, fingerprint(NAMES))
-    assert ranks.judge(RECOMPUTING, exact, NAMES, None, START) == ByRank((1.0, 2.0, 3.0), 1)
+    exact = KnownRanks(ALL.ranks, fingerprint(NAMES))
+    assert ranks.evaluate(RECOMPUTING, exact, NAMES, None, START) == ByRank((1.0, 2.0, 3.0), 1)
 
 
 def test_ranks_from_before_the_last_removal_do_not_hold() -> None:
     """Although every pod that is left has one; and the wait for new ones is a wait of its own."""
-    stale = Found(ALL.ranks, fingerprint(NAMES))
+    stale = KnownRanks(ALL.ranks, fingerprint(NAMES))
     left = NAMES[:2]
-    found = ranks.judge(RECOMPUTING, stale, left, waited(40, fingerprint(NAMES)), START)
+    found = ranks.evaluate(RECOMPUTING, stale, left, waited(40, fingerprint(NAMES)), START)
     assert isinstance(found, Wait)
     assert found.wait.among == fingerprint(left)
     assert found.seconds == 30.0
-    ended = ranks.judge(RECOMPUTING, stale, left, waited(40, fingerprint(left)), START)
-    assert ended == Original("the ranks have not been recomputed since the last removal after 30 s")
+    ended = ranks.evaluate(RECOMPUTING, stale, left, waited(40, fingerprint(left)), START)
+    assert ended == OriginalOrder("the ranks have not been recomputed since the last removal after 30 s")
 
 
-def test_ranks_whose_group_nobody_knows_do_not_hold_after_all() -> None:
-    """Annotations that name no group cannot be told from those of before."""
-    assert isinstance(ranks.judge(RECOMPUTING, ALL, NAMES, None, START), Wait)
+def test_ranks_of_an_unknown_group_are_not_used_if_recomputed() -> None:
+    """Annotations that name no group cannot be distinguished from outdated ones."""
+    assert isinstance(ranks.evaluate(RECOMPUTING, ALL, NAMES, None, START), Wait)
 
 
 def test_fingerprints() -> None:

@@ -1,4 +1,4 @@
-"""How many pods are made, deleted and replaced."""
+"""How many pods are created, deleted and replaced."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from tests.unit.cloneset.worlds import manifest
+from tests.unit.cloneset.clusters import manifest
 from trimtab.api import codec
 from trimtab.api.cloneset import CloneSet
 from trimtab.cloneset import sizes
@@ -50,7 +50,7 @@ SURGE = Bounds(10, 3, 0)
 @pytest.mark.parametrize(
     ("limits", "counts", "want"),
     [
-        pytest.param(TEN, Counts(), {"create": 10}, id="none there: all are made"),
+        pytest.param(TEN, Counts(), {"create": 10}, id="no pods: all are created"),
         pytest.param(TEN, Counts(10, new=10), {"spare": 2}, id="as wanted: nothing to do"),
         pytest.param(
             TEN,
@@ -67,7 +67,7 @@ SURGE = Bounds(10, 3, 0)
         pytest.param(
             Bounds(10, 0, 2, scale_unavailable=4),
             Counts(3, new=3, unavailable=1, new_unavailable=1),
-            {"create": 3, "held_back": 4},
+            {"create": 3, "delayed": 4},
             id="growing is held back by what is not available yet",
         ),
         pytest.param(
@@ -77,18 +77,21 @@ SURGE = Bounds(10, 3, 0)
             id="but not by broken pods of an older revision",
         ),
         pytest.param(
-            TEN, Counts(10, new=8, marked=2), {"marked": 2, "spare": 2}, id="marked pods go as far as can be spared"
+            TEN,
+            Counts(10, new=8, specified=2),
+            {"specified": 2, "spare": 2},
+            id="specified pods go as far as can be spared",
         ),
         pytest.param(
             TEN,
-            Counts(12, new=10, marked=2),
-            {"marked": 2, "spare": 4},
-            id="marked pods are those that are too many",
+            Counts(12, new=10, specified=2),
+            {"specified": 2, "spare": 4},
+            id="specified pods are those that are too many",
         ),
         pytest.param(
             TEN,
-            Counts(13, new=11, marked=2),
-            {"marked": 2, "shrink": 1, "shrink_new": 1, "spare": 5},
+            Counts(13, new=11, specified=2),
+            {"specified": 2, "shrink": 1, "shrink_new": 1, "spare": 5},
             id="and one more than those",
         ),
         pytest.param(TEN, Counts(10, old=10), {"replace": 2, "spare": 2}, id="an update takes two at a time"),
@@ -131,7 +134,7 @@ SURGE = Bounds(10, 3, 0)
             id="of a surge only what is above the ceiling",
         ),
         pytest.param(
-            SURGE, Counts(10, new=8, marked=2), {"create": 2, "marked": 2}, id="a marked pod is replaced first"
+            SURGE, Counts(10, new=8, specified=2), {"create": 2, "specified": 2}, id="a specified pod is replaced first"
         ),
     ],
 )
@@ -145,17 +148,17 @@ def situations(draw: st.DrawFn) -> tuple[Bounds, Counts]:
     """Any bounds, and any pods."""
     number = st.integers(0, 12)
     limits = Bounds(draw(number), draw(st.integers(0, 4)), draw(st.integers(0, 4)))
-    old, new, marked = draw(number), draw(number), draw(st.integers(0, 4))
-    total = old + new + marked
+    old, new, specified = draw(number), draw(number), draw(st.integers(0, 4))
+    total = old + new + specified
     new_unavailable = draw(st.integers(0, new))
     unavailable = draw(st.integers(new_unavailable, total - new + new_unavailable))
-    return limits, Counts(total, old, new, marked, unavailable, new_unavailable)
+    return limits, Counts(total, old, new, specified, unavailable, new_unavailable)
 
 
 @settings(deadline=None, max_examples=300)
 @given(situations())
 def test_ceiling_and_floor(situation: tuple[Bounds, Counts]) -> None:
-    """Nothing is made beyond the surge, and what is spared leaves the floor."""
+    """No pod is created beyond the surge, and deletions keep the floor."""
     limits, counts = situation
     found = sizes.sizes(limits, counts)
     assert found.create == 0 or counts.total + found.create <= limits.replicas + limits.surge
@@ -173,9 +176,9 @@ def test_something_can_always_be_done_where_all_are_available(situation: tuple[B
     """Unless everything is as wanted: there is no state in which a healthy CloneSet stands still."""
     limits, counts = situation
     if limits.surge + limits.unavailable == 0 and limits.replicas:
-        return  # which nobody can write
-    counts = Counts(counts.total, counts.old, counts.new, counts.marked)
+        return  # which is invalid
+    counts = Counts(counts.total, counts.old, counts.new, counts.specified)
     found = sizes.sizes(limits, counts)
     done = counts.total == counts.new == limits.replicas
-    deletes = min(found.marked + found.shrink + found.replace, found.spare)
+    deletes = min(found.specified + found.shrink + found.replace, found.spare)
     assert done == (found.create == 0 and deletes == 0)

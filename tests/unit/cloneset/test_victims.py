@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.cloneset.worlds import template
+from tests.unit.cloneset.clusters import template
 from trimtab.api import codec
 from trimtab.api.cloneset import REVISION_HASH, CloneSetSpec
 from trimtab.api.documents import Document
@@ -47,9 +47,9 @@ def seen(zones: Sequence[str], *pods: PodBuilder, **fields: Any) -> tuple[Snapsh
     return snapshot, observation.observe(snapshot.pods, rows, spec(**fields), "web-new", START)
 
 
-def names(group: Group, places: Sequence[int]) -> list[str]:
-    """The pods at these places."""
-    return [group.pods[place].metadata.name for place in places]
+def names(group: Group, positions: Sequence[int]) -> list[str]:
+    """The pods at these positions."""
+    return [group.pods[place].metadata.name for place in positions]
 
 
 def example() -> tuple[Snapshot, Group]:
@@ -148,14 +148,14 @@ def test_sparing(spare: int, want: list[str]) -> None:
     down = web("down", "c").not_ready()
     snapshot, group = seen(("x: a b c",), web("up-0", "a"), web("up-1", "b", minute=5), down)
     order = victims.old_first(snapshot, group, ())
-    assert names(group, victims.sparing(group, order, spare)) == want
+    assert names(group, victims.deletable(group, order, spare)) == want
 
 
-def test_a_pod_that_was_marked_is_not_chosen_from() -> None:
+def test_a_specified_pod_is_no_candidate() -> None:
     """It goes by itself."""
     pods = [web("a", "a"), web("b", "b").labels({"apps.kruise.io/specified-delete": "true"}), web("c", "c")]
     snapshot, group = seen(("x: a b c",), *pods, scaleStrategy={"podsToDelete": ["c"]})
-    assert group.marked.tolist() == [False, True, True]
+    assert group.specified.tolist() == [False, True, True]
     assert names(group, victims.old_first(snapshot, group, ())) == ["a"]
 
 

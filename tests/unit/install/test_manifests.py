@@ -1,4 +1,4 @@
-"""What is installed: narrow, spread, and never over somebody else's."""
+"""The objects of an installation: narrow permissions, spread replicas, and no foreign object replaced."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def of_kind(kind: str, options: Options = OPTIONS) -> list[JSON]:
     return [each for each in installed(options) if each["kind"] == kind]
 
 
-def test_everything_says_whose_it_is() -> None:
+def test_every_object_has_our_label() -> None:
     """Nothing without the label is ever removed, so nothing may lack it."""
     assert [each for each in installed() if each["metadata"]["labels"].get(MANAGED_BY) != NAME] == []
 
@@ -138,7 +138,7 @@ def webhooks(options: Options = OPTIONS) -> dict[str, JSON]:
     }
 
 
-def test_nobody_is_kept_from_anything_while_trimtab_is_down() -> None:
+def test_requests_are_admitted_while_trimtab_is_down() -> None:
     """And nothing is ever changed by a dry run."""
     for webhook in webhooks().values():
         assert webhook["failurePolicy"] == "Ignore"
@@ -166,8 +166,8 @@ def test_only_the_namespaces_that_are_named_are_asked_about() -> None:
         assert wanted in webhook["namespaceSelector"]["matchExpressions"]
 
 
-def test_the_page_lists_every_question_and_how_long_it_may_take() -> None:
-    """Whoever decides about an installation reads it first."""
+def test_the_page_lists_every_webhook_and_its_timeout() -> None:
+    """Administrators read it before they install."""
     page = (Path(__file__).parents[3] / "docs" / "install.md").read_text()
     for name, webhook in webhooks().items():
         (row,) = [line for line in page.splitlines() if line.startswith("| `") and f"`{name}`" in line]
@@ -216,12 +216,14 @@ GENERATED = {"controller-gen.kubebuilder.io/version": "v0.16.5"}
     ("choice", "found", "missing"),
     [
         pytest.param("auto", [], set(), id="an empty cluster gets all"),
-        pytest.param("auto", [present(CLONE_SETS, labels=crds.OURS)], set(), id="ours are brought up to date"),
+        pytest.param(
+            "auto", [present(CLONE_SETS, labels=crds.MANAGED_BY_LABELS)], set(), id="ours are brought up to date"
+        ),
         pytest.param("auto", [present(CLONE_SETS)], {CLONE_SETS}, id="theirs is left alone"),
         pytest.param("all", [present(CLONE_SETS)], {CLONE_SETS}, id="theirs is left alone whatever is asked for"),
         pytest.param(
             "auto",
-            [present(CLONE_SETS, labels=crds.OURS, annotations=GENERATED)],
+            [present(CLONE_SETS, labels=crds.MANAGED_BY_LABELS, annotations=GENERATED)],
             {CLONE_SETS},
             id="theirs applied over ours is theirs",
         ),
@@ -240,7 +242,7 @@ def test_a_definition_that_is_not_ours_is_never_replaced(
     assert bool(chosen.notes) == (bool(missing) and choice != "none")
 
 
-def test_only_our_own_clonesets_are_judged_by_our_rules() -> None:
+def test_only_our_own_clonesets_are_validated() -> None:
     """OpenKruise's know fields that ours refuse; they may still shrink level."""
     ours, theirs = webhooks(), webhooks(Options(clonesets=False))
     assert "clonesets.trimtab.dev" in ours
@@ -253,17 +255,17 @@ def test_only_our_own_clonesets_are_judged_by_our_rules() -> None:
     ("choice", "found", "whose"),
     [
         pytest.param("auto", [], True, id="about to be installed"),
-        pytest.param("none", [present(CLONE_SETS, labels=crds.OURS)], True, id="installed before"),
-        pytest.param("auto", [present(CLONE_SETS)], False, id="somebody else's"),
-        pytest.param("auto", None, False, id="nobody knows"),
+        pytest.param("none", [present(CLONE_SETS, labels=crds.MANAGED_BY_LABELS)], True, id="installed before"),
+        pytest.param("auto", [present(CLONE_SETS)], False, id="a foreign definition"),
+        pytest.param("auto", None, False, id="without a cluster"),
     ],
 )
-def test_whose_clonesets_a_cluster_has(choice: Any, found: list[JSON] | None, whose: bool) -> None:
+def test_whether_the_clonesets_of_a_cluster_are_ours(choice: Any, found: list[JSON] | None, whose: bool) -> None:
     """Asked of the cluster where it can be."""
     assert definitions.has_clonesets(definitions.choose(OPTIONS, choice, found), found) == whose
 
 
-# Who may change costs.
+# Protection of costs.
 
 
 def test_costs_are_protected_by_a_warning_unless_denial_is_asked_for() -> None:
@@ -276,8 +278,8 @@ def test_costs_are_protected_by_a_warning_unless_denial_is_asked_for() -> None:
         assert (rule["operations"], rule["resources"]) == (["UPDATE"], ["pods", "pods/status"])
 
 
-def test_what_says_whose_a_cost_is_and_what_it_is_worth_is_protected_with_it() -> None:
-    """Whoever changes a mark has a cost taken for their own, or keeps a CloneSet waiting for ranks."""
+def test_the_annotations_beside_a_cost_are_protected_with_it() -> None:
+    """Changing one would change the owner of a cost, or keep a CloneSet waiting for ranks."""
     policy, _ = protection.manifests(OPTIONS)
     compared = " ".join(each["expression"] for each in policy["spec"]["validations"])
     for name in (POLICY_KEYS, {SCALE_PLAN, SUBSET_COST, AIMED_SIZE}):

@@ -1,4 +1,4 @@
-"""The way back: everything of ours goes, nothing of anybody else's, and nobody is left waiting on the way."""
+"""Removal: everything of ours goes, nothing else, and no request waits for a component that is gone."""
 
 from __future__ import annotations
 
@@ -74,33 +74,33 @@ async def test_what_was_installed_is_removed_and_may_be_removed_again(tmp_path: 
         chosen = definitions.choose(OPTIONS, "auto", [])
         objects = manifests.everything(OPTIONS, chosen.manifests)
         await put(client, *objects)
-        said: list[str] = []
+        lines: list[str] = []
 
-        async def sweep(_: Client) -> int:
-            said.append("sweep")
+        async def cleanup(_: Client) -> int:
+            lines.append("cleanup")
             return 3
 
-        await removal.remove(client, OPTIONS, said.append, sweeps={"costs": sweep})
-        kinds = [line.split()[1] if line.startswith("removed") else line for line in said]
+        await removal.remove(client, OPTIONS, lines.append, cleanups={"costs": cleanup})
+        kinds = [line.split()[1] if line.startswith("removed") else line for line in lines]
         assert kinds[:2] == ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]
-        assert kinds.index("sweep") > max(at for at, kind in enumerate(kinds) if kind == "Deployment")
+        assert kinds.index("cleanup") > max(at for at, kind in enumerate(kinds) if kind == "Deployment")
         assert kinds[-1] == "Namespace"
-        assert "taken back: 3 costs" in said
+        assert "reverted: 3 costs" in lines
         kept = {f"CustomResourceDefinition {each['metadata']['name']}" for each in chosen.manifests}
         assert set(await left(client, objects)) == kept
         again: list[str] = []
-        await removal.remove(client, OPTIONS, again.append, sweeps={})
+        await removal.remove(client, OPTIONS, again.append, cleanups={})
         assert [line for line in again if line.startswith("removed")] == []
 
 
-async def test_a_policy_that_is_not_forgotten_yet_is_waited_for(
+async def test_cleanups_are_retried_while_the_removed_policy_still_applies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ours may have refused everybody else who changes costs; without end nobody is waited for."""
-    monkeypatch.setattr(removal, "_LOOK_EVERY", 0.0)
+    """Our admission policy may still refuse the changes for a while; retries end with the timeout."""
+    monkeypatch.setattr(removal, "_INTERVAL", 0.0)
     refusals = iter([Forbidden("not you"), ApiError("2 objects still have costs of ours")])
 
-    async def sweep(_: Client) -> int:
+    async def cleanup(_: Client) -> int:
         for refusal in refusals:
             raise refusal
         return 12
@@ -109,12 +109,12 @@ async def test_a_policy_that_is_not_forgotten_yet_is_waited_for(
         raise Forbidden("never")
 
     async with a_cluster(tmp_path) as client:
-        said: list[str] = []
-        await removal.remove(client, OPTIONS, said.append, sweeps={"costs": sweep})
-        assert "taken back: all costs" in said
-        monkeypatch.setattr(removal, "_FORGOTTEN_WITHIN", 0.0)
+        lines: list[str] = []
+        await removal.remove(client, OPTIONS, lines.append, cleanups={"costs": cleanup})
+        assert "reverted: all costs" in lines
+        monkeypatch.setattr(removal, "_POLICY_TIMEOUT", 0.0)
         with pytest.raises(Forbidden, match="never"):
-            await removal.remove(client, OPTIONS, said.append, sweeps={"costs": refused})
+            await removal.remove(client, OPTIONS, lines.append, cleanups={"costs": refused})
 
 
 async def test_names_that_the_configuration_chose_are_found_again(tmp_path: Path) -> None:
@@ -125,12 +125,12 @@ async def test_names_that_the_configuration_chose_are_found_again(tmp_path: Path
         objects = manifests.everything(options)
         await put(client, *objects)
         assert (await removal.installed(client, "level")).read() == options.read()
-        await removal.remove(client, await removal.installed(client, "level"), lambda _: None, sweeps={})
+        await removal.remove(client, await removal.installed(client, "level"), lambda _: None, cleanups={})
         assert await left(client, objects) == []
         assert (await removal.installed(client, "elsewhere")).read() == Options(namespace="elsewhere").read()
 
 
-async def test_what_was_made_while_it_ran_goes_from_a_namespace_that_stays(tmp_path: Path) -> None:
+async def test_objects_created_at_runtime_are_removed_from_a_namespace_that_stays(tmp_path: Path) -> None:
     """Certificates and leases; other people's secrets are not touched."""
     metadata = {"namespace": "default"}
     ours = [
@@ -141,7 +141,7 @@ async def test_what_was_made_while_it_ran_goes_from_a_namespace_that_stays(tmp_p
     theirs = {"apiVersion": "v1", "kind": "Secret", "metadata": {**metadata, "name": "password"}}
     async with a_cluster(tmp_path) as client:
         await put(client, *ours, theirs)
-        await removal.remove(client, Options(namespace="default"), lambda _: None, sweeps={})
+        await removal.remove(client, Options(namespace="default"), lambda _: None, cleanups={})
         assert await left(client, [*ours, theirs]) == ["Secret password"]
 
 
@@ -155,10 +155,10 @@ async def test_what_is_not_ours_stays(tmp_path: Path) -> None:
             "rules": [],
         }
         await put(client, theirs)
-        said: list[str] = []
-        await removal.remove(client, OPTIONS, said.append, sweeps={})
+        lines: list[str] = []
+        await removal.remove(client, OPTIONS, lines.append, cleanups={})
         assert await left(client, [theirs]) == ["ClusterRole trimtab-view"]
-        assert "left alone: ClusterRole trimtab-view" in said[0]
+        assert "kept: ClusterRole trimtab-view" in lines[0]
 
 
 async def test_definitions_go_only_if_they_are_ours(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ async def test_definitions_go_only_if_they_are_ours(tmp_path: Path) -> None:
         await put(client, ours, theirs)
         found = await removal.ours(client)
         assert [each["metadata"]["name"] for each in found] == [ours["metadata"]["name"]]
-        assert await removal.lost_with(client, found[0]) == 0
+        assert await removal.count_objects(client, found[0]) == 0
         await removal.remove_definitions(client, lambda _: None)
         assert await left(client, [ours, theirs]) == [f"CustomResourceDefinition {theirs['metadata']['name']}"]
 
@@ -185,30 +185,32 @@ def a_namespace(name: str) -> JSON:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-async def test_a_namespace_that_somebody_else_made_is_not_changed_and_stays(tmp_path: Path) -> None:
+async def test_a_namespace_that_we_did_not_create_is_neither_changed_nor_removed(tmp_path: Path) -> None:
     """Neither is it labelled as ours on the way in, nor does it go, with all that is in it, on the way out."""
     async with a_cluster(tmp_path) as client:
         await put(client, a_namespace("monitoring"))
-        reason = await namespaces.maker(client, "monitoring")
+        reason = await namespaces.why_foreign(client, "monitoring")
         assert "does not carry the label" in reason
         assert "Namespace" not in {each["kind"] for each in manifests.everything(Options(shared=reason))}
-        assert await namespaces.maker(client, "not-there-yet") == ""
+        assert await namespaces.why_foreign(client, "not-there-yet") == ""
         options = await removal.installed(client, "monitoring")
-        said: list[str] = []
-        await removal.remove(client, options, said.append, sweeps={})
-        assert said[-1].startswith("left alone: Namespace monitoring: it is there already")
+        lines: list[str] = []
+        await removal.remove(client, options, lines.append, cleanups={})
+        assert lines[-1].startswith("kept: Namespace monitoring: it exists")
         assert await left(client, [a_namespace("monitoring")]) == ["Namespace monitoring"]
 
 
 @pytest.mark.parametrize("name", ["default", "kube-system"])
-async def test_a_namespace_that_every_cluster_has_is_nobodys(name: str, tmp_path: Path) -> None:
+async def test_a_built_in_namespace_is_never_ours(name: str, tmp_path: Path) -> None:
     """Whether or not a cluster can be asked."""
     async with a_cluster(tmp_path) as client:
-        assert await namespaces.maker(client, name) == namespaces.told_of_none(name) == "every cluster has it"
-    assert namespaces.told_of_none("level") == ""
+        assert (
+            await namespaces.why_foreign(client, name) == namespaces.why_foreign_by_name(name) == "every cluster has it"
+        )
+    assert namespaces.why_foreign_by_name("level") == ""
 
 
-async def test_a_namespace_with_something_of_somebody_elses_in_it_stays(tmp_path: Path) -> None:
+async def test_a_namespace_with_foreign_objects_is_kept(tmp_path: Path) -> None:
     """Even where ours was applied over it; what runs for us, and what every namespace has, does not count."""
     theirs = {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "level", "name": "password"}}
     async with a_cluster(tmp_path) as client:
@@ -217,14 +219,14 @@ async def test_a_namespace_with_something_of_somebody_elses_in_it_stays(tmp_path
         await put(client, theirs)
         options = await removal.installed(client, "level")
         assert options.shared == "Secret password in it is not Trimtab's"
-        assert "would leave alone: Namespace level" in "\n".join(removal.intentions(options))
-        assert "would remove Namespace level" not in removal.intentions(options)
-        await removal.remove(client, options, lambda _: None, sweeps={})
+        assert "would keep: Namespace level" in "\n".join(removal.dry_run(options))
+        assert "would remove Namespace level" not in removal.dry_run(options)
+        await removal.remove(client, options, lambda _: None, cleanups={})
         assert await left(client, [theirs, a_namespace("level")]) == ["Secret password", "Namespace level"]
 
 
 async def test_a_configuration_that_was_edited_by_hand_is_read(tmp_path: Path) -> None:
-    """It is YAML to whoever runs by it, and people write YAML."""
+    """The processes read it as YAML, and people write YAML."""
     async with a_cluster(tmp_path) as client:
         await put(client, *manifests.everything(OPTIONS))
         edited = {"data": {CONFIGURATION_FILE: "scaleDown:\n  enabled: false\nwebhooks: {registeredAs: level}\n"}}

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.kube.fakes import FakeServer
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
-from trimtab.kube.components import Candidate, Led, Together
+from trimtab.kube.components import Candidate, ComponentGroup, LeaderElectedComponent
 from trimtab.kube.errors import LeadershipLost
 from trimtab.kube.leases import Elector
 from trimtab.testing.clocks import VirtualClock
@@ -42,21 +42,21 @@ async def test_what_one_raises_ends_the_others() -> None:
     """And is raised as it is, not wrapped."""
     patient = Part()
     with pytest.raises(KeyError, match="zone"):
-        await Together({"patient": patient, "broken": Part(error=KeyError("zone"))}).run()
+        await ComponentGroup({"patient": patient, "broken": Part(error=KeyError("zone"))}).run()
     assert patient.ended
 
 
 async def test_one_that_ends_by_itself_ends_the_others() -> None:
     """A process that does half of its work would look healthy from the outside."""
     patient = Part()
-    with pytest.raises(RuntimeError, match="short ended by itself"):
-        await Together({"patient": patient, "short": Part(ends=True)}).run()
+    with pytest.raises(RuntimeError, match="short ended unexpectedly"):
+        await ComponentGroup({"patient": patient, "short": Part(ends=True)}).run()
     assert patient.ended
 
 
 def test_all_must_have_seen_the_cluster() -> None:
     """And each says what is missing, by name."""
-    together = Together({"one": Part(), "other": Part(synced=False, problems=["nodes: forbidden"])})
+    together = ComponentGroup({"one": Part(), "other": Part(synced=False, problems=["nodes: forbidden"])})
     assert not together.synced
     assert together.problems == ["other: nodes: forbidden"]
 
@@ -77,7 +77,7 @@ async def test_it_runs_where_this_process_leads_and_is_made_anew_for_each_term()
         made.append(Part(synced=False, problems=["reading"]))
         return made[-1]
 
-    led = Led(client, elect, make)
+    led = LeaderElectedComponent(client, elect, make)
     assert led.synced
     task = asyncio.ensure_future(led.run())
     await clock.advance(1)
@@ -102,15 +102,15 @@ async def test_a_candidate_leads_until_the_lease_is_lost_and_then_stands_again()
         return electors[-1]
 
     candidate = Candidate(elect)
-    seen = [candidate.leads]
+    seen = [candidate.is_leader]
     task = asyncio.ensure_future(candidate.run())
     await clock.advance(1)
-    seen.append(candidate.leads)
+    seen.append(candidate.is_leader)
     electors[0]._renewed = None  # noqa: SLF001 - as if it had not been renewed in time
-    seen.append(candidate.leads)
+    seen.append(candidate.is_leader)
     await clock.advance(30)
-    seen.append(candidate.leads)
+    seen.append(candidate.is_leader)
     await cancel(task)
-    seen.append(candidate.leads)
+    seen.append(candidate.is_leader)
     assert seen == [False, True, False, True, False]
     assert len(electors) == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trimtab.kube.credentials import ANONYMOUS, Grant, Inline, Presented, Stored
+from trimtab.kube.credentials import ANONYMOUS, FileMaterial, Grant, InlineMaterial, StaticCredentials
 from trimtab.kube.errors import CredentialsError
 from trimtab.testing.clocks import VirtualClock
 
@@ -16,7 +16,7 @@ async def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None
     """A kubelet replaces the file; nobody tells us."""
     clock, file = VirtualClock(), tmp_path / "token"
     file.write_text("first\n")
-    credentials = Presented(token=Stored(file, clock))
+    credentials = StaticCredentials(token=FileMaterial(file, clock))
     assert (await credentials.grant()).token == "first"
     file.write_text("second\n")
     await clock.advance(59)
@@ -29,7 +29,7 @@ async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
     """After a 401 it is worth looking whether the file has changed, and only then worth trying again."""
     clock, file = VirtualClock(), tmp_path / "token"
     file.write_text("first")
-    credentials = Presented(token=Stored(file, clock))
+    credentials = StaticCredentials(token=FileMaterial(file, clock))
     refused = await credentials.grant()
     assert not await credentials.renew(refused)
     file.write_text("second")
@@ -43,7 +43,7 @@ async def test_a_certificate_in_files_is_read_again_too(tmp_path: Path) -> None:
     certificate, key = tmp_path / "crt", tmp_path / "key"
     certificate.write_text("c1")
     key.write_text("k1")
-    credentials = Presented(certificate=Stored(certificate, clock), key=Stored(key, clock))
+    credentials = StaticCredentials(certificate=FileMaterial(certificate, clock), key=FileMaterial(key, clock))
     assert await credentials.grant() == Grant(certificate=b"c1", key=b"k1")
     certificate.write_text("c2")
     key.write_text("k2")
@@ -55,7 +55,7 @@ async def test_a_file_that_goes_away_is_remembered(tmp_path: Path, caplog: pytes
     """While a file is being replaced, what it said before still serves; the log says so, but not what."""
     clock, file = VirtualClock(), tmp_path / "token"
     file.write_text("hunter2")
-    credentials = Presented(token=Stored(file, clock))
+    credentials = StaticCredentials(token=FileMaterial(file, clock))
     await credentials.grant()
     file.unlink()
     await clock.advance(60)
@@ -75,13 +75,13 @@ async def test_a_file_that_never_was_is_an_error(tmp_path: Path, content: str | 
     if content is not None:
         file.write_text(content)
     with pytest.raises(CredentialsError, match=why) as caught:
-        await Presented(token=Stored(file, VirtualClock())).grant()
+        await StaticCredentials(token=FileMaterial(file, VirtualClock())).grant()
     assert str(file) in str(caught.value)
 
 
 async def test_what_is_given_outright_cannot_be_renewed() -> None:
     """A token in a kubeconfig stays what it is."""
-    credentials = Presented(token=Inline(b"hunter2"))
+    credentials = StaticCredentials(token=InlineMaterial(b"hunter2"))
     assert not await credentials.renew(await credentials.grant())
     assert await ANONYMOUS.grant() == Grant()
 
@@ -91,10 +91,10 @@ async def test_secrets_are_not_shown(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("hunter2")
     shown = [
-        Inline(b"hunter2"),
+        InlineMaterial(b"hunter2"),
         Grant("hunter2", b"hunter2", b"hunter2"),
-        Presented(token=Inline(b"hunter2")),
-        Presented(token=Stored(file, VirtualClock())),
+        StaticCredentials(token=InlineMaterial(b"hunter2")),
+        StaticCredentials(token=FileMaterial(file, VirtualClock())),
     ]
     for thing in shown:
         assert "hunter2" not in repr(thing) + str(thing)

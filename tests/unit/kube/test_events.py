@@ -171,7 +171,7 @@ async def test_a_server_that_stays_away_costs_an_event_and_nothing_else(caplog: 
     await scene.record()
     with caplog.at_level(logging.WARNING):
         await scene.clock.advance(600)
-    assert "the server has been away for too long" in caplog.text
+    assert "Pod prod/web: the API server was unavailable for 12 attempts" in caplog.text
     scene.server.intercept = None
     await scene.record(reason="Next")
     assert [event["reason"] for event in scene.events] == ["Next"]
@@ -185,7 +185,7 @@ async def test_an_event_that_is_refused_is_dropped(caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.WARNING):
         await scene.record()
         await scene.recorder.flush()
-    assert "is dropped" in caplog.text
+    assert "dropped an event about Pod prod/web" in caplog.text
     assert len(scene.server.requests) == 1
     await scene.end()
 
@@ -197,7 +197,7 @@ async def test_recording_never_waits_and_never_fails(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.WARNING):
         for n in range(1500):
             recorder.record(POD, NORMAL, "Flood", f"{n}")
-    assert caplog.text.count("too many events at once") == 500
+    assert caplog.text.count("the queue is full") == 500
 
 
 async def test_long_texts_and_names_fit() -> None:
@@ -216,7 +216,7 @@ async def test_one_event_that_breaks_does_not_stop_the_others(caplog: pytest.Log
     scene = Scene()
     scene.recorder.record(ObjectReference(kind="Pod", name="x", namespace="../.."), NORMAL, "Odd", "odd")
     await scene.clock.advance(0)
-    assert "event about x is dropped" in caplog.text
+    assert "dropped an event about Pod ../../x" in caplog.text
     await scene.record()
     assert len(scene.events) == 1
     await scene.end()

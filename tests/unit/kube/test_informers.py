@@ -154,7 +154,7 @@ async def test_a_handler_that_fails_does_not_stop_the_others(caplog: pytest.LogC
     stage.put("a")
     async with stage.running():
         assert after == ["a"]
-    assert "a handler failed for default/a" in caplog.text
+    assert "a handler failed for Pod default/a" in caplog.text
 
 
 @pytest.mark.parametrize("cleanly", [True, False], ids=["ended", "broken"])
@@ -312,7 +312,7 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
             stage.server.cut_watches(cleanly=True)
             await stage.clock.advance(0.1)
         assert len(stage.server.requests) < 20
-        assert stage.informer.problem == "the server ends every watch at once"
+        assert stage.informer.problem == "the server ends the watch without any event"
 
 
 async def test_a_server_that_forgets_everything_at_once_is_not_hammered() -> None:
@@ -344,7 +344,9 @@ async def test_an_object_that_cannot_be_read_keeps_its_last_good_state(caplog: p
     await clock.advance(10)
     kept = {c.metadata.name: c.spec.replicas for c in informer.store}
     assert kept == {"a": 3, "b": 4}
-    assert "CloneSet n/a cannot be read and is passed over: spec.replicas" in caplog.text
+    assert (
+        "CloneSet n/a cannot be read, its last good state is used until it is corrected: spec.replicas" in caplog.text
+    )
     server.drop(*CLONES, "n/a")
     await clock.advance(0)
     assert deleted == ["a"]
@@ -372,11 +374,11 @@ async def test_waiting_for_one_s_own_write() -> None:
     async with stage.running():
         stage.server.bad = Misbehaviour()
         written = await stage.client.patch(Pod, "a", {"metadata": {"labels": {"x": "y"}}}, namespace="default")
-        await within(stage.clock, 1, stage.informer.seen(Key("default/a"), written.metadata.resource_version))
+        await within(stage.clock, 1, stage.informer.wait_seen(Key("default/a"), written.metadata.resource_version))
         held = stage.informer.get(Key("default/a"))
         assert held is not None
         assert held.metadata.labels == {"x": "y"}
-        waiting = asyncio.create_task(stage.informer.seen(Key("default/a"), str(stage.server.version + 1)))
+        waiting = asyncio.create_task(stage.informer.wait_seen(Key("default/a"), str(stage.server.version + 1)))
         await stage.clock.advance(1)
         assert not waiting.done()
         stage.drop("a")

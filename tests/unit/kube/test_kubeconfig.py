@@ -165,13 +165,15 @@ async def test_a_token_wins_over_an_exec_plugin(tmp_path: Path) -> None:
     ("tree", "why"),
     [
         pytest.param(
-            config({"username": "u", "password": SECRET}), "accept no user name and password", id="basic auth"
+            config({"username": "u", "password": SECRET}), "username and password are not supported", id="basic auth"
         ),
         pytest.param(config({"auth-provider": {"name": "gcp"}}), "auth-provider is not supported", id="auth providers"),
-        pytest.param(config({"client-certificate-data": "YQ=="}), "only one of client certificate", id="half a pair"),
-        pytest.param(config({"client-key-data": f"{SECRET}!"}), "client-key-data is not base64", id="broken base64"),
-        pytest.param(config({"as-uid": "7"}), "mean nothing without as", id="half an impersonation"),
-        pytest.param(config({"token": 42_000_000}), r"users\[0\]\.user\.token is not what belongs", id="a wrong type"),
+        pytest.param(config({"client-certificate-data": "YQ=="}), "only one of client-certificate", id="half a pair"),
+        pytest.param(
+            config({"client-key-data": f"{SECRET}!"}), "client-key-data is not valid base64", id="broken base64"
+        ),
+        pytest.param(config({"as-uid": "7"}), "need `as`", id="half an impersonation"),
+        pytest.param(config({"token": 42_000_000}), r"users\[0\]\.user\.token has the wrong type", id="a wrong type"),
         pytest.param(config({"exec": {"command": "x"}}), "apiVersion '' is not one of", id="exec without a version"),
         pytest.param(
             config({"exec": {"command": "x", "apiVersion": "client.authentication.k8s.io/v1alpha1"}}),
@@ -185,7 +187,7 @@ async def test_a_token_wins_over_an_exec_plugin(tmp_path: Path) -> None:
         ),
         pytest.param(
             config({"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1"}}),
-            "no command is given",
+            "command is missing",
             id="exec without a command",
         ),
         pytest.param(
@@ -201,11 +203,11 @@ async def test_a_token_wins_over_an_exec_plugin(tmp_path: Path) -> None:
             "interactiveMode 'Maybe'",
             id="exec with an unknown mode",
         ),
-        pytest.param(config(cluster={"server": ""}), "cluster 'c' has no server", id="no server"),
+        pytest.param(config(cluster={"server": ""}), "cluster 'c' of the kubeconfig has no server", id="no server"),
         pytest.param(config(cluster={"server": "ftp://x"}), "is not an http", id="a server of another kind"),
         pytest.param(
             config(cluster={"server": f"https://u:{SECRET}@x"}),
-            "must not hold a user name",
+            "must not contain a user name",
             id="a password in the address",
         ),
         pytest.param(
@@ -214,13 +216,17 @@ async def test_a_token_wins_over_an_exec_plugin(tmp_path: Path) -> None:
             id="trust and distrust",
         ),
         pytest.param(config(cluster={"proxy-url": f"socks5://u:{SECRET}@p"}), "socks5 proxies", id="a socks proxy"),
-        pytest.param(config(**{"current-context": ""}), "has no current-context; name one of here", id="no context"),
-        pytest.param(config(**{"current-context": "x"}), "no context 'x'; it has here", id="an unknown context"),
-        pytest.param(config(clusters=[]), "no cluster 'c'; it has none", id="an unknown cluster"),
+        pytest.param(
+            config(**{"current-context": ""}),
+            "has no current-context; choose a context with --context: here",
+            id="no context",
+        ),
+        pytest.param(config(**{"current-context": "x"}), "no context 'x'; it has: here", id="an unknown context"),
+        pytest.param(config(clusters=[]), "no cluster 'c'; it has: none", id="an unknown cluster"),
         pytest.param(config(users=[]), "no user 'u'", id="an unknown user"),
-        pytest.param(config(users=[{"name": "u"}, {"name": "u"}]), "two entries of one name", id="a name twice"),
-        pytest.param(f"users: [{SECRET}", "line 1: is not YAML", id="no YAML"),
-        pytest.param("[1]", "the file is not what belongs there", id="no mapping"),
+        pytest.param(config(users=[{"name": "u"}, {"name": "u"}]), "two entries with the same name", id="a name twice"),
+        pytest.param(f"users: [{SECRET}", r"is not valid YAML \(line 1\)", id="no YAML"),
+        pytest.param("[1]", "the file has the wrong type", id="no mapping"),
     ],
 )
 def test_what_cannot_be_used_is_refused(tmp_path: Path, tree: Any, why: str) -> None:
@@ -233,7 +239,7 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, tree: Any, why: str) -> 
 
 def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     """One missing file is passed over, all of them are an error."""
-    with pytest.raises(ConfigError, match=r"there is no kubeconfig at .*one, .*two"):
+    with pytest.raises(ConfigError, match=r"no kubeconfig at .*one, .*two"):
         load(tmp_path / "one", tmp_path / "two")
 
 
@@ -241,7 +247,7 @@ def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
     """It is no error in itself, for another file may say something."""
     empty = write(tmp_path / "empty", "")
     assert load(empty, write(tmp_path / "config", config())).server == "https://api.example.com:6443"
-    with pytest.raises(ConfigError, match="name one of none"):
+    with pytest.raises(ConfigError, match="choose a context with --context: none"):
         load(empty)
 
 

@@ -15,7 +15,7 @@ from trimtab.api.documents import JSON
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, Clock, cancel
 from trimtab.kube.errors import LeadershipLost, Unreachable
-from trimtab.kube.leases import Elector, Terms
+from trimtab.kube.leases import Elector, LeaseTimings
 from trimtab.kube.transport import Request, Response
 from trimtab.testing.clocks import START, VirtualClock
 
@@ -160,7 +160,7 @@ async def test_the_first_one_leads_and_the_second_one_waits() -> None:
     tasks.append(asyncio.create_task(second.run()))
     await scene.clock.advance(120)
     assert (first.acts(), second.acts()) == (True, False)
-    assert (first.elector.leads, second.elector.leads) == (True, False)
+    assert (first.elector.is_leader, second.elector.is_leader) == (True, False)
     assert second.elector.holder == "a"
     lease = scene.lease
     assert (lease["holderIdentity"], lease["leaseDurationSeconds"], lease["leaseTransitions"]) == ("a", 15, 0)
@@ -179,7 +179,7 @@ async def test_a_clean_end_gives_the_lease_up_after_the_work_has_stopped() -> No
     await scene.clock.advance(10)
     await cancel(tasks[0])
     assert not first.acts()
-    assert not first.elector.leads
+    assert not first.elector.is_leader
     assert scene.lease["holderIdentity"] == ""
     await scene.clock.advance(2.4)
     assert second.acts()
@@ -242,9 +242,9 @@ async def test_a_leader_that_cannot_renew_stops_at_its_deadline() -> None:
     leader.elector.check()
     await scene.clock.advance(0.1)
     assert not leader.acts()
-    with pytest.raises(LeadershipLost, match="could not renew kube-system/lock"):
+    with pytest.raises(LeadershipLost, match="could not renew the lease kube-system/lock"):
         await leading
-    with pytest.raises(LeadershipLost, match="a does not hold"):
+    with pytest.raises(LeadershipLost, match="a does not hold the lease"):
         leader.elector.check()
 
 
@@ -334,14 +334,14 @@ async def test_labels_and_unknown_fields_of_a_lease_stay() -> None:
 @pytest.mark.parametrize(
     ("durations", "why"),
     [
-        pytest.param((10, 10, 2), "stop before others may start", id="no time to stop"),
+        pytest.param((10, 10, 2), "stop before another may start", id="no time to stop"),
         pytest.param((15, 2.4, 2), "able to try twice", id="no time to try"),
     ],
 )
 def test_terms_that_cannot_be_safe_are_refused(durations: tuple[float, float, float], why: str) -> None:
     """Before anything happens."""
     with pytest.raises(ValueError, match=why):
-        Terms(*durations)
+        LeaseTimings(*durations)
 
 
 async def test_time_in_office_counts_from_when_a_renewal_was_sent() -> None:
@@ -403,7 +403,7 @@ async def test_chaos_never_lets_two_act_at_once(seed: int) -> None:
         if rng.random() < 0.005:
             await restart(tasks, candidates, rng.randrange(3), scene)
         await scene.clock.advance(rng.random() * 0.5)
-        leading = [candidate.name for candidate in candidates if candidate.elector.leads]
+        leading = [candidate.name for candidate in candidates if candidate.elector.is_leader]
         acting = [candidate.name for candidate in candidates if candidate.acts()]
         assert len(leading) <= 1
         assert len(acting) <= 1

@@ -50,5 +50,5 @@ async def test_an_idle_bucket_fills_to_its_brim_and_no_further() -> None:
 @pytest.mark.parametrize(("rate", "burst"), [(0, 1), (-1, 1), (1, 0)])
 def test_a_bucket_that_never_gives_is_refused(rate: float, burst: int) -> None:
     """It would be a deadlock with extra steps."""
-    with pytest.raises(ValueError, match="a bucket needs"):
+    with pytest.raises(ValueError, match="a token bucket needs"):
         TokenBucket(rate, burst, VirtualClock())

@@ -47,8 +47,8 @@ def test_an_object_is_claimed(owner: ObjectMeta, candidate: PodBuilder, want: st
 def test_patches_name_the_object_they_are_meant_for() -> None:
     """Another object of the same name refuses the patch, because it has another UID."""
     target = matching().build().metadata
-    adopted = ownership.adoption(Resource.of(ReplicaSet), OWNER, target)["metadata"]
-    released = ownership.release(OWNER, target)["metadata"]
+    adopted = ownership.adoption_patch(Resource.of(ReplicaSet), OWNER, target)["metadata"]
+    released = ownership.release_patch(OWNER, target)["metadata"]
     assert adopted["uid"] == released["uid"] == target.uid
     assert adopted["ownerReferences"] == [
         {

@@ -36,7 +36,7 @@ from trimtab.kube.errors import ConfigError
 )
 def test_who_is_reached_directly(server: str, exceptions: str, want: bool) -> None:
     """NO_PROXY means what it means to kubectl."""
-    assert proxies.bypassed(urlsplit(server), exceptions) is want
+    assert proxies.is_bypassed(urlsplit(server), exceptions) is want
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,11 @@ def test_the_environment_s_proxy(environ: dict[str, str], want: str) -> None:
 @pytest.mark.parametrize(
     ("proxy", "why"),
     [
-        pytest.param("socks5://user:hunter2@p:1080", "socks5 proxies cannot be used", id="a kind that we do not speak"),
-        pytest.param("hunter2", "is not an address", id="no address"),
-        pytest.param("http://", "is not an address", id="no host"),
+        pytest.param(
+            "socks5://user:hunter2@p:1080", "socks5 proxies are not supported", id="a kind that we do not speak"
+        ),
+        pytest.param("hunter2", "is not a valid address", id="no address"),
+        pytest.param("http://", "is not a valid address", id="no host"),
     ],
 )
 def test_a_proxy_that_cannot_be_used_is_refused(proxy: str, why: str) -> None:

@@ -84,9 +84,9 @@ async def test_failures_are_told_with_their_cause_and_races_are_not(caplog: pyte
         await clock.advance(10)
     await cancel(task)
     assert [record.getMessage() for record in caplog.records] == [
-        "test a failed, again in 0.01 s",
-        "test a: no room; again in 0.02 s",
-        "test a: hopeless",
+        "test a failed, retrying in 0.01 s",
+        "test a: no room; retrying in 0.02 s",
+        "test a failed, not retried until something changes: hopeless",
     ]
     assert [record.exc_info is not None for record in caplog.records] == [True, False, False]
     assert [type(error) for error in noted] == [Conflict, ValueError, Forbidden, TerminalError]

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from tests.unit.kube.certificates import Authority, Pair
 from trimtab.kube.clocks import SystemClock
-from trimtab.kube.credentials import Credentials, Grant, Inline, Presented, Stored
+from trimtab.kube.credentials import Credentials, FileMaterial, Grant, InlineMaterial, StaticCredentials
 from trimtab.kube.endpoints import Endpoint
 from trimtab.kube.errors import CredentialsError, Timeout, Unreachable, Untrusted
 from trimtab.kube.execplugins import ExecCredentials, Plugin
@@ -78,7 +78,7 @@ def parsed(body: bytes) -> dict[str, Any]:
 
 def token(text: str) -> Credentials:
     """A token."""
-    return Presented(token=Inline(text.encode()))
+    return StaticCredentials(token=InlineMaterial(text.encode()))
 
 
 async def test_a_request_arrives_as_it_was_meant() -> None:
@@ -115,17 +115,17 @@ async def test_credentials_and_impersonation_are_headers() -> None:
 
 async def test_credentials_go_nowhere_in_the_clear() -> None:
     """Only over TLS, or to this very machine; nobody is left wondering about a 401."""
-    assert Endpoint("https://api.example.com").confidential
-    assert Endpoint("http://localhost:8001").confidential
+    assert Endpoint("https://api.example.com").can_send_credentials
+    assert Endpoint("http://localhost:8001").can_send_credentials
     async with Session(Endpoint("http://api.example.com", credentials=token("hunter2"))) as session:
-        with pytest.raises(CredentialsError, match="not sent in the clear"):
+        with pytest.raises(CredentialsError, match="not sent without TLS"):
             await session.send(Request("GET", "/"))
 
 
 async def test_a_token_that_is_none_is_refused_before_it_is_sent() -> None:
     """And is not shown."""
     async with serving(show) as address, Session(Endpoint(address, credentials=token("hunter2\nX: y"))) as session:
-        with pytest.raises(CredentialsError, match="characters that no token can have") as caught:
+        with pytest.raises(CredentialsError, match="characters that are not allowed in a token") as caught:
             await session.send(Request("GET", "/"))
     assert "hunter2" not in str(caught.value)
 
@@ -165,12 +165,12 @@ async def test_a_refused_token_is_renewed_once(tmp_path: Path) -> None:
         file.write_text("new")
         return web.Response(status=200 if request.headers["Authorization"] == "Bearer new" else 401)
 
-    credentials = Presented(token=Stored(file, SystemClock()))
+    credentials = StaticCredentials(token=FileMaterial(file, SystemClock()))
     async with serving(handler) as address, Session(Endpoint(address, credentials=credentials)) as session:
         assert (await session.send(Request("POST", "/", body=b"{}"))).status == 200
         assert seen == ["POST Bearer old", "POST Bearer new"]
         file.write_text("old")
-        credentials = Presented(token=Stored(file, SystemClock()))
+        credentials = StaticCredentials(token=FileMaterial(file, SystemClock()))
     async with serving(handler) as address, Session(Endpoint(address, credentials=credentials)) as session:
         stream = await session.stream(Request("GET", "/"))
         assert stream.status == 200
@@ -218,9 +218,9 @@ async def test_a_server_of_the_right_authority_is_trusted(tmp_path: Path) -> Non
     """And sees our client certificate."""
     tls = server_context(AUTHORITY.server("127.0.0.1"), tmp_path, clients=True)
     pair = AUTHORITY.client("jane")
-    credentials = Presented(certificate=Inline(pair.certificate), key=Inline(pair.key))
+    credentials = StaticCredentials(certificate=InlineMaterial(pair.certificate), key=InlineMaterial(pair.key))
     async with serving(show, tls) as address:
-        endpoint = Endpoint(address, credentials=credentials, trust=Trust(Inline(AUTHORITY.certificate)))
+        endpoint = Endpoint(address, credentials=credentials, trust=Trust(InlineMaterial(AUTHORITY.certificate)))
         async with Session(endpoint) as session:
             assert parsed((await session.send(Request("GET", "/"))).body)["client"] == ["jane"]
 
@@ -236,10 +236,10 @@ async def test_a_client_certificate_is_replaced_while_running(tmp_path: Path) ->
         files[1].write_bytes(pair.key)
 
     write("first")
-    materials = [Stored(file, SystemClock()) for file in files]
-    credentials = Presented(certificate=materials[0], key=materials[1])
+    materials = [FileMaterial(file, SystemClock()) for file in files]
+    credentials = StaticCredentials(certificate=materials[0], key=materials[1])
     async with serving(show, tls) as address:
-        endpoint = Endpoint(address, credentials=credentials, trust=Trust(Inline(AUTHORITY.certificate)))
+        endpoint = Endpoint(address, credentials=credentials, trust=Trust(InlineMaterial(AUTHORITY.certificate)))
         async with Session(endpoint) as session:
             first = parsed((await session.send(Request("GET", "/"))).body)["client"]
             write("second")
@@ -252,13 +252,13 @@ async def test_a_client_certificate_is_replaced_while_running(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("names", "trust", "trusted"),
     [
-        pytest.param(["127.0.0.1"], Trust(Inline(AUTHORITY.certificate)), True, id="the right authority"),
-        pytest.param(["127.0.0.1"], Trust(Inline(Authority().certificate)), False, id="another authority"),
+        pytest.param(["127.0.0.1"], Trust(InlineMaterial(AUTHORITY.certificate)), True, id="the right authority"),
+        pytest.param(["127.0.0.1"], Trust(InlineMaterial(Authority().certificate)), False, id="another authority"),
         pytest.param(["127.0.0.1"], Trust(), False, id="none but the machine's"),
         pytest.param(["127.0.0.1"], Trust(insecure=True), True, id="not asked"),
-        pytest.param(["kubernetes"], Trust(Inline(AUTHORITY.certificate)), False, id="another name"),
+        pytest.param(["kubernetes"], Trust(InlineMaterial(AUTHORITY.certificate)), False, id="another name"),
         pytest.param(
-            ["kubernetes"], Trust(Inline(AUTHORITY.certificate), "kubernetes"), True, id="that name was meant"
+            ["kubernetes"], Trust(InlineMaterial(AUTHORITY.certificate), "kubernetes"), True, id="that name was meant"
         ),
     ],
 )
@@ -287,7 +287,7 @@ async def test_a_proxy_is_asked_for_the_connection() -> None:
     async with serving(proxy) as address:
         url = address.replace("http://", "http://user:hunter2@")
         async with Session(Endpoint("https://api.example.com:6443", proxy=url)) as session:
-            with pytest.raises(Unreachable, match="the proxy refuses: 407") as caught:
+            with pytest.raises(Unreachable, match="the proxy refused the connection: 407") as caught:
                 await session.send(Request("GET", "/"))
     assert asked == [("CONNECT", "api.example.com:6443", "Basic dXNlcjpodW50ZXIy")]
     assert not caught.value.sent
@@ -323,7 +323,7 @@ async def tunnelling() -> AsyncIterator[tuple[str, list[str]]]:
 async def test_a_request_goes_through_a_proxy(tmp_path: Path) -> None:
     """The server behind it proves who it is as ever."""
     tls = server_context(AUTHORITY.server("127.0.0.1"), tmp_path)
-    trust = Trust(Inline(AUTHORITY.certificate))
+    trust = Trust(InlineMaterial(AUTHORITY.certificate))
     async with (
         serving(show, tls) as address,
         tunnelling() as (proxy, asked),
@@ -379,7 +379,7 @@ async def test_a_server_that_does_not_answer() -> None:
 
     async with serving(handler) as address, Session(Endpoint(address)) as session:
         await session.send(Request("GET", "/ready"))
-        with pytest.raises(Timeout, match="GET /: no answer in time"):
+        with pytest.raises(Timeout, match="GET /: no response in time"):
             await session.send(Request("GET", "/", timeout=0.02))
         await session.send(Request("GET", "/ready"))
         with pytest.raises(Timeout):

@@ -92,7 +92,11 @@ def test_a_page_is_read_with_where_it_stands() -> None:
     """Items, version, and the token for the next part."""
     data = {"metadata": {"resourceVersion": "5", "continue": "next"}, "items": [{"metadata": {"name": "a"}}]}
     page = watches.page(json.dumps(data).encode(), Pod)
-    assert ([pod.metadata.name for pod in page.items], page.resource_version, page.following) == (["a"], "5", "next")
+    assert ([pod.metadata.name for pod in page.items], page.resource_version, page.continue_token) == (
+        ["a"],
+        "5",
+        "next",
+    )
 
 
 @pytest.mark.parametrize("items", [{}, {"items": None}, {"items": []}])

@@ -1,8 +1,8 @@
-"""The default plugins once more, the slow and obvious way: one node at a time, walking all its pods.
+"""Slow reference implementations of the default plugins: loops over the nodes, and over all pods of each.
 
-Nothing here is counted beforehand or kept. Each plugin is a function of a pod, a world and its arguments, and says what
-kube-scheduler's plugin of that name says, in the words of a conformance case: for a filter the code and the reasons of
-each node, for a score the raw and the normalised number of each feasible node; None where the plugin is skipped.
+Nothing here is counted in advance or cached. Each plugin is a function of a pod, a cluster and its arguments, and
+returns what kube-scheduler's plugin of that name returns, in the form of a conformance case: for a filter the code and
+the reasons of each node, for a score the raw and the normalized score of each feasible node; None where it is skipped.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ NEVER = "UnschedulableAndUnresolvable"
 
 Verdict = tuple[str, tuple[str, ...]]
 Verdicts = dict[str, Verdict]
-Marks = dict[str, tuple[int, int]]
+ScoresByNode = dict[str, tuple[int, int]]
 
 PASSED: Verdict = (OK, ())
 
 
 @dataclass
-class World:
+class SampleCluster:
     """A cluster as plain lists."""
 
     nodes: list[Node]
@@ -108,13 +108,13 @@ def of_containers(spec: PodSpec, missing: Amounts) -> Amounts:
 
 
 def of_the_pod(spec: PodSpec) -> Amounts:
-    """What is asked for at the level of the pod."""
+    """The pod-level requests."""
     written = quantities(spec.resources.requests) if spec.resources else {}
     return {n: q for n, q in written.items() if n in ("cpu", "memory") or n.startswith("hugepages-")}
 
 
 def total(spec: PodSpec, missing: Amounts, *, pod_level: bool = True) -> dict[str, int]:
-    """All that a pod asks for, as whole numbers."""
+    """All requests of a pod, as whole numbers."""
     whole = of_containers(spec, missing)
     if pod_level:
         whole.update(of_the_pod(spec))
@@ -123,7 +123,7 @@ def total(spec: PodSpec, missing: Amounts, *, pod_level: bool = True) -> dict[st
 
 
 def requested(pod: Pod) -> dict[str, int]:
-    """What a pod asks for."""
+    """The requests of a pod."""
     return total(pod.spec, {})
 
 
@@ -141,9 +141,9 @@ def capacity(node: Node, name: str) -> int:
     return parse(written).milli_value() if name == "cpu" else parse(written).value()
 
 
-def used(world: World, node: Node, name: str, count: Callable[[Pod], dict[str, int]]) -> int:
+def used(sample: SampleCluster, node: Node, name: str, count: Callable[[Pod], dict[str, int]]) -> int:
     """What the pods of a node take of it."""
-    return sum(count(p).get(name, 0) for p in world.on(node))
+    return sum(count(p).get(name, 0) for p in sample.on(node))
 
 
 def scalar(name: str) -> bool:
@@ -156,12 +156,12 @@ def scalar(name: str) -> bool:
 # --- resources -------------------------------------------------------------------------------------------------------
 
 
-def fit(pod: Pod, world: World, args: NodeResourcesFitArgs) -> Verdicts:
+def fit(pod: Pod, sample: SampleCluster, args: NodeResourcesFitArgs) -> Verdicts:
     """NodeResourcesFit."""
     verdicts: Verdicts = {}
-    for node in world.nodes:
+    for node in sample.nodes:
         reasons, hopeless = [], False
-        if len(world.on(node)) + 1 > capacity(node, "pods"):
+        if len(sample.on(node)) + 1 > capacity(node, "pods"):
             reasons.append("Too many pods")
         for name, amount in requested(pod).items():
             if amount <= 0 or not (name in ("cpu", "memory", "ephemeral-storage") or scalar(name)):
@@ -170,7 +170,7 @@ def fit(pod: Pod, world: World, args: NodeResourcesFitArgs) -> Verdicts:
             ignored = name in args.ignored_resources or name.split("/")[0] in args.ignored_resource_groups
             if extended and ignored:
                 continue
-            if amount > capacity(node, name) - used(world, node, name, requested):
+            if amount > capacity(node, name) - used(sample, node, name, requested):
                 reasons.append(f"Insufficient {name}")
                 hopeless = hopeless or amount > capacity(node, name)
         verdicts[node.metadata.name] = (NEVER if hopeless else NO, tuple(sorted(reasons))) if reasons else PASSED
@@ -178,7 +178,7 @@ def fit(pod: Pod, world: World, args: NodeResourcesFitArgs) -> Verdicts:
 
 
 def curve(shape: Iterable[UtilizationShapePoint], percent: int) -> int:
-    """The mark for a percentage in use."""
+    """The score for a percentage in use."""
     points = [(p.utilization, p.score * 10) for p in shape]
     if percent <= points[0][0]:
         return points[0][1]
@@ -189,7 +189,7 @@ def curve(shape: Iterable[UtilizationShapePoint], percent: int) -> int:
 
 
 def mark(args: NodeResourcesFitArgs, use: int, room: int) -> int:
-    """The mark of one resource."""
+    """The score of one resource."""
     strategy = args.scoring_strategy
     if strategy.type == "LeastAllocated":
         return 0 if use > room else (room - use) * 100 // room
@@ -205,12 +205,12 @@ def left_out(spec: ResourceSpec, asked: int, room: int) -> bool:
     return room == 0 or not (native or scalar(spec.name)) or (not native and asked == 0)
 
 
-def fit_score(pod: Pod, world: World, feasible: Iterable[Node], args: NodeResourcesFitArgs) -> Marks:
+def fit_score(pod: Pod, sample: SampleCluster, feasible: Iterable[Node], args: NodeResourcesFitArgs) -> ScoresByNode:
     """NodeResourcesFit's score."""
     mine = total(pod.spec, ASSUMED, pod_level=False)
     plain = total(pod.spec, {}, pod_level=False)
     ratio = args.scoring_strategy.type == "RequestedToCapacityRatio"
-    marks: Marks = {}
+    marks: ScoresByNode = {}
     for node in feasible:
         earned = weights = 0
         for spec in args.scoring_strategy.resources:
@@ -218,7 +218,7 @@ def fit_score(pod: Pod, world: World, feasible: Iterable[Node], args: NodeResour
             asked, room = (mine if always else plain).get(spec.name, 0), capacity(node, spec.name)
             if left_out(spec, asked, room):
                 continue
-            found = mark(args, used(world, node, spec.name, assumed if always else requested) + asked, room)
+            found = mark(args, used(sample, node, spec.name, assumed if always else requested) + asked, room)
             if found > 0 or not ratio:
                 earned, weights = earned + found * spec.weight, weights + spec.weight
         mean = earned / weights if weights else 0
@@ -239,19 +239,19 @@ def evenness(fractions: list[float]) -> int:
 
 
 def balance_score(
-    pod: Pod, world: World, feasible: Iterable[Node], args: NodeResourcesBalancedAllocationArgs
-) -> Marks | None:
+    pod: Pod, sample: SampleCluster, feasible: Iterable[Node], args: NodeResourcesBalancedAllocationArgs
+) -> ScoresByNode | None:
     """NodeResourcesBalancedAllocation's score."""
     mine = requested(pod)
     if not any(mine.get(spec.name, 0) for spec in args.resources):
         return None
-    marks: Marks = {}
+    marks: ScoresByNode = {}
     for node in feasible:
         before, after = [], []
         for spec in args.resources:
             asked, room = mine.get(spec.name, 0), capacity(node, spec.name)
             if not left_out(spec, asked, room):
-                use = used(world, node, spec.name, requested)
+                use = used(sample, node, spec.name, requested)
                 before.append(min(use / room, 1))
                 after.append(min((use + asked) / room, 1))
         score = 50 + (50 + evenness(after) - evenness(before)) // 2
@@ -262,7 +262,7 @@ def balance_score(
 # --- nodes -----------------------------------------------------------------------------------------------------------
 
 
-def in_proportion(raw: dict[str, int], *, reverse: bool = False) -> Marks:
+def in_proportion(raw: dict[str, int], *, reverse: bool = False) -> ScoresByNode:
     """The largest becomes 100."""
     most = max(raw.values(), default=0)
     marks = {name: 100 * count // most if most else count for name, count in raw.items()}
@@ -274,31 +274,31 @@ def where(nodes: Iterable[Node], refused: Callable[[Node], bool], code: str, rea
     return {n.metadata.name: (code, (reason,)) if refused(n) else PASSED for n in nodes}
 
 
-def node_name(pod: Pod, world: World, _args: None = None) -> Verdicts:
+def node_name(pod: Pod, sample: SampleCluster, _args: None = None) -> Verdicts:
     """NodeName."""
     wanted = pod.spec.node_name
     reason = "node(s) didn't match the requested node name"
-    return where(world.nodes, lambda n: wanted not in ("", n.metadata.name), NEVER, reason)
+    return where(sample.nodes, lambda n: wanted not in ("", n.metadata.name), NEVER, reason)
 
 
-def unschedulable(pod: Pod, world: World, _args: None = None) -> Verdicts:
+def unschedulable(pod: Pod, sample: SampleCluster, _args: None = None) -> Verdicts:
     """NodeUnschedulable."""
     cordon = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
     closed = not tolerated(pod.spec.tolerations, cordon)
-    return where(world.nodes, lambda n: n.spec.unschedulable and closed, NEVER, "node(s) were unschedulable")
+    return where(sample.nodes, lambda n: n.spec.unschedulable and closed, NEVER, "node(s) were unschedulable")
 
 
-def taints(pod: Pod, world: World, _args: None = None) -> Verdicts:
+def taints(pod: Pod, sample: SampleCluster, _args: None = None) -> Verdicts:
     """TaintToleration."""
 
     def repelled(node: Node) -> bool:
         hard = [t for t in node.spec.taints if t.effect in ("NoSchedule", "NoExecute")]
         return any(not tolerated(pod.spec.tolerations, t) for t in hard)
 
-    return where(world.nodes, repelled, NEVER, "node(s) had untolerated taint(s)")
+    return where(sample.nodes, repelled, NEVER, "node(s) had untolerated taint(s)")
 
 
-def taints_score(pod: Pod, _world: World, feasible: Iterable[Node], _args: None = None) -> Marks:
+def taints_score(pod: Pod, _sample: SampleCluster, feasible: Iterable[Node], _args: None = None) -> ScoresByNode:
     """TaintToleration's score."""
     soft = [t for t in pod.spec.tolerations if t.effect in ("", "PreferNoSchedule")]
     raw = {
@@ -325,23 +325,23 @@ def names_only(terms: Iterable[NodeSelectorTerm]) -> set[str] | None:
 
 
 def suits(chosen: nodeselectors.RequiredNodeAffinity, node: Node) -> bool:
-    """Whether a node will do; what cannot be read will not."""
+    """Whether a node matches; an invalid affinity matches none."""
     try:
         return chosen.matches(node)
     except InvalidError:
         return False
 
 
-def affinity(pod: Pod, world: World, args: NodeAffinityArgs) -> Verdicts | None:
+def affinity(pod: Pod, sample: SampleCluster, args: NodeAffinityArgs) -> Verdicts | None:
     """NodeAffinity."""
     added = args.added_affinity.required_during_scheduling_ignored_during_execution if args.added_affinity else None
     required = written_affinity(pod).required_during_scheduling_ignored_during_execution
     if added is None and required is None and not pod.spec.node_selector:
         return None
     if required and required.node_selector_terms and names_only(required.node_selector_terms) == set():
-        return where(world.nodes, lambda _: True, NEVER, "pod affinity terms conflict")
+        return where(sample.nodes, lambda _: True, NEVER, "pod affinity terms conflict")
     verdicts: Verdicts = {}
-    for node in world.nodes:
+    for node in sample.nodes:
         reason = ""
         if added is not None and not suits(nodeselectors.compile(added), node):
             reason = "node(s) didn't match scheduler-enforced node affinity"
@@ -351,7 +351,9 @@ def affinity(pod: Pod, world: World, args: NodeAffinityArgs) -> Verdicts | None:
     return verdicts
 
 
-def affinity_score(pod: Pod, _world: World, feasible: Iterable[Node], args: NodeAffinityArgs) -> Marks | None:
+def affinity_score(
+    pod: Pod, _sample: SampleCluster, feasible: Iterable[Node], args: NodeAffinityArgs
+) -> ScoresByNode | None:
     """NodeAffinity's score."""
     wishes = written_affinity(pod).preferred_during_scheduling_ignored_during_execution
     added = args.added_affinity.preferred_during_scheduling_ignored_during_execution if args.added_affinity else ()
@@ -372,12 +374,12 @@ def host_ports(pod: Pod) -> list[tuple[str, str, int]]:
     ]
 
 
-def ports(pod: Pod, world: World, _args: None = None) -> Verdicts | None:
+def ports(pod: Pod, sample: SampleCluster, _args: None = None) -> Verdicts | None:
     """NodePorts."""
     wanted = host_ports(pod)
 
     def clash(node: Node) -> bool:
-        taken = [port for p in world.on(node) for port in host_ports(p)]
+        taken = [port for p in sample.on(node) for port in host_ports(p)]
         return any(
             (protocol, number) == (other_protocol, other_number) and (address == other or "0.0.0.0" in (address, other))  # noqa: S104 – as above
             for address, protocol, number in wanted
@@ -385,22 +387,22 @@ def ports(pod: Pod, world: World, _args: None = None) -> Verdicts | None:
         )
 
     reason = "node(s) didn't have free ports for the requested pod ports"
-    return where(world.nodes, clash, NO, reason) if wanted else None
+    return where(sample.nodes, clash, NO, reason) if wanted else None
 
 
-def images_score(pod: Pod, world: World, feasible: Iterable[Node], _args: None = None) -> Marks:
+def images_score(pod: Pod, sample: SampleCluster, feasible: Iterable[Node], _args: None = None) -> ScoresByNode:
     """ImageLocality's score."""
     containers = [*pod.spec.init_containers, *pod.spec.containers]
     written = [c.image for c in containers] + [v.image.reference for v in pod.spec.volumes if v.image]
     names = [i if ":" in i.rpartition("/")[2] else f"{i}:latest" for i in written]
     most = 1000 * 2**20 * len(containers)
-    marks: Marks = {}
+    marks: ScoresByNode = {}
     for node in feasible:
         here = {name: image.size_bytes for image in node.status.images for name in image.names}
         worth = 0
         for name in names:
-            holders = sum(any(name in image.names for image in n.status.images) for n in world.nodes)
-            worth += int(here.get(name, 0) * (holders / len(world.nodes)))
+            holders = sum(any(name in image.names for image in n.status.images) for n in sample.nodes)
+            worth += int(here.get(name, 0) * (holders / len(sample.nodes)))
         score = 100 * (max(min(worth, most), 23 * 2**20) - 23 * 2**20) // (most - 23 * 2**20)
         marks[node.metadata.name] = (score, score)
     return marks
@@ -431,41 +433,41 @@ def listed(term: PodAffinityTerm, owner: Pod) -> set[str]:
     return set(term.namespaces)
 
 
-def meets(other: Pod, term: PodAffinityTerm, owner: Pod, world: World, *, incoming: bool) -> bool:
+def meets(other: Pod, term: PodAffinityTerm, owner: Pod, sample: SampleCluster, *, incoming: bool) -> bool:
     """Whether another pod meets a term. An incoming pod's selector of namespaces is tried on no labels as well."""
     names = listed(term, owner)
     wider = selectors.compile(term.namespace_selector)
     if incoming:
-        names |= {name for name, labels in world.namespaces.items() if wider.matches(labels)}
-    labels = {} if incoming else world.labels_of(other.metadata.namespace)
+        names |= {name for name, labels in sample.namespaces.items() if wider.matches(labels)}
+    labels = {} if incoming else sample.labels_of(other.metadata.namespace)
     if other.metadata.namespace not in names and not wider.matches(labels):
         return False
     return selectors.compile(term.label_selector).matches(other.metadata.labels)
 
 
-def interpod(pod: Pod, world: World, _args: InterPodAffinityArgs) -> Verdicts | None:
+def interpod(pod: Pod, sample: SampleCluster, _args: InterPodAffinityArgs) -> Verdicts | None:
     """InterPodAffinity."""
     near, away = required_terms(pod, "pod_affinity"), required_terms(pod, "pod_anti_affinity")
 
     def objects(other: Pod, node: Node, home: Node) -> bool:
         """Whether a pod on its node refuses the pod on another."""
         return any(
-            meets(pod, term, other, world, incoming=False)
+            meets(pod, term, other, sample, incoming=False)
             and term.topology_key in home.metadata.labels
             and node.metadata.labels.get(term.topology_key) == home.metadata.labels[term.topology_key]
             for term in required_terms(other, "pod_anti_affinity")
         )
 
-    everybody = [(other, home) for home in world.nodes for other in world.on(home)]
+    everybody = [(other, home) for home in sample.nodes for other in sample.on(home)]
     if not near and not away and not any(objects(other, home, home) for other, home in everybody):
         return None
     liked = [
-        (other, home) for other, home in everybody if all(meets(other, t, pod, world, incoming=True) for t in near)
+        (other, home) for other, home in everybody if all(meets(other, t, pod, sample, incoming=True) for t in near)
     ]
     anywhere = any(t.topology_key in home.metadata.labels for _, home in liked for t in near)
-    first = not anywhere and all(meets(pod, t, pod, world, incoming=True) for t in near)
+    first = not anywhere and all(meets(pod, t, pod, sample, incoming=True) for t in near)
     verdicts: Verdicts = {}
-    for node in world.nodes:
+    for node in sample.nodes:
         labels = node.metadata.labels
         keys = all(t.topology_key in labels for t in near)
         met = all(
@@ -475,10 +477,10 @@ def interpod(pod: Pod, world: World, _args: InterPodAffinityArgs) -> Verdicts | 
         if not keys or not (met or first):
             verdicts[node.metadata.name] = (NEVER, ("node(s) didn't match pod affinity rules",))
         elif any(
-            meets(other, t, pod, world, incoming=True)
+            meets(other, t, pod, sample, incoming=True)
             for t in away
             if t.topology_key in labels
-            for other in world.domain(t.topology_key, labels[t.topology_key])
+            for other in sample.domain(t.topology_key, labels[t.topology_key])
         ):
             verdicts[node.metadata.name] = (NO, ("node(s) didn't match pod anti-affinity rules",))
         elif any(objects(other, node, home) for other, home in everybody):
@@ -488,30 +490,32 @@ def interpod(pod: Pod, world: World, _args: InterPodAffinityArgs) -> Verdicts | 
     return verdicts
 
 
-def interpod_score(pod: Pod, world: World, feasible: Iterable[Node], args: InterPodAffinityArgs) -> Marks | None:
+def interpod_score(
+    pod: Pod, sample: SampleCluster, feasible: Iterable[Node], args: InterPodAffinityArgs
+) -> ScoresByNode | None:
     """InterPodAffinity's score."""
     signs = (("pod_affinity", 1), ("pod_anti_affinity", -1))
     wishes = [(t, sign) for which, sign in signs for t in preferred_terms(pod, which)]
     if args.ignore_preferred_terms_of_existing_pods and not wishes:
         return None
     worth: dict[tuple[str, str], int] = {}
-    for home in world.nodes:
-        for other in world.on(home):
+    for home in sample.nodes:
+        for other in sample.on(home):
             said = [
                 (t.pod_affinity_term.topology_key, sign * t.weight)
                 for t, sign in wishes
-                if meets(other, t.pod_affinity_term, pod, world, incoming=True)
+                if meets(other, t.pod_affinity_term, pod, sample, incoming=True)
             ]
             said += [
                 (t.pod_affinity_term.topology_key, sign * t.weight)
                 for which, sign in signs
                 for t in preferred_terms(other, which)
-                if meets(pod, t.pod_affinity_term, other, world, incoming=False)
+                if meets(pod, t.pod_affinity_term, other, sample, incoming=False)
             ]
             said += [
                 (t.topology_key, args.hard_pod_affinity_weight)
                 for t in required_terms(other, "pod_affinity")
-                if args.hard_pod_affinity_weight and meets(pod, t, other, world, incoming=False)
+                if args.hard_pod_affinity_weight and meets(pod, t, other, sample, incoming=False)
             ]
             for key, weight in said:
                 if key in home.metadata.labels:
@@ -524,7 +528,7 @@ def interpod_score(pod: Pod, world: World, feasible: Iterable[Node], args: Inter
     return {name: (s, int(100 * ((s - low) / (high - low))) if high > low else 0) for name, s in raw.items()}
 
 
-FILTERS: dict[str, Callable[[Pod, World, Any], Verdicts | None]] = {
+FILTERS: dict[str, Callable[[Pod, SampleCluster, Any], Verdicts | None]] = {
     "NodeResourcesFit": fit,
     "NodeAffinity": affinity,
     "TaintToleration": taints,
@@ -533,7 +537,7 @@ FILTERS: dict[str, Callable[[Pod, World, Any], Verdicts | None]] = {
     "NodePorts": ports,
     "InterPodAffinity": interpod,
 }
-SCORES: dict[str, Callable[[Pod, World, Iterable[Node], Any], Marks | None]] = {
+SCORES: dict[str, Callable[[Pod, SampleCluster, Iterable[Node], Any], ScoresByNode | None]] = {
     "NodeResourcesFit": fit_score,
     "NodeResourcesBalancedAllocation": balance_score,
     "NodeAffinity": affinity_score,

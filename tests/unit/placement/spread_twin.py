@@ -1,4 +1,4 @@
-"""PodTopologySpread and SelectorSpread once more, slow and obvious: loops over plain lists of nodes and pods.
+"""Slow reference implementations of PodTopologySpread and SelectorSpread: loops over lists of nodes and pods.
 
 The rules are those at the head of `trimtab.placement.spread` and `trimtab.placement.selectorspread`.
 """
@@ -29,7 +29,7 @@ PROPOSAL = [(1, HOSTNAME), (1, DEPRECATED_ZONE)]
 
 
 @dataclass
-class World:
+class SampleCluster:
     """A cluster as plain lists."""
 
     nodes: list[Node] = field(default_factory=list)
@@ -48,13 +48,13 @@ class World:
         return view
 
 
-def world_of(question: Tree) -> World:
+def sample_cluster_of(question: Tree) -> SampleCluster:
     """The cluster that a recorded case describes."""
 
     def read(name: str, kind: type[Any]) -> list[Any]:
         return [codec.convert(tree, kind) for tree in question.get(name) or []]
 
-    return World(
+    return SampleCluster(
         read("nodes", Node),
         read("pods", Pod),
         read("services", Service),
@@ -64,13 +64,13 @@ def world_of(question: Tree) -> World:
     )
 
 
-def workload_of(pod: Pod, world: World) -> ReplicationController | ReplicaSet | StatefulSet | None:
+def workload_of(pod: Pod, sample: SampleCluster) -> ReplicationController | ReplicaSet | StatefulSet | None:
     """The controller of a pod, if it is of a kind that counts and still there."""
     owner = pod.metadata.controller
     kinds: dict[tuple[str, str], Iterable[Any]] = {
-        ("v1", "ReplicationController"): world.controllers,
-        ("apps/v1", "ReplicaSet"): world.replica_sets,
-        ("apps/v1", "StatefulSet"): world.stateful_sets,
+        ("v1", "ReplicationController"): sample.controllers,
+        ("apps/v1", "ReplicaSet"): sample.replica_sets,
+        ("apps/v1", "StatefulSet"): sample.stateful_sets,
     }
     candidates = kinds.get((owner.api_version, owner.kind), []) if owner else []
     for workload in candidates:
@@ -80,14 +80,14 @@ def workload_of(pod: Pod, world: World) -> ReplicationController | ReplicaSet | 
     return None
 
 
-def deduced(pod: Pod, world: World) -> Selector:
+def deduced(pod: Pod, sample: SampleCluster) -> Selector:
     """What all services and the controller of a pod select together; plain maps are merged, the last one wins."""
     labels: dict[str, str] = {}
-    for service in world.services:
+    for service in sample.services:
         chosen = selectors.from_labels(service.spec.selector)
         if service.metadata.namespace == pod.metadata.namespace and chosen.matches(pod.metadata.labels):
             labels.update(service.spec.selector)
-    workload = workload_of(pod, world)
+    workload = workload_of(pod, sample)
     if isinstance(workload, ReplicationController):
         labels.update(workload.spec.selector)
     elif workload is not None and workload.spec.selector is not None:
@@ -111,7 +111,7 @@ class Rule:
         return None
 
 
-def rules(pod: Pod, world: World, args: PodTopologySpreadArgs, action: str) -> list[Rule]:
+def rules(pod: Pod, sample: SampleCluster, args: PodTopologySpreadArgs, action: str) -> list[Rule]:
     """The constraints of one action that apply to a pod."""
     if pod.spec.topology_spread_constraints:
         return [
@@ -119,7 +119,7 @@ def rules(pod: Pod, world: World, args: PodTopologySpreadArgs, action: str) -> l
             for c in pod.spec.topology_spread_constraints
             if c.when_unsatisfiable == action
         ]
-    selector = deduced(pod, world)
+    selector = deduced(pod, sample)
     if selector.empty:
         return []
     return [Rule(c, selector, configured_keys(c)) for c in default_rules(args) if c.when_unsatisfiable == action]
@@ -148,7 +148,7 @@ def configured_keys(constraint: TopologySpreadConstraint) -> tuple[str, ...]:
     return (ZONE, DEPRECATED_ZONE) if constraint.topology_key == DEPRECATED_ZONE else (constraint.topology_key,)
 
 
-def count(world: World, node: Node, selector: Selector, namespace: str) -> int:
+def count(sample: SampleCluster, node: Node, selector: Selector, namespace: str) -> int:
     """How many pods of a node count."""
     if selector.empty:
         return 0
@@ -158,7 +158,7 @@ def count(world: World, node: Node, selector: Selector, namespace: str) -> int:
         and pod.metadata.deletion_timestamp is None
         and pod.status.phase not in ("Succeeded", "Failed")
         and selector.matches(pod.metadata.labels)
-        for pod in world.pods
+        for pod in sample.pods
     )
 
 
@@ -175,15 +175,17 @@ def included(pod: Pod, node: Node, rule: Rule) -> bool:
     return True
 
 
-def filtered(pod: Pod, world: World, args: PodTopologySpreadArgs) -> dict[str, str] | None:
-    """What hard constraints say of every node; None if there are none."""
-    hard = rules(pod, world, args, HARD)
+def filtered(pod: Pod, sample: SampleCluster, args: PodTopologySpreadArgs) -> dict[str, str] | None:
+    """The verdicts of hard constraints on every node; None if there are none."""
+    hard = rules(pod, sample, args, HARD)
     if not hard:
         return None
-    verdicts = {node.metadata.name: OK for node in world.nodes}
+    verdicts = {node.metadata.name: OK for node in sample.nodes}
     for rule in reversed(hard):
-        counts = domain_counts(pod, world, rule, [n for n in world.nodes if all(r.value(n) is not None for r in hard)])
-        for node in world.nodes:
+        counts = domain_counts(
+            pod, sample, rule, [n for n in sample.nodes if all(r.value(n) is not None for r in hard)]
+        )
+        for node in sample.nodes:
             value = rule.value(node)
             if value is None:
                 verdicts[node.metadata.name] = NEVER
@@ -200,28 +202,28 @@ def too_many(pod: Pod, rule: Rule, counts: Mapping[str, int], value: str) -> boo
     return counts.get(value, 0) + one_more - lowest > rule.written.max_skew
 
 
-def domain_counts(pod: Pod, world: World, rule: Rule, nodes: list[Node]) -> dict[str, int]:
+def domain_counts(pod: Pod, sample: SampleCluster, rule: Rule, nodes: list[Node]) -> dict[str, int]:
     """How many pods each domain of these nodes has; a missing label is an empty one."""
     counts: dict[str, int] = {}
     for node in nodes:
         if included(pod, node, rule):
             value = rule.value(node) or ""
-            counts[value] = counts.get(value, 0) + count(world, node, rule.selector, pod.metadata.namespace)
+            counts[value] = counts.get(value, 0) + count(sample, node, rule.selector, pod.metadata.namespace)
     return counts
 
 
 def scored(
-    pod: Pod, world: World, args: PodTopologySpreadArgs, feasible: Iterable[str]
+    pod: Pod, sample: SampleCluster, args: PodTopologySpreadArgs, feasible: Iterable[str]
 ) -> dict[str, tuple[int, int]] | None:
     """Raw and normalised score of the feasible nodes; None if there are no soft constraints."""
-    soft = rules(pod, world, args, SOFT)
+    soft = rules(pod, sample, args, SOFT)
     if not soft:
         return None
     strict = bool(pod.spec.topology_spread_constraints) or args.defaulting_type == "List"
-    part = [n for n in world.nodes if not strict or all(r.value(n) is not None for r in soft)]
+    part = [n for n in sample.nodes if not strict or all(r.value(n) is not None for r in soft)]
     names = set(feasible)
     chosen = [node for node in part if node.metadata.name in names]
-    raw = {node.metadata.name: raw_score(pod, world, soft, node, chosen, part) for node in chosen}
+    raw = {node.metadata.name: raw_score(pod, sample, soft, node, chosen, part) for node in chosen}
     if not raw:
         return dict.fromkeys(names, (0, 0))
     low, high = min(raw.values()), max(raw.values())
@@ -229,18 +231,20 @@ def scored(
     return {name: (raw.get(name, 0), fair.get(name, 0)) for name in names}
 
 
-def raw_score(pod: Pod, world: World, soft: list[Rule], node: Node, chosen: list[Node], part: list[Node]) -> int:
-    """The sum of what each constraint says of a node."""
+def raw_score(
+    pod: Pod, sample: SampleCluster, soft: list[Rule], node: Node, chosen: list[Node], part: list[Node]
+) -> int:
+    """The raw score of a node, summed over the constraints."""
     total = 0.0
     for rule in soft:
         value = rule.value(node)
         if value is None:
             continue
         if rule.keys == (HOSTNAME,):
-            size, number = len(chosen), count(world, node, rule.selector, pod.metadata.namespace)
+            size, number = len(chosen), count(sample, node, rule.selector, pod.metadata.namespace)
         else:
             size = len({rule.value(other) or "" for other in chosen})
-            number = domain_counts(pod, world, rule, part).get(value, 0)
+            number = domain_counts(pod, sample, rule, part).get(value, 0)
         total += number * math.log(size + 2) + (rule.written.max_skew - 1)
     return math.floor(total + 0.5)
 
@@ -253,14 +257,14 @@ def zone_of(node: Node) -> str:
     return f"{region}:{zone}" if region or zone else ""
 
 
-def selector_spread(pod: Pod, world: World, feasible: Iterable[str]) -> dict[str, tuple[int, int]] | None:
+def selector_spread(pod: Pod, sample: SampleCluster, feasible: Iterable[str]) -> dict[str, tuple[int, int]] | None:
     """What the old SelectorSpread gave; None if the pod states constraints."""
     if pod.spec.topology_spread_constraints:
         return None
-    selector = deduced(pod, world)
+    selector = deduced(pod, sample)
     names = set(feasible)
-    nodes = [node for node in world.nodes if node.metadata.name in names]
-    counts = {n.metadata.name: count(world, n, selector, pod.metadata.namespace) for n in nodes}
+    nodes = [node for node in sample.nodes if node.metadata.name in names]
+    counts = {n.metadata.name: count(sample, n, selector, pod.metadata.namespace) for n in nodes}
     zones: dict[str, int] = {}
     for node in nodes:
         if zone_of(node):

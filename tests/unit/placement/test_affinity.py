@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.placement.plugin_twins import NEVER, PASSED, Marks, Verdicts, World
-from tests.unit.placement.plugin_worlds import (
+from tests.unit.placement.plugin_clusters import (
     agrees,
     filtered,
     incoming_pods,
     node_affinity,
+    sample_clusters,
     scored,
     snapshot_of,
-    worlds,
 )
+from tests.unit.placement.plugin_twins import NEVER, PASSED, SampleCluster, ScoresByNode, Verdicts
 from trimtab.api import codec
 from trimtab.api.errors import InvalidError
 from trimtab.api.schedulerconfig import NodeAffinityArgs
@@ -32,7 +32,7 @@ UNSUITED = (NEVER, ("node(s) didn't match Pod's node affinity/selector",))
 UNENFORCED = (NEVER, ("node(s) didn't match scheduler-enforced node affinity",))
 CONFLICT = (NEVER, ("pod affinity terms conflict",))
 
-WORLD = World([node("a", disk="ssd").build(), node("b", disk="hdd").build()], [])
+CLUSTER = SampleCluster([node("a", disk="ssd").build(), node("b", disk="hdd").build()], [])
 
 
 def label(key: str, operator: str, *values: str) -> Tree:
@@ -41,7 +41,7 @@ def label(key: str, operator: str, *values: str) -> Tree:
 
 
 def named(*names: str) -> Tree:
-    """A term that asks for a node of each of these names at once."""
+    """A term that requires all these names at once."""
     return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]} for name in names]}
 
 
@@ -68,7 +68,7 @@ ENFORCING = adding(requiredDuringSchedulingIgnoredDuringExecution={"nodeSelector
 @pytest.mark.parametrize(
     ("incoming", "want"),
     [
-        pytest.param(pod("p"), None, id="a pod that asks for nothing is not looked at"),
+        pytest.param(pod("p"), None, id="a pod without affinity is skipped"),
         pytest.param(pod("p").node_selector(disk="ssd"), {"a": PASSED, "b": UNSUITED}, id="a node selector"),
         pytest.param(requiring(label("disk", "NotIn", "ssd")), {"a": UNSUITED, "b": PASSED}, id="a required term"),
         pytest.param(
@@ -82,7 +82,7 @@ ENFORCING = adding(requiredDuringSchedulingIgnoredDuringExecution={"nodeSelector
         pytest.param(requiring(), {"a": UNSUITED, "b": UNSUITED}, id="no terms hold nowhere"),
         pytest.param(requiring({}), {"a": UNSUITED, "b": UNSUITED}, id="an empty term holds nowhere"),
         pytest.param(
-            requiring(label("disk", "Near")), {"a": UNSUITED, "b": UNSUITED}, id="what cannot be read holds nowhere"
+            requiring(label("disk", "Near")), {"a": UNSUITED, "b": UNSUITED}, id="an invalid term matches no node"
         ),
         pytest.param(
             requiring(label("disk", "Near"), label("disk", "In", "ssd")),
@@ -90,7 +90,7 @@ ENFORCING = adding(requiredDuringSchedulingIgnoredDuringExecution={"nodeSelector
             id="and does not stop the other terms",
         ),
         pytest.param(requiring(named("b")), {"a": UNSUITED, "b": PASSED}, id="a node by name"),
-        pytest.param(requiring(named("gone")), {"a": UNSUITED, "b": UNSUITED}, id="a name that nobody has"),
+        pytest.param(requiring(named("gone")), {"a": UNSUITED, "b": UNSUITED}, id="a name that no node has"),
         pytest.param(
             requiring({**named("b"), **label("disk", "In", "ssd")}),
             {"a": UNSUITED, "b": UNSUITED},
@@ -104,13 +104,13 @@ ENFORCING = adding(requiredDuringSchedulingIgnoredDuringExecution={"nodeSelector
 )
 def test_required_affinity(incoming: PodBuilder, want: Verdicts | None) -> None:
     """A node suits if the node selector holds and one of the terms does."""
-    assert filtered(NodeAffinity(), incoming.build(), WORLD) == want
+    assert filtered(NodeAffinity(), incoming.build(), CLUSTER) == want
 
 
 @pytest.mark.parametrize(
     ("incoming", "want"),
     [
-        pytest.param(pod("p"), {"a": PASSED, "b": UNENFORCED}, id="also for pods that say nothing"),
+        pytest.param(pod("p"), {"a": PASSED, "b": UNENFORCED}, id="also for pods without affinity"),
         pytest.param(
             pod("p").node_selector(disk="hdd"),
             {"a": UNSUITED, "b": UNENFORCED},
@@ -118,15 +118,15 @@ def test_required_affinity(incoming: PodBuilder, want: Verdicts | None) -> None:
         ),
     ],
 )
-def test_an_affinity_that_a_profile_adds(incoming: PodBuilder, want: Verdicts) -> None:
+def test_added_affinity_of_a_profile(incoming: PodBuilder, want: Verdicts) -> None:
     """Every pod of the profile must meet it besides its own."""
-    assert filtered(NodeAffinity(ENFORCING), incoming.build(), WORLD) == want
+    assert filtered(NodeAffinity(ENFORCING), incoming.build(), CLUSTER) == want
 
 
 @pytest.mark.parametrize(
     ("incoming", "want"),
     [
-        pytest.param(pod("p"), None, id="a pod without wishes is not scored"),
+        pytest.param(pod("p"), None, id="a pod without preferences is skipped"),
         pytest.param(
             wishing((30, label("disk", "In", "ssd")), (10, label("disk", "Exists"))),
             {"a": (40, 100), "b": (10, 25)},
@@ -134,27 +134,27 @@ def test_an_affinity_that_a_profile_adds(incoming: PodBuilder, want: Verdicts) -
         ),
         pytest.param(wishing((5, label("rack", "Exists"))), {"a": (0, 0), "b": (0, 0)}, id="nothing holds: all 0"),
         pytest.param(
-            wishing((0, label("disk", "Near")), (7, {})), {"a": (0, 0), "b": (0, 0)}, id="no weight, and nothing said"
+            wishing((0, label("disk", "Near")), (7, {})), {"a": (0, 0), "b": (0, 0)}, id="weight 0, and an empty term"
         ),
     ],
 )
-def test_preferred_affinity(incoming: PodBuilder, want: Marks | None) -> None:
+def test_preferred_affinity(incoming: PodBuilder, want: ScoresByNode | None) -> None:
     """The node where most weights hold scores 100."""
-    assert scored(NodeAffinity(), incoming.build(), WORLD) == want
+    assert scored(NodeAffinity(), incoming.build(), CLUSTER) == want
 
 
-def test_wishes_that_a_profile_adds() -> None:
+def test_added_preferences_of_a_profile() -> None:
     """They count for every pod, and together with its own."""
     wish = {"weight": 10, "preference": label("disk", "In", "hdd")}
     plugin = NodeAffinity(adding(preferredDuringSchedulingIgnoredDuringExecution=[wish]))
-    assert scored(plugin, pod("p").build(), WORLD) == {"a": (0, 0), "b": (10, 100)}
-    assert scored(plugin, wishing((5, label("disk", "In", "ssd"))).build(), WORLD) == {"a": (5, 50), "b": (10, 100)}
+    assert scored(plugin, pod("p").build(), CLUSTER) == {"a": (0, 0), "b": (10, 100)}
+    assert scored(plugin, wishing((5, label("disk", "In", "ssd"))).build(), CLUSTER) == {"a": (5, 50), "b": (10, 100)}
 
 
-def test_a_wish_that_cannot_be_read_is_an_error() -> None:
+def test_an_invalid_preferred_term_is_an_error() -> None:
     """It names the field, as the API server would have."""
     with pytest.raises(InvalidError, match=r"preferredDuring.*\[1\]\.preference\.matchExpressions\[0\]\.operator"):
-        scored(NodeAffinity(), wishing((1, label("disk", "Exists")), (1, label("disk", "Near"))).build(), WORLD)
+        scored(NodeAffinity(), wishing((1, label("disk", "Exists")), (1, label("disk", "Near"))).build(), CLUSTER)
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,8 @@ def test_a_wish_that_cannot_be_read_is_an_error() -> None:
         ),
     ],
 )
-def test_an_added_affinity_that_cannot_be_read_is_refused(parts: Tree, path: str) -> None:
-    """A configuration is checked when it is read, not when a pod comes."""
+def test_an_invalid_added_affinity_is_refused(parts: Tree, path: str) -> None:
+    """A configuration is checked when it is read, not at the first pod."""
     with pytest.raises(InvalidError) as raised:
         NodeAffinity(adding(**parts))
     assert raised.value.path == path
@@ -186,9 +186,9 @@ def test_an_unknown_field_of_an_added_affinity_is_refused() -> None:
         adding(requiredDuringSchedulingIgnoredDuringExecution={"nodeSelectorTerms": [{"matchLabels": {"a": "b"}}]})
 
 
-def test_a_changed_node_is_judged_anew() -> None:
+def test_a_changed_node_is_evaluated_again() -> None:
     """Answers are kept for all pods that ask the same, and a node's change makes its own answer void."""
-    view = snapshot_of(WORLD)
+    view = snapshot_of(CLUSTER)
     incoming = pod("p").node_selector(disk="ssd").build()
     before = NodeAffinity().filter(Cycle(incoming, view))
     view.put(node("b", disk="ssd").build())
@@ -202,9 +202,9 @@ def test_a_changed_node_is_judged_anew() -> None:
 @settings(deadline=None, max_examples=70)
 @given(st.data())
 def test_affinity_agrees_with_its_twin(data: st.DataObject) -> None:
-    """On any cluster, the plugin says what a look at each node says."""
-    world, _ = data.draw(worlds())
+    """On any cluster, the plugin agrees with its slow twin."""
+    sample, _ = data.draw(sample_clusters())
     incoming = data.draw(incoming_pods("affinity", "nodeSelector"))
-    agrees(NodeAffinity(), incoming, world, NodeAffinityArgs())
+    agrees(NodeAffinity(), incoming, sample, NodeAffinityArgs())
     args = adding(**node_affinity(Random(data.draw(st.integers(0, 999))), readable=True))
-    agrees(NodeAffinity(args), incoming, world, args)
+    agrees(NodeAffinity(args), incoming, sample, args)

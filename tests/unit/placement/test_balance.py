@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.placement.plugin_twins import Marks, World
-from tests.unit.placement.plugin_worlds import agrees, incoming_pods, scored, worlds
+from tests.unit.placement.plugin_clusters import agrees, incoming_pods, sample_clusters, scored
+from tests.unit.placement.plugin_twins import SampleCluster, ScoresByNode
 from trimtab.api import codec
 from trimtab.api.errors import InvalidError
 from trimtab.api.schedulerconfig import NodeResourcesBalancedAllocationArgs
@@ -27,8 +27,10 @@ def over(*names: str) -> NodeResourcesBalancedAllocationArgs:
 @pytest.mark.parametrize(
     ("given_args", "incoming", "want"),
     [
-        pytest.param(over(), pod("p"), None, id="a pod that asks for nothing is not scored"),
-        pytest.param(over(), pod("p").requests(**{GPU: "1"}), None, id="nor one that asks for none of the resources"),
+        pytest.param(over(), pod("p"), None, id="a pod without requests is skipped"),
+        pytest.param(
+            over(), pod("p").requests(**{GPU: "1"}), None, id="a pod that requests none of the resources is skipped"
+        ),
         pytest.param(
             over(), pod("p").requests(cpu="2", memory="2Gi"), {"a": (75, 75), "b": (75, 75)}, id="even as before"
         ),
@@ -47,30 +49,30 @@ def over(*names: str) -> NodeResourcesBalancedAllocationArgs:
         ),
     ],
 )
-def test_how_even_a_node_becomes(
-    given_args: NodeResourcesBalancedAllocationArgs, incoming: PodBuilder, want: Marks | None
+def test_balance_score(
+    given_args: NodeResourcesBalancedAllocationArgs, incoming: PodBuilder, want: ScoresByNode | None
 ) -> None:
     """Two nodes of 8 CPUs and 8 GiB: the first is empty, and has GPUs; the second has half of its memory in use."""
     room = {"cpu": "8", "memory": "8Gi"}
-    world = World(
+    sample = SampleCluster(
         [node("a").allocatable(**room, **{GPU: "4"}).build(), node("b").allocatable(**room).build()],
         [pod("q").on("b").requests(memory="4Gi").build()],
     )
-    assert scored(NodeResourcesBalancedAllocation(given_args), incoming.build(), world) == want
+    assert scored(NodeResourcesBalancedAllocation(given_args), incoming.build(), sample) == want
 
 
 def test_pod_level_requests_count() -> None:
     """They do so here, though not in the score of the fit."""
-    world = World([node("a").allocatable(cpu="8", memory="8Gi").build()], [])
+    sample = SampleCluster([node("a").allocatable(cpu="8", memory="8Gi").build()], [])
     incoming = pod("p").spec(resources={"requests": {"cpu": "4"}}).build()
-    assert scored(NodeResourcesBalancedAllocation(), incoming, world) == {"a": (62, 62)}
+    assert scored(NodeResourcesBalancedAllocation(), incoming, sample) == {"a": (62, 62)}
 
 
-def test_two_fractions_are_compared_directly_also_where_a_third_was_possible() -> None:
+def test_two_fractions_are_compared_directly_even_if_a_third_resource_is_configured() -> None:
     """4 % and 72 %: half the difference is 34 % exactly, the formula for more would give a little more than that."""
     nodes = [node("a").allocatable(cpu="100m", memory="100").build(), node("b").allocatable(**{GPU: "1"}).build()]
     incoming = pod("p").requests(cpu="4m", memory="72", **{GPU: "1"}).build()
-    marks = scored(NodeResourcesBalancedAllocation(over("cpu", "memory", GPU)), incoming, World(nodes, []))
+    marks = scored(NodeResourcesBalancedAllocation(over("cpu", "memory", GPU)), incoming, SampleCluster(nodes, []))
     assert marks is not None
     assert marks["a"] == (58, 58)
 
@@ -82,7 +84,7 @@ def test_two_fractions_are_compared_directly_also_where_a_third_was_possible() -
         pytest.param([{"name": "cpu"}, {"name": "cpu"}], "resources[1].name", id="a resource twice"),
     ],
 )
-def test_arguments_that_are_wrong_are_named(resources: list[Any], path: str) -> None:
+def test_errors_name_the_invalid_argument(resources: list[Any], path: str) -> None:
     """All resources weigh the same, and each is there once."""
     with pytest.raises(InvalidError) as raised:
         NodeResourcesBalancedAllocation(codec.convert({"resources": resources}, NodeResourcesBalancedAllocationArgs))
@@ -104,7 +106,7 @@ ARGS = st.sampled_from(
 def test_balance_agrees_with_its_twin(data: st.DataObject) -> None:
     """On any cluster, the plugin computes to the last bit what the textbook's formula gives for each node."""
     fields = ("initContainers", "overhead", "resources")
-    world, churn = data.draw(worlds(*fields))
+    sample, churn = data.draw(sample_clusters(*fields))
     chosen = data.draw(ARGS)
     incoming = data.draw(incoming_pods(*fields))
-    agrees(NodeResourcesBalancedAllocation(chosen), incoming, world, chosen, churn)
+    agrees(NodeResourcesBalancedAllocation(chosen), incoming, sample, chosen, churn)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 from tests.unit.placement import spread_twin as twin
-from tests.unit.placement.spread_twin import World
-from tests.unit.placement.spread_worlds import incoming_pods, worlds
+from tests.unit.placement.spread_clusters import incoming_pods, sample_clusters
+from tests.unit.placement.spread_twin import SampleCluster
 from trimtab.api import codec
 from trimtab.api.apps import ReplicaSet, StatefulSet
 from trimtab.api.core import ReplicationController, Service
@@ -83,7 +83,7 @@ LABELLED = {"app": "web", "tier": "front"}
             "app=web,tier=x",
             id="a replication controller has the last word on a label",
         ),
-        pytest.param(pod("p").labels(LABELLED).owned_by("web"), [], "", id="a replica set that is gone"),
+        pytest.param(pod("p").labels(LABELLED).owned_by("web"), [], "", id="a replica set that does not exist"),
         pytest.param(
             pod("p").labels(LABELLED).owned_by("web", api_version="extensions/v1beta1"),
             [REPLICA_SET],
@@ -100,11 +100,13 @@ LABELLED = {"app": "web", "tier": "front"}
             pod("p").labels(LABELLED).owned_by("web"),
             [workload(ReplicaSet, {"matchExpressions": [{"key": "app", "operator": "Near"}]}), service({"app": "web"})],
             "app=web",
-            id="neither does one whose selector cannot be read",
+            id="neither does one whose selector is invalid",
         ),
     ],
 )
-def test_the_selector_is_deduced_from_what_a_pod_belongs_to(incoming: PodBuilder, groups: list[Any], want: str) -> None:
+def test_the_selector_is_deduced_from_services_and_controller(
+    incoming: PodBuilder, groups: list[Any], want: str
+) -> None:
     """Services and the controller, all together."""
     view = Snapshot()
     for group in groups:
@@ -114,10 +116,10 @@ def test_the_selector_is_deduced_from_what_a_pod_belongs_to(incoming: PodBuilder
 
 
 @settings(deadline=None, max_examples=60)
-@given(world=worlds(), incoming=incoming_pods(own=False))
-def test_the_deduced_selector_equals_the_twins(world: World, incoming: Pod) -> None:
+@given(sample=sample_clusters(), incoming=incoming_pods(own=False))
+def test_the_deduced_selector_equals_the_twins(sample: SampleCluster, incoming: Pod) -> None:
     """Whatever a pod belongs to."""
-    assert defaults.selector_of(incoming, world.snapshot()) == twin.deduced(incoming, world)
+    assert defaults.selector_of(incoming, sample.snapshot()) == twin.deduced(incoming, sample)
 
 
 def args(**fields: Any) -> PodTopologySpreadArgs:
@@ -133,13 +135,13 @@ def constraint(**fields: Any) -> Tree:
 @pytest.mark.parametrize(
     ("given_args", "want"),
     [
-        pytest.param(args(), [(3, HOSTNAME), (5, ZONE)], id="System, where nothing is said"),
+        pytest.param(args(), [(3, HOSTNAME), (5, ZONE)], id="System by default"),
         pytest.param(args(defaultingType="Proposal"), [(1, HOSTNAME), (1, DEPRECATED_ZONE)], id="Proposal"),
         pytest.param(args(defaultingType="List"), [], id="an empty list"),
         pytest.param(args(defaultingType="List", defaultConstraints=[constraint()]), [(1, "zone")], id="List"),
     ],
 )
-def test_which_constraints(given_args: PodTopologySpreadArgs, want: list[tuple[int, str]]) -> None:
+def test_constraints_by_defaulting_type(given_args: PodTopologySpreadArgs, want: list[tuple[int, str]]) -> None:
     """By the defaulting type."""
     defaults.check(given_args)
     assert [(c.max_skew, c.topology_key) for c in defaults.constraints(given_args)] == want
@@ -164,17 +166,17 @@ def test_which_constraints(given_args: PodTopologySpreadArgs, want: list[tuple[i
         ),
     ],
 )
-def test_constraints_that_are_refused(written: list[Tree], path: str) -> None:
-    """The error says where."""
+def test_invalid_default_constraints(written: list[Tree], path: str) -> None:
+    """The error has the path."""
     with pytest.raises(InvalidError) as caught:
         defaults.check(args(defaultingType="List", defaultConstraints=written))
     assert caught.value.path == path
 
 
 @pytest.mark.parametrize("kind", ["System", "Proposal"])
-def test_constraints_beside_those_of_the_type_are_refused(kind: str) -> None:
-    """Only a list can be written out."""
-    with pytest.raises(InvalidError, match=f'defaultingType: "{kind}" has constraints of its own; write "List"'):
+def test_only_the_type_list_takes_constraints(kind: str) -> None:
+    """The other types have fixed constraints."""
+    with pytest.raises(InvalidError, match=f'defaultingType: "{kind}" has fixed constraints; set "List"'):
         PodTopologySpread(args(defaultingType=kind, defaultConstraints=[constraint()]))
 
 
@@ -192,7 +194,7 @@ def normalized(plugin: PodTopologySpread, incoming: Pod, view: Snapshot) -> dict
     return {name: int(given_scores.normalized[row]) for name, row in view.nodes.rows.index.items()}
 
 
-def test_defaults_are_for_pods_that_state_no_constraint_at_all() -> None:
+def test_defaults_apply_only_to_pods_without_any_constraint() -> None:
     """One constraint of its own, and a pod gets none of the defaults."""
     hard = PodTopologySpread(args(defaultingType="List", defaultConstraints=[constraint(topologyKey=ZONE)]))
     web = pod("p").labels(app="web")
@@ -200,13 +202,13 @@ def test_defaults_are_for_pods_that_state_no_constraint_at_all() -> None:
     assert hard.filter(Cycle(web.spread("host", hard=False).build(), grouped("a"))) is None
 
 
-def test_defaults_are_not_for_pods_that_belong_to_nothing() -> None:
-    """There is nobody to spread them among."""
+def test_defaults_do_not_apply_to_pods_without_service_and_controller() -> None:
+    """They have no group to be spread among."""
     plugin = PodTopologySpread()
     assert plugin.score(Cycle(pod("p").labels(app="db").build(), grouped("a")), np.ones(4, dtype=np.bool_)) is None
 
 
-def test_defaults_are_worked_out_once_and_never_written_into_the_pod() -> None:
+def test_defaults_are_computed_once_and_never_written_to_the_pod() -> None:
     """Filter and score use the same constraints, kept with the attempt."""
     plugin = PodTopologySpread()
     incoming = pod("p").labels(app="web").build()
@@ -250,7 +252,7 @@ def test_the_deprecated_zone_label_is_an_alias_in_a_configuration(key: str) -> N
     assert found["a"] < found["b"] < found["x"]
 
 
-def test_a_pods_own_constraint_means_the_very_label_it_names() -> None:
+def test_a_pods_own_constraint_uses_exactly_the_label_it_names() -> None:
     """As everywhere in Kubernetes: the alias is for configurations."""
     view = cluster("z1: a", "z2: x").snapshot()
     refusals = PodTopologySpread().filter(Cycle(pod("p").labels(app="web").spread(DEPRECATED_ZONE).build(), view))

@@ -36,7 +36,7 @@ def test_domains_are_numbered_from_one() -> None:
     ],
 )
 def test_amounts_are_summed_by_domain(chosen: list[bool], sums: list[int], sizes: list[int]) -> None:
-    """Over the nodes that are asked for."""
+    """Only over the given nodes."""
     found = domains(view_of("z1", "z2", None, "z1").nodes, ZONE)
     mask = np.array(chosen)
     assert found.sums(np.array([1, 2, 4, 8]), mask).tolist() == sums
@@ -53,7 +53,7 @@ def test_a_missing_label_counts_as_an_empty_one_where_there_is_one() -> None:
     assert found.present.tolist() == [True, True, False]
 
 
-def test_domains_are_worked_out_again_only_when_a_node_changes() -> None:
+def test_domains_are_recomputed_only_after_a_node_changed() -> None:
     """The same nodes give the same object; a changed one a new answer."""
     view = view_of("z1", "z2")
     first = domains(view.nodes, ZONE)
@@ -62,7 +62,7 @@ def test_domains_are_worked_out_again_only_when_a_node_changes() -> None:
     assert domains(view.nodes, ZONE).slots.tolist() == [1, 1]
 
 
-def test_labels_that_mean_the_same() -> None:
+def test_label_aliases() -> None:
     """The first of them that a node has is its domain."""
     view = Snapshot()
     view.put(node("new", zone="z1").build())

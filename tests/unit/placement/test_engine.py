@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.placement import spread_twin as twin
-from tests.unit.placement.spread_twin import OK, World
-from tests.unit.placement.spread_worlds import incoming_pods, worlds
+from tests.unit.placement.spread_clusters import incoming_pods, sample_clusters
+from tests.unit.placement.spread_twin import OK, SampleCluster
 from trimtab.api import codec, schedulerconfig, selectors
 from trimtab.api.apps import ReplicaSet
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.pods import Pod
 from trimtab.api.schedulerconfig import PodTopologySpreadArgs
-from trimtab.placement.decisions import LEAVE_IT, Decision, Outcome, Placement
+from trimtab.placement.decisions import NOT_SUPPORTED, Decision, Outcome, Placement
 from trimtab.placement.engine import place, place_many
 from trimtab.placement.framework import SUCCESS, Cycle
 from trimtab.placement.profiles import Profile, default_profile, profiles
@@ -34,7 +34,7 @@ ELSEWHERE = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 
 
 class Last:
-    """Breaks every tie in favour of the last, and counts how often it was asked."""
+    """Breaks every tie in favour of the last, and counts its calls."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -71,15 +71,15 @@ def test_the_best_node_is_chosen() -> None:
     view = cluster("z1: a b", "z2: x").running("a", "b").snapshot()
     decision = decide(web().spread("zone", hard=False), view)
     assert (decision.outcome, decision.node, decision.placed) == (Outcome.PLACED, "x", True)
-    assert decision.sentence == "Successfully assigned default/incoming to x"
+    assert decision.message == "Successfully assigned default/incoming to x"
 
 
 def mixed() -> ClusterBuilder:
     """Twelve nodes in two zones; one cordoned, one tainted."""
-    world = cluster("z1: a b c d e f", "z2: u v w x y z").running("a")
-    world.node("b").cordoned()
-    world.node("c").taint("dedicated")
-    return world
+    sample = cluster("z1: a b c d e f", "z2: u v w x y z").running("a")
+    sample.node("b").cordoned()
+    sample.node("c").taint("dedicated")
+    return sample
 
 
 @pytest.mark.parametrize(
@@ -144,21 +144,21 @@ def mixed() -> ClusterBuilder:
         ),
     ],
 )
-def test_why_there_is_no_place(incoming: PodBuilder, view: ClusterBuilder, want: str) -> None:
+def test_message_of_an_unschedulable_pod(incoming: PodBuilder, view: ClusterBuilder, want: str) -> None:
     """One sentence, worded as kube-scheduler words it."""
     decision = decide(incoming, view.snapshot())
     assert (decision.outcome, decision.node) == (Outcome.UNSCHEDULABLE, None)
-    assert decision.sentence == want
+    assert decision.message == want
     assert decision.brief() == Placement(
-        "default/incoming", Outcome.UNSCHEDULABLE, None, decision.sentence, decision.reasons()
+        "default/incoming", Outcome.UNSCHEDULABLE, None, decision.message, decision.reasons()
     )
 
 
-def test_without_nodes_there_is_nothing_to_say_of_any() -> None:
+def test_message_without_nodes() -> None:
     """Pods may name nodes that are not there; those are not counted."""
     view = Snapshot()
     view.put(web("p").on("gone").build())
-    assert decide(web(), view).sentence == "no nodes available to schedule pods"
+    assert decide(web(), view).message == "no nodes available to schedule pods"
 
 
 def test_a_verdict_for_every_node() -> None:
@@ -172,7 +172,7 @@ def test_a_verdict_for_every_node() -> None:
     assert (verdicts["c"].plugin, verdicts["c"].code_name) == ("TaintToleration", "UnschedulableAndUnresolvable")
     assert verdicts["u"].ok
     assert decision.verdict("b") == verdicts["b"]
-    with pytest.raises(LookupError, match="'nowhere' was not looked at"):
+    with pytest.raises(LookupError, match="'nowhere' was not evaluated"):
         decision.verdict("nowhere")
 
 
@@ -194,7 +194,7 @@ def test_refused_nodes_have_no_score() -> None:
     assert set(decision.totals()) == {"u", "v", "w", "x", "y", "z"}
 
 
-def test_ties_are_broken_by_the_given_source() -> None:
+def test_ties_are_broken_by_the_random_source() -> None:
     """Every best node can be chosen, and none other; the same source chooses the same."""
     view = cluster("z1: a b", "z2: x y").running("a", "b").snapshot()
     incoming = web().spread("zone", hard=False).build()
@@ -203,8 +203,8 @@ def test_ties_are_broken_by_the_given_source() -> None:
     assert chosen == [place(incoming, view, PROFILE, random.Random(seed)).node for seed in range(20)]
 
 
-def test_the_source_is_asked_only_where_there_is_a_tie() -> None:
-    """So that a decision does not depend on how often it was asked before."""
+def test_the_random_source_is_used_only_for_ties() -> None:
+    """So that a decision does not depend on the number of earlier ties."""
     chance = Last()
     view = cluster("z1: a", "z2: x").running("a").snapshot()
     place(web().spread("zone", hard=False).build(), view, PROFILE, chance)
@@ -222,16 +222,16 @@ def test_a_single_feasible_node_is_taken_without_scoring() -> None:
     [
         pytest.param("a", "a", id="a node that will do is taken, though others are better"),
         pytest.param("full", "x", id="one that will not is not"),
-        pytest.param("gone", "x", id="one that is not there neither"),
+        pytest.param("gone", "x", id="nor one that does not exist"),
     ],
 )
 def test_nominated_nodes(nominated: str, want: str) -> None:
     """Preemption made room there for this very pod."""
-    world = cluster("z1: a full", "z2: x").running("a", "a")
-    world.node("full").allocatable(pods="0")
+    sample = cluster("z1: a full", "z2: x").running("a", "a")
+    sample.node("full").allocatable(pods="0")
     made = web().spread("zone", hard=False)
     tree = made.tree() | {"status": {"phase": "Pending", "nominatedNodeName": nominated}}
-    assert place(codec.convert(tree, Pod), world.snapshot(), PROFILE, Last()).node == want
+    assert place(codec.convert(tree, Pod), sample.snapshot(), PROFILE, Last()).node == want
 
 
 @pytest.mark.parametrize(
@@ -257,41 +257,41 @@ def test_nominated_nodes(nominated: str, want: str) -> None:
         ),
     ],
 )
-def test_what_trimtab_knows_nothing_of_is_left_to_others(incoming: PodBuilder, field: str) -> None:
-    """Such a pod gets no node, and the sentence says why."""
+def test_pods_with_unsupported_features_are_not_placed(incoming: PodBuilder, field: str) -> None:
+    """Such a pod gets no node, and the message names the field."""
     decision = decide(incoming, cluster("z1: a").snapshot())
     assert (decision.outcome, decision.node) == (Outcome.UNSUPPORTED, None)
-    assert decision.sentence.startswith(f"{LEAVE_IT}: {field}")
+    assert decision.message.startswith(f"{NOT_SUPPORTED}: {field}")
 
 
-def test_volumes_that_fit_everywhere_do_no_harm() -> None:
+def test_volumes_that_every_node_can_mount_are_supported() -> None:
     """Most pods mount a secret or a projected token."""
     volumes = [{"name": "token", "projected": {"sources": []}}, {"name": "scratch", "emptyDir": {}}]
     assert decide(web().spec(volumes=volumes), cluster("z1: a").snapshot()).node == "a"
 
 
-def test_gated_pods_wait() -> None:
-    """They are not looked at before the gates are gone."""
+def test_gated_pods_are_not_placed() -> None:
+    """They are not placed before their gates are removed."""
     decision = decide(web().spec(schedulingGates=[{"name": "one"}, {"name": "two"}]), cluster("z1: a").snapshot())
     assert (decision.outcome, decision.node) == (Outcome.GATED, None)
-    assert decision.sentence == "waiting for scheduling gates: [one two]"
+    assert decision.message == "waiting for scheduling gates: [one two]"
 
 
 def test_a_decision_does_not_change_with_the_cluster() -> None:
     """Later events leave it as it was."""
     view = cluster("z1: a b", "z2: x y").running("a").snapshot()
     decision = decide(web().spread("zone").spread("host", hard=False), view)
-    before = (decision.sentence, decision.verdicts(), decision.totals(), [decision.score(n) for n in ("x", "y")])
+    before = (decision.message, decision.verdicts(), decision.totals(), [decision.score(n) for n in ("x", "y")])
     for name in ("a", "x"):
         view.put(node(name, zone="z9").cordoned().build())
     view.put(web("q").on("y").build())
     view.drop(type(node("b").build()), "", "b")
     view.put(node("new", zone="z1").build())
-    after = (decision.sentence, decision.verdicts(), decision.totals(), [decision.score(n) for n in ("x", "y")])
+    after = (decision.message, decision.verdicts(), decision.totals(), [decision.score(n) for n in ("x", "y")])
     assert before == after
 
 
-def test_each_pod_sees_those_before_it() -> None:
+def test_place_many_counts_the_earlier_pods() -> None:
     """Four pods over two zones, one after the other, and the sixth finds no zone that may take it."""
     view = cluster("z1: a", "z2: x").snapshot()
     view.put(node("x", zone="z2").allocatable(pods="2").build())
@@ -299,7 +299,7 @@ def test_each_pod_sees_those_before_it() -> None:
     placements = place_many(pods, view, PROFILE, Last())
     assert sorted(str(p.node) for p in placements[:4]) == ["a", "a", "x", "x"]
     assert (placements[4].node, placements[5].node) == ("a", None)
-    assert placements[5].sentence == f"0/2 nodes are available: 1 Too many pods, 1 {SKEWED}."
+    assert placements[5].message == f"0/2 nodes are available: 1 Too many pods, 1 {SKEWED}."
 
 
 def test_pods_of_one_template_need_no_names() -> None:
@@ -311,8 +311,8 @@ def test_pods_of_one_template_need_no_names() -> None:
         assert sorted(str(p.node) for p in placements[:4]) == ["a", "a", "x", "x"]
 
 
-def test_whole_decisions_are_shown_as_they_are_made() -> None:
-    """What is returned is short; who wants to know more is shown it."""
+def test_place_many_passes_each_decision_to_see() -> None:
+    """The complete decisions are passed to `see`, and the short ones returned."""
     seen: list[Decision] = []
     view = cluster("z1: a", "z2: x").snapshot()
     placements = place_many([web("p").build(), web("q").build()], view, PROFILE, Last(), see=seen.append)
@@ -321,7 +321,7 @@ def test_whole_decisions_are_shown_as_they_are_made() -> None:
 
 
 def state(view: Snapshot) -> tuple[Any, ...]:
-    """Everything that placing pods looks at."""
+    """Everything that placing pods reads."""
     nodes = view.nodes
     matching = view.matching("default", selectors.from_labels({"app": "web"}))
     return (
@@ -334,7 +334,7 @@ def state(view: Snapshot) -> tuple[Any, ...]:
     )
 
 
-def test_afterwards_the_view_is_as_it_was() -> None:
+def test_place_many_restores_the_snapshot() -> None:
     """Also where a pod was in it before, pending; and where placing one fails half-way."""
     view = cluster("z1: a", "z2: x").running("a").snapshot()
     view.put(web("pending").spread("zone").build())
@@ -350,19 +350,19 @@ def test_afterwards_the_view_is_as_it_was() -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(world=worlds(), incoming=incoming_pods(own=True))
-def test_a_placement_never_breaks_a_hard_constraint(world: World, incoming: Pod) -> None:
+@given(sample=sample_clusters(), incoming=incoming_pods(own=True))
+def test_a_placement_never_breaks_a_hard_constraint(sample: SampleCluster, incoming: Pod) -> None:
     """Whatever the cluster: the twin, counting pod by pod, agrees that the node will do."""
-    decision = place(incoming, roomy(world), PROFILE, random.Random(0))
-    verdicts = twin.filtered(incoming, world, PodTopologySpreadArgs())
+    decision = place(incoming, roomy(sample), PROFILE, random.Random(0))
+    verdicts = twin.filtered(incoming, sample, PodTopologySpreadArgs())
     if decision.node is not None and verdicts is not None:
         assert verdicts[decision.node] == OK
 
 
-def roomy(world: World) -> Snapshot:
-    """The view of a world whose nodes have room."""
-    view = world.snapshot()
-    for each in world.nodes:
+def roomy(sample: SampleCluster) -> Snapshot:
+    """A snapshot of a cluster whose nodes have room."""
+    view = sample.snapshot()
+    for each in sample.nodes:
         tree = codec.to_tree(each) | {"status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}}}
         view.put(codec.convert(tree, type(each)))
     return view
@@ -389,15 +389,15 @@ def test_identical_pods_on_an_even_cluster_stay_level(zones: int, nodes: int, po
 
 
 @settings(deadline=None, max_examples=60)
-@given(world=worlds(), incoming=st.one_of(incoming_pods(own=True), incoming_pods(own=False)))
-def test_a_decision_is_what_its_plugins_say(world: World, incoming: Pod) -> None:
+@given(sample=sample_clusters(), incoming=st.one_of(incoming_pods(own=True), incoming_pods(own=False)))
+def test_a_decision_combines_the_results_of_its_plugins(sample: SampleCluster, incoming: Pod) -> None:
     """Verdicts are those of the first plugin that refuses, totals the weighted sums, and the choice a best one."""
-    view = roomy(world)
+    view = roomy(sample)
     decision = place(incoming, view, PROFILE, random.Random(0))
     rows = view.nodes.rows.index
     cycle = Cycle(incoming, view)
     said = [(plugin.name, plugin.filter(cycle)) for plugin in PROFILE.filters]
-    for each in world.nodes:
+    for each in sample.nodes:
         name = each.metadata.name
         refused = [(who, int(r.codes[rows[name]])) for who, r in said if r is not None and r.codes[rows[name]]]
         verdict = decision.verdict(name)
@@ -439,7 +439,7 @@ def spread_over(view: Snapshot, placements: list[Placement], key: str) -> list[i
 
 @pytest.mark.parametrize("defaulting", ["System", "Proposal"])
 def test_default_rules(defaulting: str) -> None:
-    """A replica set that says nothing is spread over zones and nodes; its pods are not written to."""
+    """A replica set without constraints is spread over zones and nodes; its pods are not modified."""
     view = cluster("z1: a b c d", "z2: s t u v", "z3: w x y z").snapshot()
     view.put(DEMO)
     pods = demo_pods(12)
@@ -473,5 +473,5 @@ def test_custom_rules_on_physical_hosts_and_racks() -> None:
     small, *large = sorted(spread_over(view, placements, PHYSICAL_HOST))
     assert (small, sum(large)) == (6, 21)
     assert max(large) - min(large) <= 1
-    assert placements[27].sentence == f"0/6 nodes are available: 2 Too many pods, 4 {SKEWED}."
+    assert placements[27].message == f"0/6 nodes are available: 2 Too many pods, 4 {SKEWED}."
     assert np.count_nonzero(view.nodes.pods) == 0

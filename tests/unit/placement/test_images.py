@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.placement.plugin_twins import Marks, World
-from tests.unit.placement.plugin_worlds import agrees, incoming_pods, scored, snapshot_of, worlds
+from tests.unit.placement.plugin_clusters import agrees, incoming_pods, sample_clusters, scored, snapshot_of
+from tests.unit.placement.plugin_twins import SampleCluster, ScoresByNode
 from trimtab.api.nodes import Node
 from trimtab.placement.images import ImageLocality, normalized_name
 from trimtab.testing.builders import NodeBuilder, PodBuilder, node, pod
@@ -26,7 +26,7 @@ MIB = 2**20
         pytest.param("", ":latest", id="no image at all"),
     ],
 )
-def test_names_of_images(written: str, name: str) -> None:
+def test_image_names_are_normalized(written: str, name: str) -> None:
     """A pod's image is looked up under the name that nodes report."""
     assert normalized_name(written) == name
 
@@ -35,7 +35,7 @@ def test_names_of_images(written: str, name: str) -> None:
     ("nodes", "incoming", "want"),
     [
         pytest.param(
-            [node("a"), node("b")], pod("p").image("app:1"), {"a": (0, 0), "b": (0, 0)}, id="an image that nobody has"
+            [node("a"), node("b")], pod("p").image("app:1"), {"a": (0, 0), "b": (0, 0)}, id="an image that no node has"
         ),
         pytest.param(
             [node("a").image("app:1", 1000 * MIB), node("b")],
@@ -69,14 +69,14 @@ def test_names_of_images(written: str, name: str) -> None:
         ),
     ],
 )
-def test_what_images_are_worth(nodes: list[NodeBuilder], incoming: PodBuilder, want: Marks) -> None:
+def test_image_scores(nodes: list[NodeBuilder], incoming: PodBuilder, want: ScoresByNode) -> None:
     """Size, by the share of nodes that have it, on a scale from 23 MiB to 1000 MiB a container."""
-    assert scored(ImageLocality(), incoming.build(), World([n.build() for n in nodes], [])) == want
+    assert scored(ImageLocality(), incoming.build(), SampleCluster([n.build() for n in nodes], [])) == want
 
 
-def test_images_come_and_go_with_their_nodes() -> None:
-    """The sizes that were asked for once are kept current, and forgotten with the last node that has the image."""
-    view = snapshot_of(World([node("a").image("app:1", 5).build()], []))
+def test_image_scores_follow_added_and_deleted_nodes() -> None:
+    """Cached sizes are kept current, and dropped with the last node that has the image."""
+    view = snapshot_of(SampleCluster([node("a").image("app:1", 5).build()], []))
     assert view.nodes.image_sizes("other:1") is None
     found = view.nodes.image_sizes("app:1")
     assert found is not None
@@ -96,6 +96,6 @@ def test_images_come_and_go_with_their_nodes() -> None:
 @settings(deadline=None, max_examples=80)
 @given(st.data())
 def test_images_agree_with_their_twin(data: st.DataObject) -> None:
-    """On any cluster, the plugin says what a look at each node says; nodes that pods alone name do not count."""
-    world, churn = data.draw(worlds())
-    agrees(ImageLocality(), data.draw(incoming_pods("initContainers", "volumes")), world, churn=churn)
+    """On any cluster, the plugin agrees with its slow twin; nodes that pods alone name do not count."""
+    sample, churn = data.draw(sample_clusters())
+    agrees(ImageLocality(), data.draw(incoming_pods("initContainers", "volumes")), sample, churn=churn)

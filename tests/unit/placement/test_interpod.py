@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.placement.plugin_twins import NEVER, NO, PASSED, Marks, Verdicts, World
-from tests.unit.placement.plugin_worlds import (
+from tests.unit.placement.plugin_clusters import (
     PREFERRED,
     REQUIRED,
     agrees,
     filtered,
     incoming_pods,
+    sample_clusters,
     scored,
     snapshot_of,
-    worlds,
 )
+from tests.unit.placement.plugin_twins import NEVER, NO, PASSED, SampleCluster, ScoresByNode, Verdicts
 from trimtab.api import codec
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE
@@ -88,14 +88,14 @@ def zones(z1: tuple[str, Any], z2: tuple[str, Any], lost: tuple[str, Any]) -> Ve
 @pytest.mark.parametrize(
     ("incoming", "there", "want"),
     [
-        pytest.param(web(), [db("d", "a")], None, id="nobody says anything: not looked at"),
+        pytest.param(web(), [db("d", "a")], None, id="no terms: skipped"),
         pytest.param(
             web().affinity(near(term("db"))),
             [db("d", "a")],
             zones(PASSED, LONELY, LONELY),
             id="rule 1: the zone of the other",
         ),
-        pytest.param(web().affinity(near(term("db"))), [], zones(LONELY, LONELY, LONELY), id="rule 1: nobody is there"),
+        pytest.param(web().affinity(near(term("db"))), [], zones(LONELY, LONELY, LONELY), id="rule 1: no pods exist"),
         pytest.param(
             web().affinity(near(term("web"))), [], zones(PASSED, PASSED, LONELY), id="rule 1: the first of its kind"
         ),
@@ -127,7 +127,7 @@ def zones(z1: tuple[str, Any], z2: tuple[str, Any], lost: tuple[str, Any]) -> Ve
             web().affinity(near(term("db"))),
             [db("d", "a").terminating(), db("e", "x").phase("Failed")],
             zones(PASSED, LONELY, LONELY),
-            id="a pod on its way out is still there, a finished one is not",
+            id="a pod terminating is still there, a finished one is not",
         ),
         pytest.param(
             web().affinity(away(term("db"))),
@@ -141,7 +141,7 @@ def zones(z1: tuple[str, Any], z2: tuple[str, Any], lost: tuple[str, Any]) -> Ve
             {**ALL_PASS, "a": DISLIKED, "lost": DISLIKED},
             id="rule 2: not on the node of the other",
         ),
-        pytest.param(web().affinity(away(term("db"))), [], ALL_PASS, id="rule 2: nobody is there"),
+        pytest.param(web().affinity(away(term("db"))), [], ALL_PASS, id="rule 2: no pods exist"),
         pytest.param(
             web(),
             [db("d", "a").affinity(away(term("web")))],
@@ -149,7 +149,7 @@ def zones(z1: tuple[str, Any], z2: tuple[str, Any], lost: tuple[str, Any]) -> Ve
             id="rule 3: the other objects",
         ),
         pytest.param(
-            web(), [db("d", "a").affinity(away(term("db")))], None, id="rule 3: the other speaks of somebody else"
+            web(), [db("d", "a").affinity(away(term("db")))], None, id="rule 3: the other's term selects other pods"
         ),
         pytest.param(web(), [db("d", "lost").affinity(away(term("web")))], None, id="rule 3: the other is in no zone"),
         pytest.param(
@@ -162,7 +162,7 @@ def zones(z1: tuple[str, Any], z2: tuple[str, Any], lost: tuple[str, Any]) -> Ve
             web().affinity(near({"topologyKey": ZONE})),
             [web("q").on("a")],
             zones(LONELY, LONELY, LONELY),
-            id="no selector means nobody",
+            id="no selector matches no pods",
         ),
         pytest.param(
             web().affinity(away({"topologyKey": ZONE, "labelSelector": {}})),
@@ -174,8 +174,8 @@ def zones(z1: tuple[str, Any], z2: tuple[str, Any], lost: tuple[str, Any]) -> Ve
 )
 def test_required_terms(incoming: PodBuilder, there: list[PodBuilder], want: Verdicts | None) -> None:
     """Where a pod may go for the sake of others."""
-    world = World(NODES, [each.build() for each in there])
-    assert filtered(InterPodAffinity(), incoming.build(), world) == want
+    sample = SampleCluster(NODES, [each.build() for each in there])
+    assert filtered(InterPodAffinity(), incoming.build(), sample) == want
 
 
 NAMESPACES = {"default": {}, "other": {"team": "two"}, "third": {"team": "three"}}
@@ -201,15 +201,17 @@ def selecting(operator: str, *values: str) -> Tree:
     ],
 )
 def test_namespaces(scope: Tree, incoming_avoids: bool, other_avoids: bool) -> None:
-    """A pod of `default`, which has no labels, and one of `other`, which has: each may say that it avoids the other.
+    """A pod of `default`, which has no labels, and one of `other`, which has: each may avoid the other.
 
     The quirk: of the incoming pod's selector, `NotIn` and `DoesNotExist` match every namespace, whatever its labels.
     The selectors of pods that are there are matched as one would expect.
     """
-    saying = World(NODES, [db("d", "a", namespace="other").build()], NAMESPACES)
+    saying = SampleCluster(NODES, [db("d", "a", namespace="other").build()], NAMESPACES)
     verdicts = filtered(InterPodAffinity(), web().affinity(away(term("db", **scope))).build(), saying)
     assert verdicts == (zones(DISLIKED, PASSED, PASSED) if incoming_avoids else ALL_PASS)
-    heard = World(NODES, [db("d", "a", namespace="other").affinity(away(term("web", **scope))).build()], NAMESPACES)
+    heard = SampleCluster(
+        NODES, [db("d", "a", namespace="other").affinity(away(term("web", **scope))).build()], NAMESPACES
+    )
     verdicts = filtered(InterPodAffinity(), web().build(), heard)
     assert verdicts == (zones(UNWANTED, PASSED, PASSED) if other_avoids else None)
 
@@ -217,10 +219,12 @@ def test_namespaces(scope: Tree, incoming_avoids: bool, other_avoids: bool) -> N
 def test_a_namespace_that_is_not_known_has_no_labels() -> None:
     """Events of a namespace may come after those of its pods."""
     there = db("d", "a", namespace="other").affinity(away(term("web", namespaceSelector=selecting("DoesNotExist"))))
-    assert filtered(InterPodAffinity(), web().build(), World(NODES, [there.build()])) == zones(UNWANTED, PASSED, PASSED)
+    assert filtered(InterPodAffinity(), web().build(), SampleCluster(NODES, [there.build()])) == zones(
+        UNWANTED, PASSED, PASSED
+    )
 
 
-def worth(z1: tuple[int, int], z2: tuple[int, int], lost: tuple[int, int]) -> Marks:
+def worth(z1: tuple[int, int], z2: tuple[int, int], lost: tuple[int, int]) -> ScoresByNode:
     """The same for all nodes of a zone."""
     return {"a": z1, "b": z1, "x": z2, "y": z2, "lost": lost}
 
@@ -228,7 +232,7 @@ def worth(z1: tuple[int, int], z2: tuple[int, int], lost: tuple[int, int]) -> Ma
 @pytest.mark.parametrize(
     ("incoming", "there", "args", "want"),
     [
-        pytest.param(web(), [db("d", "a")], {}, None, id="nobody prefers anything"),
+        pytest.param(web(), [db("d", "a")], {}, None, id="no preferred terms"),
         pytest.param(
             web().affinity(likes(7, term("db"))),
             [db("d", "a"), db("e", "b"), db("f", "x")],
@@ -258,14 +262,14 @@ def worth(z1: tuple[int, int], z2: tuple[int, int], lost: tuple[int, int]) -> Ma
             [db("d", "a").affinity(near(term("web")))],
             {},
             worth((1, 100), (0, 0), (0, 0)),
-            id="who needs the pod counts 1",
+            id="required affinity of another pod counts 1",
         ),
         pytest.param(
             web(),
             [db("d", "a").affinity(near(term("web")))],
             {"hardPodAffinityWeight": 60},
             worth((60, 100), (0, 0), (0, 0)),
-            id="or as much as the arguments say",
+            id="or the weight of the arguments",
         ),
         pytest.param(
             web(), [db("d", "a").affinity(near(term("web")))], {"hardPodAffinityWeight": 0}, None, id="or not at all"
@@ -296,7 +300,7 @@ def worth(z1: tuple[int, int], z2: tuple[int, int], lost: tuple[int, int]) -> Ma
             [db("d", "a").affinity(dislikes(5, term("web")))],
             {},
             worth((0, 0), (0, 0), (0, 0)),
-            id="what cancels out was met all the same",
+            id="weights that cancel out still count as met",
         ),
         pytest.param(
             web().affinity(likes(5, term("db", HOSTNAME))),
@@ -307,32 +311,32 @@ def worth(z1: tuple[int, int], z2: tuple[int, int], lost: tuple[int, int]) -> Ma
         ),
     ],
 )
-def test_preferred_terms(incoming: PodBuilder, there: list[PodBuilder], args: Tree, want: Marks | None) -> None:
+def test_preferred_terms(incoming: PodBuilder, there: list[PodBuilder], args: Tree, want: ScoresByNode | None) -> None:
     """Rule 4: weights add up by domain, and are stretched from the least to the most."""
     plugin = InterPodAffinity(codec.convert(args, InterPodAffinityArgs))
-    assert scored(plugin, incoming.build(), World(NODES, [each.build() for each in there])) == want
+    assert scored(plugin, incoming.build(), SampleCluster(NODES, [each.build() for each in there])) == want
 
 
 UNREADABLE = {"topologyKey": ZONE, "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Near"}]}}
 
 
-def test_an_incoming_pod_that_cannot_be_read_goes_nowhere() -> None:
+def test_an_incoming_pod_with_invalid_terms_is_refused_everywhere() -> None:
     """The reason names the field; nothing that happens elsewhere will help."""
     incoming = web().affinity(near(UNREADABLE)).build()
-    verdicts = filtered(InterPodAffinity(), incoming, World(NODES, []))
+    verdicts = filtered(InterPodAffinity(), incoming, SampleCluster(NODES, []))
     assert verdicts is not None
     assert {code for code, _ in verdicts.values()} == {NEVER}
     ((_, (reason,)), *_) = verdicts.values()
     assert reason.startswith(f"parsing pod: spec.affinity.podAffinity.{REQUIRED}")
     with pytest.raises(InvalidError, match="podAffinity"):
-        scored(InterPodAffinity(), incoming, World(NODES, []))
+        scored(InterPodAffinity(), incoming, SampleCluster(NODES, []))
 
 
-def test_a_placed_pod_that_cannot_be_read_does_not_stop_others() -> None:
+def test_invalid_terms_of_an_assigned_pod_are_ignored() -> None:
     """The list with the bad term is passed over, its other lists count."""
     there = db("d", "a").affinity(near(term("web"), UNREADABLE) | away(term("web", HOSTNAME))).build()
-    assert filtered(InterPodAffinity(), web().build(), World(NODES, [there])) == {**ALL_PASS, "a": UNWANTED}
-    assert scored(InterPodAffinity(), web().build(), World(NODES, [there])) is None
+    assert filtered(InterPodAffinity(), web().build(), SampleCluster(NODES, [there])) == {**ALL_PASS, "a": UNWANTED}
+    assert scored(InterPodAffinity(), web().build(), SampleCluster(NODES, [there])) is None
 
 
 @pytest.mark.parametrize("weight", [-1, 101])
@@ -343,9 +347,9 @@ def test_a_weight_out_of_range_is_refused(weight: int) -> None:
     assert raised.value.path == "hardPodAffinityWeight"
 
 
-def test_a_zone_that_a_node_moves_to_takes_its_pods_along() -> None:
+def test_a_node_that_changes_its_zone_takes_its_pods_along() -> None:
     """Nothing is kept by domain, so a changed label of a node changes where its pods are near to."""
-    view = snapshot_of(World(NODES, [db("d", "a").build()]))
+    view = snapshot_of(SampleCluster(NODES, [db("d", "a").build()]))
     incoming = web().affinity(near(term("db"))).build()
     view.put(node("a", zone="z2").build())
     refusals = InterPodAffinity().filter(Cycle(incoming, view))
@@ -354,10 +358,10 @@ def test_a_zone_that_a_node_moves_to_takes_its_pods_along() -> None:
     assert {name for name in rows if refusals.codes[rows[name]] == 0} == {"a", "x", "y"}
 
 
-def test_a_pod_that_went_objects_no_more() -> None:
+def test_terms_of_a_deleted_pod_do_not_count() -> None:
     """Terms are forgotten with the last pod that holds them."""
-    world = World(NODES, [db("d", "a").affinity(away(term("web"))).build()])
-    view = snapshot_of(world)
+    sample = SampleCluster(NODES, [db("d", "a").affinity(away(term("web"))).build()])
+    view = snapshot_of(sample)
     assert InterPodAffinity().filter(Cycle(web().build(), view)) is not None
     view.drop(Pod, "default", "d")
     assert InterPodAffinity().filter(Cycle(web().build(), view)) is None
@@ -374,7 +378,7 @@ ARGS = st.builds(
 @settings(deadline=None, max_examples=120)
 @given(st.data())
 def test_interpod_agrees_with_its_twin(data: st.DataObject) -> None:
-    """On any cluster, the plugin says what a walk over all pods and their terms says."""
-    world, churn = data.draw(worlds("affinity"))
+    """On any cluster, the plugin agrees with its slow twin."""
+    sample, churn = data.draw(sample_clusters("affinity"))
     args = data.draw(ARGS)
-    agrees(InterPodAffinity(args), data.draw(incoming_pods("affinity")), world, args, churn)
+    agrees(InterPodAffinity(args), data.draw(incoming_pods("affinity")), sample, args, churn)

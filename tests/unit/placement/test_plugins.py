@@ -1,4 +1,4 @@
-"""What kube-scheduler 1.36 said of random clusters, plugin by plugin: asked of the plugins, and of their slow twins.
+"""The plugins and their twins against recorded results of kube-scheduler 1.36 on random clusters.
 
 Two tags mark what looks like an oversight upstream and is followed all the same, for pods must go where the rest of the
 cluster expects them: `podLevelResources` (the score of an incoming pod does not look at pod-level requests, though its
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.unit.placement import plugin_twins as twins
-from tests.unit.placement.plugin_twins import World
+from tests.unit.placement.plugin_twins import SampleCluster
 from trimtab.api import codec
 from trimtab.api.core import Namespace
 from trimtab.api.nodes import Node
@@ -31,15 +31,15 @@ each_case = pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) f
 
 
 @each_case
-def test_the_plugins_say_what_kubernetes_said(case: Case) -> None:
+def test_the_plugins_agree_with_kubernetes(case: Case) -> None:
     """Every code, reason, raw and normalised score, and every skip."""
     assert check("scheduler_plugins", case) == []
 
 
-def world_of(question: Case) -> World:
+def sample_cluster_of(question: Case) -> SampleCluster:
     """A case's cluster as plain lists."""
     namespaces = [codec.convert(tree, Namespace) for tree in question.get("namespaces") or []]
-    return World(
+    return SampleCluster(
         nodes=[codec.convert(tree, Node) for tree in question["nodes"]],
         pods=[codec.convert(tree, Pod) for tree in question["pods"]],
         namespaces={namespace.metadata.name: namespace.metadata.labels for namespace in namespaces},
@@ -58,23 +58,23 @@ def plainly(verdicts: twins.Verdicts) -> Case:
 
 
 @each_case
-def test_the_twins_say_what_kubernetes_said(case: Case) -> None:
-    """The slow way is right too, so that it can be trusted on clusters that nobody recorded."""
+def test_the_twins_agree_with_kubernetes(case: Case) -> None:
+    """The twins are right too, so that they can check clusters without recorded results."""
     question, expected = case["input"], case["expected"]
-    world, incoming = world_of(question), codec.convert(question["pod"], Pod)
+    sample, incoming = sample_cluster_of(question), codec.convert(question["pod"], Pod)
     for plugin, twin in twins.FILTERS.items():
         wanted = expected["filters"][plugin]
-        verdicts = twin(incoming, world, args_of(question, plugin))
+        verdicts = twin(incoming, sample, args_of(question, plugin))
         assert (verdicts is None) == (wanted["preFilter"] == "Skip")
         assert verdicts is None or plainly(verdicts) == wanted["nodes"]
-    chosen = [node for node in world.nodes if node.metadata.name in question["scoredNodes"]]
+    chosen = [node for node in sample.nodes if node.metadata.name in question["scoredNodes"]]
     for plugin, score in twins.SCORES.items():
-        marks = score(incoming, world, chosen, args_of(question, plugin)) or {}
+        marks = score(incoming, sample, chosen, args_of(question, plugin)) or {}
         found = {name: {"raw": raw, "normalized": normalized} for name, (raw, normalized) in marks.items()}
         assert found == expected["scores"][plugin]["nodes"]
 
 
-def test_the_sample_is_a_fair_one() -> None:
+def test_the_recorded_cases_cover_all_results() -> None:
     """It has both tags several times, and every plugin is skipped, passed and failed where that can happen."""
     tags = Counter(tag for case in RECORDED for tag in case.get("tags", ()))
     assert set(tags) == {"incomingNamespaceSelectorQuirk", "podLevelResources"}

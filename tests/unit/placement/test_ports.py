@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.placement.plugin_twins import NO, PASSED, World
-from tests.unit.placement.plugin_worlds import agrees, filtered, incoming_pods, worlds
+from tests.unit.placement.plugin_clusters import agrees, filtered, incoming_pods, sample_clusters
+from tests.unit.placement.plugin_twins import NO, PASSED, SampleCluster
 from trimtab.placement.ports import NodePorts
 from trimtab.testing.builders import PodBuilder, node, pod
 
@@ -42,10 +42,13 @@ def sidecar(port: int, **more: Any) -> dict[str, Any]:
             pod("p").host_port(80, ip="10.0.0.1"),
             pod("q").host_port(80),
             True,
-            id="who wants every address finds one taken",
+            id="every address conflicts with one in use",
         ),
         pytest.param(
-            pod("p").host_port(80), pod("q").host_port(80, ip="10.0.0.1"), True, id="who has every address has all"
+            pod("p").host_port(80),
+            pod("q").host_port(80, ip="10.0.0.1"),
+            True,
+            id="every address in use conflicts with one",
         ),
         pytest.param(
             pod("p").host_port(80, ip="::"),
@@ -66,36 +69,36 @@ def sidecar(port: int, **more: Any) -> dict[str, Any]:
             id="an init container gives it back",
         ),
         pytest.param(
-            pod("p").host_port(80).terminating(), pod("q").host_port(80), True, id="a pod on its way out still has it"
+            pod("p").host_port(80).terminating(), pod("q").host_port(80), True, id="a terminating pod still uses it"
         ),
         pytest.param(pod("p").host_port(80).on("b"), pod("q").host_port(80), False, id="another node has its own"),
     ],
 )
-def test_ports_that_clash(there: PodBuilder, incoming: PodBuilder, clash: bool) -> None:
+def test_port_conflicts(there: PodBuilder, incoming: PodBuilder, clash: bool) -> None:
     """A node is refused if one of the ports is taken there."""
     placed = there if "nodeName" in there.tree()["spec"] else there.on("a")
-    world = World([node("a").build()], [placed.build()])
-    assert filtered(NodePorts(), incoming.build(), world) == {"a": TAKEN if clash else PASSED}
+    sample = SampleCluster([node("a").build()], [placed.build()])
+    assert filtered(NodePorts(), incoming.build(), sample) == {"a": TAKEN if clash else PASSED}
 
 
-def test_a_pod_without_host_ports_is_not_looked_at() -> None:
+def test_a_pod_without_host_ports_is_skipped() -> None:
     """A port of the container alone is no concern of the node."""
-    world = World([node("a").build()], [pod("p").on("a").host_port(80).build()])
-    assert filtered(NodePorts(), pod("q").build(), world) is None
+    sample = SampleCluster([node("a").build()], [pod("p").on("a").host_port(80).build()])
+    assert filtered(NodePorts(), pod("q").build(), sample) is None
 
 
-def test_a_port_is_free_when_its_last_holder_has_gone() -> None:
+def test_a_port_is_free_after_its_last_user_is_deleted() -> None:
     """Two pods that share a number on different addresses count each for themselves."""
     staying = pod("p").on("a").host_port(80, ip="10.0.0.1").build()
     going = pod("q").on("a").host_port(80, ip="10.0.0.2").build()
-    world = World([node("a").build()], [staying])
+    sample = SampleCluster([node("a").build()], [staying])
     for ip, verdict in (("10.0.0.1", TAKEN), ("10.0.0.2", PASSED)):
-        assert filtered(NodePorts(), pod("r").host_port(80, ip=ip).build(), world, churn=[going]) == {"a": verdict}
+        assert filtered(NodePorts(), pod("r").host_port(80, ip=ip).build(), sample, churn=[going]) == {"a": verdict}
 
 
 @settings(deadline=None, max_examples=80)
 @given(st.data())
 def test_ports_agree_with_their_twin(data: st.DataObject) -> None:
-    """On any cluster, the plugin says what a walk over the pods says."""
-    world, churn = data.draw(worlds("initContainers"))
-    agrees(NodePorts(), data.draw(incoming_pods("initContainers")), world, churn=churn)
+    """On any cluster, the plugin agrees with its slow twin."""
+    sample, churn = data.draw(sample_clusters("initContainers"))
+    agrees(NodePorts(), data.draw(incoming_pods("initContainers")), sample, churn=churn)

@@ -10,7 +10,7 @@ from trimtab.api import schedulerconfig
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import DEPRECATED_ZONE, HOSTNAME, ZONE
 from trimtab.api.schedulerconfig import PROPOSAL, V1, PluginReference
-from trimtab.placement.plugins import DEFAULTS, KINDS
+from trimtab.placement.plugins import DEFAULT_PLUGINS, PLUGINS
 from trimtab.placement.profiles import POINTS, SPREADING, Profile, default_profile, profiles
 
 Tree = dict[str, Any]
@@ -69,7 +69,7 @@ def named(*names: str, **weights: int) -> list[Tree]:
 
 
 def test_an_empty_configuration_has_kube_schedulers_defaults() -> None:
-    """Plugins, order, weights, and the name that pods carry which name nobody."""
+    """Plugins, order, weights, and the name default-scheduler."""
     made = read()
     assert list(made) == ["default-scheduler"]
     profile = made["default-scheduler"]
@@ -79,7 +79,7 @@ def test_an_empty_configuration_has_kube_schedulers_defaults() -> None:
     assert filters(default_profile()) == FILTERS
 
 
-def test_what_is_left_out_is_said() -> None:
+def test_plugins_that_are_not_run_are_listed() -> None:
     """Default plugins that Trimtab has no part in are listed, for the log."""
     assert default_profile().left_out == (
         "SchedulingGates",
@@ -99,10 +99,10 @@ def test_what_is_left_out_is_said() -> None:
     assert "GangScheduling" in with_plugins(multiPoint={"enabled": named("GangScheduling")}).left_out
 
 
-def test_every_default_is_known_and_every_plugin_does_what_its_points_say() -> None:
-    """The registry and the plugins agree on who filters and who scores."""
-    assert {reference.name for reference in DEFAULTS} <= set(KINDS)
-    for name, kind in KINDS.items():
+def test_every_default_is_registered_and_every_plugin_implements_its_points() -> None:
+    """The registry and the plugins agree on what each implements."""
+    assert {reference.name for reference in DEFAULT_PLUGINS} <= set(PLUGINS)
+    for name, kind in PLUGINS.items():
         assert {*kind.points, *kind.needs} <= set(POINTS)
         if kind.make is not None:
             plugin = kind.make(None)
@@ -180,7 +180,7 @@ def test_every_default_is_known_and_every_plugin_does_what_its_points_say() -> N
             {"multiPoint": {"enabled": named(SelectorSpread=3)}},
             FILTERS,
             {**SCORES, "SelectorSpread": 3},
-            id="1: multiPoint speaks for all points",
+            id="1: multiPoint applies to all points",
         ),
     ],
 )
@@ -287,7 +287,7 @@ ARGS = "profiles[0].pluginConfig[1].args"
         pytest.param(
             config("NodePorts", mode="strict"),
             ARGS,
-            'must be left out: "NodePorts" takes none',
+            'must be empty: "NodePorts" takes no arguments',
             id="arguments for none",
         ),
         pytest.param(
@@ -341,7 +341,7 @@ ARGS = "profiles[0].pluginConfig[1].args"
         pytest.param(
             spread(labelSelector={"matchLabels": {"app": "web"}}),
             f"{ARGS}.defaultConstraints[0].labelSelector",
-            "must be left out: it is deduced for each pod from what the pod belongs to",
+            "must be empty: it is deduced from each pod's services and controller",
             id="a selector in a default constraint",
         ),
         pytest.param(
@@ -376,8 +376,8 @@ ARGS = "profiles[0].pluginConfig[1].args"
         ),
     ],
 )
-def test_profiles_that_are_refused(profile: Tree, path: str, reason: str) -> None:
-    """The error says where, and why."""
+def test_invalid_profiles(profile: Tree, path: str, reason: str) -> None:
+    """The error has the path and the reason."""
     with pytest.raises(InvalidError) as caught:
         read(profile)
     assert (caught.value.path, caught.value.reason) == (path, reason)
@@ -417,7 +417,7 @@ def test_profiles_that_are_refused(profile: Tree, path: str, reason: str) -> Non
         pytest.param({"parallelismm": 1}, "", id="an unknown field"),
     ],
 )
-def test_configurations_that_are_refused(fields: Tree, path: str) -> None:
+def test_invalid_configurations(fields: Tree, path: str) -> None:
     """As kube-scheduler refuses them, and what Trimtab cannot do besides."""
     with pytest.raises(InvalidError) as caught:
         read(**fields)
@@ -458,7 +458,7 @@ def test_the_proposals_table_of_valid_combinations(
 @pytest.mark.parametrize(
     ("scores", "operator", "reason"),
     [
-        pytest.param(True, True, "default constraints of your own", id="both, operator: two masters"),
+        pytest.param(True, True, "together with defaultConstraints", id="both, operator: contradiction"),
         pytest.param(False, False, "needs PodTopologySpread", id="SelectorSpread alone"),
         pytest.param(False, True, "needs PodTopologySpread", id="SelectorSpread alone, operator"),
     ],
@@ -470,7 +470,7 @@ def test_the_proposals_table_of_invalid_combinations(scores: bool, operator: boo
     assert caught.value.path == "profiles[0].plugins.score"
 
 
-def test_an_empty_list_is_no_contradiction() -> None:
+def test_an_empty_list_does_not_contradict_selector_spread() -> None:
     """An operator who lists nothing leaves the spreading of such pods to SelectorSpread."""
     args = {"defaultingType": "List"}
     profile = only(plugins={"multiPoint": SELECTOR_SPREAD}, pluginConfig=[{"name": "PodTopologySpread", "args": args}])
@@ -509,15 +509,15 @@ def test_the_proposals_own_form_without_constraints() -> None:
         pytest.param({"profiles": []}, "", id="a field of the other form"),
     ],
 )
-def test_the_proposals_own_form_refused(fields: Tree, path: str) -> None:
+def test_the_proposals_own_form_invalid(fields: Tree, path: str) -> None:
     """With the path in that form."""
     with pytest.raises(InvalidError) as caught:
         profiles(schedulerconfig.read({"apiVersion": PROPOSAL, **fields}))
     assert caught.value.path == path
 
 
-def test_defaults_weigh_nothing_where_they_do_not_score() -> None:
+def test_no_default_constraints_where_the_plugin_does_not_run() -> None:
     """A weight in the list of defaults is for a plugin that scores."""
-    weighing = [reference.name for reference in DEFAULTS if reference.weight]
-    assert all("score" in KINDS[name].points for name in weighing)
+    weighing = [reference.name for reference in DEFAULT_PLUGINS if reference.weight]
+    assert all("score" in PLUGINS[name].points for name in weighing)
     assert PluginReference(name="x").weight == 0

@@ -1,4 +1,4 @@
-"""Room for a pod, and the strategies that say where it is best used."""
+"""NodeResourcesFit: requests that fit, and the scoring strategies."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.placement.plugin_twins import NEVER, NO, PASSED, Marks, Verdict, World
+from tests.unit.placement.plugin_clusters import agrees, filtered, incoming_pods, sample_clusters, scored
+from tests.unit.placement.plugin_twins import NEVER, NO, PASSED, SampleCluster, ScoresByNode, Verdict
 from tests.unit.placement.plugin_twins import curve as plain_curve
-from tests.unit.placement.plugin_worlds import agrees, filtered, incoming_pods, scored, worlds
 from trimtab.api import codec
 from trimtab.api.errors import InvalidError
 from trimtab.api.schedulerconfig import NodeResourcesFitArgs, UtilizationShapePoint
@@ -59,25 +59,29 @@ def ignoring(**names: list[str]) -> NodeResourcesFitArgs:
             id="a resource that the node does not have",
         ),
         pytest.param(pod("p").requests(cpu="0", **{GPU: "0"}), PASSED, id="asking for zero is asking for nothing"),
-        pytest.param(pod("p").requests(odd="7", pods="9"), PASSED, id="a name without a domain is nobody's resource"),
+        pytest.param(
+            pod("p").requests(odd="7", pods="9"), PASSED, id="a name without a domain is not a resource that counts"
+        ),
     ],
 )
-def test_where_there_is_room(incoming: PodBuilder, want: Verdict) -> None:
+def test_requests_that_fit(incoming: PodBuilder, want: Verdict) -> None:
     """A node is refused for what it has too little left of."""
-    world = World(
+    sample = SampleCluster(
         [node("a").allocatable(cpu="4", memory="4Gi", pods="9").build()],
         [pod("there").on("a").requests(cpu="2", memory="1Gi").build()],
     )
-    assert filtered(NodeResourcesFit(), incoming.build(), world) == {"a": want}
+    assert filtered(NodeResourcesFit(), incoming.build(), sample) == {"a": want}
 
 
-def test_pods_take_room_too() -> None:
+def test_the_number_of_pods_is_limited() -> None:
     """A node with as many pods as it allows takes no more; one that finished has made room."""
     full = [node("a").allocatable(pods="1").build()]
     refused = (NO, ("Too many pods",))
-    assert filtered(NodeResourcesFit(), pod("p").build(), World(full, [pod("q").on("a").build()])) == {"a": refused}
+    assert filtered(NodeResourcesFit(), pod("p").build(), SampleCluster(full, [pod("q").on("a").build()])) == {
+        "a": refused
+    }
     done = pod("q").on("a").phase("Succeeded").build()
-    assert filtered(NodeResourcesFit(), pod("p").build(), World(full, [done])) == {"a": PASSED}
+    assert filtered(NodeResourcesFit(), pod("p").build(), SampleCluster(full, [done])) == {"a": PASSED}
 
 
 @pytest.mark.parametrize(
@@ -90,12 +94,10 @@ def test_pods_take_room_too() -> None:
         pytest.param(ignoring(ignoredResources=["hugepages-2Mi"]), "hugepages-2Mi", False, id="huge pages are none"),
     ],
 )
-def test_resources_that_somebody_else_looks_after(
-    given_args: NodeResourcesFitArgs, resource: str, ignored: bool
-) -> None:
+def test_ignored_resources(given_args: NodeResourcesFitArgs, resource: str, ignored: bool) -> None:
     """An extended resource can be left out of the filter."""
-    world = World([node("a").allocatable(cpu="1").build()], [])
-    verdicts = filtered(NodeResourcesFit(given_args), pod("p").requests(**{resource: "20Mi"}).build(), world)
+    sample = SampleCluster([node("a").allocatable(cpu="1").build()], [])
+    verdicts = filtered(NodeResourcesFit(given_args), pod("p").requests(**{resource: "20Mi"}).build(), sample)
     assert verdicts == {"a": PASSED if ignored else (NEVER, (f"Insufficient {resource}",))}
 
 
@@ -112,7 +114,7 @@ def test_resources_that_somebody_else_looks_after(
         pytest.param("example.com/not a name", False, False, id="what is no name"),
     ],
 )
-def test_names_of_resources(name: str, extended: bool, scalar: bool) -> None:
+def test_extended_and_scalar_resource_names(name: str, extended: bool, scalar: bool) -> None:
     """Which names an operator may make up, and which are counted."""
     assert (is_extended(name), is_scalar(name)) == (extended, scalar)
 
@@ -141,7 +143,7 @@ def test_names_of_resources(name: str, extended: bool, scalar: bool) -> None:
             args({GPU: 1}),
             pod("p").requests(cpu="1"),
             {"a": (0, 0), "b": (0, 0)},
-            id="an extended resource not asked for",
+            id="an extended resource that is not requested",
         ),
         pytest.param(
             args({"cpu": 1, GPU: 1}),
@@ -165,7 +167,7 @@ def test_names_of_resources(name: str, extended: bool, scalar: bool) -> None:
             args({"cpu": 1, "memory": 2}, strategy="RequestedToCapacityRatio", shape=[(0, 0), (100, 10)]),
             pod("p").requests(cpu="1", memory="1Gi"),
             {"a": (50, 50), "b": (58, 58)},
-            id="ratio: as the curve says, rounded to the nearest",
+            id="ratio: by the curve, rounded to the nearest",
         ),
         pytest.param(
             args({"cpu": 1, "memory": 1}, strategy="RequestedToCapacityRatio", shape=[(40, 0), (50, 2), (60, 0)]),
@@ -175,41 +177,41 @@ def test_names_of_resources(name: str, extended: bool, scalar: bool) -> None:
         ),
     ],
 )
-def test_strategies(given_args: NodeResourcesFitArgs, incoming: PodBuilder, want: Marks) -> None:
+def test_strategies(given_args: NodeResourcesFitArgs, incoming: PodBuilder, want: ScoresByNode) -> None:
     """Two nodes of 4 CPUs and 4 GiB: 1 CPU and 1 GiB are used on the first, with a GPU; 2 and 1 on the second."""
     room = {"cpu": "4", "memory": "4Gi", "pods": "9"}
-    world = World(
+    sample = SampleCluster(
         [node("a").allocatable(**room, **{GPU: "4"}).build(), node("b").allocatable(**room).build()],
         [
             pod("p1").on("a").requests(cpu="1", memory="1Gi").build(),
             pod("p2").on("b").requests(cpu="2", memory="1Gi").build(),
         ],
     )
-    assert scored(NodeResourcesFit(given_args), incoming.build(), world) == want
+    assert scored(NodeResourcesFit(given_args), incoming.build(), sample) == want
 
 
-def test_the_score_of_an_incoming_pod_does_not_look_at_pod_level_requests() -> None:
+def test_the_score_of_an_incoming_pod_ignores_pod_level_requests() -> None:
     """Its filter does: this is how kube-scheduler 1.36 has it."""
-    world = World([node("a").allocatable(cpu="4").build()], [])
+    sample = SampleCluster([node("a").allocatable(cpu="4").build()], [])
     incoming = pod("p").requests(cpu="1").spec(resources={"requests": {"cpu": "5"}}).build()
-    assert scored(NodeResourcesFit(args({"cpu": 1})), incoming, world) == {"a": (75, 75)}
-    assert filtered(NodeResourcesFit(), incoming, world) == {"a": (NEVER, ("Insufficient cpu",))}
+    assert scored(NodeResourcesFit(args({"cpu": 1})), incoming, sample) == {"a": (75, 75)}
+    assert filtered(NodeResourcesFit(), incoming, sample) == {"a": (NEVER, ("Insufficient cpu",))}
 
 
-def test_what_a_pod_has_been_given_counts_only_where_it_runs() -> None:
-    """A status speaks of a resize; a pod that is not placed yet must find room for what its spec says."""
+def test_resized_amounts_count_only_on_the_pods_node() -> None:
+    """Resized amounts are in the status; an incoming pod is filtered by its spec."""
     tree = pod("p").requests(cpu="3").tree()
     status = {"name": "main", "resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "5"}}
     tree["status"]["containerStatuses"] = [status]
-    world = World([node("a").allocatable(cpu="4").build()], [])
-    assert filtered(NodeResourcesFit(), codec.convert(tree, type(pod("p").build())), world) == {"a": PASSED}
+    sample = SampleCluster([node("a").allocatable(cpu="4").build()], [])
+    assert filtered(NodeResourcesFit(), codec.convert(tree, type(pod("p").build())), sample) == {"a": PASSED}
 
 
 SHAPES = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 10)), min_size=1, max_size=5, unique_by=lambda p: p[0])
 
 
 @given(SHAPES)
-def test_the_curve_is_a_table_of_the_plain_function(points: list[tuple[int, int]]) -> None:
+def test_the_curve_equals_the_plain_function(points: list[tuple[int, int]]) -> None:
     """Straight lines between the points, rounded towards the point before; level outside of them."""
     shape = tuple(UtilizationShapePoint(utilization=x, score=y) for x, y in sorted(points))
     assert curve(shape).tolist() == [plain_curve(shape, percent) for percent in range(101)]
@@ -242,7 +244,7 @@ def test_the_curve_is_a_table_of_the_plain_function(points: list[tuple[int, int]
         ),
     ],
 )
-def test_arguments_that_are_wrong_are_named(tree: dict[str, Any], path: str) -> None:
+def test_errors_name_the_invalid_argument(tree: dict[str, Any], path: str) -> None:
     """A configuration is checked when it is read."""
     with pytest.raises(InvalidError) as raised:
         NodeResourcesFit(codec.convert(tree, NodeResourcesFitArgs))
@@ -257,20 +259,20 @@ def test_arguments_that_are_wrong_are_named(tree: dict[str, Any], path: str) -> 
         pytest.param([(50, 0), (50, 1)], "shape[1].utilization", id="points that do not rise"),
     ],
 )
-def test_curves_that_are_wrong_are_named(shape: list[tuple[int, int]], path: str) -> None:
+def test_errors_name_the_invalid_point_of_a_shape(shape: list[tuple[int, int]], path: str) -> None:
     """Points go from left to right, within the scale."""
     with pytest.raises(InvalidError) as raised:
         NodeResourcesFit(args(strategy="RequestedToCapacityRatio", shape=shape))
     assert raised.value.path == f"scoringStrategy.requestedToCapacityRatio.{path}"
 
 
-def test_a_weight_of_zero_is_one_that_was_left_out() -> None:
+def test_a_weight_of_zero_means_the_default() -> None:
     """And no resources at all are CPU and memory."""
-    world = World([node("a").allocatable(cpu="4", memory="4Gi").build()], [])
+    sample = SampleCluster([node("a").allocatable(cpu="4", memory="4Gi").build()], [])
     incoming = pod("p").requests(cpu="1", memory="2Gi").build()
-    plain = scored(NodeResourcesFit(), incoming, world)
-    assert scored(NodeResourcesFit(args({"cpu": 0, "memory": 0})), incoming, world) == plain
-    assert scored(NodeResourcesFit(args()), incoming, world) == plain == {"a": (62, 62)}
+    plain = scored(NodeResourcesFit(), incoming, sample)
+    assert scored(NodeResourcesFit(args({"cpu": 0, "memory": 0})), incoming, sample) == plain
+    assert scored(NodeResourcesFit(args()), incoming, sample) == plain == {"a": (62, 62)}
 
 
 ARGS = st.sampled_from(
@@ -286,16 +288,18 @@ ARGS = st.sampled_from(
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_fit_agrees_with_its_twin(data: st.DataObject) -> None:
-    """On any cluster and with any strategy, the plugin says what a sum over the pods of each node says."""
+    """On any cluster and with any strategy, the plugin agrees with its slow twin."""
     fields = ("initContainers", "overhead", "resources")
-    world, churn = data.draw(worlds(*fields))
+    sample, churn = data.draw(sample_clusters(*fields))
     chosen = data.draw(ARGS)
-    agrees(NodeResourcesFit(chosen), data.draw(incoming_pods(*fields)), world, chosen, churn)
+    agrees(NodeResourcesFit(chosen), data.draw(incoming_pods(*fields)), sample, chosen, churn)
 
 
 def test_no_amount_is_rounded_by_floats() -> None:
-    """Bytes beyond 2**53 are told apart."""
+    """Bytes beyond 2**53 are distinguished."""
     huge = 2**56
-    world = World([node("a").allocatable(memory=str(huge)).build()], [pod("q").on("a").requests(memory="1").build()])
+    sample = SampleCluster(
+        [node("a").allocatable(memory=str(huge)).build()], [pod("q").on("a").requests(memory="1").build()]
+    )
     for asked, verdict in ((huge - 1, PASSED), (huge, (NO, ("Insufficient memory",)))):
-        assert filtered(NodeResourcesFit(), pod("p").requests(memory=str(asked)).build(), world) == {"a": verdict}
+        assert filtered(NodeResourcesFit(), pod("p").requests(memory=str(asked)).build(), sample) == {"a": verdict}

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.placement import spread_twin as twin
-from tests.unit.placement.spread_twin import World
-from tests.unit.placement.spread_worlds import NAMES, incoming_pods, worlds
+from tests.unit.placement.spread_clusters import NAMES, incoming_pods, sample_clusters
+from tests.unit.placement.spread_twin import SampleCluster
 from trimtab.api import codec
 from trimtab.api.core import Service
 from trimtab.api.nodes import DEPRECATED_REGION, DEPRECATED_ZONE, REGION, ZONE
@@ -26,7 +26,7 @@ WEB = pod("p").labels(app="web").build()
 
 
 def scores(incoming: Pod, view: Snapshot, feasible: list[str] | None = None) -> dict[str, tuple[int, int]] | None:
-    """Raw and normalised scores of the feasible nodes: all, unless told otherwise."""
+    """Raw and normalised scores of the feasible nodes: all by default."""
     rows = view.nodes.rows.index
     names = list(rows) if feasible is None else feasible
     mask = np.zeros(len(view.nodes), dtype=np.bool_)
@@ -60,7 +60,7 @@ def test_only_feasible_nodes_make_up_a_zone() -> None:
     assert scores(WEB, view, ["b", "x"]) == {"b": (0, 100), "x": (1, 0)}
 
 
-def test_a_node_without_a_zone_is_judged_by_its_own_pods() -> None:
+def test_a_node_without_a_zone_is_scored_by_its_own_pods() -> None:
     """Rule 4: beside nodes that have zones."""
     view = cluster("z1: a", "z2: x").running("a").snapshot()
     view.put(node("bare").build())
@@ -79,7 +79,7 @@ def test_a_node_without_a_zone_is_judged_by_its_own_pods() -> None:
         pytest.param({ZONE: "z", REGION: ""}, {ZONE: "z"}, True, id="an empty label is none"),
     ],
 )
-def test_what_a_zone_is(one: dict[str, str], other: dict[str, str], same: bool) -> None:
+def test_zone_identity(one: dict[str, str], other: dict[str, str], same: bool) -> None:
     """Rule 3: a pod in one node's zone counts against another node if that is in the same zone."""
     view = Snapshot()
     view.put(node("one").labels(one).build())
@@ -91,22 +91,22 @@ def test_what_a_zone_is(one: dict[str, str], other: dict[str, str], same: bool) 
     assert (found["other"][1] == 33) is same
 
 
-def test_a_pod_with_constraints_is_left_to_those() -> None:
+def test_a_pod_with_constraints_is_skipped() -> None:
     """It is scored by PodTopologySpread alone."""
     view = cluster("z1: a").snapshot()
     assert scores(pod("p").labels(app="web").spread("zone").build(), view) is None
 
 
-def test_a_pod_that_belongs_to_nothing_may_go_anywhere() -> None:
+def test_a_pod_without_service_and_controller_scores_all_nodes_equally() -> None:
     """Rule 1: it finds no pods of its group."""
     view = cluster("z1: a", "z2: x").running("a").snapshot()
     assert scores(WEB, view) == {"a": (0, 100), "x": (0, 100)}
 
 
 @settings(deadline=None, max_examples=80)
-@given(world=worlds(), incoming=incoming_pods(own=False), feasible=st.sets(st.sampled_from(NAMES)))
-def test_scores_equal_the_twins(world: World, incoming: Pod, feasible: set[str]) -> None:
+@given(sample=sample_clusters(), incoming=incoming_pods(own=False), feasible=st.sets(st.sampled_from(NAMES)))
+def test_scores_equal_the_twins(sample: SampleCluster, incoming: Pod, feasible: set[str]) -> None:
     """On any cluster."""
-    chosen = sorted(feasible & {n.metadata.name for n in world.nodes})
+    chosen = sorted(feasible & {n.metadata.name for n in sample.nodes})
     if chosen:
-        assert scores(incoming, world.snapshot(), chosen) == twin.selector_spread(incoming, world, chosen)
+        assert scores(incoming, sample.snapshot(), chosen) == twin.selector_spread(incoming, sample, chosen)

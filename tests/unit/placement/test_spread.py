@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.placement import spread_twin as twin
-from tests.unit.placement.spread_twin import NEVER, NO, OK, World
-from tests.unit.placement.spread_worlds import NAMES, RACK, arguments, incoming_pods, worlds
+from tests.unit.placement.spread_clusters import NAMES, RACK, arguments, incoming_pods, sample_clusters
+from tests.unit.placement.spread_twin import NEVER, NO, OK, SampleCluster
 from trimtab.api import codec
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME
@@ -35,7 +35,7 @@ each_case = pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) f
 
 
 def verdicts(incoming: Pod, view: Snapshot, args: PodTopologySpreadArgs | None = None) -> dict[str, str] | None:
-    """What the plugin's filter says of every node."""
+    """The filter's codes by node."""
     refusals = PodTopologySpread(args).filter(Cycle(incoming, view))
     if refusals is None:
         return None
@@ -46,7 +46,7 @@ def verdicts(incoming: Pod, view: Snapshot, args: PodTopologySpreadArgs | None =
 def scores(
     incoming: Pod, view: Snapshot, feasible: list[str] | None = None, args: PodTopologySpreadArgs | None = None
 ) -> dict[str, tuple[int, int]] | None:
-    """The plugin's raw and normalised scores of the feasible nodes: all, unless told otherwise."""
+    """The plugin's raw and normalised scores of the feasible nodes: all by default."""
     rows = view.nodes.rows.index
     names = [name for name in rows if view.nodes.known[rows[name]]] if feasible is None else feasible
     mask = np.zeros(len(view.nodes), dtype=np.bool_)
@@ -61,7 +61,7 @@ def web(name: str = "incoming") -> PodBuilder:
 
 
 @pytest.mark.parametrize(
-    ("incoming", "world", "want"),
+    ("incoming", "sample", "want"),
     [
         pytest.param(
             web().spread("zone"),
@@ -73,7 +73,7 @@ def web(name: str = "incoming") -> PodBuilder:
             web().spread("zone", max_skew=2),
             cluster("z1: a b", "z2: x y").running("a"),
             {"a": OK, "b": OK, "x": OK, "y": OK},
-            id="4: a larger skew is allowed where it is asked for",
+            id="4: a larger maxSkew allows a larger skew",
         ),
         pytest.param(
             web().spread("zone", selector={"app": "db"}),
@@ -91,7 +91,7 @@ def web(name: str = "incoming") -> PodBuilder:
             web().spread("zone"),
             cluster("z1: a", "z2: x").with_pods(web("p").on("a").terminating(), web("q").on("a").phase("Failed")),
             {"a": OK, "x": OK},
-            id="1: pods that go or are gone do not count",
+            id="1: terminating and finished pods do not count",
         ),
         pytest.param(
             web().spread("zone"),
@@ -109,7 +109,7 @@ def web(name: str = "incoming") -> PodBuilder:
             web().spread("zone", labelSelector={}),
             cluster("z1: a", "z2: x").running("a", "a", "a"),
             {"a": OK, "x": OK},
-            id="1: an empty selector counts nobody",
+            id="1: an empty selector counts no pods",
         ),
         pytest.param(
             web().labels(version="2").spread("zone", labelSelector={}, matchLabelKeys=["version", "absent"]),
@@ -133,26 +133,26 @@ def web(name: str = "incoming") -> PodBuilder:
             web().spread("zone", nodeAffinityPolicy="Ignore").node_selector({HOSTNAME: "a"}),
             cluster("z1: a", "z2: x").running("a"),
             {"a": NO, "x": OK},
-            id="2: unless the policy says so",
+            id="2: unless the policy ignores it",
         ),
     ],
 )
-def test_hard_constraints(incoming: PodBuilder, world: ClusterBuilder, want: dict[str, str]) -> None:
-    """What a hard constraint says of each node."""
-    assert verdicts(incoming.build(), world.snapshot()) == want
+def test_hard_constraints(incoming: PodBuilder, sample: ClusterBuilder, want: dict[str, str]) -> None:
+    """The codes of a hard constraint by node."""
+    assert verdicts(incoming.build(), sample.snapshot()) == want
 
 
 def tainted() -> ClusterBuilder:
     """Two zones, one of them tainted and empty."""
-    world = cluster("z1: a", "z2: x").running("a")
-    world.node("x").taint("dedicated")
-    return world
+    sample = cluster("z1: a", "z2: x").running("a")
+    sample.node("x").taint("dedicated")
+    return sample
 
 
 @pytest.mark.parametrize(
     ("incoming", "want"),
     [
-        pytest.param(web().spread("zone"), {"a": NO, "x": OK}, id="taints are ignored unless told otherwise"),
+        pytest.param(web().spread("zone"), {"a": NO, "x": OK}, id="taints are ignored by default"),
         pytest.param(
             web().spread("zone", nodeTaintsPolicy="Honor"),
             {"a": OK, "x": OK},
@@ -170,7 +170,7 @@ def test_taints_policy(incoming: PodBuilder, want: dict[str, str]) -> None:
     assert verdicts(incoming.build(), tainted().snapshot()) == want
 
 
-def test_a_node_without_a_key_is_refused_for_good_and_counts_nowhere() -> None:
+def test_a_node_without_a_key_is_unresolvable_and_does_not_count() -> None:
     """Rules 2 and 5: lacking one hard key, a node is out, and its pods count for no constraint."""
     view = cluster("z1: a", "z2: x").running("a").snapshot()
     view.put(node("bare", zone="z2").build())
@@ -182,7 +182,7 @@ def test_a_node_without_a_key_is_refused_for_good_and_counts_nowhere() -> None:
 
 
 def test_the_first_constraint_that_fails_decides() -> None:
-    """Rule 5: a skew found first is what is said, though a later key is missing."""
+    """Rule 5: an earlier skew decides, although a later key is missing."""
     view = cluster("z1: a", "z2: x").snapshot()
     view.put(node("racked", zone="z1").labels({RACK: "r1"}).build())
     view.put(node("empty", zone="z2").labels({RACK: "r1"}).build())
@@ -193,7 +193,7 @@ def test_the_first_constraint_that_fails_decides() -> None:
     assert verdicts(rack_first, view) == {"a": NEVER, "x": NEVER, "racked": NO, "empty": OK}
 
 
-def test_reasons_are_worded_as_in_kubernetes() -> None:
+def test_reasons_are_those_of_kubernetes() -> None:
     """Each node that is refused has one of the two reasons."""
     view = cluster("z1: a", "z2: x").running("a").snapshot()
     view.put(node("bare").build())
@@ -230,14 +230,14 @@ def test_hostnames_are_not_compared_when_scoring() -> None:
     assert verdicts(web().spread("host").build(), view) == {"a": NO, "b": NO, "c": OK}
 
 
-def test_a_larger_skew_waters_differences_down() -> None:
+def test_a_larger_skew_reduces_differences() -> None:
     """Rule 7: what is added to all brings them closer together."""
     view = cluster("z1: a", "z2: x").running("a", "a").snapshot()
     assert scores(web().spread("zone", hard=False).build(), view) == {"a": (3, 0), "x": (0, 100)}
     assert scores(web().spread("zone", hard=False, max_skew=5).build(), view) == {"a": (7, 57), "x": (4, 100)}
 
 
-def test_a_node_without_a_soft_key_gets_nothing() -> None:
+def test_a_node_without_a_soft_key_scores_zero() -> None:
     """Rule 6: it is not preferred, and does not move the others."""
     view = cluster("z1: a", "z2: x").running("a").snapshot()
     view.put(node("bare").build())
@@ -245,27 +245,27 @@ def test_a_node_without_a_soft_key_gets_nothing() -> None:
 
 
 def test_no_node_with_the_key_at_all() -> None:
-    """Rule 6: then nobody is preferred."""
+    """Rule 6: then no node is preferred."""
     view = cluster("z1: a").snapshot()
     assert scores(web().spread(RACK, hard=False).build(), view) == {"a": (0, 0)}
 
 
-def test_an_empty_cluster_scores_everybody_alike() -> None:
+def test_an_empty_cluster_scores_all_nodes_equally() -> None:
     """Rule 9: without any matching pod, all get 100."""
     view = cluster("z1: a", "z2: x").snapshot()
     assert scores(web().spread("zone", hard=False).build(), view) == {"a": (0, 100), "x": (0, 100)}
 
 
-def test_without_constraints_there_is_nothing_to_say() -> None:
-    """Hard ones alone are not scored, soft ones alone refuse nobody, and none do neither."""
+def test_a_pod_without_constraints_is_skipped() -> None:
+    """Hard constraints alone are not scored, and soft ones alone do not filter."""
     view = cluster("z1: a").snapshot()
     assert scores(web().spread("zone").build(), view) is None
     assert verdicts(web().spread("zone", hard=False).build(), view) is None
     assert (scores(web().build(), view), verdicts(web().build(), view)) == (None, None)
 
 
-def test_a_selector_that_cannot_be_read_is_an_error_with_its_path() -> None:
-    """The pod is at fault, and is told where."""
+def test_an_invalid_selector_is_an_error_with_its_path() -> None:
+    """The error has the path in the pod."""
     bad = {"matchExpressions": [{"key": "app", "operator": "Near"}]}
     incoming = web().spread("zone").spread("host", labelSelector=bad).build()
     with pytest.raises(InvalidError) as caught:
@@ -273,7 +273,7 @@ def test_a_selector_that_cannot_be_read_is_an_error_with_its_path() -> None:
     assert caught.value.path == "spec.topologySpreadConstraints[1].labelSelector.matchExpressions[0].operator"
 
 
-def test_counts_follow_what_is_assumed() -> None:
+def test_counts_include_assumed_pods() -> None:
     """A pod that is assumed to run counts at once, and no longer afterwards."""
     view = cluster("z1: a", "z2: x").snapshot()
     incoming = web().spread("zone").build()
@@ -294,27 +294,27 @@ def test_domains_follow_the_nodes() -> None:
 
 
 @each_case
-def test_the_plugin_says_what_kubernetes_said(case: Tree) -> None:
+def test_the_plugin_agrees_with_kubernetes(case: Tree) -> None:
     """Every code and every score of the recorded cases."""
     assert check("topology_spread", case) == []
 
 
 @each_case
-def test_the_twin_says_what_kubernetes_said(case: Tree) -> None:
+def test_the_twin_agrees_with_kubernetes(case: Tree) -> None:
     """The slow twin is right too, so that it may be trusted elsewhere."""
     question, expected = case["input"], case["expected"]
-    world = twin.world_of(question)
+    sample = twin.sample_cluster_of(question)
     args = codec.convert(question["args"], PodTopologySpreadArgs)
     incoming = codec.convert(question["pod"], Pod)
-    everybody = {n.metadata.name: OK for n in world.nodes}
-    assert (twin.filtered(incoming, world, args) or everybody) == expected["filter"]
+    everybody = {n.metadata.name: OK for n in sample.nodes}
+    assert (twin.filtered(incoming, sample, args) or everybody) == expected["filter"]
     if expected["preScore"] == "NotRun":
         return
-    given = twin.scored(incoming, world, args, question["scoredNodes"]) or {}
+    given = twin.scored(incoming, sample, args, question["scoredNodes"]) or {}
     assert given == {name: (s["raw"], s["normalized"]) for name, s in expected["scores"].items()}
 
 
-def test_the_records_are_a_fair_sample() -> None:
+def test_the_recorded_cases_cover_all_results() -> None:
     """Every tag and every verdict is among them."""
     tags = Counter(tag for case in RECORDED for tag in case["tags"])
     assert tags.keys() == {
@@ -334,25 +334,30 @@ def test_the_records_are_a_fair_sample() -> None:
 
 
 @settings(deadline=None, max_examples=80)
-@given(world=worlds(), incoming=incoming_pods(own=True), feasible=st.sets(st.sampled_from(NAMES)))
-def test_a_pods_own_constraints_equal_the_twin(world: World, incoming: Pod, feasible: set[str]) -> None:
+@given(sample=sample_clusters(), incoming=incoming_pods(own=True), feasible=st.sets(st.sampled_from(NAMES)))
+def test_a_pods_own_constraints_equal_the_twin(sample: SampleCluster, incoming: Pod, feasible: set[str]) -> None:
     """On any cluster, plugin and twin agree on every verdict and every score."""
-    check_against_twin(world, incoming, feasible, PodTopologySpreadArgs())
+    check_against_twin(sample, incoming, feasible, PodTopologySpreadArgs())
 
 
 @settings(deadline=None, max_examples=80)
-@given(world=worlds(), incoming=incoming_pods(own=False), feasible=st.sets(st.sampled_from(NAMES)), args=arguments)
+@given(
+    sample=sample_clusters(),
+    incoming=incoming_pods(own=False),
+    feasible=st.sets(st.sampled_from(NAMES)),
+    args=arguments,
+)
 def test_default_constraints_equal_the_twin(
-    world: World, incoming: Pod, feasible: set[str], args: PodTopologySpreadArgs
+    sample: SampleCluster, incoming: Pod, feasible: set[str], args: PodTopologySpreadArgs
 ) -> None:
     """On any cluster and with any configuration, plugin and twin agree."""
-    check_against_twin(world, incoming, feasible, args)
+    check_against_twin(sample, incoming, feasible, args)
 
 
-def check_against_twin(world: World, incoming: Pod, feasible: set[str], args: PodTopologySpreadArgs) -> None:
+def check_against_twin(sample: SampleCluster, incoming: Pod, feasible: set[str], args: PodTopologySpreadArgs) -> None:
     """Compare plugin and twin."""
-    view = world.snapshot()
-    assert verdicts(incoming, view, args) == twin.filtered(incoming, world, args)
-    chosen = sorted(feasible & {n.metadata.name for n in world.nodes})
+    view = sample.snapshot()
+    assert verdicts(incoming, view, args) == twin.filtered(incoming, sample, args)
+    chosen = sorted(feasible & {n.metadata.name for n in sample.nodes})
     if chosen:
-        assert scores(incoming, view, chosen, args) == twin.scored(incoming, world, args, chosen)
+        assert scores(incoming, view, chosen, args) == twin.scored(incoming, sample, args, chosen)

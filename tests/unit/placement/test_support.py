@@ -1,4 +1,4 @@
-"""What Trimtab does not judge."""
+"""Features of pods that Trimtab does not support."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from trimtab.testing.builders import pod
         ),
     ],
 )
-def test_what_is_not_judged_is_named(spec: dict[str, Any], field: str) -> None:
+def test_unsupported_fields_are_named(spec: dict[str, Any], field: str) -> None:
     """The sentence starts with the field."""
     sentence = unsupported(pod("p").spec(**spec).build())
     assert sentence is not None
@@ -48,7 +48,7 @@ def test_what_is_not_judged_is_named(spec: dict[str, Any], field: str) -> None:
 
 
 @pytest.mark.parametrize("source", sorted(STORAGE.values()))
-def test_every_kind_of_storage_that_needs_knowledge_is_named(source: str) -> None:
+def test_every_unsupported_volume_source_is_named(source: str) -> None:
     """Nothing that the type of a volume knows is passed over, except what can be mounted anywhere."""
     sentence = unsupported(pod("p").spec(volumes=[{"name": "v", source: {}}]).build())
     assert sentence == f"spec.volumes[0].{source} takes knowledge of storage"
@@ -63,6 +63,6 @@ def test_every_kind_of_storage_that_needs_knowledge_is_named(source: str) -> Non
         pytest.param({"hostNetwork": True}, id="the host's net and users"),
     ],
 )
-def test_what_is_judged_is_not_named(spec: dict[str, Any]) -> None:
+def test_supported_pods(spec: dict[str, Any]) -> None:
     """Volumes that any node can mount, and everything that the plugins look at."""
     assert unsupported(pod("p").spec(**spec).build()) is None

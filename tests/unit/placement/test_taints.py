@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.placement.plugin_twins import NEVER, PASSED, Marks, Verdicts, World
-from tests.unit.placement.plugin_worlds import agrees, filtered, incoming_pods, scored, worlds
+from tests.unit.placement.plugin_clusters import agrees, filtered, incoming_pods, sample_clusters, scored
+from tests.unit.placement.plugin_twins import NEVER, PASSED, SampleCluster, ScoresByNode, Verdicts
 from trimtab.placement.taints import TaintToleration
 from trimtab.testing.builders import PodBuilder, node, pod
 
 TAINTED = (NEVER, ("node(s) had untolerated taint(s)",))
 
-WORLD = World(
+CLUSTER = SampleCluster(
     [
         node("free").build(),
         node("gpu").taint("gpu").build(),
@@ -38,12 +38,12 @@ OPEN = {"free": PASSED, "shy": PASSED, "shyer": PASSED}
             {**OPEN, "gpu": PASSED, "old": TAINTED},
             id="with the right value",
         ),
-        pytest.param(pod("p").tolerates(), None, id="who tolerates everything may go anywhere"),
+        pytest.param(pod("p").tolerates(), None, id="a toleration of everything passes all nodes"),
     ],
 )
-def test_repelling_taints(incoming: PodBuilder, want: Verdicts | None) -> None:
+def test_no_schedule_taints(incoming: PodBuilder, want: Verdicts | None) -> None:
     """NoSchedule and NoExecute refuse; PreferNoSchedule does not."""
-    assert filtered(TaintToleration(), incoming.build(), WORLD) == want
+    assert filtered(TaintToleration(), incoming.build(), CLUSTER) == want
 
 
 @pytest.mark.parametrize(
@@ -66,25 +66,25 @@ def test_repelling_taints(incoming: PodBuilder, want: Verdicts | None) -> None:
         ),
         pytest.param(
             pod("p").tolerates(),
-            {n.metadata.name: (0, 100) for n in WORLD.nodes},
+            {n.metadata.name: (0, 100) for n in CLUSTER.nodes},
             id="nothing to choose between: all 100",
         ),
     ],
 )
-def test_taints_that_ask_to_be_left_alone(incoming: PodBuilder, want: Marks) -> None:
+def test_prefer_no_schedule_taints(incoming: PodBuilder, want: ScoresByNode) -> None:
     """The node with the most unwelcome taints scores 0, one without any 100."""
-    assert scored(TaintToleration(), incoming.build(), WORLD) == want
+    assert scored(TaintToleration(), incoming.build(), CLUSTER) == want
 
 
 def test_only_feasible_nodes_set_the_scale() -> None:
     """The worst of those that could be chosen scores 0, whatever others are like."""
-    feasible = [n for n in WORLD.nodes if n.metadata.name in ("free", "shy")]
-    assert scored(TaintToleration(), pod("p").build(), WORLD, feasible) == {"free": (0, 100), "shy": (1, 0)}
+    feasible = [n for n in CLUSTER.nodes if n.metadata.name in ("free", "shy")]
+    assert scored(TaintToleration(), pod("p").build(), CLUSTER, feasible) == {"free": (0, 100), "shy": (1, 0)}
 
 
 @settings(deadline=None, max_examples=80)
 @given(st.data())
 def test_taints_agree_with_their_twin(data: st.DataObject) -> None:
-    """On any cluster, the plugin says what a walk over the nodes says."""
-    world, _ = data.draw(worlds())
-    agrees(TaintToleration(), data.draw(incoming_pods("tolerations")), world)
+    """On any cluster, the plugin agrees with its slow twin."""
+    sample, _ = data.draw(sample_clusters())
+    agrees(TaintToleration(), data.draw(incoming_pods("tolerations")), sample)

@@ -16,7 +16,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.unit.lab.workloads.worlds import JSON, Wire, World
+from tests.unit.lab.workloads.clusters import JSON, InMemoryLab, Wire
 from trimtab.api import crds
 from trimtab.api.annotations import DELETION_COST
 from trimtab.api.apps import Deployment
@@ -38,7 +38,7 @@ from trimtab.scaledown.sources.answers import Unanswered
 from trimtab.scaledown.sources.targets import sources_for
 from trimtab.scaledown.view import View
 from trimtab.testing.builders import node
-from trimtab_lab.apiserver.storage import bootstrap
+from trimtab_lab.apiserver.controllers import bootstrap
 
 DEFINITIONS = Resource.of(CustomResourceDefinition).raw
 POLICIES = Resource.of(ScaleDownPolicy).raw
@@ -62,7 +62,7 @@ def target(name: str = "web", kind: str = "Deployment", api_version: str = "apps
     return {"apiVersion": api_version, "kind": kind, "name": name}
 
 
-class PolicyCluster(World):
+class PolicyCluster(InMemoryLab):
     """A cluster with the controllers of policies."""
 
     def __init__(self, *, seed: int = 1, **settings: Any) -> None:
@@ -79,8 +79,8 @@ class PolicyCluster(World):
 
     async def start(self) -> None:
         """Start the workload controllers and those of the policies."""
-        if not self.cluster.store.shelf("/namespaces").entries:
-            await bootstrap.furnish(self.cluster)
+        if not self.cluster.store.collection("/namespaces").entries:
+            await bootstrap.create_default_objects(self.cluster)
             for kind in crds.KINDS:
                 if kind.model in OURS:
                     await self.user.create(DEFINITIONS, crds.manifest(kind))

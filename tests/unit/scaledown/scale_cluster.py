@@ -19,10 +19,10 @@ from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Any, TypeVar
 
 from tests.lab.holding import VALIDATING, configuration
-from tests.unit.lab.workloads.worlds import JSON, Wire, World
+from tests.unit.lab.workloads.clusters import JSON, InMemoryLab, Wire
 from tests.unit.scaledown.policy_cluster import DEFINITIONS, OURS, deployment
 from trimtab.admission.certificates import CONFIGURATIONS
-from trimtab.admission.server import Edge, admitted
+from trimtab.admission.server import AdmissionServer, admitted
 from trimtab.api import codec, crds
 from trimtab.api.admission import AdmissionReview, answer
 from trimtab.api.annotations import DELETION_COST, PlanAnnotation, plan_annotation
@@ -40,8 +40,8 @@ from trimtab.scaledown.intent.reviews import ScaleReviews
 from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, Defaults
 from trimtab.scaledown.view import View
 from trimtab.testing.builders import node
-from trimtab_lab.apiserver.admission.webhooks import CallError
-from trimtab_lab.apiserver.storage import bootstrap
+from trimtab_lab.apiserver.admission.admission_reviews import CallError
+from trimtab_lab.apiserver.controllers import bootstrap
 
 T = TypeVar("T")
 RULES = [
@@ -85,7 +85,7 @@ class Ahead:
         await self._clock.sleep(seconds)
 
 
-class ScaleCluster(World):
+class ScaleCluster(InMemoryLab):
     """A cluster whose API server calls Trimtab before a workload shrinks."""
 
     def __init__(
@@ -113,8 +113,8 @@ class ScaleCluster(World):
 
     async def start(self) -> None:
         """Start the workload controllers and Trimtab."""
-        if not self.cluster.store.shelf("/namespaces").entries:
-            await bootstrap.furnish(self.cluster)
+        if not self.cluster.store.collection("/namespaces").entries:
+            await bootstrap.create_default_objects(self.cluster)
             for kind in crds.KINDS:
                 if kind.model in OURS:
                     await self.user.create(DEFINITIONS, crds.manifest(kind))
@@ -137,7 +137,7 @@ class ScaleCluster(World):
             policy_of=self.policy_of,
             on_plan=self.delivered.append,
         )
-        self.edge = Edge(
+        self.edge = AdmissionServer(
             ScaleReviews(self.holder.hold).hooks,
             certificates=NoCertificates(),
             host="",
@@ -185,7 +185,7 @@ class ScaleCluster(World):
         if self.unasked:
             return codec.encode(answer(admitted(request)))
         self.asked += 1
-        response = await self.edge.decide(self.edge.hooks["/scale"], request, patience=timeout)
+        response = await self.edge.decide(self.edge.hooks["/scale"], request, timeout=timeout)
         self.answers.append(tuple(response.warnings))
         return codec.encode(answer(response))
 

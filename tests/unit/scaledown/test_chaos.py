@@ -57,7 +57,7 @@ class Chaos:
         self.cluster.wire.hold("pods")
         self.size = self.rng.randint(1, self.size)
         await self.cluster.held(self._resize(self.size))
-        self.cluster.wire.go_on()
+        self.cluster.wire.resume()
         await self.cluster.settle()
         await self.cluster.run_pods()
 

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.unit.cloneset.worlds import CloneSetWorld, manifest, template
-from tests.unit.lab.workloads.worlds import Wire
+from tests.unit.cloneset.clusters import CloneSetCluster, manifest, template
+from tests.unit.lab.workloads.clusters import Wire
 from trimtab.api import crds
 from trimtab.api.annotations import DELETION_COST
 from trimtab.api.cloneset import REVISION_HASH, SPECIFIED_DELETE, CloneSet
@@ -28,7 +28,7 @@ from trimtab.scaledown.view import View
 OLDEST = Defaults(policies=(DefaultPolicy("all", ScaleDownPolicySpec(strategies=(StrategySpec(name="Oldest"),))),))
 
 
-class ShrinkingCloneSets(CloneSetWorld):
+class ShrinkingCloneSets(CloneSetCluster):
     """A CloneSet of nine pods on three zones, and requests to shrink it that are held."""
 
     holder: ScaleDownHolder

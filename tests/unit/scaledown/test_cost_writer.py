@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.unit.lab.workloads.worlds import World
+from tests.unit.lab.workloads.clusters import InMemoryLab
 from trimtab.api import codec
 from trimtab.api.annotations import DELETION_COST, SCALE_PLAN, PlanAnnotation
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import Conflict, Forbidden
-from trimtab.kube.resources import key
+from trimtab.kube.resources import object_key
 from trimtab.scaledown import pod_costs
 from trimtab.scaledown.cost_writer import CostChange, CostWriter, WriteReport
 from trimtab.scaledown.pod_costs import annotation_for
@@ -73,9 +73,9 @@ def test_a_cost_and_its_annotation_are_one_patch() -> None:
 
 
 @pytest_asyncio.fixture
-async def cluster() -> AsyncIterator[World]:
+async def cluster() -> AsyncIterator[InMemoryLab]:
     """A cluster with three pods."""
-    made = World()
+    made = InMemoryLab()
     await made.start()
     for name in ("a", "b", "c"):
         await made.user.create(Pod, pod(name).tree(), namespace="default")
@@ -83,7 +83,7 @@ async def cluster() -> AsyncIterator[World]:
     await made.close()
 
 
-async def entries(cluster: World) -> list[CostChange]:
+async def entries(cluster: InMemoryLab) -> list[CostChange]:
     """A cost for each pod, as they are now."""
     pods = await cluster.pods()
     return [
@@ -92,36 +92,36 @@ async def entries(cluster: World) -> list[CostChange]:
     ]
 
 
-async def costs(cluster: World) -> dict[str, str | None]:
+async def costs(cluster: InMemoryLab) -> dict[str, str | None]:
     """The cost of each pod."""
     return {each.metadata.name: each.metadata.annotations.get(DELETION_COST) for each in await cluster.pods()}
 
 
-async def written(cluster: World, given: list[CostChange], seconds: float = 1.0) -> WriteReport:
+async def written(cluster: InMemoryLab, given: list[CostChange], seconds: float = 1.0) -> WriteReport:
     """What comes of writing these."""
     until = cluster.clock.monotonic() + round(seconds * SECOND)
     return await CostWriter(cluster.user).write(given, until=until)
 
 
-async def test_all_costs_are_written(cluster: World) -> None:
+async def test_all_costs_are_written(cluster: InMemoryLab) -> None:
     """With the versions that our own watch is to show."""
     found = await written(cluster, await entries(cluster))
     assert found.is_complete
     assert await costs(cluster) == {"a": "-3", "b": "-2", "c": "-1"}
-    assert set(found.versions) == {key("default", name) for name in "abc"}
+    assert set(found.versions) == {object_key("default", name) for name in "abc"}
 
 
-async def test_a_cost_that_another_program_sets_meanwhile_stays(cluster: World) -> None:
+async def test_a_cost_that_another_program_sets_meanwhile_stays(cluster: InMemoryLab) -> None:
     """The pod has changed since it was read: it is read again, and its cost is foreign."""
     given = await entries(cluster)
     await cluster.user.patch(Pod, "b", {"metadata": {"annotations": {DELETION_COST: "50"}}}, namespace="default")
     found = await written(cluster, given)
-    assert found.foreign == [key("default", "b")]
+    assert found.foreign == [object_key("default", "b")]
     assert not found.is_complete
     assert await costs(cluster) == {"a": "-3", "b": "50", "c": "-1"}
 
 
-async def test_a_pod_that_changes_otherwise_is_written_all_the_same(cluster: World) -> None:
+async def test_a_pod_that_changes_otherwise_is_written_all_the_same(cluster: InMemoryLab) -> None:
     """A kubelet reports all the time."""
     given = await entries(cluster)
     await cluster.user.patch(Pod, "b", {"metadata": {"labels": {"new": "yes"}}}, namespace="default")
@@ -130,44 +130,44 @@ async def test_a_pod_that_changes_otherwise_is_written_all_the_same(cluster: Wor
     assert (await costs(cluster))["b"] == "-2"
 
 
-async def test_a_pod_that_is_gone_is_no_failure(cluster: World) -> None:
+async def test_a_pod_that_is_gone_is_no_failure(cluster: InMemoryLab) -> None:
     """It needs no cost any more."""
     given = await entries(cluster)
     await cluster.user.delete(Pod, "b", namespace="default", grace_period_seconds=0)
     found = await written(cluster, given)
-    assert found.gone == [key("default", "b")]
+    assert found.gone == [object_key("default", "b")]
     assert found.is_complete
 
 
-async def test_another_pod_of_the_same_name_is_not_written_to(cluster: World) -> None:
+async def test_another_pod_of_the_same_name_is_not_written_to(cluster: InMemoryLab) -> None:
     """It is not the one that the plan was about."""
     given = await entries(cluster)
     await cluster.user.delete(Pod, "b", namespace="default", grace_period_seconds=0)
     await cluster.user.create(Pod, pod("b").tree(), namespace="default")
     found = await written(cluster, given)
-    assert found.gone == [key("default", "b")]
+    assert found.gone == [object_key("default", "b")]
     assert (await costs(cluster))["b"] is None
 
 
-async def test_writes_that_the_server_refuses_are_reported(cluster: World) -> None:
+async def test_writes_that_the_server_refuses_are_reported(cluster: InMemoryLab) -> None:
     """And the others are written."""
     given = await entries(cluster)
     wire = cluster.user.transport
     wire.refuse = lambda request: Forbidden("no") if "/b" in request.path and request.method == "PATCH" else None  # type: ignore[attr-defined]
     found = await written(cluster, given)
-    assert list(found.failed) == [key("default", "b")]
+    assert list(found.failed) == [object_key("default", "b")]
     assert not found.is_complete
     assert (await costs(cluster))["a"] == "-3"
 
 
-async def test_after_the_deadline_nothing_is_written(cluster: World) -> None:
+async def test_after_the_deadline_nothing_is_written(cluster: InMemoryLab) -> None:
     """What is late is counted."""
     found = await written(cluster, await entries(cluster), seconds=-1.0)
     assert found.late == 3
     assert await costs(cluster) == {"a": None, "b": None, "c": None}
 
 
-async def test_reverting_gives_up_after_repeated_conflicts(cluster: World) -> None:
+async def test_reverting_gives_up_after_repeated_conflicts(cluster: InMemoryLab) -> None:
     """Reverting raises after a few attempts; the caller tries again."""
     await written(cluster, await entries(cluster))
     pods = await cluster.pods()

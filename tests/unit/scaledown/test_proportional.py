@@ -11,7 +11,7 @@ from trimtab.api.apps import Deployment, DeploymentSpec, DeploymentStrategy, Rol
 from trimtab.api.meta import ObjectMeta
 from trimtab.scaledown import proportional
 from trimtab_lab.workloads.deployment import proportional as upstream
-from trimtab_lab.workloads.deployment.fleets import Fleet, limits_of
+from trimtab_lab.workloads.deployment.replicasets import OwnedReplicaSets, limits_of
 
 
 def deployment(replicas: int, surge: int | str = "25%", kind: str = "RollingUpdate") -> Deployment:
@@ -60,10 +60,10 @@ def test_several_shrink_as_the_deployment_controller_will_do_it(
     """Held against the lab's controller, which is held against the real one."""
     target = min(size, sum(before) - 1)
     made = deployment(sum(before), surge)
-    most = limits_of(made).most if annotated else None
+    most = limits_of(made).max_pods if annotated else None
     sets = [replicaset(f"web-{n}", each, desired=sum(before), most=most) for n, each in enumerate(before)]
     after = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, replicas=target))
-    move = upstream.move(limits_of(after), Fleet(None, tuple(sets)), rolling=True, reported=0)
+    move = upstream.next_step(limits_of(after), OwnedReplicaSets(None, tuple(sets)), rolling=True, reported=0)
     assert move is not None
     want = {each.metadata.name: new for each, new in move.sizes if new < (each.spec.replicas or 0)}
     assert sizes(proportional.controller_sizes(made, target, sets)) == want

@@ -15,8 +15,9 @@ from trimtab.api.scaledown import StrategySpec
 from trimtab.ranking import plan
 from trimtab.ranking.plan import Policy, Workload
 from trimtab.ranking.rankers import Constraint
+from trimtab.scaledown.constraints import constraints_for
 from trimtab.scaledown.proportional import ControllerSize
-from trimtab.scaledown.replicaset_plans import ControllerPlan, constraints_for, earlier_victims, warnings
+from trimtab.scaledown.replicaset_plans import ControllerPlan, earlier_victims, warnings
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import cluster, pod
 

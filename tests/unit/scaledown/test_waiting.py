@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.unit.cloneset.worlds import manifest
-from tests.unit.lab.workloads.worlds import Wire
+from tests.unit.cloneset.clusters import manifest
+from tests.unit.lab.workloads.clusters import Wire
 from tests.unit.scaledown.policy_cluster import PolicyCluster, target
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.pods import Pod

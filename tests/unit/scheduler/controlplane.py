@@ -1,6 +1,6 @@
-"""A control plane in memory, as far as a scheduler sees of one: pods are bound at most once, and status is patched.
+"""An in-memory control plane with what a scheduler uses: pods are bound at most once, and status is patched.
 
-It counts what must never happen: a pod that was bound twice.
+It records every binding, so that tests can check that no pod was bound twice.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ QUIET: Mapping[str, Any] = {
 
 @dataclass(slots=True)
 class ControlPlane(FakeServer):
-    """Pods, nodes and what else a scheduler watches."""
+    """Pods, nodes and the other objects that a scheduler watches."""
 
     bindings: list[tuple[str, str]] = field(default_factory=list)
     """Every binding that took place: the pod's UID, and the node."""
@@ -76,7 +76,7 @@ class ControlPlane(FakeServer):
         return {tree["metadata"]["name"]: tree["spec"].get("nodeName", "") for tree in self.objects("pods")}
 
     def condition(self, name: str) -> JSON | None:
-        """What a pod says about being scheduled."""
+        """The condition PodScheduled of a pod."""
         conditions = self.pod(name)["status"].get("conditions", [])
         return next((each for each in conditions if each["type"] == "PodScheduled"), None)
 
@@ -137,7 +137,7 @@ class ControlPlane(FakeServer):
 
 @dataclass(slots=True)
 class Wire:
-    """A connection that can go dead, as if its process had been killed: no answer comes, and none ever will."""
+    """A connection that can go dead, as if its process had been killed: no response ever arrives."""
 
     server: ControlPlane
     dead: bool = False
@@ -190,13 +190,13 @@ def new_service(
     seed: int = 1,
     wire: Wire | None = None,
 ) -> Service:
-    """A scheduler for a control plane, whose every choice depends on the seed."""
+    """A scheduler for a control plane, with all its random choices seeded."""
     client = Client(wire or server, clock=clock, rng=random.Random(seed))
     return Service(client, configuration or read(QUIET), rng=random.Random(seed), identity=f"scheduler-{seed}")
 
 
 async def stop(clock: VirtualClock, *tasks: asyncio.Future[Any]) -> None:
-    """End these, and let them have the time that they take to end. One that has failed already fails the test."""
+    """Cancel these, and advance the clock until they have ended. One that has already failed fails the test."""
     for task in tasks:
         if task.done() and not task.cancelled():
             task.result()

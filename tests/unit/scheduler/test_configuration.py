@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trimtab.api.errors import InvalidError
-from trimtab.kube.leases import Terms
+from trimtab.kube.leases import LeaseTimings
 from trimtab.kube.retries import Backoff
 from trimtab.scheduler.configuration import Election, RateLimit, read
 
@@ -19,16 +19,16 @@ def written(**fields: Any) -> dict[str, Any]:
     return {"apiVersion": V1, "kind": "KubeSchedulerConfiguration", **fields}
 
 
-def test_without_a_file_trimtab_keeps_out_of_kube_schedulers_way() -> None:
+def test_defaults_do_not_conflict_with_kube_scheduler() -> None:
     """Its own pods, its own lease; back-off as kube-scheduler's."""
     configuration = read()
     assert list(configuration.profiles) == ["trimtab"]
-    assert configuration.election == Election("trimtab-scheduler", "kube-system", Terms())
+    assert configuration.election == Election("trimtab-scheduler", "kube-system", LeaseTimings())
     assert configuration.backoff == Backoff(1.0, 10.0)
     assert configuration.rate_limit is None
 
 
-def test_what_a_file_says_is_done() -> None:
+def test_settings_of_a_file() -> None:
     """Every field that a service has a use for."""
     configuration = read(
         written(
@@ -51,7 +51,7 @@ def test_what_a_file_says_is_done() -> None:
     assert configuration.bindings == 4
     assert configuration.backoff == Backoff(2.0, 30.0)
     assert configuration.rate_limit == RateLimit(20, 40)
-    assert configuration.election == Election("mine", "here", Terms(90.0, 20.0, 0.5))
+    assert configuration.election == Election("mine", "here", LeaseTimings(90.0, 20.0, 0.5))
 
 
 def test_the_caller_may_name_the_only_profile() -> None:
@@ -60,7 +60,7 @@ def test_the_caller_may_name_the_only_profile() -> None:
     assert list(read(written(profiles=[{"schedulerName": "x"}]), scheduler_name="default-scheduler").profiles) == ["x"]
 
 
-def test_the_proposals_form_is_read_too() -> None:
+def test_the_proposals_form_is_accepted() -> None:
     """Default constraints at the top of the file."""
     constraint = {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway"}
     tree = {"apiVersion": "componentconfig/v1alpha1", "defaultTopologySpreadConstraints": [constraint]}
@@ -91,12 +91,12 @@ def test_election_can_be_switched_off() -> None:
     ],
 )
 def test_errors_name_the_field(fields: dict[str, Any], path: str) -> None:
-    """So that whoever wrote the file finds it."""
+    """The error has the path of the field in the file."""
     with pytest.raises(InvalidError) as caught:
         read(written(**fields))
     assert caught.value.path == path
 
 
-def test_a_negative_rate_means_none() -> None:
+def test_a_negative_qps_means_no_limit() -> None:
     """As kube-scheduler has it."""
     assert read(written(clientConnection={"qps": -1})).rate_limit is None

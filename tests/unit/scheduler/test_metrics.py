@@ -34,23 +34,23 @@ def buckets(found: dict[str, float], name: str) -> list[float]:
 def test_buckets_are_kube_schedulers(name: str, first: float, last: float, count: int) -> None:
     """Quantiles over both schedulers are comparable only if the buckets are the same."""
     metrics = Metrics()
-    metrics.attempted(Result.SCHEDULED, "trimtab", 0.1)
-    metrics.decided(0.1)
-    metrics.scheduled(1, 0.1, flushed=False)
-    metrics.bind_answered("Success", "trimtab", 0.1)
+    metrics.count_attempt(Result.SCHEDULED, "trimtab", 0.1)
+    metrics.observe_decision(0.1)
+    metrics.count_scheduled(1, 0.1, flushed=False)
+    metrics.observe_binding("Success", "trimtab", 0.1)
     *finite, infinite = buckets(exposed(metrics), name)
     assert [finite[0], finite[-1]] == pytest.approx([first, last])
     assert len(finite) == count
     assert infinite == float("inf")
 
 
-def test_what_is_counted_has_the_labels_that_dashboards_ask_for() -> None:
+def test_labels_are_those_of_kube_scheduler() -> None:
     """Each counter and gauge once, with its labels."""
     metrics = Metrics()
-    metrics.attempted(Result.UNSCHEDULABLE, "trimtab", 0.1)
-    metrics.incoming("active", "UnschedulablePodAdd")
-    metrics.refused(frozenset(("NodeResourcesFit", "")), "trimtab", 1)
-    metrics.scheduled(20, 3.0, flushed=True)
+    metrics.count_attempt(Result.UNSCHEDULABLE, "trimtab", 0.1)
+    metrics.count_incoming("active", "UnschedulablePodAdd")
+    metrics.count_refused(frozenset(("NodeResourcesFit", "")), "trimtab", 1)
+    metrics.count_scheduled(20, 3.0, flushed=True)
     metrics.watch_queue([("active", lambda: 7)])
     metrics.watch_known([("nodes", lambda: 3)])
     metrics.watch_bindings(lambda: 2)

@@ -12,15 +12,16 @@ import pytest
 from tests.unit.kube.fakes import failure
 from tests.unit.scheduler.controlplane import ControlPlane
 from trimtab.api import codec
+from trimtab.api.annotations import Reason
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
-from trimtab.scheduler.reports import SCHEDULER_ERROR, UNSCHEDULABLE, Reporter
+from trimtab.scheduler.reports import Reporter
 from trimtab.testing.builders import pod
 from trimtab.testing.clocks import START, VirtualClock
 
-SENTENCE = "0/12 nodes are available: 12 Insufficient cpu."
+MESSAGE = "0/12 nodes are available: 12 Insufficient cpu."
 
 
 class Stage:
@@ -58,7 +59,7 @@ async def stage() -> AsyncIterator[Stage]:
 
 async def test_a_bound_pod_has_a_normal_event(stage: Stage) -> None:
     """The API server writes the condition itself."""
-    stage.reporter.scheduled(stage.pod, "a")
+    stage.reporter.report_scheduled(stage.pod, "a")
     await stage.settle()
     (event,) = stage.server.events()
     assert {name: event[name] for name in ("type", "reason", "action", "message")} == {
@@ -73,37 +74,37 @@ async def test_a_bound_pod_has_a_normal_event(stage: Stage) -> None:
 
 
 async def test_a_refused_pod_has_a_warning_and_a_condition(stage: Stage) -> None:
-    """Both say the same; the condition says since when, and of which generation."""
+    """Both have the same message; the condition has a transition time and a generation."""
     stage.server.change_pod("p", metadata={"generation": 3}, status={"nominatedNodeName": "theirs"})
-    stage.reporter.failed(stage.pod, SENTENCE, UNSCHEDULABLE)
+    stage.reporter.report_failed(stage.pod, MESSAGE, Reason.UNSCHEDULABLE)
     await stage.settle()
     (event,) = stage.server.events()
     assert {name: event[name] for name in ("type", "reason", "action", "message")} == {
         "type": "Warning",
         "reason": "FailedScheduling",
         "action": "Scheduling",
-        "message": SENTENCE,
+        "message": MESSAGE,
     }
     assert stage.server.condition("p") == {
         "type": "PodScheduled",
         "status": "False",
         "reason": "Unschedulable",
-        "message": SENTENCE,
+        "message": MESSAGE,
         "observedGeneration": 3,
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
     assert stage.pod.status.nominated_node_name == "theirs"
 
 
-async def test_the_same_is_not_said_twice(stage: Stage) -> None:
+async def test_an_unchanged_condition_is_not_written_again(stage: Stage) -> None:
     """A condition is patched where it changes, and keeps its time while its status is the same."""
-    stage.reporter.failed(stage.pod, SENTENCE, UNSCHEDULABLE)
+    stage.reporter.report_failed(stage.pod, MESSAGE, Reason.UNSCHEDULABLE)
     await stage.settle()
-    stage.reporter.failed(stage.pod, SENTENCE, UNSCHEDULABLE)
+    stage.reporter.report_failed(stage.pod, MESSAGE, Reason.UNSCHEDULABLE)
     await stage.settle()
     assert len(stage.patches()) == 1
     await stage.clock.advance(60)
-    stage.reporter.failed(stage.pod, "another sentence", SCHEDULER_ERROR)
+    stage.reporter.report_failed(stage.pod, "another sentence", Reason.SCHEDULER_ERROR)
     await stage.settle()
     assert [patch.get("lastTransitionTime") for patch in stage.patches()] == ["2026-01-01T00:00:00Z", None]
     condition = stage.server.condition("p")
@@ -111,24 +112,24 @@ async def test_the_same_is_not_said_twice(stage: Stage) -> None:
     assert (condition["reason"], condition["lastTransitionTime"]) == ("SchedulerError", "2026-01-01T00:00:00Z")
 
 
-async def test_what_happens_again_is_counted_in_one_event(stage: Stage) -> None:
+async def test_repeated_events_are_counted_in_one(stage: Stage) -> None:
     """A pod that is refused a hundred times has one line."""
     for _ in range(3):
-        stage.reporter.failed(stage.pod, SENTENCE, UNSCHEDULABLE)
+        stage.reporter.report_failed(stage.pod, MESSAGE, Reason.UNSCHEDULABLE)
         await stage.settle()
     (event,) = stage.server.events("FailedScheduling")
     assert event["count"] == 3
 
 
-async def test_of_what_waits_to_be_written_the_last_counts(stage: Stage) -> None:
+async def test_the_last_of_several_pending_conditions_is_written(stage: Stage) -> None:
     """And nothing at all, once the pod is bound."""
     known = stage.pod
     for number in range(5):
-        stage.reporter.failed(known, f"sentence {number}", UNSCHEDULABLE)
+        stage.reporter.report_failed(known, f"sentence {number}", Reason.UNSCHEDULABLE)
     await stage.settle()
     assert [patch["message"] for patch in stage.patches()] == ["sentence 4"]
-    stage.reporter.failed(known, "sentence 5", UNSCHEDULABLE)
-    stage.reporter.scheduled(known, "a")
+    stage.reporter.report_failed(known, "sentence 5", Reason.UNSCHEDULABLE)
+    stage.reporter.report_scheduled(known, "a")
     await stage.settle()
     assert len(stage.patches()) == 1
 
@@ -137,24 +138,24 @@ async def test_of_what_waits_to_be_written_the_last_counts(stage: Stage) -> None
     ("code", "reason", "logged"),
     [(404, "NotFound", False), (409, "Conflict", False), (403, "Forbidden", True)],
 )
-async def test_what_cannot_be_written_stops_nothing(
+async def test_a_condition_that_cannot_be_written_is_dropped(
     stage: Stage, caplog: pytest.LogCaptureFixture, code: int, reason: str, logged: bool
 ) -> None:
-    """A pod that is gone is not worth a word; anything else is."""
+    """A deleted pod is not logged as a warning; other errors are."""
     stage.server.intercept = lambda request: failure(code, reason) if request.path.endswith("status") else None
-    stage.reporter.failed(stage.pod, SENTENCE, UNSCHEDULABLE)
+    stage.reporter.report_failed(stage.pod, MESSAGE, Reason.UNSCHEDULABLE)
     await stage.settle()
-    assert ("could not be written" in caplog.text) is logged
+    assert ("cannot write the condition" in caplog.text) is logged
     stage.server.intercept = None
-    stage.reporter.failed(stage.pod, SENTENCE, UNSCHEDULABLE)
+    stage.reporter.report_failed(stage.pod, MESSAGE, Reason.UNSCHEDULABLE)
     await stage.settle()
     assert stage.server.condition("p") is not None
 
 
-async def test_a_long_sentence_is_cut_in_the_event_alone(stage: Stage) -> None:
+async def test_a_long_message_is_shortened_only_in_the_event(stage: Stage) -> None:
     """An API server takes no event with a longer text, and the condition has room."""
     sentence = "0/5000 nodes are available: " + ", ".join(f"1 node(s) said {'no' * 20} {n}" for n in range(50))
-    stage.reporter.failed(stage.pod, sentence, UNSCHEDULABLE)
+    stage.reporter.report_failed(stage.pod, sentence, Reason.UNSCHEDULABLE)
     await stage.settle()
     (event,) = stage.server.events()
     assert len(event["message"]) == 1024
@@ -164,19 +165,19 @@ async def test_a_long_sentence_is_cut_in_the_event_alone(stage: Stage) -> None:
     assert condition["message"] == sentence
 
 
-async def test_in_the_end_events_may_be_written(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+async def test_flush_waits_for_events(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     """For a moment, but nothing waits for them for ever."""
     caplog.set_level("INFO")
     stage.server.bad.latency = 0.1
-    stage.reporter.scheduled(stage.pod, "a")
+    stage.reporter.report_scheduled(stage.pod, "a")
     ending = asyncio.ensure_future(stage.reporter.flush(1.0))
     await stage.clock.advance(0.5)
     assert ending.done()
     assert len(stage.server.events()) == 1
     stage.server.bad.latency = 100.0
-    stage.reporter.scheduled(stage.pod, "b")
+    stage.reporter.report_scheduled(stage.pod, "b")
     ending = asyncio.ensure_future(stage.reporter.flush(1.0))
     await stage.clock.advance(2)
     assert ending.done()
-    assert "left unwritten" in caplog.text
+    assert "stopped before all events were written" in caplog.text
     assert stage.clock.now() > START

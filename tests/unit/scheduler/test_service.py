@@ -11,14 +11,14 @@ import pytest
 from prometheus_client import generate_latest
 
 from tests.unit.kube.fakes import Misbehaviour, failure
+from tests.unit.scheduler.assertions import DecisionChecker, check_agreement, stuck
 from tests.unit.scheduler.controlplane import APPS, QUIET, ControlPlane, Wire, new_service, on_stage, running, stop
-from tests.unit.scheduler.judges import Judge, check_agreement, stuck
 from trimtab.api import codec
 from trimtab.api.pods import Pod
 from trimtab.kube.errors import LeadershipLost, Unreachable
 from trimtab.kube.transport import Request, Response
 from trimtab.scheduler.configuration import read
-from trimtab.scheduler.queue import Place
+from trimtab.scheduler.queuedpods import QueueState
 from trimtab.scheduler.service import Service
 from trimtab.testing.builders import NodeBuilder, PodBuilder, node, pod
 from trimtab.testing.clocks import VirtualClock
@@ -35,20 +35,20 @@ def metric(service: Service, name: str) -> float:
 # --- the good days ---------------------------------------------------------------------------------------------------
 
 
-async def test_pods_that_are_there_and_pods_that_come_are_bound() -> None:
+async def test_existing_and_new_pods_are_bound() -> None:
     """The first are listed at the start, the others are watched."""
     async with running(node("a"), pod("early")) as stage:
         stage.server.add_pod(pod("late"))
         await stage.settle()
         assert stage.server.pods() == {"early": "a", "late": "a"}
         assert len(stage.server.events("Scheduled")) == 2
-        assert not stage.service.cycle.assumed
+        assert not stage.service.state.assumed
         assert metric(stage.service, 'scheduler_schedule_attempts_total{profile="trimtab",result="scheduled"}') == 2
         assert metric(stage.service, "scheduler_pod_scheduling_attempts_sum") == 2
 
 
 async def test_each_profile_serves_its_own_pods() -> None:
-    """And nobody else's."""
+    """Pods of other schedulers are not bound."""
     profiles = [{"schedulerName": "one"}, {"schedulerName": "two"}]
     async with running(node("a"), configuration=read({**QUIET, "profiles": profiles})) as stage:
         for name in ("one", "two", "three"):
@@ -59,7 +59,7 @@ async def test_each_profile_serves_its_own_pods() -> None:
         assert told == {"of-one": "one", "of-two": "two"}
 
 
-async def test_only_pods_of_the_namespaces_that_are_named_are_scheduled() -> None:
+async def test_only_pods_of_the_configured_namespaces_are_scheduled() -> None:
     """The others still take room on their nodes, and what groups pods is read where it is needed alone."""
     configuration = replace(read(QUIET), namespaces=frozenset({"default", "shop"}))
     small = node("small").allocatable(cpu="2", pods="10")
@@ -79,7 +79,7 @@ async def test_only_pods_of_the_namespaces_that_are_named_are_scheduled() -> Non
 
 
 async def test_pods_spread_over_zones_as_they_are_bound() -> None:
-    """Each decision sees the one before it, although no watch event came in between."""
+    """Each decision counts the earlier one, without a watch event in between."""
     names = [f"p{number}" for number in range(6)]
     pods = [pod(name).labels(app="web").spread("zone") for name in names]
     async with running(*(node(f"n{z}", zone=f"z{z}") for z in range(3)), *pods) as stage:
@@ -87,15 +87,15 @@ async def test_pods_spread_over_zones_as_they_are_bound() -> None:
         assert sorted(placed) == ["n0", "n0", "n1", "n1", "n2", "n2"]
 
 
-async def test_the_important_pod_gets_the_last_place() -> None:
-    """Although it came last."""
+async def test_the_pod_of_the_highest_priority_gets_the_last_free_node() -> None:
+    """Although it was created last."""
     low, high = pod("low").spec(priority=1), pod("high").spec(priority=9)
     async with running(node("a").allocatable(pods="1"), low, high) as stage:
         assert stage.server.pods() == {"low": "", "high": "a"}
 
 
-async def test_a_refused_pod_is_told_why_and_tried_when_something_changes() -> None:
-    """Event and condition at once; and when a node comes, no time has to pass."""
+async def test_a_refused_pod_is_reported_and_requeued_after_a_change() -> None:
+    """Event and condition are written at once; a new node requeues the pod without delay."""
     async with running(node("a"), pod("big").requests(cpu="100")) as stage:
         condition = stage.server.condition("big")
         assert condition is not None
@@ -106,8 +106,8 @@ async def test_a_refused_pod_is_told_why_and_tried_when_something_changes() -> N
         assert stage.server.pods() == {"big": "huge"}
 
 
-async def test_our_own_condition_does_not_start_a_pod_anew() -> None:
-    """Or a pod that nobody can help would be tried for ever."""
+async def test_our_own_condition_does_not_requeue_a_pod() -> None:
+    """Otherwise an unschedulable pod would be retried for ever."""
     async with running(node("a"), pod("big").requests(cpu="100")) as stage:
         await stage.advance(120)
         assert metric(stage.service, 'scheduler_schedule_attempts_total{profile="trimtab",result="unschedulable"}') == 1
@@ -115,8 +115,8 @@ async def test_our_own_condition_does_not_start_a_pod_anew() -> None:
         assert metric(stage.service, 'scheduler_schedule_attempts_total{profile="trimtab",result="unschedulable"}') == 2
 
 
-async def test_a_pod_that_needs_storage_is_left_to_others() -> None:
-    """It is told so once, and not tried until it changes."""
+async def test_a_pod_that_needs_storage_is_not_scheduled() -> None:
+    """It is reported once, and not retried until it changes."""
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
     async with running(node("a"), pod("p").spec(volumes=[volume])) as stage:
         condition = stage.server.condition("p")
@@ -130,7 +130,7 @@ async def test_a_pod_that_needs_storage_is_left_to_others() -> None:
         assert stage.server.pods() == {"p": ""}
 
 
-async def test_gates_are_waited_for() -> None:
+async def test_a_gated_pod_is_scheduled_after_its_gates_are_removed() -> None:
     """The last gate's going is a change like others."""
     async with running(node("a"), pod("p").spec(schedulingGates=[{"name": "g"}])) as stage:
         assert metric(stage.service, 'scheduler_pending_pods{queue="gated"}') == 1
@@ -140,7 +140,7 @@ async def test_gates_are_waited_for() -> None:
         assert stage.server.pods() == {"p": "a"}
 
 
-async def test_what_groups_pods_is_known_before_the_first_decision() -> None:
+async def test_services_are_known_before_the_first_decision() -> None:
     """Default constraints depend on it: pods of a replica set spread over hosts."""
     clock = VirtualClock()
     server = ControlPlane(clock)
@@ -155,7 +155,7 @@ async def test_what_groups_pods_is_known_before_the_first_decision() -> None:
         assert sorted(server.pods().values()) == ["a", "b", "c", "d"]
 
 
-async def test_nothing_is_decided_before_everything_is_known() -> None:
+async def test_no_decision_before_all_informers_have_synced() -> None:
     """A pod that runs already, but is not listed yet, would be overlooked."""
     clock = VirtualClock()
     server = ControlPlane(clock)
@@ -174,8 +174,8 @@ async def test_nothing_is_decided_before_everything_is_known() -> None:
         assert server.pods() == {"running": "a", "p": ""}
 
 
-async def test_a_rate_limit_of_the_file_is_kept() -> None:
-    """Bindings beyond it wait for their turn, and are made all the same."""
+async def test_the_configured_rate_limit_applies() -> None:
+    """Bindings beyond it are delayed, and succeed."""
     slow = read({**QUIET, "clientConnection": {"qps": 1, "burst": 2}})
     async with running(node("a"), *(pod(f"p{number}") for number in range(6)), configuration=slow) as stage:
         assert len(stage.server.bindings) == 2
@@ -188,8 +188,8 @@ async def test_a_rate_limit_of_the_file_is_kept() -> None:
 # --- the bad days ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_binding_that_fails_is_rolled_back_and_tried_again() -> None:
-    """The pod says what happened, as kube-scheduler would."""
+async def test_a_failed_binding_is_reverted_and_retried() -> None:
+    """The condition has the error, as with kube-scheduler."""
     async with running(node("a")) as stage:
         answers: list[Response] = [failure(403, "Forbidden", "not today")]
         stage.server.intercept = lambda r: answers.pop() if answers and r.path.endswith("/binding") else None
@@ -201,16 +201,16 @@ async def test_a_binding_that_fails_is_rolled_back_and_tried_again() -> None:
             "SchedulerError",
             'running Bind plugin "DefaultBinder": not today',
         )
-        assert not stage.service.cycle.assumed
-        assert stage.service.cycle.queue.length(Place.BACKING_OFF) == 1
+        assert not stage.service.state.assumed
+        assert stage.service.state.queue.length(QueueState.BACKING_OFF) == 1
         await stage.advance(3)
         assert stage.server.pods() == {"p": "a"}
         assert metric(stage.service, 'scheduler_schedule_attempts_total{profile="trimtab",result="error"}') == 1
         assert metric(stage.service, 'scheduler_pod_scheduling_sli_duration_seconds_count{attempts="2"}') == 1
 
 
-async def test_a_lost_answer_is_not_a_lost_pod() -> None:
-    """The pod is bound once, and told so."""
+async def test_a_lost_response_is_resolved() -> None:
+    """The pod is bound once, and has its event."""
     async with running(node("a")) as stage:
         stage.server.bad.lose_answer = 1.0
         stage.server.add_pod(pod("p"))
@@ -219,10 +219,10 @@ async def test_a_lost_answer_is_not_a_lost_pod() -> None:
         await stage.advance(20)
         assert [node_name for _, node_name in stage.server.bindings] == ["a"]
         assert len(stage.server.events("Scheduled")) == 1
-        assert not stage.service.cycle.assumed
+        assert not stage.service.state.assumed
 
 
-async def test_a_pod_bound_by_somebody_else_leaves_the_queue() -> None:
+async def test_a_pod_bound_by_another_scheduler_leaves_the_queue() -> None:
     """And the place that we had given it is free for others."""
     async with running(node("a").allocatable(pods="1")) as stage:
         stage.server.bad.latency = 5.0
@@ -235,20 +235,20 @@ async def test_a_pod_bound_by_somebody_else_leaves_the_queue() -> None:
         assert stage.server.pods() == {"p": "elsewhere", "q": "a"}
 
 
-async def test_a_place_is_free_as_soon_as_the_pod_is_seen_elsewhere() -> None:
+async def test_a_node_is_free_as_soon_as_the_pod_is_observed_on_another() -> None:
     """Looking live is enough: the watch may be late."""
     async with running(node("a").allocatable(pods="1")) as stage:
         stage.server.add_pod(pod("p"))
-        stage.service.cycle.pod_seen(None, codec.convert(stage.server.pod("p"), Pod))
+        stage.service.state.pod_updated(None, codec.convert(stage.server.pod("p"), Pod))
         stage.server.deaf = True
         stage.server.change_pod("p", spec={"nodeName": "elsewhere"})
         stage.server.add_pod(pod("q"))
-        stage.service.cycle.pod_seen(None, codec.convert(stage.server.pod("q"), Pod))
+        stage.service.state.pod_updated(None, codec.convert(stage.server.pod("q"), Pod))
         await stage.settle()
         assert stage.server.pods() == {"p": "elsewhere", "q": "a"}
 
 
-async def test_a_pod_deleted_while_it_is_bound_is_forgotten() -> None:
+async def test_a_pod_deleted_during_its_binding_is_forgotten() -> None:
     """Its place is free at once."""
     async with running(node("a").allocatable(pods="1")) as stage:
         stage.server.intercept = lambda r: Unreachable("cut") if r.path.endswith("/p/binding") else None
@@ -258,11 +258,11 @@ async def test_a_pod_deleted_while_it_is_bound_is_forgotten() -> None:
         stage.server.add_pod(pod("q"))
         await stage.advance(30)
         assert stage.server.pods() == {"q": "a"}
-        assert not stage.service.cycle.assumed
+        assert not stage.service.state.assumed
 
 
-async def test_what_the_watch_never_shows_is_looked_at_live() -> None:
-    """The API server said yes; if the pod is not bound after all, it is tried again."""
+async def test_a_binding_that_the_watch_does_not_show_is_looked_up() -> None:
+    """The API server confirmed the binding; if the pod is not bound after all, it is retried."""
     async with running(node("a"), node("b")) as stage:
         lies = [1]
 
@@ -274,34 +274,34 @@ async def test_what_the_watch_never_shows_is_looked_at_live() -> None:
         await stage.settle()
         assert stage.server.pods() == {"p": ""}
         await stage.advance(25)
-        assert len(stage.service.cycle.assumed) == 1
+        assert len(stage.service.state.assumed) == 1
         await stage.advance(30)
         assert stage.server.pods()["p"] in ("a", "b")
-        assert not stage.service.cycle.assumed
+        assert not stage.service.state.assumed
 
 
-async def test_a_watch_that_is_only_late_changes_nothing() -> None:
-    """Looking live shows the pod on its node; it counts there, once, also when the watch comes back."""
+async def test_a_late_watch_changes_nothing() -> None:
+    """The look-up shows the pod on its node; it counts there once, also after the watch has caught up."""
     async with running(node("a"), pod("p")) as stage:
         stage.server.deaf = True
         stage.server.add_pod(pod("q"))
-        stage.service.cycle.pod_seen(None, codec.convert(stage.server.pod("q"), Pod))
+        stage.service.state.pod_updated(None, codec.convert(stage.server.pod("q"), Pod))
         await stage.settle()
         assert stage.server.pods() == {"p": "a", "q": "a"}
-        assert len(stage.service.cycle.assumed) == 1
+        assert len(stage.service.state.assumed) == 1
         await stage.advance(60)
-        assert not stage.service.cycle.assumed
+        assert not stage.service.state.assumed
         stage.server.deaf = False
         stage.server.cut_watches()
         await stage.advance(60)
         check_agreement(stage.service, stage.server)
 
 
-# --- who may act -----------------------------------------------------------------------------------------------------
+# --- leader election -------------------------------------------------------------------------------------------------
 
 
-async def test_of_two_schedulers_one_schedules() -> None:
-    """The other knows the cluster, waits for the lease, and goes on when the first one ends."""
+async def test_of_two_schedulers_only_the_leader_schedules() -> None:
+    """The other waits for the lease with synced informers, and takes over when the first one ends."""
     clock = VirtualClock()
     server = ControlPlane(clock)
     server.add_node(node("a"))
@@ -328,8 +328,8 @@ async def test_of_two_schedulers_one_schedules() -> None:
     assert waiting.done()
 
 
-async def test_who_loses_the_lease_stops(caplog: pytest.LogCaptureFixture) -> None:
-    """Not a single binding after that; the process is told, and should end."""
+async def test_a_scheduler_that_loses_the_lease_stops(caplog: pytest.LogCaptureFixture) -> None:
+    """It binds no pod after that, and `run` raises an error."""
     clock = VirtualClock()
     server = ControlPlane(clock)
     server.add_node(node("a"))
@@ -351,14 +351,14 @@ async def test_who_loses_the_lease_stops(caplog: pytest.LogCaptureFixture) -> No
 # --- the end, and the beginning --------------------------------------------------------------------------------------
 
 
-async def test_in_the_end_bindings_under_way_finish() -> None:
+async def test_shutdown_waits_for_bindings_in_flight() -> None:
     """And no further pod is taken."""
     async with running(node("a"), configuration=read({**QUIET, "parallelism": 2})) as stage:
         stage.server.bad.latency = 2.0
         for number in range(5):
             stage.server.add_pod(pod(f"p{number}"))
         await stage.advance(0.01)
-        assert stage.service.binder.under_way == 2
+        assert stage.service.binder.in_flight == 2
         stage.task.cancel()
         await stage.advance(10)
         assert stage.task.done()
@@ -366,7 +366,7 @@ async def test_in_the_end_bindings_under_way_finish() -> None:
         assert not any(task.get_name().startswith("bind ") for task in asyncio.all_tasks())
 
 
-async def test_what_one_process_left_the_next_one_finishes() -> None:
+async def test_a_new_process_schedules_what_the_earlier_one_left() -> None:
     """All state is rebuilt: what was bound counts, what was not is bound."""
     clock = VirtualClock()
     server = ControlPlane(clock)
@@ -410,7 +410,7 @@ async def test_no_pod_is_lost_and_none_is_bound_twice(seed: int, caplog: pytest.
         server.add_node(random_node(rng, name))
     server.bad = TROUBLE
     wire = Wire(server)
-    judge = Judge(new_service(server, clock, seed=seed, wire=wire))
+    judge = DecisionChecker(new_service(server, clock, seed=seed, wire=wire))
     tasks = [asyncio.ensure_future(judge.service.run())]
     for step in range(60):
         churn(server, rng, step)
@@ -418,7 +418,7 @@ async def test_no_pod_is_lost_and_none_is_bound_twice(seed: int, caplog: pytest.
         if rng.random() < 0.04:
             wire.dead = True
             wire = Wire(server)
-            judge = Judge(new_service(server, clock, seed=seed + step, wire=wire))
+            judge = DecisionChecker(new_service(server, clock, seed=seed + step, wire=wire))
             tasks.append(asyncio.ensure_future(judge.service.run()))
     server.bad = Misbehaviour()
     await clock.advance(400)
@@ -429,7 +429,7 @@ async def test_no_pod_is_lost_and_none_is_bound_twice(seed: int, caplog: pytest.
     await stop(clock, *tasks)
 
 
-async def test_two_that_serve_the_same_pods_do_no_harm() -> None:
+async def test_two_schedulers_for_the_same_pods_bind_none_twice() -> None:
     """It should not happen, and if it does every pod is bound once, and counted where it is."""
     clock = VirtualClock()
     server = ControlPlane(clock, rng=random.Random(3))

@@ -45,8 +45,8 @@ def test_pods_of_a_namespace_are_matched(view: Snapshot, selector: str, want: se
     assert matching(view, selector) == want
 
 
-def test_pods_that_are_gone_are_not_matched(view: Snapshot) -> None:
-    """Their rows keep what stood there until somebody else takes them."""
+def test_deleted_pods_are_not_matched(view: Snapshot) -> None:
+    """Their rows keep old values until they are reused."""
     view.drop(Pod, "default", "one")
     assert matching(view, "app=web") == {"default/two"}
     view.put(pod("new").labels(app="db").build())

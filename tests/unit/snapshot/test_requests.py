@@ -1,4 +1,4 @@
-"""What a pod asks for: exact sums, rounded up once."""
+"""Requests of a pod: exact sums, rounded up once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trimtab.snapshot.requests import RequestsBook, compute
 
 
 def container(name: str = "c", *, always: bool = False, **requests: str) -> dict[str, Any]:
-    """A container that asks for this; a sidecar where it restarts always."""
+    """A container with these requests; a sidecar if `always`."""
     return {"name": name, "resources": {"requests": requests}, **({"restartPolicy": "Always"} if always else {})}
 
 
@@ -51,7 +51,7 @@ def container(name: str = "c", *, always: bool = False, **requests: str) -> dict
         pytest.param(
             {"containers": [container(memory="1Gi")], "overhead": {"memory": "1Mi", "cpu": "10m"}},
             {"memory": 2**30 + 2**20, "cpu": 10},
-            id="overhead comes on top",
+            id="overhead is added",
         ),
         pytest.param(
             {"containers": [container(cpu="1", memory="1Gi")], "resources": {"requests": {"cpu": "3"}}},
@@ -68,7 +68,7 @@ def test_requests_are_summed_as_the_api_defines(spec: dict[str, Any], want: dict
 @pytest.mark.parametrize(
     ("reason", "want"),
     [
-        pytest.param("Deferred", 500, id="a deferred resize counts as what it asks for"),
+        pytest.param("Deferred", 500, id="a deferred resize counts with its requests"),
         pytest.param("Infeasible", 300, id="an infeasible one as what it has"),
     ],
 )
@@ -84,7 +84,7 @@ def test_a_pod_that_is_being_resized_counts_for_the_larger_amount(reason: str, w
     assert compute(pod).amounts == {"cpu": want}
 
 
-def test_a_container_that_states_nothing_is_taken_to_use_something() -> None:
+def test_assumed_amounts_of_a_container_without_requests() -> None:
     """Otherwise nodes full of such pods would look empty; an explicit zero stays zero."""
     spec = {"containers": [container("silent"), container("zero", cpu="0", memory="0")]}
     requests = compute(codec.convert({"spec": spec}, Pod))
@@ -96,14 +96,12 @@ def test_a_container_that_states_nothing_is_taken_to_use_something() -> None:
     ("stated", "cpu", "memory"),
     [
         pytest.param({"cpu": "3"}, 3000, 2**30, id="memory is stated by one container, so the other is taken for none"),
-        pytest.param({"hugepages-2Mi": "2Mi"}, 100, 2**30, id="CPU is stated by nobody, so it is assumed"),
+        pytest.param({"hugepages-2Mi": "2Mi"}, 100, 2**30, id="CPU has no request, so it is assumed"),
         pytest.param({"example.com/gpu": "1"}, 200, 2**30 + 200 * 2**20, id="what a pod cannot state does not matter"),
     ],
 )
-def test_a_pod_that_states_something_as_a_whole_is_taken_at_its_word(
-    stated: dict[str, str], cpu: int, memory: int
-) -> None:
-    """Nothing is assumed of its containers but what nobody states, neither one of them nor the pod."""
+def test_no_amount_is_assumed_for_pod_level_requests(stated: dict[str, str], cpu: int, memory: int) -> None:
+    """An amount is assumed only for resources without a request, of a container or of the pod."""
     spec = {"containers": [container("some", memory="1Gi"), container("silent")], "resources": {"requests": stated}}
     if "hugepages-2Mi" in stated:
         spec["containers"] = [container("some", memory="1Gi")]
@@ -114,11 +112,11 @@ def test_a_pod_that_states_something_as_a_whole_is_taken_at_its_word(
 @pytest.mark.parametrize(
     ("reason", "want"),
     [
-        pytest.param("Deferred", 5000, id="a deferred resize counts as what it asks for"),
+        pytest.param("Deferred", 5000, id="a deferred resize counts with its requests"),
         pytest.param("Infeasible", 3000, id="an infeasible one as what it has"),
     ],
 )
-def test_a_pod_that_is_being_resized_as_a_whole(reason: str, want: int) -> None:
+def test_resize_of_pod_level_requests(reason: str, want: int) -> None:
     """Pod-level requests follow the same rule; what the spec states is known besides."""
     tree = {
         "spec": {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "5"}}},
@@ -134,8 +132,8 @@ def test_a_pod_that_is_being_resized_as_a_whole(reason: str, want: int) -> None:
     assert requests.bare == {"cpu": 1000}
 
 
-def test_two_resizes_of_a_template_are_told_apart() -> None:
-    """The book of requests looks at all of a status that they depend on."""
+def test_two_resizes_of_a_template_are_distinguished() -> None:
+    """The cache key includes all of the status that requests depend on."""
     book = RequestsBook()
     for given in ("2", "3"):
         status = {"resources": {"requests": {"cpu": given}}}

@@ -1,4 +1,4 @@
-"""Terms that placed pods hold, filed by the labels they speak of."""
+"""Terms of assigned pods, indexed by the labels that they require."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trimtab.snapshot.terms import TermBook
 
 
 def held(selector: str | None, *, namespaces: tuple[str, ...] = ("default",), wider: str | None = None) -> HeldTerm:
-    """A required anti-affinity term over pods of this selector (None: of nobody)."""
+    """A required anti-affinity term over pods of this selector (None: of no pods)."""
     chosen = selectors.NOTHING if selector is None else selectors.parse(selector)
     return HeldTerm(
         Term(ZONE, chosen, frozenset(namespaces), None if wider is None else selectors.parse(wider)),
@@ -34,13 +34,13 @@ def held(selector: str | None, *, namespaces: tuple[str, ...] = ("default",), wi
         pytest.param(held("app!=db"), True, id="by what it is not"),
         pytest.param(held("!legacy"), True, id="by a label it lacks"),
         pytest.param(held(""), True, id="everybody"),
-        pytest.param(held(None), False, id="nobody"),
+        pytest.param(held(None), False, id="no pods"),
         pytest.param(held("app=web", namespaces=("other",)), False, id="of another namespace"),
         pytest.param(held("app=web", namespaces=(), wider="team=one"), True, id="of a namespace with these labels"),
         pytest.param(held("app=web", namespaces=(), wider="team=two"), False, id="of one with others"),
     ],
 )
-def test_whom_a_term_reaches(term: HeldTerm, reached: bool) -> None:
+def test_pods_that_a_term_applies_to(term: HeldTerm, reached: bool) -> None:
     """A pod of `default`, a namespace of team one, with the labels app=web and tier=front."""
     nodes = NodeTable()
     book = TermBook(nodes)
@@ -49,7 +49,7 @@ def test_whom_a_term_reaches(term: HeldTerm, reached: bool) -> None:
 
 
 def test_holders_are_counted_by_node() -> None:
-    """Rows of nodes that came later are there too."""
+    """Rows of nodes that were added later are included."""
     nodes = NodeTable()
     book = TermBook(nodes)
     term = held("app=web")

@@ -39,7 +39,7 @@ def per_node(view: Snapshot, selector: selectors.Selector = WEB, namespace: str 
 
 
 def test_matching_pods_are_counted_on_their_nodes() -> None:
-    """A tally is right when it is first asked for, and stays right as pods come and go."""
+    """A tally is right at its first request, and stays right as pods are added and deleted."""
     view = cluster("z1: a b", "z2: x").running("a", "a", "x").snapshot()
     assert per_node(view) == {"a": 2, "x": 1}
     view.put(pod("new").on("b").labels(app="web").build())
@@ -51,7 +51,7 @@ def test_matching_pods_are_counted_on_their_nodes() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(lambda p: p.terminating(), id="on its way out"),
+        pytest.param(lambda p: p.terminating(), id="terminating"),
         pytest.param(lambda p: p.phase("Succeeded"), id="finished well"),
         pytest.param(lambda p: p.phase("Failed"), id="finished badly"),
         pytest.param(lambda p: p.labels(app="db"), id="relabelled"),
@@ -68,7 +68,7 @@ def test_a_pod_stops_counting_when_it_changes(change: Any) -> None:
     assert per_node(view) == {}
 
 
-def test_a_pod_on_its_way_out_still_holds_its_resources() -> None:
+def test_a_terminating_pod_still_uses_its_resources() -> None:
     """Spreading does not see a terminating pod; its node still has to feed it."""
     view = cluster("z1: a").snapshot()
     view.put(pod("p").on("a").labels(app="web").requests(cpu="500m").terminating().build())
@@ -78,7 +78,7 @@ def test_a_pod_on_its_way_out_still_holds_its_resources() -> None:
     assert view.nodes.pods[row_of(view, "a")] == 1
 
 
-def test_a_pod_may_be_there_before_its_node() -> None:
+def test_a_pod_may_be_observed_before_its_node() -> None:
     """Events of pods and nodes come in any order; the counts are right when the node appears."""
     view = Snapshot()
     view.put(pod("p").on("late").labels(app="web").build())
@@ -89,8 +89,8 @@ def test_a_pod_may_be_there_before_its_node() -> None:
     assert view.nodes.label(ZONE).values == ["z1"]
 
 
-def test_a_node_that_goes_leaves_its_row_to_its_pods() -> None:
-    """The row is given back only when the last pod that names the node is gone."""
+def test_the_row_of_a_deleted_node_is_kept_for_its_pods() -> None:
+    """The row is freed only when the last pod that names the node is deleted."""
     view = cluster("z1: a b").running("a").snapshot()
     view.drop(Node, "", "a")
     assert view.node("a") is None
@@ -102,7 +102,7 @@ def test_a_node_that_goes_leaves_its_row_to_its_pods() -> None:
     assert view.nodes.label(ZONE).values[view.nodes.codes(ZONE)[row_of(view, "c")]] == "z9"
 
 
-def test_a_finished_pod_keeps_its_nodes_row_from_being_given_away() -> None:
+def test_a_finished_pod_keeps_the_row_of_its_node() -> None:
     """Otherwise it would come to stand on another node."""
     view = cluster("z1: a").snapshot()
     view.put(pod("done").on("a").phase("Succeeded").build())
@@ -112,7 +112,7 @@ def test_a_finished_pod_keeps_its_nodes_row_from_being_given_away() -> None:
 
 
 def test_events_may_come_twice() -> None:
-    """Level-triggered: the same event again changes nothing, and dropping what is gone neither."""
+    """Repeated events change nothing, and neither does deleting an unknown object."""
     view = cluster("z1: a").running("a").snapshot()
     again = view.pod("default/pod-00")
     assert again is not None
@@ -125,7 +125,7 @@ def test_events_may_come_twice() -> None:
     assert view.nodes.pods[row_of(view, "a")] == 1
 
 
-def test_columns_say_what_deletion_looks_at() -> None:
+def test_columns_of_a_pod() -> None:
     """Phase, readiness and its time, restarts with sidecars apart, cost, owner."""
     view = cluster("z1: a").snapshot()
     made = pod("p").on("a").created("2026-01-01T00:00:00Z").ready(since="2026-01-01T00:00:05Z").restarts(3).cost(-7)
@@ -173,8 +173,8 @@ def test_a_cost_is_read_as_replicasets_read_it(text: str, want: int | None) -> N
         pytest.param("1970-01-01T00:00:00Z", True, id="and so is the epoch"),
     ],
 )
-def test_the_zero_time_alone_is_not_known(text: str, known: bool) -> None:
-    """A pod without a known time goes before all others: it matters which ones those are."""
+def test_only_the_zero_time_is_unknown(text: str, known: bool) -> None:
+    """A pod without a known time is deleted before all others, so it matters which times are unknown."""
     view = cluster("z1: a").snapshot()
     view.put(pod("p").on("a").created(text).build())
     assert bool(view.pods.column("created")[view.pods.rows.index["default/p"]] != NEVER) is known
@@ -197,8 +197,8 @@ def test_a_negative_number_of_restarts_counts_as_none() -> None:
         pytest.param("9223372036854775808", id="one is, and wraps around to the lowest number there is"),
     ],
 )
-def test_requests_without_measure_come_off_again(memory: str) -> None:
-    """An API server accepts them, and whoever sets the node by hand needs no scheduler: the view must bear them."""
+def test_overflowing_requests_are_subtracted_exactly(memory: str) -> None:
+    """An API server accepts such requests, and pods with a node name bypass schedulers."""
     view = cluster("z1: a").snapshot()
     for name in ("p", "q"):
         view.put(pod(name).on("a").requests(memory=memory).build())
@@ -208,7 +208,7 @@ def test_requests_without_measure_come_off_again(memory: str) -> None:
     assert not view.nodes.assumed.any()
 
 
-def test_a_pod_that_cannot_be_added_up_leaves_the_view_as_it_was() -> None:
+def test_a_pod_with_invalid_quantities_changes_nothing() -> None:
     """An API server accepts it. Half of it in the books would take others' labels off them when it is deleted."""
     view = cluster("z1: a").running("a").snapshot()
     absurd = [{"name": text, "resources": {"requests": {"memory": text}}} for text in ("1e2500", "1")]
@@ -223,7 +223,7 @@ def test_a_pod_that_cannot_be_added_up_leaves_the_view_as_it_was() -> None:
     assert len(view.nodes.rows.index) == 0
 
 
-def test_a_node_that_cannot_be_read_leaves_the_view_as_it_was() -> None:
+def test_a_node_with_invalid_quantities_changes_nothing() -> None:
     """Its images and its allocatable resources change together or not at all."""
     view = cluster("z1: a").snapshot()
     before = view.nodes.allocatable.tolist()
@@ -235,7 +235,7 @@ def test_a_node_that_cannot_be_read_leaves_the_view_as_it_was() -> None:
     assert view.nodes.allocatable.tolist() == before
 
 
-def test_what_is_assumed_is_undone() -> None:
+def test_assumptions_are_undone() -> None:
     """Inside the block the view is as it would be; after it, as it was."""
     view = cluster("z1: a b").running("a").snapshot()
     before = (per_node(view), view.nodes.requested.tolist(), len(view.pods.rows.index))
@@ -246,7 +246,7 @@ def test_what_is_assumed_is_undone() -> None:
     assert (per_node(view), view.nodes.requested.tolist(), len(view.pods.rows.index)) == before
 
 
-def test_what_is_assumed_is_undone_after_an_error_too() -> None:
+def test_assumptions_are_undone_after_an_error() -> None:
     """A decision that fails must not leave its assumptions behind."""
     view = cluster("z1: a").running("a").snapshot()
     with pytest.raises(RuntimeError), view.with_assumed(gone=["default/pod-00"]):
@@ -255,7 +255,7 @@ def test_what_is_assumed_is_undone_after_an_error_too() -> None:
 
 
 def test_an_observed_pod_replaces_the_assumed_one() -> None:
-    """An assumption lasts until the cluster says otherwise."""
+    """An assumption lasts until the next event of the pod."""
     view = cluster("z1: a b").snapshot()
     made = pod("p").labels(app="web")
     view.assume(made.build(), "a")
@@ -265,8 +265,8 @@ def test_an_observed_pod_replaces_the_assumed_one() -> None:
     assert not view.pods.column("assumed")[view.pods.rows.index["default/p"]]
 
 
-def test_tallies_that_nobody_asks_for_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A constraint that is gone must not cost anything for ever; asking again counts anew."""
+def test_idle_tallies_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unused constraint must not cost for ever; the next request counts again."""
     monkeypatch.setattr(counts, "IDLE_REQUESTS", 3)
     view = cluster("z1: a").running("a").snapshot()
     per_node(view, WEB)
@@ -277,7 +277,7 @@ def test_tallies_that_nobody_asks_for_are_dropped(monkeypatch: pytest.MonkeyPatc
     assert per_node(view, WEB) == {"a": 1}
 
 
-def test_a_question_about_nodes_is_asked_again_only_of_those_that_changed() -> None:
+def test_a_predicate_is_evaluated_again_only_for_changed_nodes() -> None:
     """Node affinity is evaluated once a node, not once a pod."""
     view = cluster("z1: a b", "z2: x").snapshot()
     asked: list[str] = []
@@ -286,14 +286,14 @@ def test_a_question_about_nodes_is_asked_again_only_of_those_that_changed() -> N
         asked.append(candidate.metadata.name)
         return candidate.metadata.labels[ZONE] == "z1"
 
-    assert view.nodes.verdicts("in z1", in_z1).tolist() == [True, True, False]
+    assert view.nodes.evaluate("in z1", in_z1).tolist() == [True, True, False]
     view.put(node("x", zone="z1").build())
-    assert view.nodes.verdicts("in z1", in_z1).tolist() == [True, True, True]
+    assert view.nodes.evaluate("in z1", in_z1).tolist() == [True, True, True]
     assert asked == ["a", "b", "x", "x"]
 
 
 def test_extended_resources_get_columns_of_their_own() -> None:
-    """A resource that nobody had asked for before widens the tables."""
+    """A new resource adds a column to the tables."""
     view = cluster("z1: a b").snapshot()
     view.put(node("g", zone="z1").allocatable(**{"example.com/gpu": "4"}).build())
     view.put(pod("p").on("g").requests(**{"example.com/gpu": "1"}).build())
@@ -302,7 +302,7 @@ def test_extended_resources_get_columns_of_their_own() -> None:
     assert view.nodes.requested[:, gpu].tolist() == [0, 0, 1]
 
 
-def test_a_resource_that_a_pod_is_the_first_to_name() -> None:
+def test_a_resource_that_a_pod_requests_first() -> None:
     """A pod may ask for what no node has; it gets a column like any other."""
     view = cluster("z1: a").snapshot()
     view.put(pod("p").on("a").requests(**{"example.com/gpu": "1"}).build())
@@ -311,7 +311,7 @@ def test_a_resource_that_a_pod_is_the_first_to_name() -> None:
     assert view.nodes.allocatable[:, gpu].tolist() == [0]
 
 
-def test_columns_are_in_one_piece() -> None:
+def test_columns_are_contiguous() -> None:
     """Scans read one resource of all nodes: a column's numbers lie side by side, also after it has moved."""
     view = cluster("z1: a").snapshot()
     for number in range(100):

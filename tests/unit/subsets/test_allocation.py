@@ -10,32 +10,31 @@ import pytest
 from tests.unit.subsets.topologies import NOON, REVISION, at, counted, member, subset, topology, with_status
 from trimtab.api.unitedtopology import RevisionStatus, Shortage, SubsetStatus, UnitedTopology, UnitedTopologyStatus
 from trimtab.subsets.allocation import (
-    Applicant,
-    Leaving,
+    PodCreation,
+    PodDeletion,
     allocate,
     announce,
-    announced,
+    announced_deletions,
     has_percentages,
-    take_back,
+    revert_deletions,
     withdraw,
 )
-from trimtab.subsets.statuses import Table, patch
-from trimtab.subsets.statuses import counted as is_counted
+from trimtab.subsets.statuses import Table, is_counted, patch
 
 
-def applicants(count: int, revision: str = REVISION) -> list[Applicant]:
+def creations(count: int, revision: str = REVISION) -> list[PodCreation]:
     """So many pods that are being created."""
-    return [Applicant(f"of-{number}", revision) for number in range(count)]
+    return [PodCreation(f"of-{number}", revision) for number in range(count)]
 
 
 def chosen(of: UnitedTopology, count: int, **facts: object) -> list[str | None]:
     """Where so many pods go, by the names of the subsets."""
-    made = allocate(of, applicants(count), now=NOON, **facts)  # type: ignore[arg-type]
+    made = allocate(of, creations(count), now=NOON, **facts)  # type: ignore[arg-type]
     return [None if index is None else of.spec.subsets[index].name for index in made.choices.values()]
 
 
 def written(*rows: SubsetStatus, of: UnitedTopology, replicas: int = 10) -> UnitedTopology:
-    """A UnitedTopology whose status says so."""
+    """A UnitedTopology with this status."""
     status = UnitedTopologyStatus(
         observed_generation=of.metadata.generation, replicas=replicas, revision=REVISION, subset_statuses=rows
     )
@@ -48,8 +47,8 @@ def test_subsets_are_filled_in_order() -> None:
     assert chosen(of, 7) == ["a", "a", "b", "b", "b", "c", "c"]
 
 
-def test_no_subset_left() -> None:
-    """The pod goes on as it is."""
+def test_without_free_capacity_a_pod_gets_no_subset() -> None:
+    """The pod is admitted unmodified."""
     assert chosen(counted(topology(subset("a", 1))), 2) == ["a", None]
 
 
@@ -63,7 +62,7 @@ def test_no_subset_left() -> None:
         pytest.param(
             SubsetStatus(name="a", missing_replicas=0, replicas=3, deleting={"x": NOON}),
             ["b", "b", "b"],
-            id="a deletion that nobody has confirmed makes no room",
+            id="an unconfirmed deletion frees no capacity",
         ),
         pytest.param(
             SubsetStatus(name="a", missing_replicas=0, replicas=5, deleting={"gone": NOON}),
@@ -73,42 +72,42 @@ def test_no_subset_left() -> None:
         pytest.param(
             SubsetStatus(name="a", missing_replicas=0, replicas=3, deleting={"gone": NOON}),
             ["a", "b", "b"],
-            id="one that is confirmed makes room for one",
+            id="a confirmed one frees capacity for one",
         ),
     ],
 )
-def test_room_is_missing_less_creating_plus_deleting(row: SubsetStatus, want: list[str]) -> None:
+def test_free_capacity_is_missing_less_creating_plus_deleting(row: SubsetStatus, want: list[str]) -> None:
     """The proposal's sum, read from the status."""
     of = written(row, SubsetStatus(name="b", missing_replicas=-1), of=topology(subset("a", 3), subset("b")))
     assert chosen(of, 3, confirmed={"gone"}) == want
 
 
-def test_doubts_say_what_to_read() -> None:
-    """A subset was passed over for a deletion that may be real, and for pods that may have ended."""
+def test_uncertainty_names_the_pods_to_read() -> None:
+    """A subset was skipped although a deletion may be confirmed and pods may have ended."""
     rows = (SubsetStatus(name="a", replicas=1, deleting={"p": NOON}), SubsetStatus(name="b", replicas=5))
     of = written(*rows, of=topology(subset("a", 1), subset("b", "50%")))
-    doubts = allocate(of, applicants(1), now=NOON).doubts
-    assert (doubts.leaving, doubts.full) == ({"p": NOON}, True)
-    assert not allocate(of, applicants(1), now=NOON, confirmed={"p"}).doubts.leaving
+    uncertainty = allocate(of, creations(1), now=NOON).uncertainty
+    assert (uncertainty.deleting, uncertainty.full) == ({"p": NOON}, True)
+    assert not allocate(of, creations(1), now=NOON, confirmed={"p"}).uncertainty.deleting
 
 
-def test_certainty_reads_nothing() -> None:
-    """Where the first subset has room, nothing else is looked at."""
+def test_with_free_capacity_nothing_is_uncertain() -> None:
+    """With free capacity in the first subset nothing must be read."""
     of = counted(topology(subset("a", 3), subset("b", "50%")))
-    doubts = allocate(of, applicants(3), now=NOON).doubts
-    assert not doubts.leaving
-    assert not doubts.full
+    uncertainty = allocate(of, creations(3), now=NOON).uncertainty
+    assert not uncertainty.deleting
+    assert not uncertainty.full
 
 
-def test_of_two_deletions_of_one_name_the_later_is_told() -> None:
-    """The name was used again by another revision: what is known of the first pod says nothing of the second."""
+def test_of_two_deletions_of_one_name_the_later_is_reported() -> None:
+    """The name was used again by another revision: what is known of the first pod does not apply to the second."""
     a = SubsetStatus(name="a", replicas=1, deleting={"p": at(2)})
     of = written(a, of=topology(subset("a", 1)))
     old = RevisionStatus(revision="r0", subset_statuses=(SubsetStatus(name="a", replicas=1, deleting={"p": at(1)}),))
     of = with_status(of, msgspec.structs.replace(of.status, other_revisions=(old,)))
-    assert announced(of) == {"p": at(2)}
-    both = [Applicant("of-x", REVISION), Applicant("of-y", "r0")]
-    assert allocate(of, both, now=at(3)).doubts.leaving == {"p": at(2)}
+    assert announced_deletions(of) == {"p": at(2)}
+    both = [PodCreation("of-x", REVISION), PodCreation("of-y", "r0")]
+    assert allocate(of, both, now=at(3)).uncertainty.deleting == {"p": at(2)}
 
 
 @pytest.mark.parametrize(
@@ -127,65 +126,65 @@ def test_a_larger_workload_has_larger_percentages() -> None:
     """The size that was just read counts, and is written with the reservation."""
     of = counted(topology(subset("a", "50%")), member("p", "a"), replicas=2)
     assert chosen(of, 1) == [None]
-    made = allocate(of, applicants(1), now=NOON, replicas=4)
+    made = allocate(of, creations(1), now=NOON, replicas=4)
     assert made.status.replicas == 4
     assert list(made.choices.values()) == [0]
 
 
-def test_another_spec_than_the_one_counted_for_is_followed() -> None:
-    """Limits are those of the spec as it is; what was counted stays counted."""
+def test_a_newer_spec_than_the_counted_one_is_used() -> None:
+    """Limits are those of the current spec; counts stay as they are."""
     of = counted(topology(subset("a", 3), subset("b")), member("p", "a"), member("q", "a"))
     changed = with_status(topology(subset("a", 2), subset("new", 1), subset("b"), generation=2), of.status)
     assert chosen(changed, 2) == ["new", "b"]
 
 
-def test_an_answer_that_was_lost_is_found_again() -> None:
-    """The same reservation gets the same place, and only one."""
+def test_a_reservation_whose_response_was_lost_is_found_again() -> None:
+    """The same reservation gets the same subset, and counts once."""
     of = counted(topology(subset("a", 2), subset("b")))
-    first = with_status(of, allocate(of, applicants(2), now=NOON).status)
-    assert allocate(first, applicants(2), now=at(1)).status == first.status
+    first = with_status(of, allocate(of, creations(2), now=NOON).status)
+    assert allocate(first, creations(2), now=at(1)).status == first.status
 
 
 def test_each_revision_is_counted_by_itself() -> None:
-    """Another revision finds all places free."""
+    """Another revision finds all subsets empty."""
     of = counted(topology(subset("a", 1), subset("b")), member("p", "a"))
-    made = allocate(of, applicants(2, "r2"), now=NOON)
+    made = allocate(of, creations(2, "r2"), now=NOON)
     assert list(made.choices.values()) == [0, 1]
     assert [other.revision for other in made.status.other_revisions] == ["r2"]
 
 
-def test_who_leaves_before_being_counted_is_held_by_name_too() -> None:
+def test_the_reservation_of_an_uncounted_deleted_pod_gets_its_name() -> None:
     """Both entries belong together then, and nothing is counted twice however often it is announced."""
     of = counted(topology(subset("a", 1), subset("b")))
-    of = with_status(of, allocate(of, [Applicant("of-p", REVISION)], now=NOON).status)
-    leaving = Leaving("p", REVISION, "a", "of-p")
-    of = with_status(of, announce(of, [leaving, leaving], now=at(1)))
+    of = with_status(of, allocate(of, [PodCreation("of-p", REVISION)], now=NOON).status)
+    deletion = PodDeletion("p", REVISION, "a", "of-p")
+    of = with_status(of, announce(of, [deletion, deletion], now=at(1)))
     row = of.status.subset_statuses[0]
     assert (row.creating, row.deleting) == ({"p@of-p": NOON}, {"p": at(1)})
-    assert announce(of, [leaving], now=at(9)) == of.status
+    assert announce(of, [deletion], now=at(9)) == of.status
     assert chosen(of, 2, confirmed={"p"}) == ["a", "b"]
-    assert take_back(of, ["p"]).subset_statuses[0].deleting == {}
+    assert revert_deletions(of, ["p"]).subset_statuses[0].deleting == {}
 
 
-def test_a_later_pod_of_a_name_is_not_taken_for_the_one_that_was_announced() -> None:
-    """Whoever knows that the first one is going would take the second one's place."""
+def test_a_later_pod_of_a_name_keeps_its_own_reservation() -> None:
+    """A confirmed deletion of the first pod would free the capacity of the second."""
     of = counted(topology(subset("a", 2), subset("b")), member("p", "a"), member("q", "a"))
-    of = with_status(of, announce(of, [Leaving("p", REVISION, "a", "of-p")], now=NOON))
-    of = with_status(of, allocate(of, [Applicant("again", REVISION)], now=NOON, confirmed={"p"}).status)
-    row = announce(of, [Leaving("p", REVISION, "a", "again")], now=at(1)).subset_statuses[0]
+    of = with_status(of, announce(of, [PodDeletion("p", REVISION, "a", "of-p")], now=NOON))
+    of = with_status(of, allocate(of, [PodCreation("again", REVISION)], now=NOON, confirmed={"p"}).status)
+    row = announce(of, [PodDeletion("p", REVISION, "a", "again")], now=at(1)).subset_statuses[0]
     assert (row.replicas, row.creating, row.deleting) == (2, {"again": NOON}, {})
 
 
 def test_pods_of_unknown_subsets_announce_nothing() -> None:
-    """A subset that was removed has no place to give."""
+    """A subset that was removed has no row."""
     of = counted(topology(subset("a", 1)))
-    assert announce(of, [Leaving("p", REVISION, "gone"), Leaving("q", "r9", "a")], now=NOON) == of.status
+    assert announce(of, [PodDeletion("p", REVISION, "gone"), PodDeletion("q", "r9", "a")], now=NOON) == of.status
 
 
 def test_a_withdrawn_reservation_is_free_again() -> None:
     """Its pod went on without it."""
     of = counted(topology(subset("a", 1), subset("b")))
-    of = with_status(of, allocate(of, applicants(1), now=NOON).status)
+    of = with_status(of, allocate(of, creations(1), now=NOON).status)
     assert withdraw(of, ["of-0", "unknown"]).subset_statuses[0].creating == {}
 
 
@@ -204,29 +203,29 @@ def fits_only(*subsets: int) -> Callable[[int], bool]:
         pytest.param(fits_only(0), "a", 1, id="rather one that does not fit than one that was found full"),
     ],
 )
-def test_adaptive(fits: Callable[[int], bool], shortage: str, want: int) -> None:
+def test_adaptive_skips_subsets_without_nodes(fits: Callable[[int], bool], shortage: str, want: int) -> None:
     """Room, a node, and no shortage."""
     of = counted(topology(subset("a"), subset("b"), adaptive=True))
     if shortage:
         shortages = (Shortage(name=shortage, until=at(60), times=1),)
         of = with_status(of, msgspec.structs.replace(of.status, shortages=shortages))
-    made = allocate(of, [Applicant("of-p", REVISION, fits)], now=NOON)
+    made = allocate(of, [PodCreation("of-p", REVISION, fits)], now=NOON)
     assert made.choices == {"of-p": want}
 
 
 class Search:
-    """Looks for nodes, of which only some subsets have any, and notes who asked."""
+    """Simulations in which only some subsets have nodes; records the pods that were simulated."""
 
     def __init__(self, *subsets: int, after: int = 1_000) -> None:
         self.subsets = subsets
         self.after = after
         self.asked: list[tuple[int, int]] = []
 
-    def applicants(self, count: int, *, swayed: bool = False) -> list[Applicant]:
+    def creations(self, count: int, *, is_affected_by_peers: bool = False) -> list[PodCreation]:
         """So many pods of one revision that ask here."""
-        return [Applicant(f"of-{who}", REVISION, self._fits(who), swayed) for who in range(count)]
+        return [PodCreation(f"of-{who}", REVISION, self._fits(who), is_affected_by_peers) for who in range(count)]
 
-    def hurry(self) -> bool:
+    def is_out_of_time(self) -> bool:
         """Time is up after so many answers."""
         return len(self.asked) >= self.after
 
@@ -238,51 +237,51 @@ class Search:
         return fits
 
 
-def test_where_one_pod_found_no_node_its_like_do_not_look() -> None:
-    """Every yes takes room on some node and is looked for, but a no stays a no."""
+def test_pods_of_a_revision_without_a_node_are_not_simulated_again() -> None:
+    """A pod that fits takes capacity of a node, so each is simulated; a failure holds for the revision."""
     of = counted(topology(subset("a"), subset("b"), adaptive=True))
     search = Search(1)
-    assert list(allocate(of, search.applicants(3), now=NOON).choices.values()) == [1, 1, 1]
+    assert list(allocate(of, search.creations(3), now=NOON).choices.values()) == [1, 1, 1]
     assert search.asked == [(0, 0), (0, 1), (1, 1), (2, 1)]
 
 
-def test_pods_that_are_swayed_by_others_look_for_themselves() -> None:
-    """Those who were placed meanwhile may have made room: to keep level, or to be near."""
+def test_pods_affected_by_peers_are_simulated_each() -> None:
+    """Pods placed in the meantime may make a node fit: by spread constraints, or by pod affinity."""
     of = counted(topology(subset("a"), subset("b"), adaptive=True))
     search = Search(1)
-    allocate(of, search.applicants(2, swayed=True), now=NOON)
+    allocate(of, search.creations(2, is_affected_by_peers=True), now=NOON)
     assert search.asked == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
 @pytest.mark.parametrize(
     ("after", "want"),
     [
-        pytest.param(0, [0, 0, 0], id="nobody knows: yes in doubt"),
-        pytest.param(1, [1, 1, 1], id="the first said no of its subset, and that stands"),
+        pytest.param(0, [0, 0, 0], id="without a result the pod takes the subset"),
+        pytest.param(1, [1, 1, 1], id="the first found no node, and that holds"),
         pytest.param(2, [1, 1, 1], id="so it does after a yes elsewhere"),
     ],
 )
-def test_out_of_time_nobody_looks_any_more(after: int, want: list[int]) -> None:
+def test_out_of_time_no_pod_is_simulated(after: int, want: list[int]) -> None:
     """A round must not keep everybody else waiting."""
     of = counted(topology(subset("a"), subset("b"), adaptive=True))
     search = Search(1, after=after)
-    made = allocate(of, search.applicants(3, swayed=True), now=NOON, hurry=search.hurry)
+    made = allocate(of, search.creations(3, is_affected_by_peers=True), now=NOON, is_out_of_time=search.is_out_of_time)
     assert list(made.choices.values()) == want
     assert len(search.asked) == after
 
 
 def test_a_subset_that_was_found_full_is_used_when_all_are() -> None:
-    """A pod that waits in a subset is better off than one that is let go."""
+    """A pod that waits in a subset is better off than one without a subset."""
     of = counted(topology(subset("a"), adaptive=True))
     of = with_status(of, msgspec.structs.replace(of.status, shortages=(Shortage(name="a", until=at(60)),)))
     assert chosen(of, 1) == ["a"]
 
 
-def test_fixed_asks_for_no_node_and_remembers_no_shortage() -> None:
-    """Only room counts."""
+def test_fixed_uses_neither_simulation_nor_shortages() -> None:
+    """Only free capacity counts."""
     of = counted(topology(subset("a"), subset("b")))
     of = with_status(of, msgspec.structs.replace(of.status, shortages=(Shortage(name="a", until=at(60)),)))
-    assert allocate(of, [Applicant("of-p", REVISION, fits_only(1))], now=NOON).choices == {"of-p": 0}
+    assert allocate(of, [PodCreation("of-p", REVISION, fits_only(1))], now=NOON).choices == {"of-p": 0}
 
 
 def test_rescheduled_pods_go_where_they_are_expected() -> None:
@@ -292,7 +291,7 @@ def test_rescheduled_pods_go_where_they_are_expected() -> None:
         SubsetStatus(name="b", missing_replicas=-1, missing_reschedule=1),
     )
     of = written(*rows, of=topology(subset("a"), subset("b"), adaptive=True))
-    made = allocate(of, applicants(2), now=NOON)
+    made = allocate(of, creations(2), now=NOON)
     assert list(made.choices.values()) == [1, 0]
     assert made.status.subset_statuses[1].missing_reschedule == 0
 
@@ -301,21 +300,21 @@ def test_nothing_to_write_is_none_and_the_rest_is_conditional() -> None:
     """A patch holds the version that was read, and the fields that change."""
     of = counted(topology(subset("a", 1)))
     assert patch(of, of.status) is None
-    found = patch(of, allocate(of, applicants(1), now=NOON).status)
+    found = patch(of, allocate(of, creations(1), now=NOON).status)
     assert found is not None
     assert found["metadata"] == {"resourceVersion": "1"}
     assert list(found["status"]) == ["subsetStatuses"]
 
 
-def test_what_nobody_has_counted_is_told_apart() -> None:
-    """A status without subsets says nothing of what is missing."""
+def test_a_status_without_counts_is_not_counted() -> None:
+    """A status without subsets has no counts."""
     of = topology(subset("a", 1))
     assert not is_counted(of)
     assert is_counted(counted(of))
     assert Table(of).row(REVISION, "a") is None
 
 
-def test_a_count_for_another_spec_is_no_count() -> None:
-    """A subset that was renamed has pods of which the status says nothing yet."""
+def test_a_status_of_another_generation_is_not_counted() -> None:
+    """A renamed subset has pods that are not in the status yet."""
     of = counted(topology(subset("a", 1)), member("p", "a"))
     assert not is_counted(with_status(topology(subset("renamed", 1), generation=2), of.status))

@@ -33,8 +33,8 @@ SIZES = st.integers(0, 300)
         pytest.param([], 5, (), id="no percentages"),
     ],
 )
-def test_percentages_come_to(percentages: list[int], replicas: int, want: tuple[int, ...]) -> None:
-    """The places of each percentage."""
+def test_percentages_are_apportioned(percentages: list[int], replicas: int, want: tuple[int, ...]) -> None:
+    """The pods of each percentage."""
     assert apportion(percentages, replicas) == want
 
 
@@ -45,7 +45,7 @@ def test_numbers_percentages_and_no_limit_mix() -> None:
 
 
 def in_turn(parts: list[int], places: int) -> list[int]:
-    """The method as its definition has it: place after place, to the largest claim."""
+    """The method by its definition: one seat after the other, to the largest claim."""
     given_out = [0] * len(parts)
     for _ in range(places if sum(parts) else 0):
         claims = [Fraction(part, 2 * count + 1) for part, count in zip(parts, given_out, strict=True)]
@@ -55,22 +55,22 @@ def in_turn(parts: list[int], places: int) -> list[int]:
 
 @settings(deadline=None)
 @given(parts=PERCENTAGES, places=st.integers(0, 120))
-def test_the_short_cut_gives_what_turns_give(parts: list[int], places: int) -> None:
-    """Most places are given at once; nobody gets another number by that."""
+def test_the_shortcut_equals_one_by_one(parts: list[int], places: int) -> None:
+    """Most seats are assigned at once, with the same result."""
     assert webster(parts, places) == in_turn(parts, places)
 
 
 @settings(deadline=None, max_examples=5)
 @given(part=st.integers(1, 100), replicas=st.integers(0, 3_000))
-def test_a_thousand_equal_parts_are_served_in_turn(part: int, replicas: int) -> None:
-    """As many as a UnitedTopology can have: nobody has two more than another, and the earlier come first."""
+def test_a_thousand_equal_parts_are_served_in_order(part: int, replicas: int) -> None:
+    """As many as a UnitedTopology can have: none has two more than another, and earlier parts come first."""
     given_out = webster([part] * 1_000, replicas)
     assert sum(given_out) == replicas
     assert max(given_out) - min(given_out) <= 1
     assert given_out == sorted(given_out, reverse=True)
 
 
-def test_the_same_question_is_answered_once() -> None:
+def test_results_are_cached() -> None:
     """A decision asks several times; with a thousand percentages, working it out takes a while."""
     percentages = list(range(1, 101)) * 10
     assert apportion(percentages, 1_234) is apportion(list(percentages), 1_234)
@@ -78,13 +78,13 @@ def test_the_same_question_is_answered_once() -> None:
 
 @given(percentages=PERCENTAGES, replicas=SIZES)
 def test_no_part_shrinks_when_the_whole_grows(percentages: list[int], replicas: int) -> None:
-    """One pod more never takes a place from a subset."""
+    """One pod more never makes a part smaller."""
     smaller, larger = apportion(percentages, replicas), apportion(percentages, replicas + 1)
     assert all(one <= other for one, other in zip(smaller, larger, strict=True))
 
 
 @given(cuts=st.lists(st.integers(0, 100), max_size=5), replicas=SIZES)
 def test_parts_of_100_add_up(cuts: list[int], replicas: int) -> None:
-    """Percentages that come to 100 leave nobody without a place."""
+    """Percentages that add up to 100 cover every pod."""
     percentages = [after - before for before, after in pairwise([0, *sorted(cuts), 100])]
     assert sum(apportion(percentages, replicas)) == replicas

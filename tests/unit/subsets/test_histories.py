@@ -27,18 +27,18 @@ from tests.unit.subsets.topologies import at, subset, topology, with_status
 from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
 from trimtab.subsets.allocation import (
     Allocation,
-    Applicant,
-    Leaving,
+    PodCreation,
+    PodDeletion,
     allocate,
     announce,
-    announced,
+    announced_deletions,
     has_percentages,
-    take_back,
+    revert_deletions,
     withdraw,
 )
 from trimtab.subsets.apportionment import limits
 from trimtab.subsets.members import Member
-from trimtab.subsets.recount import DELETION_LIMIT, Observed, Recount, Stale, recount
+from trimtab.subsets.recount import DELETION_LIMIT, Observation, Recount, Stale, recount
 from trimtab.subsets.statuses import Table, pod_and_reservation
 
 PATIENCE = 60.0
@@ -64,7 +64,7 @@ class Request:
     size: int | None = None
     """The workload's size as it was read, where there are percentages."""
     hinted: bool = False
-    """Whether the webhook has seen some pod end, and so counts live if a subset is full."""
+    """Whether the webhook has seen a pod end, and so recounts from an uncached list if a subset is full."""
     live: tuple[int, int] = (0, 0)
     """What it would see if it did: the view of the pods, and the workload's size."""
     answered_at: float | None = None
@@ -115,7 +115,7 @@ class History(RuleBasedStateMachine):
             self._begin(Request(verb, pod.name, pod.revision), steps)
 
     def _begin(self, request: Request, steps: int) -> None:
-        """A request comes, and takes some of its steps at once."""
+        """A request arrives, and takes some of its steps at once."""
         self.requests.append(request)
         for _ in range(min(steps, 4)):
             self.proceed(len(self.requests) - 1, refused=request.verb == "evict")
@@ -137,10 +137,10 @@ class History(RuleBasedStateMachine):
 
     @rule(which=PICK)
     def let_go(self, which: int) -> None:
-        """A pod that no webhook was asked about runs where a subset's rules are met."""
+        """A pod for which no webhook was called runs where a subset's rules are met."""
         self.names += 1
         chosen = self.subsets[which % len(self.subsets)].name
-        self._store(Member(f"p{self.names}", revision=str(self.revision), subset=chosen, matched=True))
+        self._store(Member(f"p{self.names}", revision=str(self.revision), subset=chosen, is_matched=True))
 
     @rule(size=st.integers(0, 12))
     def scale(self, size: int) -> None:
@@ -186,34 +186,34 @@ class History(RuleBasedStateMachine):
     @precondition(lambda self: self.requests)
     @rule(which=PICK)
     def die(self, which: int) -> None:
-        """Whoever made the request, or the webhook, is gone: nothing will come of it."""
+        """The client or the webhook has ended: the request has no effect."""
         del self.requests[which % len(self.requests)]
 
     @precondition(lambda self: self.requests)
     @rule(which=PICK)
     def run_out_of_time(self, which: int) -> None:
-        """A pod whose admission took too long goes on without a place, which is withdrawn."""
+        """A pod whose admission took too long is admitted without a reservation, which is withdrawn."""
         request = self.requests[which % len(self.requests)]
         if request.verb == "create" and request.pod not in self.pods:
             self.requests.remove(request)
             self._put(withdraw(self.topology, [request.reservation]))
-            self._store(Member(request.pod, revision=request.revision, subset=self.subsets[0].name, matched=True))
+            self._store(Member(request.pod, revision=request.revision, subset=self.subsets[0].name, is_matched=True))
 
     @rule(which=PICK)
     def look_again(self, which: int) -> None:
-        """A webhook's second look at a pod whose deletion was announced."""
-        names = list(announced(self.topology))
+        """A webhook's later check of a pod whose deletion was announced."""
+        names = list(announced_deletions(self.topology))
         if names:
             name = names[which % len(names)]
             pod = self.pods.get(name)
             if pod is not None and pod.active:
-                self._put(take_back(self.topology, [name]))
+                self._put(revert_deletions(self.topology, [name]))
 
     def _look(self, request: Request) -> frozenset[str]:
         if request.verb != "create":
             return frozenset(pod.name for pod in [self.pods.get(request.pod)] if pod is not None and pod.active)
         assert request.read is not None
-        entries = announced(request.read)
+        entries = announced_deletions(request.read)
         self.going |= {entry for entry in entries.items() if self._is_going(entry[0])}
         return frozenset(name for name, since in entries.items() if (name, since) in self.going)
 
@@ -227,15 +227,15 @@ class History(RuleBasedStateMachine):
         if request.verb == "create":
             return self._reserve(request)
         pod = self.pods.get(request.pod)
-        if request.facts and pod is not None and (pod.reservation or not pod.matched):
-            leaving = Leaving(pod.name, pod.revision, pod.subset, pod.reservation)
-            self._put(announce(self.topology, [leaving], now=self._now()))
+        if request.facts and pod is not None and (pod.reservation or not pod.is_matched):
+            deletion = PodDeletion(pod.name, pod.revision, pod.subset, pod.reservation)
+            self._put(announce(self.topology, [deletion], now=self._now()))
         return replace(request, answered_at=self.seconds)
 
     def _reserve(self, request: Request) -> Request:
-        applicant = Applicant(request.reservation, request.revision)
-        made = self._allocate(request, applicant)
-        index = made.choices[applicant.reservation]
+        creation = PodCreation(request.reservation, request.revision)
+        made = self._allocate(request, creation)
+        index = made.choices[creation.reservation]
         chosen = None if index is None else self.subsets[index].name
         if index is not None:
             limit = limits(self.subsets, self._size(request))[index]
@@ -244,32 +244,32 @@ class History(RuleBasedStateMachine):
         self._put(made.status)
         return replace(request, answered_at=self.seconds, choice=chosen)
 
-    def _allocate(self, request: Request, applicant: Applicant) -> Allocation:
+    def _allocate(self, request: Request, creation: PodCreation) -> Allocation:
         """As a round does it: with the size that was read, where that matters; then, where a deletion was in doubt, by
-        what a live read said of it; then, where a subset is full and some pod was seen to end, after a live count."""
+        the result of an uncached read; then, if a subset is full and a pod was seen to end, after a recount."""
         assert request.facts is not None
         of, now, size = self.topology, self._now(), request.size
-        made = allocate(of, [applicant], now=now, replicas=size)
-        confirmed = request.facts & made.doubts.leaving.keys()
+        made = allocate(of, [creation], now=now, replicas=size)
+        confirmed = request.facts & made.uncertainty.deleting.keys()
         if confirmed:
-            made = allocate(of, [applicant], now=now, confirmed=confirmed, replicas=size)
-        if request.hinted and made.doubts.full:
-            made = allocate(self._counted_live(request), [applicant], now=now, confirmed=request.facts, replicas=size)
+            made = allocate(of, [creation], now=now, confirmed=confirmed, replicas=size)
+        if request.hinted and made.uncertainty.full:
+            made = allocate(self._counted_live(request), [creation], now=now, confirmed=request.facts, replicas=size)
         return made
 
     def _counted_live(self, request: Request) -> UnitedTopology:
         view, size = request.live
-        observed = Observed(list(self.views[view].values()), size, self.topology.status.revision, str(view))
+        observed = Observation(list(self.views[view].values()), size, self.topology.status.revision, str(view))
         made = recount(self.topology, observed, now=self._now())
-        assert isinstance(made, Recount), "what is read live is never too old"
+        assert isinstance(made, Recount), "an uncached read is never stale"
         return with_status(self.topology, made.status)
 
     def _size(self, request: Request) -> int:
-        """What percentages are of: the workload's size when it was looked at, whatever was counted."""
+        """The size that percentages refer to: the workload's when it was read, whatever was counted."""
         return self.topology.status.replicas if request.size is None else request.size
 
     def _held(self, revision: str, name: str) -> int:
-        """Pods that were given a place and have it still, and those that are about to come."""
+        """Pods that hold a reservation or are counted, and those that are about to be created."""
         there = sum(pod.active and bool(pod.reservation) for pod in self._of(revision, name))
         coming = [each for each in self.requests if (each.revision, each.choice) == (revision, name)]
         return there + len(coming)
@@ -298,7 +298,7 @@ class History(RuleBasedStateMachine):
 
     def _recount(self, view: int, size: int) -> Recount | Stale:
         members = list(self.views[view].values())
-        observed = Observed(members, size, str(self.revision), str(view))
+        observed = Observation(members, size, str(self.revision), str(view))
         before = self._counted_before()
         made = recount(before, observed, now=self._now())
         if isinstance(made, Recount) and made.overdue:
@@ -311,7 +311,7 @@ class History(RuleBasedStateMachine):
         return self.topology
 
     def _absent(self, overdue: frozenset[str]) -> frozenset[str]:
-        """Whom a live read does not find."""
+        """The pods that an uncached read does not find."""
         present = {pod.reservation for pod in self.pods.values()}
         return frozenset(key for key in overdue if pod_and_reservation(key)[1] not in present)
 
@@ -383,7 +383,7 @@ def some(history: History, name: str, rng: random.Random) -> None:
 
 
 def requests_proceed(history: History, rng: random.Random) -> None:
-    """A request goes on, for a while."""
+    """A request takes some further steps."""
     which = rng.randrange(1_000)
     for _ in range(rng.choice([1, 3])):
         if history.requests:
@@ -405,7 +405,7 @@ def pod_goes(history: History, rng: random.Random) -> None:
 
 
 def request_ends(history: History, name: str, rng: random.Random) -> None:
-    """Nothing comes of a request, if there is one."""
+    """A request has no effect, if there is one."""
     if history.requests:
         some(history, name, rng)
 
@@ -430,7 +430,7 @@ MOVES: Mapping[Callable[[History, random.Random], None], int] = {
 
 
 def walks(kind: type[History]) -> None:
-    """Many histories; the number of one that fails is told."""
+    """Many histories; the number of one that fails is printed."""
     for seed in range(WALKS):
         try:
             walk(kind(), random.Random(seed))
@@ -440,15 +440,15 @@ def walks(kind: type[History]) -> None:
 
 
 def walk(history: History, rng: random.Random) -> None:
-    """A history by chance: few places, which many ask for at once."""
+    """A random history: little capacity, and many concurrent requests."""
     history.begin(most=rng.choices(_FEW, k=rng.choice([1, 1, 2])), size=rng.randint(1, 6))
     for happens in rng.choices(list(MOVES), list(MOVES.values()), k=LENGTH):
         happens(history, rng)
     history.teardown()
 
 
-def test_no_walk_gives_a_place_away_twice() -> None:
-    """Whatever happens by chance, no subset has more pods than it may, and all ends in a plain count."""
+def test_no_history_exceeds_a_limit() -> None:
+    """In every random history no subset exceeds its limit, and the end is a plain count."""
     walks(History)
 
 
@@ -478,7 +478,7 @@ class Hasty(History):
 
 
 class Careless(History):
-    """A creation webhook that takes every announced deletion for a free place."""
+    """A creation webhook for which every announced deletion frees capacity."""
 
     def _is_going(self, name: str) -> bool:
         del name
@@ -493,7 +493,7 @@ class Slow(History):
         if isinstance(made, Stale):
             return made
         old = [
-            Leaving(name, revision, row.name)
+            PodDeletion(name, revision, row.name)
             for revision, row in Table(self.topology).all()
             for name, since in row.deleting.items()
             if self._now() < since + DELETION_LIMIT
@@ -511,15 +511,15 @@ class Backward(History):
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(Trusting, id="rule 1: reservations let go without a live read"),
-        pytest.param(Forgetful, id="rule 1: reservations let go unseen"),
+        pytest.param(Trusting, id="rule 1: reservations removed without an uncached read"),
+        pytest.param(Forgetful, id="rule 1: reservations removed before their pods are seen"),
         pytest.param(Hasty, id="rule 2: deletions of pods that are not counted"),
         pytest.param(Careless, id="rule 3: unconfirmed deletions"),
         pytest.param(Slow, id="rule 4: deletions that outlive the count"),
         pytest.param(Backward, id="rule 5: caches that go back"),
     ],
 )
-def test_walks_notice_each_rule_that_is_broken(kind: type[History]) -> None:
+def test_histories_detect_each_broken_rule(kind: type[History]) -> None:
     """Without it some walk finds a subset with too many pods."""
     with pytest.raises(AssertionError, match=r"s\d has \d of \d"):
         walks(kind)

@@ -28,9 +28,9 @@ import pytest
 from tests.unit.subsets.topologies import REVISION, at, subset, topology, with_status
 from trimtab.api import codec
 from trimtab.api.unitedtopology import Subset, UnitedTopologyStatus
-from trimtab.subsets.allocation import Applicant, Leaving, allocate, announce, take_back
+from trimtab.subsets.allocation import PodCreation, PodDeletion, allocate, announce, revert_deletions
 from trimtab.subsets.members import Member
-from trimtab.subsets.recount import Observed, Stale, recount
+from trimtab.subsets.recount import Observation, Stale, recount
 from trimtab.subsets.statuses import pod_and_reservation
 
 SOON, AFTER_DELETION, AFTER_CREATION = at(0), at(2), at(100)
@@ -51,7 +51,7 @@ class Phase(Enum):
     READ = 1
     """The status was read, in its current version or in an older one."""
     LOOKED = 2
-    """Pods were read live after that."""
+    """Pods were read uncached after that."""
     WRITTEN = 3
     """The webhook has answered; the API server has the word."""
     DONE = 4
@@ -72,7 +72,7 @@ class Request:
     """A request on its way through a webhook."""
 
     verb: str
-    """`create`, `delete`, `evict` (which a disruption budget may refuse) or `take back`, the webhook's second look."""
+    """`create`, `delete`, `evict` (which a disruption budget may refuse) or `take back`, the webhook's later check."""
     pod: str
     waits_for: str = ""
     """The pod whose end it is the answer to: a replacement."""
@@ -94,7 +94,7 @@ class State:
     history: tuple[Pods, ...]
     requests: tuple[Request, ...]
     view: int = 0
-    """What the controller counted last, where its cache never goes back."""
+    """The last recount of the controller, where its cache never goes back."""
 
     @property
     def pods(self) -> Pods:
@@ -111,7 +111,7 @@ class World:
         self.empty = topology(*subsets)
         self.limits = {each.name: each.max_replicas for each in subsets}
         self.orderly = orderly
-        """Whether there is one controller whose cache never goes back, and which never believes that a time is over."""
+        """Whether there is one controller whose cache never goes back, and for which no time limit is ever over."""
         self._statuses: dict[bytes, UnitedTopologyStatus] = {}
         self._counts: dict[Hashable, bytes | None] = {}
 
@@ -154,14 +154,14 @@ class World:
                 return
 
     def due(self, state: State, request: Request) -> bool:
-        """A replacement comes only after its predecessor is seen to go."""
+        """A replacement is created only after its predecessor is seen terminating."""
         if request.waits_for:
             pod = state.find(request.waits_for)
             return pod is None or pod.life is not Life.ACTIVE
         return request.verb == "create" or state.find(request.pod) is not None
 
     def look(self, state: State, request: Request) -> frozenset[str]:
-        """The live reads: which announced pods are going, or whether the pod in question lives."""
+        """The uncached reads: which announced pods are terminating, or whether the pod exists."""
         if request.verb == "create":
             announced = {name for row in self.status(state).subset_statuses for name in row.deleting}
             found = {name: state.find(name) for name in announced}
@@ -180,18 +180,18 @@ class World:
     def decide(self, state: State, request: Request) -> tuple[UnitedTopologyStatus, str | None]:
         now = with_status(self.empty, self.status(state))
         if request.verb == "create":
-            applicant = Applicant(f"of-{request.pod}", REVISION)
-            made = allocate(now, [applicant], now=SOON, confirmed=request.facts, replicas=now.status.replicas)
-            index = made.choices[applicant.reservation]
+            creation = PodCreation(f"of-{request.pod}", REVISION)
+            made = allocate(now, [creation], now=SOON, confirmed=request.facts, replicas=now.status.replicas)
+            index = made.choices[creation.reservation]
             return made.status, None if index is None else now.spec.subsets[index].name
         if not request.facts:
             return now.status, None
         if request.verb == "take back":
-            return take_back(now, request.facts), None
+            return revert_deletions(now, request.facts), None
         pod = state.find(request.pod)
         assert pod is not None
-        leaving = Leaving(pod.name, REVISION, pod.subset, f"of-{pod.name}")
-        return announce(now, [leaving], now=SOON), None
+        deletion = PodDeletion(pod.name, REVISION, pod.subset, f"of-{pod.name}")
+        return announce(now, [deletion], now=SOON), None
 
     def served(self, state: State, request: Request) -> Iterator[State]:
         """What the API server makes of it in the end."""
@@ -208,7 +208,7 @@ class World:
     # The controller.
 
     def counts(self, state: State) -> Iterator[State]:
-        """Counts from any earlier state of the pods, at any time that may be believed."""
+        """Recounts from any earlier state of the pods, at any possible time."""
         creating = any(request.verb == "create" and request.phase is Phase.WRITTEN for request in state.requests)
         moments = [SOON] if self.orderly else [SOON, AFTER_DELETION] + ([] if creating else [AFTER_CREATION])
         for view in range(state.view, len(state.history)):
@@ -233,11 +233,11 @@ class World:
                    active=pod.life is Life.ACTIVE, version=str(pod.version))
             for pod in state.history[view] if pod.life is not Life.GONE
         ]  # fmt: skip
-        made = recount(current, Observed(members, 10, REVISION, str(view), self.absent(state)), now=now)
+        made = recount(current, Observation(members, 10, REVISION, str(view), self.absent(state)), now=now)
         return None if isinstance(made, Stale) else codec.encode(made.status)
 
     def absent(self, state: State) -> frozenset[str]:
-        """What a live read does not find."""
+        """The pods that an uncached read does not find."""
         present = {f"of-{pod.name}" for pod in state.pods if pod.life is not Life.GONE}
         entries = {key for row in self.status(state).subset_statuses for key in row.creating}
         return frozenset(key for key in entries if pod_and_reservation(key)[1] not in present)
@@ -250,7 +250,7 @@ class World:
         return self._statuses[state.status]
 
     def written(self, state: State, text: bytes) -> State:
-        """The status is stored; whoever has read the one before has an old one now."""
+        """The status is stored; those who have read the one before conflict now."""
         if text == state.status:
             return state
         requests = tuple(replace(request, fresh=False) if request.phase in (Phase.READ, Phase.LOOKED) else request
@@ -309,7 +309,7 @@ P, Q = Stored("p", "a"), Stored("q", "a")
 @pytest.mark.parametrize(
     ("subsets", "present", "requests"),
     [
-        pytest.param(ONE, (), (Request("create", "x"), Request("create", "y")), id="two pods for one place"),
+        pytest.param(ONE, (), (Request("create", "x"), Request("create", "y")), id="two pods for the capacity of one"),
         pytest.param(
             ONE,
             (P,),
@@ -326,7 +326,7 @@ P, Q = Stored("p", "a"), Stored("q", "a")
             ONE,
             (P,),
             (Request("evict", "p"), Request("take back", "p"), Request("create", "x")),
-            id="an eviction taken back, and a new pod",
+            id="a reverted eviction, and a new pod",
         ),
         pytest.param(
             ONE,
@@ -348,7 +348,7 @@ P, Q = Stored("p", "a"), Stored("q", "a")
         ),
     ],
 )
-def test_no_interleaving_gives_a_place_away_twice(
+def test_no_interleaving_exceeds_a_limit(
     subsets: tuple[Subset, ...], present: Pods, requests: tuple[Request, ...]
 ) -> None:
     """In every state that can be reached each subset keeps its limit, and every end is a plain count."""
@@ -356,8 +356,8 @@ def test_no_interleaving_gives_a_place_away_twice(
     assert len(explore(world, world.start(present, requests))) > 50
 
 
-def test_a_replacement_always_finds_the_place_of_its_predecessor() -> None:
-    """Whatever the controller has or has not seen, a pod that replaces a deleted one goes to the same subset."""
+def test_a_successor_always_gets_the_capacity_of_its_predecessor() -> None:
+    """Whatever the controller has seen, a pod that replaces a deleted one goes to the same subset."""
     world = World(ONE, orderly=True)
     requests = (Request("delete", "p"), Request("create", "x", waits_for="p"))
     states = explore(world, world.start((P,), requests))
@@ -366,7 +366,7 @@ def test_a_replacement_always_finds_the_place_of_its_predecessor() -> None:
 
 
 class Careless(World):
-    """A webhook that takes every announced deletion for a free place, without reading the pod."""
+    """A webhook for which every announced deletion frees capacity, without reading the pod."""
 
     def look(self, state: State, request: Request) -> frozenset[str]:
         if request.verb == "create":

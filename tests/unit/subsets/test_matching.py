@@ -1,4 +1,4 @@
-"""Pods that nobody gave a place: the subset whose rules they meet."""
+"""Pods without a reservation: the subset whose rules they meet."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ NODE_A = node("n", zone="a").build()
         pytest.param(pod("p").on("n"), True, [zone("b"), zone("a")], 1, id="where its node is"),
         pytest.param(pod("p").on("n"), True, [zone("b")], None, id="nowhere, if no term matches its node"),
         pytest.param(pod("p").on("n"), False, [zone("a")], None, id="nowhere, while its node is unknown"),
-        pytest.param(pod("p"), False, [zone("a")], None, id="nowhere, while it has no node and says nothing"),
+        pytest.param(pod("p"), False, [zone("a")], None, id="none, while it has neither node nor affinity"),
         pytest.param(pod("p"), False, [zone("a"), subset("any")], 1, id="a subset without a term takes any pod"),
-        pytest.param(pod("p").on("n"), True, [subset("any"), zone("a")], 1, id="a subset with a term goes first"),
+        pytest.param(pod("p").on("n"), True, [subset("any"), zone("a")], 1, id="a subset with a term comes first"),
         pytest.param(pod("p").on("n"), True, [zone("a"), zone("a")], 0, id="of equal ones the first"),
         pytest.param(
             pod("p").on("n").labels(tier="gold"),
@@ -55,17 +55,17 @@ NODE_A = node("n", zone="a").build()
             True,
             [zone("a", tolerations=[{"key": "gold", "operator": "Exists"}])],
             0,
-            id="a node says more than tolerations",
+            id="a node takes precedence over tolerations",
         ),
     ],
 )
 def test_a_pod_is_matched(subject: PodBuilder, on_node: bool, subsets: list[Subset], want: int | None) -> None:
-    """The place of its subset in the list."""
+    """The index of its subset."""
     assert match(subject.build(), NODE_A if on_node else None, subsets) == want
 
 
 def test_a_pod_without_a_node_is_matched_by_what_it_requires() -> None:
-    """Each of its own terms must say what the subset's says."""
+    """Each of its own terms must contain the subset's."""
     expression = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]}
     more = {"key": "disk", "operator": "Exists"}
     tree = pod("p").tree()
@@ -76,39 +76,41 @@ def test_a_pod_without_a_node_is_matched_by_what_it_requires() -> None:
     assert match(codec.convert(tree, Pod), None, [zone("a")]) == 0
 
 
-MARKED = {TOPOLOGY: "spread", SUBSET: "b", RESERVATION: "r"}
+ANNOTATED = {TOPOLOGY: "spread", SUBSET: "b", RESERVATION: "r"}
 
 
-def test_a_mark_decides_before_the_node_does() -> None:
+def test_annotations_take_precedence_over_the_node() -> None:
     """A pod stays where it was counted, wherever it runs."""
     of = topology(zone("a"), zone("b"))
-    found = member_of(pod("p").on("n").annotations(MARKED).owned_by("web-1").build(), of, NODE_A)
-    assert (found.subset, found.reservation, found.matched) == ("b", "r", False)
+    found = member_of(pod("p").on("n").annotations(ANNOTATED).owned_by("web-1").build(), of, NODE_A)
+    assert (found.subset, found.reservation, found.is_matched) == ("b", "r", False)
     assert found.revision == uid_for("ReplicaSet/web-1")
 
 
 @pytest.mark.parametrize(
     ("annotations", "reservation"),
     [
-        pytest.param({}, "", id="without a mark"),
-        pytest.param({**MARKED, TOPOLOGY: "other"}, "", id="with another's mark"),
-        pytest.param({**MARKED, SUBSET: "removed"}, "r", id="with the mark of a subset that is no more"),
+        pytest.param({}, "", id="without annotations"),
+        pytest.param({**ANNOTATED, TOPOLOGY: "other"}, "", id="with annotations of another UnitedTopology"),
+        pytest.param({**ANNOTATED, SUBSET: "removed"}, "r", id="with annotations of a removed subset"),
     ],
 )
-def test_other_pods_are_matched_and_are_to_be_marked(annotations: dict[str, str], reservation: str) -> None:
+def test_pods_without_annotations_are_matched_and_flagged_for_annotation(
+    annotations: dict[str, str], reservation: str
+) -> None:
     """The reservation is kept, for its entry may still be there."""
     found = member_of(pod("p").on("n").annotations(annotations).build(), topology(zone("a")), NODE_A)
-    assert (found.subset, found.reservation, found.matched) == ("a", reservation, True)
+    assert (found.subset, found.reservation, found.is_matched) == ("a", reservation, True)
 
 
-def test_a_pod_that_belongs_nowhere_is_not_to_be_marked() -> None:
+def test_a_pod_in_no_subset_is_not_flagged_for_annotation() -> None:
     """It is counted in no subset."""
     found = member_of(pod("p").build(), topology(zone("a")), None)
-    assert (found.subset, found.matched) == ("", False)
+    assert (found.subset, found.is_matched) == ("", False)
     assert isinstance(found, Member)
 
 
-def test_revisions() -> None:
+def test_the_revision_comes_from_the_replicaset_or_the_label() -> None:
     """A ReplicaSet is its own revision; a CloneSet labels its pods."""
     labels = {"controller-revision-hash": "web-7"}
     cloned = pod("p").labels(labels).owned_by("web", kind="CloneSet", api_version="apps.kruise.io/v1alpha1").build()

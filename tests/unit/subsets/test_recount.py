@@ -10,16 +10,16 @@ import pytest
 from tests.unit.subsets.topologies import NOON, REVISION, at, counted, member, subset, topology, with_status
 from trimtab.api.meta import Condition
 from trimtab.api.unitedtopology import Shortage, SubsetStatus, UnitedTopology
-from trimtab.subsets.allocation import Applicant, Leaving, allocate, announce
+from trimtab.subsets.allocation import PodCreation, PodDeletion, allocate, announce
 from trimtab.subsets.members import Member
-from trimtab.subsets.recount import CREATION_LIMIT, DELETION_LIMIT, Observed, Recount, Stale, recount
+from trimtab.subsets.recount import CREATION_LIMIT, DELETION_LIMIT, Observation, Recount, Stale, recount
 
 OF = topology(subset("a", 2), subset("b", "50%"), subset("c"))
 
 
 def made(of: UnitedTopology, *members: Member, now: float = 0, version: str = "1", **more: Any) -> Recount:
     """A count of these pods, so many seconds after noon."""
-    observed = Observed(members, more.pop("replicas", 10), more.pop("revision", REVISION), version, **more)
+    observed = Observation(members, more.pop("replicas", 10), more.pop("revision", REVISION), version, **more)
     found = recount(of, observed, now=at(now))
     assert isinstance(found, Recount)
     return found
@@ -31,16 +31,16 @@ def rows(of: UnitedTopology | Recount) -> dict[str, SubsetStatus]:
 
 
 def reserved(of: UnitedTopology, *names: str) -> UnitedTopology:
-    """The same with places reserved for these pods."""
-    return with_status(of, allocate(of, [Applicant(f"of-{name}", REVISION) for name in names], now=NOON).status)
+    """The same with reservations for these pods."""
+    return with_status(of, allocate(of, [PodCreation(f"of-{name}", REVISION) for name in names], now=NOON).status)
 
 
-def leaving(of: UnitedTopology, name: str, reservation: str = "") -> UnitedTopology:
+def announced(of: UnitedTopology, name: str, reservation: str = "") -> UnitedTopology:
     """The same with the deletion of a pod in the first subset announced."""
-    return with_status(of, announce(of, [Leaving(name, REVISION, "a", reservation)], now=NOON))
+    return with_status(of, announce(of, [PodDeletion(name, REVISION, "a", reservation)], now=NOON))
 
 
-def test_what_is_active_is_counted() -> None:
+def test_active_pods_are_counted() -> None:
     """Each in its subset; -1 is missing where there is no maximum; more than the maximum leaves none missing."""
     pods = [member(f"a{n}", "a") for n in range(3)] + [member("b1", "b"), member("c1", "c"), member("x", "")]
     found = rows(made(OF, *pods, member("done", "b", active=False)))
@@ -51,7 +51,7 @@ def test_what_is_active_is_counted() -> None:
     ]
 
 
-def test_the_rest_of_the_status() -> None:
+def test_a_recount_sets_generation_size_and_revision() -> None:
     """What was counted, by which spec, for which size; conditions stay."""
     conditions = (Condition(type="Ready", status="True"),)
     of = with_status(OF, msgspec.structs.replace(OF.status, conditions=conditions))
@@ -68,8 +68,8 @@ def test_other_revisions_are_kept_while_they_have_pods() -> None:
     assert made(with_status(OF, first.status), pods[1]).status.other_revisions == ()
 
 
-def test_a_reservation_goes_when_its_pod_is_counted() -> None:
-    """In the same value: the place is never held twice, and never by nobody."""
+def test_a_reservation_is_removed_when_its_pod_is_counted() -> None:
+    """In the same value: the capacity is always held exactly once."""
     before = reserved(counted(OF), "p", "q")
     after = rows(made(before, member("p", "a")))
     assert after["a"].replicas == 1
@@ -77,12 +77,12 @@ def test_a_reservation_goes_when_its_pod_is_counted() -> None:
     assert after["a"].missing_replicas == 1
 
 
-def test_a_reservation_goes_when_its_pod_was_seen_to_end() -> None:
+def test_a_reservation_is_removed_when_its_pod_has_ended() -> None:
     """It came and went."""
     assert not rows(made(reserved(counted(OF), "p"), member("p", "a", active=False)))["a"].creating
 
 
-def test_an_overdue_reservation_goes_after_a_live_read_alone() -> None:
+def test_an_overdue_reservation_is_removed_after_an_uncached_read_only() -> None:
     """The cache may be old: that it shows no pod does not mean that there is none."""
     before = reserved(counted(OF), "p")
     late = CREATION_LIMIT.total_seconds()
@@ -96,33 +96,33 @@ def test_an_overdue_reservation_goes_after_a_live_read_alone() -> None:
     assert [entry.key for entry in confirmed.expired] == ["of-p"]
 
 
-def test_an_early_live_read_says_nothing() -> None:
+def test_an_uncached_read_before_the_time_limit_removes_no_reservation() -> None:
     """The pod may still be on its way through admission."""
     assert rows(made(reserved(counted(OF), "p"), now=1, absent={"of-p"}))["a"].creating
 
 
-def test_a_deletion_goes_with_its_pod() -> None:
-    """Terminating or gone: it is not counted any more, and the announcement goes in the same value."""
-    before = leaving(counted(OF, member("p", "a")), "p")
+def test_a_deletion_is_removed_with_its_pod() -> None:
+    """Terminating or gone: it is not counted any more, and the same value removes the announcement."""
+    before = announced(counted(OF, member("p", "a")), "p")
     for pods in ([], [member("p", "a", active=False)]):
         after = rows(made(before, *pods))["a"]
         assert (after.replicas, after.deleting) == (0, {})
 
 
-def test_a_deletion_that_was_refused_is_taken_back() -> None:
-    """The pod lives on after the time limit."""
-    before = leaving(counted(OF, member("p", "a")), "p")
+def test_a_refused_deletion_is_reverted() -> None:
+    """The pod still exists after the time limit."""
+    before = announced(counted(OF, member("p", "a")), "p")
     limit = DELETION_LIMIT.total_seconds()
     early = made(before, member("p", "a"), now=limit - 1)
     assert (list(rows(early)["a"].deleting), early.recheck) == (["p"], 1)
     late = made(before, member("p", "a"), now=limit)
     assert not rows(late)["a"].deleting
-    assert [entry.key for entry in late.taken_back] == ["p"]
+    assert [entry.key for entry in late.reverted] == ["p"]
 
 
-def test_a_pod_that_is_reserved_and_leaving_is_looked_for_at_once() -> None:
+def test_a_reserved_pod_with_an_announced_deletion_is_read_at_once() -> None:
     """It did exist: if it is not there any more, both entries go."""
-    before = leaving(reserved(counted(OF), "p"), "p", "of-p")
+    before = announced(reserved(counted(OF), "p"), "p", "of-p")
     unseen = made(before, now=2)
     assert unseen.overdue == ("p@of-p",)
     assert rows(unseen)["a"].creating
@@ -134,40 +134,40 @@ def test_a_pod_that_is_reserved_and_leaving_is_looked_for_at_once() -> None:
 
 
 def test_a_later_pod_of_a_name_is_not_the_one_that_was_announced() -> None:
-    """A CloneSet may use a name again: the announcement goes when the pod that it was of is not counted any more."""
-    before = reserved(leaving(counted(OF, member("p", "a")), "p"), "again")
+    """A CloneSet may use a name again: the announcement is removed when its pod is not counted any more."""
+    before = reserved(announced(counted(OF, member("p", "a")), "p"), "again")
     after = rows(made(before, member("p", "a", reservation="of-again")))["a"]
     assert (after.replicas, after.creating, after.deleting) == (1, {}, {})
 
 
 def test_an_earlier_pod_of_a_name_does_not_end_the_reservation_of_a_later_one() -> None:
-    """A view that lags shows the one that has ended; the one that is leaving now is not there yet."""
-    before = leaving(reserved(counted(OF), "p"), "p", "of-p")
+    """A cache that lags has the one that has ended; the one that is being deleted now is not there yet."""
+    before = announced(reserved(counted(OF), "p"), "p", "of-p")
     earlier = member("p", "a", active=False, reservation="of-earlier")
     assert list(rows(made(before, earlier))["a"].creating) == ["p@of-p"]
 
 
 def test_a_deletion_announced_in_another_subset_is_dropped() -> None:
     """The pod is not counted there."""
-    before = leaving(counted(OF, member("p", "a")), "p")
+    before = announced(counted(OF, member("p", "a")), "p")
     assert not rows(made(before, member("p", "b")))["a"].deleting
 
 
-def test_a_view_older_than_the_last_count_is_refused() -> None:
+def test_a_cache_older_than_the_last_recount_is_stale() -> None:
     """It might miss pods whose reservations are gone already."""
     before = counted(OF, member("p", "a", version="40"), version="50")
-    observed = Observed([], 10, REVISION, "39")
+    observed = Observation([], 10, REVISION, "39")
     assert recount(before, observed, now=NOON) == Stale("40")
 
 
 @pytest.mark.parametrize("pods", [[], [member("p", "a")]], ids=["nothing", "a pod"])
-def test_counting_again_changes_nothing(pods: list[Member]) -> None:
+def test_a_second_recount_changes_nothing(pods: list[Member]) -> None:
     """A doubled event is no event."""
     once = counted(OF, *pods)
     assert made(once, *pods).status == once.status
 
 
-def test_expected_pods_are_forgotten_when_the_workload_lacks_none() -> None:
+def test_pods_to_reschedule_are_limited_to_missing_pods() -> None:
     """A scale-down in the middle of a rescheduling leaves no expectation for ever."""
     adaptive = topology(subset("a"), subset("b"), adaptive=True)
     first = counted(adaptive, member("p", "a"), replicas=3)
@@ -180,7 +180,7 @@ def test_expected_pods_are_forgotten_when_the_workload_lacks_none() -> None:
     assert rows(made(of, member("p", "a"), replicas=1))["b"].missing_reschedule == 0
 
 
-def test_shortages_are_forgotten_in_time() -> None:
+def test_shortages_expire() -> None:
     """After the while, and as long again; or when the strategy or the subset is no more."""
     adaptive = topology(subset("a"), subset("b"), adaptive=True)
     shortages = (Shortage(name="a", until=at(60), times=1), Shortage(name="gone", until=at(60), times=1))

@@ -1,4 +1,4 @@
-"""The life of a place: the table, and that the functions follow it."""
+"""The states of a reservation: the table, and that the functions follow it."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ import pytest
 
 from tests.unit.subsets.topologies import NOON, REVISION, at, counted, member, subset, topology, with_status
 from trimtab.api.unitedtopology import SubsetStatus, UnitedTopology
-from trimtab.subsets.allocation import Applicant, Leaving, allocate, announce, take_back
+from trimtab.subsets.allocation import PodCreation, PodDeletion, allocate, announce, revert_deletions
 from trimtab.subsets.reservations import TRANSITIONS, Event, State, after, diagram
 
 ROOT = Path(__file__).parents[3]
 
 
 def state_of(of: UnitedTopology, name: str) -> State:
-    """Where a pod's place stands, read from a status of one subset; `of-name` is its reservation."""
+    """The state of a pod's reservation, from a status of one subset; `of-name` is its reservation."""
     (row,) = of.status.subset_statuses
     if name in row.deleting:
         return State.DELETING
     if f"of-{name}" in row.creating or f"{name}@of-{name}" in row.creating:
         return State.RESERVED
-    return State.SEEN if row.replicas else State.GONE
+    return State.COUNTED if row.replicas else State.GONE
 
 
 def given_state(state: State) -> UnitedTopology:
-    """A UnitedTopology of one subset, in which the place of the pod `p` stands so."""
+    """A UnitedTopology of one subset, in which the pod `p` has this state."""
     empty = counted(topology(subset("a", 1)))
     if state in (State.NONE, State.GONE):
         return empty
-    if state is State.SEEN:
+    if state is State.COUNTED:
         return counted(empty, member("p", "a"))
-    reserved = with_status(empty, allocate(empty, [Applicant("of-p", REVISION)], now=NOON).status)
+    reserved = with_status(empty, allocate(empty, [PodCreation("of-p", REVISION)], now=NOON).status)
     return reserved if state is State.RESERVED else left(reserved)
 
 
 def left(of: UnitedTopology) -> UnitedTopology:
     """The same after the deletion of `p` was announced."""
-    return with_status(of, announce(of, [Leaving("p", REVISION, "a", "of-p")], now=NOON))
+    return with_status(of, announce(of, [PodDeletion("p", REVISION, "a", "of-p")], now=NOON))
 
 
 def happens(of: UnitedTopology, event: Event) -> UnitedTopology:
     """What the product makes of an event."""
     match event:
         case Event.ADMITTED:
-            return with_status(of, allocate(of, [Applicant("of-p", REVISION)], now=NOON).status)
-        case Event.LEAVING:
+            return with_status(of, allocate(of, [PodCreation("of-p", REVISION)], now=NOON).status)
+        case Event.DELETION_REQUESTED:
             return left(of)
         case Event.ACTIVE:
             return counted(of, member("p", "a"))
@@ -55,8 +55,8 @@ def happens(of: UnitedTopology, event: Event) -> UnitedTopology:
             return counted(of)
         case Event.ABSENT:
             return counted(of, now=at(100), absent={"of-p", "p@of-p"})
-        case Event.LIVES_ON:
-            return counted(with_status(of, take_back(of, ["p"])), member("p", "a"))
+        case Event.DELETION_FAILED:
+            return counted(with_status(of, revert_deletions(of, ["p"])), member("p", "a"))
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_the_functions_follow_the_table(state: State, event: Event) -> None:
     assert state_of(happens(given_state(state), event), "p") == TRANSITIONS[state, event]
 
 
-def test_what_is_not_in_the_table_does_not_happen() -> None:
+def test_events_that_are_not_in_the_table_raise() -> None:
     """A pod that has gone does not come back."""
     with pytest.raises(KeyError):
         after(State.GONE, Event.ADMITTED)
 
 
 def test_every_state_is_reached_and_ends() -> None:
-    """No state is a trap: from each a place can become free again."""
+    """From every state the capacity can become free again."""
     leads = {state: {to for (source, _), to in TRANSITIONS.items() if source is state} for state in State}
     for state in set(State) - {State.GONE}:
         reached = {state}

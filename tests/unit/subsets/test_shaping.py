@@ -23,7 +23,7 @@ from trimtab.api.patches import json_patch
 from trimtab.subsets.shaping import difference, shape
 from trimtab.testing.builders import pod
 
-MARK = SubsetAnnotations("spread", "a", "of-p")
+ANNOTATIONS = SubsetAnnotations("spread", "a", "of-p")
 IN_A = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
 ON_SSD = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
 BY_NAME = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
@@ -60,17 +60,17 @@ def terms_of(tree: JSON) -> list[JSON]:
             [{"matchExpressions": ON_SSD["matchExpressions"] + IN_A["matchExpressions"]}, {**BY_NAME, **IN_A}],
             id="it is added to each",
         ),
-        pytest.param(requiring({}), [{}], id="a term that matches nothing goes on matching nothing"),
+        pytest.param(requiring({}), [{}], id="a term that matches nothing still matches nothing"),
     ],
 )
 def test_the_node_selector_term(tree: JSON, want: list[JSON]) -> None:
     """Wherever the pod may go, the subset's term holds."""
-    assert terms_of(shape(tree, subset("a", nodeSelectorTerm=IN_A), MARK)) == want
+    assert terms_of(shape(tree, subset("a", nodeSelectorTerm=IN_A), ANNOTATIONS)) == want
 
 
 def test_an_empty_term_restricts_nothing() -> None:
-    """A subset that says nothing of nodes does not keep its pods from all of them."""
-    assert "affinity" not in shape(pod("p").tree(), subset("a", nodeSelectorTerm={}), MARK)["spec"]
+    """A subset without expressions does not exclude every node."""
+    assert "affinity" not in shape(pod("p").tree(), subset("a", nodeSelectorTerm={}), ANNOTATIONS)["spec"]
 
 
 def test_tolerations_are_appended_once() -> None:
@@ -78,7 +78,7 @@ def test_tolerations_are_appended_once() -> None:
     old, new = {"key": "old", "operator": "Exists"}, {"key": "new", "operator": "Exists"}
     tree = pod("p").tree()
     tree["spec"]["tolerations"] = [old]
-    assert shape(tree, subset("a", tolerations=[old, new]), MARK)["spec"]["tolerations"] == [old, new]
+    assert shape(tree, subset("a", tolerations=[old, new]), ANNOTATIONS)["spec"]["tolerations"] == [old, new]
 
 
 def test_the_patch_is_merged_strategically_and_cannot_undo_the_term() -> None:
@@ -89,17 +89,17 @@ def test_the_patch_is_merged_strategically_and_cannot_undo_the_term() -> None:
         "metadata": {"labels": {"tier": "gold"}},
         "spec": {"affinity": None, "containers": [{"name": "main", "env": [{"name": "B", "value": "2"}]}]},
     }
-    shaped = shape(tree, subset("a", nodeSelectorTerm=IN_A, patch=patch), MARK)
+    shaped = shape(tree, subset("a", nodeSelectorTerm=IN_A, patch=patch), ANNOTATIONS)
     assert shaped["metadata"]["labels"]["tier"] == "gold"
     assert shaped["spec"]["containers"][0]["image"] == "web:1"
     assert {each["name"] for each in shaped["spec"]["containers"][0]["env"]} == {"A", "B"}
     assert terms_of(shaped) == [IN_A]
 
 
-def test_a_patch_that_does_not_apply_names_the_place() -> None:
+def test_a_patch_that_does_not_apply_names_the_field() -> None:
     """A container without a name cannot be merged into the others."""
     with pytest.raises(InvalidError, match=r"^patch"):
-        shape(pod("p").tree(), subset("a", patch={"spec": {"containers": [{"image": "x"}]}}), MARK)
+        shape(pod("p").tree(), subset("a", patch={"spec": {"containers": [{"image": "x"}]}}), ANNOTATIONS)
 
 
 @pytest.mark.parametrize(
@@ -117,35 +117,35 @@ def test_a_patch_that_does_not_apply_names_the_place() -> None:
         pytest.param({"spec": None}, r"^patch\.spec\.containers: none is left", id="no containers"),
     ],
 )
-def test_a_patch_that_would_cost_the_workload_its_pod_is_refused(patch: JSON, message: str) -> None:
-    """An owner makes pods without end if they lose the labels it knows them by; half a container is never stored."""
+def test_a_patch_that_makes_the_owner_release_the_pod_is_refused(patch: JSON, message: str) -> None:
+    """An owner replaces pods for ever if they lose its labels; the API server refuses half a container."""
     with pytest.raises(InvalidError, match=message):
-        shape(pod("p").labels({"app": "web"}).tree(), subset("a", patch=patch), MARK)
+        shape(pod("p").labels({"app": "web"}).tree(), subset("a", patch=patch), ANNOTATIONS)
 
 
 def test_a_patch_may_add_labels_and_containers() -> None:
     """What was there stays."""
     patch = {"metadata": {"labels": {"pool": "a"}}, "spec": {"containers": [{"name": "proxy", "image": "proxy:1"}]}}
-    shaped = shape(pod("p").labels({"app": "web"}).tree(), subset("a", patch=patch), MARK)
+    shaped = shape(pod("p").labels({"app": "web"}).tree(), subset("a", patch=patch), ANNOTATIONS)
     assert shaped["metadata"]["labels"] == {"app": "web", "pool": "a"}
     assert "proxy" in [container["name"] for container in shaped["spec"]["containers"]]
 
 
-def test_the_pod_is_marked_and_the_original_left_alone() -> None:
-    """Three annotations, in a new document; a mark that came with the template is replaced."""
+def test_the_pod_is_annotated_and_the_original_unchanged() -> None:
+    """Three annotations, in a new document; annotations of the template are replaced."""
     tree = pod("p").annotations({SUBSET: "old", "keep": "me"}).tree()
-    shaped = shape(tree, subset("a"), MARK)
+    shaped = shape(tree, subset("a"), ANNOTATIONS)
     assert shaped["metadata"]["annotations"] == {TOPOLOGY: "spread", SUBSET: "a", RESERVATION: "of-p", "keep": "me"}
     assert tree["metadata"]["annotations"] == {SUBSET: "old", "keep": "me"}
 
 
 @pytest.mark.parametrize(
-    "mark", [MARK, SubsetAnnotations("spread", "a")], ids=["with a reservation", "matched afterwards"]
+    "known", [ANNOTATIONS, SubsetAnnotations("spread", "a")], ids=["with a reservation", "matched afterwards"]
 )
-def test_a_mark_is_read_as_it_was_written(mark: SubsetAnnotations) -> None:
-    """And erasing removes every annotation of it."""
-    assert subset_annotations(mark.written()) == mark
-    assert set(SUBSET_KEYS) >= set(mark.written())
+def test_annotations_are_read_as_they_were_written(known: SubsetAnnotations) -> None:
+    """`SUBSET_KEYS` has every annotation."""
+    assert subset_annotations(known.written()) == known
+    assert set(SUBSET_KEYS) >= set(known.written())
     assert subset_annotations({}) is None
 
 

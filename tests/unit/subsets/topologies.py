@@ -16,7 +16,7 @@ from trimtab.api.unitedtopology import (
     UnitedTopologyStatus,
 )
 from trimtab.subsets.members import Member
-from trimtab.subsets.recount import Observed, Recount, recount
+from trimtab.subsets.recount import Observation, Recount, recount
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 REVISION = "r1"
@@ -34,7 +34,7 @@ def subset(name: str, most: int | str | None = None, **fields: Any) -> Subset:
 
 
 def topology(*subsets: Subset, adaptive: bool = False, generation: int = 1) -> UnitedTopology:
-    """A UnitedTopology of a Deployment that nobody has counted yet."""
+    """A UnitedTopology of a Deployment that has not been counted yet."""
     return UnitedTopology(
         metadata=ObjectMeta(name="spread", namespace="shop", generation=generation, resource_version="1"),
         spec=UnitedTopologySpec(
@@ -51,7 +51,7 @@ def with_status(of: UnitedTopology, status: UnitedTopologyStatus) -> UnitedTopol
 
 
 def member(name: str, subset_name: str = "", **fields: Any) -> Member:
-    """An active pod of the usual revision that was given its place by a webhook."""
+    """An active pod of the usual revision, with a reservation."""
     defaults: dict[str, Any] = {"revision": REVISION, "reservation": f"of-{name}", "version": "1"}
     return Member(name=name, subset=subset_name, **(defaults | fields))
 
@@ -60,7 +60,7 @@ def counted(
     of: UnitedTopology, *members: Member, replicas: int = 10, version: str = "1", now: datetime = NOON, **more: Any
 ) -> UnitedTopology:
     """The UnitedTopology after a count of these pods."""
-    observed = Observed(members, replicas, more.pop("revision", REVISION), version, **more)
+    observed = Observation(members, replicas, more.pop("revision", REVISION), version, **more)
     result = recount(of, observed, now=now)
     assert isinstance(result, Recount)
     return with_status(of, result.status)

@@ -1,4 +1,4 @@
-"""A world with subsets, for each test."""
+"""A cluster with subsets, for each test."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.unit.unitedtopology.worlds import TopologyWorld
+from tests.unit.unitedtopology.clusters import TopologyCluster
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[TopologyWorld]:
+async def cluster() -> AsyncIterator[TopologyCluster]:
     """A cluster with all controllers running."""
-    made = TopologyWorld()
+    made = TopologyCluster()
     await made.start()
     yield made
     await made.close()

@@ -29,10 +29,10 @@ def topology(kind: str, api_version: str) -> UnitedTopology:
     return codec.convert(tree, UnitedTopology)
 
 
-def marked(kind: str, api_version: str, owner: str) -> Pod:
-    """A pod that was given a place."""
-    mark = keys.SubsetAnnotations("spread", "a", "r").written()
-    return pod("p").annotations(mark).owned_by(owner, kind=kind, api_version=api_version).build()
+def annotated(kind: str, api_version: str, owner: str) -> Pod:
+    """A pod with a reservation."""
+    known = keys.SubsetAnnotations("spread", "a", "r").written()
+    return pod("p").annotations(known).owned_by(owner, kind=kind, api_version=api_version).build()
 
 
 @pytest.mark.parametrize(
@@ -43,17 +43,17 @@ def marked(kind: str, api_version: str, owner: str) -> Pod:
         pytest.param("CloneSet", KRUISE, "CloneSet", "web", id="a CloneSet's"),
     ],
 )
-def test_a_marked_pod_counts_although_its_workload_is_unknown(
+def test_an_annotated_pod_counts_before_its_workload_is_cached(
     kind: str, api_version: str, owner_kind: str, owner: str
 ) -> None:
-    """A controller that has just started must not count nothing, and give all places away again."""
+    """A controller that has just started must not count nothing, and free all capacity."""
     view = View(Client(ScriptedTransport()))
     of = topology(kind, api_version)
-    seen = marked(owner_kind, api_version, owner)
+    seen = annotated(owner_kind, api_version, owner)
     view.pods.store.put(key_of(seen), seen)
     assert view.target(of) is None
     assert view.pods_of(of, None) == [seen]
-    assert view.strays(of, None) == []
+    assert view.former_pods(of, None) == []
 
 
 def replica_set(deployment: str) -> ReplicaSet:
@@ -67,31 +67,31 @@ def replica_set(deployment: str) -> ReplicaSet:
     ("deployment", "early"),
     [
         pytest.param("web", True, id="of the target, which is not seen yet"),
-        pytest.param("other", False, id="of somebody else"),
+        pytest.param("other", False, id="of another owner"),
     ],
 )
-def test_a_marked_pod_counts_although_only_its_replicaset_is_known(deployment: str, early: bool) -> None:
-    """A cache of ReplicaSets may be ahead of the one of Deployments; the pods have their places all the same."""
+def test_an_annotated_pod_counts_before_its_deployment_is_cached(deployment: str, early: bool) -> None:
+    """A cache of ReplicaSets may be ahead of the one of Deployments; the pods are counted all the same."""
     view = View(Client(ScriptedTransport()))
     of, seen, above = (
         topology("Deployment", "apps/v1"),
-        marked("ReplicaSet", "apps/v1", "web-1"),
+        annotated("ReplicaSet", "apps/v1", "web-1"),
         replica_set(deployment),
     )
     view.pods.store.put(key_of(seen), seen)
     view.sets.store.put(key_of(above), above)
     assert view.pods_of(of, view.target(of)) == ([seen] if early else [])
-    assert view.strays(of, view.target(of)) == ([] if early else [seen])
+    assert view.former_pods(of, view.target(of)) == ([] if early else [seen])
 
 
-def test_a_marked_pod_of_another_owner_is_a_stray() -> None:
+def test_an_annotated_pod_of_another_owner_is_a_former_pod() -> None:
     """Its owner is known, and is not the target."""
     view = View(Client(ScriptedTransport()))
     of = topology("CloneSet", KRUISE)
-    seen = marked("CloneSet", KRUISE, "other")
+    seen = annotated("CloneSet", KRUISE, "other")
     metadata = {"name": "other", "uid": uid_for("CloneSet/other"), "namespace": seen.metadata.namespace}
     other = codec.convert({"metadata": metadata, "spec": {"selector": {}, "template": {}}}, CloneSet)
     view.pods.store.put(key_of(seen), seen)
     view.clonesets.store.put(key_of(other), other)
     assert view.pods_of(of, None) == []
-    assert view.strays(of, None) == [seen]
+    assert view.former_pods(of, None) == [seen]

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.unitedtopology.worlds import TopologyWorld, subset, topology_tree
+from tests.unit.unitedtopology.clusters import TopologyCluster, subset, topology_tree
 from trimtab.api import codec
 from trimtab.api.annotations import AIMED_SIZE, DELETION_COST
 from trimtab.api.apps import ReplicaSet
@@ -34,7 +34,7 @@ def members(counts: dict[str, int], revision: str = "new") -> list[Member]:
 
 
 def stand(found: dict[str, Band]) -> Counter[tuple[str, int]]:
-    """How many pods have each level and place."""
+    """How many pods have each level and subset."""
     return Counter((band.level.value, band.subset) for band in found.values())
 
 
@@ -44,7 +44,7 @@ def test_levels_of_one_revision() -> None:
     assert stand(found) == {("Guaranteed", 0): 2, ("Redundant", 0): 1, ("BestEffort", 1): 2}
 
 
-def test_the_size_that_is_aimed_at_decides() -> None:
+def test_levels_use_the_target_size() -> None:
     """Nine pods in thirds, bound for three: one of each third stays."""
     thirds = topology("34%", "33%", "33%")
     found = bands(thirds, members({"0": 3, "1": 3, "2": 3}), replicas=3, revision="new")
@@ -53,7 +53,7 @@ def test_the_size_that_is_aimed_at_decides() -> None:
     }
 
 
-def test_older_revisions_give_way_from_the_first_subset_on() -> None:
+def test_older_revisions_are_emptied_from_the_first_subset_on() -> None:
     """Those in subsets with a maximum before those without, and the earlier subsets before the later ones."""
     wanted = topology(3, 3, None)
     found = bands(wanted, members({"0": 1, "1": 1, "2": 1}, "old"), replicas=9, revision="new")
@@ -62,7 +62,7 @@ def test_older_revisions_give_way_from_the_first_subset_on() -> None:
 
 
 def test_the_only_revision_is_the_newest() -> None:
-    """Where nobody knows of a revision yet, none is old."""
+    """Without a known revision none is old."""
     found = bands(topology(3), members({"0": 1}, "any"), replicas=1, revision="")
     assert stand(found) == {("Guaranteed", 0): 1}
 
@@ -73,7 +73,7 @@ def test_the_only_revision_is_the_newest() -> None:
     st.lists(st.integers(0, 5), min_size=4, max_size=4),
     st.integers(0, 12),
 )
-def test_costs_say_what_levels_say(most: list[int | str | None], counts: list[int], replicas: int) -> None:
+def test_costs_follow_levels(most: list[int | str | None], counts: list[int], replicas: int) -> None:
     """Guaranteed above zero, BestEffort none, Redundant below; inside a level, later subsets first."""
     wanted = topology(*most)
     population = members({str(at): counts[at] for at in range(len(most))})
@@ -89,14 +89,14 @@ def test_costs_say_what_levels_say(most: list[int | str | None], counts: list[in
         assert level is Level.BEST_EFFORT or ordered == sorted(ordered, reverse=True)
 
 
-async def test_levels_of_a_workload_in_a_cluster(world: TopologyWorld) -> None:
-    """Asked by who plans scale-downs, by the workload or by its ReplicaSet; pods with a cost of others are left out."""
-    await world.deploy(4)
-    await world.divide(subset("a", "z1", "50%"), subset("b", "z2"))
-    foreign = (await world.pods())[0]
-    await world.patch(Pod, foreign.metadata.name, {"metadata": {"annotations": {DELETION_COST: "9"}}})
-    (replicaset,) = await world.all(ReplicaSet)
-    levels = world.controller.levels
+async def test_levels_of_a_workload_in_a_cluster(cluster: TopologyCluster) -> None:
+    """By workload or by ReplicaSet; pods with a foreign cost are left out."""
+    await cluster.deploy(4)
+    await cluster.create_topology(subset("a", "z1", "50%"), subset("b", "z2"))
+    foreign = (await cluster.pods())[0]
+    await cluster.patch(Pod, foreign.metadata.name, {"metadata": {"annotations": {DELETION_COST: "9"}}})
+    (replicaset,) = await cluster.all(ReplicaSet)
+    levels = cluster.controller.levels
     by_deployment = levels("Deployment", "default", "web")
     by_set = levels("ReplicaSet", "default", replicaset.metadata.name)
     assert by_deployment is not None
@@ -107,23 +107,23 @@ async def test_levels_of_a_workload_in_a_cluster(world: TopologyWorld) -> None:
     assert stand(dict(aimed or {}))["Redundant", 0] > stand(dict(by_deployment))["Redundant", 0]
 
 
-async def test_a_size_that_was_aimed_at_a_moment_ago_is_the_size(world: TopologyWorld) -> None:
-    """Whoever keeps costs current does not undo what was written ahead of a scale-down."""
-    await world.deploy(4)
-    await world.divide(subset("a", "z1", "50%"), subset("b", "z2"))
-    pod = (await world.pods())[0]
-    until = world.clock.now() // 1_000_000_000 + 15
-    note = {"metadata": {"annotations": {AIMED_SIZE: costs.noted(2, until)}}}
-    await world.patch(Pod, pod.metadata.name, note)
-    assert stand(dict(world.controller.levels("Deployment", "default", "web") or {}))["Guaranteed", 0] == 1
-    await world.advance(16)
-    assert stand(dict(world.controller.levels("Deployment", "default", "web") or {}))["Guaranteed", 0] == 2
+async def test_an_unexpired_target_size_is_used(cluster: TopologyCluster) -> None:
+    """A policy that keeps costs current does not undo costs that were written ahead of a scale-down."""
+    await cluster.deploy(4)
+    await cluster.create_topology(subset("a", "z1", "50%"), subset("b", "z2"))
+    pod = (await cluster.pods())[0]
+    until = cluster.clock.now() // 1_000_000_000 + 15
+    note = {"metadata": {"annotations": {AIMED_SIZE: costs.target_size_text(2, until)}}}
+    await cluster.patch(Pod, pod.metadata.name, note)
+    assert stand(dict(cluster.controller.levels("Deployment", "default", "web") or {}))["Guaranteed", 0] == 1
+    await cluster.advance(16)
+    assert stand(dict(cluster.controller.levels("Deployment", "default", "web") or {}))["Guaranteed", 0] == 2
 
 
-async def test_nobody_divides_what_has_no_topology(world: TopologyWorld) -> None:
+async def test_without_a_united_topology_there_are_no_bands(cluster: TopologyCluster) -> None:
     """No UnitedTopology, an unknown workload, an unknown kind."""
-    await world.deploy(1)
-    levels = world.controller.levels
+    await cluster.deploy(1)
+    levels = cluster.controller.levels
     assert levels("Deployment", "default", "web") is None
     assert levels("ReplicaSet", "default", "gone") is None
     assert levels("ReplicationController", "default", "web") is None

@@ -1,4 +1,4 @@
-"""The page about UnitedTopology says what the code says."""
+"""The page about UnitedTopology agrees with the code."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from trimtab.api import codec, unitedtopology
 from trimtab.api.annotations import NAMESPACE_LABEL, SUBSET_COST
 from trimtab.api.unitedtopology import SubsetStatus, UnitedTopology, UnitedTopologyStatus
 from trimtab.subsets import reservations
-from trimtab.unitedtopology.metrics import Metrics
-from trimtab.unitedtopology.verdicts import Reason
+from trimtab.unitedtopology.metrics import AdmissionMetrics, Metrics
+from trimtab.unitedtopology.readiness import REASONS
 
 PAGE = (Path(__file__).parents[3] / "docs/united-topology.md").read_text()
 
@@ -32,7 +32,7 @@ def test_the_manifest_works() -> None:
     assert list(unitedtopology.problems(made)) == []
 
 
-@pytest.mark.parametrize("reason", [reason.value for reason in Reason])
+@pytest.mark.parametrize("reason", [reason.value for reason in REASONS])
 def test_every_reason_is_explained(reason: str) -> None:
     """A condition that people read can be looked up."""
     assert f"| `{reason}` |" in PAGE
@@ -49,7 +49,7 @@ def test_every_field_of_the_status_is_explained(name: str) -> None:
     assert f"`{name}`" in PAGE or f"`{name}[]`" in PAGE
 
 
-def test_names_are_those_of_the_code() -> None:
+def test_keys_are_those_of_the_code() -> None:
     """Labels and annotations are called on the page what they are called on objects."""
     for name in (NAMESPACE_LABEL, keys.TOPOLOGY, keys.SUBSET, keys.RESERVATION, SUBSET_COST):
         assert name in PAGE
@@ -57,7 +57,10 @@ def test_names_are_those_of_the_code() -> None:
 
 def test_metrics_are_those_of_the_code() -> None:
     """Every name in the table exists."""
-    metrics = Metrics()
-    metrics.pods_written(1, "kept")
-    known = {sample.name for family in metrics.registry.collect() for sample in family.samples}
-    assert set(re.findall(r"trimtab_unitedtopology_\w+", PAGE)) <= known
+    metrics, admission = Metrics(), AdmissionMetrics()
+    metrics.record_pods(1, "reconcile")
+    admission.record_write("written", 1)
+    registries = (metrics.registry, admission.registry)
+    families = [family for registry in registries for family in registry.collect()]
+    known = {name for family in families for name in (family.name, *(sample.name for sample in family.samples))}
+    assert set(re.findall(r"trimtab_(?:unitedtopology|subset)_\w+", PAGE)) <= known

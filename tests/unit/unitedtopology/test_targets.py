@@ -21,7 +21,7 @@ def cloneset(revision: str) -> CloneSet:
     return codec.convert(tree, CloneSet)
 
 
-def test_a_deployment_makes_pods_of_its_newest_replicaset() -> None:
+def test_the_revision_of_a_deployment_is_its_newest_replicaset() -> None:
     """The one with the highest number: a rollback gives an old one a new number, whenever it was made."""
     sets = [
         replicaset("web-1", 1, revision=3, created="2026-01-01T00:00:00Z"),
@@ -52,6 +52,6 @@ def test_a_replicaset_is_its_own_revision() -> None:
         pytest.param("", "", id="none yet"),
     ],
 )
-def test_a_clonesets_revision_is_what_its_pods_are_labelled_with(revision: str, want: str) -> None:
+def test_the_revision_of_a_cloneset_is_the_label_of_its_pods(revision: str, want: str) -> None:
     """The name, or the hash alone."""
     assert target_of(cloneset(revision)) == Target("u", 5, want, frozenset({"u"}))

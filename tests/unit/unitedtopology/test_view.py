@@ -12,7 +12,7 @@ from trimtab.unitedtopology.view import View, by_ended
 
 
 def owned() -> PodBuilder:
-    """A pod of a ReplicaSet that carries a mark."""
+    """A pod of a ReplicaSet, with subset annotations."""
     marked = pod("p", namespace="shop").annotations(SubsetAnnotations("spread", "a", "of-p").written())
     return marked.owned_by("web-1")
 
@@ -23,17 +23,17 @@ def owned() -> PodBuilder:
         pytest.param(owned(), (), id="one that runs has not ended"),
         pytest.param(owned().phase("Failed"), ("shop/spread",), id="one that failed has"),
         pytest.param(owned().phase("Succeeded"), ("shop/spread",), id="one that is done has"),
-        pytest.param(owned().terminating(), (), id="of one that is deleted, somebody was asked"),
+        pytest.param(owned().terminating(), (), id="for a deletion a webhook was called"),
         pytest.param(
             pod("p", namespace="shop").annotations(SubsetAnnotations("spread", "a").written()),
             ("shop/spread",),
             id="one that was released has",
         ),
-        pytest.param(pod("p").phase("Failed"), (), id="one without a mark is nobody's"),
+        pytest.param(pod("p").phase("Failed"), (), id="one without annotations has no UnitedTopology"),
     ],
 )
-def test_who_has_ended_unasked(subject: PodBuilder, want: tuple[str, ...]) -> None:
-    """Pods that make room although no webhook heard of it."""
+def test_the_index_of_ended_pods(subject: PodBuilder, want: tuple[str, ...]) -> None:
+    """Pods that free capacity without a call to a webhook."""
     assert tuple(by_ended(subject.build())) == want
 
 
@@ -47,7 +47,7 @@ def test_who_has_ended_unasked(subject: PodBuilder, want: tuple[str, ...]) -> No
         pytest.param(False, "", False, [], id="CloneSets that are being read are lacking"),
     ],
 )
-def test_clonesets_are_known_or_known_to_be_absent(absent: bool, problem: str, known: bool, told: list[str]) -> None:
+def test_clonesets_are_cached_or_absent(absent: bool, problem: str, known: bool, told: list[str]) -> None:
     """Whatever else keeps them from being read is a problem, and no answer."""
     view = View(Client(ScriptedTransport()))
     view.clonesets.absent, view.clonesets.problem = absent, problem

@@ -1,14 +1,14 @@
-"""Patches on raw JSON, in the three ways Kubernetes takes them.
+"""Patches on raw JSON, of the three types that Kubernetes applies.
 
 | media type                              | function                          | module       |
 |-----------------------------------------|-----------------------------------|--------------|
 | `application/strategic-merge-patch+json` | `strategic_merge`, `schema_for`  | `strategic`  |
 | `application/merge-patch+json`          | `json_merge`                      | `merge`      |
-| `application/json-patch+json`           | `json_patch`, and back: `diff`    | `operations` |
+| `application/json-patch+json`           | `json_patch`, inverse: `diff`     | `operations` |
 
-All of them take plain JSON values and return new ones: no argument is changed, and the result shares nothing with it.
-What cannot be applied is an `InvalidError` that names the place; a kind that cannot take a strategic merge patch is a
-`NoSchemaError`. Server-side apply does not belong here: it needs the history of who set which field.
+All functions take plain JSON values and return new ones: arguments are not changed, and the result shares nothing with
+them. A patch that cannot be applied raises `InvalidError` with the path; a kind without strategic merge patch raises
+`NoSchemaError`. Server-side apply is not implemented: it needs the field managers of the object.
 """
 
 from __future__ import annotations

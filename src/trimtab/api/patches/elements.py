@@ -1,12 +1,12 @@
-"""Values, and the elements of a list: telling them apart, and putting them in order.
+"""Values and list elements: identity and order.
 
-Elements are told apart by their merge key, or, if they are scalars, by themselves. Values are compared as Kubernetes
-compares them: 1, 1.0 and true are three, and to ask whether two objects are equal is an error.
+Elements are identified by their merge key or, if they are scalars, by their value. Values are compared as Kubernetes
+compares them: 1, 1.0 and true are three different values, and comparing two objects is an error.
 
-An element that is sorted by a list which does not name it is, to Kubernetes, the smaller one whichever way one asks.
-That is no order, and what comes out depends on the algorithm: up to twenty elements Kubernetes' is an insertion sort,
-so ours is one too. (Longer lists are sorted in blocks there. Only an empty `$setElementOrder` beside a list that is
-not empty gets this far, and no known client sends that.)
+When Kubernetes sorts by a list that does not name an element, it treats the element as smaller in both directions of
+the comparison. That is not an order, and the result depends on the algorithm: for up to twenty elements Kubernetes
+uses an insertion sort, so ours is one too. (It sorts longer lists in blocks. Only an empty `$setElementOrder` with a
+list that is not empty gets here, and no known client sends that.)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def kind_of(value: Any) -> str:
-    """What Kubernetes takes the value for. An integer that does not fit 64 bits is read as a floating point number."""
+    """The JSON type of the value. Kubernetes reads an integer beyond 64 bits as a floating point number."""
     if type(value) is int and value not in _INT64:
         return "a number"
     return _KINDS.get(type(value)) or type(value).__name__
@@ -45,14 +45,14 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def scalar(value: Any) -> tuple[str, Any]:
-    """The value, fit for a set in which 1, 1.0 and true are three."""
+    """The value as an element of a set in which 1, 1.0 and true are different."""
     if isinstance(value, (dict, list)):
         raise _incomparable(value)
     return kind_of(value), value
 
 
 def _incomparable(value: Any) -> InvalidError:
-    return InvalidError("", f"cannot tell its elements apart by {kind_of(value)}: {brief(value)}")
+    return InvalidError("", f"its elements cannot be identified by {kind_of(value)}: {brief(value)}")
 
 
 def brief(value: Any) -> str:
@@ -61,7 +61,7 @@ def brief(value: Any) -> str:
 
 
 def copied(value: Any) -> Any:
-    """The value anew, all the way down; what was one object in two places becomes two."""
+    """A deep copy of the value, without shared objects."""
     if isinstance(value, dict):
         return {key: copied(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -70,7 +70,7 @@ def copied(value: Any) -> Any:
 
 
 def without_nulls(value: Any) -> Any:
-    """The value anew, without the fields that are null, in lists too; elements that are null stay."""
+    """A deep copy without null fields, also in lists; null elements stay."""
     if isinstance(value, dict):
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
@@ -79,7 +79,7 @@ def without_nulls(value: Any) -> Any:
 
 
 def element_kind(*lists: List) -> str:
-    """The one kind that all elements of the lists have."""
+    """The JSON type of all elements of the lists; raises InvalidError if they differ."""
     kinds = {kind_of(item) for items in lists for item in items}
     if len(kinds) != 1:
         mixed = " and ".join(sorted(kinds)) or "no elements at all"
@@ -97,15 +97,15 @@ def merge_key(element: Any, key: str) -> Any:
 
 
 def find(items: List, key: str, value: Any) -> int | None:
-    """The place of the first element with this value for its merge key."""
+    """The index of the first element with this value of its merge key."""
     for place, item in enumerate(items):
         if key in _checked(item) and equal(item[key], value):
             return place
     return None
 
 
-def deletions_apart(items: List) -> tuple[List, List]:
-    """The elements that stay, and those whose directive is to delete them."""
+def split_deletions(items: List) -> tuple[List, List]:
+    """The elements to keep, and those with the directive to delete them."""
     kept = [item for item in items if _checked(item).get(MARKER) != "delete"]
     return kept, [item for item in items if item.get(MARKER) == "delete"]
 
@@ -117,9 +117,9 @@ def _checked(element: Any) -> Object:
 
 
 def ordered(merged: List, named: List, before: List, key: str, *, scalars: bool) -> List:
-    """The merged list in its final order: what `named` names in the order of `named`, the rest as it stood `before`.
+    """The merged list in its final order: elements in `named` in that order, the others as they were in `before`.
 
-    Where the two meet, what stood before a named element goes before it; otherwise the named ones come first.
+    An element that was before a named element goes before it; otherwise the named elements come first.
     """
     in_named, others = _partition(merged, named, key)
     identify: Callable[[Any], Any] = (lambda item: item) if scalars else (lambda item: merge_key(item, key))
@@ -141,7 +141,7 @@ def _partition(items: List, named: List, key: str) -> tuple[List, List]:
 
 
 class _Places:
-    """Where each element first stands in a list that sets an order."""
+    """The first index of each element in a list that defines an order."""
 
     def __init__(self, items: List, identify: Callable[[Any], Any]) -> None:
         self._identify = identify
@@ -163,7 +163,7 @@ class _Places:
 def _sorted_by(places: _Places, items: List, *, scalars: bool) -> List:
     deletions: List = []
     if not scalars:
-        items, deletions = deletions_apart(items)
+        items, deletions = split_deletions(items)
     result: List = []
     for item in items:
         at = len(result)
@@ -182,16 +182,16 @@ def _before(places: _Places, left: Any, right: Any) -> bool:
 
 
 def _interleaved(first: List, second: List, places: _Places) -> List:
-    """Both lists in their own order; an element of `second` goes before one of `first` where it stood before it."""
+    """Both lists in their own order; an element of `second` goes before one of `first` if it was before it."""
     result: List = []
     waiting = second[::-1]
     for item in first:
-        while waiting and _stood_before(places, waiting[-1], item):
+        while waiting and _was_before(places, waiting[-1], item):
             result.append(waiting.pop())
         result.append(item)
     return result + waiting[::-1]
 
 
-def _stood_before(places: _Places, left: Any, right: Any) -> bool:
+def _was_before(places: _Places, left: Any, right: Any) -> bool:
     ours, theirs = places.of(left), places.of(right)
     return ours is not None and theirs is not None and ours < theirs

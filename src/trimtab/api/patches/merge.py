@@ -1,8 +1,7 @@
 """JSON merge patch (RFC 7386), as a Kubernetes API server applies it.
 
-Objects are merged field by field, `null` deletes a field, and anything else replaces what was there. One detail is
-Kubernetes' own: a value that does not take the place of an object loses the nulls of all objects in it, even of those
-inside lists.
+Objects are merged field by field, `null` deletes a field, and any other value replaces the old one. One detail is
+specific to Kubernetes: a value that does not replace an object loses the nulls of all objects in it, even inside lists.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from trimtab.api.patches.elements import Object, copied, kind_of, without_nulls
 
 
 def json_merge(original: Any, patch: Any) -> Object:
-    """The object that `original` becomes under `patch`; neither is changed. What is no object counts as empty."""
+    """Apply `patch` to `original`; neither is changed. An original that is not an object counts as empty."""
     if not isinstance(patch, dict):
         raise InvalidError("", f"the patch must be an object, not {kind_of(patch)}")
     try:

@@ -1,10 +1,9 @@
-"""How the built-in types are patched: which fields are lists, which lists are merged, and by which key.
+"""Merge keys of the built-in types: which fields are lists, which lists are merged, and by which key.
 
-The table beside this file is generated from Kubernetes' published schemas (`tools/mergekeys.py` says how it is laid
-out). It is read once, when the first schema is asked for.
+`mergekeys.json` is generated from Kubernetes' published schemas (`tools/mergekeys.py` describes its format). It is
+read once, when the first schema is requested.
 
-A field's name is first looked for as it is written, then without regard to case, because that is how Kubernetes' own
-lookup finds a field.
+A field is looked up by its exact name, then case-insensitively, as Kubernetes does.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ import msgspec
 
 from trimtab.api.errors import InvalidError
 
-# Two letters beyond ASCII fold onto an ASCII one, and Kubernetes' lookup knows them: the long s and the kelvin sign.
+# Two letters beyond ASCII fold to an ASCII letter in Kubernetes' lookup: the long s and the kelvin sign.
 _FOLDED = str.maketrans({"\u017f": "s", "\u212a": "k"})
 
 
 class NoSchemaError(LookupError):
-    """A kind that cannot take a strategic merge patch; a Kubernetes API server answers 415 for it."""
+    """A kind without strategic merge patch; an API server answers 415 for it."""
 
     def __init__(self, api_version: str, kind: str) -> None:
         super().__init__(api_version, kind)
@@ -31,7 +30,7 @@ class NoSchemaError(LookupError):
 
     def __str__(self) -> str:
         return (
-            f"{self.kind} in {self.api_version} is not a built-in kind, so nothing says how its lists are merged: "
+            f"{self.kind} in {self.api_version} is not a built-in kind and has no merge keys: "
             "send a JSON merge patch (application/merge-patch+json) instead of a strategic one"
         )
 
@@ -55,14 +54,14 @@ class _Table(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """One type: how each of its fields is merged. `name` is empty for what has no fields of its own."""
+    """The merge rules of one type. `name` is empty for types without fields."""
 
     name: str
 
     def object_field(self, key: str) -> Merging:
         """How the value of `key` is merged, when both documents have an object there."""
         field = self._field(key)
-        # An object in the place of a list is let pass, but the fields of the list's elements are not its fields.
+        # An object in place of a list is accepted, but it does not have the fields of the list's elements.
         return _merging(field, "" if field.list else field.type)
 
     def list_field(self, key: str) -> Merging:
@@ -74,7 +73,7 @@ class Schema:
 
     def _field(self, key: str) -> _Field:
         if not self.name:
-            raise InvalidError("", "cannot be merged: its parent has no fields that Kubernetes knows")
+            raise InvalidError("", "cannot be merged: its parent has no known fields")
         known = _table().types[self.name]
         field = _find(known, key) or _find(known, _folded_names(self.name).get(_fold(key), ""))
         if field is None:
@@ -92,7 +91,7 @@ class Merging:
 
 
 def schema_for(api_version: str, kind: str) -> Schema:
-    """The schema of a built-in kind, or of `v1` `PodTemplateSpec`, which is no kind but is patched like one."""
+    """The schema of a built-in kind, or of `v1` `PodTemplateSpec`, which is patched like a kind."""
     name = _table().kinds.get(api_version, {}).get(kind)
     if name is None:
         raise NoSchemaError(api_version, kind)
@@ -113,7 +112,7 @@ def _find(known: _Type, key: str) -> _Field | None:
 
 
 def _merging(field: _Field, type_name: str) -> Merging:
-    # `retainKeys` concerns those who compute a patch; to apply one, the directive in the patch is what counts.
+    # `retainKeys` matters for computing a patch; when applying one, the directive in the patch decides.
     strategy = next((part for part in field.strategy.split(",") if part != "retainKeys"), "")
     return Merging(Schema(type_name), strategy, field.key)
 

@@ -1,14 +1,14 @@
 """JSON patch (RFC 6902): a list of operations, applied one after the other, all or none.
 
-The operations are carried out by the library `jsonpatch`. What it is not asked to do is to judge input: each operation
-is looked at before, so that a refusal names the operation and its member (`[2].path`), whatever the JSON is.
+The library `jsonpatch` applies the operations. Each operation is validated before, so that an error names the operation
+and its member (`[2].path`).
 
-The RFC is kept to the letter. A Kubernetes API server is more lenient in places: it counts negative indices from the
-end of a list, and lets `replace` create a field. No patch should rely on that, and none that does is taken here.
+The RFC is followed strictly. A Kubernetes API server is more lenient: it counts negative indices from the end of a
+list, and `replace` may create a field. Patches that rely on that are refused here.
 
-`diff` is the other direction. It is written by hand because all it needs to be is correct and plain to read in an audit
-log: it never moves or copies, and it replaces a list whose length changes as a whole. (Older versions of the library
-compute some differences wrongly.)
+`diff` is the inverse. It is our own, because it only has to be correct and readable in an audit log: it never moves or
+copies, and it replaces a list as a whole if its length changes. (Older versions of the library compute some
+differences wrongly.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trimtab.api.patches.elements import brief, copied, kind_of
 
 Operation = dict[str, Any]
 
-# For each operation, the members it has to have, and the one that has to name something that exists.
+# For each operation, its required members, and the member that must point to an existing value.
 _MEMBERS = {
     "add": ("path", "value"),
     "remove": ("path",),
@@ -50,7 +50,7 @@ def json_patch(document: Any, operations: Any) -> Any:
 
 
 def diff(before: Any, after: Any) -> list[Operation]:
-    """The operations that make `after` out of `before`; none if they are the same, where 1, 1.0 and true are three."""
+    """The operations that turn `before` into `after`; 1, 1.0 and true are different values."""
     try:
         return list(_changes("", before, after))
     except RecursionError:
@@ -105,12 +105,12 @@ def _refusal(document: Any, operation: Operation, error: Exception) -> str:
     parent = _resolved(document, JsonPointer(operation["path"]).parts[:-1])
     if isinstance(parent, (dict, list)):
         return f"{brief(operation['path'])} cannot be used: {error}"
-    # The library's own words would recite the whole document.
+    # The library's message would contain the whole document.
     return f"{brief(operation['path'])} is not in an object or a list of the document"
 
 
 def _resolved(value: Any, parts: list[str]) -> Any:
-    """What the pointer names. Unlike the library's lookup, it finds no letters in strings, and nothing at `-`."""
+    """The value at the pointer. Unlike the library's lookup, it does not index strings, and `-` is nothing."""
     for part in parts:
         if isinstance(value, dict) and part in value:
             value = value[part]
@@ -133,11 +133,11 @@ def _changes(path: str, before: Any, after: Any) -> Iterator[Operation]:
 
 def _changes_of_object(path: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator[Operation]:
     for key, value in before.items():
-        place = f"{path}/{_escaped(key)}"
+        pointer = f"{path}/{_escaped(key)}"
         if key in after:
-            yield from _changes(place, value, after[key])
+            yield from _changes(pointer, value, after[key])
         else:
-            yield {"op": "remove", "path": place}
+            yield {"op": "remove", "path": pointer}
     for key, value in after.items():
         if key not in before:
             yield {"op": "add", "path": f"{path}/{_escaped(key)}", "value": copied(value)}

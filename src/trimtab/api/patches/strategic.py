@@ -1,31 +1,31 @@
 """Strategic merge patch, exactly as a Kubernetes API server applies it.
 
-The idea: a patch is the part of the object that should change. Objects are merged field by field, `null` deletes a
-field, and a list is either replaced whole or, where its schema names a merge key (`mergekeys`), merged element by
-element. What cannot be said by resembling the object is said by directives inside the patch:
+A patch is the part of the object that should change. Objects are merged field by field, `null` deletes a field, and a
+list is either replaced or, if its schema has a merge key (`mergekeys`), merged element by element. Directives in the
+patch express everything else:
 
     $patch: delete | replace          in an object, or in an element of a merged list
-    $deleteFromPrimitiveList/FIELD    scalars to take out of a list
-    $setElementOrder/FIELD            the order that a list shall have afterwards
-    $retainKeys                       the fields of an object that stay; all others go
+    $deleteFromPrimitiveList/FIELD    scalars to remove from a list
+    $setElementOrder/FIELD            the final order of a list
+    $retainKeys                       the fields of an object to keep; all others are removed
 
-The rest is surprises. They are kept, for a lab that answers better than Kubernetes would teach wrong lessons:
+Kubernetes' surprising behaviour is kept, so that the lab does not differ from a real API server:
 
 1. New elements of a merged list come *before* the elements that only the original has.
-2. An element with `$patch: replace` replaces the list by the *other* elements of the patch; its own content is lost.
-3. A new field is cleaned: nulls go, and so does every object in it that carries `$patch`, whatever the directive says.
-   A new *element* of a merged list is not cleaned: nulls and directives inside it stay as they are written.
-4. In a list or object that is replaced whole, directives and nulls are ordinary content and stay.
-5. A field that is unknown to the schema is an error only where both documents have an object, or both a list, there.
-   `$setElementOrder` is an error where neither list has an element.
-6. Elements that a patch deletes leave traces in the list against which the order is computed (`_Window`); and there
-   are elements that no order knows (`elements`).
+2. An element with `$patch: replace` replaces the list with the *other* elements of the patch; its own content is lost.
+3. A new field is cleaned: nulls are removed, and every object in it with `$patch`, whatever the directive.
+   A new *element* of a merged list is not cleaned: nulls and directives inside it stay.
+4. In a list or object that is replaced, directives and nulls are ordinary content and stay.
+5. A field that is unknown to the schema is an error only if both documents have an object there, or both a list.
+   `$setElementOrder` is an error if neither list has an element.
+6. Elements that a patch deletes affect the list from which the order is computed (`_Window`); and some elements are
+   in no order (`elements`).
 
-Where Kubernetes leaves an answer to chance, it is settled here. Fields are taken in the order of the patch, but
-`$deleteFromPrimitiveList` first (Go visits a map in random order). A merge never overwrites the original through spare
-capacity, which would matter only where a merged list of scalars holds duplicates. A list for a field that is none is
-always refused (Go lets it pass if the field is a pointer, which no published schema tells). And what makes the Go
-program panic, such as a merge key that is itself an object, is an `InvalidError` like every other refusal.
+Where Kubernetes' result is random, it is deterministic here. Fields are processed in the order of the patch, but
+`$deleteFromPrimitiveList` first (Go iterates over a map in random order). A merge never overwrites the original through
+spare capacity, which would matter only if a merged list of scalars has duplicates. A list for a field that is not a
+list is always refused (Go accepts it if the field is a pointer, which no published schema shows). Input that makes the
+Go program panic, such as an object as merge key, is an `InvalidError`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ from trimtab.api.patches.elements import (
     Object,
     brief,
     copied,
-    deletions_apart,
     element_kind,
     equal,
     find,
@@ -52,6 +51,7 @@ from trimtab.api.patches.elements import (
     merge_key,
     ordered,
     scalar,
+    split_deletions,
     without_nulls,
 )
 from trimtab.api.patches.mergekeys import Merging, Schema
@@ -68,7 +68,7 @@ _DROPPED = object()
 
 
 def strategic_merge(original: Any, patch: Any, schema: Schema) -> Object:
-    """The object that `original` becomes under `patch`; neither is changed. `null` stands for an empty object."""
+    """Apply `patch` to `original`; neither is changed. `null` counts as an empty object."""
     try:
         return _merge_objects(_document(original, "object"), _document(patch, "patch"), schema)
     except RecursionError:
@@ -88,7 +88,7 @@ def _document(value: Any, what: str) -> Object:
 
 def _merge_objects(original: Object, patch: Object, schema: Schema) -> Object:
     if MARKER in patch:
-        return _obey_marker(patch)
+        return _apply_marker(patch)
     _retain_keys(original, patch)
     for key in [key for key in patch if key.startswith(_ORDER)]:
         _at(key, _set_element_order, original, patch, key, schema)
@@ -97,7 +97,7 @@ def _merge_objects(original: Object, patch: Object, schema: Schema) -> Object:
     return original
 
 
-def _obey_marker(patch: Object) -> Object:
+def _apply_marker(patch: Object) -> Object:
     directive = patch.pop(MARKER)
     if directive == "replace":
         return patch
@@ -163,10 +163,10 @@ def _without_directives(value: Any) -> Any:
 
 @dataclass(slots=True)
 class _Window:
-    """The first `length` items of a list, edited in place while others go on looking at the whole of it.
+    """The first `length` items of a list, edited in place as Go edits a slice.
 
-    A deletion moves the items behind it forward and leaves the last one standing twice; an addition writes over what
-    was left standing. `$setElementOrder` then takes its order from this list.
+    A deletion moves the items behind it forward and leaves the last one in the list twice; an addition overwrites the
+    leftover. `$setElementOrder` then takes its order from this list.
     """
 
     items: List
@@ -195,22 +195,22 @@ def _merge_lists(window: _Window, patch: List, merging: Merging, *, deleting: bo
     if deleting:
         gone = {scalar(item) for item in patch}
         return [item for item in original if scalar(item) not in gone]
-    # With nothing to add the original itself is deduplicated, and that is the order it is then sorted by.
+    # With nothing to add, the original itself is deduplicated, and defines the order.
     merged = _deduplicated(original + patch if patch else original)
     return ordered(merged, patch, original, merging.key, scalars=True)
 
 
 def _merge_elements(window: _Window, patch: List, merging: Merging) -> List:
     if not merging.key:
-        raise InvalidError("", "its elements are objects, but no merge key tells which is which")
-    window, plain = _obey_element_markers(window, patch, merging.key)
+        raise InvalidError("", "its elements are objects, but the schema has no merge key for them")
+    window, plain = _apply_element_markers(window, patch, merging.key)
     before = window.view()
     for element in plain:
         _merge_element(window, element, merging)
     return ordered(window.view(), plain, before, merging.key, scalars=False)
 
 
-def _obey_element_markers(window: _Window, patch: List, key: str) -> tuple[_Window, List]:
+def _apply_element_markers(window: _Window, patch: List, key: str) -> tuple[_Window, List]:
     plain: List = []
     replacing = False
     for element in patch:
@@ -243,7 +243,7 @@ def _merge_element(window: _Window, element: Object, merging: Merging) -> None:
 
 
 def _deduplicated(items: List) -> List:
-    """Each scalar once. The place of a duplicate is taken by the last item, in `items` itself too."""
+    """Each scalar once. The last item replaces a duplicate, in `items` itself too."""
     length = len(items)
     at = 0
     while at < length:
@@ -280,7 +280,7 @@ def _set_element_order(original: Object, patch: Object, key: str, schema: Schema
         merged = _without_directives(changes)
     else:
         merged = _merge_lists(_Window(held, length), changes, merging, deleting=False)
-    before = held[:length]  # not as it was, but as the merge has left it
+    before = held[:length]  # as the merge has left it, not as it was
     scalars = element_kind(before, changes or []) != OBJECT
     original[name] = ordered(merged, order, before, merging.key, scalars=scalars)
 
@@ -295,10 +295,10 @@ def _list_at(holder: Object, name: str, what: str) -> List | None:
 
 
 def _check_order(changes: List, order: List, key: str) -> None:
-    """Every element of the patch that is not a deletion has to be named by the order, in the same sequence."""
+    """Every element of the patch that is not a deletion must be in the order, in the same sequence."""
     if not order or not changes:
         return
-    waiting = deletions_apart(changes)[0] if key else changes
+    waiting = split_deletions(changes)[0] if key else changes
     place = 0
     for named in order:
         while place < len(waiting) and _has_marker(waiting[place]):
@@ -317,7 +317,7 @@ def _check_order(changes: List, order: List, key: str) -> None:
 
 
 def _at(step: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call `function`; what it refuses, it refuses under `step`."""
+    """Call `function`, with `step` added to the paths of its errors."""
     try:
         return function(*args, **kwargs)
     except InvalidError as error:

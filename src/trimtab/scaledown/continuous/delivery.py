@@ -39,7 +39,7 @@ from trimtab.kube.clocks import SECOND
 from trimtab.kube.informers import Informer
 from trimtab.kube.limits import TokenBucket
 from trimtab.kube.queues import WorkQueue
-from trimtab.kube.resources import key as object_key
+from trimtab.kube.resources import object_key
 from trimtab.kube.runners import Result, Runner
 from trimtab.ranking.costs import Band, Carrier
 from trimtab.ranking.rankers import Constraint

@@ -30,7 +30,7 @@ from trimtab.scaledown import replicaset_plans
 from trimtab.scaledown.cost_writer import WRITERS, CostWriter
 from trimtab.scaledown.intent.delivery import RESERVE, PlanDelivery
 from trimtab.scaledown.intent.gate import Gate, Prepare
-from trimtab.scaledown.intent.planner import ModelSettings, PlannedRequest, Planner, PolicyOf, strategies_of
+from trimtab.scaledown.intent.planner import MODEL, ModelSettings, PlannedRequest, Planner, PolicyOf, strategies_of
 from trimtab.scaledown.intent.ratelimits import RATES, RateLimiter, Rates, WorkloadLocks
 from trimtab.scaledown.intent.requests import (
     BUDGET,
@@ -70,7 +70,7 @@ class HoldSettings:
     rates: Rates = RATES
     constraints: tuple[Constraint, ...] = (Constraint(ZONE), Constraint(HOSTNAME))
     """The constraints of workloads whose templates state none."""
-    model: ModelSettings = ModelSettings()
+    model: ModelSettings = MODEL
 
 
 SETTINGS = HoldSettings()

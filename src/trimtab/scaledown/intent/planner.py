@@ -73,6 +73,9 @@ class ModelSettings:
     options: Options = STOCK
 
 
+MODEL = ModelSettings()
+
+
 class Planner:
     """Makes the plans for requests."""
 
@@ -84,14 +87,14 @@ class Planner:
         constraints: Sequence[Constraint],
         policy_of: PolicyOf = strategies_of,
         server_time: ServerTime | None = None,
-        settings: ModelSettings | None = None,
+        settings: ModelSettings = MODEL,
     ) -> None:
         self._view = view
         self._clock = clock
         self._constraints = constraints
         self._policy_of = policy_of
         self._server_time = server_time or ServerTime(clock)
-        self.settings = settings or ModelSettings()
+        self.settings = settings
 
     async def plan(self, checked: CheckedRequest) -> PlannedRequest | HoldOutcome:
         """The plans, or why there are none."""

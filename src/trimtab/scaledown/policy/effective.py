@@ -25,7 +25,7 @@ from enum import IntEnum
 
 from trimtab.api import times
 from trimtab.api.annotations import OPT_OUT, OPTED_OUT
-from trimtab.api.scaledown import REFUSED, TARGETS, ScaleDownPolicy, ScaleDownPolicySpec
+from trimtab.api.scaledown import TARGETS, UNSUPPORTED_KINDS, ScaleDownPolicy, ScaleDownPolicySpec
 from trimtab.kube.stores import key_of
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.policy.workloads import WorkloadRef, compile_selector, opts_out
@@ -99,8 +99,8 @@ def exemption(workload: WorkloadRef, defaults: Defaults, namespace_labels: Mappi
 
 def unsupported(api_version: str, kind: str) -> str:
     """Why no policy can apply to a kind; empty where one can."""
-    if kind in REFUSED:
-        return f"{kind} is not supported: {REFUSED[kind]}"
+    if kind in UNSUPPORTED_KINDS:
+        return f"{kind} is not supported: {UNSUPPORTED_KINDS[kind]}"
     if kind not in TARGETS.get(api_version, ()):
         return f"{kind} of {api_version} is not supported: it is not known to choose its victims by cost"
     return ""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trimtab.api import selectors
-from trimtab.api.scaledown import REFUSED, ScaleDownPolicy
+from trimtab.api.scaledown import UNSUPPORTED_KINDS, ScaleDownPolicy
 from trimtab.kube.stores import key_of
 from trimtab.ranking.costs import Carrier
 from trimtab.ranking.faults import faults
@@ -110,8 +110,8 @@ class PolicyInspector:
         found = (pods.objects[row] for row in rows.tolist())
         owners = {(owner.kind, owner.name) for pod in found if pod is not None and (owner := pod.metadata.controller)}
         for kind, name in sorted(owners):
-            if kind in REFUSED:
-                yield f"{kind} {name} is not supported: {REFUSED[kind]}"
+            if kind in UNSUPPORTED_KINDS:
+                yield f"{kind} {name} is not supported: {UNSUPPORTED_KINDS[kind]}"
 
     def _with_ranks(self, findings: Findings, own_key: str, refs: Iterable[WorkloadRef]) -> Findings:
         tally = _Tally()

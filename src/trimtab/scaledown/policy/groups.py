@@ -16,7 +16,7 @@ from trimtab.api.documents import Document
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicySpec, StrategySpec
 from trimtab.api.selectors import is_key
-from trimtab.kube.resources import key as object_key
+from trimtab.kube.resources import object_key
 from trimtab.ranking.rankers import Constraint
 from trimtab.scaledown.policy import conflicts, effective
 from trimtab.scaledown.policy.defaults import Defaults

@@ -265,9 +265,9 @@ class PlanTracker:
             self._settle_time.record_success()
         checks = check_levels(plan.expected, self._view.snapshot)
         result = level_result(checks)
-        cause = _cause(plan, misses) if result is LevelResult.MISSED else ""
-        self._metrics.record_result(result, cause)
-        self._record(PlanResult(workload, plan.plan, state, len(deleted), misses, result, cause, checks), plan)
+        why = _cause(plan, misses) if result is LevelResult.MISSED else ""
+        self._metrics.record_result(result, why)
+        self._record(PlanResult(workload, plan.plan, state, len(deleted), misses, result, why, checks), plan)
 
     def _close(self, workload: str) -> None:
         plan = self._open.pop(workload, None)

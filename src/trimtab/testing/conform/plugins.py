@@ -21,10 +21,11 @@ from trimtab.placement.balance import NodeResourcesBalancedAllocation
 from trimtab.placement.framework import CODE_NAMES, SUCCESS, UNRESOLVABLE, Cycle, Filter, Refusals, Score
 from trimtab.placement.images import ImageLocality
 from trimtab.placement.interpod import InterPodAffinity
+from trimtab.placement.nodename import NodeName
 from trimtab.placement.ports import NodePorts
 from trimtab.placement.resources import NodeResourcesFit
-from trimtab.placement.selection import NodeName, NodeUnschedulable
 from trimtab.placement.taints import TaintToleration
+from trimtab.placement.unschedulable import NodeUnschedulable
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import Mask
 

@@ -1,13 +1,13 @@
-"""A pod is about to be deleted or evicted: its place is announced to be free soon.
+"""Reviews of pods that are about to be deleted or evicted: the deletion is announced in the status.
 
-The announcement (`deleting` in the status) is for the pod's successor, which comes as soon as the pod is terminating
-and often before any controller has counted again. It is made for pods that carry a mark, and are not going already: a
-kubelet deletes a terminating pod once more when it has ended. Every request is admitted, and a dry run leaves no trace;
-`kubectl drain --dry-run=server` says so in the body of the eviction alone.
+The announcement (`deleting` in the status) is for the pod's successor, which is created as soon as the pod is
+terminating and often before the controller has recounted. It is made for annotated pods that are not terminating yet: a
+kubelet deletes a terminating pod once more when it has ended. Every request is admitted, and a dry run changes nothing;
+`kubectl drain --dry-run=server` marks the dry run in the body of the eviction only.
 
-A validating webhook is asked before a disruption budget is, and cannot know what comes of the request. So it looks
-again after a while, and takes back what was announced for a pod that lives on; so does the controller, should this
-process end before.
+A validating webhook is called before a disruption budget is checked, and does not know whether the request succeeds. So
+the pod is checked again after a delay, and the announcement is reverted if the pod still exists; the controller does
+the same, should this process end before.
 """
 
 from __future__ import annotations
@@ -17,83 +17,87 @@ import logging
 from collections.abc import Sequence
 
 from trimtab.admission.server import Hook, admitted
-from trimtab.api import annotations as keys
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
+from trimtab.api.annotations import subset_annotations
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import Clock, cancel
-from trimtab.kube.resources import Key, key
-from trimtab.unitedtopology.admission.status_batcher import Rounds
+from trimtab.kube.resources import Key, object_key
+from trimtab.unitedtopology.admission.status_batcher import StatusBatcher
 from trimtab.unitedtopology.admission.topologies import Topologies
 
 NAME = "deletions"
 PATH = "/deletions"
 BUDGET = 1.0
-"""Seconds in which a deletion is announced, or goes on without."""
-SECOND_LOOK = 1.2
-"""Seconds after which a pod that lives on is not going to be deleted: its trace is to be gone after two."""
+"""Seconds after which a deletion is admitted without an announcement."""
+CHECK_AFTER = 1.2
+"""Seconds after which a pod that still exists will not be deleted: its entry must be gone after two."""
 
 log = logging.getLogger(__name__)
 
 
 class DeletionReviews:
-    """The hook of pods that are deleted or evicted."""
+    """The hook for deletions and evictions of pods."""
 
     def __init__(
-        self, topologies: Topologies, rounds: Rounds, clock: Clock, *, budget: float = BUDGET, wait: float = SECOND_LOOK
+        self,
+        topologies: Topologies,
+        batcher: StatusBatcher,
+        clock: Clock,
+        *,
+        budget: float = BUDGET,
+        wait: float = CHECK_AFTER,
     ) -> None:
         self._topologies = topologies
-        self._rounds = rounds
+        self._batcher = batcher
         self._clock = clock
         self._wait = wait
-        self._looks: set[asyncio.Task[None]] = set()
+        self._checks: set[asyncio.Task[None]] = set()
         self.hooks: Sequence[Hook] = (Hook(NAME, PATH, self.decide, budget),)
 
     async def decide(self, request: AdmissionRequest) -> AdmissionResponse:
-        """Admit, after the deletion was announced."""
-        if not is_dry_run(request) and self._topologies.any_in(request.namespace):
+        """Admit, after announcing the deletion."""
+        if not is_dry_run(request) and self._topologies.has_any_in(request.namespace):
             pod = await self._pod(request)
             if pod is not None and pod.active:
                 await self._announce(pod, request.namespace)
         return admitted(request)
 
     async def close(self) -> None:
-        """Leave what is to be looked at again to the controller."""
-        await cancel(*self._looks)
+        """Cancel pending checks, which are left to the controller."""
+        await cancel(*self._checks)
 
     async def _pod(self, request: AdmissionRequest) -> Pod | None:
-        """The pod of a review; one of an eviction shows the eviction alone."""
+        """The pod of a review; the review of an eviction does not contain it."""
         if request.operation == "DELETE" and not request.sub_resource and request.old_object is not None:
             return codec.decode(request.old_object.text, Pod)
         if request.operation == "CREATE" and request.sub_resource == "eviction":
-            return await self._rounds.lookups.pod(_evicted(request), namespace=request.namespace)
+            return await self._batcher.lookups.pod(_evicted(request), namespace=request.namespace)
         return None
 
     async def _announce(self, pod: Pod, namespace: str) -> None:
-        mark = keys.subset_annotations(pod.metadata.annotations)
-        topology = self._topologies.get(key(namespace, mark.topology)) if mark is not None else None
-        if topology is None or topology.metadata.deletion_timestamp is not None:
+        annotations = subset_annotations(pod.metadata.annotations)
+        topology = self._topologies.get(object_key(namespace, annotations.topology)) if annotations else None
+        if topology is None or not self._topologies.is_usable(topology):
             return
-        if not self._topologies.is_usable(topology):
-            return  # nobody counts for it
-        a_key = key(namespace, topology.metadata.name)
-        if await self._rounds.leave(a_key, pod.metadata.name, pod.metadata.uid):
-            look = asyncio.get_running_loop().create_task(self._look_again(a_key, pod.metadata.name))
-            self._looks.add(look)
-            look.add_done_callback(self._looks.discard)
+        key = object_key(namespace, topology.metadata.name)
+        if await self._batcher.announce_deletion(key, pod.metadata.name, pod.metadata.uid):
+            check = asyncio.get_running_loop().create_task(self._revert_later(key, pod.metadata.name))
+            self._checks.add(check)
+            check.add_done_callback(self._checks.discard)
 
-    async def _look_again(self, a_key: Key, name: str) -> None:
+    async def _revert_later(self, key: Key, name: str) -> None:
         await self._clock.sleep(self._wait)
-        self._rounds.take_back(a_key, name)
+        self._batcher.revert_deletion(key, name)
 
 
 def is_dry_run(request: AdmissionRequest) -> bool:
-    """Whether nothing will come of a request, wherever it says so."""
-    said: list[JSON] = [request.options.tree()] if request.options is not None else []
+    """Whether a request is a dry run, by any of its fields."""
+    options: list[JSON] = [request.options.tree()] if request.options is not None else []
     if request.sub_resource == "eviction" and request.object is not None:
-        said.append(request.object.tree().get("deleteOptions") or {})
-    return request.dry_run or any(options.get("dryRun") for options in said)
+        options.append(request.object.tree().get("deleteOptions") or {})
+    return request.dry_run or any(each.get("dryRun") for each in options)
 
 
 def _evicted(request: AdmissionRequest) -> str:

@@ -1,9 +1,9 @@
-"""The hooks of UnitedTopologies together: what they share, and what keeps them up to date.
+"""The hooks of UnitedTopologies, and the caches that they share.
 
-    subsets = Subsets(client, simulate=simulation, ended=view.ended, registry=registry)
-    Edge([*subsets.hooks], …, let_go=subsets.let_go)     and beside it     subsets.run()
+    subsets = SubsetHooks(client, simulate=simulation, ended=view.ended_pods, registry=registry)
+    AdmissionServer([*subsets.hooks], …, on_skip=subsets.report_undecided)     and beside it     subsets.run()
 
-Every process that answers has its own; they meet in the status of the UnitedTopology alone.
+Every process that serves webhooks has its own; they coordinate through the status of the UnitedTopology only.
 """
 
 from __future__ import annotations
@@ -16,54 +16,59 @@ from prometheus_client import CollectorRegistry
 
 from trimtab.admission.server import Hook
 from trimtab.api.admission import AdmissionRequest
+from trimtab.api.annotations import Reason
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.events import WARNING, Recorder
 from trimtab.kube.stores import Object
 from trimtab.unitedtopology.admission import pod_reviews
+from trimtab.unitedtopology.admission.allocator import EndedPods, no_ended_pods
 from trimtab.unitedtopology.admission.deletion_reviews import DeletionReviews
 from trimtab.unitedtopology.admission.pod_reviews import PodReviews, Simulate
-from trimtab.unitedtopology.admission.status_batcher import Ended, RoundMetrics, Rounds, nobody_ended
+from trimtab.unitedtopology.admission.status_batcher import StatusBatcher
 from trimtab.unitedtopology.admission.topologies import Topologies
+from trimtab.unitedtopology.metrics import AdmissionMetrics
 
 COMPONENT = "trimtab-pods"
 
 
-class Subsets:
-    """Pods that come and go, for UnitedTopologies; a component of `app` beside the edge."""
+class SubsetHooks:
+    """Reviews of pods for UnitedTopologies; a component of `app` beside the HTTPS server."""
 
     def __init__(
         self,
         client: Client,
         *,
         simulate: Simulate | None = None,
-        ended: Ended = nobody_ended,
+        ended: EndedPods = no_ended_pods,
         registry: CollectorRegistry | None = None,
         budget: float = pod_reviews.BUDGET,
         rng: random.Random | None = None,
     ) -> None:
         self.topologies = Topologies(client, rng=rng)
-        self.rounds = Rounds(client, self.topologies.get, ended=ended, metrics=RoundMetrics(registry), rng=rng)
-        self.topologies.tell_gone(self.rounds.forget)
+        self.batcher = StatusBatcher(
+            client, self.topologies.get, ended=ended, metrics=AdmissionMetrics(registry), rng=rng
+        )
+        self.topologies.on_deleted(self.batcher.forget)
         self._recorder = Recorder(client, component=COMPONENT, rng=rng)
         self._pods = PodReviews(
-            self.topologies, self.rounds, client.clock, simulate=simulate, tell=self._told, budget=budget
+            self.topologies, self.batcher, client.clock, simulate=simulate, report=self._report, budget=budget
         )
-        self._deletions = DeletionReviews(self.topologies, self.rounds, client.clock, budget=budget)
+        self._deletions = DeletionReviews(self.topologies, self.batcher, client.clock, budget=budget)
         self.hooks: Sequence[Hook] = (*self._pods.hooks, *self._deletions.hooks)
 
     @property
     def synced(self) -> bool:
-        """Whether everything has been seen at least once."""
+        """Whether every cache has been filled."""
         return self.topologies.synced
 
     @property
     def problems(self) -> list[str]:
-        """What keeps it from seeing the cluster as it is."""
+        """The failures of the watches."""
         return self.topologies.problems
 
     async def run(self) -> None:
-        """Keep up with the cluster until cancelled."""
+        """Keep the caches current, and write events, until cancelled."""
         tasks = [asyncio.ensure_future(each) for each in (self.topologies.run(), self._recorder.run())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -72,12 +77,12 @@ class Subsets:
         finally:
             await cancel(*tasks)
             await self._deletions.close()
-            await self.rounds.close()
+            await self.batcher.close()
 
-    def let_go(self, hook: Hook, request: AdmissionRequest, reason: str) -> None:
-        """The edge admitted a request without a decision; the event is about the UnitedTopology."""
+    def report_undecided(self, hook: Hook, request: AdmissionRequest, reason: str) -> None:
+        """Record an event on the UnitedTopology of a pod that was admitted without a decision."""
         if hook.name == pod_reviews.NAME:
-            self._pods.let_go(request, reason)
+            self._pods.report_undecided(request, reason)
 
-    def _told(self, about: Object, reason: str, message: str) -> None:
+    def _report(self, about: Object, reason: Reason, message: str) -> None:
         self._recorder.record(about, WARNING, reason, message)

@@ -1,9 +1,9 @@
-"""What the webhooks of pods read live: the few things that a cache must not be believed about.
+"""Uncached reads of the pod webhooks: the few facts that a cache must not decide.
 
-A reservation is decided from the status of a UnitedTopology alone (see `trimtab.subsets`). Beside that, these questions
-have no answer but the server's: is this pod still there and not going; how large is the workload now; and, for a
-UnitedTopology that nobody has counted yet, which pods are there. All reads are consistent ones: no resource version is
-given, so that no server answers from a cache of its own.
+A reservation is decided from the status of a UnitedTopology alone (see `trimtab.subsets`). Besides that, only the API
+server can tell whether a pod still exists and is not terminating, what the workload's size is, and, for a
+UnitedTopology that has not been counted yet, which pods exist. All reads are consistent: they name no resource version,
+so that no API server responds from its own cache.
 """
 
 from __future__ import annotations
@@ -16,78 +16,75 @@ from datetime import datetime
 from trimtab.api import selectors
 from trimtab.api.annotations import subset_annotations
 from trimtab.api.apps import Deployment, ReplicaSet
-from trimtab.api.cloneset import CloneSet
 from trimtab.api.meta import LabelSelector
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
-from trimtab.kube.resources import Key, key
+from trimtab.kube.resources import Key, object_key
 from trimtab.subsets.members import member_of
-from trimtab.subsets.recount import Observed
-
-Workload = Deployment | ReplicaSet | CloneSet
-
-KINDS: Mapping[str, type[Workload]] = {"Deployment": Deployment, "ReplicaSet": ReplicaSet, "CloneSet": CloneSet}
-"""What can have subsets, by kind."""
+from trimtab.subsets.recount import Observation
+from trimtab.unitedtopology.targets import KINDS, Workload
 
 _Entry = tuple[Key, datetime]
-"""A deletion that was announced: of which pod, and when."""
+"""An announced deletion: the pod's key, and the time of the announcement."""
 
 _REMEMBERED = 4096
-"""How many pods that are going are kept in mind: they will never be anything else."""
+"""How many terminating pods are remembered: that never becomes untrue."""
 
 
 class Lookups:
-    """Reads from the server, for rounds."""
+    """Uncached reads, for batches."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._going: OrderedDict[_Entry, None] = OrderedDict()
+        self._terminating: OrderedDict[_Entry, None] = OrderedDict()
 
     async def pod(self, name: str, *, namespace: str) -> Pod | None:
-        """A pod as it is."""
+        """Read a pod; None if it does not exist."""
         try:
             return await self._client.get(Pod, name, namespace=namespace)
         except NotFound:
             return None
 
     async def pods(self, names: Iterable[str], *, namespace: str) -> dict[str, Pod]:
-        """These pods as they are, as far as they are there."""
+        """Read pods, by name; those that do not exist are left out."""
         wanted = list(dict.fromkeys(names))
         found = await asyncio.gather(*(self.pod(name, namespace=namespace) for name in wanted))
         return {name: pod for name, pod in zip(wanted, found, strict=True) if pod is not None}
 
-    def known_going(self, entries: Mapping[str, datetime], *, namespace: str) -> frozenset[str]:
-        """Which of these pods were found to be going before."""
-        return frozenset(name for name, since in entries.items() if (key(namespace, name), since) in self._going)
+    def known_terminating(self, entries: Mapping[str, datetime], *, namespace: str) -> frozenset[str]:
+        """Which of these pods an earlier read found terminating or gone."""
+        return frozenset(
+            name for name, since in entries.items() if (object_key(namespace, name), since) in self._terminating
+        )
 
-    async def going(self, entries: Mapping[str, datetime], *, namespace: str) -> frozenset[str]:
-        """Which of these pods are terminating, finished or gone. They are given as `deleting` has them: with the time
-        by which a deletion is told from one of a later pod of the same name."""
-        known = self.known_going(entries, namespace=namespace)
+    async def confirm_terminating(self, entries: Mapping[str, datetime], *, namespace: str) -> frozenset[str]:
+        """Which of these pods are terminating, finished or gone. `entries` are those of `deleting`: the time tells the
+        deletion from one of a later pod of the same name."""
+        known = self.known_terminating(entries, namespace=namespace)
         unknown = [name for name in entries if name not in known]
         alive = {name for name, pod in (await self.pods(unknown, namespace=namespace)).items() if pod.active}
         found = frozenset(unknown) - alive
         for name in found:
-            self._remember((key(namespace, name), entries[name]))
+            self._remember((object_key(namespace, name), entries[name]))
         return known | found
 
     async def size(self, topology: UnitedTopology) -> int | None:
-        """How many pods the target wants; None where it is gone, and its last pods are told by what was counted."""
+        """The target's size; None if it does not exist, and the size of the last recount is to be used."""
         try:
             return (await self.workload(topology)).desired_replicas
         except NotFound:
             return None
 
     async def workload(self, topology: UnitedTopology) -> Workload:
-        """The target as it is. Raises NotFound."""
+        """Read the target. Raises NotFound."""
         target = topology.spec.target_ref
         return await self._client.get(KINDS[target.kind], target.name, namespace=topology.metadata.namespace)
 
-    async def observed(self, topology: UnitedTopology, revision: str) -> Observed:
-        """All that a first count needs. The UnitedTopology must have been read before. Raises NotFound."""
+    async def observe(self, topology: UnitedTopology, revision: str) -> Observation:
+        """Read what a recount needs. The UnitedTopology must have been read before. Raises NotFound."""
         workload = await self.workload(topology)
         owners = await self._owners(workload)
         namespace = topology.metadata.namespace
@@ -95,18 +92,18 @@ class Lookups:
         listed = await self._client.list(Pod, namespace=namespace, label_selector=selector)
         pods = [pod for pod in listed.items if pod.metadata.controller and pod.metadata.controller.uid in owners]
         subsets = frozenset(subset.name for subset in topology.spec.subsets)
-        unmarked = (pod for pod in pods if not _is_marked(pod, topology.metadata.name, subsets))
-        nodes = await self._nodes(pod.spec.node_name for pod in unmarked)
+        unannotated = (pod for pod in pods if not _is_annotated(pod, topology.metadata.name, subsets))
+        nodes = await self._nodes(pod.spec.node_name for pod in unannotated)
         members = [member_of(pod, topology, nodes.get(pod.spec.node_name)) for pod in pods]
-        return Observed(members, workload.desired_replicas, revision, listed.resource_version)
+        return Observation(members, workload.desired_replicas, revision, listed.resource_version)
 
     def _remember(self, entry: _Entry) -> None:
-        self._going[entry] = None
-        if len(self._going) > _REMEMBERED:
-            self._going.popitem(last=False)
+        self._terminating[entry] = None
+        if len(self._terminating) > _REMEMBERED:
+            self._terminating.popitem(last=False)
 
     async def _owners(self, workload: Workload) -> set[str]:
-        """The UIDs that the workload's pods have as their controller's."""
+        """The UIDs of the controllers of the workload's pods."""
         uid = workload.metadata.uid
         if not isinstance(workload, Deployment):
             return {uid}
@@ -128,10 +125,10 @@ class Lookups:
             return None
 
 
-def _is_marked(pod: Pod, topology: str, subsets: Collection[str]) -> bool:
-    """Whether a pod says itself where it is counted, so that nobody has to look at its node."""
-    mark = subset_annotations(pod.metadata.annotations)
-    return mark is not None and mark.topology == topology and mark.subset in subsets
+def _is_annotated(pod: Pod, topology: str, subsets: Collection[str]) -> bool:
+    """Whether a pod's annotations name its subset, so that its node is not needed."""
+    annotations = subset_annotations(pod.metadata.annotations)
+    return annotations is not None and annotations.topology == topology and annotations.subset in subsets
 
 
 def _selector(workload: Workload) -> str:

@@ -1,10 +1,10 @@
-"""A pod is about to be created: its UnitedTopology gives it a place, and the subset shapes it.
+"""Reviews of pods that are about to be created: capacity is reserved in a subset, and the subset's changes are applied.
 
-Admitted as it is: a pod without an owner that has subsets; one for which no subset is left; one that has its place
-already (a review that is repeated because another webhook changed the pod); and, by the edge, one for which there was
-no answer in time. The controller finds those that were let go, and counts them where they are.
+Admitted without changes: a pod whose owner has no UnitedTopology; one for which no subset has free capacity; one that
+has a reservation already (the review is repeated because another webhook changed the pod); and, by the HTTPS server,
+one for which no decision was made in time. The controller counts those where they are.
 
-A dry run is answered as a pod would be, from what is known, and reserves nothing.
+A dry run gets the same answer from the cached status, and reserves nothing.
 """
 
 from __future__ import annotations
@@ -14,35 +14,36 @@ from datetime import datetime
 from typing import Protocol
 
 from trimtab.admission.server import Hook, admitted
-from trimtab.api import annotations as keys
 from trimtab.api import codec, times
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
-from trimtab.api.annotations import DELETION_COST, SubsetAnnotations
+from trimtab.api.annotations import DELETION_COST, SUBSET_COST, Reason, SubsetAnnotations, subset_annotations
 from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ObjectMeta
 from trimtab.api.model import Model
-from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.api.unitedtopology import Level, UnitedTopology
 from trimtab.kube.clocks import Clock
 from trimtab.kube.stores import Object, key_of
-from trimtab.ranking.costs import Band, Level
+from trimtab.ranking.costs import Band
 from trimtab.subsets import allocation, shaping, statuses
-from trimtab.subsets.allocation import Applicant
+from trimtab.subsets.allocation import PodCreation
 from trimtab.subsets.members import revision_of
-from trimtab.unitedtopology.admission.status_batcher import Patience, Placed, Rounds
+from trimtab.unitedtopology.admission.allocator import SimulationBudget
+from trimtab.unitedtopology.admission.pending import Assignment
+from trimtab.unitedtopology.admission.status_batcher import StatusBatcher
 from trimtab.unitedtopology.admission.topologies import Topologies
 
 NAME = "pods"
 PATH = "/pods"
 BUDGET = 1.0
-"""Seconds in which a pod has its place, or goes on without."""
+"""Seconds after which a pod is admitted without a subset."""
 _DIGITS = 12
-"""How much of a review's UID tells reservations of one UnitedTopology apart."""
+"""How many digits of a review's UID make a reservation unique in one UnitedTopology."""
 
 Simulate = Callable[[JSON, str], bool]
-"""Whether a pod, as it would be shaped, finds a node in the cluster. The second argument is its namespace."""
-Tell = Callable[[Object, str, str], None]
-"""Tells people what happened to an object: which one, a reason in one word, a sentence."""
+"""Whether a node in the cluster can take a shaped pod. The second argument is its namespace."""
+Report = Callable[[Object, Reason, str], None]
+"""Records an event on an object, with a reason and a message."""
 
 
 class _Pod(Model):
@@ -58,98 +59,100 @@ class Shaping(Protocol):
 
 
 class PodReviews:
-    """The hook of pods that are created."""
+    """The hook for creations of pods."""
 
     def __init__(
         self,
         topologies: Topologies,
-        rounds: Rounds,
+        batcher: StatusBatcher,
         clock: Clock,
         *,
         simulate: Simulate | None = None,
-        tell: Tell | None = None,
+        report: Report | None = None,
         budget: float = BUDGET,
     ) -> None:
-        """Without `simulate`, an Adaptive UnitedTopology takes the first subset with room, as a Fixed one does."""
+        """Without `simulate`, Adaptive takes the first subset with free capacity, as Fixed does."""
         self._topologies = topologies
-        self._rounds = rounds
+        self._batcher = batcher
         self._clock = clock
         self._simulate = simulate
-        self._tell = tell
+        self._report = report
         self.hooks: Sequence[Hook] = (Hook(NAME, PATH, self.decide, budget),)
 
     async def decide(self, request: AdmissionRequest) -> AdmissionResponse:
-        """Admit, with a place in a subset if there is one."""
+        """Admit, with a reservation in a subset if there is capacity."""
         if request.operation != "CREATE" or request.sub_resource or request.object is None:
             return admitted(request)
         pod = codec.decode(request.object.text, _Pod)
-        topology = await self._topologies.governing(pod.metadata, request.namespace)
+        topology = await self._topologies.find(pod.metadata, request.namespace)
         if topology is None:
             return admitted(request)
-        return await self._place(request, pod.metadata, request.object.tree(), topology)
+        return await self._assign(request, pod.metadata, request.object.tree(), topology)
 
-    def let_go(self, request: AdmissionRequest, reason: str) -> None:
-        """Tell of a pod that was admitted without a decision."""
+    def report_undecided(self, request: AdmissionRequest, reason: str) -> None:
+        """Record an event about a pod that was admitted without a decision."""
         metadata = codec.decode(request.object.text, _Pod).metadata if request.object is not None else ObjectMeta()
-        topology = self._topologies.known(metadata, request.namespace)
-        if topology is not None and self._tell is not None:
+        topology = self._topologies.find_cached(metadata, request.namespace)
+        if topology is not None and self._report is not None:
             name = request.name or metadata.generate_name
-            self._tell(topology, "PodLetGo", f"pod {name} was admitted without a subset: {reason}")
+            message = f"pod {name} was admitted without a subset: {reason}"
+            self._report(topology, Reason.ADMITTED_WITHOUT_SUBSET, message)
 
-    async def _place(
+    async def _assign(
         self, request: AdmissionRequest, metadata: ObjectMeta, tree: JSON, topology: UnitedTopology
     ) -> AdmissionResponse:
-        a_key = key_of(topology)
-        if self._has_place(metadata, topology):
+        key = key_of(topology)
+        if self._has_reservation(metadata, topology):
             return admitted(request)
         reservation = f"{metadata.generate_name or request.name}{request.uid.replace('-', '')[-_DIGITS:]}"
 
         def shaped(subset: int, by: UnitedTopology = topology) -> JSON:
             chosen = by.spec.subsets[subset]
-            return _priced(
-                shaping.shape(tree, chosen, SubsetAnnotations(by.metadata.name, chosen.name, reservation)), by, subset
-            )
+            annotations = SubsetAnnotations(by.metadata.name, chosen.name, reservation)
+            return _with_cost(shaping.shape(tree, chosen, annotations), by, subset)
 
         fits = self._fits(topology, shaped, request.namespace)
-        applicant = Applicant(reservation, revision_of(metadata), fits, swayed=_is_swayed(tree))
+        creation = PodCreation(
+            reservation, revision_of(metadata), fits, is_affected_by_peers=_is_affected_by_peers(tree)
+        )
         if request.dry_run:
-            placed: Placed | None = self._foretold(topology, applicant)
+            assignment: Assignment | None = self._predict(topology, creation)
         else:
-            placed = await self._rounds.reserve(a_key, applicant)
-        if placed is None or placed.subset is None:
+            assignment = await self._batcher.reserve(key, creation)
+        if assignment is None or assignment.subset is None:
             return admitted(request)
         try:
-            return _changed(request, tree, shaped(placed.subset, placed.topology))
+            return _changed(request, tree, shaped(assignment.subset, assignment.topology))
         except InvalidError as error:
-            self._rounds.withdraw(a_key, reservation)
-            self._complain(topology, metadata, error)
+            self._batcher.withdraw(key, reservation)
+            self._report_patch(topology, metadata, error)
             return admitted(request)
 
-    def _has_place(self, metadata: ObjectMeta, topology: UnitedTopology) -> bool:
-        mark = keys.subset_annotations(metadata.annotations)
-        current = self._rounds.current(key_of(topology))
-        if mark is None or mark.topology != topology.metadata.name or current is None:
+    def _has_reservation(self, metadata: ObjectMeta, topology: UnitedTopology) -> bool:
+        annotations = subset_annotations(metadata.annotations)
+        current = self._batcher.current(key_of(topology))
+        if annotations is None or annotations.topology != topology.metadata.name or current is None:
             return False
-        row = statuses.Table(current).row(revision_of(metadata), mark.subset)
-        return row is not None and mark.reservation in row.creating
+        row = statuses.Table(current).row(revision_of(metadata), annotations.subset)
+        return row is not None and annotations.reservation in row.creating
 
     def _fits(self, topology: UnitedTopology, shaped: Shaping, namespace: str) -> Callable[[int], bool]:
-        """Whether the pod finds a node in a subset; each is tried once, however often the round is repeated. Of one
-        that was added to the spec meanwhile nothing is known: yes in doubt."""
+        """Whether the pod finds a node in a subset; each is simulated once, however often the batch is repeated. A
+        subset that was added to the spec meanwhile is taken to fit."""
         strategy = topology.spec.schedule_strategy
         disabled = strategy.adaptive is not None and strategy.adaptive.disable_simulation_schedule
         simulate = self._simulate
         if simulate is None or strategy.type != "Adaptive" or disabled:
-            return allocation.anywhere
+            return allocation.fits_anywhere
 
-        verdicts: dict[int, bool] = {}
+        results: dict[int, bool] = {}
 
         def fits(subset: int) -> bool:
-            if subset not in verdicts:
-                verdicts[subset] = subset >= len(topology.spec.subsets) or tried(subset)
-            return verdicts[subset]
+            if subset not in results:
+                results[subset] = subset >= len(topology.spec.subsets) or simulated(subset)
+            return results[subset]
 
-        def tried(subset: int) -> bool:
+        def simulated(subset: int) -> bool:
             try:
                 return simulate(shaped(subset), namespace)
             except InvalidError:
@@ -157,36 +160,36 @@ class PodReviews:
 
         return fits
 
-    def _foretold(self, topology: UnitedTopology, applicant: Applicant) -> Placed | None:
-        current = self._rounds.current(key_of(topology)) or topology
-        if not statuses.counted(current):
+    def _predict(self, topology: UnitedTopology, creation: PodCreation) -> Assignment | None:
+        current = self._batcher.current(key_of(topology)) or topology
+        if not statuses.is_counted(current):
             return None
-        with Patience(self._clock) as patience:
-            made = allocation.allocate(current, [applicant], now=self._now(), hurry=patience.is_over)
-        return Placed(current, made.choices[applicant.reservation])
+        with SimulationBudget(self._clock) as budget:
+            allocated = allocation.allocate(current, [creation], now=self._now(), is_out_of_time=budget.is_over)
+        return Assignment(current, allocated.choices[creation.reservation])
 
-    def _complain(self, topology: UnitedTopology, metadata: ObjectMeta, error: InvalidError) -> None:
-        if self._tell is not None:
-            told = f"pod {metadata.name or metadata.generate_name} was admitted without a subset: {error}"
-            self._tell(topology, "PatchFailed", told)
+    def _report_patch(self, topology: UnitedTopology, metadata: ObjectMeta, error: InvalidError) -> None:
+        if self._report is not None:
+            message = f"pod {metadata.name or metadata.generate_name} was admitted without a subset: {error}"
+            self._report(topology, Reason.PATCH_FAILED, message)
 
     def _now(self) -> datetime:
         return times.from_ns(self._clock.now())
 
 
-def _priced(pod: JSON, topology: UnitedTopology, subset: int) -> JSON:
-    """With the deletion cost of its level, so that nobody has to write to the pod once more: who is given a place
-    within a maximum is Guaranteed. A cost that the template has is its author's."""
+def _with_cost(pod: JSON, topology: UnitedTopology, subset: int) -> JSON:
+    """Add the deletion cost of the pod's level, so that the pod need not be written once more: a pod within a maximum
+    is Guaranteed. A cost of the template stays."""
     subsets = topology.spec.subsets
     annotations = pod["metadata"]["annotations"]
     if subsets[subset].max_replicas is not None and DELETION_COST not in annotations:
         cost = str(Band(Level.GUARANTEED, subset, len(subsets)).centre)
-        annotations.update({DELETION_COST: cost, keys.SUBSET_COST: cost})
+        annotations.update({DELETION_COST: cost, SUBSET_COST: cost})
     return pod
 
 
-def _is_swayed(pod: JSON) -> bool:
-    """Whether pods of its kind, by being placed, can make room for it elsewhere: to keep level, or to be near."""
+def _is_affected_by_peers(pod: JSON) -> bool:
+    """Whether placing other pods can make a node fit for it: by spread constraints, or by pod affinity."""
     spec = pod.get("spec") or {}
     affinity = spec.get("affinity") or {}
     return bool(spec.get("topologySpreadConstraints") or affinity.get("podAffinity"))

@@ -1,12 +1,12 @@
-"""What Kubernetes' own admission does to an object that depends on other objects, before any webhook is asked.
+"""Kubernetes' built-in admission plugins, as far as they complete or reject an object by looking at other objects.
 
-1. `NamespaceLifecycle`: nothing is created where there is no namespace, or where it is being deleted.
-2. `ServiceAccount`: a pod runs under an account that exists, and mounts its token.
-3. `TaintNodesByCondition`: a new node is not ready until somebody says so.
-4. `Priority`: a pod's priority is that of its class; at most one class is the default.
-5. `DefaultTolerationSeconds`: a pod leaves a node that fails after five minutes, unless it says otherwise.
-6. `PodTopologyLabels`: a pod that is created on a node, or bound to it, carries the zone and region of that node.
-7. Services get addresses and node ports. (Kubernetes does that while storing; it depends on other services.)
+1. `NamespaceLifecycle`: objects are created only in a namespace that exists and is not being deleted.
+2. `ServiceAccount`: a pod has a service account that exists, and mounts its token.
+3. `TaintNodesByCondition`: a new node has the not-ready taint.
+4. `Priority`: a pod has the priority of its class; at most one class is the default.
+5. `DefaultTolerationSeconds`: a pod tolerates a failed node for five minutes, unless it says otherwise.
+6. `PodTopologyLabels`: a pod that is created on a node, or bound to it, gets the zone and region labels of that node.
+7. Services get cluster IPs and node ports. (Kubernetes allocates them while storing.)
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from trimtab_lab.apiserver.admission.service_allocator import ServiceAllocator
+from trimtab_lab.apiserver.kinds.errors import forbidden, not_found
 from trimtab_lab.apiserver.kinds.objects import generate_name
 from trimtab_lab.apiserver.kinds.registry import Kind, Registry
-from trimtab_lab.apiserver.kinds.validation import causes
-from trimtab_lab.apiserver.storage.store import Event, Shelf, Store, Tree, key_of
-from trimtab_lab.apiserver.wire.statuses import Refusal, forbidden, invalid, not_found
+from trimtab_lab.apiserver.storage.store import Store, Tree, key_of
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -36,19 +36,18 @@ _TOKEN_SOURCES: list[Tree] = [
         }
     },
 ]
-_OF_PODS = (b"automountServiceAccountToken", b"imagePullSecrets")
+_POD_SETTINGS = (b"automountServiceAccountToken", b"imagePullSecrets")
 _TOLERATION_SECONDS = 300
-_NODE_PORTS = range(30000, 32768)
 
 
-class Plugins:
-    """Looks at other objects to complete one, or to refuse it."""
+class BuiltInPlugins:
+    """The plugins of a cluster."""
 
     def __init__(self, store: Store, registry: Registry, rng: random.Random) -> None:
         self._store = store
         self._registry = registry
         self._rng = rng
-        self._addresses = Addresses(store)
+        self._addresses = ServiceAllocator(store)
         self._create: Mapping[str, Callable[[Kind, str, Tree], None]] = {
             "/pods": self._new_pod,
             "/nodes": self._new_node,
@@ -64,27 +63,27 @@ class Plugins:
         }
 
     def admit_create(self, kind: Kind, namespace: str, tree: Tree) -> None:
-        """Complete or refuse a new object."""
+        """Complete or reject a new object."""
         if namespace:
             self._check_namespace(kind, namespace, tree)
-        plugin = self._create.get(kind.shelf)
+        plugin = self._create.get(kind.collection)
         if plugin is not None:
             plugin(kind, namespace, tree)
 
     def admit_update(self, kind: Kind, namespace: str, tree: Tree, old: Tree) -> None:
-        """Complete or refuse a change."""
-        plugin = self._update.get(kind.shelf)
+        """Complete or reject an update."""
+        plugin = self._update.get(kind.collection)
         if plugin is not None:
             plugin(kind, namespace, tree, old)
 
     def topology_labels(self, node: str) -> dict[str, str]:
-        """The labels that pods on a node inherit."""
-        entry = self._store.shelf("/nodes").entries.get(node)
+        """The labels that pods inherit from a node."""
+        entry = self._store.collection("/nodes").entries.get(node)
         labels = {} if entry is None else entry.labels
         return {name: labels[name] for name in TOPOLOGY_LABELS if name in labels}
 
     def _check_namespace(self, kind: Kind, namespace: str, tree: Tree) -> None:
-        entry = self._store.shelf("/namespaces").entries.get(namespace)
+        entry = self._store.collection("/namespaces").entries.get(namespace)
         if entry is None:
             raise not_found(self._namespaces(), namespace)
         if entry.deleting:
@@ -126,13 +125,13 @@ class Plugins:
     def _set_account(self, kind: Kind, namespace: str, tree: Tree) -> None:
         spec = tree["spec"]
         name = spec.get("serviceAccountName") or "default"
-        entry = self._store.shelf("/serviceaccounts").entries.get(key_of(namespace, name))
+        entry = self._store.collection("/serviceaccounts").entries.get(key_of(namespace, name))
         if entry is None:
             missing = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
             raise forbidden(kind, tree["metadata"].get("name", ""), missing)
         spec["serviceAccountName"] = spec["serviceAccount"] = name
-        # Most accounts say nothing about pods; one need not decode them to know.
-        account = entry.tree() if any(word in entry.data for word in _OF_PODS) else {}
+        # Most accounts have no settings for pods, and need not be decoded.
+        account = entry.tree() if any(word in entry.data for word in _POD_SETTINGS) else {}
         mounts = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True))
         if mounts:
             self._mount_token(spec)
@@ -160,18 +159,20 @@ class Plugins:
             spec["priorityClassName"] = name
         if spec.get("priority", value) != value:
             raise forbidden(
-                kind, tree["metadata"].get("name", ""), _given("integer value of priority", spec["priority"], value)
+                kind,
+                tree["metadata"].get("name", ""),
+                _computed_field_message("integer value of priority", spec["priority"], value),
             )
         if spec.get("preemptionPolicy", policy) != policy:
             raise forbidden(
                 kind,
                 tree["metadata"].get("name", ""),
-                _given("string value of PreemptionPolicy", spec["preemptionPolicy"], policy),
+                _computed_field_message("string value of PreemptionPolicy", spec["preemptionPolicy"], policy),
             )
         spec["priority"], spec["preemptionPolicy"] = value, policy
 
     def _priority(self, kind: Kind, tree: Tree, name: str) -> tuple[str, int, str]:
-        classes = self._store.shelf("scheduling.k8s.io/priorityclasses")
+        classes = self._store.collection("scheduling.k8s.io/priorityclasses")
         if not name:
             chosen = self._default_class()
         elif name in classes.entries:
@@ -183,8 +184,9 @@ class Plugins:
         return chosen["metadata"]["name"], chosen["value"], chosen.get("preemptionPolicy", "PreemptLowerPriority")
 
     def _default_class(self) -> Tree | None:
-        """The least of the default classes. Only the two of the system exist in most clusters, and they never are."""
-        classes = self._store.shelf("scheduling.k8s.io/priorityclasses").present()
+        """The default class with the lowest value. Most clusters have the two system classes only, which are no
+        defaults."""
+        classes = self._store.collection("scheduling.k8s.io/priorityclasses").present()
         trees = [entry.tree() for entry in classes if b'"globalDefault":true' in entry.data]
         return min(trees, key=lambda tree: tree["value"], default=None)
 
@@ -227,7 +229,7 @@ class Plugins:
         self._addresses.assign(kind, tree, old)
 
 
-def _given(what: str, given: Any, computed: Any) -> str:
+def _computed_field_message(what: str, given: Any, computed: Any) -> str:
     return (
         f"the {what} ({given}) must not be provided in pod spec; "
         f"priority admission controller computed {computed} from the given PriorityClass name"
@@ -247,80 +249,10 @@ def _tolerate_failures(spec: Tree) -> None:
 
 
 def _keep_node_ports(spec: Tree, before: Tree) -> None:
-    """A client that leaves node ports out means the ones that are there."""
+    """Keep the node ports of an update that does not state them."""
     known = {(port["port"], port.get("protocol")): port.get("nodePort") for port in before.get("ports") or ()}
     if spec.get("type") in ("NodePort", "LoadBalancer"):
         for port in spec.get("ports") or ():
             kept = known.get((port["port"], port.get("protocol")))
             if not port.get("nodePort") and kept:
                 port["nodePort"] = kept
-
-
-class Addresses:
-    """Cluster addresses (10.0.0.0/16) and node ports, and which service has which."""
-
-    def __init__(self, store: Store) -> None:
-        self._taken: dict[str | int, str] = {}
-        self._next_address = 2
-        self._next_port = _NODE_PORTS.start
-        store.listen(self._heard)
-
-    def assign(self, kind: Kind, tree: Tree, old: Tree | None = None) -> None:
-        """Give a service what it needs and does not have. Raises a Status of 422 if it asks for what is taken."""
-        spec = tree["spec"]
-        if spec.get("type") == "ExternalName":
-            return
-        own = old["metadata"]["uid"] if old else ""
-        address = spec.get("clusterIP") or self._free_address()
-        if address != "None" and self._taken.get(address, own) != own:
-            raise _taken(
-                kind, tree, "spec.clusterIPs", [address], "failed to allocate IP", "provided IP is already allocated"
-            )
-        spec["clusterIP"] = address
-        spec.setdefault("clusterIPs", [address])
-        spec.setdefault("ipFamilies", ["IPv6" if ":" in address else "IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
-        if spec.get("type") in ("NodePort", "LoadBalancer"):
-            self._assign_ports(kind, tree, own)
-
-    def _assign_ports(self, kind: Kind, tree: Tree, own: str) -> None:
-        for index, port in enumerate(tree["spec"].get("ports") or ()):
-            wanted = port.get("nodePort")
-            if wanted and self._taken.get(wanted, own) != own:
-                raise _taken(
-                    kind, tree, f"spec.ports[{index}].nodePort", wanted, "", "provided port is already allocated"
-                )
-            port["nodePort"] = wanted or self._free_port()
-
-    def _free_address(self) -> str:
-        while True:
-            high, low = divmod(self._next_address, 256)
-            self._next_address = self._next_address + 1 if self._next_address < 65_000 else 2
-            address = f"10.0.{high}.{low}"
-            if address not in self._taken:
-                return address
-
-    def _free_port(self) -> int:
-        for _ in _NODE_PORTS:
-            port = self._next_port
-            self._next_port = port + 1 if port + 1 in _NODE_PORTS else _NODE_PORTS.start
-            if port not in self._taken:
-                return port
-        raise RuntimeError("all node ports are taken")
-
-    def _heard(self, shelf: Shelf, event: Event) -> None:
-        if shelf.name != "/services":
-            return
-        uid = event.entry.uid
-        for held in [held for held, owner in self._taken.items() if owner == uid]:
-            del self._taken[held]
-        if event.type != "DELETED":
-            spec = event.entry.tree()["spec"]
-            for held in (*(spec.get("clusterIPs") or ()), *(p.get("nodePort") for p in spec.get("ports") or ())):
-                if held and held != "None":
-                    self._taken[held] = uid
-
-
-def _taken(kind: Kind, tree: Tree, field: str, value: Any, prefix: str, problem: str) -> Refusal:
-    detail = f"{prefix} {value[0]}: {problem}" if prefix else problem
-    return invalid(kind.group, kind.kind, tree["metadata"].get("name", ""), [causes.invalid(field, value, detail)])

@@ -1,8 +1,8 @@
-"""Calls webhooks over HTTPS, as an API server does.
+"""The HTTPS client that calls webhooks.
 
-Each webhook names its address and the authority that signed its certificate; without one, the machine's own
-authorities count. A webhook may name a Service instead of a URL. The lab has no network of services, so that a Service
-is refused, unless a `resolver` knows where it really is.
+Each webhook has a URL and the authority that signed its certificate; without one, the authorities of the machine are
+trusted. A webhook may name a Service instead of a URL. The lab has no service network, so a Service cannot be reached
+unless `resolver` returns its address.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import ssl
 from collections.abc import Callable
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import aiohttp
 
-from trimtab_lab.apiserver.admission.webhooks import CallError
+from trimtab_lab.apiserver.admission.admission_reviews import CallError
+from trimtab_lab.apiserver.storage.store import Tree
 
-Tree = dict[str, Any]
 Resolver = Callable[[str, str, int], tuple[str, int] | None]
 """Given the namespace, the name and the port of a Service: the host and the port to connect to."""
 
@@ -28,8 +28,8 @@ _HEADERS = {"Content-Type": "application/json", "Accept": "application/json, */*
 _LARGEST = 8 * 1024 * 1024
 
 
-class Caller:
-    """Posts reviews; connections are kept. To be used as a context, or closed."""
+class WebhookClient:
+    """Posts reviews over kept-alive connections. A context manager, or to be closed."""
 
     def __init__(self, resolver: Resolver | None = None) -> None:
         self._resolver = resolver
@@ -74,7 +74,7 @@ class Caller:
         return data
 
     def _address(self, config: Tree) -> tuple[str, str | None]:
-        """The URL of a webhook, and the name that its certificate must be for, if that is not in the URL."""
+        """The URL of a webhook, and the host name of its certificate if that is not the one in the URL."""
         if config.get("url"):
             return str(config["url"]), None
         service = config.get("service") or {}
@@ -82,7 +82,7 @@ class Caller:
         found = self._resolver(namespace, name, port) if self._resolver is not None else None
         if found is None:
             raise CallError(
-                f"the lab has no network of services and cannot reach {name}.{namespace}.svc:{port}; "
+                f"the lab has no service network and cannot reach {name}.{namespace}.svc:{port}; "
                 "give the webhook a clientConfig.url"
             )
         host, real_port = found
@@ -91,7 +91,7 @@ class Caller:
 
 
 def _check_status(status: int, data: bytes) -> None:
-    """An answer of another status than 2xx is none; the words are those that Kubernetes' client has for it."""
+    """Raise CallError for a status other than 2xx, with the message of Kubernetes' client."""
     if 200 <= status < 300:
         return
     if status == 404:
@@ -103,9 +103,9 @@ def _check_status(status: int, data: bytes) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Why there was no answer, as Go would say it."""
+    """Why there was no response, in the words of Go's client."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"tls: failed to verify certificate: {_distrust(error.certificate_error)}"
+        return f"tls: failed to verify certificate: {_verification_message(error.certificate_error)}"
     if isinstance(error, aiohttp.ClientConnectorError):
         address = f"{error.host}:{error.port}"
         if error.errno == errno.ECONNREFUSED or isinstance(error.os_error, ConnectionRefusedError):
@@ -116,8 +116,8 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-# What OpenSSL says of a certificate, and what Go does.
-_DISTRUST = {
+# OpenSSL's verification codes, and Go's messages.
+_VERIFICATION_MESSAGES = {
     10: "x509: certificate has expired or is not yet valid",
     18: "x509: certificate signed by unknown authority",
     19: "x509: certificate signed by unknown authority",
@@ -125,13 +125,13 @@ _DISTRUST = {
 }
 
 
-def _distrust(error: Exception) -> str:
-    return _DISTRUST.get(getattr(error, "verify_code", 0), f"x509: {error}")
+def _verification_message(error: Exception) -> str:
+    return _VERIFICATION_MESSAGES.get(getattr(error, "verify_code", 0), f"x509: {error}")
 
 
 @lru_cache(maxsize=64)
 def _context(bundle: str) -> ssl.SSLContext:
-    """Trusts the authorities of a `caBundle`, or, without one, those of the machine. Raises CallError."""
+    """A TLS context that trusts a `caBundle` or, without one, the authorities of the machine. Raises CallError."""
     if not bundle:
         return ssl.create_default_context()
     try:

@@ -1,17 +1,15 @@
-"""Kinds that are stored in another form than they are asked for.
+"""Kinds that are stored as another kind.
 
-There is one: the event of `events.k8s.io`, which is the core event under other names. The versions of a custom kind
-need no conversion: they differ in `apiVersion` alone.
+There is one: the Event of `events.k8s.io`, which is the core Event with other field names. The versions of a custom
+kind need no conversion: they differ in `apiVersion` alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
-from trimtab_lab.apiserver.wire import wiretypes
-
-Tree = dict[str, Any]
+from trimtab_lab.apiserver.kinds.serialization import wiretypes
+from trimtab_lab.apiserver.storage.store import Tree
 
 _EVENT_FIELDS = {
     "involvedObject": "regarding",
@@ -22,11 +20,11 @@ _EVENT_FIELDS = {
     "lastTimestamp": "deprecatedLastTimestamp",
     "count": "deprecatedCount",
 }
-"""The core event's name of a field, and the other's."""
+"""The field names of the core Event, and those of the Event of `events.k8s.io`."""
 
 
 def _renamed(names: Mapping[str, str], kind: str) -> Callable[[Tree], Tree]:
-    """Rename fields, and leave out or write out what is empty as the other kind does."""
+    """A function that renames fields, and normalizes empty values as the other kind does."""
 
     def renamed(tree: Tree) -> Tree:
         other = {names.get(key, key): value for key, value in tree.items()}
@@ -39,9 +37,9 @@ def _renamed(names: Mapping[str, str], kind: str) -> Callable[[Tree], Tree]:
 FROM_STORED: Mapping[str, Callable[[Tree], Tree]] = {
     "events.k8s.io/v1 Event": _renamed(_EVENT_FIELDS, "events.k8s.io/v1 Event")
 }
-"""By kind: how it looks, given what is stored."""
+"""By kind: the conversion from the stored kind."""
 
 TO_STORED: Mapping[str, Callable[[Tree], Tree]] = {
     "events.k8s.io/v1 Event": _renamed({other: core for core, other in _EVENT_FIELDS.items()}, "v1 Event")
 }
-"""By kind: what is stored, given how it looks."""
+"""By kind: the conversion to the stored kind."""

@@ -1,7 +1,7 @@
-"""Which kinds the server knows: the built-in ones as a table, and those that CustomResourceDefinitions add.
+"""The registry of kinds: the built-in ones as a table, and those that CustomResourceDefinitions add.
 
-A kind is served under one path (`/apis/apps/v1/deployments`) and stored on one shelf. Two kinds may share a shelf: the
-versions of a custom kind do, and so do the two events, the core one and the one of `events.k8s.io`.
+A kind is served under one path (`/apis/apps/v1/deployments`) and stored in one collection. Two kinds may share a
+collection: the versions of a custom kind do, and so do the Events of the core group and of `events.k8s.io`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from trimtab_lab.apiserver.kinds.printers.cells import Layout
 from trimtab_lab.apiserver.kinds.schemas import Schema
-from trimtab_lab.apiserver.wire.tables import Layout
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _SUBRESOURCE_VERBS = ("get", "patch", "update")
 
-NOT_SERVED = "is not served by the lab: it keeps objects, it runs no containers"
+NOT_SERVED = "is not served by the lab, which runs no containers"
 POLICIES = (
     "admission policies are written in CEL, which the lab does not evaluate; "
     "use a ValidatingWebhookConfiguration or a MutatingWebhookConfiguration instead"
@@ -25,7 +25,7 @@ POLICIES = (
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """A part of an object with a path of its own; `kind` is what one sends there, if it is not the object itself."""
+    """A part of an object with its own path; `kind` is the type of its body, if that is not the object."""
 
     name: str
     api_version: str = ""
@@ -48,8 +48,8 @@ REFUSED_SUBRESOURCES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Custom:
-    """What a version of a CustomResourceDefinition says beyond names."""
+class CustomKind:
+    """What a version of a CustomResourceDefinition states besides names."""
 
     definition: str
     schema: Schema
@@ -62,7 +62,7 @@ class Custom:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """One kind in one version. Kinds are compared by identity: there is one of each."""
+    """One kind in one version. There is one instance of each, and instances are compared by identity."""
 
     api_version: str
     kind: str
@@ -74,9 +74,9 @@ class Kind:
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
     verbs: tuple[str, ...] = VERBS
-    shelf: str = ""
-    custom: Custom | None = None
-    refusal: str = ""
+    collection: str = ""
+    custom: CustomKind | None = None
+    unsupported: str = ""
     name: str = field(init=False)
     group: str = field(init=False)
     version: str = field(init=False)
@@ -86,14 +86,14 @@ class Kind:
         group, _, version = self.api_version.rpartition("/")
         head = f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
         derived = {"name": f"{self.api_version} {self.kind}", "group": group, "version": version, "head": head}
-        if not self.shelf:
-            derived["shelf"] = f"{group}/{self.plural}"
+        if not self.collection:
+            derived["collection"] = f"{group}/{self.plural}"
         for attribute, value in derived.items():
             object.__setattr__(self, attribute, value)
 
     @property
     def path(self) -> str:
-        """Where the group and version are served."""
+        """The path of the group version."""
         return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
 
     @property
@@ -102,7 +102,7 @@ class Kind:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def wrap(self, data: bytes) -> bytes:
-        """The whole object: what storage keeps, preceded by its kind and version."""
+        """Add kind and version to a stored object."""
         return self.head + data[1:]
 
 
@@ -131,7 +131,7 @@ def _kind(
 
 _CLUSTER: Mapping[str, Any] = {"namespaced": False}
 _EXTENSION: Mapping[str, Any] = {"namespaced": False, "categories": "api-extensions"}
-_POLICY: Mapping[str, Any] = {**_EXTENSION, "refusal": POLICIES}
+_POLICY: Mapping[str, Any] = {**_EXTENSION, "unsupported": POLICIES}
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _RBAC = "rbac.authorization.k8s.io/v1"
 
@@ -166,7 +166,7 @@ BUILT_IN: tuple[Kind, ...] = (
     _kind("apps/v1", "StatefulSet", "statefulsets", "sts", subresources="scale status", categories="all"),
     _kind("autoscaling/v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "hpa", subresources="status"),
     _kind("coordination.k8s.io/v1", "Lease", "leases"),
-    _kind("events.k8s.io/v1", "Event", "events", "ev", shelf="/events"),
+    _kind("events.k8s.io/v1", "Event", "events", "ev", collection="/events"),
     _kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", "pdb", subresources="status"),
     _kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", "pc", **_CLUSTER),
     _kind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", **_CLUSTER),
@@ -191,11 +191,11 @@ BUILT_IN: tuple[Kind, ...] = (
 
 
 class Registry:
-    """The kinds that are served now. `changes` grows with every change, so that others can cache."""
+    """The served kinds. `changes` increases with every change, for caches."""
 
     def __init__(self, kinds: Iterable[Kind] = BUILT_IN) -> None:
         self._by_path: dict[tuple[str, str], Kind] = {}
-        self._by_shelf: dict[str, list[Kind]] = {}
+        self._by_collection: dict[str, list[Kind]] = {}
         self.changes = 0
         for kind in kinds:
             self.add(kind)
@@ -204,18 +204,18 @@ class Registry:
         return iter(tuple(self._by_path.values()))
 
     def add(self, kind: Kind) -> None:
-        """Serve a kind from now on; the same path cannot be taken twice."""
+        """Serve a kind. Raises ValueError if the path is served already."""
         key = kind.api_version, kind.plural
         if key in self._by_path:
             raise ValueError(f"{kind.path}/{kind.plural} is served already")
         self._by_path[key] = kind
-        self._by_shelf.setdefault(kind.shelf, []).append(kind)
+        self._by_collection.setdefault(kind.collection, []).append(kind)
         self.changes += 1
 
     def remove(self, kind: Kind) -> None:
-        """Serve it no longer."""
+        """Stop serving a kind."""
         del self._by_path[kind.api_version, kind.plural]
-        self._by_shelf[kind.shelf].remove(kind)
+        self._by_collection[kind.collection].remove(kind)
         self.changes += 1
 
     def find(self, api_version: str, plural: str) -> Kind | None:
@@ -226,13 +226,13 @@ class Registry:
         """The kind of an owner reference or a manifest."""
         return next((one for one in self if one.kind == kind and one.api_version == api_version), None)
 
-    def on_shelf(self, shelf: str) -> Kind | None:
-        """The first kind of a shelf: the one whose form is stored."""
-        return next(iter(self._by_shelf.get(shelf, ())), None)
+    def stored_kind(self, collection: str) -> Kind | None:
+        """The kind in which a collection stores its objects."""
+        return next(iter(self._by_collection.get(collection, ())), None)
 
-    def versions(self, shelf: str) -> list[Kind]:
-        """All kinds of a shelf."""
-        return list(self._by_shelf.get(shelf, ()))
+    def versions(self, collection: str) -> list[Kind]:
+        """All kinds of a collection."""
+        return list(self._by_collection.get(collection, ()))
 
     def serves(self, api_version: str) -> bool:
         """Whether any kind has this version."""

@@ -1,16 +1,16 @@
-"""Objects in memory: encoded bytes by key, one increasing version for all, and a history of what changed.
+"""Objects in memory: encoded bytes by key, one increasing version for all, and a history of events.
 
-1. An object is kept as the JSON it was encoded to, without `kind` and `apiVersion` (they depend on the path it is asked
-   for under). `Entry.tree` decodes a fresh copy, the caller's to change. Decoding a pod takes about ten microseconds;
-   keeping the decoded pod would take five times its memory.
-2. Every change takes the next version, writes it into the object and appends an `Event` to the history of its shelf.
-   The event holds the entry and the one it replaced; both are shared with whoever has them already.
-3. A watch resumes from the history, and a list in pages is consistent because the state at an older version is the
-   present state with the later events taken back (`Shelf.at`).
-4. A shelf remembers the last `history` events. What is older is compacted: who asks for it is told `Compacted`.
+1. An object is kept as the JSON it was encoded to, without `kind` and `apiVersion` (they depend on the requested path).
+   `Entry.tree` decodes a copy, which the caller may change. Decoding a pod takes about ten microseconds; keeping the
+   decoded pod would take five times its memory.
+2. Every change takes the next version, writes it into the object and appends an `Event` to the history of its
+   collection. The event refers to the new entry and to the one that it replaced.
+3. A watch resumes from the history. A list in pages is consistent because the state at an older version is the present
+   state with the later events reverted (`Collection.at`).
+4. A collection keeps the last `history` events. Older ones are compacted: asking for them raises `CompactedError`.
 
-Nothing here waits: between reading an entry and committing its successor nobody else runs, unless the caller awaits.
-`replace` and `remove` therefore take the entry that the caller saw, and refuse if it is no longer the present one.
+Nothing here awaits: between reading an entry and committing its successor no other task runs, unless the caller awaits.
+`replace` and `remove` therefore take the entry that the caller read, and fail if it is no longer the present one.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ decode = msgspec.json.Decoder().decode
 _version_of = attrgetter("version")
 
 HISTORY = 20_000
-"""How many events a shelf remembers unless told otherwise; about a minute of a busy lab."""
+"""How many events a collection keeps by default; about a minute of a busy lab."""
 
 
-class Exists(Exception):  # noqa: N818 – an outcome that callers turn into a Status, not a fault
-    """The key is taken; `entry` is who has it."""
+class KeyExistsError(Exception):
+    """The key exists already; `entry` is the object that has it."""
 
     def __init__(self, entry: Entry) -> None:
         super().__init__(entry.key)
         self.entry = entry
 
 
-class Changed(Exception):  # noqa: N818
-    """The entry is not the present one any more: somebody else wrote in between."""
+class ConflictError(Exception):
+    """The entry is no longer the present one: the object was written in between."""
 
 
-class Compacted(Exception):  # noqa: N818
-    """The history does not reach back that far."""
+class CompactedError(Exception):
+    """The history does not reach back to a version."""
 
     def __init__(self, version: int, oldest: int) -> None:
         super().__init__(f"too old resource version: {version} ({oldest})")
@@ -56,7 +56,7 @@ class Compacted(Exception):  # noqa: N818
 
 
 class Entry:
-    """One object at one version, and what is looked at without decoding it. Version 0 is that of a rehearsal."""
+    """One object at one version, with the fields that are needed without decoding it. A dry run has version 0."""
 
     __slots__ = ("data", "deleting", "fields", "key", "labels", "name", "namespace", "owners", "uid", "version")
 
@@ -86,7 +86,7 @@ _NONE: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What happened to one object. `entry` is the object afterwards; of a deleted one, its last state."""
+    """A change of one object. `entry` is the object afterwards; for a deleted object, its last state."""
 
     version: int
     type: EventType
@@ -94,11 +94,11 @@ class Event:
     previous: Entry | None
 
 
-Listener = Callable[["Shelf", Event], None]
+Listener = Callable[["Collection", Event], None]
 
 
-class Shelf:
-    """The objects of one kind."""
+class Collection:
+    """The objects of one resource."""
 
     def __init__(self, name: str, history: int) -> None:
         self.name = name
@@ -112,7 +112,7 @@ class Shelf:
         return len(self.entries)
 
     def present(self, prefix: str = "", after: str = "") -> Iterator[Entry]:
-        """The objects as they are, in the order of their keys; those under a prefix, behind a key."""
+        """The present objects in the order of their keys, optionally only those with a prefix, or after a key."""
         order, entries = self._order, self.entries
         if not prefix and not after:
             return map(entries.__getitem__, order)
@@ -121,7 +121,7 @@ class Shelf:
         return map(entries.__getitem__, order[low:high])
 
     def at(self, version: int, prefix: str = "", after: str = "") -> Iterator[Entry]:
-        """The objects as they were at a version: what happened since is taken back."""
+        """The objects as they were at a version: later events are reverted."""
         changed = {event.entry.key: event.previous for event in reversed(self.since(version))}
         if not changed:
             yield from self.present(prefix, after)
@@ -132,15 +132,15 @@ class Shelf:
                 yield entry
 
     def since(self, version: int) -> list[Event]:
-        """What happened after a version, oldest first. Raises Compacted."""
+        """The events after a version, oldest first. Raises CompactedError."""
         if version < self.compacted:
-            raise Compacted(version, self.compacted)
+            raise CompactedError(version, self.compacted)
         if not self.events or self.events[-1].version <= version:
             return []
         return self.events[bisect_right(self.events, version, key=_version_of) :]
 
     def record(self, event: Event) -> None:
-        """Make an event part of the present and of the history."""
+        """Apply an event, and append it to the history."""
         key = event.entry.key
         if event.type == "DELETED":
             del self.entries[key]
@@ -161,74 +161,75 @@ class Shelf:
 
 
 class Store:
-    """All shelves, and the version that they share."""
+    """All collections, and the version that they share."""
 
     def __init__(self, history: int = HISTORY) -> None:
         self.version = 1
-        self._shelves: dict[str, Shelf] = {}
+        self._collections: dict[str, Collection] = {}
         self._history = history
         self._listeners: list[Listener] = []
 
-    def shelf(self, name: str) -> Shelf:
-        """A shelf by its name; it is made when it is first asked for."""
-        shelf = self._shelves.get(name)
-        if shelf is None:
-            shelf = self._shelves[name] = Shelf(name, self._history)
-        return shelf
+    def collection(self, name: str) -> Collection:
+        """A collection by its name; it is created on first use."""
+        collection = self._collections.get(name)
+        if collection is None:
+            collection = self._collections[name] = Collection(name, self._history)
+        return collection
 
-    def shelves(self) -> list[Shelf]:
-        """All that were ever asked for."""
-        return list(self._shelves.values())
+    def collections(self) -> list[Collection]:
+        """All collections that were used so far."""
+        return list(self._collections.values())
 
     def listen(self, listener: Listener) -> None:
-        """Have a function called with every event, right after it happened."""
+        """Call a function with every event, right after its commit."""
         self._listeners.append(listener)
 
-    def insert(self, shelf: Shelf, key: str, tree: Tree) -> Entry:
-        """Keep a new object. Raises Exists."""
-        if key in shelf.entries:
-            raise Exists(shelf.entries[key])
+    def insert(self, collection: Collection, key: str, tree: Tree) -> Entry:
+        """Store a new object. Raises KeyExistsError."""
+        if key in collection.entries:
+            raise KeyExistsError(collection.entries[key])
         entry = Entry(key, tree, self.version + 1)
-        self._commit(shelf, "ADDED", entry, None)
+        self._commit(collection, "ADDED", entry, None)
         return entry
 
-    def replace(self, shelf: Shelf, seen: Entry, tree: Tree) -> Entry:
-        """Put a new state in the place of one that was seen. Raises Changed."""
-        self._check(shelf, seen)
+    def replace(self, collection: Collection, seen: Entry, tree: Tree) -> Entry:
+        """Store a new state of an object that the caller read as `seen`. Raises ConflictError."""
+        self._check(collection, seen)
         entry = Entry(seen.key, tree, self.version + 1)
-        self._commit(shelf, "MODIFIED", entry, seen)
+        self._commit(collection, "MODIFIED", entry, seen)
         return entry
 
-    def remove(self, shelf: Shelf, seen: Entry, tree: Tree | None = None) -> Entry:
-        """Let go of an object that was seen, whose last state was this tree if one is given. Raises Changed."""
-        self._check(shelf, seen)
+    def remove(self, collection: Collection, seen: Entry, tree: Tree | None = None) -> Entry:
+        """Delete an object that the caller read as `seen`; `tree` is its last state if that differs. Raises
+        ConflictError."""
+        self._check(collection, seen)
         entry = Entry(seen.key, seen.tree() if tree is None else tree, self.version + 1)
-        self._commit(shelf, "DELETED", entry, seen)
+        self._commit(collection, "DELETED", entry, seen)
         return entry
 
     def compact(self) -> None:
-        """Forget all history, as if much had happened since: resumed watches and pages will be told so."""
-        for shelf in self._shelves.values():
-            shelf.forget(len(shelf.events))
-            shelf.compacted = self.version
+        """Compact the whole history: watches and pages cannot resume from older versions."""
+        for collection in self._collections.values():
+            collection.forget(len(collection.events))
+            collection.compacted = self.version
 
-    def _check(self, shelf: Shelf, seen: Entry) -> None:
-        if shelf.entries.get(seen.key) is not seen:
-            raise Changed(seen.key)
+    def _check(self, collection: Collection, seen: Entry) -> None:
+        if collection.entries.get(seen.key) is not seen:
+            raise ConflictError(seen.key)
 
-    def _commit(self, shelf: Shelf, kind: EventType, entry: Entry, previous: Entry | None) -> None:
+    def _commit(self, collection: Collection, kind: EventType, entry: Entry, previous: Entry | None) -> None:
         self.version = entry.version
         event = Event(entry.version, kind, entry, previous)
-        shelf.record(event)
+        collection.record(event)
         for listener in self._listeners:
-            listener(shelf, event)
+            listener(collection, event)
 
 
 def key_of(namespace: str, name: str) -> str:
-    """Keys sort as Kubernetes' do: `a-b/x` before `a/x`."""
+    """The key of an object. Keys sort as in etcd: `a-b/x` before `a/x`."""
     return f"{namespace}/{name}" if namespace else name
 
 
 def _beyond(prefix: str) -> str:
-    """The first text that sorts behind everything that starts with the prefix."""
+    """The first text that sorts after everything with the prefix."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)

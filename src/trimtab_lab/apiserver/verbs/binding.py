@@ -1,53 +1,53 @@
-"""The binding subresource: a scheduler says on which node a pod goes.
+"""The binding subresource: a scheduler assigns a pod to a node.
 
-The pod gets the node, the condition PodScheduled, the labels and annotations of the binding, and the zone and region of
-the node. A pod is bound once.
+The pod gets the node name, the condition PodScheduled, the labels and annotations of the binding, and the zone and
+region of the node. A pod is bound once.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from trimtab_lab.apiserver.admission.reviews import Review
+from trimtab_lab.apiserver.admission.attributes import Attributes
 from trimtab_lab.apiserver.kinds import objects
+from trimtab_lab.apiserver.kinds.errors import StatusError, bad_request, conflict, not_found, status_error, success
 from trimtab_lab.apiserver.kinds.validation import validate
-from trimtab_lab.apiserver.storage.cluster import Cluster
-from trimtab_lab.apiserver.storage.store import Changed, Entry, Tree, encode, key_of
+from trimtab_lab.apiserver.storage.store import ConflictError, Entry, Tree, encode, key_of
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.options import write_options
+from trimtab_lab.apiserver.verbs.requests import Request, Response
 from trimtab_lab.apiserver.verbs.writes import ATTEMPTS, check_identity
-from trimtab_lab.apiserver.wire.options import write_options
-from trimtab_lab.apiserver.wire.requests import Answer, Request
-from trimtab_lab.apiserver.wire.statuses import Refusal, bad_request, conflict, not_found, refusal, success
 
 
-async def create(cluster: Cluster, request: Request) -> Answer:
+async def create(cluster: Cluster, request: Request) -> Response:
     """POST: bind a pod."""
     options = write_options(request.query, "CreateOptions")
-    binding = objects.read_part(
+    binding = objects.read_subresource(
         "v1", "Binding", request.body, request.content_type, options.validation, request.warnings
     )
     name = binding["metadata"].get("name", "")
     if request.name and name != request.name:
         raise bad_request("name in URL does not match name in Binding object")
     request = replace(request, target=replace(request.target, name=name))
-    objects.place(request.kind, binding, request.namespace)
+    objects.set_namespace(request.kind, binding, request.namespace)
     labels = cluster.plugins.topology_labels(binding.get("target", {}).get("name", ""))
     if labels:
         binding["metadata"].setdefault("labels", {}).update(labels)
-    binding = await _admitted(cluster, request, binding, dry_run=options.dry_run)
+    binding = await _admit(cluster, request, binding, dry_run=options.dry_run)
     for _ in range(ATTEMPTS):
         try:
             _bind(cluster, request, binding, dry_run=options.dry_run)
-            return Answer(201, encode({**success(), "code": 201}))
-        except Changed:
+            return Response(201, encode({**success(), "code": 201}))
+        except ConflictError:
             continue
     raise conflict(request.kind, request.name)
 
 
-async def _admitted(cluster: Cluster, request: Request, binding: Tree, *, dry_run: bool) -> Tree:
+async def _admit(cluster: Cluster, request: Request, binding: Tree, *, dry_run: bool) -> Tree:
     kind = request.kind
-    review = None
-    if cluster.admissions.watch(kind, "CREATE", "binding"):
-        review = Review(
+    attributes = None
+    if cluster.webhooks.is_needed(kind, "CREATE", "binding"):
+        attributes = Attributes(
             "CREATE",
             kind,
             request.user,
@@ -59,32 +59,32 @@ async def _admitted(cluster: Cluster, request: Request, binding: Tree, *, dry_ru
             dry_run,
             type=("v1", "Binding"),
         )
-        binding = await cluster.admissions.mutate(review, request.warnings) or binding
+        binding = await cluster.webhooks.mutate(attributes, request.warnings) or binding
     problems = validate("v1 Binding", binding)
     if problems:
         texts = ", ".join(map(str, problems))
-        raise refusal(500, texts if len(problems) == 1 else f"[{texts}]", reason="")
-    if review is not None:
-        await cluster.admissions.validate(review.about(binding), request.warnings)
+        raise status_error(500, texts if len(problems) == 1 else f"[{texts}]", reason="")
+    if attributes is not None:
+        await cluster.webhooks.validate(attributes.with_object(binding), request.warnings)
     return binding
 
 
 def _bind(cluster: Cluster, request: Request, binding: Tree, *, dry_run: bool) -> Entry:
     kind = request.kind
-    shelf = cluster.store.shelf(kind.shelf)
-    seen = shelf.entries.get(key_of(request.namespace, request.name))
+    collection = cluster.store.collection(kind.collection)
+    seen = collection.entries.get(key_of(request.namespace, request.name))
     if seen is None:
         raise not_found(kind, request.name)
     check_identity(kind, seen, binding["metadata"])
     tree = seen.tree()
-    problem = _unbindable(tree)
+    problem = _binding_problem(tree)
     if problem:
-        raise _refused(request, problem)
-    _place(tree, binding, cluster.now())
-    return seen if dry_run else cluster.store.replace(shelf, seen, tree)
+        raise _binding_conflict(request, problem)
+    _assign(tree, binding, cluster.now())
+    return seen if dry_run else cluster.store.replace(collection, seen, tree)
 
 
-def _place(pod: Tree, binding: Tree, now: str) -> None:
+def _assign(pod: Tree, binding: Tree, now: str) -> None:
     pod["spec"]["nodeName"] = binding["target"]["name"]
     metadata, given = pod["metadata"], binding["metadata"]
     for field in ("annotations", "labels"):
@@ -96,7 +96,7 @@ def _place(pod: Tree, binding: Tree, now: str) -> None:
 
 
 def set_condition(status: Tree, condition: Tree, now: str) -> None:
-    """Put a condition into a pod's status; the time of its last transition moves only if its value does."""
+    """Set a condition in a pod's status; its last transition time changes only if its value does."""
     conditions = status.setdefault("conditions", [])
     for index, present in enumerate(conditions):
         if present.get("type") == condition["type"]:
@@ -107,7 +107,7 @@ def set_condition(status: Tree, condition: Tree, now: str) -> None:
     conditions.append({**condition, "lastProbeTime": None, "lastTransitionTime": now})
 
 
-def _unbindable(pod: Tree) -> str:
+def _binding_problem(pod: Tree) -> str:
     name, spec = pod["metadata"]["name"], pod["spec"]
     if "deletionTimestamp" in pod["metadata"]:
         return f"pod {name} is being deleted, cannot be assigned to a host"
@@ -118,5 +118,5 @@ def _unbindable(pod: Tree) -> str:
     return ""
 
 
-def _refused(request: Request, problem: str) -> Refusal:
+def _binding_conflict(request: Request, problem: str) -> StatusError:
     return conflict(request.kind, request.name, problem, resource="pods/binding")

@@ -1,15 +1,18 @@
 """Delete and deletecollection.
 
-What a delete does, in this order:
+The steps of a delete:
 
-1. Preconditions: the client may name the uid and the version that he means.
-2. Webhooks are asked.
-3. A pod on a node goes gracefully: it is marked (`deletionTimestamp`), and whoever runs it deletes it with a grace of
-   zero when it has ended. The grace can only be shortened. A pod that was never placed, or has ended, goes at once.
-4. Propagation `Foreground` and `Orphan` are finalizers that the collector works off.
-5. What has finalizers is marked, and goes when an update takes the last one away. Everything else goes now.
+1. Preconditions: the client may state the uid and the version that it means.
+2. Admission webhooks.
+3. A pod on a node is deleted gracefully: it gets a `deletionTimestamp`, and the kubelet deletes it with a grace period
+   of zero when its containers have ended. The grace period can only be shortened. A pod that was never scheduled, or
+   has ended, is removed at once.
+4. The propagation policies `Foreground` and `Orphan` are finalizers that the garbage collector handles.
+5. An object with finalizers gets a `deletionTimestamp`, and is removed when an update removes the last finalizer.
+   Every other object is removed now.
 
-A namespace and a CustomResourceDefinition hold other objects; they are marked first, emptied by others, and go then.
+Namespaces and CustomResourceDefinitions contain other objects: they get a `deletionTimestamp`, a controller deletes
+their contents, and then they are removed.
 """
 
 from __future__ import annotations
@@ -18,35 +21,31 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from trimtab.api import times
-from trimtab_lab.apiserver.admission.reviews import Review
-from trimtab_lab.apiserver.kinds import strategies
-from trimtab_lab.apiserver.kinds.registry import Kind
-from trimtab_lab.apiserver.kinds.validation import causes
-from trimtab_lab.apiserver.storage.cluster import Cluster
-from trimtab_lab.apiserver.storage.store import Changed, Entry, Tree, encode, key_of
-from trimtab_lab.apiserver.verbs.selections import select
-from trimtab_lab.apiserver.verbs.writes import ATTEMPTS
-from trimtab_lab.apiserver.wire import bodies, wiretypes
-from trimtab_lab.apiserver.wire.forms import converted, negotiate
-from trimtab_lab.apiserver.wire.options import Query, dry_run_causes, flag, list_options, one, whole
-from trimtab_lab.apiserver.wire.requests import Answer, Request
-from trimtab_lab.apiserver.wire.statuses import (
-    Refusal,
-    about,
-    bad_options,
-    bad_request,
+from trimtab_lab.apiserver.admission.attributes import Attributes
+from trimtab_lab.apiserver.kinds import registry_strategies
+from trimtab_lab.apiserver.kinds.errors import (
+    StatusError,
     conflict,
     forbidden,
     not_found,
+    object_details,
     success,
 )
+from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab_lab.apiserver.storage.store import ConflictError, Entry, Tree, encode, key_of
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.delete_options import DeleteOptions, delete_options
+from trimtab_lab.apiserver.verbs.encoding import versioned_tree
+from trimtab_lab.apiserver.verbs.negotiation import negotiate
+from trimtab_lab.apiserver.verbs.options import list_options
+from trimtab_lab.apiserver.verbs.requests import Request, Response
+from trimtab_lab.apiserver.verbs.selectors import select
+from trimtab_lab.apiserver.verbs.writes import ATTEMPTS
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 CUSTOM_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-IMMORTAL = ("default", "kube-system", "kube-public")
-
-_POLICIES = ("Foreground", "Background", "Orphan")
+UNDELETABLE_NAMESPACES = ("default", "kube-system", "kube-public")
 _ENDED = ("Succeeded", "Failed")
 _TERMINATING = {
     "type": "Terminating",
@@ -57,104 +56,95 @@ _TERMINATING = {
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteOptions:
-    """How to delete."""
-
-    grace: int | None = None
-    uid: str | None = None
-    version: str | None = None
-    propagation: str = ""
-    orphan: bool | None = None
-    dry_run: bool = False
-    tree: Tree | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Removed:
-    """What a delete led to: whether the object is gone, and its last or present state."""
+class DeleteResult:
+    """The result of a delete: whether the object is gone, and its last or present state."""
 
     entry: Entry
     gone: bool
 
 
-async def delete(cluster: Cluster, request: Request) -> Answer:
+async def delete(cluster: Cluster, request: Request) -> Response:
     """DELETE of one object."""
-    form = negotiate(request.accept)
+    output = negotiate(request.accept)
     options = delete_options(request)
     removed = await remove(cluster, request, options)
     kind, entry = request.kind, removed.entry
-    if not removed.gone or kind.shelf in strategies.RETURNED_WHEN_DELETED:
+    if not removed.gone or kind.collection in registry_strategies.RETURNED_WHEN_DELETED:
         accepted = not removed.gone and options.orphan is False
-        return cluster.answer(202 if accepted else 200, kind, form, entry)
-    details = about(kind, entry.name) | {"uid": entry.uid}
-    return Answer(200, encode(success(**details)))
+        return cluster.respond(202 if accepted else 200, kind, output, entry)
+    details = object_details(kind, entry.name) | {"uid": entry.uid}
+    return Response(200, encode(success(**details)))
 
 
-async def delete_collection(cluster: Cluster, request: Request) -> Answer:
-    """DELETE of all that a selection means; the answer lists them as they were."""
-    form = negotiate(request.accept)
+async def delete_collection(cluster: Cluster, request: Request) -> Response:
+    """DELETE of all selected objects; the response lists them as they were."""
+    output = negotiate(request.accept)
     options = delete_options(request)
-    asked = list_options(request.query)
+    requested = list_options(request.query)
     kind = request.kind
-    selection = select(kind, request.namespace, "", asked.labels, asked.fields)
-    entries = [e for e in cluster.store.shelf(kind.shelf).present(selection.prefix) if selection.matches(e)]
+    selection = select(kind, request.namespace, "", requested.labels, requested.fields)
+    entries = [e for e in cluster.store.collection(kind.collection).present(selection.prefix) if selection.matches(e)]
     metadata = {"resourceVersion": str(cluster.store.version)}
     for entry in entries:
         target = replace(request.target, name=entry.name)
         try:
             await remove(cluster, replace(request, target=target), options)
-        except Refusal as error:
+        except StatusError as error:
             if error.code != 404:
                 raise
-    return cluster.answer_list(kind, form, entries, metadata)
+    return cluster.respond_list(kind, output, entries, metadata)
 
 
-async def remove(cluster: Cluster, request: Request, options: DeleteOptions, *, reviewed: bool = True) -> Removed:
-    """Delete an object, whoever asked for it. Webhooks are asked unless they were about what led to it."""
+async def remove(
+    cluster: Cluster, request: Request, options: DeleteOptions, *, call_webhooks: bool = True
+) -> DeleteResult:
+    """Delete an object. Webhooks are called unless they were called for the request that led to the delete."""
     for _ in range(ATTEMPTS):
         try:
-            return await _remove(cluster, request, options, reviewed=reviewed)
-        except Changed:
+            return await _remove(cluster, request, options, call_webhooks=call_webhooks)
+        except ConflictError:
             continue
     raise conflict(request.kind, request.name)
 
 
-async def _remove(cluster: Cluster, request: Request, options: DeleteOptions, *, reviewed: bool) -> Removed:
+async def _remove(cluster: Cluster, request: Request, options: DeleteOptions, *, call_webhooks: bool) -> DeleteResult:
     kind = request.kind
-    seen = cluster.store.shelf(kind.shelf).entries.get(key_of(request.namespace, request.name))
+    seen = cluster.store.collection(kind.collection).entries.get(key_of(request.namespace, request.name))
     if seen is None:
         raise not_found(kind, request.name)
     check_preconditions(kind, seen, options)
-    if kind.shelf == "/namespaces" and seen.name in IMMORTAL:
+    if kind.collection == "/namespaces" and seen.name in UNDELETABLE_NAMESPACES:
         raise forbidden(kind, seen.name, "this namespace may not be deleted")
 
     async def review(entry: Entry, grace: int | None) -> None:
-        if reviewed and cluster.admissions.watch(kind, "DELETE"):
-            await _review(cluster, request, options, entry, grace)
+        if call_webhooks and cluster.webhooks.is_needed(kind, "DELETE"):
+            await _call_webhooks(cluster, request, options, entry, grace)
 
-    return await _Removal(cluster, kind, seen, options, review).run()
+    return await _Deletion(cluster, kind, seen, options, review).run()
 
 
-async def _review(cluster: Cluster, request: Request, options: DeleteOptions, entry: Entry, grace: int | None) -> None:
-    """Have webhooks see what is deleted, and how; `grace` is what a pod's comes to."""
+async def _call_webhooks(
+    cluster: Cluster, request: Request, options: DeleteOptions, entry: Entry, grace: int | None
+) -> None:
+    """Call webhooks with the object and the options; `grace` is the effective grace period of a pod."""
     known = {**(options.tree or {}), "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
-    review = Review(
+    attributes = Attributes(
         "DELETE",
         request.kind,
         request.user,
         request.namespace,
         request.name,
         None,
-        converted(request.kind, entry),
+        versioned_tree(request.kind, entry),
         dry_run=options.dry_run,
         options=known if grace is None else {**known, "gracePeriodSeconds": grace},
     )
-    await cluster.admissions.mutate(review, request.warnings)
-    await cluster.admissions.validate(review, request.warnings)
+    await cluster.webhooks.mutate(attributes, request.warnings)
+    await cluster.webhooks.validate(attributes, request.warnings)
 
 
-class _Removal:
-    """One delete. Between two reviews, and after the last, nothing waits."""
+class _Deletion:
+    """One delete. It awaits nothing except webhooks."""
 
     def __init__(
         self,
@@ -172,45 +162,46 @@ class _Removal:
         self._tree = seen.tree()
         self._metadata: Tree = self._tree["metadata"]
 
-    async def run(self) -> Removed:
-        if self._kind.shelf == "/pods":
+    async def run(self) -> DeleteResult:
+        if self._kind.collection == "/pods":
             return await self._pod()
         await self._review(self._seen, None)
         self._set_finalizers()
-        if self._holds_others() or self._metadata.get("finalizers"):
-            self._mark()
-            return Removed(self._replace(), gone=False)
-        return self._gone()
+        if self._has_contents() or self._metadata.get("finalizers"):
+            self._set_deletion_timestamp()
+            return DeleteResult(self._replace(), gone=False)
+        return self._remove()
 
-    async def _pod(self) -> Removed:
-        """A pod's grace is what was asked for, or its own; none is needed where nothing runs.
+    async def _pod(self) -> DeleteResult:
+        """Delete a pod with the requested grace period, or its own; none is needed where nothing runs.
 
-        One that goes at once is marked first, and webhooks are asked about both: as Kubernetes does it.
+        A pod that is removed at once gets a `deletionTimestamp` first, and webhooks are called for both, as in
+        Kubernetes.
         """
         if "deletionTimestamp" not in self._metadata:
             self._start_grace()
         elif not self._metadata.get("deletionGracePeriodSeconds"):
-            return await self._marked_pod()
+            return await self._terminating_pod()
         elif not self._shorten(self._metadata["deletionTimestamp"]):
-            return Removed(self._seen, gone=False)
+            return DeleteResult(self._seen, gone=False)
         grace = self._metadata["deletionGracePeriodSeconds"]
         await self._review(self._seen, grace)
         self._set_finalizers()
         self._seen = self._replace()
         if self._metadata.get("finalizers") or grace:
-            return Removed(self._seen, gone=False)
+            return DeleteResult(self._seen, gone=False)
         if not self._options.dry_run:
             await self._review(self._seen, grace)
-        return self._gone()
+        return self._remove()
 
-    async def _marked_pod(self) -> Removed:
-        """One whose grace is over goes as soon as nobody's finalizer keeps it."""
+    async def _terminating_pod(self) -> DeleteResult:
+        """Remove a pod whose grace period is over, unless it has finalizers."""
         await self._review(self._seen, None)
         self._set_finalizers()
         if self._metadata.get("finalizers"):
-            self._mark()
-            return Removed(self._replace(), gone=False)
-        return self._gone()
+            self._set_deletion_timestamp()
+            return DeleteResult(self._replace(), gone=False)
+        return self._remove()
 
     def _start_grace(self) -> None:
         grace = self._options.grace
@@ -219,19 +210,19 @@ class _Removal:
         if not self._tree["spec"].get("nodeName") or self._tree.get("status", {}).get("phase") in _ENDED:
             grace = 0
         self._set_grace(max(grace, 1) if grace < 0 else grace, self._cluster.clock())
-        self._count()
+        self._increase_generation()
 
-    def _shorten(self, marked: str) -> bool:
-        """Whether there was something to shorten."""
-        asked, left = self._options.grace, self._metadata["deletionGracePeriodSeconds"]
-        if asked is None or asked >= left:
+    def _shorten(self, timestamp: str) -> bool:
+        """Shorten the grace period; whether that changed anything."""
+        requested, left = self._options.grace, self._metadata["deletionGracePeriodSeconds"]
+        if requested is None or requested >= left:
             return False
-        asked = max(asked, 0)
+        requested = max(requested, 0)
         now = self._cluster.clock()
-        started = times.parse_ns(marked) - left * 10**9
-        if started + asked * 10**9 < now:
-            started, asked = now - min(asked, 1) * 10**9, min(asked, 1)
-        self._set_grace(asked, started)
+        started = times.parse_ns(timestamp) - left * 10**9
+        if started + requested * 10**9 < now:
+            started, requested = now - min(requested, 1) * 10**9, min(requested, 1)
+        self._set_grace(requested, started)
         return True
 
     def _set_grace(self, seconds: int, start: int) -> None:
@@ -239,29 +230,29 @@ class _Removal:
         self._metadata["deletionGracePeriodSeconds"] = seconds
 
     def _set_finalizers(self) -> None:
-        """Replace the finalizers that stand for a propagation by the one that is asked for now."""
+        """Replace the finalizers of a propagation policy by the one that is requested now."""
         finalizers = list(self._metadata.get("finalizers") or ())
         wanted = _propagation(self._options, finalizers)
         kept = [name for name in finalizers if name not in (FOREGROUND, ORPHAN)]
-        kept += [wanted] if wanted and self._kind.shelf != "/events" else []
+        kept += [wanted] if wanted and self._kind.collection != "/events" else []
         if set(kept) != set(finalizers):
             self._metadata["finalizers"] = kept
 
-    def _mark(self) -> None:
-        if self._holds_others():
-            self._mark_holder()
+    def _set_deletion_timestamp(self) -> None:
+        if self._has_contents():
+            self._start_emptying()
             return
         if "deletionTimestamp" not in self._metadata:
-            self._count()
+            self._increase_generation()
             self._metadata["deletionTimestamp"] = self._cluster.now()
         self._metadata["deletionGracePeriodSeconds"] = 0
 
-    def _mark_holder(self) -> None:
-        """Begin to empty what holds other objects."""
+    def _start_emptying(self) -> None:
+        """Start the deletion of an object that contains other objects."""
         if "deletionTimestamp" in self._metadata:
             return
         self._metadata["deletionTimestamp"] = self._cluster.now()
-        if self._kind.shelf == "/namespaces":
+        if self._kind.collection == "/namespaces":
             self._tree["status"]["phase"] = "Terminating"
         else:
             self._metadata["finalizers"] = [*(self._metadata.get("finalizers") or ()), CUSTOM_CLEANUP]
@@ -271,31 +262,33 @@ class _Removal:
                 {**_TERMINATING, "lastTransitionTime": self._cluster.now()},
             ]
 
-    def _count(self) -> None:
+    def _increase_generation(self) -> None:
         if self._metadata.get("generation"):
             self._metadata["generation"] += 1
 
-    def _holds_others(self) -> bool:
-        if self._kind.shelf == "/namespaces":
+    def _has_contents(self) -> bool:
+        if self._kind.collection == "/namespaces":
             return bool(self._tree["spec"].get("finalizers"))
-        return self._kind.shelf == "apiextensions.k8s.io/customresourcedefinitions"
+        return self._kind.collection == "apiextensions.k8s.io/customresourcedefinitions"
 
     def _replace(self) -> Entry:
         if self._tree == self._seen.tree():
             return self._seen
         if self._options.dry_run:
             return Entry(self._seen.key, self._tree, self._seen.version)
-        return self._cluster.store.replace(self._cluster.store.shelf(self._kind.shelf), self._seen, self._tree)
+        return self._cluster.store.replace(
+            self._cluster.store.collection(self._kind.collection), self._seen, self._tree
+        )
 
-    def _gone(self) -> Removed:
+    def _remove(self) -> DeleteResult:
         if self._options.dry_run:
-            return Removed(self._seen, gone=True)
-        shelf = self._cluster.store.shelf(self._kind.shelf)
-        return Removed(self._cluster.store.remove(shelf, self._seen, self._tree), gone=True)
+            return DeleteResult(self._seen, gone=True)
+        collection = self._cluster.store.collection(self._kind.collection)
+        return DeleteResult(self._cluster.store.remove(collection, self._seen, self._tree), gone=True)
 
 
 def _propagation(options: DeleteOptions, finalizers: list[str]) -> str:
-    """The finalizer that the options ask for; where they say nothing, the one that is there already."""
+    """The finalizer that the options request; without options, the one that the object has already."""
     if options.orphan is not None:
         return ORPHAN if options.orphan else ""
     if options.propagation:
@@ -304,7 +297,7 @@ def _propagation(options: DeleteOptions, finalizers: list[str]) -> str:
 
 
 def check_preconditions(kind: Kind, seen: Entry, options: DeleteOptions) -> None:
-    """Refuse with 409 if the client means another object, or another version of it."""
+    """Raise a 409 if the client means another object, or another version of it."""
     if options.uid is not None and options.uid != seen.uid:
         message = (
             f"the UID in the precondition ({options.uid}) does not match the UID in record ({seen.uid}). "
@@ -317,60 +310,3 @@ def check_preconditions(kind: Kind, seen: Entry, options: DeleteOptions) -> None
             f"({seen.version}). The object might have been modified"
         )
         raise conflict(kind, seen.name, message, resource=kind.kind)
-
-
-def delete_options(request: Request) -> DeleteOptions:
-    """What the body says, or the query where there is no body. Raises a Status of 400 or 422."""
-    return options_of(_read_options(request) if request.body else _from_query(request.query))
-
-
-def options_of(tree: Tree) -> DeleteOptions:
-    """What a DeleteOptions says. Raises a Status of 422."""
-    preconditions = tree.get("preconditions") or {}
-    options = DeleteOptions(
-        grace=tree.get("gracePeriodSeconds"),
-        uid=preconditions.get("uid"),
-        version=preconditions.get("resourceVersion"),
-        propagation=tree.get("propagationPolicy", ""),
-        orphan=tree.get("orphanDependents"),
-        dry_run=bool(tree.get("dryRun")),
-        tree=tree,
-    )
-    problems = [*_policy_causes(options), *dry_run_causes(tuple(tree.get("dryRun") or ()))]
-    if problems:
-        raise bad_options("DeleteOptions", problems)
-    return options
-
-
-def _read_options(request: Request) -> Tree:
-    try:
-        tree = bodies.read_object(request.body, request.content_type, "DeleteOptions")
-        wiretypes.read("v1 DeleteOptions", tree)
-    except wiretypes.WrongTypeError as error:
-        raise bad_request(str(error)) from None
-    return tree
-
-
-def _from_query(query: Query) -> Tree:
-    tree: Tree = {}
-    grace = whole(query, "gracePeriodSeconds")
-    if grace is not None:
-        tree["gracePeriodSeconds"] = grace
-    if "orphanDependents" in query:
-        tree["orphanDependents"] = flag(query, "orphanDependents")
-    if one(query, "propagationPolicy"):
-        tree["propagationPolicy"] = one(query, "propagationPolicy")
-    if "dryRun" in query:
-        tree["dryRun"] = list(query["dryRun"])
-    return tree
-
-
-def _policy_causes(options: DeleteOptions) -> list[causes.Cause]:
-    policy = options.propagation
-    if policy and options.orphan is not None:
-        return [
-            causes.invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
-        ]
-    if policy and policy not in _POLICIES:
-        return [causes.unsupported("propagationPolicy", policy, (*_POLICIES, "nil"))]
-    return []

@@ -1,10 +1,10 @@
-"""The eviction subresource: a delete that a PodDisruptionBudget may refuse.
+"""The eviction subresource: a delete that a PodDisruptionBudget may prevent.
 
-1. A pod that does not run (pending, ended, being deleted) is deleted whatever its budget says.
+1. A pod that is not running (pending, ended, being deleted) is deleted regardless of budgets.
 2. A pod that several budgets select cannot be evicted.
-3. A pod that is not ready may go if its budget says so, or has the healthy pods that it wants without it.
-4. Otherwise the budget must allow a disruption, and is written down by one before the pod goes. How many it allows
-   stands in its status, which a controller keeps; a budget that no controller has looked at allows none.
+3. A pod that is not ready can be evicted if its budget says so, or has enough healthy pods without it.
+4. Otherwise the budget must allow a disruption, and its count is decreased before the pod is deleted. A controller
+   keeps that count in the status of the budget; a budget that no controller has processed allows none.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import Any
 from trimtab.api import codec, selectors
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
-from trimtab_lab.apiserver.admission.reviews import Review
+from trimtab_lab.apiserver.admission.attributes import Attributes
 from trimtab_lab.apiserver.kinds import objects
-from trimtab_lab.apiserver.storage.cluster import Cluster
+from trimtab_lab.apiserver.kinds.errors import StatusError, bad_request, not_found, status_error, success
 from trimtab_lab.apiserver.storage.store import Entry, Tree, encode, key_of
 from trimtab_lab.apiserver.verbs.binding import set_condition
-from trimtab_lab.apiserver.verbs.deletes import DeleteOptions, check_preconditions, options_of, remove
-from trimtab_lab.apiserver.wire.options import write_options
-from trimtab_lab.apiserver.wire.requests import Answer, Request
-from trimtab_lab.apiserver.wire.statuses import Refusal, bad_request, not_found, refusal, success
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.delete_options import DeleteOptions, options_of
+from trimtab_lab.apiserver.verbs.deletes import check_preconditions, remove
+from trimtab_lab.apiserver.verbs.options import write_options
+from trimtab_lab.apiserver.verbs.requests import Request, Response
 
-SHELF = "policy/poddisruptionbudgets"
+COLLECTION = "policy/poddisruptionbudgets"
 
 _VIOLATED = "Cannot evict pod as it would violate the pod's disruption budget."
 _SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
@@ -38,28 +39,28 @@ _TARGETED = {
 _UNPROTECTED = ("Pending", "Succeeded", "Failed")
 
 
-async def create(cluster: Cluster, request: Request) -> Answer:
+async def create(cluster: Cluster, request: Request) -> Response:
     """POST: evict a pod."""
     written = write_options(request.query, "CreateOptions")
     body, sent_as = request.body, request.content_type
-    eviction = objects.read_part("policy/v1", "Eviction", body, sent_as, written.validation, request.warnings)
+    eviction = objects.read_subresource("policy/v1", "Eviction", body, sent_as, written.validation, request.warnings)
     if eviction["metadata"].get("name", "") != request.name:
         raise bad_request("name in URL does not match name in Eviction object")
     options = options_of(eviction.get("deleteOptions") or {})
     options = replace(options, dry_run=options.dry_run or written.dry_run)
-    # As with a real server, webhooks are told of a dry run by the query alone; the body they see for themselves.
-    await _review(cluster, request, eviction, dry_run=written.dry_run)
+    # As in Kubernetes, webhooks see a dry run that the query asks for; the options in the body are part of the object.
+    await _call_webhooks(cluster, request, eviction, dry_run=written.dry_run)
     pod = _pod(cluster, request)
-    if not _unprotected(pod.tree()):
-        _ask_budget(cluster, pod, dry_run=options.dry_run)
+    if not _is_unprotected(pod.tree()):
+        _check_budget(cluster, pod, dry_run=options.dry_run)
     await _evict(cluster, request, options)
-    return Answer(201, encode({**success(), "code": 201}))
+    return Response(201, encode({**success(), "code": 201}))
 
 
-async def _review(cluster: Cluster, request: Request, eviction: Tree, *, dry_run: bool) -> None:
+async def _call_webhooks(cluster: Cluster, request: Request, eviction: Tree, *, dry_run: bool) -> None:
     kind = request.kind
-    if cluster.admissions.watch(kind, "CREATE", "eviction"):
-        review = Review(
+    if cluster.webhooks.is_needed(kind, "CREATE", "eviction"):
+        attributes = Attributes(
             "CREATE",
             kind,
             request.user,
@@ -71,27 +72,29 @@ async def _review(cluster: Cluster, request: Request, eviction: Tree, *, dry_run
             dry_run,
             type=("policy/v1", "Eviction"),
         )
-        await cluster.admissions.mutate(review, request.warnings)
-        await cluster.admissions.validate(review, request.warnings)
+        await cluster.webhooks.mutate(attributes, request.warnings)
+        await cluster.webhooks.validate(attributes, request.warnings)
 
 
 def _pod(cluster: Cluster, request: Request) -> Entry:
-    entry = cluster.store.shelf("/pods").entries.get(key_of(request.namespace, request.name))
+    entry = cluster.store.collection("/pods").entries.get(key_of(request.namespace, request.name))
     if entry is None:
         raise not_found(request.kind, request.name)
     return entry
 
 
-def _unprotected(pod: Tree) -> bool:
+def _is_unprotected(pod: Tree) -> bool:
     return pod.get("status", {}).get("phase") in _UNPROTECTED or "deletionTimestamp" in pod["metadata"]
 
 
-def _ask_budget(cluster: Cluster, pod: Entry, *, dry_run: bool) -> None:
-    budgets = [entry for entry in cluster.store.shelf(SHELF).present(f"{pod.namespace}/") if _selects(entry, pod)]
+def _check_budget(cluster: Cluster, pod: Entry, *, dry_run: bool) -> None:
+    budgets = [
+        entry for entry in cluster.store.collection(COLLECTION).present(f"{pod.namespace}/") if _selects(entry, pod)
+    ]
     if len(budgets) > 1:
-        raise refusal(500, _SEVERAL, reason="")
-    if budgets and not _unready_may_go(budgets[0].tree(), pod.tree()):
-        _use(cluster, budgets[0], pod.name, dry_run=dry_run)
+        raise status_error(500, _SEVERAL, reason="")
+    if budgets and not _can_evict_unready(budgets[0].tree(), pod.tree()):
+        _record_disruption(cluster, budgets[0], pod.name, dry_run=dry_run)
 
 
 def _selects(budget: Entry, pod: Entry) -> bool:
@@ -103,7 +106,7 @@ def _selects(budget: Entry, pod: Entry) -> bool:
         return False
 
 
-def _unready_may_go(budget: Tree, pod: Tree) -> bool:
+def _can_evict_unready(budget: Tree, pod: Tree) -> bool:
     conditions = pod.get("status", {}).get("conditions") or ()
     if any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions):
         return False
@@ -113,26 +116,26 @@ def _unready_may_go(budget: Tree, pod: Tree) -> bool:
     return bool(status["currentHealthy"] >= status["desiredHealthy"] > 0)
 
 
-def _use(cluster: Cluster, entry: Entry, pod: str, *, dry_run: bool) -> None:
-    """Write a disruption down. Raises a Status of 429 if there is none to have."""
+def _record_disruption(cluster: Cluster, entry: Entry, pod: str, *, dry_run: bool) -> None:
+    """Count a disruption in the status of a budget. Raises a StatusError of 429 if it allows none."""
     budget = entry.tree()
     status = budget["status"]
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
         unknown = f"The disruption budget {entry.name} is still being processed by the server."
-        raise _refused(unknown, retry=10)
+        raise _too_many_disruptions(unknown, retry=10)
     if status["disruptionsAllowed"] <= 0:
-        raise _refused(_why(entry.name, status))
+        raise _too_many_disruptions(_denial_message(entry.name, status))
     status["disruptionsAllowed"] -= 1
     now = cluster.now()
     if status["disruptionsAllowed"] == 0:
         _set_allowed_condition(budget, now)
     status.setdefault("disruptedPods", {})[pod] = now
     if not dry_run:
-        cluster.store.replace(cluster.store.shelf(SHELF), entry, budget)
+        cluster.store.replace(cluster.store.collection(COLLECTION), entry, budget)
 
 
 def _set_allowed_condition(budget: Tree, now: str) -> None:
-    """Say in a condition whether a disruption is allowed."""
+    """Set the condition that reports whether a disruption is allowed."""
     status = budget["status"]
     allowed = status["disruptionsAllowed"] > 0
     condition = {
@@ -150,34 +153,35 @@ def _set_allowed_condition(budget: Tree, now: str) -> None:
     status["conditions"] = [*others, condition]
 
 
-def _why(name: str, status: Tree) -> str:
+def _denial_message(name: str, status: Tree) -> str:
     conditions = status.get("conditions") or ()
     condition: Tree = next((c for c in conditions if c.get("type") == "DisruptionAllowed"), {})
-    said = condition.get("message") if condition.get("status") == "False" else ""
-    if said and condition.get("reason") == "SyncFailed":
-        return f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {said}"
+    message = condition.get("message") if condition.get("status") == "False" else ""
+    if message and condition.get("reason") == "SyncFailed":
+        return f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {message}"
     if status["currentHealthy"] <= status["desiredHealthy"]:
         wanted, there = status["desiredHealthy"], status["currentHealthy"]
         return f"The disruption budget {name} needs {wanted} healthy pods and has {there} currently"
-    if said:
-        return f"The disruption budget {name} does not allow evicting pods currently ({condition['reason']}): {said}"
+    if message:
+        return f"The disruption budget {name} does not allow evicting pods currently ({condition['reason']}): {message}"
     return f"The disruption budget {name} does not allow evicting pods currently"
 
 
-def _refused(message: str, retry: int = 0) -> Refusal:
+def _too_many_disruptions(message: str, retry: int = 0) -> StatusError:
     details: dict[str, Any] = {"causes": [{"reason": "DisruptionBudget", "message": message}]}
-    return refusal(429, _VIOLATED, details=details | ({"retryAfterSeconds": retry} if retry else {}))
+    return status_error(429, _VIOLATED, details=details | ({"retryAfterSeconds": retry} if retry else {}))
 
 
 async def _evict(cluster: Cluster, request: Request, options: DeleteOptions) -> None:
-    """Mark the pod as disrupted, then delete it. Webhooks have been asked about the eviction, and are not again."""
+    """Set the condition DisruptionTarget, then delete the pod. Webhooks were called for the eviction, and are not
+    called for the delete."""
     if not options.dry_run:
         seen = _pod(cluster, request)
         check_preconditions(request.kind, seen, options)
         tree = seen.tree()
         set_condition(tree.setdefault("status", {}), dict(_TARGETED), cluster.now())
-        marked = cluster.store.replace(cluster.store.shelf("/pods"), seen, tree) if tree != seen.tree() else seen
+        updated = cluster.store.replace(cluster.store.collection("/pods"), seen, tree) if tree != seen.tree() else seen
         if options.version is not None and options.version == str(seen.version):
-            options = replace(options, version=str(marked.version))
+            options = replace(options, version=str(updated.version))
     pod = replace(request, target=replace(request.target, subresource=""))
-    await remove(cluster, pod, options, reviewed=False)
+    await remove(cluster, pod, options, call_webhooks=False)

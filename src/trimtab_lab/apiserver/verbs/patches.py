@@ -1,9 +1,9 @@
-"""The three ways to patch an object, by the media type of the request; and the one that the lab does not have.
+"""Patches, by the media type of the request.
 
 application/json-patch+json              a list of operations
-application/merge-patch+json             the part that changes, lists replaced
-application/strategic-merge-patch+json   the part that changes, lists merged by key; built-in kinds only
-application/apply-patch+yaml             server-side apply: 415, and what to use instead
+application/merge-patch+json             the fields that change; lists are replaced
+application/strategic-merge-patch+json   the fields that change; lists are merged by key; built-in kinds only
+application/apply-patch+yaml             server-side apply: not supported, 415
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from trimtab.api.patches.mergekeys import NoSchemaError, schema_for
 from trimtab.api.patches.operations import json_patch
 from trimtab.api.patches.strategic import strategic_merge
 from trimtab_lab.apiserver.kinds import objects
+from trimtab_lab.apiserver.kinds.errors import REJECTED, StatusError, bad_request, invalid, status_error
 from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab_lab.apiserver.kinds.serialization import decoding, field_validation
+from trimtab_lab.apiserver.kinds.serialization.wirevalues import WrongTypeError
 from trimtab_lab.apiserver.kinds.validation import causes
 from trimtab_lab.apiserver.storage.store import Tree, encode
-from trimtab_lab.apiserver.wire import bodies, strict, wiretypes
-from trimtab_lab.apiserver.wire.statuses import REJECTED, Refusal, bad_request, invalid, refusal
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -41,7 +42,7 @@ def _strategic(document: Tree, change: Any) -> Any:
 
 
 def _operations(document: Tree, change: Any) -> Any:
-    """A JSON patch as Kubernetes takes it: to replace a field that is not there is to add it."""
+    """Apply a JSON patch as Kubernetes does: to replace a missing field is to add it."""
     try:
         return json_patch(document, change)
     except InvalidError:
@@ -59,7 +60,7 @@ def _replaces(operation: Any) -> bool:
 
 
 def _is_missing(document: Tree, path: str) -> bool:
-    """Whether a path names a field that an object of the document could have, and has not."""
+    """Whether a path names a missing field of an object that exists."""
     *steps, last = (step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:])
     value: Any = document
     for step in steps:
@@ -79,63 +80,63 @@ _METHODS: Mapping[str, Callable[[Tree, Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A patch that was read, and can be applied as often as it takes."""
+    """A decoded patch."""
 
     media_type: str
     change: Any
 
     @classmethod
     def read(cls, kind: Kind, content_type: str, body: bytes) -> Patch:
-        """The patch in the body of a request. Raises a Status of 400, 413 or 415."""
-        media_type = bodies.media_type(content_type)
+        """The patch in the body of a request. Raises a StatusError of 400, 413 or 415."""
+        media_type = decoding.media_type(content_type)
         if media_type in APPLY_PATCH:
-            raise refusal(415, _APPLY)
+            raise status_error(415, _APPLY)
         if media_type not in _METHODS:
-            raise refusal(415, "415: Unsupported Media Type", details={})
+            raise status_error(415, "415: Unsupported Media Type", details={})
         if kind.custom is not None and media_type == STRATEGIC_PATCH:
-            raise bodies.unknown_format(JSON_PATCH, MERGE_PATCH)
+            raise decoding.unknown_format(JSON_PATCH, MERGE_PATCH)
         try:
-            change = bodies.read_json(body)
+            change = decoding.read_json(body)
         except ValueError as error:
             raise bad_request(f"error decoding patch: {error}") from None
         _check_shape(media_type, change)
         return cls(media_type, change)
 
     def apply(self, kind: Kind, present: Tree, level: str, warnings: list[str]) -> Tree:
-        """The next state: the present one, patched, and read as if it had been sent so. Raises a Status."""
+        """The patched object, decoded and defaulted like the body of a request. Raises StatusError."""
         document = {"kind": kind.kind, "apiVersion": kind.api_version, **present}
         patched = self.apply_to(document)
         try:
             objects.check_type(kind, patched)
             problems = _read(kind, patched)
-        except (wiretypes.WrongTypeError, Refusal) as error:
-            raise self.unfit(document, str(error)) from None
+        except (WrongTypeError, StatusError) as error:
+            raise self.invalid_result(document, str(error)) from None
         if problems and level == "Strict":
-            raise self.unfit(document, strict.refusal(problems))
-        objects.report("", problems, level, warnings)
+            raise self.invalid_result(document, field_validation.strict_error(problems))
+        objects.handle_problems("", problems, level, warnings)
         objects.complete(kind, patched)
         return patched
 
     def apply_to(self, document: Tree) -> Tree:
-        """A document that says its kind, patched. Raises a Status of 400, 415 or 422."""
+        """Patch a document with `kind` and `apiVersion`. Raises a StatusError of 400, 415 or 422."""
         try:
             patched = _METHODS[self.media_type](document, self.change)
         except NoSchemaError as error:
-            raise refusal(415, str(error)) from None
+            raise status_error(415, str(error)) from None
         except InvalidError as error:
             raise self._inapplicable(error) from None
         if not isinstance(patched, dict):
             raise invalid("", "", "", [causes.invalid("patch", encode(patched).decode(), "is no object")])
         return patched
 
-    def _inapplicable(self, error: InvalidError) -> Refusal:
-        """A patch that does not fit the object. Of a JSON patch Kubernetes does not say why."""
+    def _inapplicable(self, error: InvalidError) -> StatusError:
+        """The error for a patch that cannot be applied to the object. For a JSON patch Kubernetes gives no reason."""
         if self.media_type == JSON_PATCH:
-            return refusal(422, REJECTED, details={})
+            return status_error(422, REJECTED, details={})
         return bad_request(str(error))
 
-    def unfit(self, document: Tree, problem: str) -> Refusal:
-        """422: what came out of this document is no object of its kind."""
+    def invalid_result(self, document: Tree, problem: str) -> StatusError:
+        """422: the patched document is not a valid object of its kind."""
         shown = self.apply_to(document) if self.media_type != STRATEGIC_PATCH else self.change
         return invalid("", "", "", [causes.invalid("patch", encode(shown).decode(), problem)])
 
@@ -146,7 +147,7 @@ def _check_shape(media_type: str, change: Any) -> None:
             raise bad_request("error decoding patch: a JSON patch is a list of operations")
         if len(change) > _MOST_OPERATIONS:
             limit = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(change)}"
-            raise refusal(413, limit, reason="RequestEntityTooLarge", details={})
+            raise status_error(413, limit, reason="RequestEntityTooLarge", details={})
     elif not isinstance(change, dict):
         raise bad_request("error decoding patch: a merge patch is an object")
 
@@ -154,4 +155,4 @@ def _check_shape(media_type: str, change: Any) -> None:
 def _read(kind: Kind, patched: Tree) -> list[str]:
     patched.pop("kind", None)
     patched.pop("apiVersion", None)
-    return strict.unknown_fields(objects.conform(kind, patched))
+    return field_validation.unknown_fields(objects.conform(kind, patched))

@@ -1,8 +1,8 @@
 """Get and list.
 
-A list is answered at a version, which it names; a watch from there on misses nothing. A list in pages stays at the
-version of its first page: the token that leads to the next page carries it. When history has been compacted meanwhile,
-the client is told so, with a token to go on at the present version if it does not mind.
+A list has a version, from which a watch continues without a gap. The pages of a list have the version of the first
+page, which the continue token carries. If the history has been compacted in between, the client receives an error with
+a token that continues at the present version.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from itertools import islice
 
 import msgspec
 
-from trimtab_lab.apiserver.storage.cluster import Cluster
-from trimtab_lab.apiserver.storage.store import Compacted, Entry, Shelf, Tree, encode, key_of
-from trimtab_lab.apiserver.verbs.selections import Selection, select
-from trimtab_lab.apiserver.wire.forms import negotiate
-from trimtab_lab.apiserver.wire.options import ListOptions, check_list, list_options, version
-from trimtab_lab.apiserver.wire.requests import Answer, Request
-from trimtab_lab.apiserver.wire.statuses import Refusal, bad_request, not_found, refusal
+from trimtab_lab.apiserver.kinds.errors import StatusError, bad_request, not_found, status_error
+from trimtab_lab.apiserver.storage.selections import Selection
+from trimtab_lab.apiserver.storage.store import Collection, CompactedError, Entry, Tree, encode, key_of
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.negotiation import negotiate
+from trimtab_lab.apiserver.verbs.options import ListOptions, check_list, list_options, resource_version
+from trimtab_lab.apiserver.verbs.requests import Request, Response
+from trimtab_lab.apiserver.verbs.selectors import select
 
 _TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105 – the version of a format
 _STALE = (
@@ -32,20 +33,20 @@ _STALE = (
 )
 
 
-class Token(msgspec.Struct):
-    """Where the next page starts: behind this key, at this version; -1 stands for whatever is present then."""
+class ContinueToken(msgspec.Struct):
+    """Where the next page starts: after this key, at this version; -1 is the present version."""
 
     v: str
     rv: int
     start: str
 
     def text(self) -> str:
-        """As clients carry it."""
+        """The token as clients receive it."""
         return base64.urlsafe_b64encode(encode(self)).decode().rstrip("=")
 
     @classmethod
-    def read(cls, text: str) -> Token:
-        """The token that a client sent back. Raises a Status of 400."""
+    def read(cls, text: str) -> ContinueToken:
+        """The token that a client sent. Raises a StatusError of 400."""
         try:
             token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=cls)
         except (binascii.Error, msgspec.MsgspecError, ValueError) as error:
@@ -55,86 +56,88 @@ class Token(msgspec.Struct):
         return token
 
 
-def get(cluster: Cluster, request: Request) -> Answer:
+def get(cluster: Cluster, request: Request) -> Response:
     """GET of one object, or of its status."""
-    form = negotiate(request.accept, _included(request))
+    output = negotiate(request.accept, _included(request))
     kind = request.kind
-    entry = cluster.store.shelf(kind.shelf).entries.get(key_of(request.namespace, request.name))
+    entry = cluster.store.collection(kind.collection).entries.get(key_of(request.namespace, request.name))
     if entry is None:
         raise not_found(kind, request.name)
-    return cluster.answer(200, kind, form, entry)
+    return cluster.respond(200, kind, output, entry)
 
 
-def list_(cluster: Cluster, request: Request) -> Answer:
+def list_(cluster: Cluster, request: Request) -> Response:
     """GET of a collection."""
     options = list_options(request.query)
-    form = negotiate(request.accept, options.include_object)
+    output = negotiate(request.accept, options.include_object)
     check_list(options)
     if options.version == "0" and not options.token:
-        options = replace(options, limit=0)  # "any version" is answered from memory, and whole
+        options = replace(options, limit=0)  # "any version" is served from memory, without pages
     kind = request.kind
     selection = select(kind, request.namespace, "", options.labels, options.fields)
-    entries, metadata = _page(cluster, cluster.store.shelf(kind.shelf), selection, options)
-    if kind.custom is not None and form.shape == "object":
+    entries, metadata = _page(cluster, cluster.store.collection(kind.collection), selection, options)
+    if kind.custom is not None and output.shape == "object":
         metadata.setdefault("continue", "")
-    return cluster.answer_list(kind, form, entries, metadata)
+    return cluster.respond_list(kind, output, entries, metadata)
 
 
-def _page(cluster: Cluster, shelf: Shelf, selection: Selection, options: ListOptions) -> tuple[list[Entry], Tree]:
+def _page(
+    cluster: Cluster, collection: Collection, selection: Selection, options: ListOptions
+) -> tuple[list[Entry], Tree]:
     at, after = _start(cluster, options)
     exact = bool(options.token) or options.match == "Exact" or (options.limit and at and not options.match)
     try:
         if exact and at < cluster.store.version:
-            found: Iterable[Entry] = shelf.at(at, selection.prefix, after)
+            found: Iterable[Entry] = collection.at(at, selection.prefix, after)
         else:
-            found, at = shelf.present(selection.prefix, after), cluster.store.version
-        if not selection.everything:
+            found, at = collection.present(selection.prefix, after), cluster.store.version
+        if not selection.is_unrestricted:
             found = filter(selection.matches, found)
         entries = list(islice(found, options.limit + 1)) if options.limit else list(found)
-    except Compacted as error:
+    except CompactedError as error:
         raise _expired(options, error) from None
     metadata: Tree = {"resourceVersion": str(at)}
     if options.limit and len(entries) > options.limit:
         entries.pop()
-        metadata["continue"] = Token(_TOKEN_VERSION, at, entries[-1].key + "\0").text()
-        if selection.everything:
+        metadata["continue"] = ContinueToken(_TOKEN_VERSION, at, entries[-1].key + "\0").text()
+        if selection.is_unrestricted:
             metadata["remainingItemCount"] = 1 + sum(1 for _ in found)
     return entries, metadata
 
 
 def _start(cluster: Cluster, options: ListOptions) -> tuple[int, str]:
-    """The version that is meant (0: the present one), and the key behind which to start."""
+    """The requested version (0: the present one), and the key after which to start."""
     if options.token:
         if options.version not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
-        token = Token.read(options.token)
+        token = ContinueToken.read(options.token)
         present = cluster.store.version
         if token.rv > present:
             raise too_large(token.rv, present)
         return (present if token.rv == -1 else token.rv), token.start.removesuffix("\0")
-    asked = version(options.version)
-    if asked > cluster.store.version:
-        raise too_large(asked, cluster.store.version)
-    return asked, ""
+    requested = resource_version(options.version)
+    if requested > cluster.store.version:
+        raise too_large(requested, cluster.store.version)
+    return requested, ""
 
 
-def too_large(asked: int, present: int) -> Refusal:
-    """504: a version that was never reached."""
+def too_large(requested: int, present: int) -> StatusError:
+    """504: a version that has not been reached."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    message = f"Timeout: Too large resource version: {asked}, current: {present}"
-    return refusal(504, message, details={"causes": [cause], "retryAfterSeconds": 1})
+    message = f"Timeout: Too large resource version: {requested}, current: {present}"
+    return status_error(504, message, details={"causes": [cause], "retryAfterSeconds": 1})
 
 
-def expired(message: str, token: str = "") -> Refusal:
-    """410: a version that is remembered no longer."""
-    return refusal(410, message, reason="Expired", token=token)
+def expired(message: str, token: str = "") -> StatusError:
+    """410: a version that has been compacted."""
+    return status_error(410, message, reason="Expired", token=token)
 
 
-def _expired(options: ListOptions, error: Compacted) -> Refusal:
+def _expired(options: ListOptions, error: CompactedError) -> StatusError:
     if not options.token:
         return expired(str(error))
-    start = Token.read(options.token).start
-    return expired(_STALE, Token(_TOKEN_VERSION, -1, start).text())
+    start = ContinueToken.read(options.token).start
+    return expired(_STALE, ContinueToken(_TOKEN_VERSION, -1, start).text())
 
 
 def _included(request: Request) -> str:

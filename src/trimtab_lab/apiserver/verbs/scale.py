@@ -1,6 +1,6 @@
-"""The scale subresource: how many replicas something has and shall have, the same for all that can be scaled.
+"""The scale subresource: the number of replicas, in the same form for everything that can be scaled.
 
-What is sent and answered is a Scale; what is stored is the workload. Webhooks are asked about the Scale.
+Requests and responses hold a Scale; the workload is what is stored. Webhooks receive the Scale.
 """
 
 from __future__ import annotations
@@ -11,47 +11,46 @@ from typing import Any
 from trimtab.api import codec, selectors
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
-from trimtab_lab.apiserver.admission.reviews import Review
-from trimtab_lab.apiserver.admission.webhooks import internal
-from trimtab_lab.apiserver.kinds import objects, strategies
-from trimtab_lab.apiserver.kinds.checks import check
+from trimtab_lab.apiserver.admission.attributes import Attributes
+from trimtab_lab.apiserver.kinds import objects, registry_strategies
+from trimtab_lab.apiserver.kinds.errors import bad_request, conflict, internal_error, invalid, not_found
 from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab_lab.apiserver.kinds.serialization import decoding, field_validation, wiretypes
+from trimtab_lab.apiserver.kinds.serialization.wirevalues import WrongTypeError
 from trimtab_lab.apiserver.kinds.validation import causes
-from trimtab_lab.apiserver.storage.cluster import Cluster
-from trimtab_lab.apiserver.storage.store import Changed, Entry, Tree, encode, key_of
+from trimtab_lab.apiserver.storage.store import ConflictError, Entry, Tree, encode, key_of
 from trimtab_lab.apiserver.verbs import writes
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.options import WriteOptions, write_options
 from trimtab_lab.apiserver.verbs.patches import Patch
-from trimtab_lab.apiserver.wire import bodies, strict, wiretypes
-from trimtab_lab.apiserver.wire.options import WriteOptions, write_options
-from trimtab_lab.apiserver.wire.requests import Answer, Request
-from trimtab_lab.apiserver.wire.statuses import bad_request, conflict, invalid, not_found
+from trimtab_lab.apiserver.verbs.requests import Request, Response
 
 Draft = Callable[[Tree], Tree]
-"""Makes the Scale that is asked for, given the present one."""
+"""Returns the requested Scale, given the present one."""
 
 _TYPE = {"kind": "Scale", "apiVersion": "autoscaling/v1"}
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 _PATHS = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
 
 
-def get(cluster: Cluster, request: Request) -> Answer:
+def get(cluster: Cluster, request: Request) -> Response:
     """GET: the scale of a workload."""
     entry = _present(cluster, request)
-    return Answer(200, encode({**_TYPE, **scale_of(request.kind, entry.tree())}))
+    return Response(200, encode({**_TYPE, **scale_of(request.kind, entry.tree())}))
 
 
-async def update(cluster: Cluster, request: Request) -> Answer:
-    """PUT: a Scale, sent whole."""
+async def update(cluster: Cluster, request: Request) -> Response:
+    """PUT: replace the Scale."""
     options = write_options(request.query, "UpdateOptions")
     body, sent_as = request.body, request.content_type
     level = options.validation
-    sent = objects.read_part("autoscaling/v1", "Scale", body, sent_as, level, request.warnings)
+    sent = objects.read_subresource("autoscaling/v1", "Scale", body, sent_as, level, request.warnings)
     writes.check_name(request, sent)
     return await _write(cluster, request, lambda _present: sent, options)
 
 
-async def patch(cluster: Cluster, request: Request) -> Answer:
-    """PATCH: changes to the present Scale."""
+async def patch(cluster: Cluster, request: Request) -> Response:
+    """PATCH: patch the Scale."""
     options = write_options(request.query, "PatchOptions")
     change = Patch.read(request.kind, request.content_type, request.body)
     return await _write(cluster, request, lambda present: _patched(request, change, present, options), options)
@@ -69,12 +68,12 @@ def scale_of(kind: Kind, tree: Tree) -> Tree:
     return {"metadata": metadata, "spec": {"replicas": wanted} if wanted else {}, "status": status}
 
 
-async def _write(cluster: Cluster, request: Request, draft: Draft, options: WriteOptions) -> Answer:
+async def _write(cluster: Cluster, request: Request, draft: Draft, options: WriteOptions) -> Response:
     for _ in range(writes.ATTEMPTS):
         try:
             entry = await _scale(cluster, request, draft, options)
-            return Answer(200, encode({**_TYPE, **scale_of(request.kind, entry.tree())}))
-        except Changed:
+            return Response(200, encode({**_TYPE, **scale_of(request.kind, entry.tree())}))
+        except ConflictError:
             continue
     raise conflict(request.kind, request.name)
 
@@ -85,10 +84,10 @@ async def _scale(cluster: Cluster, request: Request, draft: Draft, options: Writ
     old = seen.tree()
     present = scale_of(kind, old)
     scale = draft(present)
-    objects.place(kind, scale, request.namespace)
+    objects.set_namespace(kind, scale, request.namespace)
     writes.check_identity(kind, seen, scale["metadata"])
-    if cluster.admissions.watch(kind, "UPDATE", "scale"):
-        review = Review(
+    if cluster.webhooks.is_needed(kind, "UPDATE", "scale"):
+        attributes = Attributes(
             "UPDATE",
             kind,
             request.user,
@@ -99,17 +98,17 @@ async def _scale(cluster: Cluster, request: Request, draft: Draft, options: Writ
             "scale",
             options.dry_run,
             type=(_TYPE["apiVersion"], _TYPE["kind"]),
-            settle=_settle,
+            complete=_read_patched,
         )
-        scale = await cluster.admissions.mutate(review, request.warnings) or scale
-        await cluster.admissions.validate(review.about(scale), request.warnings)
-        if cluster.store.shelf(kind.shelf).entries.get(seen.key) is not seen:
-            raise Changed(seen.key)
+        scale = await cluster.webhooks.mutate(attributes, request.warnings) or scale
+        await cluster.webhooks.validate(attributes.with_object(scale), request.warnings)
+        if cluster.store.collection(kind.collection).entries.get(seen.key) is not seen:
+            raise ConflictError(seen.key)
     return writes.commit(cluster, kind, seen, _scaled(request, seen, scale, old), old, options)
 
 
 def _scaled(request: Request, seen: Entry, scale: Tree, old: Tree) -> Tree:
-    """The workload with the replicas that the Scale asks for. Raises a Status of 422."""
+    """The workload with the number of replicas of the Scale. Raises a StatusError of 422."""
     kind = request.kind
     wanted = (scale.get("spec") or {}).get("replicas", 0)
     if wanted < 0:
@@ -117,14 +116,14 @@ def _scaled(request: Request, seen: Entry, scale: Tree, old: Tree) -> Tree:
         raise invalid("autoscaling", "Scale", seen.name, [cause])
     tree = seen.tree()
     _set(tree, _paths(kind)["specReplicasPath"], wanted)
-    strategies.prepare_update(kind, tree, old)
-    check(kind, tree, old, warnings=request.warnings)
+    registry_strategies.prepare_update(kind, tree, old)
+    registry_strategies.validate(kind, tree, old, warnings=request.warnings)
     return tree
 
 
 def _present(cluster: Cluster, request: Request) -> Entry:
     kind = request.kind
-    entry = cluster.store.shelf(kind.shelf).entries.get(key_of(request.namespace, request.name))
+    entry = cluster.store.collection(kind.collection).entries.get(key_of(request.namespace, request.name))
     if entry is None:
         raise not_found(kind, request.name)
     return entry
@@ -135,23 +134,23 @@ def _patched(request: Request, change: Patch, present: Tree, options: WriteOptio
     patched = change.apply_to(document)
     patched.pop("kind", None)
     patched.pop("apiVersion", None)
-    bodies.without_huge_numbers(patched)
+    decoding.without_huge_numbers(patched)
     try:
-        problems = strict.unknown_fields(wiretypes.read("autoscaling/v1 Scale", patched))
-    except wiretypes.WrongTypeError as error:
-        raise change.unfit(document, str(error)) from None
+        problems = field_validation.unknown_fields(wiretypes.read("autoscaling/v1 Scale", patched))
+    except WrongTypeError as error:
+        raise change.invalid_result(document, str(error)) from None
     if problems and options.validation == "Strict":
-        raise change.unfit(document, strict.refusal(problems))
-    objects.report("", problems, options.validation, request.warnings)
+        raise change.invalid_result(document, field_validation.strict_error(problems))
+    objects.handle_problems("", problems, options.validation, request.warnings)
     writes.check_name(request, patched)
     return patched
 
 
-def _settle(scale: Tree) -> None:
+def _read_patched(scale: Tree) -> None:
     try:
         wiretypes.read("autoscaling/v1 Scale", scale)
-    except wiretypes.WrongTypeError as error:
-        raise internal(str(error)) from None
+    except WrongTypeError as error:
+        raise internal_error(str(error)) from None
 
 
 def _paths(kind: Kind) -> dict[str, str]:
@@ -170,7 +169,7 @@ def _set(tree: Tree, path: str, value: int) -> None:
     for step in steps:
         tree = tree.setdefault(step, {})
         if not isinstance(tree, dict):
-            raise bad_request(f"{path} cannot be set: {step} is no object")
+            raise bad_request(f"{path} cannot be set: {step} is not an object")
     tree[last] = value
 
 
@@ -178,7 +177,7 @@ def _selector(kind: Kind, tree: Tree, paths: dict[str, str]) -> str:
     if kind.custom is not None:
         return str(_at(tree, paths["labelSelectorPath"]) or "") if "labelSelectorPath" in paths else ""
     selector = tree["spec"].get("selector") or {}
-    if kind.shelf == "/replicationcontrollers":
+    if kind.collection == "/replicationcontrollers":
         return str(selectors.from_labels(selector))
     try:
         return str(selectors.compile(codec.convert(selector, LabelSelector)))

@@ -1,11 +1,11 @@
-"""Create, update and patch: read the body, default, admit, prepare, validate, admit again, commit.
+"""Create, update and patch: decode, default, admit, prepare, validate, admit again, store.
 
-1. Webhooks that change an object come before validation, webhooks that only look come after it; what they are asked in
-   between is the object as it will be stored.
-2. While a webhook is asked, others write. A commit therefore names the entry that the decision was based on; if that is
-   no longer the present one, the work is done again with the new one, unless the client said which version it saw.
+1. Mutating webhooks come before validation, validating webhooks after it; these receive the object as it will be
+   stored.
+2. Other requests write while a webhook is called. A commit therefore names the entry that the decision was based on; if
+   that is no longer the present one, the steps are repeated with the new one, unless the client named a version.
 3. An update that changes nothing is not written: the version stays.
-4. An object that is being deleted is gone as soon as an update takes its last finalizer away.
+4. An object that is being deleted is removed when an update removes its last finalizer.
 """
 
 from __future__ import annotations
@@ -13,34 +13,41 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trimtab_lab.apiserver.admission.reviews import Review
-from trimtab_lab.apiserver.admission.webhooks import internal
-from trimtab_lab.apiserver.kinds import objects, strategies
-from trimtab_lab.apiserver.kinds.checks import check
+from trimtab_lab.apiserver.admission.attributes import Attributes
+from trimtab_lab.apiserver.kinds import objects, registry_strategies
 from trimtab_lab.apiserver.kinds.conversions import TO_STORED
+from trimtab_lab.apiserver.kinds.errors import (
+    already_exists,
+    bad_request,
+    conflict,
+    internal_error,
+    invalid,
+    not_found,
+    status_error,
+)
 from trimtab_lab.apiserver.kinds.registry import Kind
+from trimtab_lab.apiserver.kinds.serialization.wirevalues import WrongTypeError
 from trimtab_lab.apiserver.kinds.validation import causes
-from trimtab_lab.apiserver.storage.cluster import Cluster
-from trimtab_lab.apiserver.storage.store import Changed, Entry, Exists, Tree, decode, encode, key_of
-from trimtab_lab.apiserver.verbs import body_templates
-from trimtab_lab.apiserver.verbs.body_templates import Template
+from trimtab_lab.apiserver.storage.store import ConflictError, Entry, KeyExistsError, Tree, decode, encode, key_of
+from trimtab_lab.apiserver.verbs import create_templates
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.create_templates import CreateTemplate
+from trimtab_lab.apiserver.verbs.encoding import versioned_tree
+from trimtab_lab.apiserver.verbs.negotiation import negotiate
+from trimtab_lab.apiserver.verbs.options import WriteOptions, write_options
 from trimtab_lab.apiserver.verbs.patches import Patch
-from trimtab_lab.apiserver.wire import wiretypes
-from trimtab_lab.apiserver.wire.forms import converted, negotiate
-from trimtab_lab.apiserver.wire.options import WriteOptions, write_options
-from trimtab_lab.apiserver.wire.requests import Answer, Request
-from trimtab_lab.apiserver.wire.statuses import already_exists, bad_request, conflict, invalid, not_found, refusal
+from trimtab_lab.apiserver.verbs.requests import Request, Response
 
 ATTEMPTS = 5
 _NAME_ATTEMPTS = 8
 
 Draft = Callable[[Entry | None], Tree]
-"""Makes the new state, given the present one; None where there is none. What it returns is changed."""
+"""Returns the new state, given the present entry or None; the result may be modified."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What a write led to. `entry` is the object as it is now, or as it would be after a dry run."""
+class WriteResult:
+    """The result of a write. `entry` is the object as it is now, or as it would be after a dry run."""
 
     entry: Entry
     created: bool = False
@@ -49,14 +56,14 @@ class Written:
 # --- create ----------------------------------------------------------------------------------------------------------
 
 
-async def create(cluster: Cluster, request: Request) -> Answer:
+async def create(cluster: Cluster, request: Request) -> Response:
     """POST: a new object."""
-    form = negotiate(request.accept)
+    output = negotiate(request.accept)
     options = write_options(request.query, "CreateOptions")
     kind = request.kind
-    if kind.refusal:
-        raise refusal(422, f"{kind.kind}: {kind.refusal}")
-    template = body_templates.find(kind, request.body, request.content_type, options.validation)
+    if kind.unsupported:
+        raise status_error(422, f"{kind.kind}: {kind.unsupported}")
+    template = create_templates.find(kind, request.body, request.content_type, options.validation)
     if template is None:
         tree = objects.read(kind, request.body, request.content_type, options.validation, request.warnings)
         objects.complete(kind, tree)
@@ -64,21 +71,21 @@ async def create(cluster: Cluster, request: Request) -> Answer:
         tree = decode(template.data)
         request.warnings += template.unknown
     entry = await insert(cluster, request, tree, options, template)
-    return cluster.answer(201, kind, form, entry)
+    return cluster.respond(201, kind, output, entry)
 
 
 async def insert(
-    cluster: Cluster, request: Request, tree: Tree, options: WriteOptions, template: Template | None = None
+    cluster: Cluster, request: Request, tree: Tree, options: WriteOptions, template: CreateTemplate | None = None
 ) -> Entry:
-    """Bring a new object in that was read and completed; the template that it is made from may be known to be good."""
+    """Admit, validate and store a new object that was decoded and defaulted; `template` may be known to be valid."""
     kind = request.kind
-    objects.place(kind, tree, request.namespace)
+    objects.set_namespace(kind, tree, request.namespace)
     objects.wipe_system_fields(tree)
     name = tree["metadata"].get("name", "")
     cluster.plugins.admit_create(kind, request.namespace, tree)
-    review = None
-    if cluster.admissions.watch(kind, "CREATE"):
-        review = Review(
+    attributes = None
+    if cluster.webhooks.is_needed(kind, "CREATE"):
+        attributes = Attributes(
             "CREATE",
             kind,
             request.user,
@@ -86,16 +93,16 @@ async def insert(
             name,
             tree,
             dry_run=options.dry_run,
-            settle=lambda changed: _settle(kind, changed),
-            between=lambda changed: cluster.plugins.admit_create(kind, request.namespace, changed),
+            complete=lambda changed: _complete_patched(kind, changed),
+            reinvoke=lambda changed: cluster.plugins.admit_create(kind, request.namespace, changed),
         )
-        tree = await cluster.admissions.mutate(review, request.warnings) or tree
-    good = template if review is None and template is not None and template.good else None
-    return await _insert(cluster, request, tree, options, review, good)
+        tree = await cluster.webhooks.mutate(attributes, request.warnings) or tree
+    valid = template if attributes is None and template is not None and template.valid else None
+    return await _insert(cluster, request, tree, options, attributes, valid)
 
 
-async def establish(cluster: Cluster, request: Request, tree: Tree) -> Entry:
-    """Create an object of the server's own; `tree` is not changed. Raises a Status."""
+async def create_system_object(cluster: Cluster, request: Request, tree: Tree) -> Entry:
+    """Create an object on behalf of the server; `tree` is not changed. Raises StatusError."""
     copy: Tree = decode(encode(tree))
     objects.conform(request.kind, copy)
     objects.complete(request.kind, copy)
@@ -107,8 +114,8 @@ async def _insert(
     request: Request,
     tree: Tree,
     options: WriteOptions,
-    review: Review | None,
-    good: Template | None,
+    attributes: Attributes | None,
+    valid: CreateTemplate | None,
 ) -> Entry:
     kind = request.kind
     metadata = tree["metadata"]
@@ -118,20 +125,20 @@ async def _insert(
     objects.fill_system_fields(tree, now)
     if generated:
         metadata["name"] = objects.generate_name(base, cluster.rng)
-    strategies.prepare_create(kind, tree, now)
-    if good is None:
-        check(kind, tree, warnings=request.warnings)
+    registry_strategies.prepare_create(kind, tree, now)
+    if valid is None:
+        registry_strategies.validate(kind, tree, warnings=request.warnings)
     else:
-        request.warnings += good.notes
-    if review is not None:
-        await cluster.admissions.validate(review.about(tree, metadata["name"]), request.warnings)
+        request.warnings += valid.warnings
+    if attributes is not None:
+        await cluster.webhooks.validate(attributes.with_object(tree, metadata["name"]), request.warnings)
     objects.check_new_version(tree)
     return _store_new(cluster, kind, tree, options, base if generated else "")
 
 
 def _store_new(cluster: Cluster, kind: Kind, tree: Tree, options: WriteOptions, base: str) -> Entry:
-    """Keep a new object; one whose name is generated gets other names until one is free."""
-    shelf = cluster.store.shelf(kind.shelf)
+    """Store a new object; a generated name is replaced until one is free."""
+    collection = cluster.store.collection(kind.collection)
     metadata = tree["metadata"]
     tree = TO_STORED[kind.name](tree) if kind.name in TO_STORED else tree
     for attempt in range(_NAME_ATTEMPTS):
@@ -140,11 +147,11 @@ def _store_new(cluster: Cluster, kind: Kind, tree: Tree, options: WriteOptions, 
         key = key_of(metadata.get("namespace", ""), metadata["name"])
         try:
             if options.dry_run:
-                if key in shelf.entries:
-                    raise Exists(shelf.entries[key])
+                if key in collection.entries:
+                    raise KeyExistsError(collection.entries[key])
                 return Entry(key, tree, 0)
-            return cluster.store.insert(shelf, key, tree)
-        except Exists as taken:
+            return cluster.store.insert(collection, key, tree)
+        except KeyExistsError as taken:
             if not base or attempt == _NAME_ATTEMPTS - 1:
                 raise already_exists(kind, metadata["name"], deleting=taken.entry.deleting) from None
     raise AssertionError("unreachable: the last attempt raises")
@@ -153,23 +160,23 @@ def _store_new(cluster: Cluster, kind: Kind, tree: Tree, options: WriteOptions, 
 # --- update and patch ------------------------------------------------------------------------------------------------
 
 
-async def update(cluster: Cluster, request: Request) -> Answer:
-    """PUT: a new state, sent whole."""
-    form = negotiate(request.accept)
+async def update(cluster: Cluster, request: Request) -> Response:
+    """PUT: replace an object."""
+    output = negotiate(request.accept)
     options = write_options(request.query, "UpdateOptions")
     kind = request.kind
     tree = objects.read(kind, request.body, request.content_type, options.validation, request.warnings)
     check_name(request, tree)
     objects.complete(kind, tree)
     sent = encode(tree)
-    creates = kind.shelf in strategies.CREATE_ON_UPDATE and not request.target.subresource
+    creates = kind.collection in registry_strategies.CREATE_ON_UPDATE and not request.target.subresource
     written = await write(cluster, request, lambda _: decode(sent), options, creates=creates)
-    return cluster.answer(201 if written.created else 200, kind, form, written.entry)
+    return cluster.respond(201 if written.created else 200, kind, output, written.entry)
 
 
-async def patch(cluster: Cluster, request: Request) -> Answer:
-    """PATCH: changes to the present state."""
-    form = negotiate(request.accept)
+async def patch(cluster: Cluster, request: Request) -> Response:
+    """PATCH: patch an object."""
+    output = negotiate(request.accept)
     kind = request.kind
     change = Patch.read(kind, request.content_type, request.body)
     options = write_options(request.query, "PatchOptions")
@@ -177,49 +184,53 @@ async def patch(cluster: Cluster, request: Request) -> Answer:
     def draft(present: Entry | None) -> Tree:
         if present is None:
             raise not_found(kind, request.name)
-        return change.apply(kind, converted(kind, present), options.validation, request.warnings)
+        return change.apply(kind, versioned_tree(kind, present), options.validation, request.warnings)
 
     written = await write(cluster, request, draft, options, creates=False)
-    return cluster.answer(200, kind, form, written.entry)
+    return cluster.respond(200, kind, output, written.entry)
 
 
-async def write(cluster: Cluster, request: Request, draft: Draft, options: WriteOptions, *, creates: bool) -> Written:
-    """Replace the present state by a draft of the next one."""
+async def write(
+    cluster: Cluster, request: Request, draft: Draft, options: WriteOptions, *, creates: bool
+) -> WriteResult:
+    """Replace an object by the result of `draft`, and retry on conflicts."""
     for _ in range(ATTEMPTS):
         try:
             return await _write(cluster, request, draft, options, creates=creates)
-        except Changed:
+        except ConflictError:
             continue
     raise conflict(request.kind, request.name)
 
 
-async def _write(cluster: Cluster, request: Request, draft: Draft, options: WriteOptions, *, creates: bool) -> Written:
+async def _write(
+    cluster: Cluster, request: Request, draft: Draft, options: WriteOptions, *, creates: bool
+) -> WriteResult:
     kind = request.kind
-    shelf = cluster.store.shelf(kind.shelf)
-    seen = shelf.entries.get(key_of(request.namespace, request.name))
+    collection = cluster.store.collection(kind.collection)
+    seen = collection.entries.get(key_of(request.namespace, request.name))
     if seen is None and not creates:
         raise not_found(kind, request.name)
     tree = draft(seen)
     check_name(request, tree)
     if seen is None:
-        return Written(await insert(cluster, request, tree, options), created=True)
-    objects.place(kind, tree, request.namespace)
-    old = converted(kind, seen)
-    check_identity(kind, seen, tree["metadata"], needed=strategies.needs_version(kind))
+        return WriteResult(await insert(cluster, request, tree, options), created=True)
+    objects.set_namespace(kind, tree, request.namespace)
+    old = versioned_tree(kind, seen)
+    check_identity(kind, seen, tree["metadata"], needed=registry_strategies.needs_version(kind))
     tree = await _admit_update(cluster, request, tree, old, options)
-    if shelf.entries.get(seen.key) is not seen:
-        raise Changed(seen.key)
-    return Written(commit(cluster, kind, seen, tree, old, options))
+    if collection.entries.get(seen.key) is not seen:
+        raise ConflictError(seen.key)
+    return WriteResult(commit(cluster, kind, seen, tree, old, options))
 
 
 async def _admit_update(cluster: Cluster, request: Request, tree: Tree, old: Tree, options: WriteOptions) -> Tree:
-    """Ask everyone, prepare and validate: the state that may be stored."""
+    """Admit, prepare and validate an update; returns the state to store."""
     kind, part = request.kind, request.target.subresource
     if not part:
         cluster.plugins.admit_update(kind, request.namespace, tree, old)
-    review = None
-    if cluster.admissions.watch(kind, "UPDATE", part):
-        review = Review(
+    attributes = None
+    if cluster.webhooks.is_needed(kind, "UPDATE", part):
+        attributes = Attributes(
             "UPDATE",
             kind,
             request.user,
@@ -229,57 +240,57 @@ async def _admit_update(cluster: Cluster, request: Request, tree: Tree, old: Tre
             old,
             part,
             options.dry_run,
-            settle=lambda changed: _settle(kind, changed),
-            between=lambda changed: cluster.plugins.admit_update(kind, request.namespace, changed, old),
+            complete=lambda changed: _complete_patched(kind, changed),
+            reinvoke=lambda changed: cluster.plugins.admit_update(kind, request.namespace, changed, old),
         )
-        tree = await cluster.admissions.mutate(review, request.warnings) or tree
+        tree = await cluster.webhooks.mutate(attributes, request.warnings) or tree
     _prepare(kind, part, tree, old)
     _keep_identity(tree["metadata"], old["metadata"])
-    check(kind, tree, old, part, warnings=request.warnings)
-    if review is not None:
-        await cluster.admissions.validate(review.about(tree), request.warnings)
+    registry_strategies.validate(kind, tree, old, part, warnings=request.warnings)
+    if attributes is not None:
+        await cluster.webhooks.validate(attributes.with_object(tree), request.warnings)
     return tree
 
 
 def commit(cluster: Cluster, kind: Kind, seen: Entry, tree: Tree, old: Tree, options: WriteOptions) -> Entry:
-    """Store the next state of an object that was seen, unless nothing changed. Raises Changed."""
+    """Store the next state of the object `seen`, unless nothing changed. Raises ConflictError."""
     metadata = tree["metadata"]
     metadata["resourceVersion"] = str(seen.version)
-    if _emptied(kind, tree, old):
+    if _is_finalized(kind, tree, old):
         gone = Entry(seen.key, _stored(kind, tree), seen.version)
         if not options.dry_run:
-            cluster.store.remove(cluster.store.shelf(kind.shelf), seen, _stored(kind, tree))
+            cluster.store.remove(cluster.store.collection(kind.collection), seen, _stored(kind, tree))
         return gone
     if tree == old:
         return seen
     if options.dry_run:
         return Entry(seen.key, _stored(kind, tree), seen.version)
-    return cluster.store.replace(cluster.store.shelf(kind.shelf), seen, _stored(kind, tree))
+    return cluster.store.replace(cluster.store.collection(kind.collection), seen, _stored(kind, tree))
 
 
-def _emptied(kind: Kind, tree: Tree, old: Tree) -> bool:
-    """Whether the last thing is gone that kept an object from going."""
+def _is_finalized(kind: Kind, tree: Tree, old: Tree) -> bool:
+    """Whether an object that is being deleted has nothing left that delays its removal."""
     before = old["metadata"]
     if "deletionTimestamp" not in before or tree["metadata"].get("finalizers"):
         return False
-    if kind.shelf == "/namespaces" and tree["spec"].get("finalizers"):
+    if kind.collection == "/namespaces" and tree["spec"].get("finalizers"):
         return False
     return not before.get("deletionGracePeriodSeconds")
 
 
 def _prepare(kind: Kind, part: str, tree: Tree, old: Tree) -> None:
     if part == "status":
-        strategies.prepare_status(kind, tree, old)
+        registry_strategies.prepare_status(kind, tree, old)
     elif part == "finalize":
         finalizers = (tree.get("spec") or {}).get("finalizers")
         tree.clear()
         tree |= old | {"metadata": {**old["metadata"]}, "spec": {"finalizers": finalizers} if finalizers else {}}
     else:
-        strategies.prepare_update(kind, tree, old)
+        registry_strategies.prepare_update(kind, tree, old)
 
 
 def _keep_identity(metadata: Tree, before: Tree) -> None:
-    """What an update can never change."""
+    """Keep the fields that no update can change."""
     metadata["uid"] = metadata.get("uid") or before["uid"]
     metadata["creationTimestamp"] = before["creationTimestamp"]
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds"):
@@ -290,12 +301,11 @@ def _keep_identity(metadata: Tree, before: Tree) -> None:
 
 
 def check_identity(kind: Kind, seen: Entry, metadata: Tree, *, needed: bool = False) -> None:
-    """The client may say which object and which version he means, and if `needed` must; he is told if that is not what
-    is there."""
+    """Check the uid and the version that the client states, if any; a version is required if `needed`."""
     uid, version = metadata.get("uid"), metadata.get("resourceVersion", "")
     if uid and uid != seen.uid:
         failed = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {seen.uid}"
-        resource = kind.plural if kind.custom is None else kind.shelf
+        resource = kind.plural if kind.custom is None else kind.collection
         place = f"Key: /registry/{resource}/{seen.key}, ResourceVersion: 0"
         raise conflict(kind, seen.name, f"StorageError: invalid object, Code: 4, {place}, AdditionalErrorMsg: {failed}")
     if version in ("", "0"):
@@ -304,13 +314,13 @@ def check_identity(kind: Kind, seen: Entry, metadata: Tree, *, needed: bool = Fa
             raise invalid(kind.group, kind.plural, seen.name, [cause])
         metadata["resourceVersion"] = str(seen.version)
     elif not version.isascii() or not version.isdigit():
-        raise refusal(500, f'strconv.ParseUint: parsing "{version}": invalid syntax', reason="")
+        raise status_error(500, f'strconv.ParseUint: parsing "{version}": invalid syntax', reason="")
     elif int(version) != seen.version:
         raise conflict(kind, seen.name)
 
 
 def check_name(request: Request, tree: Tree) -> None:
-    """The object must have the name that the path has. Raises a Status of 400."""
+    """Check that the object has the name of the path. Raises a StatusError of 400."""
     name = tree["metadata"].get("name", "")
     if not name:
         raise bad_request(
@@ -323,12 +333,12 @@ def check_name(request: Request, tree: Tree) -> None:
 # --- what both need --------------------------------------------------------------------------------------------------
 
 
-def _settle(kind: Kind, tree: Tree) -> None:
-    """What a webhook made of an object is read and completed as if it had been sent so. Raises a Status of 500."""
+def _complete_patched(kind: Kind, tree: Tree) -> None:
+    """Decode and default an object that a webhook patched. Raises a StatusError of 500."""
     try:
         objects.conform(kind, tree)
-    except wiretypes.WrongTypeError as error:
-        raise internal(str(error)) from None
+    except WrongTypeError as error:
+        raise internal_error(str(error)) from None
     objects.complete(kind, tree)
 
 

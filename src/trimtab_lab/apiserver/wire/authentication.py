@@ -1,44 +1,29 @@
-"""Who asks: a bearer token that the server was given, or a client certificate that its authority signed.
+"""Authentication: a bearer token that the server was given, or a client certificate that its authority signed.
 
-There is no authorization: whoever is known may do everything, as `system:masters` may. Nobody else gets more than the
-health endpoints.
+There is no authorization: every authenticated user may do everything, like `system:masters`. Without authentication
+only the health endpoints respond.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from trimtab_lab.apiserver.storage.store import Tree
-
-AUTHENTICATED = "system:authenticated"
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    """Somebody, as webhooks are told about him."""
-
-    name: str
-    groups: tuple[str, ...] = ()
-
-    def tree(self) -> Tree:
-        """The `userInfo` of an AdmissionReview."""
-        return {"username": self.name, "groups": list(self.groups)}
+from trimtab_lab.apiserver.admission.users import AUTHENTICATED, User
 
 
 class Authenticator:
-    """Knows tokens; certificates were checked when the connection was made."""
+    """Maps tokens and client certificates to users; certificates were verified when the connection was made."""
 
     def __init__(self, tokens: Mapping[str, User] | None = None) -> None:
         self._tokens = dict(tokens or {})
 
     def add_token(self, token: str, user: User) -> None:
-        """Let somebody in from now on."""
+        """Accept a token from now on."""
         self._tokens[token] = user
 
     def user(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> User | None:
-        """The user behind a request, or None."""
+        """The user of a request, None if it is not authenticated."""
         if authorization:
             scheme, _, token = authorization.partition(" ")
             return self._tokens.get(token.strip()) if scheme.lower() == "bearer" else None

@@ -1,8 +1,7 @@
-"""The lab's certificates: an authority of its own, what it signs, and the kubeconfig that trusts it.
+"""The lab's certificates: an authority, the certificates that it signs, and the kubeconfig that trusts it.
 
-The authority and the key of the server live in the state folder, so that a kubeconfig stays good when the server is
-started again. Keys are elliptic (P-256): made in a millisecond, accepted by everyone. A lab is for a day's work, but a
-folder may lie around: certificates are good for a year.
+The authority and the key of the server are kept in the state folder, so that a kubeconfig stays valid when the server
+is restarted. Keys are elliptic (P-256), which are generated in a millisecond. Certificates are valid for a year.
 """
 
 from __future__ import annotations
@@ -37,26 +36,28 @@ class Pair:
     key: bytes
 
     def write(self, certificate: Path, key: Path) -> None:
-        """Keep the pair in two files; nobody but the owner may read the key."""
+        """Write the pair to two files; only the owner can read the key."""
         certificate.write_bytes(self.certificate)
         key.touch(mode=0o600)
         key.write_bytes(self.key)
 
 
 class Authority:
-    """Signs certificates."""
+    """A certificate authority."""
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
         self._certificate = x509.load_pem_x509_certificate(pair.certificate)
         key = serialization.load_pem_private_key(pair.key, None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise TypeError("the authority's key is not an elliptic one: delete the state folder to make a new one")
+            raise TypeError(
+                "the authority's key is not an elliptic-curve key: delete the state folder to create a new one"
+            )
         self._key = key
 
     @classmethod
     def create(cls, name: str = "trimtab-lab") -> Authority:
-        """A new authority that trusts itself."""
+        """A new, self-signed authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         usage = x509.KeyUsage(
@@ -85,7 +86,7 @@ class Authority:
         return self._sign(subject, ExtendedKeyUsageOID.SERVER_AUTH, x509.SubjectAlternativeName(alternatives))
 
     def client(self, user: str, *groups: str) -> Pair:
-        """A certificate that says who somebody is: the common name is the user, the organizations are the groups."""
+        """A client certificate: the common name is the user, the organizations are the groups."""
         subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject.append(x509.NameAttribute(NameOID.COMMON_NAME, user))
         return self._sign(subject, ExtendedKeyUsageOID.CLIENT_AUTH)
@@ -107,7 +108,7 @@ class Authority:
 
 
 class Identity:
-    """What a server needs to be trusted: its authority and its own certificate, kept in a folder."""
+    """The authority and the certificate of a server, kept in a folder."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -116,7 +117,7 @@ class Identity:
         self.authority = self._load()
 
     def ssl_context(self) -> ssl.SSLContext:
-        """For the server: clients may show a certificate of the authority, and need not."""
+        """The server's TLS context: client certificates of the authority are optional."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(*self._server)
@@ -126,7 +127,7 @@ class Identity:
         return context
 
     def write_kubeconfig(self, path: Path, url: str, context: str = "lab") -> None:
-        """A kubeconfig for somebody who may do everything."""
+        """Write a kubeconfig for an administrator."""
         admin = self.authority.client(ADMIN, MASTERS)
         cluster = {"server": url, "certificate-authority-data": _base64(self.authority.pair.certificate)}
         user = {"client-certificate-data": _base64(admin.certificate), "client-key-data": _base64(admin.key)}
@@ -145,13 +146,13 @@ class Identity:
 
     def _load(self) -> Authority:
         certificate, key = self.folder / "ca.crt", self.folder / "ca.key"
-        if certificate.exists() and key.exists() and _still_good(certificate.read_bytes()):
+        if certificate.exists() and key.exists() and _is_valid(certificate.read_bytes()):
             authority = Authority(Pair(certificate.read_bytes(), key.read_bytes()))
         else:
             authority = Authority.create()
             authority.pair.write(certificate, key)
             self._server[0].unlink(missing_ok=True)
-        if not self._server[0].exists() or not _still_good(self._server[0].read_bytes()):
+        if not self._server[0].exists() or not _is_valid(self._server[0].read_bytes()):
             authority.server().write(*self._server)
         return authority
 
@@ -174,8 +175,8 @@ def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pai
     return Pair(certificate.public_bytes(encoding), secret)
 
 
-def _still_good(certificate: bytes) -> bool:
-    """Good for another day at least."""
+def _is_valid(certificate: bytes) -> bool:
+    """Whether a certificate is valid for another day at least."""
     return x509.load_pem_x509_certificate(certificate).not_valid_after_utc > datetime.now(UTC) + timedelta(days=1)
 
 

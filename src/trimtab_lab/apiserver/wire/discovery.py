@@ -1,6 +1,6 @@
-"""What is served, told in the three ways that clients ask: versions, groups, and everything at once.
+"""Discovery: the served versions, groups and resources.
 
-kubectl asks for everything at once (`APIGroupDiscoveryList`); older clients walk from `/apis` to each group version.
+kubectl asks for everything at once (`APIGroupDiscoveryList`); older clients go from `/apis` to each group version.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from trimtab_lab.apiserver.kinds.registry import SUBRESOURCES, VERBS, Kind, Regi
 from trimtab_lab.apiserver.storage.store import Tree
 
 VERSION = "1.36.0"
-"""The Kubernetes version that the lab imitates; clients decide by it what they may ask for."""
+"""The Kubernetes version that the lab imitates; clients choose features by it."""
 
 _AGGREGATED = "apidiscovery.k8s.io"
 _VERSIONS = ("v2", "v2beta1")
@@ -37,7 +37,7 @@ _CREATE_ONLY: dict[str, list[Tree]] = {
         }
     ],
 }
-"""What can be asked by creating it, and is never stored."""
+"""Resources that can only be created, and are never stored."""
 
 
 def version() -> Tree:
@@ -57,7 +57,7 @@ def version() -> Tree:
 
 
 def aggregated_version(accept: str) -> str:
-    """The version in which a client wants everything at once; empty if it does not."""
+    """The version of aggregated discovery that a client accepts; empty if it accepts none."""
     for clause in accept.split(","):
         parameters = dict(part.strip().split("=", 1) for part in clause.split(";")[1:] if "=" in part)
         wanted = parameters.get("as") == "APIGroupDiscoveryList" and parameters.get("g") == _AGGREGATED
@@ -67,7 +67,7 @@ def aggregated_version(accept: str) -> str:
 
 
 def aggregated(registry: Registry, version: str, *, core: bool) -> Tree:
-    """Everything under `/api` or `/apis`."""
+    """Aggregated discovery under `/api` or `/apis`."""
     groups = [group for group in group_names(registry) if (group == "") is core]
     items = [_group_item(registry, group) for group in groups]
     return {"kind": "APIGroupDiscoveryList", "apiVersion": f"{_AGGREGATED}/{version}", "metadata": {}, "items": items}
@@ -103,7 +103,7 @@ def resources(registry: Registry, api_version: str) -> Tree | None:
 
 
 def group_names(registry: Registry) -> list[str]:
-    """The groups, the core first, then in the order of their appearance."""
+    """The groups, the core group first, then in the order of registration."""
     created = (api_version.rpartition("/")[0] for api_version in _CREATE_ONLY)
     return list(dict.fromkeys(["", *(kind.group for kind in registry), *created]))
 
@@ -116,7 +116,7 @@ def _versions(registry: Registry, group: str) -> list[str]:
 
 
 def _preference(version: str) -> tuple[int, int, int, str]:
-    """Stable versions before beta before alpha, and the later before the earlier: v2, v1, v1beta1, v1alpha2."""
+    """Sort stable versions before beta before alpha, and later before earlier ones: v2, v1, v1beta1, v1alpha2."""
     for rank, mark in ((1, "beta"), (2, "alpha"), (0, "")):
         major, found, minor = version.removeprefix("v").partition(mark) if mark else (version[1:], "v", "0")
         if version.startswith("v") and found and major.isdigit() and minor.isdigit():

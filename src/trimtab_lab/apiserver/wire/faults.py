@@ -1,4 +1,4 @@
-"""What a test wants to go wrong: faults by method and path, each for a number of requests or for a share of them.
+"""Fault injection: faults by method and path, each for a number of requests or with a probability.
 
     faults = Faults()
     faults.add(Fault("latency", path=r"/api/v1/.*pods", seconds=0.2))
@@ -6,8 +6,8 @@
     faults.add(Fault("throttle", probability=0.1, seconds=1))
     faults.add(Fault("cut", path=r"/apis/apps/.*"))         # watches, at the next event or at once
 
-The first fault that fits is the one that happens, except that `latency` happens and looks for another one behind it.
-Nothing is random but the share: give `Faults` a seeded generator and the same requests meet the same faults.
+The first matching fault is injected; after `latency` the search goes on. With a seeded generator the same requests
+get the same faults.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trimtab_lab.apiserver.wire.statuses import MODIFIED, Refusal, refusal
+from trimtab_lab.apiserver.kinds.errors import MODIFIED, StatusError, status_error
 
 
 @dataclass(slots=True)
 class Fault:
-    """One thing that goes wrong. `path` is a regular expression for the whole path; `times` counts down, None never.
+    """One kind of fault. `path` is a regular expression for the whole path; `times` is how often it is injected, None
+    for ever.
 
     `seconds` is how long a `latency` lasts, what a `throttle` asks to wait, or after how long a `cut` breaks a watch.
     """
@@ -43,55 +44,55 @@ class Fault:
         if self.watches is None and self.kind == "cut":
             self.watches = True
 
-    def fits(self, method: str, path: str, *, watch: bool) -> bool:
-        """Whether it is meant for this request."""
+    def matches(self, method: str, path: str, *, watch: bool) -> bool:
+        """Whether the fault applies to a request."""
         if self.times == 0 or (self.methods and method not in self.methods):
             return False
         return self.watches in (None, watch) and self._pattern.fullmatch(path) is not None
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """What happens to one request: a delay, then perhaps a refusal, or a watch that breaks after a while."""
+class Injection:
+    """The fault of one request: a delay, then an error, or a watch that is cut after some seconds."""
 
     delay: float = 0.0
-    refusal: Refusal | None = None
+    error: StatusError | None = None
     cut_after: float | None = None
 
 
-NO_TROUBLE = Trouble()
+NO_FAULT = Injection()
 
 
-def _conflict(_fault: Fault) -> Refusal:
-    return refusal(409, f"Operation cannot be fulfilled: {MODIFIED}", details={})
+def _conflict(_fault: Fault) -> StatusError:
+    return status_error(409, f"Operation cannot be fulfilled: {MODIFIED}", details={})
 
 
-def _throttle(fault: Fault) -> Refusal:
+def _throttle(fault: Fault) -> StatusError:
     seconds = max(1, round(fault.seconds))
     message = "the server has received too many requests and has asked us to try again later"
-    return refusal(429, message, details={"retryAfterSeconds": seconds})
+    return status_error(429, message, details={"retryAfterSeconds": seconds})
 
 
-def _gone(_fault: Fault) -> Refusal:
-    return refusal(410, "The resourceVersion for the provided watch is too old.", reason="Expired")
+def _gone(_fault: Fault) -> StatusError:
+    return status_error(410, "The resourceVersion for the provided watch is too old.", reason="Expired")
 
 
-def _error(_fault: Fault) -> Refusal:
-    return refusal(500, "Internal error occurred: injected", reason="InternalError", details={})
+def _error(_fault: Fault) -> StatusError:
+    return status_error(500, "Internal error occurred: injected", reason="InternalError", details={})
 
 
-def _unavailable(_fault: Fault) -> Refusal:
-    return refusal(503, "the server is currently unable to handle the request", details={})
+def _unavailable(_fault: Fault) -> StatusError:
+    return status_error(503, "the server is currently unable to handle the request", details={})
 
 
-_REFUSALS: Mapping[str, Callable[[Fault], Refusal]] = {
+_ERRORS: Mapping[str, Callable[[Fault], StatusError]] = {
     "conflict": _conflict,
     "throttle": _throttle,
     "gone": _gone,
     "error": _error,
     "unavailable": _unavailable,
 }
-KINDS: Sequence[str] = ("latency", "cut", *_REFUSALS)
+KINDS: Sequence[str] = ("latency", "cut", *_ERRORS)
 """latency · cut (watches) · conflict 409 · throttle 429 with Retry-After · gone 410 · error 500 · unavailable 503"""
 
 
@@ -100,31 +101,31 @@ class Faults:
 
     def __init__(self, rng: random.Random | None = None) -> None:
         self._faults: list[Fault] = []
-        self._rng = rng or random.Random(0)  # noqa: S311 – which request fails guards nothing
+        self._rng = rng or random.Random(0)  # noqa: S311 – not security relevant
 
     def __bool__(self) -> bool:
         return bool(self._faults)
 
     def add(self, fault: Fault) -> None:
-        """From the next request on."""
+        """Inject a fault from the next request on."""
         self._faults.append(fault)
 
     def clear(self) -> None:
-        """Let everything be well again."""
+        """Remove all faults."""
         self._faults.clear()
 
-    def meet(self, method: str, path: str, *, watch: bool) -> Trouble:
-        """What happens to a request."""
+    def inject(self, method: str, path: str, *, watch: bool) -> Injection:
+        """The fault for a request; counts it."""
         delay = 0.0
         for fault in self._faults:
-            if not fault.fits(method, path, watch=watch) or self._rng.random() >= fault.probability:
+            if not fault.matches(method, path, watch=watch) or self._rng.random() >= fault.probability:
                 continue
             if fault.times is not None:
                 fault.times -= 1
             if fault.kind == "latency":
                 delay += fault.seconds
             elif fault.kind == "cut":
-                return Trouble(delay, cut_after=fault.seconds)
+                return Injection(delay, cut_after=fault.seconds)
             else:
-                return Trouble(delay, _REFUSALS[fault.kind](fault))
-        return Trouble(delay) if delay else NO_TROUBLE
+                return Injection(delay, _ERRORS[fault.kind](fault))
+        return Injection(delay) if delay else NO_FAULT

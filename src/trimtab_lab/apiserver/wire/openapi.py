@@ -1,8 +1,9 @@
-"""OpenAPI documents: enough for `kubectl explain`, and for `kubectl apply` to validate and to merge.
+"""OpenAPI documents, as far as `kubectl explain` and `kubectl apply` need them.
 
-kubectl reads three things in them: whether a kind's PATCH takes `fieldValidation` (then it leaves validation to the
-server), how lists are merged (`x-kubernetes-patch-merge-key`), and what `explain` prints. The schemas of built-in kinds
-are made from the table of their types and have no descriptions; those of custom kinds are the ones in their definition.
+kubectl reads three things from them: whether the PATCH of a kind takes `fieldValidation` (then it leaves validation to
+the server), how lists are merged (`x-kubernetes-patch-merge-key`), and what `explain` prints. The schemas of built-in
+kinds are generated from the table of Go types and have no descriptions; those of custom kinds are the ones in their
+definition.
 
 Version 3 has a document for each group version, version 2 one for all.
 """
@@ -17,9 +18,9 @@ from typing import Any
 from trimtab.api.errors import InvalidError
 from trimtab.api.patches.mergekeys import Schema
 from trimtab_lab.apiserver.kinds.registry import SUBRESOURCES, Kind, Registry
+from trimtab_lab.apiserver.kinds.serialization.typetable import resolved, types
 from trimtab_lab.apiserver.storage.store import Tree, encode
 from trimtab_lab.apiserver.verbs.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from trimtab_lab.apiserver.wire.typetable import resolved, types
 
 _V3 = "#/components/schemas/"
 _V2 = "#/definitions/"
@@ -53,7 +54,7 @@ _LEAVES: Mapping[str, Tree] = {
     "Time": {"type": "string", "format": "date-time"},
     "MicroTime": {"type": "string", "format": "date-time"},
 }
-"""The types that are no structs; what is not among them can be anything."""
+"""Types other than structs; a type that is missing here accepts any value."""
 
 _QUERY = {
     "patch": ("dryRun", "fieldManager", "fieldValidation", "force"),
@@ -65,16 +66,16 @@ _QUERY = {
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 
 
-class Documents:
-    """All documents, made when they are first asked for and again when the kinds have changed."""
+class OpenAPIDocuments:
+    """All documents, generated on demand and again when the kinds have changed."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._made: dict[str, bytes] = {}
+        self._cache: dict[str, bytes] = {}
         self._changes = registry.changes
 
     def index(self) -> bytes:
-        """`/openapi/v3`: where the documents are; the hash lets clients keep them."""
+        """`/openapi/v3`: the paths of the documents, with hashes for client caches."""
         paths = {}
         for api_version in dict.fromkeys(kind.api_version for kind in self._registry):
             path = f"apis/{api_version}" if "/" in api_version else f"api/{api_version}"
@@ -88,19 +89,19 @@ class Documents:
 
     def v2(self) -> bytes:
         """`/openapi/v2`."""
-        return self._kept("", lambda: _v2(list(self._registry)))
+        return self._cached("", lambda: _v2(list(self._registry)))
 
     def _document(self, api_version: str) -> bytes:
         kinds = [kind for kind in self._registry if kind.api_version == api_version]
-        return self._kept(api_version, lambda: _v3(kinds))
+        return self._cached(api_version, lambda: _v3(kinds))
 
-    def _kept(self, key: str, make: Any) -> bytes:
+    def _cached(self, key: str, make: Any) -> bytes:
         if self._changes != self._registry.changes:
-            self._made.clear()
+            self._cache.clear()
             self._changes = self._registry.changes
-        if key not in self._made:
-            self._made[key] = encode(make())
-        return self._made[key]
+        if key not in self._cache:
+            self._cache[key] = encode(make())
+        return self._cache[key]
 
 
 def _v3(kinds: list[Kind]) -> Tree:
@@ -177,7 +178,7 @@ def _gvk(kind: Kind) -> Tree:
 
 
 def _schemas(kinds: Iterable[Kind], prefix: str) -> Iterator[tuple[str, Tree]]:
-    """The schemas of kinds and lists, and of everything that they refer to."""
+    """The schemas of kinds and lists, and all schemas that they refer to."""
     built_in = [kind for kind in kinds if kind.name in types()["kinds"]]
     roots = {types()["kinds"][kind.name]: kind for kind in built_in}
     yield _LIST_META_NAME, _LIST_META
@@ -217,7 +218,7 @@ def _struct(name: str, prefix: str) -> Tree:
 
 
 def _property(owner: str, field: str, text: str, prefix: str) -> Tree:
-    """A field, with what kubectl needs to merge it."""
+    """The schema of a field, with the extensions that kubectl needs to merge it."""
     schema = dict(_type(text.rstrip("?!"), prefix))
     try:
         known = Schema(owner)
@@ -245,8 +246,8 @@ def _type(text: str, prefix: str) -> Tree:
 
 
 def _custom(kind: Kind, prefix: str) -> Tree:
-    """The schema of a definition, completed by what every object has."""
-    assert kind.custom is not None  # noqa: S101 – asked for custom kinds only
+    """The schema of a definition, with the fields that every object has."""
+    assert kind.custom is not None  # noqa: S101 – called for custom kinds only
     given = dict(kind.custom.schema_tree)
     meta = {"$ref": prefix + _full(_OBJECT_META)}
     common = {
@@ -281,7 +282,7 @@ def _full(name: str) -> str:
 
 
 def _name(kind: Kind) -> str:
-    """The name of a kind's schema; of a custom one, its group backwards."""
+    """The name of a kind's schema; for a custom kind, its group reversed."""
     known = types()["kinds"].get(kind.name)
     if known is not None:
         return _full(known)

@@ -1,54 +1,43 @@
-"""What a path means: which kind, which object, which part of it.
+"""Paths of objects and collections.
 
     /api/v1/namespaces/NAMESPACE/pods/NAME/SUBRESOURCE      /apis/GROUP/VERSION/…
     /api/v1/nodes/NAME/SUBRESOURCE                          the same without a namespace
     /api/v1/pods                                            all namespaces
-    /api/v1/watch/…                                         an old way to ask for a watch
-    /api/v1/namespaces/NAMESPACE/bindings                   an old way to bind a pod, which the body names
+    /api/v1/watch/…                                         the deprecated path of a watch
+    /api/v1/namespaces/NAMESPACE/bindings                   the deprecated path to bind the pod that the body names
 
-A path is taken apart as it was sent: each segment is unescaped by itself, so that `%2F` never separates and `..` is a
-name like any other (one that no object can have).
+Each segment is unescaped by itself, so that `%2F` never separates segments and `..` is a name like any other (no object
+can have it).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import unquote
 
+from trimtab_lab.apiserver.kinds.errors import StatusError, path_not_found, status_error
 from trimtab_lab.apiserver.kinds.registry import REFUSED_SUBRESOURCES, Kind, Registry
-from trimtab_lab.apiserver.wire.statuses import Refusal, no_such_path, refusal
+from trimtab_lab.apiserver.verbs.requests import Target
 
-_REMEMBERED = 8192
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What a path under `/api` or `/apis` points at; `name` is empty for a whole collection."""
-
-    kind: Kind
-    namespace: str = ""
-    name: str = ""
-    subresource: str = ""
-    watch: bool = False
+_CACHE_SIZE = 8192
 
 
-class Targets:
-    """Reads paths, and remembers what it has read while the kinds stay the same."""
+class PathParser:
+    """Parses paths, and caches the results while the kinds stay the same."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._known: dict[str, Target | None] = {}
+        self._cache: dict[str, Target | None] = {}
         self._changes = registry.changes
 
     def find(self, path: str) -> Target | None:
-        """What the path points at, or None if it is no path of objects. Raises a Status of 404."""
-        if self._changes != self._registry.changes or len(self._known) > _REMEMBERED:
-            self._known.clear()
+        """The target of a path, None if it is not a path of objects. Raises a StatusError of 404."""
+        if self._changes != self._registry.changes or len(self._cache) > _CACHE_SIZE:
+            self._cache.clear()
             self._changes = self._registry.changes
         try:
-            return self._known[path]
+            return self._cache[path]
         except KeyError:
-            target = self._known[path] = self._read(path)
+            target = self._cache[path] = self._read(path)
             return target
 
     def _read(self, path: str) -> Target | None:
@@ -59,7 +48,7 @@ class Targets:
         if watch:
             rest = rest[1:]
         if not all(rest) or any("/" in segment for segment in rest):
-            raise no_such_path()
+            raise path_not_found()
         return self._target(api_version, rest, watch=watch)
 
     def _target(self, api_version: str, rest: list[str], *, watch: bool) -> Target:
@@ -72,25 +61,26 @@ class Targets:
                 return self._object(kind, rest[1], rest[3:], watch=watch)
         kind = self._registry.find(api_version, rest[0])
         if kind is None or (kind.namespaced and len(rest) > 1):
-            raise no_such_path()
+            raise path_not_found()
         return self._object(kind, "", rest[1:], watch=watch)
 
     def _object(self, kind: Kind, namespace: str, rest: list[str], *, watch: bool) -> Target:
         if len(rest) > 2:
-            raise self._unknown(kind, rest[1])
+            raise self._unknown_subresource(kind, rest[1])
         name, subresource = (*rest, "", "")[:2]
         if subresource and subresource not in kind.subresources:
-            raise self._unknown(kind, subresource)
+            raise self._unknown_subresource(kind, subresource)
         return Target(kind, namespace, name, subresource, watch)
 
-    def _unknown(self, kind: Kind, subresource: str) -> Refusal:
+    def _unknown_subresource(self, kind: Kind, subresource: str) -> StatusError:
         if kind.name == "v1 Pod" and subresource in REFUSED_SUBRESOURCES:
-            return refusal(501, REFUSED_SUBRESOURCES[subresource], reason="NotImplemented")
-        return no_such_path()
+            return status_error(501, REFUSED_SUBRESOURCES[subresource], reason="NotImplemented")
+        return path_not_found()
 
 
 def split_version(path: str) -> tuple[str, list[str]]:
-    """`/apis/apps/v1/deployments/web` as `apps/v1` and the rest; an empty version for any other path."""
+    """Split `/apis/apps/v1/deployments/web` into `apps/v1` and the remaining segments; any other path has an empty
+    version."""
     segments = [unquote(segment) for segment in path.split("/")[1:]]
     if segments[0] == "api" and len(segments) > 1:
         return segments[1], segments[2:]

@@ -1,17 +1,17 @@
-"""Which function answers which request: a table of methods, what the path points at, and parts."""
+"""Routes: the function for each method, target and subresource, as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from trimtab_lab.apiserver.storage.cluster import Cluster
+from trimtab_lab.apiserver.kinds.errors import method_not_allowed
 from trimtab_lab.apiserver.verbs import binding, deletes, eviction, reads, scale, writes
-from trimtab_lab.apiserver.wire.options import flag
-from trimtab_lab.apiserver.wire.requests import Answer, Request
-from trimtab_lab.apiserver.wire.statuses import no_such_method
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.options import flag
+from trimtab_lab.apiserver.verbs.requests import Request, Response
 
-Read = Callable[[Cluster, Request], Answer]
-Write = Callable[[Cluster, Request], Awaitable[Answer]]
+Read = Callable[[Cluster, Request], Response]
+Write = Callable[[Cluster, Request], Awaitable[Response]]
 
 READS: Mapping[tuple[str, str], Read] = {
     ("collection", ""): reads.list_,
@@ -19,7 +19,7 @@ READS: Mapping[tuple[str, str], Read] = {
     ("object", "status"): reads.get,
     ("object", "scale"): scale.get,
 }
-"""GET, by what the path points at and which part of it."""
+"""GET, by target (collection or object) and subresource."""
 
 WRITES: Mapping[tuple[str, str, str], Write] = {
     ("POST", "collection", ""): writes.create,
@@ -36,11 +36,11 @@ WRITES: Mapping[tuple[str, str, str], Write] = {
     ("DELETE", "object", ""): deletes.delete,
     ("DELETE", "collection", ""): deletes.delete_collection,
 }
-"""Everything else, by method too."""
+"""All other methods, by method, target and subresource."""
 
 
 def is_watch(request: Request) -> bool:
-    """Whether a GET asks for a watch: by its path, or by its query if it is about a collection."""
+    """Whether a GET is a watch: by its path, or for a collection by its query."""
     target = request.target
     if target.subresource:
         return False
@@ -48,22 +48,22 @@ def is_watch(request: Request) -> bool:
 
 
 def read(request: Request) -> Read:
-    """Who answers a GET. Raises a Status of 405."""
+    """The function for a GET. Raises a StatusError of 405."""
     handler = READS.get((_shape(request), request.target.subresource))
     if handler is None:
-        raise no_such_method()
+        raise method_not_allowed()
     return handler
 
 
 def write(method: str, request: Request) -> Write:
-    """Who answers any other method. Raises a Status of 405."""
+    """The function for any other method. Raises a StatusError of 405."""
     shape, target = _shape(request), request.target
     handler = WRITES.get((method, shape, target.subresource))
     everywhere = shape == "collection" and target.kind.namespaced and not target.namespace
     if handler is None or everywhere or target.watch:
-        raise no_such_method()
+        raise method_not_allowed()
     if handler is deletes.delete_collection and "deletecollection" not in target.kind.verbs:
-        raise no_such_method()
+        raise method_not_allowed()
     return handler
 
 

@@ -1,7 +1,7 @@
 """The server: HTTPS on loopback, one handler for all paths.
 
-The handler is aiohttp's low-level one, without routes and middlewares: what a path means is decided by a dictionary
-(`paths`), and the order of what happens to a request can be read here from top to bottom.
+It uses aiohttp's low-level handler, without routes and middlewares: a dictionary decides what a path means (`paths`),
+and the steps of a request stand here in their order.
 """
 
 from __future__ import annotations
@@ -16,48 +16,51 @@ from typing import Any
 from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion11
 
-from trimtab_lab.apiserver.admission.webhook_client import Caller, Resolver
-from trimtab_lab.apiserver.storage import bootstrap
-from trimtab_lab.apiserver.storage.cluster import Cluster
-from trimtab_lab.apiserver.storage.definitions import Definitions
-from trimtab_lab.apiserver.storage.feeds import BOOKMARK_INTERVAL
-from trimtab_lab.apiserver.storage.garbage_collector import Collector
-from trimtab_lab.apiserver.storage.namespaces import Namespaces
-from trimtab_lab.apiserver.storage.store import HISTORY, Tree, encode
-from trimtab_lab.apiserver.verbs import access
-from trimtab_lab.apiserver.verbs.watches import Watch
-from trimtab_lab.apiserver.wire import bodies, discovery, routes
-from trimtab_lab.apiserver.wire.authentication import Authenticator, User
-from trimtab_lab.apiserver.wire.certificates import Identity
-from trimtab_lab.apiserver.wire.faults import NO_TROUBLE, Faults, Trouble
-from trimtab_lab.apiserver.wire.forms import JSON, Pieces
-from trimtab_lab.apiserver.wire.openapi import Documents
-from trimtab_lab.apiserver.wire.options import read_query
-from trimtab_lab.apiserver.wire.paths import split_version
-from trimtab_lab.apiserver.wire.requests import Answer, Request
-from trimtab_lab.apiserver.wire.statuses import (
-    Refusal,
+from trimtab_lab.apiserver.admission.users import User
+from trimtab_lab.apiserver.admission.webhook_client import Resolver, WebhookClient
+from trimtab_lab.apiserver.controllers import bootstrap
+from trimtab_lab.apiserver.controllers.definitions import DefinitionController
+from trimtab_lab.apiserver.controllers.garbage_collector import GarbageCollector
+from trimtab_lab.apiserver.controllers.namespaces import NamespaceController
+from trimtab_lab.apiserver.kinds.errors import (
+    StatusError,
     bad_request,
-    no_such_method,
-    no_such_path,
-    refusal,
+    method_not_allowed,
+    path_not_found,
+    status_error,
     unauthorized,
 )
+from trimtab_lab.apiserver.kinds.serialization import decoding
+from trimtab_lab.apiserver.storage.broadcaster import BOOKMARK_INTERVAL
+from trimtab_lab.apiserver.storage.store import HISTORY, Tree, encode
+from trimtab_lab.apiserver.verbs import access_reviews
+from trimtab_lab.apiserver.verbs.cluster import Cluster
+from trimtab_lab.apiserver.verbs.encoding import StreamedBody
+from trimtab_lab.apiserver.verbs.negotiation import JSON
+from trimtab_lab.apiserver.verbs.options import read_query
+from trimtab_lab.apiserver.verbs.requests import Request, Response
+from trimtab_lab.apiserver.verbs.watches import Watch
+from trimtab_lab.apiserver.wire import discovery, routes
+from trimtab_lab.apiserver.wire.authentication import Authenticator
+from trimtab_lab.apiserver.wire.certificates import Identity
+from trimtab_lab.apiserver.wire.faults import NO_FAULT, Faults, Injection
+from trimtab_lab.apiserver.wire.openapi import OpenAPIDocuments
+from trimtab_lab.apiserver.wire.paths import PathParser, split_version
 
 _log = logging.getLogger(__name__)
 
 HEALTH = ("/healthz", "/livez", "/readyz")
 _NO_CACHE = "no-cache, private"
 _SHUTDOWN = 0.5
-_TURNS_TO_CLOSE = 3
-_SETTLED = 0.002
+_CLOSE_ITERATIONS = 3
+_SETTLE_INTERVAL = 0.002
 
 
 class Server:
-    """An API server that lives in this process. To be used as a context, or started and stopped.
+    """An API server in this process: a context manager, or to be started and stopped.
 
-    `folder` keeps the certificates and the kubeconfig; `tokens` are let in besides client certificates. `history` is
-    how many events each kind remembers, and `resolver` finds the Services that webhooks name.
+    `folder` keeps the certificates and the kubeconfig; `tokens` are accepted besides client certificates. `history` is
+    the number of events that each collection keeps, and `resolver` finds the Services that webhooks name.
     """
 
     def __init__(
@@ -76,29 +79,30 @@ class Server:
         self.identity = Identity(folder)
         self.authenticator = Authenticator(tokens)
         self.faults = Faults()
-        self._caller = Caller(resolver)
+        self._webhook_client = WebhookClient(resolver)
         self.cluster = Cluster(
-            clock=clock, call=self._caller, history=history, bookmark_interval=bookmark_interval, seed=seed
+            clock=clock, call=self._webhook_client, history=history, bookmark_interval=bookmark_interval, seed=seed
         )
         authority = self.identity.authority.pair.certificate.decode()
-        self._keepers = (
-            Collector(self.cluster),
-            Namespaces(self.cluster, authority),
-            Definitions(self.cluster),
+        self._controllers = (
+            GarbageCollector(self.cluster),
+            NamespaceController(self.cluster, authority),
+            DefinitionController(self.cluster),
         )
-        self._documents = Documents(self.cluster.registry)
+        self._paths = PathParser(self.cluster.registry)
+        self._documents = OpenAPIDocuments(self.cluster.registry)
         self._address = host, port
         self._runner: web.ServerRunner | None = None
 
     @property
     def url(self) -> str:
-        """Where the server listens."""
+        """The URL of the server."""
         host, port = self._address
         return f"https://{host}:{port}"
 
     @property
     def kubeconfig(self) -> Path:
-        """The file that lets others in; it is written when the server starts."""
+        """The path of the kubeconfig, which is written when the server starts."""
         return self.identity.folder / "kubeconfig"
 
     async def __aenter__(self) -> Server:
@@ -109,8 +113,8 @@ class Server:
         await self.stop()
 
     async def start(self) -> None:
-        """Furnish the cluster, listen, and write the kubeconfig."""
-        await bootstrap.furnish(self.cluster)
+        """Create the first objects, listen, and write the kubeconfig."""
+        await bootstrap.create_default_objects(self.cluster)
         await self.settled()
         server = web.Server(self._handle, request_factory=_request, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN)
@@ -122,19 +126,19 @@ class Server:
         self.identity.write_kubeconfig(self.kubeconfig, self.url)
 
     async def stop(self) -> None:
-        """End all watches, close all connections."""
-        self.cluster.hub.close()
-        for keeper in self._keepers:
-            await keeper.close()
+        """End all watches, stop the controllers, close all connections."""
+        self.cluster.broadcaster.close()
+        for controller in self._controllers:
+            await controller.close()
         if self._runner is not None:
             await _end(self._runner)
             self._runner = None
-        await self._caller.close()
+        await self._webhook_client.close()
 
     async def settled(self) -> None:
-        """Wait until the server has nothing left to do by itself."""
-        while not all(keeper.idle for keeper in self._keepers):
-            await asyncio.sleep(_SETTLED)
+        """Wait until the controllers have nothing left to do."""
+        while not all(controller.idle for controller in self._controllers):
+            await asyncio.sleep(_SETTLE_INTERVAL)
 
     # --- a request, from top to bottom -------------------------------------------------------------------------------
 
@@ -142,18 +146,20 @@ class Server:
         path, _, query = http.raw_path.partition("?")
         warnings: list[str] = []
         try:
-            return await self._answer(http, path, query, warnings)
-        except Refusal as error:
-            return _refused(error, warnings)
+            return await self._authenticate(http, path, query, warnings)
+        except StatusError as error:
+            return _error_response(error, warnings)
         except web.HTTPRequestEntityTooLarge:
-            return _refused(bodies.too_large(), warnings)
+            return _error_response(decoding.too_large(), warnings)
         except ConnectionError:
             raise
-        except Exception:  # noqa: BLE001 – whatever it is, the server lives
+        except Exception:  # noqa: BLE001 – no request may end the server
             _log.exception("%s %s", http.method, path)
-            return _refused(refusal(500, "Internal error occurred", reason="InternalError"), warnings)
+            return _error_response(status_error(500, "Internal error occurred", reason="InternalError"), warnings)
 
-    async def _answer(self, http: web.BaseRequest, path: str, query: str, warnings: list[str]) -> web.StreamResponse:
+    async def _authenticate(
+        self, http: web.BaseRequest, path: str, query: str, warnings: list[str]
+    ) -> web.StreamResponse:
         headers, transport = http.headers, http.transport
         certificate: Mapping[str, Any] | None = transport.get_extra_info("peercert") if transport else None
         user = self.authenticator.user(headers.get(hdrs.AUTHORIZATION), certificate)
@@ -161,9 +167,9 @@ class Server:
             if path in HEALTH and http.method == "GET":
                 return _text("ok")
             raise unauthorized()
-        target = self.cluster.targets.find(path)
+        target = self._paths.find(path)
         if target is None:
-            return await self._other(http, path, user)
+            return await self._serve_document(http, path, user)
         request = Request(
             target,
             read_query(query),
@@ -179,30 +185,30 @@ class Server:
     async def _serve(self, http: web.BaseRequest, path: str, request: Request) -> web.StreamResponse:
         method = http.method
         watch = method == "GET" and routes.is_watch(request)
-        trouble = NO_TROUBLE
+        injection = NO_FAULT
         if self.faults:
-            trouble = await self._meet(method, path, watch=watch)
+            injection = await self._inject_fault(method, path, watch=watch)
         if watch:
-            return await self._watch(http, request, trouble)
+            return await self._watch(http, request, injection)
         if method == "GET":
-            answer = routes.read(request)(self.cluster, request)
+            response = routes.read(request)(self.cluster, request)
         else:
             handler = routes.write(method, request)
             request.body = await http.read()
-            answer = await handler(self.cluster, request)
-        if isinstance(answer.body, Pieces):
-            return await _send(http, answer, answer.body, request.warnings)
-        return _response(answer, request.warnings)
+            response = await handler(self.cluster, request)
+        if isinstance(response.body, StreamedBody):
+            return await _send(http, response, response.body, request.warnings)
+        return _http_response(response, request.warnings)
 
-    async def _meet(self, method: str, path: str, *, watch: bool) -> Trouble:
-        trouble = self.faults.meet(method, path, watch=watch)
-        if trouble.delay:
-            await asyncio.sleep(trouble.delay)
-        if trouble.refusal is not None:
-            raise trouble.refusal
-        return trouble
+    async def _inject_fault(self, method: str, path: str, *, watch: bool) -> Injection:
+        injection = self.faults.inject(method, path, watch=watch)
+        if injection.delay:
+            await asyncio.sleep(injection.delay)
+        if injection.error is not None:
+            raise injection.error
+        return injection
 
-    async def _watch(self, http: web.BaseRequest, request: Request, trouble: Trouble) -> web.StreamResponse:
+    async def _watch(self, http: web.BaseRequest, request: Request, injection: Injection) -> web.StreamResponse:
         if http.version < HttpVersion11:
             raise bad_request("a watch needs HTTP/1.1")
         watch = Watch(self.cluster, request)
@@ -210,23 +216,23 @@ class Server:
         if transport is None:
             raise ConnectionResetError
         response = web.StreamResponse(headers=_headers(JSON))
-        _warn(response, request.warnings)
+        _add_warnings(response, request.warnings)
         response.enable_chunked_encoding()
         await response.prepare(http)
-        await watch.run(response.write, transport, trouble.cut_after)
+        await watch.run(response.write, transport, injection.cut_after)
         return response
 
     # --- paths that are not objects ----------------------------------------------------------------------------------
 
-    async def _other(self, http: web.BaseRequest, path: str, user: User) -> web.StreamResponse:
+    async def _serve_document(self, http: web.BaseRequest, path: str, user: User) -> web.StreamResponse:
         if http.method == "POST":
-            answer = access.answer(path, await http.read(), http.headers.get(hdrs.CONTENT_TYPE, ""), user)
-            if answer is not None:
-                return _json(answer, 201)
+            review = access_reviews.respond(path, await http.read(), http.headers.get(hdrs.CONTENT_TYPE, ""), user)
+            if review is not None:
+                return _json(review, 201)
         found = self._document(path, http.headers.get(hdrs.ACCEPT, "")) if http.method == "GET" else None
         if found is not None:
             return found
-        raise no_such_path() if http.method == "GET" else no_such_method()
+        raise path_not_found() if http.method == "GET" else method_not_allowed()
 
     def _document(self, path: str, accept: str) -> web.StreamResponse | None:
         plain = path.rstrip("/") or "/"
@@ -259,79 +265,81 @@ class Server:
         if version:
             tree = discovery.aggregated(self.cluster.registry, version, core=core)
             media_type = f"{JSON};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
-            return _response(Answer(200, encode(tree), media_type), [])
+            return _http_response(Response(200, encode(tree), media_type), [])
         host, port = self._address
         return _json(discovery.core_versions(f"{host}:{port}") if core else discovery.groups(self.cluster.registry))
 
     def _openapi(self, path: str, accept: str) -> web.StreamResponse | None:
         if path == "/openapi/v2":
             if accept and JSON not in accept and "*/*" not in accept:
-                raise refusal(406, f"only the following media types are accepted: {JSON}")
-            return _response(Answer(200, self._documents.v2()), [])
+                raise status_error(406, f"only the following media types are accepted: {JSON}")
+            return _http_response(Response(200, self._documents.v2()), [])
         if path == "/openapi/v3":
-            return _response(Answer(200, self._documents.index()), [])
+            return _http_response(Response(200, self._documents.index()), [])
         api_version, rest = split_version(path.removeprefix("/openapi/v3"))
         document = self._documents.v3(api_version) if api_version and not rest else None
-        return None if document is None else _response(Answer(200, document), [])
+        return None if document is None else _http_response(Response(200, document), [])
 
 
 async def _end(runner: web.ServerRunner) -> None:
-    """Stop listening and answering; connections whose other side does not close them are broken."""
-    held = [connection.transport for connection in runner.server.connections] if runner.server else []
+    """Stop listening; connections that the client does not close are aborted."""
+    transports = [connection.transport for connection in runner.server.connections] if runner.server else []
     await runner.cleanup()
-    for transport in held:
+    for transport in transports:
         if transport is not None:
             transport.abort()
-    for _ in range(_TURNS_TO_CLOSE):
+    for _ in range(_CLOSE_ITERATIONS):
         await asyncio.sleep(0)
 
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]) -> web.BaseRequest:
     loop = asyncio.get_running_loop()
-    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=bodies.LONGEST)
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=decoding.MAX_BODY_SIZE)
 
 
 def _headers(media_type: str) -> dict[str, str]:
     return {"Content-Type": media_type, "Cache-Control": _NO_CACHE}
 
 
-def _warn(response: web.StreamResponse, warnings: list[str]) -> None:
+def _add_warnings(response: web.StreamResponse, warnings: list[str]) -> None:
     for warning in dict.fromkeys(warnings):
-        response.headers.add("Warning", f'299 - "{_quotable(warning)}"')
+        response.headers.add("Warning", f'299 - "{_escape_warning(warning)}"')
 
 
-def _quotable(text: str) -> str:
+def _escape_warning(text: str) -> str:
     shown = "".join(character if character.isprintable() else " " for character in text)
     return shown.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _response(answer: Answer, warnings: list[str]) -> web.Response:
-    response = web.Response(body=answer.body, status=answer.status, headers=_headers(answer.media_type))
-    _warn(response, warnings)
-    return response
+def _http_response(response: Response, warnings: list[str]) -> web.Response:
+    sent = web.Response(body=response.body, status=response.status, headers=_headers(response.media_type))
+    _add_warnings(sent, warnings)
+    return sent
 
 
-async def _send(http: web.BaseRequest, answer: Answer, body: Pieces, warnings: list[str]) -> web.StreamResponse:
-    """Send a body piece by piece: the client reads one while the next is encrypted."""
-    response = web.StreamResponse(status=answer.status, headers=_headers(answer.media_type))
-    _warn(response, warnings)
-    response.content_length = body.length
-    await response.prepare(http)
+async def _send(
+    http: web.BaseRequest, response: Response, body: StreamedBody, warnings: list[str]
+) -> web.StreamResponse:
+    """Send a body in pieces: the client reads one while the next is encrypted."""
+    stream = web.StreamResponse(status=response.status, headers=_headers(response.media_type))
+    _add_warnings(stream, warnings)
+    stream.content_length = body.length
+    await stream.prepare(http)
     for piece in body.pieces:
-        await response.write(piece)
-    return response
+        await stream.write(piece)
+    return stream
 
 
 def _json(tree: Tree, status: int = 200) -> web.Response:
-    return _response(Answer(status, encode(tree)), [])
+    return _http_response(Response(status, encode(tree)), [])
 
 
 def _text(text: str) -> web.Response:
-    return _response(Answer(200, text.encode(), "text/plain; charset=utf-8"), [])
+    return _http_response(Response(200, text.encode(), "text/plain; charset=utf-8"), [])
 
 
-def _refused(error: Refusal, warnings: list[str]) -> web.Response:
-    response = _response(Answer(error.code, encode(error.status)), warnings)
+def _error_response(error: StatusError, warnings: list[str]) -> web.Response:
+    response = _http_response(Response(error.code, encode(error.status)), warnings)
     if error.retry_after:
         response.headers["Retry-After"] = str(error.retry_after)
     return response

@@ -1,9 +1,9 @@
 """Deployments: a ReplicaSet for each template, and pods moved from the old ones to the new one.
 
-templates      when two templates are the same, and what a ReplicaSet is called after one           (pure)
-fleets         the ReplicaSets of a Deployment, the new one and the old ones, and its limits         (pure)
-revisions      how revisions are counted, what a ReplicaSet's annotations say, which are forgotten   (pure)
-rolling, recreate, proportional    which sizes the ReplicaSets get: a strategy each                  (pure)
+templates      when two templates are equal, and the name of a ReplicaSet                           (pure)
+replicasets    the new and the old ReplicaSets of a Deployment, and its limits                       (pure)
+revisions      revision numbers, their annotations, and the history limit                            (pure)
+rolling, recreate, proportional    the sizes of the ReplicaSets: a strategy each                     (pure)
 progress       the status and its conditions                                                         (pure)
 plan           all of it together                                                                    (pure)
 controller     the loop

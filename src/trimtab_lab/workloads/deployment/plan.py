@@ -1,10 +1,10 @@
 """What one reconcile of a Deployment does and reports. Pure.
 
 1. The new ReplicaSet, if there is one, gets the Deployment's annotations, its revision and its `minReadySeconds`.
-2. A Deployment that is going does nothing more.
+2. A Deployment that is being deleted does nothing more.
 3. One that is paused, or that was scaled since its ReplicaSets were last resized, is scaled (see `proportional`).
-4. Any other takes the next step of its strategy. When there is none left to take, and the rollout is complete, old
-   revisions beyond the history limit are forgotten.
+4. Any other takes the next step of its strategy. When there is none, and the rollout is complete, ReplicaSets beyond
+   the history limit are deleted.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from trimtab.api.meta import LabelSelector, ObjectMeta
 from trimtab.kube import ownership
 from trimtab.kube.resources import Resource
 from trimtab_lab.workloads.deployment import progress, proportional, recreate, revisions, rolling, templates
-from trimtab_lab.workloads.deployment.fleets import (
+from trimtab_lab.workloads.deployment.replicasets import (
     RECREATE,
     ROLLING_UPDATE,
-    Fleet,
     Limits,
-    Move,
+    OwnedReplicaSets,
+    Step,
     Strategy,
-    fleet_of,
+    classify,
     limits_of,
 )
 
 STRATEGIES: Mapping[str, Strategy] = {
-    ROLLING_UPDATE: rolling.move,
-    RECREATE: recreate.move,
+    ROLLING_UPDATE: rolling.next_step,
+    RECREATE: recreate.next_step,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to be written to a ReplicaSet, as it was read."""
+    """What to write to a ReplicaSet."""
 
     replicaset: ReplicaSet
     replicas: int | None = None
@@ -48,7 +48,7 @@ class Change:
 
     @property
     def patch(self) -> JSON:
-        """As a merge patch that holds for the version that was read."""
+        """The change as a merge patch, conditional on the resource version."""
         spec = {"replicas": self.replicas, "minReadySeconds": self.min_ready_seconds}
         return {
             "metadata": {
@@ -60,8 +60,8 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Birth:
-    """The new ReplicaSet that is to be created."""
+class NewReplicaSet:
+    """The new ReplicaSet to create."""
 
     name: str
     replicas: int
@@ -72,71 +72,73 @@ class Birth:
 class Plan:
     """What to write, in this order, and what to report then."""
 
-    birth: Birth | None
+    creation: NewReplicaSet | None
     changes: tuple[Change, ...]
-    forgotten: tuple[ReplicaSet, ...]
+    expired: tuple[ReplicaSet, ...]
     status: DeploymentStatus
     revision: str | None
-    """The revision that the Deployment carries, where there is a new ReplicaSet."""
+    """The revision of the Deployment, if there is a new ReplicaSet."""
     recheck_in: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """What is decided before anything is counted."""
+class _Decision:
+    """The step to take, and whether progress is evaluated."""
 
-    move: Move
-    judged: bool = False
+    move: Step
+    with_progress: bool = False
 
 
 def plan(deployment: Deployment, sets: Iterable[ReplicaSet], *, old_pods: Iterable[str], now: int) -> Plan:
-    """The next thing to do for a Deployment with these ReplicaSets.
+    """The next step of a Deployment with these ReplicaSets.
 
-    `old_pods` are the UIDs of those ReplicaSets that have pods which have not finished, whatever they are to have.
+    `old_pods` are the UIDs of the ReplicaSets that have pods which have not finished, whatever their size.
     """
     limits = limits_of(deployment)
-    fleet = fleet_of(deployment, sets)
-    revision = revisions.next_revision(fleet.old)
-    step = _step(deployment, limits, fleet, set(old_pods))
-    birth = _birth(deployment, limits, step.move.birth, revision)
-    changes = _changes(deployment, limits, fleet, step.move, revision)
-    after = _after(fleet, step.move, birth)
-    known = _known(deployment, fleet, birth, now)
-    status = progress.counted(deployment, limits, after, known, now)
-    if step.judged:
-        status = progress.judged(deployment, after, known, status, now)
+    owned = classify(deployment, sets)
+    revision = revisions.next_revision(owned.old)
+    step = _step(deployment, limits, owned, set(old_pods))
+    creation = _creation(deployment, limits, step.move.creation, revision)
+    changes = _changes(deployment, limits, owned, step.move, revision)
+    after = _after(owned, step.move, creation)
+    known = _known(deployment, owned, creation, now)
+    status = progress.count_status(deployment, limits, after, known, now)
+    if step.with_progress:
+        status = progress.with_progress(deployment, after, known, status, now)
     return Plan(
-        birth=birth,
+        creation=creation,
         changes=changes,
-        forgotten=_forgotten(deployment, fleet, step),
+        expired=_expired(deployment, owned, step),
         status=status,
-        revision=_revision(fleet, changes, birth, revision),
-        recheck_in=progress.recheck_in(deployment, status, now) if step.judged else None,
+        revision=_revision(owned, changes, creation, revision),
+        recheck_in=progress.recheck_in(deployment, status, now) if step.with_progress else None,
     )
 
 
-def is_scaling_event(limits: Limits, fleet: Fleet) -> bool:
-    """Whether the Deployment was scaled since its ReplicaSets were last resized: their annotations tell."""
-    told = (revisions.annotated_number(each, revisions.DESIRED) for each in fleet.active)
-    return any(number is not None and number != limits.desired for number in told)
+def is_scaling_event(limits: Limits, owned: OwnedReplicaSets) -> bool:
+    """Whether the Deployment was scaled since its ReplicaSets were last resized, by their annotations."""
+    annotated = (revisions.annotated_number(each, revisions.DESIRED_REPLICAS) for each in owned.active)
+    return any(number is not None and number != limits.desired for number in annotated)
 
 
-def _step(deployment: Deployment, limits: Limits, fleet: Fleet, occupied: set[str]) -> _Step:
+def _step(deployment: Deployment, limits: Limits, owned: OwnedReplicaSets, occupied: set[str]) -> _Decision:
     spec = deployment.spec
     if deployment.metadata.deletion_timestamp is not None:
-        return _Step(Move())
+        return _Decision(Step())
     kind = spec.strategy.type or ROLLING_UPDATE
-    if spec.paused or is_scaling_event(limits, fleet):
-        scaled = proportional.move(limits, fleet, rolling=kind == ROLLING_UPDATE, reported=deployment.status.replicas)
+    if spec.paused or is_scaling_event(limits, owned):
+        scaled = proportional.next_step(
+            limits, owned, rolling=kind == ROLLING_UPDATE, reported=deployment.status.replicas
+        )
         if scaled is not None:
-            return _Step(scaled)
+            return _Decision(scaled)
         if spec.paused:
-            return _Step(Move())
-    old_pods = bool(occupied - ({fleet.new.metadata.uid} if fleet.new else set()))
-    return _Step(STRATEGIES[kind](limits, fleet, old_pods=old_pods), judged=True)
+            return _Decision(Step())
+    old_pods = bool(occupied - ({owned.new.metadata.uid} if owned.new else set()))
+    return _Decision(STRATEGIES[kind](limits, owned, old_pods=old_pods), with_progress=True)
 
 
-def _birth(deployment: Deployment, limits: Limits, replicas: int | None, revision: int) -> Birth | None:
+def _creation(deployment: Deployment, limits: Limits, replicas: int | None, revision: int) -> NewReplicaSet | None:
     if replicas is None:
         return None
     digest = templates.hash_for(deployment)
@@ -164,18 +166,20 @@ def _birth(deployment: Deployment, limits: Limits, replicas: int | None, revisio
         },
         "spec": spec,
     }
-    return Birth(name, replicas, body)
+    return NewReplicaSet(name, replicas, body)
 
 
-def _changes(deployment: Deployment, limits: Limits, fleet: Fleet, move: Move, revision: int) -> tuple[Change, ...]:
-    """One change for each ReplicaSet that is not as it should be; the new one's annotations first."""
+def _changes(
+    deployment: Deployment, limits: Limits, owned: OwnedReplicaSets, move: Step, revision: int
+) -> tuple[Change, ...]:
+    """One change for each ReplicaSet that needs one; the new one first."""
     sizes = {each.metadata.name: size for each, size in move.sizes}
     sized = {each.metadata.name: each for each, _ in move.sizes}
-    order = ({fleet.new.metadata.name: fleet.new} if fleet.new else {}) | sized
-    made = (
-        _change(deployment, limits, each, sizes.get(name), each is fleet.new, revision) for name, each in order.items()
+    order = ({owned.new.metadata.name: owned.new} if owned.new else {}) | sized
+    changes = (
+        _change(deployment, limits, each, sizes.get(name), each is owned.new, revision) for name, each in order.items()
     )
-    return tuple(change for change in made if change is not None)
+    return tuple(change for change in changes if change is not None)
 
 
 def _change(
@@ -183,61 +187,67 @@ def _change(
 ) -> Change | None:
     has = replicaset.metadata.annotations
     annotations = revisions.new_annotations(deployment, has, revision) if is_new else {}
-    patience = deployment.spec.min_ready_seconds
+    min_ready_seconds = deployment.spec.min_ready_seconds
     if size is not None:
-        told = revisions.size_annotations(limits)
-        annotations |= {name: value for name, value in told.items() if has.get(name) != value}
+        annotated = revisions.size_annotations(limits)
+        annotations |= {name: value for name, value in annotated.items() if has.get(name) != value}
     change = Change(
         replicaset,
         replicas=size if size != replicaset.desired_replicas else None,
         annotations=annotations,
-        min_ready_seconds=patience if is_new and patience != replicaset.spec.min_ready_seconds else None,
+        min_ready_seconds=min_ready_seconds
+        if is_new and min_ready_seconds != replicaset.spec.min_ready_seconds
+        else None,
     )
     return None if change == Change(replicaset) else change
 
 
-def _after(fleet: Fleet, move: Move, birth: Birth | None) -> Fleet:
-    """The ReplicaSets as they will be: what is reported counts the sizes that are being set."""
-    if birth is not None:
-        made = ReplicaSet(metadata=ObjectMeta(name=birth.name), spec=ReplicaSetSpec(replicas=birth.replicas))
-        fleet = fleet.with_new(made)
-    return fleet.with_sizes(move.sizes)
+def _after(owned: OwnedReplicaSets, move: Step, creation: NewReplicaSet | None) -> OwnedReplicaSets:
+    """The ReplicaSets after the step: the status counts the sizes that are being set."""
+    if creation is not None:
+        changes = ReplicaSet(metadata=ObjectMeta(name=creation.name), spec=ReplicaSetSpec(replicas=creation.replicas))
+        owned = owned.with_new(changes)
+    return owned.with_sizes(move.sizes)
 
 
-def _known(deployment: Deployment, fleet: Fleet, birth: Birth | None, now: int) -> progress.Conditions:
-    """The conditions before progress is judged."""
+def _known(
+    deployment: Deployment, owned: OwnedReplicaSets, creation: NewReplicaSet | None, now: int
+) -> progress.Conditions:
+    """The conditions before progress is evaluated."""
     known = deployment.status.conditions
     if deployment.metadata.deletion_timestamp is None:
-        known = progress.noted_pause(deployment, known, now)
-    if fleet.new is not None:
-        known = progress.noted_found(deployment, known, fleet.new.metadata.name, now)
-    if birth is not None:
-        known = progress.noted_created(deployment, known, birth.name, now)
+        known = progress.with_pause(deployment, known, now)
+    if owned.new is not None:
+        known = progress.with_found(deployment, known, owned.new.metadata.name, now)
+    if creation is not None:
+        known = progress.with_created(deployment, known, creation.name, now)
     return known
 
 
-def _forgotten(deployment: Deployment, fleet: Fleet, step: _Step) -> tuple[ReplicaSet, ...]:
+def _expired(deployment: Deployment, owned: OwnedReplicaSets, step: _Decision) -> tuple[ReplicaSet, ...]:
     complete = step.move.settled and progress.is_complete(deployment, deployment.status)
-    going = deployment.metadata.deletion_timestamp is not None
-    if complete or (deployment.spec.paused and not going):
-        return revisions.forgotten(deployment, fleet.old)
+    deleting = deployment.metadata.deletion_timestamp is not None
+    if complete or (deployment.spec.paused and not deleting):
+        return revisions.expired(deployment, owned.old)
     return ()
 
 
-def _revision(fleet: Fleet, changes: tuple[Change, ...], birth: Birth | None, revision: int) -> str | None:
-    """What the new ReplicaSet says, or will."""
-    if birth is not None:
+def _revision(
+    owned: OwnedReplicaSets, changes: tuple[Change, ...], creation: NewReplicaSet | None, revision: int
+) -> str | None:
+    """The revision of the new ReplicaSet, as written or about to be written."""
+    if creation is not None:
         return str(revision)
-    if fleet.new is None:
+    if owned.new is None:
         return None
-    written = next((change.annotations for change in changes if change.replicaset is fleet.new), {})
-    return written.get(revisions.REVISION) or fleet.new.metadata.annotations.get(revisions.REVISION)
+    written = next((change.annotations for change in changes if change.replicaset is owned.new), {})
+    return written.get(revisions.REVISION) or owned.new.metadata.annotations.get(revisions.REVISION)
 
 
-def reported(deployment: Deployment, status: DeploymentStatus, revision: str | None) -> JSON | None:
-    """The merge patch of a Deployment's status and revision, or nothing if both are as they should be.
+def status_patch(deployment: Deployment, status: DeploymentStatus, revision: str | None) -> JSON | None:
+    """The merge patch of a Deployment's status and revision, or None if both are current.
 
-    An update of the status may change annotations, and does not count as a change of what is asked for.
+    An update of the status may change annotations without changing the generation.
     """
     annotations = deployment.metadata.annotations
     stale = revision is not None and annotations.get(revisions.REVISION) != revision
@@ -249,6 +259,6 @@ def reported(deployment: Deployment, status: DeploymentStatus, revision: str | N
     return {"metadata": metadata, "status": progress.status_tree(status)}
 
 
-def observed(deployment: Deployment) -> DeploymentStatus:
-    """The status of a Deployment that nothing is done for: it has been seen."""
+def observed_status(deployment: Deployment) -> DeploymentStatus:
+    """The status of a Deployment that nothing is done for: the current one, observed."""
     return msgspec.structs.replace(deployment.status, observed_generation=deployment.metadata.generation)

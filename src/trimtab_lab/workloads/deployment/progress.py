@@ -1,18 +1,18 @@
-"""The status of a Deployment, and what its conditions say of its progress. Pure.
+"""The status of a Deployment and its conditions. Pure.
 
 | type | status | reason | when |
 |---|---|---|---|
 | Available | True, False | MinimumReplicasAvailable, MinimumReplicasUnavailable | enough are available, or not |
 | Progressing | Unknown | DeploymentPaused, DeploymentResumed | it was paused or resumed |
 | Progressing | True | FoundNewReplicaSet, NewReplicaSetCreated | there is a ReplicaSet for its template |
-| Progressing | False | ReplicaSetCreateError | there could be none |
-| Progressing | True | ReplicaSetUpdated | pods came, became ready or available, or old ones went |
+| Progressing | False | ReplicaSetCreateError | it could not be created |
+| Progressing | True | ReplicaSetUpdated | pods were created, became ready or available, or old ones were deleted |
 | Progressing | True | NewReplicaSetAvailable | the rollout is complete |
-| Progressing | False | ProgressDeadlineExceeded | nothing happened for longer than the deadline |
-| ReplicaFailure | True | the ReplicaSet's | a ReplicaSet cannot make or delete pods |
+| Progressing | False | ProgressDeadlineExceeded | no progress for longer than the deadline |
+| ReplicaFailure | True | the ReplicaSet's | a ReplicaSet cannot create or delete pods |
 
-Progress is judged only where there is a deadline, and not any more once a rollout has completed. The deadline counts
-from the last progress, or from the last pause.
+Progress is evaluated only if there is a deadline, and until the rollout is complete. The deadline counts from the last
+progress, or from the last pause.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trimtab.kube import conditions
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.conditions import FALSE, TRUE, UNKNOWN
 from trimtab.snapshot.pods import nanoseconds
-from trimtab_lab.workloads.deployment.fleets import Fleet, Limits, total
+from trimtab_lab.workloads.deployment.replicasets import Limits, OwnedReplicaSets, total
 from trimtab_lab.workloads.deployment.revisions import KEEP_ALL
 from trimtab_lab.workloads.replicaset.replicas import REPLICA_FAILURE
 
@@ -42,27 +42,27 @@ ENOUGH, TOO_FEW = "MinimumReplicasAvailable", "MinimumReplicasUnavailable"
 
 def condition(kind: str, status: str, reason: str, message: str, now: int) -> DeploymentCondition:
     """A condition as of now."""
-    moment = conditions.moment(now)
+    timestamp = conditions.moment(now)
     return DeploymentCondition(
         type=kind,
         status=status,
         reason=reason,
         message=message,
-        last_transition_time=moment,
-        last_update_time=moment,
+        last_transition_time=timestamp,
+        last_update_time=timestamp,
     )
 
 
 def has_deadline(deployment: Deployment) -> bool:
-    """Whether anybody wants to know how a rollout gets on."""
+    """Whether the Deployment has a progress deadline."""
     return deployment.spec.progress_deadline_seconds not in (None, KEEP_ALL)
 
 
-# What happens to the Progressing condition before any progress is judged.
+# The Progressing condition before progress is evaluated.
 
 
-def noted_pause(deployment: Deployment, known: Conditions, now: int) -> Conditions:
-    """After a pause has begun or ended. A rollout that has exceeded its deadline stays that."""
+def with_pause(deployment: Deployment, known: Conditions, now: int) -> Conditions:
+    """The conditions after a pause has begun or ended. An exceeded deadline stays."""
     progressing = conditions.find(known, PROGRESSING)
     reason = progressing.reason if progressing else ""
     if not has_deadline(deployment) or reason == TIMED_OUT:
@@ -74,22 +74,22 @@ def noted_pause(deployment: Deployment, known: Conditions, now: int) -> Conditio
     return known
 
 
-def noted_found(deployment: Deployment, known: Conditions, name: str, now: int) -> Conditions:
-    """After a ReplicaSet was found that nothing was ever said about."""
+def with_found(deployment: Deployment, known: Conditions, name: str, now: int) -> Conditions:
+    """The conditions after the new ReplicaSet was found, if there is no Progressing condition."""
     if not has_deadline(deployment) or conditions.find(known, PROGRESSING) is not None:
         return known
     return conditions.put(known, condition(PROGRESSING, TRUE, FOUND, f'Found new replica set "{name}"', now))
 
 
-def noted_created(deployment: Deployment, known: Conditions, name: str, now: int) -> Conditions:
-    """After the new ReplicaSet was created."""
+def with_created(deployment: Deployment, known: Conditions, name: str, now: int) -> Conditions:
+    """The conditions after the new ReplicaSet was created."""
     if not has_deadline(deployment):
         return known
     return conditions.put(known, condition(PROGRESSING, TRUE, CREATED, f'Created new replica set "{name}"', now))
 
 
-def noted_failure(deployment: Deployment, message: str, now: int) -> DeploymentStatus:
-    """The status after the new ReplicaSet could not be created: as it was, with the reason."""
+def failure_status(deployment: Deployment, message: str, now: int) -> DeploymentStatus:
+    """The status after the new ReplicaSet could not be created."""
     status = deployment.status
     if not has_deadline(deployment):
         return status
@@ -97,8 +97,8 @@ def noted_failure(deployment: Deployment, message: str, now: int) -> DeploymentS
     return msgspec.structs.replace(status, conditions=conditions.put(status.conditions, failed))
 
 
-def noted_collision(deployment: Deployment) -> DeploymentStatus:
-    """The status after the new ReplicaSet's name turned out to be taken."""
+def collision_status(deployment: Deployment) -> DeploymentStatus:
+    """The status after the name of the new ReplicaSet was found to be in use."""
     status = deployment.status
     return msgspec.structs.replace(status, collision_count=(status.collision_count or 0) + 1)
 
@@ -106,14 +106,16 @@ def noted_collision(deployment: Deployment) -> DeploymentStatus:
 # The status.
 
 
-def counted(deployment: Deployment, limits: Limits, fleet: Fleet, known: Conditions, now: int) -> DeploymentStatus:
-    """The numbers, and whether enough pods are available."""
-    sets = fleet.all
+def count_status(
+    deployment: Deployment, limits: Limits, owned: OwnedReplicaSets, known: Conditions, now: int
+) -> DeploymentStatus:
+    """The counts, and whether enough pods are available."""
+    sets = owned.all
     available = sum(each.status.available_replicas for each in sets)
     return DeploymentStatus(
         observed_generation=deployment.metadata.generation,
         replicas=sum(each.status.replicas for each in sets),
-        updated_replicas=fleet.new.status.replicas if fleet.new else 0,
+        updated_replicas=owned.new.status.replicas if owned.new else 0,
         ready_replicas=sum(each.status.ready_replicas for each in sets),
         available_replicas=available,
         unavailable_replicas=max(0, total(sets) - available),
@@ -124,13 +126,13 @@ def counted(deployment: Deployment, limits: Limits, fleet: Fleet, known: Conditi
 
 
 def _availability(limits: Limits, available: int, now: int) -> DeploymentCondition:
-    if available >= limits.fewest:
+    if available >= limits.min_available:
         return condition(AVAILABLE, TRUE, ENOUGH, "Deployment has minimum availability.", now)
     return condition(AVAILABLE, FALSE, TOO_FEW, "Deployment does not have minimum availability.", now)
 
 
 def _terminating(sets: Iterable[ReplicaSet]) -> int | None:
-    """None where a ReplicaSet has reported and does not say: its controller does not count them."""
+    """The sum, or None if a ReplicaSet has reported without it: its controller does not count them."""
     found = 0
     for status in (each.status for each in sets):
         if status.terminating_replicas is not None:
@@ -140,53 +142,57 @@ def _terminating(sets: Iterable[ReplicaSet]) -> int | None:
     return found
 
 
-def judged(
-    deployment: Deployment, fleet: Fleet, known: Conditions, status: DeploymentStatus, now: int
+def with_progress(
+    deployment: Deployment, owned: OwnedReplicaSets, known: Conditions, status: DeploymentStatus, now: int
 ) -> DeploymentStatus:
-    """The status with what it says of the rollout's progress; `known` are the conditions of before."""
+    """The status with the conditions of the rollout's progress; `known` are the conditions before."""
     found = status.conditions
     before = conditions.find(known, PROGRESSING)
     if not has_deadline(deployment):
         found = conditions.drop(found, PROGRESSING)
     elif not _was_complete(status, before):
-        found = _progress(deployment, fleet, status, before, now)
-    return msgspec.structs.replace(status, conditions=_with_failures(found, fleet))
+        found = _progress(deployment, owned, status, before, now)
+    return msgspec.structs.replace(status, conditions=_with_failures(found, owned))
 
 
 def _was_complete(status: DeploymentStatus, before: DeploymentCondition | None) -> bool:
-    """Whether the last rollout has completed and no other has begun: what happens now is not its progress."""
+    """Whether the last rollout is complete and no other has begun."""
     return status.replicas == status.updated_replicas and before is not None and before.reason == COMPLETE
 
 
 def _progress(
-    deployment: Deployment, fleet: Fleet, status: DeploymentStatus, before: DeploymentCondition | None, now: int
+    deployment: Deployment,
+    owned: OwnedReplicaSets,
+    status: DeploymentStatus,
+    before: DeploymentCondition | None,
+    now: int,
 ) -> Conditions:
     found = status.conditions
     if is_complete(deployment, status):
-        text = _sentence(deployment, fleet, "has successfully progressed.")
+        text = _sentence(deployment, owned, "has successfully progressed.")
         return conditions.put(found, condition(PROGRESSING, TRUE, COMPLETE, text, now))
     if has_progressed(deployment.status, status):
-        return _confirmed(deployment, fleet, found, before, now)
+        return _confirmed(deployment, owned, found, before, now)
     if is_overdue(deployment, found, now):
-        text = _sentence(deployment, fleet, "has timed out progressing.")
+        text = _sentence(deployment, owned, "has timed out progressing.")
         return conditions.put(found, condition(PROGRESSING, FALSE, TIMED_OUT, text, now))
     return found
 
 
 def _confirmed(
-    deployment: Deployment, fleet: Fleet, found: Conditions, before: DeploymentCondition | None, now: int
+    deployment: Deployment, owned: OwnedReplicaSets, found: Conditions, before: DeploymentCondition | None, now: int
 ) -> Conditions:
-    """Progress is news each time: the time of the update moves, that of the transition only with the status."""
-    made = condition(PROGRESSING, TRUE, UPDATED, _sentence(deployment, fleet, "is progressing."), now)
+    """A new update time each time; the transition time changes only with the status."""
+    updated = condition(PROGRESSING, TRUE, UPDATED, _sentence(deployment, owned, "is progressing."), now)
     if before is not None and before.status == TRUE:
-        made = msgspec.structs.replace(made, last_transition_time=before.last_transition_time)
-    return (*conditions.drop(found, PROGRESSING), made)
+        updated = msgspec.structs.replace(updated, last_transition_time=before.last_transition_time)
+    return (*conditions.drop(found, PROGRESSING), updated)
 
 
-def _sentence(deployment: Deployment, fleet: Fleet, rest: str) -> str:
-    if fleet.new is None:
+def _sentence(deployment: Deployment, owned: OwnedReplicaSets, rest: str) -> str:
+    if owned.new is None:
         return f'Deployment "{deployment.metadata.name}" {rest}'
-    return f'ReplicaSet "{fleet.new.metadata.name}" {rest}'
+    return f'ReplicaSet "{owned.new.metadata.name}" {rest}'
 
 
 def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
@@ -196,7 +202,7 @@ def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
 
 
 def has_progressed(before: DeploymentStatus, after: DeploymentStatus) -> bool:
-    """Whether pods came, became ready or available, or old ones went."""
+    """Whether pods were created, became ready or available, or old ones were deleted."""
     return (
         after.updated_replicas > before.updated_replicas
         or after.replicas - after.updated_replicas < before.replicas - before.updated_replicas
@@ -214,7 +220,7 @@ def is_overdue(deployment: Deployment, found: Conditions, now: int) -> bool:
 
 
 def recheck_in(deployment: Deployment, status: DeploymentStatus, now: int) -> float | None:
-    """When to look whether the deadline has passed, in seconds; a second late rather than early."""
+    """Seconds until the deadline, plus one."""
     progressing = conditions.find(status.conditions, PROGRESSING)
     if not has_deadline(deployment) or progressing is None:
         return None
@@ -227,14 +233,14 @@ def _deadline(deployment: Deployment, progressing: DeploymentCondition) -> int:
     return nanoseconds(progressing.last_update_time) + (deployment.spec.progress_deadline_seconds or 0) * SECOND
 
 
-def _with_failures(found: Conditions, fleet: Fleet) -> Conditions:
-    """With the failure of a ReplicaSet, the new one's before an old one's; without, where there is none."""
-    sets = (fleet.new, *fleet.old) if fleet.new else fleet.old
+def _with_failures(found: Conditions, owned: OwnedReplicaSets) -> Conditions:
+    """The conditions with a ReplicaSet's failure, the new one's first, or without any."""
+    sets = (owned.new, *owned.old) if owned.new else owned.old
     failures = (conditions.find(each.status.conditions, REPLICA_FAILURE) for each in sets)
     failure = next((each for each in failures if each is not None), None)
     if failure is None:
         return conditions.drop(found, REPLICA_FAILURE)
-    made = DeploymentCondition(
+    updated = DeploymentCondition(
         type=REPLICA_FAILURE,
         status=failure.status,
         reason=failure.reason,
@@ -242,11 +248,11 @@ def _with_failures(found: Conditions, fleet: Fleet) -> Conditions:
         last_transition_time=failure.last_transition_time,
         last_update_time=failure.last_transition_time,
     )
-    return conditions.put(found, made)
+    return conditions.put(found, updated)
 
 
 def status_tree(status: DeploymentStatus) -> JSON:
-    """A status as it is written: every number, zeros included, so that none of before is left."""
+    """The status as written: all numbers, zeros included, so that no old value is left."""
     tree: JSON = {
         "observedGeneration": status.observed_generation,
         "replicas": status.replicas,

@@ -1,18 +1,18 @@
-"""Recreate: all old pods go before the first new one is made. Old and new never run side by side."""
+"""Recreate: all old pods are deleted before the first new one is created."""
 
 from __future__ import annotations
 
-from trimtab_lab.workloads.deployment.fleets import Fleet, Limits, Move, active
+from trimtab_lab.workloads.deployment.replicasets import Limits, OwnedReplicaSets, Step, active
 
 
-def move(limits: Limits, fleet: Fleet, *, old_pods: bool) -> Move:
+def next_step(limits: Limits, owned: OwnedReplicaSets, *, old_pods: bool) -> Step:
     """The next step."""
-    running = active(fleet.old)
+    running = active(owned.old)
     if running:
-        return Move(tuple((each, 0) for each in running))
-    if old_pods or any(each.status.replicas for each in fleet.old):
-        return Move()
-    if fleet.new is None:
-        return Move(birth=limits.desired, settled=True)
-    grown = () if fleet.new.desired_replicas == limits.desired else ((fleet.new, limits.desired),)
-    return Move(grown, settled=True)
+        return Step(tuple((each, 0) for each in running))
+    if old_pods or any(each.status.replicas for each in owned.old):
+        return Step()
+    if owned.new is None:
+        return Step(creation=limits.desired, settled=True)
+    grown = () if owned.new.desired_replicas == limits.desired else ((owned.new, limits.desired),)
+    return Step(grown, settled=True)

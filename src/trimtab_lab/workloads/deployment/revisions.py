@@ -1,8 +1,8 @@
-"""Revisions of a Deployment: how they are counted, what ReplicaSets say of them, and which are forgotten. Pure.
+"""Revisions of a Deployment: their numbers, their annotations on ReplicaSets, and the history limit. Pure.
 
-The new ReplicaSet's revision is one more than the highest of the old ones, and the Deployment carries the same number.
-Going back to an earlier template makes its ReplicaSet the new one again, under a new number; the numbers that it had
-are kept as its history. `kubectl rollout history` and `undo` read these annotations.
+The new ReplicaSet's revision is one more than the highest of the old ones, and the Deployment has the same number. A
+rollback makes the ReplicaSet of an earlier template the new one, with a new number; its earlier numbers are kept as its
+history. `kubectl rollout history` and `undo` read these annotations.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from collections.abc import Iterable, Mapping
 from functools import cmp_to_key
 
 from trimtab.api.apps import Deployment, ReplicaSet
-from trimtab_lab.workloads.deployment.fleets import Limits, seniority
+from trimtab_lab.workloads.deployment.replicasets import Limits, age_key
 
 REVISION = "deployment.kubernetes.io/revision"
 HISTORY = "deployment.kubernetes.io/revision-history"
-DESIRED = "deployment.kubernetes.io/desired-replicas"
-MOST = "deployment.kubernetes.io/max-replicas"
+DESIRED_REPLICAS = "deployment.kubernetes.io/desired-replicas"
+MAX_REPLICAS = "deployment.kubernetes.io/max-replicas"
 NOT_COPIED = frozenset(
     {
         "kubectl.kubernetes.io/last-applied-configuration",
         "deprecated.deployment.rollback.to",
         REVISION,
         HISTORY,
-        DESIRED,
-        MOST,
+        DESIRED_REPLICAS,
+        MAX_REPLICAS,
     }
 )
-"""A Deployment's annotations that its ReplicaSets do not get."""
+"""A Deployment's annotations that are not copied to its ReplicaSets."""
 KEEP_ALL = 2**31 - 1
-"""A history limit, or a deadline, that stands for none."""
+"""A history limit or a deadline that means none."""
 
 _LONGEST_HISTORY = 2000
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -40,47 +40,47 @@ _INT32 = range(2**31)
 
 
 def revision_of(replicaset: ReplicaSet) -> int | None:
-    """The revision that a ReplicaSet was last; 0 where it never was one, None where what it says is no number."""
+    """The revision of a ReplicaSet; 0 if it has none, None if the annotation is not a number."""
     text = replicaset.metadata.annotations.get(REVISION)
     return 0 if text is None else _int64(text)
 
 
 def next_revision(old: Iterable[ReplicaSet]) -> int:
-    """The revision that the new ReplicaSet has beside these old ones."""
+    """The revision of the new ReplicaSet beside these old ones."""
     return max((0, *(revision_of(each) or 0 for each in old))) + 1
 
 
 def annotated_number(replicaset: ReplicaSet, name: str) -> int | None:
-    """A number of pods that an annotation tells."""
+    """A number of pods in an annotation."""
     text = replicaset.metadata.annotations.get(name, "")
     number = int(text) if _UNSIGNED.fullmatch(text) and len(text) <= 20 else -1
     return number if number in _INT32 else None
 
 
 def size_annotations(limits: Limits) -> dict[str, str]:
-    """What every ReplicaSet that is resized says about its Deployment."""
-    return {DESIRED: str(limits.desired), MOST: str(limits.most)}
+    """The annotations of a resized ReplicaSet about its Deployment."""
+    return {DESIRED_REPLICAS: str(limits.desired), MAX_REPLICAS: str(limits.max_pods)}
 
 
 def new_annotations(deployment: Deployment, has: Mapping[str, str], revision: int) -> dict[str, str]:
-    """The annotations that the new ReplicaSet, which has some, is to get: its Deployment's, and its revision.
+    """The annotations to write to the new ReplicaSet, source those it has: its Deployment's, and its revision.
 
-    One that was the new ReplicaSet before keeps the number it had as history. A revision that somebody else has written
-    and that is no number stays as it is.
+    A ReplicaSet that becomes the new one again keeps its earlier number as history. A revision that is not a number
+    stays as it is.
     """
-    given = deployment.metadata.annotations
-    made = {name: value for name, value in given.items() if name not in NOT_COPIED and has.get(name) != value}
+    source = deployment.metadata.annotations
+    annotations = {name: value for name, value in source.items() if name not in NOT_COPIED and has.get(name) != value}
     before = has.get(REVISION, "")
     number = _int64(before) if before else 0
     if number is not None and number < revision:
-        made[REVISION] = str(revision)
+        annotations[REVISION] = str(revision)
         if REVISION in has:
-            made |= _longer_history(has.get(HISTORY, ""), before)
-    return made
+            annotations |= _longer_history(has.get(HISTORY, ""), before)
+    return annotations
 
 
 def _longer_history(history: str, revision: str) -> dict[str, str]:
-    """A history with one revision more; the first ones are dropped where it grows too long."""
+    """A history with one more revision; the first ones are dropped if it grows too long."""
     if not history or history.startswith(","):
         return {HISTORY: revision}
     parts = [*history.split(","), revision]
@@ -90,8 +90,8 @@ def _longer_history(history: str, revision: str) -> dict[str, str]:
     return {HISTORY: text} if len(text) <= _LONGEST_HISTORY else {}
 
 
-def forgotten(deployment: Deployment, old: Iterable[ReplicaSet]) -> tuple[ReplicaSet, ...]:
-    """The old ReplicaSets beyond the history limit, lowest revisions first; those that may still have pods are kept."""
+def expired(deployment: Deployment, old: Iterable[ReplicaSet]) -> tuple[ReplicaSet, ...]:
+    """The old ReplicaSets beyond the history limit, lowest revisions first, without those that may have pods."""
     limit = deployment.spec.revision_history_limit
     if limit is None or limit == KEEP_ALL:
         return ()
@@ -107,10 +107,10 @@ def _is_empty(replicaset: ReplicaSet) -> bool:
 
 
 def _by_revision(one: ReplicaSet, other: ReplicaSet) -> int:
-    """Revisions that cannot be compared say nothing; age decides then."""
+    """Compare by revision; by age if a revision is missing or equal."""
     first, second = revision_of(one), revision_of(other)
     if first is None or second is None or first == second:
-        return -1 if seniority(one) < seniority(other) else 1
+        return -1 if age_key(one) < age_key(other) else 1
     return -1 if first < second else 1
 
 

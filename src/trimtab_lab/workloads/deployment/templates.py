@@ -1,4 +1,4 @@
-"""A Deployment's template as its ReplicaSets have it: with one label more, the hash of the template. Pure."""
+"""A Deployment's template as its ReplicaSets have it: with the label pod-template-hash. Pure."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ __all__ = [
 ]
 
 
-def labelled(template: Document, a_digest: str) -> JSON:
-    """The template with its hash."""
+def labelled(template: Document, template_hash: str) -> JSON:
+    """The template with the hash label."""
     tree = template.tree()
     metadata = tree.setdefault("metadata", {})
-    metadata["labels"] = {**(metadata.get("labels") or {}), HASH_LABEL: a_digest}
+    metadata["labels"] = {**(metadata.get("labels") or {}), HASH_LABEL: template_hash}
     return tree
 
 
-def selector_with(selector: LabelSelector, a_digest: str) -> JSON:
+def selector_with(selector: LabelSelector, template_hash: str) -> JSON:
     """The selector, narrowed to pods of one template."""
     tree: JSON = codec.to_tree(selector)
-    return {**tree, "matchLabels": {**selector.match_labels, HASH_LABEL: a_digest}}
+    return {**tree, "matchLabels": {**selector.match_labels, HASH_LABEL: template_hash}}
 
 
 def hash_for(deployment: Deployment) -> str:
-    """The hash of a Deployment's template now."""
+    """The hash of a Deployment's template."""
     return digest(template_of(deployment), deployment.status.collision_count)
 
 
 def template_of(deployment: Deployment) -> Document:
-    """A Deployment's template; no API server takes one without."""
+    """A Deployment's template; API servers refuse a Deployment without one."""
     return deployment.spec.template or Document({})

@@ -1,11 +1,11 @@
 """How many pods of a budget may be disrupted. Pure.
 
-1. *Expected* are the pods that there should be: the wanted sizes of all owners of the budget's pods, each owner once.
-   With a plain number as `minAvailable` they are simply the pods there are.
-2. *Desired* to be healthy are `minAvailable` of the expected, or all but `maxUnavailable`; both are rounded up.
-3. *Healthy* is a ready pod that is not going, and that nobody has been allowed to evict in the last two minutes. Who
-   was allowed to and has not done it by then is not waited for any longer.
-4. *Allowed* is the difference of healthy and desired; none, where no pods are expected.
+1. *Expected* pods: the sizes of all owners of the budget's pods, each owner once. With a plain number as
+   `minAvailable`, the pods that exist.
+2. *Desired* healthy pods: `minAvailable` of the expected, or all but `maxUnavailable`; both are rounded up.
+3. *Healthy* pods are ready, not terminating, and not in `disruptedPods` for less than two minutes. An eviction that was
+   allowed and did not happen within that time no longer counts.
+4. *Allowed* disruptions: healthy minus desired; none if no pods are expected.
 """
 
 from __future__ import annotations
@@ -31,48 +31,48 @@ EVICTION_TIMEOUT = 120 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who controls pods, and how many it wants."""
+    """A controller of pods, and its size."""
 
     uid: str
     replicas: int
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
-    """The pods of a budget."""
+class SelectedPods:
+    """The pods that a budget selects."""
 
     pods: int
     healthy: int
-    """Those that are ready and not going."""
-    noted: tuple[Pod, ...] = ()
-    """Those that somebody was allowed to evict, and that are still there."""
+    """Those that are ready and not terminating."""
+    disrupted_pods: tuple[Pod, ...] = ()
+    """Those in `disruptedPods` that still exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be reported, and what came up."""
+    """The status to report, and what else was found."""
 
     status: PodDisruptionBudgetStatus
     not_deleted: tuple[Pod, ...] = ()
-    """Pods that were to be evicted and are still there."""
+    """Pods whose eviction was allowed and did not happen."""
     recheck_in: float | None = None
 
 
 def counts_owners(budget: PodDisruptionBudget) -> bool:
-    """Whether it matters how many pods the owners want."""
+    """Whether the sizes of the owners matter."""
     spec = budget.spec
     return spec.max_unavailable is not None or isinstance(spec.min_available, str)
 
 
-def decide(budget: PodDisruptionBudget, selected: Selected, owners: Sequence[Owner], now: int) -> Decision:
-    """The status of a budget that selects these pods, whose owners are these."""
+def decide(budget: PodDisruptionBudget, selected: SelectedPods, owners: Sequence[Owner], now: int) -> Decision:
+    """The status of a budget that selects these pods with these owners."""
     expected, desired = _expectation(budget, selected.pods, owners)
-    going, overdue = _evicted(budget, selected.noted, now)
-    disrupted = {pod.metadata.name: budget.status.disrupted_pods[pod.metadata.name] for pod in going}
-    healthy = selected.healthy - sum(pod.ready for pod in going)
+    pending, overdue = _evicted(budget, selected.disrupted_pods, now)
+    disrupted = {pod.metadata.name: budget.status.disrupted_pods[pod.metadata.name] for pod in pending}
+    healthy = selected.healthy - sum(pod.ready for pod in pending)
     allowed = max(0, healthy - desired) if expected > 0 else 0
     generation = budget.metadata.generation
-    verdict = (TRUE, SUFFICIENT) if allowed else (FALSE, INSUFFICIENT)
+    outcome = (TRUE, SUFFICIENT) if allowed else (FALSE, INSUFFICIENT)
     status = PodDisruptionBudgetStatus(
         observed_generation=generation,
         disrupted_pods=disrupted,
@@ -80,18 +80,18 @@ def decide(budget: PodDisruptionBudget, selected: Selected, owners: Sequence[Own
         current_healthy=healthy,
         desired_healthy=desired,
         expected_pods=expected,
-        conditions=_with(budget, *verdict, "", generation, now),
+        conditions=_with(budget, *outcome, "", generation, now),
     )
     return Decision(status, overdue, _recheck_in(disrupted, now))
 
 
 def failed(budget: PodDisruptionBudget, message: str, now: int) -> PodDisruptionBudgetStatus:
-    """The status where nothing can be counted: nothing is allowed then."""
-    seen = budget.status.observed_generation
+    """The status if nothing can be counted: no disruption is allowed."""
+    observed = budget.status.observed_generation
     return msgspec.structs.replace(
         budget.status,
         disruptions_allowed=0,
-        conditions=_with(budget, FALSE, SYNC_FAILED, message, seen, now),
+        conditions=_with(budget, FALSE, SYNC_FAILED, message, observed, now),
     )
 
 
@@ -108,16 +108,18 @@ def _expectation(budget: PodDisruptionBudget, pods: int, owners: Sequence[Owner]
     return 0, 0
 
 
-def _evicted(budget: PodDisruptionBudget, noted: Sequence[Pod], now: int) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
-    """Who is expected to go soon, and who was and has not. Who is on his way is expected no longer."""
+def _evicted(
+    budget: PodDisruptionBudget, disrupted_pods: Sequence[Pod], now: int
+) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
+    """The evicted pods that are not terminating yet: those still expected to go, and those overdue."""
     since = budget.status.disrupted_pods
-    waiting = [pod for pod in noted if not pod.terminating]
+    waiting = [pod for pod in disrupted_pods if not pod.terminating]
     overdue = tuple(pod for pod in waiting if _deadline(since[pod.metadata.name]) < now)
     return tuple(pod for pod in waiting if pod not in overdue), overdue
 
 
 def _recheck_in(disrupted: Mapping[str, str], now: int) -> float | None:
-    """When the first of them will be waited for no longer."""
+    """Seconds until the first of them is overdue."""
     if not disrupted:
         return None
     return (min(map(_deadline, disrupted.values())) - now) / SECOND + 1
@@ -130,10 +132,10 @@ def _deadline(since: str) -> int:
 def _with(
     budget: PodDisruptionBudget, status: str, reason: str, message: str, generation: int, now: int
 ) -> tuple[Condition, ...]:
-    """The conditions with this one in its place; the time of the transition moves with the status only."""
+    """The conditions with this one; the transition time changes only with the status."""
     known = conditions.find(budget.status.conditions, ALLOWED)
     moved = known is None or known.status != status
-    made = Condition(
+    condition = Condition(
         type=ALLOWED,
         status=status,
         reason=reason,
@@ -142,12 +144,12 @@ def _with(
         last_transition_time=conditions.moment(now) if known is None or moved else known.last_transition_time,
     )
     if known is None:
-        return (*budget.status.conditions, made)
-    return tuple(made if each is known else each for each in budget.status.conditions)
+        return (*budget.status.conditions, condition)
+    return tuple(condition if each is known else each for each in budget.status.conditions)
 
 
-def reported(budget: PodDisruptionBudget, status: PodDisruptionBudgetStatus) -> JSON | None:
-    """The merge patch of a status, or nothing if it is as it should be. Pods that are noted no more are unset."""
+def status_patch(budget: PodDisruptionBudget, status: PodDisruptionBudgetStatus) -> JSON | None:
+    """The merge patch of a status, or None if it is current. Pods that are no longer listed are unset."""
     if status == budget.status:
         return None
     gone = dict.fromkeys(name for name in budget.status.disrupted_pods if name not in status.disrupted_pods)

@@ -21,16 +21,16 @@ from trimtab.kube.runners import Result, Runner
 from trimtab.kube.stores import key_of
 from trimtab.snapshot import Snapshot
 from trimtab_lab.workloads.disruption import budgets
-from trimtab_lab.workloads.disruption.budgets import Decision, Owner, Selected
+from trimtab_lab.workloads.disruption.budgets import Decision, Owner, SelectedPods
 from trimtab_lab.workloads.disruption.owners import Owners, UncountableError
 from trimtab_lab.workloads.replicaset.controller import BY_NAMESPACE
 
 COMPONENT = "controllermanager"
 _UNCOUNTABLE_RETRY = 60.0
-"""Seconds until a budget that cannot be counted is looked at again: a kind may come to be served."""
+"""Seconds until a budget that cannot be counted is requeued: its kind may be served by then."""
 _UNMANAGED = (
-    "Some of the selected pods have no controller: they are not expected by anybody, and the numbers are not right for "
-    "them. Give a whole number as spec.minAvailable to count them."
+    "Some of the selected pods have no controller, so they are not counted as expected. Set spec.minAvailable to a "
+    "whole number to count them."
 )
 
 
@@ -60,20 +60,20 @@ class Controller:
         self.runner = Runner(
             "poddisruptionbudgets", self.reconcile, self.queue, after=(budgets, pods, deployments, sets)
         )
-        budgets.subscribe(added=self._seen, updated=lambda _, new: self._seen(new), deleted=self._gone)
-        pods.subscribe(added=self._pod_seen, updated=self._pod_updated, deleted=self._pod_seen)
+        budgets.subscribe(added=self._queue, updated=lambda _, new: self._queue(new), deleted=self._deleted)
+        pods.subscribe(added=self._pod_changed, updated=self._pod_updated, deleted=self._pod_changed)
         for informer in (deployments, sets):
             informer.subscribe(updated=self._resized)
 
-    async def reconcile(self, a_key: Key) -> Result:
-        """Count what a budget allows."""
-        budget = self._budgets.get(a_key)
+    async def reconcile(self, key: Key) -> Result:
+        """Compute the status of a budget."""
+        budget = self._budgets.get(key)
         if budget is None:
             return Result()
         try:
             decision = await self._decide(budget)
             await self._report(budget, decision.status)
-            self._tell(budget, decision)
+            self._record_event(budget, decision)
         except Conflict:
             raise
         except (ApiError, InvalidError, UncountableError) as error:
@@ -90,18 +90,18 @@ class Controller:
             self._recorder.record(budget, NORMAL, "NoPods", "No matching pods found")
         return budgets.decide(budget, selected, owners, self._clock.now())
 
-    def _selected(self, budget: PodDisruptionBudget, selector: Selector) -> Selected:
+    def _selected(self, budget: PodDisruptionBudget, selector: Selector) -> SelectedPods:
         table, namespace = self._snapshot.pods, budget.metadata.namespace
         rows = table.matching(namespace, selector)
-        noted = (self._snapshot.pod(f"{namespace}/{name}") for name in budget.status.disrupted_pods)
-        return Selected(
+        disrupted = (self._snapshot.pod(f"{namespace}/{name}") for name in budget.status.disrupted_pods)
+        return SelectedPods(
             pods=len(rows),
             healthy=int((table.ready[rows] & ~table.terminating[rows]).sum()),
-            noted=tuple(pod for pod in noted if pod is not None and selector.matches(pod.metadata.labels)),
+            disrupted_pods=tuple(pod for pod in disrupted if pod is not None and selector.matches(pod.metadata.labels)),
         )
 
     async def _owners_of(self, budget: PodDisruptionBudget, selector: Selector) -> list[Owner]:
-        """The owners of all pods that have one; those without are told of, for they count for nothing."""
+        """The owners of all pods that have one; an event reports pods without."""
         table = self._snapshot.pods
         rows = table.matching(budget.metadata.namespace, selector)
         one_each = dict(zip(table.owner[rows].tolist(), rows.tolist(), strict=True))
@@ -120,14 +120,14 @@ class Controller:
 
     # Act and report.
 
-    def _tell(self, budget: PodDisruptionBudget, decision: Decision) -> None:
+    def _record_event(self, budget: PodDisruptionBudget, decision: Decision) -> None:
         for pod in decision.not_deleted:
             message = f"Pod was expected by PDB {key_of(budget)} to be deleted but it wasn't"
             self._recorder.record(pod, WARNING, "NotDeleted", message)
 
     async def _report(self, budget: PodDisruptionBudget, status: PodDisruptionBudgetStatus) -> None:
-        """What is gone needs no report."""
-        patch = budgets.reported(budget, status)
+        """Write the status, unless the budget is gone."""
+        patch = budgets.status_patch(budget, status)
         if patch is None:
             return
         metadata = budget.metadata
@@ -137,43 +137,43 @@ class Controller:
             )
 
     async def _fail(self, budget: PodDisruptionBudget, error: Exception) -> Result:
-        """Allow nothing, and try again."""
-        words = error.message if isinstance(error, ApiError) else str(error)
-        message = f"Failed to calculate the number of expected pods: {words}"
+        """Allow no disruptions, and retry."""
+        reason_text = error.message if isinstance(error, ApiError) else str(error)
+        message = f"Failed to calculate the number of expected pods: {reason_text}"
         self._recorder.record(budget, WARNING, "CalculateExpectedPodCountFailed", message)
-        await self._report(budget, budgets.failed(budget, words, self._clock.now()))
+        await self._report(budget, budgets.failed(budget, reason_text, self._clock.now()))
         if isinstance(error, ApiError):
             raise error
         return Result(_UNCOUNTABLE_RETRY)
 
-    # What wakes it.
+    # Event handlers.
 
-    def _seen(self, budget: PodDisruptionBudget) -> None:
+    def _queue(self, budget: PodDisruptionBudget) -> None:
         try:
             self._selectors[key_of(budget)] = selectors.compile(budget.spec.selector)
         except InvalidError:
             self._selectors[key_of(budget)] = NOTHING
         self.queue.add(key_of(budget))
 
-    def _gone(self, budget: PodDisruptionBudget) -> None:
+    def _deleted(self, budget: PodDisruptionBudget) -> None:
         self._selectors.pop(key_of(budget), None)
 
-    def _pod_seen(self, pod: Pod) -> None:
-        self._wake(pod.metadata.namespace, pod.metadata.labels)
+    def _pod_changed(self, pod: Pod) -> None:
+        self._queue_owner_key(pod.metadata.namespace, pod.metadata.labels)
 
     def _pod_updated(self, old: Pod, new: Pod) -> None:
-        self._pod_seen(new)
+        self._pod_changed(new)
         if old.metadata.labels != new.metadata.labels:
-            self._pod_seen(old)
+            self._pod_changed(old)
 
     def _resized(self, old: Deployment | ReplicaSet, new: Deployment | ReplicaSet) -> None:
-        """Pods and their owners are watched apart: what came first may have been counted without the other."""
+        """Queue budgets when an owner is resized: its pods may have been seen before that."""
         if old.spec.replicas != new.spec.replicas and new.spec.template is not None:
             template = codec.view(new.spec.template, PodTemplateSpec)
-            self._wake(new.metadata.namespace, template.metadata.labels)
+            self._queue_owner_key(new.metadata.namespace, template.metadata.labels)
 
-    def _wake(self, namespace: str, labels: Labels) -> None:
+    def _queue_owner_key(self, namespace: str, labels: Labels) -> None:
         for budget in self._budgets.store.by(BY_NAMESPACE, namespace):
-            a_key = key_of(budget)
-            if self._selectors.get(a_key, NOTHING).matches(labels):
-                self.queue.add(a_key)
+            key = key_of(budget)
+            if self._selectors.get(key, NOTHING).matches(labels):
+                self.queue.add(key)

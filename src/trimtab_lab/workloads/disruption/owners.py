@@ -1,7 +1,7 @@
-"""How many pods an owner wants: of the kinds that are watched from the informers, of any other by its scale.
+"""The size of an owner: from the informers for watched kinds, otherwise from its scale subresource.
 
-An owner of a kind that nobody here knows is asked for over its `scale` subresource. Where that is, the API server's
-discovery tells; a kind that is not served, or that has no scale, cannot be counted.
+The path of the `scale` subresource comes from the API server's discovery; a kind that is not served, or that has no
+scale, cannot be counted.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from trimtab.kube import ownership
 from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
 from trimtab.kube.informers import Informer
-from trimtab.kube.resources import Resource, key, untyped
+from trimtab.kube.resources import Resource, object_key, untyped
 from trimtab_lab.workloads.disruption.budgets import Owner
 
 Workload = Deployment | ReplicaSet | ReplicationController | StatefulSet
 
 
 class UncountableError(Exception):
-    """Nobody can tell how many pods an owner wants."""
+    """An owner's size cannot be determined."""
 
 
 class Owners:
-    """Finds the owners of pods."""
+    """Looks up the owners of pods."""
 
     def __init__(
         self,
@@ -45,21 +45,21 @@ class Owners:
         self._plain: tuple[Informer[ReplicationController] | Informer[StatefulSet], ...] = (controllers, stateful)
 
     async def find(self, reference: OwnerReference, namespace: str) -> Owner | None:
-        """The owner that counts: a Deployment where the controller is one of its ReplicaSets. None: it is gone."""
+        """The owner that counts: a Deployment if the controller is one of its ReplicaSets. None if it is gone."""
         return self._known(reference, namespace) or await self._by_scale(reference, namespace)
 
     def _known(self, reference: OwnerReference, namespace: str) -> Owner | None:
         for informer in self._plain:
             if ownership.refers_to(reference, informer.resource):
-                return _owner(informer.get(key(namespace, reference.name)), reference)
+                return _owner(informer.get(object_key(namespace, reference.name)), reference)
         if not ownership.refers_to(reference, Resource.of(ReplicaSet)):
             return None
-        replicaset = self._sets.get(key(namespace, reference.name))
+        replicaset = self._sets.get(object_key(namespace, reference.name))
         found = _owner(replicaset, reference)
         above = replicaset.metadata.controller if replicaset is not None else None
         if found is None or above is None or not ownership.refers_to(above, Resource.of(Deployment)):
             return found
-        return _owner(self._deployments.get(key(namespace, above.name)), above)
+        return _owner(self._deployments.get(object_key(namespace, above.name)), above)
 
     async def _by_scale(self, reference: OwnerReference, namespace: str) -> Owner | None:
         resource = await self._resource(reference)
@@ -70,7 +70,7 @@ class Owners:
         return Owner(reference.uid, scale.spec.replicas) if scale.metadata.uid == reference.uid else None
 
     async def _resource(self, reference: OwnerReference) -> Resource[JSON]:
-        """The kind as the API server serves it."""
+        """The resource of a kind, by discovery."""
         root = "apis" if "/" in reference.api_version else "api"
         try:
             response = await self._client.call("GET", f"/{root}/{reference.api_version}")

@@ -1,10 +1,10 @@
-"""ReplicaSets, and ReplicationControllers, their elders: as many pods as are wanted, no more, no fewer.
+"""ReplicaSets and ReplicationControllers: exactly as many pods as desired.
 
-census       the pods of a workload, counted                                                    (pure)
-replicas     how many pods to make or delete, and the status                                    (pure)
-victims      which pods go, by the order of `trimtab.ranking`                                   (pure)
-families     the two kinds, as one type
-pods         pods made and deleted, with the events that tell of it
+podcounts    the pods of a workload, counted                                                    (pure)
+replicas     how many pods to create or delete, and the status                                  (pure)
+victims      which pods are deleted, by the order of `trimtab.ranking`                          (pure)
+kinds        the two kinds, as one type
+podcontrol   creates and deletes pods, with events
 controller   the loop
-metrics      how much older than the youngest pod the victims were
+metrics      the age ratio of victims
 """

@@ -1,4 +1,4 @@
-"""What the pods of a ReplicaSet amount to: how many are missing or too many, and what its status says. Pure."""
+"""How many pods a ReplicaSet has too many or too few, and its status. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from trimtab.api.meta import Condition
 from trimtab.api.pods import PodTemplateSpec
 from trimtab.api.selectors import Selector
 from trimtab.kube import conditions
-from trimtab_lab.workloads.replicaset.census import Census
+from trimtab_lab.workloads.replicaset.podcounts import PodCounts
 
 REPLICA_FAILURE = "ReplicaFailure"
 FAILED_CREATE, FAILED_DELETE = "FailedCreate", "FailedDelete"
 
 
 def surplus(replicaset: ReplicaSet, active: int, burst: int) -> int:
-    """How many pods are to go, or, where it is negative, to be made; no more than so many at once."""
+    """How many pods to delete, or to create if negative, within the burst limit."""
     return max(-burst, min(active - replicaset.desired_replicas, burst))
 
 
 def batches(count: int) -> Iterator[int]:
-    """The sizes of the batches that pods are made in: 1, 2, 4, … so that what must fail fails once, not 500 times."""
+    """The sizes of creation batches: 1, 2, 4, … so that a persistent failure occurs once, not 500 times."""
     size = 1
     while count > 0:
         yield min(size, count)
@@ -32,28 +32,28 @@ def batches(count: int) -> Iterator[int]:
 
 
 def template_labels(replicaset: ReplicaSet) -> Selector:
-    """What matches pods with all labels of the template."""
+    """A selector for pods with all labels of the template."""
     template = replicaset.spec.template
     return selectors.from_labels(codec.view(template, PodTemplateSpec).metadata.labels if template else {})
 
 
 def status(
-    replicaset: ReplicaSet, census: Census, failure: str | None, now: int, *, counts_terminating: bool = True
+    replicaset: ReplicaSet, counts: PodCounts, failure: str | None, now: int, *, counts_terminating: bool = True
 ) -> ReplicaSetStatus:
-    """What is to be reported; `failure` is what went wrong with making or deleting pods, if anything did."""
+    """The status to report; `failure` is the error of creating or deleting pods, if any."""
     return ReplicaSetStatus(
-        replicas=census.active,
-        fully_labeled_replicas=census.fully_labeled,
-        ready_replicas=census.ready,
-        available_replicas=census.available,
-        terminating_replicas=census.terminating if counts_terminating else None,
+        replicas=counts.active,
+        fully_labeled_replicas=counts.fully_labeled,
+        ready_replicas=counts.ready,
+        available_replicas=counts.available,
+        terminating_replicas=counts.terminating if counts_terminating else None,
         observed_generation=replicaset.metadata.generation,
-        conditions=_conditions(replicaset, census.active, failure, now),
+        conditions=_conditions(replicaset, counts.active, failure, now),
     )
 
 
 def _conditions(replicaset: ReplicaSet, active: int, failure: str | None, now: int) -> tuple[Condition, ...]:
-    """The first failure stays until there is none: what is tried again fails in the same way, or in another."""
+    """The conditions: the first failure stays until there is none."""
     known = replicaset.status.conditions
     if failure is None:
         return conditions.drop(known, REPLICA_FAILURE)
@@ -71,7 +71,7 @@ def _conditions(replicaset: ReplicaSet, active: int, failure: str | None, now: i
 
 
 def status_tree(status: ReplicaSetStatus) -> JSON:
-    """A status as it is written: every number, zeros included, so that none of before is left."""
+    """The status as written: all numbers, zeros included, so that no old value is left."""
     tree: JSON = {
         "replicas": status.replicas,
         "fullyLabeledReplicas": status.fully_labeled_replicas,
@@ -85,9 +85,9 @@ def status_tree(status: ReplicaSetStatus) -> JSON:
     return tree
 
 
-def recheck_in(replicaset: ReplicaSet, census: Census) -> float | None:
-    """When to look again for a pod that becomes available by nothing but time."""
-    patience = replicaset.spec.min_ready_seconds
-    if patience <= 0 or census.ready == census.available:
+def recheck_in(replicaset: ReplicaSet, counts: PodCounts) -> float | None:
+    """Seconds until a pod becomes available by the passing of time."""
+    min_ready_seconds = replicaset.spec.min_ready_seconds
+    if min_ready_seconds <= 0 or counts.ready == counts.available:
         return None
-    return float(patience) if census.next_available is None else census.next_available
+    return float(min_ready_seconds) if counts.next_available is None else counts.next_available

@@ -1,4 +1,4 @@
-"""Which pods of a ReplicaSet go, in the order that Kubernetes has (see `trimtab.ranking.victims`). Pure."""
+"""Which pods of a ReplicaSet are deleted, in Kubernetes' order (see `trimtab.ranking.victims`). Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from trimtab.snapshot.pods import PodTable
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """Those who go, the first one first, and for those decided by age how much older than the youngest pod they are."""
+class Victims:
+    """The pods to delete, in order, and the age ratios of those that were chosen by age."""
 
     pods: tuple[Pod, ...] = ()
     age_ratios: tuple[float, ...] = ()
@@ -22,17 +22,17 @@ class Chosen:
 
 def choose(
     table: PodTable, rows: IntColumn, related: Iterable[IntColumn], count: int, now: int, options: Options
-) -> Chosen:
-    """So many of a ReplicaSet's active pods, given by their rows.
+) -> Victims:
+    """Choose this many of a ReplicaSet's active pods, given by their rows.
 
-    `related` are the rows of the pods of all ReplicaSets of the same owner, its own included: pods that crowd a node go
-    first, whichever of them they belong to. A ReplicaSet without an owner has none: its pods never count as crowded.
+    `related` are the rows of the pods of all ReplicaSets of the same owner, its own included: pods on nodes with more
+    of them are deleted first. A ReplicaSet without an owner has none.
     """
     if count >= len(rows):
-        return Chosen(_pods(table, rows.tolist()))
+        return Victims(_pods(table, rows.tolist()))
     crowd = {row for some in related for row in some.tolist()}
     order = replicaset_order(table, rows, sorted(crowd), now, options)
-    return Chosen(_pods(table, order.rows[:count].tolist()), tuple(age_ratios(order, count, now)))
+    return Victims(_pods(table, order.rows[:count].tolist()), tuple(age_ratios(order, count, now)))
 
 
 def _pods(table: PodTable, rows: Iterable[int]) -> tuple[Pod, ...]:

@@ -1,14 +1,14 @@
-"""Recordings, turned into cases for the parts of the API server that are functions of values.
+"""Recordings as test cases for the parts of the API server that are functions of values.
 
-A recording is a sequence; what a step changed is what the next one starts from. So each recording is walked through
-with its own answers as the state, and a case is made of every step that a pure function can be asked about:
+A recording is a sequence of steps; each starts from the state that the previous ones left. A recording is walked
+through with its own responses as the state, and every step that a pure function can reproduce becomes a case:
 
-- `Creation`: what was sent, and the object that was answered;
-- `Refused`: what should have been stored, what was there before, and the causes of the 422;
-- `Decoding`: a body, and what a strict or a warned client was told;
+- `Creation`: the request, and the object in the response;
+- `Rejection`: the object that was to be stored, the one before, and the causes of the 422;
+- `Decoding`: a body, and the error or the warnings of its field validation;
 - `Printing`: an object, and its row in a table.
 
-Values that were normalised away get a value back that is as good as any.
+Values that were normalised are replaced by arbitrary valid ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trimtab.api.patches.merge import json_merge
 from trimtab.api.patches.mergekeys import schema_for
 from trimtab.api.patches.strategic import strategic_merge
 from trimtab_lab.apiserver.kinds.defaults import apply_defaults
-from trimtab_lab.apiserver.wire import wiretypes
+from trimtab_lab.apiserver.kinds.serialization import wiretypes
 
 Tree = dict[str, Any]
 
@@ -57,8 +57,8 @@ class Creation:
 
 
 @dataclass(frozen=True)
-class Refused:
-    """An object, or a change from `old`, that was refused with 422."""
+class Rejection:
+    """An object, or an update from `old`, that was rejected with 422."""
 
     kind: str
     tree: Tree
@@ -69,7 +69,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Decoding:
-    """A body, and the message of its refusal, or the warnings about it."""
+    """A body, and the message of its error, or the warnings about it."""
 
     kind: str
     body: bytes
@@ -88,7 +88,7 @@ class Printing:
     cells: list[Any]
 
 
-Case = Creation | Refused | Decoding | Printing
+Case = Creation | Rejection | Decoding | Printing
 
 
 @cache
@@ -102,16 +102,16 @@ def cases() -> list[tuple[str, Case]]:
 
 
 def of(kind: type[Case]) -> list[tuple[str, Any]]:
-    """The cases of one sort."""
+    """The cases of one type."""
     return [(name, case) for name, case in cases() if isinstance(case, kind)]
 
 
-def whole(value: Any, field: str = "") -> Any:
-    """A part of a normalised answer with stand-ins for what was normalised away."""
+def denormalised(value: Any, field: str = "") -> Any:
+    """A part of a normalised response with values for its placeholders."""
     if isinstance(value, dict):
-        return {key: whole(item, key) for key, item in value.items()}
+        return {key: denormalised(item, key) for key, item in value.items()}
     if isinstance(value, list):
-        return [whole(item, field) for item in value]
+        return [denormalised(item, field) for item in value]
     if field == "nodePort":
         return 30007
     if isinstance(value, str):
@@ -126,7 +126,7 @@ def _walk(name: str, recording: Tree) -> Iterator[tuple[str, Case]]:
     state: dict[str, Tree] = {}
     known = _Known({"namespace": f"recorded-{name}"})
     if recording.get("webhooks"):
-        return  # there the answers are those of webhooks
+        return  # there the responses are those of webhooks
     for step in recording["steps"]:
         request = record.filled(copy.deepcopy(step["request"]), known)
         for case in _cases(request, step["response"], state):
@@ -135,7 +135,7 @@ def _walk(name: str, recording: Tree) -> Iterator[tuple[str, Case]]:
 
 
 class _Known(dict[str, str]):
-    """Placeholders; of what a step kept, any value will do."""
+    """Placeholders; kept values are arbitrary."""
 
     def __missing__(self, key: str) -> str:
         return _KEPT.get(key, _STAND_INS["<uid>"])
@@ -169,7 +169,7 @@ def _of_creation(request: Tree, answer: Tree, body: Tree) -> Iterator[Case]:
         yield Decoding(kind, text.encode(), level, "", warnings)
         yield Creation(kind, sent, body, warnings)
     elif answer["status"] == 422 and body["details"]["kind"] == sent["kind"]:
-        yield Refused(kind, _ready(kind, sent, request["path"]), None, "", body)
+        yield Rejection(kind, _ready(kind, sent, request["path"]), None, "", body)
 
 
 def _json_object(text: str) -> Tree | None:
@@ -181,7 +181,7 @@ def _json_object(text: str) -> Tree | None:
 
 
 def _ready(kind: str, sent: Tree, path: str) -> Tree:
-    """An object as it comes to validation: read, completed, named, and in the namespace of its path."""
+    """An object as it reaches validation: decoded, defaulted, named, and in the namespace of its path."""
     tree = copy.deepcopy(sent)
     wiretypes.read(kind, tree)
     apply_defaults(kind, tree)
@@ -211,7 +211,7 @@ def _of_change(request: Tree, body: Tree, state: dict[str, Tree]) -> Iterator[Ca
         new["metadata"]["generation"] = old["metadata"]["generation"]
     if not subresource and "status" in old:
         new["status"] = copy.deepcopy(old["status"])
-    yield Refused(kind, new, old, subresource, body)
+    yield Rejection(kind, new, old, subresource, body)
 
 
 def _changed(request: Tree, old: Tree) -> Tree:
@@ -229,13 +229,15 @@ def _changed(request: Tree, old: Tree) -> Tree:
 
 
 def _of_table(request: Tree, body: Tree, state: dict[str, Tree]) -> Iterator[Case]:
-    """The rows whose objects are known from the steps before."""
+    """The rows whose objects are known from previous steps."""
     for row in body["rows"]:
         metadata = (row.get("object") or {}).get("metadata") or {}
         name = metadata.get("name", "")
         path = request["path"]
         tree = state.get(path if path.endswith(f"/{name}") else f"{path}/{name}")
-        if tree is not None and tree["metadata"].get("deletionTimestamp") == whole(metadata.get("deletionTimestamp")):
+        if tree is not None and tree["metadata"].get("deletionTimestamp") == denormalised(
+            metadata.get("deletionTimestamp")
+        ):
             yield Printing(f"{tree['apiVersion']} {tree['kind']}", tree, body["columnDefinitions"], row["cells"])
 
 
@@ -244,7 +246,7 @@ def _advance(request: Tree, answer: Tree, state: dict[str, Tree]) -> None:
     if not isinstance(body, dict) or (request.get("query") or {}).get("dryRun"):
         return
     if request["method"] == "POST" and answer["status"] == 201 and "metadata" in body and body["kind"] != "Status":
-        state[f"{path}/{body['metadata']['name']}"] = whole(body)
+        state[f"{path}/{body['metadata']['name']}"] = denormalised(body)
     elif request["method"] in ("PATCH", "PUT", "DELETE") and answer["status"] == 200:
         target = path.removesuffix("/status")
         if body["kind"] == "Status":
@@ -252,6 +254,6 @@ def _advance(request: Tree, answer: Tree, state: dict[str, Tree]) -> None:
         elif body["kind"] == "Scale":
             state[path.removesuffix("/scale")]["spec"]["replicas"] = body["spec"]["replicas"]
         elif not body["kind"].endswith("List"):
-            state[target] = whole(body)
+            state[target] = denormalised(body)
     elif request["method"] == "GET" and path in state and body["kind"] == state[path]["kind"]:
-        state[path] = whole(body)
+        state[path] = denormalised(body)

@@ -224,7 +224,7 @@ class Stage:
 async def running(
     shape: Shape = TWO_ZONES, *, settings: Settings = SETTINGS, server: ControlPlane | None = None, seed: int = 1
 ) -> AsyncIterator[Stage]:
-    """Simulated nodes at work on a control plane, once they are all ready."""
+    """Simulated nodes on a control plane, once they are all ready."""
     clock = server.clock if server is not None else VirtualClock()
     assert isinstance(clock, VirtualClock)
     plane = server or ControlPlane(clock)

@@ -14,10 +14,10 @@ SMALL = IPv4Network("10.0.0.0/28")
 
 
 @given(st.lists(st.text(), unique=True, max_size=14))
-def test_nobody_shares_an_address(owners: list[str]) -> None:
-    """As long as there are enough, everybody has one of the network's own."""
+def test_no_two_owners_share_an_address(owners: list[str]) -> None:
+    """As long as there are enough, each owner has an address of the network."""
     addresses = Addresses(SMALL)
-    taken = [addresses.take(owner) for owner in owners]
+    taken = [addresses.allocate(owner) for owner in owners]
     assert len(set(taken)) == len(owners)
     assert all(IPv4Address(address) in SMALL for address in taken)
 
@@ -25,32 +25,32 @@ def test_nobody_shares_an_address(owners: list[str]) -> None:
 def test_asking_again_gives_the_same() -> None:
     """In this process and in another."""
     addresses = Addresses(POD_NETWORK)
-    assert addresses.take("a") == addresses.take("a") == Addresses(POD_NETWORK).take("a")
+    assert addresses.allocate("a") == addresses.allocate("a") == Addresses(POD_NETWORK).allocate("a")
 
 
 def test_an_address_that_is_in_use_is_not_given_away() -> None:
-    """What is known to be somebody's stays his."""
-    wanted = Addresses(SMALL).take("a")
+    """A recorded address is not allocated to another owner."""
+    wanted = Addresses(SMALL).allocate("a")
     addresses = Addresses(SMALL)
-    addresses.note("b", wanted)
-    assert addresses.take("a") != wanted
-    assert addresses.take("b") == wanted
+    addresses.record("b", wanted)
+    assert addresses.allocate("a") != wanted
+    assert addresses.allocate("b") == wanted
 
 
 def test_an_address_comes_back() -> None:
-    """When its owner is gone, somebody else may have it."""
+    """When its owner is gone, another one may have it."""
     addresses = Addresses(SMALL)
-    first = addresses.take("a")
+    first = addresses.allocate("a")
     addresses.release("a")
     addresses.release("a")
     assert len(addresses) == 0
-    assert addresses.take("a") == first
+    assert addresses.allocate("a") == first
 
 
 def test_there_may_be_no_more() -> None:
-    """Then it says so, rather than search for ever."""
+    """An error, instead of an endless search."""
     addresses = Addresses(SMALL)
     for number in range(14):
-        addresses.take(str(number))
+        addresses.allocate(str(number))
     with pytest.raises(RuntimeError, match="all 14"):
-        addresses.take("one more")
+        addresses.allocate("one more")

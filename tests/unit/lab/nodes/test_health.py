@@ -1,4 +1,4 @@
-"""What node controllers decide: who is unknown, which taints there should be, and who leaves when."""
+"""What node controllers decide: unknown nodes, taints, and when pods are evicted."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from trimtab.api import codec
 from trimtab.api.pods import Toleration
 from trimtab_lab.nodes import health
 from trimtab_lab.nodes.health import ZoneState
-from trimtab_lab.nodes.settings import LifecycleSettings
+from trimtab_lab.nodes.settings import NodeLifecycleSettings
 from trimtab_lab.nodes.views import Node, Taint
 
-SETTINGS = LifecycleSettings()
+SETTINGS = NodeLifecycleSettings()
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
@@ -41,9 +41,9 @@ def taint(key: str, effect: str) -> dict[str, str]:
     return {"key": key, "effect": effect}
 
 
-def test_of_a_silent_node_nothing_is_known() -> None:
-    """All that its kubelet reports turns Unknown; what it never said, too; what is Unknown stays as it was."""
-    changes = health.unknown(a_node(Ready="True", MemoryPressure="False", DiskPressure="Unknown"), at(5))
+def test_a_node_without_heartbeats_is_unknown() -> None:
+    """All reported conditions turn Unknown, missing ones too; those that are Unknown stay as they were."""
+    changes = health.unknown_conditions(a_node(Ready="True", MemoryPressure="False", DiskPressure="Unknown"), at(5))
     assert {each.type: (each.status, each.reason) for each in changes} == {
         "Ready": ("Unknown", "NodeStatusUnknown"),
         "MemoryPressure": ("Unknown", "NodeStatusUnknown"),
@@ -57,9 +57,12 @@ def test_of_a_silent_node_nothing_is_known() -> None:
     [
         pytest.param(a_node(Ready="True"), True, set(), id="a healthy node has none"),
         pytest.param(a_node(), True, set(), id="nor has one that has not said anything"),
-        pytest.param(a_node(Ready="False"), False, {"not-ready:NoSchedule"}, id="not ready, not evicting yet"),
+        pytest.param(a_node(Ready="False"), False, {"not-ready:NoSchedule"}, id="not ready, not no_execute_taints yet"),
         pytest.param(
-            a_node(Ready="False"), True, {"not-ready:NoSchedule", "not-ready:NoExecute"}, id="not ready, evicting"
+            a_node(Ready="False"),
+            True,
+            {"not-ready:NoSchedule", "not-ready:NoExecute"},
+            id="not ready, no_execute_taints",
         ),
         pytest.param(
             a_node(Ready="Unknown"), True, {"unreachable:NoSchedule", "unreachable:NoExecute"}, id="unreachable"
@@ -103,7 +106,7 @@ def test_the_taints_of_a_node(node: Node, evicts: bool, want: set[str]) -> None:
 
 
 def test_a_taint_keeps_its_time() -> None:
-    """Pods count their patience from it."""
+    """Tolerations count from it."""
     held = {**taint(UNREACHABLE, "NoExecute"), "timeAdded": moment(3)}
     taints = health.taints(a_node(Ready="Unknown", taints=[held]), evicts=True, now=at(9))
     assert {each.effect: each.time_added for each in taints} == {"NoExecute": moment(3), "NoSchedule": moment(9)}
@@ -114,23 +117,23 @@ def test_a_taint_keeps_its_time() -> None:
     [
         pytest.param(10, 10, ZoneState.NORMAL, 0.1, id="all ready"),
         pytest.param(5, 10, ZoneState.NORMAL, 0.1, id="half of them"),
-        pytest.param(4, 10, ZoneState.PARTLY_DOWN, 0.0, id="most of a small zone are down: nobody is evicted"),
-        pytest.param(20, 60, ZoneState.PARTLY_DOWN, 0.01, id="most of a large zone are down: slowly"),
+        pytest.param(4, 10, ZoneState.PARTIAL_DISRUPTION, 0.0, id="most of a small zone are down: nobody is evicted"),
+        pytest.param(20, 60, ZoneState.PARTIAL_DISRUPTION, 0.01, id="most of a large zone are down: slowly"),
         pytest.param(1, 3, ZoneState.NORMAL, 0.1, id="two of three are too few to tell"),
-        pytest.param(0, 3, ZoneState.DOWN, 0.1, id="none is ready: the zone is lost, and evicted from"),
+        pytest.param(0, 3, ZoneState.FULL_DISRUPTION, 0.1, id="none is ready: the zone is lost, and evicted from"),
         pytest.param(0, 0, ZoneState.NORMAL, 0.1, id="no nodes"),
     ],
 )
 def test_how_fast_a_zone_is_evicted_from(ready: int, total: int, state: ZoneState, rate: float) -> None:
     """It depends on how much of the zone is down."""
     assert health.zone_state(ready, total, SETTINGS) is state
-    assert health.taints_a_second(state, total, SETTINGS) == rate
+    assert health.eviction_rate_of(state, total, SETTINGS) == rate
 
 
 def test_everything_down_is_a_cluster_that_is_cut_off() -> None:
     """One zone that is not down is enough to believe what is seen."""
-    assert health.all_down([ZoneState.DOWN, ZoneState.DOWN])
-    assert not health.all_down([ZoneState.DOWN, ZoneState.PARTLY_DOWN])
+    assert health.is_all_disrupted([ZoneState.FULL_DISRUPTION, ZoneState.FULL_DISRUPTION])
+    assert not health.is_all_disrupted([ZoneState.FULL_DISRUPTION, ZoneState.PARTIAL_DISRUPTION])
 
 
 UNREACHABLE_SINCE = {Taint(key=UNREACHABLE, effect="NoExecute"): at(100)}
@@ -176,5 +179,5 @@ def tolerating(key: str, seconds: int | None = None) -> Toleration:
 def test_when_a_pod_leaves(
     tolerations: list[Toleration], taints: dict[Taint, int], arrived: float, want: float | None
 ) -> None:
-    """At once, when its patience is over, or never."""
-    assert health.leaves(tolerations, taints, at(arrived)) == (None if want is None else at(want))
+    """At once, when its toleration ends, or never."""
+    assert health.eviction_time(tolerations, taints, at(arrived)) == (None if want is None else at(want))

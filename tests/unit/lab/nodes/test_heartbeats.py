@@ -28,7 +28,7 @@ async def test_a_lease_is_renewed_every_ten_seconds() -> None:
 
 
 async def test_a_lease_that_is_gone_is_made_again() -> None:
-    """Whoever deleted it."""
+    """Also if another component deleted it."""
     async with running() as stage:
         stage.server.drop("/apis/coordination.k8s.io/v1", "leases", "kube-node-lease/a-1")
         await stage.advance(15)

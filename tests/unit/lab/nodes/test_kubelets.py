@@ -1,9 +1,9 @@
-"""Kubelets at work: pods start, crash, end and go, on an API server in memory and under a virtual clock."""
+"""Kubelets: pods start, crash, end and are deleted, on an API server in memory and under a virtual clock."""
 
 from __future__ import annotations
 
 from tests.unit.lab.nodes.controlplane import CORE, ControlPlane, running
-from trimtab.kube.resources import key
+from trimtab.kube.resources import object_key
 from trimtab.testing.clocks import VirtualClock
 from trimtab_lab.nodes import shapes
 from trimtab_lab.nodes.addresses import POD_NETWORK, Addresses
@@ -34,7 +34,7 @@ async def test_a_pod_is_written_only_when_it_changes() -> None:
 
 
 async def test_a_pod_that_starts_at_once_is_written_once() -> None:
-    """That it was being created for a moment is news to nobody."""
+    """The short phase of being created is not written."""
     async with running() as stage:
         stage.server.add_pod("p", "a-1", {"start-seconds": "0.2"})
         await stage.advance(1)
@@ -44,7 +44,7 @@ async def test_a_pod_that_starts_at_once_is_written_once() -> None:
 
 async def test_writes_are_spread_over_time() -> None:
     """Ten pods that start at once are written one a second."""
-    async with running(settings=Settings(writes_a_second=1.0, write_burst=1)) as stage:
+    async with running(settings=Settings(writes_per_second=1.0, write_burst=1)) as stage:
         for number in range(10):
             stage.server.add_pod(f"p-{number}", "a-1", {"start-seconds": "0"})
         await stage.advance(4.5)
@@ -53,7 +53,7 @@ async def test_writes_are_spread_over_time() -> None:
         assert all(stage.server.stands("pods", f"p-{number}") == "True" for number in range(10))
 
 
-async def test_pods_of_other_nodes_are_none_of_ours() -> None:
+async def test_pods_of_other_nodes_are_ignored() -> None:
     """Neither those of nodes that are not ours nor those without a node."""
     server = ControlPlane(VirtualClock())
     server.put(CORE, "nodes", {"metadata": {"name": "real"}, "spec": {}, "status": {}})
@@ -67,7 +67,7 @@ async def test_pods_of_other_nodes_are_none_of_ours() -> None:
 
 
 async def test_a_crashing_pod_is_restarted() -> None:
-    """Its restarts are counted, and it says how it ended."""
+    """Its restarts are counted, and its last state is shown."""
     async with running() as stage:
         stage.server.add_pod("p", "a-1", {"crash-after-seconds": "5", "exit-code": "7"})
         await stage.advance(6.5)
@@ -107,7 +107,7 @@ async def test_init_containers_run_one_after_the_other() -> None:
         assert stage.server.pod("p")["phase"] == "Running"
 
 
-async def test_a_pod_does_what_it_is_told_while_it_runs() -> None:
+async def test_changed_annotations_apply_to_a_running_pod() -> None:
     """Annotations that change take effect at once."""
     async with running() as stage:
         stage.server.add_pod("p", "a-1")
@@ -120,7 +120,7 @@ async def test_a_pod_does_what_it_is_told_while_it_runs() -> None:
         assert stage.server.stands("pods", "p") == "True"
 
 
-async def test_a_bad_annotation_is_told_in_an_event() -> None:
+async def test_an_invalid_annotation_is_reported_in_an_event() -> None:
     """The pod runs all the same."""
     async with running() as stage:
         stage.server.add_pod("p", "a-1", {"ready-seconds": "soon"})
@@ -159,8 +159,8 @@ async def test_a_deleted_pod_goes_when_its_grace_period_is_over() -> None:
         assert not stage.server.has("pods", "p")
 
 
-async def test_a_pod_that_is_held_says_how_it_ended() -> None:
-    """Whoever holds it with a finalizer can read it, and the pod is let go once."""
+async def test_a_pod_with_a_finalizer_shows_how_it_ended() -> None:
+    """The finalizer's owner can read it, and the pod is removed once."""
     async with running() as stage:
         stage.server.add_pod("p", "a-1")
         stage.server.change("pods", "p", metadata={"finalizers": ["example.com/count"]})
@@ -252,7 +252,7 @@ async def test_what_was_written_is_not_written_again_while_the_watch_lags() -> N
 
 
 async def test_what_was_done_is_not_done_again_before_it_is_seen() -> None:
-    """Two looks at a pod that the informer shows as it was write its status once, and remove it once."""
+    """Two syncs of a pod that the informer shows unchanged write its status once, and remove it once."""
     async with running() as stage:
         stage.server.add_pod("starts", "a-1")
         stage.server.add_pod("goes", "a-1", {"start-seconds": "0"})
@@ -263,7 +263,7 @@ async def test_what_was_done_is_not_done_again_before_it_is_seen() -> None:
         stage.server.requests.clear()
         await stage.clock.advance(5)
         for name in ("starts", "goes", "starts", "goes"):
-            await stage.nodes.kubelets.reconcile(key("default", name))
+            await stage.nodes.kubelets.reconcile(object_key("default", name))
         assert stage.server.written() == {"PATCH pods/status": 1, "DELETE pods": 1}
 
 
@@ -274,7 +274,7 @@ async def test_an_address_that_a_pod_brings_along_is_taken() -> None:
         await stage.advance(5)
         await stage.stop()
         uid = stage.server.add_pod("new", "a-2")["metadata"]["uid"]
-        wanted = Addresses(POD_NETWORK).take(uid)
+        wanted = Addresses(POD_NETWORK).allocate(uid)
         stage.server.change("pods", "holder", status={"podIP": wanted, "podIPs": [{"ip": wanted}]})
         await stage.restart()
         await stage.advance(5)
@@ -282,7 +282,7 @@ async def test_an_address_that_a_pod_brings_along_is_taken() -> None:
         assert stage.server.pod("new")["podIP"] != wanted
 
 
-async def test_a_pod_that_somebody_ended_stays_ended() -> None:
+async def test_a_pod_that_another_component_ended_stays_ended() -> None:
     """A phase that is never left is not left, whatever the kubelet thought."""
     async with running() as stage:
         stage.server.add_pod("p", "a-1")

@@ -24,7 +24,7 @@ async def drained(stage: Stage, *names: str, seconds: float = 60) -> bool:
     return False
 
 
-async def test_a_cordoned_node_says_so() -> None:
+async def test_cordon_and_uncordon_set_unschedulable() -> None:
     """And one that is not any more does not."""
     async with running() as stage:
         await stage.nodes.cordon(["a-1", "a-2"])
@@ -66,7 +66,7 @@ async def test_a_drain_waits_for_budgets() -> None:
         await drain
 
 
-async def test_a_drain_does_not_mind_who_is_gone_already() -> None:
+async def test_a_drain_ignores_pods_that_are_gone() -> None:
     """A pod that vanishes, or has a successor of its name, counts as gone."""
     async with running() as stage:
         stage.server.add_pod("p", "a-1")
@@ -83,7 +83,7 @@ async def test_a_drain_does_not_mind_who_is_gone_already() -> None:
 
 
 async def test_a_node_that_does_not_exist_cannot_fail() -> None:
-    """Whoever misspells a name is told."""
+    """A misspelt name is an error."""
     async with running() as stage:
         with pytest.raises(NotFound):
             await operations.fail(stage.nodes._client, ["a-9"])  # noqa: SLF001 - any client would do
@@ -97,7 +97,7 @@ async def test_a_node_that_does_not_exist_cannot_fail() -> None:
     ],
 )
 async def test_an_eviction_may_be_forbidden(causes: list[dict[str, str]], ends: bool) -> None:
-    """A pod whose namespace goes will go with it; any other refusal is told."""
+    """A pod in a terminating namespace will be deleted with it; any other refusal is raised."""
     async with running() as stage:
         stage.server.add_pod("p", "a-1")
         await stage.advance(5)

@@ -49,8 +49,8 @@ async def test_a_node_that_is_as_it_should_be_is_confirmed_from_time_to_time() -
         assert ready["lastHeartbeatTime"] > ready["lastTransitionTime"]
 
 
-async def test_what_is_spoiled_is_mended_and_what_others_add_stays() -> None:
-    """Labels and status of ours come back; a label, a taint and a resource of somebody else stay."""
+async def test_our_labels_are_restored_and_others_stay() -> None:
+    """Our labels and status are restored; a label, a taint and a resource from elsewhere stay."""
     async with running() as stage:
         node = stage.server.one("nodes", "a-1")
         stage.server.change(
@@ -72,14 +72,14 @@ async def test_what_is_spoiled_is_mended_and_what_others_add_stays() -> None:
 
 
 async def test_a_node_that_was_deleted_comes_back() -> None:
-    """The shape says that it should be there."""
+    """The shape has it."""
     async with running() as stage:
         stage.server.drop(CORE, "nodes", "a-1")
         await stage.advance(1)
         assert stage.server.stands("nodes", "a-1") == "True"
 
 
-async def test_a_node_that_is_not_ours_is_left_alone() -> None:
+async def test_a_node_without_our_label_is_not_changed() -> None:
     """Even if it has a name of the shape."""
     server = ControlPlane(VirtualClock())
     server.put(CORE, "nodes", {"metadata": {"name": "a-1"}, "spec": {}, "status": {}})
@@ -124,7 +124,7 @@ async def test_a_running_cluster_can_be_reshaped() -> None:
         assert stage.server.objects("nodes") == []
 
 
-async def test_a_node_whose_creation_was_answered_by_nobody_is_there_once() -> None:
+async def test_a_creation_without_an_answer_is_not_repeated() -> None:
     """A server that fails on the way is asked again."""
     server = ControlPlane(VirtualClock())
     server.bad.lose_answer = 0.3
@@ -137,7 +137,7 @@ async def test_a_node_whose_creation_was_answered_by_nobody_is_there_once() -> N
         assert stage.nodes.settings == SETTINGS
 
 
-async def test_two_who_want_different_nodes_do_not_fight_without_end() -> None:
+async def test_conflicting_changes_are_repeated_once_a_second() -> None:
     """Each has its way for a second; a mistake must not keep the API server busy."""
     server = ControlPlane(VirtualClock())
     large = shapes.read({"zones": [{"name": "a", "nodes": 2, "capacity": {"cpu": 64}}, {"name": "b", "nodes": 2}]})

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.unit.lab.nodes.objects import a_pod
 from trimtab_lab.nodes import scripts
-from trimtab_lab.nodes.scripts import ANNOTATIONS, HABITS, PREFIX, Behaviour, Script, Span, Told
+from trimtab_lab.nodes.scripts import ANNOTATIONS, DEFAULT_TIMINGS, PREFIX, AnnotationValues, Behaviour, Script, Span
 
 DOCUMENTATION = Path(__file__).parents[4] / "docs" / "lab-nodes.md"
 
@@ -20,18 +20,18 @@ DOCUMENTATION = Path(__file__).parents[4] / "docs" / "lab-nodes.md"
 @pytest.mark.parametrize(
     ("annotations", "want"),
     [
-        pytest.param({}, Told(), id="nothing said, all by habit"),
-        pytest.param({"start-seconds": "3"}, Told(start=Span(3, 3)), id="one time"),
-        pytest.param({"start-seconds": "1.5-4"}, Told(start=Span(1.5, 4)), id="a span"),
-        pytest.param({"behaviour": "hang"}, Told(behaviour=Behaviour.HANG), id="a behaviour"),
-        pytest.param({"crashes": "3", "exit-code": "7"}, Told(crashes=3, exit_code=7), id="numbers"),
-        pytest.param({"back-off-seconds": "0.5"}, Told(back_off=0.5), id="a wait"),
+        pytest.param({}, AnnotationValues(), id="nothing said, all by habit"),
+        pytest.param({"start-seconds": "3"}, AnnotationValues(start=Span(3, 3)), id="one time"),
+        pytest.param({"start-seconds": "1.5-4"}, AnnotationValues(start=Span(1.5, 4)), id="a span"),
+        pytest.param({"behaviour": "hang"}, AnnotationValues(behaviour=Behaviour.HANG), id="a behaviour"),
+        pytest.param({"crashes": "3", "exit-code": "7"}, AnnotationValues(crashes=3, exit_code=7), id="numbers"),
+        pytest.param({"back-off-seconds": "0.5"}, AnnotationValues(back_off=0.5), id="a wait"),
     ],
 )
-def test_annotations_are_read(annotations: dict[str, str], want: Told) -> None:
-    """Each annotation sets one thing; what is not said stays as it is by habit."""
-    told, problems = scripts.read({f"{PREFIX}{name}": text for name, text in annotations.items()})
-    assert (told, problems) == (want, [])
+def test_annotations_are_read(annotations: dict[str, str], want: AnnotationValues) -> None:
+    """Each annotation sets one field; the others keep their defaults."""
+    values, problems = scripts.read({f"{PREFIX}{name}": text for name, text in annotations.items()})
+    assert (values, problems) == (want, [])
 
 
 @pytest.mark.parametrize(
@@ -46,18 +46,18 @@ def test_annotations_are_read(annotations: dict[str, str], want: Told) -> None:
         pytest.param("stat-seconds", "1", "start-seconds", id="a name that does not exist"),
     ],
 )
-def test_what_cannot_be_read_is_told_and_passed_over(name: str, text: str, reason: str) -> None:
-    """A pod is run whatever its annotations say, and the problem names the annotation."""
-    told, problems = scripts.read({f"{PREFIX}{name}": text, f"{PREFIX}init-seconds": "9"})
-    assert told == Told(init=Span(9, 9))
+def test_invalid_values_are_reported_and_ignored(name: str, text: str, reason: str) -> None:
+    """A pod runs whatever its annotations are, and the problem names the annotation."""
+    values, problems = scripts.read({f"{PREFIX}{name}": text, f"{PREFIX}init-seconds": "9"})
+    assert values == AnnotationValues(init=Span(9, 9))
     assert len(problems) == 1
     assert problems[0].startswith(f"{PREFIX}{name}: ")
     assert reason in problems[0]
 
 
-def test_annotations_of_others_are_none_of_ours() -> None:
+def test_other_annotations_are_ignored() -> None:
     """Only those with the prefix count."""
-    assert scripts.read({"example.com/behaviour": "crash", "behaviour": "crash"}) == (Told(), [])
+    assert scripts.read({"example.com/behaviour": "crash", "behaviour": "crash"}) == (AnnotationValues(), [])
 
 
 @pytest.mark.parametrize(
@@ -75,55 +75,55 @@ def test_annotations_of_others_are_none_of_ours() -> None:
         pytest.param({"behaviour": "run", "crash-after-seconds": "3"}, Behaviour.RUN, None, id="run is said, too"),
     ],
 )
-def test_a_script_says_what_the_containers_do(
+def test_a_script_has_the_behaviour_of_the_containers(
     annotations: dict[str, str], behaviour: Behaviour, ends: float | None
 ) -> None:
     """The behaviour, or what a time implies, and when the containers end by themselves."""
-    script, _ = scripts.compose(a_pod(annotations=annotations), 1)
+    script, _ = scripts.script_for(a_pod(annotations=annotations), 1)
     assert (script.behaviour, script.ends_after) == (behaviour, ends)
 
 
 def test_init_containers_are_counted_without_sidecars() -> None:
     """Only those that must end before the others start."""
-    script, _ = scripts.compose(a_pod(inits=("one", "+sidecar", "two")), 1)
+    script, _ = scripts.script_for(a_pod(inits=("one", "+sidecar", "two")), 1)
     assert script.inits == 2
 
 
 @given(uid=st.text(), seed=st.integers(0, 2**32))
 def test_the_same_pod_draws_the_same_times(uid: str, seed: int) -> None:
-    """In every process, and within its habits."""
+    """In every process, and within its timings."""
     pod = a_pod(uid=uid, annotations={"crash-after-seconds": "1-9"})
-    first, again = (scripts.compose(pod, seed)[0] for _ in range(2))
+    first, again = (scripts.script_for(pod, seed)[0] for _ in range(2))
     assert first == again
-    assert HABITS.start.low <= first.start <= HABITS.start.high
+    assert DEFAULT_TIMINGS.start.low <= first.start <= DEFAULT_TIMINGS.start.high
     assert 1 <= (first.ends_after or 0) <= 9
 
 
 def test_pods_and_seeds_draw_different_times() -> None:
     """A thousand pods do not start at once."""
-    starts = {scripts.compose(a_pod(uid=str(n)), seed)[0].start for n in range(100) for seed in (1, 2)}
+    starts = {scripts.script_for(a_pod(uid=str(n)), seed)[0].start for n in range(100) for seed in (1, 2)}
     assert len(starts) == 200
 
 
 def test_saying_more_about_one_thing_changes_nothing_else() -> None:
-    """A pod that is told when to start stops as it would have stopped."""
-    plain, _ = scripts.compose(a_pod(), 1)
-    told, _ = scripts.compose(a_pod(annotations={"start-seconds": "7", "ready-seconds": "1-2"}), 1)
-    assert (plain.stop, plain.init) == (told.stop, told.init)
+    """An annotation for the start does not change the time to stop."""
+    plain, _ = scripts.script_for(a_pod(), 1)
+    values, _ = scripts.script_for(a_pod(annotations={"start-seconds": "7", "ready-seconds": "1-2"}), 1)
+    assert (plain.stop, plain.init) == (values.stop, values.init)
 
 
 @pytest.mark.parametrize(
     ("script", "waits"),
     [
         pytest.param(Script(), [1, 10, 20, 40, 80, 160, 300, 300], id="as kubelets wait"),
-        pytest.param(Script(back_off=2.0), [1, 2, 4, 8, 16, 32, 64, 128], id="as told"),
+        pytest.param(Script(back_off=2.0), [1, 2, 4, 8, 16, 32, 64, 128], id="as values"),
         pytest.param(Script(back_off=0.1), [0.1, 0.1, 0.2, 0.4], id="hardly at all"),
         pytest.param(Script(ends_after=600.0), [1, 1, 1], id="long runs begin anew"),
     ],
 )
 def test_the_wait_between_restarts_grows(script: Script, waits: list[float]) -> None:
     """At once the first time, then doubled up to five minutes."""
-    assert [script.wait(restarts) for restarts in range(len(waits))] == waits
+    assert [script.back_off_seconds(restarts) for restarts in range(len(waits))] == waits
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,9 @@ def test_restart_policies(policy: str, code: int, want: Any) -> None:
 
 
 def test_a_pod_that_crashes_so_often_runs_on() -> None:
-    """After the crashes that it was told to have, it lasts."""
+    """After the annotated number of crashes it keeps running."""
     script = Script(behaviour=Behaviour.CRASH, ends_after=5.0, crashes=2)
-    assert [script.lasts(restarts) for restarts in range(4)] == [5.0, 5.0, None, None]
+    assert [script.run_seconds(restarts) for restarts in range(4)] == [5.0, 5.0, None, None]
 
 
 def test_the_documentation_has_the_same_table() -> None:
@@ -157,8 +157,8 @@ def test_documented_defaults_are_the_defaults() -> None:
     """Reading a default changes nothing."""
     for name, annotation in ANNOTATIONS.items():
         if name not in ("behaviour", "crashes", "crash-after-seconds", "complete-after-seconds"):
-            assert annotation.read(annotation.default) == getattr(Told(), annotation.field)
+            assert annotation.read(annotation.default) == getattr(AnnotationValues(), annotation.field)
     ends = {"crash-after-seconds": "crash", "complete-after-seconds": "complete"}
     for name, behaviour in ends.items():
-        script, _ = scripts.compose(a_pod(annotations={"behaviour": behaviour}), 1)
+        script, _ = scripts.script_for(a_pod(annotations={"behaviour": behaviour}), 1)
         assert script.ends_after == float(ANNOTATIONS[name].default)

@@ -1,4 +1,4 @@
-"""How often nodes give a sign of life."""
+"""How often nodes send heartbeats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes: what a file means, and what is said about one that cannot be used."""
+"""Shapes: the nodes that a file describes, and the errors of an invalid one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import yaml
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, REGION, ZONE
 from trimtab_lab.nodes import shapes
-from trimtab_lab.nodes.scripts import Habits, Span
-from trimtab_lab.nodes.shapes import CAPACITY, CLUSTER, POOL, RACK, VIRTUAL_CAPACITY, VIRTUAL_TAINT
+from trimtab_lab.nodes.nodegroups import CAPACITY, CLUSTER, POOL, VIRTUAL_CAPACITY, VIRTUAL_TAINT
+from trimtab_lab.nodes.scripts import PodTimings, Span
+from trimtab_lab.nodes.shapefile import RACK
 
 DOCUMENTATION = Path(__file__).parents[4] / "docs" / "lab-nodes.md"
 
@@ -24,7 +25,7 @@ def one_zone(**fields: Any) -> dict[str, Any]:
 
 
 def test_a_zone_and_a_number_are_a_whole_shape() -> None:
-    """Everything that is not said has a default."""
+    """Everything else has a default."""
     shape = shapes.parse("zones: [{name: zone-a, nodes: 2}, {name: zone-b, nodes: 1}]")
     assert list(shape.nodes) == ["zone-a-1", "zone-a-2", "zone-b-1"]
     assert shape.zones == ["zone-a", "zone-b"]
@@ -35,7 +36,7 @@ def test_a_zone_and_a_number_are_a_whole_shape() -> None:
     assert node.labels[ZONE] == "zone-b"
     assert node.labels[HOSTNAME] == "zone-b-1"
     assert node.labels[CLUSTER] == "lab"
-    assert shape.habits == Habits()
+    assert shape.timings == PodTimings()
 
 
 def test_an_empty_file_is_a_shape_without_nodes() -> None:
@@ -77,8 +78,8 @@ def test_racks_may_have_a_key_of_their_own() -> None:
     assert shape.nodes["a-1"].labels["example.com/rack"] == "a-rack-1"
 
 
-def test_the_more_particular_says_more() -> None:
-    """A pool is like its zone, and a zone like all nodes, but for what it says itself."""
+def test_more_specific_fields_win() -> None:
+    """A pool inherits from its zone, and a zone from all nodes, what it does not set."""
     shape = shapes.read(
         {
             "node": {"capacity": {"cpu": 4, "memory": "8Gi"}, "labels": {"disk": "hdd", "tier": "low"}},
@@ -109,7 +110,7 @@ def test_the_more_particular_says_more() -> None:
 
 
 def test_a_virtual_pool_is_large_and_kept_apart() -> None:
-    """Virtual kubelets have their label, their taint and much room, and a zone only if told."""
+    """Virtual kubelets have their label, their taint and a large capacity, and a zone only if it is set."""
     shape = shapes.read({"virtualPools": [{"name": "burst", "provider": "azure"}, {"name": "far", "zone": "z"}]})
     burst, far = shape.nodes["burst-1"], shape.nodes["far-1"]
     assert burst.labels["type"] == "virtual-kubelet"
@@ -122,7 +123,7 @@ def test_a_virtual_pool_is_large_and_kept_apart() -> None:
 
 
 def test_capacity_is_written_as_the_api_server_writes_it() -> None:
-    """Otherwise what is read back would look like something else."""
+    """Otherwise the stored value would look different."""
     shape = shapes.read(one_zone(capacity={"memory": "2048Mi", "cpu": "2000m", "example.com/gpu": 4}))
     capacity = shape.nodes["a-1"].capacity
     assert (capacity["memory"], capacity["cpu"], capacity["example.com/gpu"]) == ("2Gi", "2", "4")
@@ -133,10 +134,14 @@ def test_labels_cannot_hide_that_a_node_is_ours() -> None:
     assert shapes.read(one_zone(labels={CLUSTER: "theirs"})).nodes["a-1"].labels[CLUSTER] == "lab"
 
 
-def test_pods_have_habits() -> None:
-    """A number of seconds, or two, for pods that are not told otherwise."""
+def test_a_shape_can_set_the_timings_of_pods() -> None:
+    """A number or a range of seconds, for pods without annotations."""
     shape = shapes.read({"pods": {"startSeconds": "1-5", "stopSeconds": 2}})
-    assert (shape.habits.start, shape.habits.stop, shape.habits.ready) == (Span(1, 5), Span(2, 2), Habits().ready)
+    assert (shape.timings.start, shape.timings.stop, shape.timings.ready) == (
+        Span(1, 5),
+        Span(2, 2),
+        PodTimings().ready,
+    )
 
 
 @pytest.mark.parametrize(
@@ -164,7 +169,7 @@ def test_pods_have_habits() -> None:
             "zones: [{name: a, nodes: 1, capacity: {cpu: lots}}]", "zones[0].capacity[cpu]", "lots", id="lots"
         ),
         pytest.param(
-            "zones: [{name: a, nodes: 1, capacity: {cpu: -1}}]", "zones[0].capacity[cpu]", "less", id="below 0"
+            "zones: [{name: a, nodes: 1, capacity: {cpu: -1}}]", "zones[0].capacity[cpu]", "negative", id="below 0"
         ),
         pytest.param(
             "zones: [{name: a, nodes: 1, labels: {a b: c}}]", "zones[0].labels[a b]", '"a b"', id="a label's key"
@@ -195,7 +200,7 @@ def test_pods_have_habits() -> None:
     ],
 )
 def test_an_error_names_the_field(text: str, path: str, reason: str) -> None:
-    """A file that cannot be used says where and why."""
+    """The error names the field and the reason."""
     with pytest.raises(InvalidError) as caught:
         shapes.parse(text)
     assert caught.value.path == path
@@ -203,7 +208,7 @@ def test_an_error_names_the_field(text: str, path: str, reason: str) -> None:
 
 
 def test_an_error_in_a_file_names_the_file(tmp_path: Path) -> None:
-    """Whoever reads the message knows which file to open."""
+    """The message names the file."""
     path = tmp_path / "cluster.yaml"
     path.write_text("zones: [{name: a, nodes: x}]")
     with pytest.raises(InvalidError, match=re.escape(f"{path}: zones[0].nodes")):

@@ -10,19 +10,21 @@ import pytest
 from tests.unit.lab.nodes.objects import START, a_pod, at, moment
 from trimtab.api import codec
 from trimtab.api.patches import schema_for, strategic_merge
-from trimtab_lab.nodes import lives, statuses
-from trimtab_lab.nodes.lives import End, Life, Stage
+from trimtab_lab.nodes import podlifecycle, statuses
+from trimtab_lab.nodes.podlifecycle import PodLifecycle, Stage, Termination
 from trimtab_lab.nodes.scripts import Behaviour, Script
-from trimtab_lab.nodes.statuses import Place
+from trimtab_lab.nodes.statuses import PodAddresses
 from trimtab_lab.nodes.views import Pod, PodStatus
 
-PLACE = Place("172.16.0.1", "10.128.0.1")
-RUNNING = Life(accepted=START, since=at(2), stage=Stage.RUNNING, sandbox=at(2), ready=True)
-CRASHED = Life(accepted=START, since=at(9), stage=Stage.BACKING_OFF, sandbox=at(2), last=End(at(2), at(9), 3))
+PLACE = PodAddresses("172.16.0.1", "10.128.0.1")
+RUNNING = PodLifecycle(accepted=START, since=at(2), stage=Stage.RUNNING, sandbox=at(2), ready=True)
+CRASHED = PodLifecycle(
+    accepted=START, since=at(9), stage=Stage.BACKING_OFF, sandbox=at(2), last=Termination(at(2), at(9), 3)
+)
 SCRIPT = Script(init=1.0)
 
 
-def rendered(life: Life, pod: Pod | None = None, script: Script = SCRIPT) -> dict[str, Any]:
+def rendered(life: PodLifecycle, pod: Pod | None = None, script: Script = SCRIPT) -> dict[str, Any]:
     """The status of a pod with this life, as it is written."""
     status = statuses.render(pod or a_pod(), life, script, PLACE, at(10))
     tree: dict[str, Any] = codec.to_tree(status)
@@ -49,7 +51,7 @@ def patched(pod: Pod, status: PodStatus) -> Pod:
 
 def test_a_pod_that_is_being_created() -> None:
     """Accepted, with the node's address and none of its own."""
-    status = rendered(lives.begin(START))
+    status = rendered(podlifecycle.start(START))
     assert (status["phase"], status["startTime"]) == ("Pending", moment(0))
     assert (status["hostIP"], status.get("podIP")) == ("172.16.0.1", None)
     (main,) = status["containerStatuses"]
@@ -92,7 +94,7 @@ def test_a_pod_that_crashed_for_the_first_time() -> None:
 
 
 def test_a_pod_that_crashed_again() -> None:
-    """It waits, says for how long, and remembers how it ended."""
+    """It waits, for a time that is shown, and keeps its last state."""
     status = rendered(replace(CRASHED, restarts=4))
     (main,) = status["containerStatuses"]
     waiting = main["state"]["waiting"]
@@ -103,9 +105,9 @@ def test_a_pod_that_crashed_again() -> None:
 
 
 def test_a_pod_that_was_restarted() -> None:
-    """It runs in another container than before, and tells of the one before."""
+    """It runs in a new container, and shows the state of the previous one."""
     first = rendered(RUNNING)["containerStatuses"][0]
-    second = rendered(replace(RUNNING, restarts=1, last=End(at(0), at(1), 3)))["containerStatuses"][0]
+    second = rendered(replace(RUNNING, restarts=1, last=Termination(at(0), at(1), 3)))["containerStatuses"][0]
     assert second["restartCount"] == 1
     assert second["containerID"] != first["containerID"]
     assert second["lastState"]["terminated"]["containerID"] == first["containerID"]
@@ -119,8 +121,8 @@ def test_a_pod_that_was_restarted() -> None:
     ],
 )
 def test_a_pod_that_has_ended(stage: Stage, code: int, phase: str, reason: str) -> None:
-    """Its phase and conditions say how."""
-    status = rendered(replace(CRASHED, stage=stage, last=End(at(2), at(9), code)))
+    """Its phase and conditions show how."""
+    status = rendered(replace(CRASHED, stage=stage, last=Termination(at(2), at(9), code)))
     assert status["phase"] == phase
     assert conditions(status)["Ready"] == ("False", reason, "")
     assert conditions(status)["ContainersReady"] == ("False", reason, "")
@@ -131,7 +133,7 @@ def test_a_pod_that_has_ended(stage: Stage, code: int, phase: str, reason: str) 
 # Init containers and sidecars.
 
 
-def init_states(life: Life) -> list[str]:
+def init_states(life: PodLifecycle) -> list[str]:
     """How the init containers `one`, the sidecar `side` and `two` stand."""
     pod = a_pod(inits=("one", "+side", "two"))
     status = rendered(life, pod, replace(SCRIPT, inits=2))
@@ -141,7 +143,7 @@ def init_states(life: Life) -> list[str]:
 @pytest.mark.parametrize(
     ("life", "want"),
     [
-        pytest.param(lives.begin(START), ["waiting", "waiting", "waiting"], id="all wait at first"),
+        pytest.param(podlifecycle.start(START), ["waiting", "waiting", "waiting"], id="all wait at first"),
         pytest.param(
             replace(RUNNING, stage=Stage.INITIALIZING), ["running", "waiting", "waiting"], id="the first one runs"
         ),
@@ -158,12 +160,12 @@ def init_states(life: Life) -> list[str]:
         ),
     ],
 )
-def test_init_containers_take_turns(life: Life, want: list[str]) -> None:
+def test_init_containers_take_turns(life: PodLifecycle, want: list[str]) -> None:
     """One after the other, but for sidecars, which go on."""
     assert init_states(life) == want
 
 
-def test_a_pod_that_initializes_says_what_it_waits_for() -> None:
+def test_an_initializing_pod_names_its_incomplete_containers() -> None:
     """The containers that are not through are named, as a kubelet names them."""
     pod = a_pod(inits=("one", "+side", "two"))
     life = replace(RUNNING, stage=Stage.INITIALIZING, inits=1, ready=False)
@@ -179,11 +181,11 @@ def test_a_pod_that_initializes_says_what_it_waits_for() -> None:
 
 def test_a_sidecar_counts_for_readiness() -> None:
     """A pod whose sidecar is not there is not ready."""
-    status = rendered(lives.begin(START), a_pod(inits=("+side",)))
+    status = rendered(podlifecycle.start(START), a_pod(inits=("+side",)))
     assert conditions(status)["ContainersReady"][2] == "containers with unready status: [side main]"
 
 
-# What others say.
+# Conditions of other components.
 
 
 @pytest.mark.parametrize(
@@ -221,10 +223,10 @@ def test_readiness_gates_have_a_say(held: list[dict[str, str]], want: tuple[str,
 # Patches.
 
 
-def test_a_patch_says_only_what_changes() -> None:
+def test_a_patch_has_only_changed_fields() -> None:
     """From being created to running: the phase, the containers, the address, and the conditions that turn."""
     pod = a_pod(status={"conditions": [{"type": "PodScheduled", "status": "True"}]})
-    created = patched(pod, statuses.render(pod, lives.begin(START), SCRIPT, PLACE, at(0)))
+    created = patched(pod, statuses.render(pod, podlifecycle.start(START), SCRIPT, PLACE, at(0)))
     patch = statuses.patch(created, statuses.render(created, RUNNING, SCRIPT, PLACE, at(2)))
     assert patch is not None
     assert patch["metadata"] == {"uid": "u"}
@@ -241,8 +243,8 @@ def test_a_patch_says_only_what_changes() -> None:
     }
 
 
-def test_what_is_said_already_is_not_written() -> None:
-    """After the patch there is nothing to patch, whenever one looks; others' conditions are still there."""
+def test_no_patch_for_an_equal_status() -> None:
+    """After the patch there is nothing to patch, at any time; conditions of other components are still there."""
     pod = a_pod(status={"conditions": [{"type": "PodScheduled", "status": "True"}]})
     pod = patched(pod, statuses.render(pod, RUNNING, SCRIPT, PLACE, at(2)))
     assert statuses.patch(pod, statuses.render(pod, RUNNING, SCRIPT, PLACE, at(999))) is None
@@ -261,7 +263,7 @@ def test_a_condition_keeps_its_time_until_it_turns() -> None:
     assert (ready.reason, ready.last_transition_time) == ("PodFailed", moment(9))
 
 
-def test_what_somebody_else_spoiled_is_mended() -> None:
+def test_a_condition_that_another_component_changed_is_restored() -> None:
     """A pod that was marked as not ready while its node was away is marked as ready again."""
     pod = a_pod()
     pod = patched(pod, statuses.render(pod, RUNNING, SCRIPT, PLACE, at(2)))
@@ -279,7 +281,7 @@ def test_the_address_that_a_pod_has_stays() -> None:
     assert rendered(RUNNING, pod)["podIP"] == "10.1.2.3"
 
 
-def test_a_status_says_that_a_hanging_pod_runs() -> None:
+def test_a_hanging_pod_is_running_and_not_ready() -> None:
     """It is up, and not ready."""
     status = rendered(replace(RUNNING, ready=False), script=replace(SCRIPT, behaviour=Behaviour.HANG))
     assert status["phase"] == "Running"

@@ -122,7 +122,7 @@ def test_failures_are_written_and_signed() -> None:
 
 def test_a_step_that_was_not_over_in_time_is_drawn_too() -> None:
     """What was seen until then is there; numbers are not."""
-    late = replace(record(1, "fill"), standings={}, failures=("not within 5 s",))
+    late = replace(record(1, "fill"), distributions={}, failures=("not within 5 s",))
     root = drawn(outcome(late, timeline=history(("p", "zone-a", "starting"))))
     assert texts(group(root, "numbers")) == []
     assert any("not over in time" in text for text in texts(root))
@@ -160,9 +160,9 @@ def test_time_never_runs_to_the_left(lengths: list[float], shares: list[float]) 
     """A later moment is drawn to the right of an earlier one, inside the axis, however long steps take."""
     times = [sum(lengths[:index]) for index in range(len(lengths) + 1)]
     axis = Axis(tuple(times), tuple(float(index * 50) for index in range(len(times))))
-    places = [axis(share * times[-1]) for share in sorted(shares)]
-    assert places == sorted(places)
-    assert 0.0 <= places[0] <= places[-1] <= axis.places[-1]
+    positions = [axis(share * times[-1]) for share in sorted(shares)]
+    assert positions == sorted(positions)
+    assert 0.0 <= positions[0] <= positions[-1] <= axis.positions[-1]
 
 
 @pytest.mark.parametrize("count", [0, 5, 10])

@@ -6,13 +6,21 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lab.scenarios.tales import scale, story
+from tests.unit.lab.scenarios.stories import scale, story
 from trimtab.api import codec
 from trimtab.api.pods import Pod
 from trimtab.api.selectors import from_labels
 from trimtab.testing.builders import PodBuilder, node, pod
 from trimtab_lab.scenarios import observations
-from trimtab_lab.scenarios.observations import NOWHERE, Observation, Place, Spread, State, Unrolled, Workload
+from trimtab_lab.scenarios.observations import (
+    NOWHERE,
+    NodeView,
+    NonRollingWorkload,
+    Observation,
+    Spread,
+    State,
+    Workload,
+)
 from trimtab_lab.scenarios.steps import Wait
 
 ZONES = {"zone": "topology.kubernetes.io/zone"}
@@ -23,13 +31,13 @@ def placed(*names: str) -> tuple[Pod, ...]:
     return tuple(pod(f"p{i}").on(name).labels(app="web").ready().build() for i, name in enumerate(names))
 
 
-def places(**zones: str) -> dict[str, Place]:
+def nodes_by_name(**zones: str) -> dict[str, NodeView]:
     """Nodes by name, each in a zone."""
-    return {name: Place({ZONES["zone"]: zone}) for name, zone in zones.items()}
+    return {name: NodeView({ZONES["zone"]: zone}) for name, zone in zones.items()}
 
 
 def workload(wanted: int, model: type[Workload] = Workload, **status: int) -> Workload:
-    """A workload that wants so many, and says that it has them."""
+    """A workload of that size whose status has settled."""
     said = dict.fromkeys(("replicas", "readyReplicas", "availableReplicas", "updatedReplicas"), wanted)
     tree: dict[str, Any] = {
         "metadata": {"name": "web", "generation": 2},
@@ -41,16 +49,18 @@ def workload(wanted: int, model: type[Workload] = Workload, **status: int) -> Wo
 
 def test_empty_domains_count() -> None:
     """A zone with nodes and no pods makes the skew."""
-    spread = observations.spread(placed("a", "a", "b"), places(a="zone-a", b="zone-b", c="zone-c"), ZONES["zone"])
+    spread = observations.spread(
+        placed("a", "a", "b"), nodes_by_name(a="zone-a", b="zone-b", c="zone-c"), ZONES["zone"]
+    )
     assert spread.domains == {"zone-a": 2, "zone-b": 1, "zone-c": 0}
     assert spread.skew == 2
     assert spread.levels == (2, 1, 0)
     assert str(spread) == "2/1/0"
 
 
-def test_pods_without_a_domain_are_told_apart() -> None:
+def test_pods_without_a_domain_are_separate() -> None:
     """A node that is unknown, or lacks the key, is no domain, and takes no part in the skew."""
-    spread = observations.spread(placed("a", "x"), places(a="zone-a", b="zone-b"), ZONES["zone"])
+    spread = observations.spread(placed("a", "x"), nodes_by_name(a="zone-a", b="zone-b"), ZONES["zone"])
     assert spread.domains == {"zone-a": 1, "zone-b": 0, NOWHERE: 1}
     assert spread.skew == 1
 
@@ -79,15 +89,15 @@ def test_pods_that_leave_count_as_leaving() -> None:
     """As their controllers have it: they are replaced already."""
     leaving = pod("l").on("a").labels(app="web").ready().terminating().build()
     refused = pod("r").labels(app="web").condition("PodScheduled", "False", reason="Unschedulable").build()
-    seen = Observation((*placed("a"), leaving, refused), places(a="zone-a"), {"web": workload(2)})
+    seen = Observation((*placed("a"), leaving, refused), nodes_by_name(a="zone-a"), {"web": workload(2)})
     assert seen.counts("web") == {"pods": 2, "ready": 1, "available": 2, "unschedulable": 1, "terminating": 1}
-    assert seen.standing(ZONES).spreads["zone"].domains == {"zone-a": 1}
+    assert seen.distribution(ZONES).spreads["zone"].domains == {"zone-a": 1}
 
 
 def test_a_workload_has_the_pods_that_its_selector_matches() -> None:
     """Others in the namespace are not its own; a bare pod goes by its name."""
     other = pod("other").on("a").labels(app="api").build()
-    seen = Observation((*placed("a"), other), places(a="zone-a"), {"web": workload(1)})
+    seen = Observation((*placed("a"), other), nodes_by_name(a="zone-a"), {"web": workload(1)})
     assert [each.metadata.name for each in seen.of("web")] == ["p0"]
     assert [each.metadata.name for each in seen.of("other")] == ["other"]
     assert len(seen.of("")) == 2
@@ -96,34 +106,32 @@ def test_a_workload_has_the_pods_that_its_selector_matches() -> None:
 @pytest.mark.parametrize(
     ("model", "status", "problem"),
     [
-        pytest.param(Workload, {"observedGeneration": 1}, "has not seen its last change", id="an old look"),
+        pytest.param(Workload, {"observedGeneration": 1}, "has not observed its last change", id="an old look"),
         pytest.param(Workload, {"replicas": 3}, "replicas is 3, not 2", id="one too many"),
         pytest.param(Workload, {"readyReplicas": 1}, "readyReplicas is 1, not 2", id="one not ready"),
         pytest.param(Workload, {"availableReplicas": 1}, "availableReplicas is 1", id="one not available"),
         pytest.param(Workload, {"updatedReplicas": 1}, "updatedReplicas is 1", id="an update under way"),
-        pytest.param(Unrolled, {"updatedReplicas": 0}, "", id="a kind without updates"),
+        pytest.param(NonRollingWorkload, {"updatedReplicas": 0}, "", id="a kind without updates"),
     ],
 )
-def test_what_a_workload_says_must_be_what_it_wants(
-    model: type[Workload], status: dict[str, int], problem: str
-) -> None:
+def test_the_status_must_match_the_spec(model: type[Workload], status: dict[str, int], problem: str) -> None:
     """Everything has settled when there is no problem left."""
-    seen = Observation(placed("a", "b"), places(a="zone-a", b="zone-b"), {"web": workload(2, model, **status)})
-    assert observations.satisfied(Wait(), seen) == (not problem)
+    seen = Observation(placed("a", "b"), nodes_by_name(a="zone-a", b="zone-b"), {"web": workload(2, model, **status)})
+    assert observations.is_satisfied(Wait(), seen) == (not problem)
     assert problem in "; ".join(observations.unsettled(seen))
 
 
-def test_what_a_workload_says_must_be_what_is_seen() -> None:
+def test_the_status_must_match_the_pods() -> None:
     """A status that is newer than the pods is not believed."""
-    seen = Observation(placed("a", "b", "a"), places(a="zone-a", b="zone-b"), {"web": workload(2)})
+    seen = Observation(placed("a", "b", "a"), nodes_by_name(a="zone-a", b="zone-b"), {"web": workload(2)})
     assert observations.unsettled(seen) == ["web: pods is 3, not 2", "web: ready is 3, not 2"]
 
 
 def test_pods_on_a_node_that_does_not_answer_are_not_waited_for() -> None:
-    """They stay until it answers; those on others must go first."""
+    """They stay until it can_terminate; those on others must go first."""
     leaving = pod("l").on("b").labels(app="web").terminating().build()
-    dead = {**places(a="zone-a"), "b": Place({}, ready=False)}
-    live = places(a="zone-a", b="zone-b")
+    dead = {**nodes_by_name(a="zone-a"), "b": NodeView({}, ready=False)}
+    live = nodes_by_name(a="zone-a", b="zone-b")
     assert not observations.unsettled(Observation((*placed("a"), leaving), dead, {"web": workload(1)}))
     assert observations.unsettled(Observation((*placed("a"), leaving), live, {"web": workload(1)})) == [
         "web: 1 pods are terminating"
@@ -132,7 +140,7 @@ def test_pods_on_a_node_that_does_not_answer_are_not_waited_for() -> None:
 
 def test_pods_of_a_deleted_workload_must_be_gone() -> None:
     """Nothing has settled while they are there."""
-    seen = Observation(placed("a"), places(a="zone-a"), {})
+    seen = Observation(placed("a"), nodes_by_name(a="zone-a"), {})
     gone = [from_labels({"app": "web"})]
     assert observations.unsettled(seen, deleted=gone) == ["1 pods of a deleted workload are left"]
     assert not observations.unsettled(Observation(), deleted=gone)
@@ -143,8 +151,8 @@ def test_numbers_are_waited_for_as_written() -> None:
     (step,) = story({"wait": {"pods": 2, "terminating": ">= 1"}}).steps
     assert step.wait is not None
     leaving = pod("l").on("a").terminating().build()
-    assert not observations.satisfied(step.wait, Observation(placed("a", "a")))
-    assert observations.satisfied(step.wait, Observation((*placed("a", "a"), leaving)))
+    assert not observations.is_satisfied(step.wait, Observation(placed("a", "a")))
+    assert observations.is_satisfied(step.wait, Observation((*placed("a", "a"), leaving)))
 
 
 @pytest.mark.parametrize(
@@ -164,15 +172,15 @@ def test_numbers_are_waited_for_as_written() -> None:
         pytest.param({"of": "web", "pods": 4}, ["web: pods is 3, expected 4"], id="of a workload"),
     ],
 )
-def test_what_is_not_as_expected_is_told(expect: dict[str, Any], says: list[str]) -> None:
+def test_failed_expectations_are_reported(expect: dict[str, Any], says: list[str]) -> None:
     """In sentences, one for each."""
     (step,) = story(scale(3, expect=expect)).steps
-    seen = Observation(placed("a", "a", "b"), places(a="zone-a", b="zone-b"), {"web": workload(3)})
+    seen = Observation(placed("a", "a", "b"), nodes_by_name(a="zone-a", b="zone-b"), {"web": workload(3)})
     (expectation,) = step.expect
-    assert observations.failures(expectation, seen.standing(ZONES, expectation.of)) == says
+    assert observations.failures(expectation, seen.distribution(ZONES, expectation.of)) == says
 
 
 def test_a_node_is_called_as_the_story_calls_it() -> None:
     """The prefix of a run would make every run's hosts different ones."""
-    place = Place.of(node("xyz-a-1", zone="z").build(), "xyz-")
+    place = NodeView.of(node("xyz-a-1", zone="z").build(), "xyz-")
     assert place.labels["kubernetes.io/hostname"] == "a-1"

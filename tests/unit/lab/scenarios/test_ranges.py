@@ -37,7 +37,7 @@ def test_a_range_holds_what_it_says(written: Any, inside: list[int], outside: li
     "written", [-1, True, None, "about 3", "3..", "<= -1", 1.5, "10..2", "< 0"], ids=lambda value: repr(value)
 )
 def test_what_is_no_range_is_refused_by_name(written: Any) -> None:
-    """The error names the field; it does not guess."""
+    """The error names the field."""
     with pytest.raises(InvalidError) as error:
         ranges.read(written, "steps[0].expect.pods")
     assert error.value.path == "steps[0].expect.pods"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.lab.scenarios.outcomes import history, outcome, record, standing
+from tests.unit.lab.scenarios.outcomes import distribution, history, outcome, record
 from trimtab_lab.scenarios import results
-from trimtab_lab.scenarios.runner import ALL, Outcome, Record
+from trimtab_lab.scenarios.runner import ALL, Outcome, StepRecord
 from trimtab_lab.scenarios.steps import Compare
 
 FILLED = record(1, "fill", zone_a=10, zone_b=10, zone_c=10)
@@ -43,20 +43,20 @@ def test_a_golden_result_reads_like_a_table() -> None:
     ],
 )
 def test_what_chance_decides_is_left_out(compare: Compare, want: dict[str, Any]) -> None:
-    """As far as the step says so."""
+    """By the step's `compare`."""
     tree = results.golden(outcome(replace(record(1, "fill", zone_a=1, zone_b=2), compare=compare)))
     assert tree["steps"] == [want]
 
 
 def test_workloads_stand_beside_one_another() -> None:
     """Where there are several, each has its own lines."""
-    both = Record(1, "fill", 0.0, 1.0, {ALL: standing(zone_a=2), "web": standing(zone_a=1)})
+    both = StepRecord(1, "fill", 0.0, 1.0, {ALL: distribution(zone_a=2), "web": distribution(zone_a=1)})
     (step,) = results.golden(outcome(both))["steps"]
     assert step["pods"] == 2
     assert step["of web"] == {"pods": 1, "zone": {"zone-a": 1}, "skew": {"zone": 0}}
 
 
-def changed(*records: Record) -> list[str]:
+def changed(*records: StepRecord) -> list[str]:
     """How an outcome differs from the golden result of filling and shrinking, as it is after a file was read."""
     old = yaml.safe_load(results.dump(results.golden(outcome(FILLED, SHRUNK))))
     return results.differences(old, results.golden(outcome(*records)))
@@ -95,7 +95,7 @@ def changed(*records: Record) -> list[str]:
         ),
     ],
 )
-def test_differences_are_told_in_sentences(records: list[Record], says: list[str]) -> None:
+def test_differences_are_reported_in_sentences(records: list[StepRecord], says: list[str]) -> None:
     """A reviewer reads which step, which zone, how many before and now."""
     assert changed(*records) == says
 
@@ -116,11 +116,9 @@ def test_a_golden_result_is_written_and_held(tmp_path: Path) -> None:
         pytest.param(
             outcome(replace(FILLED, failures=("zone-a has 9",))), "step 1 (fill): zone-a has 9", id="a surprise"
         ),
+        pytest.param(replace(outcome(FILLED, SHRUNK), records=(FILLED,)), "the story did not complete", id="cut short"),
         pytest.param(
-            replace(outcome(FILLED, SHRUNK), records=(FILLED,)), "the story did not come to its end", id="cut short"
-        ),
-        pytest.param(
-            outcome(replace(FILLED, standings={}, failures=("not within 5 s",))),
+            outcome(replace(FILLED, distributions={}, failures=("not within 5 s",))),
             "step 1 (fill): not within 5 s",
             id="overdue",
         ),

@@ -7,18 +7,18 @@ import re
 
 import pytest
 
-from tests.unit.lab.scenarios.tales import story, tree
+from tests.unit.lab.scenarios.stories import story, tree
 from trimtab.api.documents import Document
-from trimtab_lab.nodes.shapes import CLUSTER
+from trimtab_lab.nodes.nodegroups import CLUSTER
 from trimtab_lab.scenarios import runs
 from trimtab_lab.scenarios.runs import Run
-from trimtab_lab.scenarios.steps import Choice
+from trimtab_lab.scenarios.steps import NodeSelection
 
 RUN = Run(story(), "xyz")
 
 
 def test_nodes_carry_the_run() -> None:
-    """Its name, its label and its taint: nobody else's pods come there."""
+    """Its name, its label and its taint: other pods stay away."""
     shape = RUN.shape(RUN.story.cluster)
     plan = shape.nodes["xyz-zone-a-1"]
     assert shape.name == "small-xyz"
@@ -65,19 +65,21 @@ def test_pods_that_name_no_scheduler_get_the_runs(named: str, want: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("choice", "want"),
+    ("selection", "want"),
     [
-        pytest.param(Choice(zone="zone-b"), ["xyz-zone-b-1", "xyz-zone-b-2"], id="a zone"),
-        pytest.param(Choice(nodes=("zone-a-2",)), ["xyz-zone-a-2"], id="a node"),
+        pytest.param(NodeSelection(zone="zone-b"), ["xyz-zone-b-1", "xyz-zone-b-2"], id="a zone"),
+        pytest.param(NodeSelection(nodes=("zone-a-2",)), ["xyz-zone-a-2"], id="a node"),
         pytest.param(
-            Choice(labels={"topology.kubernetes.io/zone": "zone-a"}), ["xyz-zone-a-1", "xyz-zone-a-2"], id="labels"
+            NodeSelection(labels={"topology.kubernetes.io/zone": "zone-a"}),
+            ["xyz-zone-a-1", "xyz-zone-a-2"],
+            id="labels",
         ),
-        pytest.param(Choice(zone="zone-q"), [], id="nothing"),
+        pytest.param(NodeSelection(zone="zone-q"), [], id="nothing"),
     ],
 )
-def test_nodes_are_chosen_by_the_story_s_names(choice: Choice, want: list[str]) -> None:
+def test_nodes_are_chosen_by_the_story_s_names(selection: NodeSelection, want: list[str]) -> None:
     """A story knows nothing of runs."""
-    assert RUN.chosen(choice, RUN.shape(RUN.story.cluster)) == want
+    assert RUN.chosen(selection, RUN.shape(RUN.story.cluster)) == want
 
 
 def test_names_of_runs_differ_and_fit() -> None:

@@ -1,4 +1,4 @@
-"""The format of stories: what is read, and how mistakes are told."""
+"""The format of stories: what is read, and how mistakes are reported."""
 
 from __future__ import annotations
 
@@ -7,13 +7,23 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lab.scenarios.tales import scale, story, tree
+from tests.unit.lab.scenarios.stories import scale, story, tree
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import ZONE
 from trimtab.kube.client import PatchKind
 from trimtab_lab.scenarios import stories
 from trimtab_lab.scenarios.ranges import Range
-from trimtab_lab.scenarios.steps import Age, Choice, Compare, Patch, Scale, Target, Treat, Treatment, Wait
+from trimtab_lab.scenarios.steps import (
+    Age,
+    Compare,
+    NodeOperation,
+    NodeSelection,
+    OperateNodes,
+    Patch,
+    Scale,
+    Target,
+    Wait,
+)
 
 
 def test_manifests_are_kept_whole() -> None:
@@ -45,19 +55,19 @@ def test_a_step_has_a_verb_a_wait_and_expectations() -> None:
     [
         pytest.param(
             {"fail": {"zone": "zone-b"}, "wait": {"ready": 2}},
-            Treat(Treatment.FAIL, Choice(zone="zone-b")),
+            OperateNodes(NodeOperation.FAIL, NodeSelection(zone="zone-b")),
             "fail zone zone-b",
             id="a zone fails",
         ),
         pytest.param(
             {"drain": {"nodes": ["zone-a-1"]}},
-            Treat(Treatment.DRAIN, Choice(nodes=("zone-a-1",))),
+            OperateNodes(NodeOperation.DRAIN, NodeSelection(nodes=("zone-a-1",))),
             "drain zone-a-1",
             id="a node is drained",
         ),
         pytest.param(
             {"cordon": {"labels": {"example.com/rack": "r1"}}},
-            Treat(Treatment.CORDON, Choice(labels={"example.com/rack": "r1"})),
+            OperateNodes(NodeOperation.CORDON, NodeSelection(labels={"example.com/rack": "r1"})),
             "cordon example.com/rack=r1",
             id="a rack is cordoned",
         ),
@@ -73,7 +83,7 @@ def test_a_step_has_a_verb_a_wait_and_expectations() -> None:
         ),
     ],
 )
-def test_a_verb_is_read_and_speaks_for_itself(written: dict[str, Any], action: object, title: str) -> None:
+def test_a_verb_is_read_and_gives_the_title(written: dict[str, Any], action: object, title: str) -> None:
     """Each verb becomes an action, whose words are the step's title if it has none."""
     (step,) = story(written).steps
     assert step.action == action
@@ -81,7 +91,7 @@ def test_a_verb_is_read_and_speaks_for_itself(written: dict[str, Any], action: o
     assert str(story({**written, "title": "mine"}).steps[0]) == "mine"
 
 
-def test_nodes_that_are_added_are_told_by_zone() -> None:
+def test_added_nodes_are_shown_by_zone() -> None:
     """A reader of results learns what was added."""
     (step,) = story({"add": {"zones": [{"name": "zone-c", "nodes": 3}]}}).steps
     assert str(step) == "add zone zone-c (3 nodes)"
@@ -108,7 +118,7 @@ def test_nodes_that_are_added_are_told_by_zone() -> None:
     ],
 )
 def test_a_mistake_at_the_top_names_its_field(changes: dict[str, Any], path: str, says: str) -> None:
-    """The error says where, and what to write."""
+    """The error names the field, and what to write."""
     with pytest.raises(InvalidError) as error:
         stories.read(tree(**changes))
     assert error.value.path == path
@@ -177,7 +187,7 @@ def test_a_mistake_at_the_top_names_its_field(changes: dict[str, Any], path: str
     ],
 )
 def test_a_mistake_in_a_step_names_its_field(step: Any, path: str, says: str) -> None:
-    """The error says which step, which field, and what to write."""
+    """The error names the step and the field, and what to write."""
     with pytest.raises(InvalidError) as error:
         story(step)
     assert error.value.path == path
@@ -193,11 +203,11 @@ def test_two_workloads_need_two_names() -> None:
 
 def test_a_key_that_stands_twice_is_a_mistake() -> None:
     """YAML would silently take the later one."""
-    with pytest.raises(InvalidError, match="'name' stands twice"):
+    with pytest.raises(InvalidError, match="'name' is a duplicate key"):
         stories.parse("name: a\nname: b\n")
 
 
-def test_yaml_that_is_none_is_told_where() -> None:
+def test_invalid_yaml_is_reported_with_its_line() -> None:
     """The line is in the error."""
     with pytest.raises(InvalidError, match="line 1"):
         stories.parse("name: [")
@@ -220,10 +230,10 @@ def test_errors_of_a_file_name_it(tmp_path: Path) -> None:
     assert error.value.path == f"{tmp_path}/bad.yaml: name"
 
 
-@pytest.mark.parametrize("name", sorted(stories.shipped() | stories.with_trimtab()))
+@pytest.mark.parametrize("name", sorted(stories.kubernetes_stories() | stories.trimtab_stories()))
 def test_a_shipped_story_reads_and_is_called_as_its_file(name: str) -> None:
-    """All that come with Trimtab are well-formed, and say what they are about."""
-    read = stories.load((stories.shipped() | stories.with_trimtab())[name])
+    """All that come with Trimtab are valid and have a description."""
+    read = stories.load((stories.kubernetes_stories() | stories.trimtab_stories())[name])
     assert read.name == name
     assert read.description
 

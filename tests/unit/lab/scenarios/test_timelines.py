@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 from trimtab.api.pods import Pod
 from trimtab.testing.builders import pod
 from trimtab_lab.scenarios import observations
-from trimtab_lab.scenarios.observations import NOWHERE, Place, State
+from trimtab_lab.scenarios.observations import NOWHERE, NodeView, State
 from trimtab_lab.scenarios.timelines import Moment, Tally, Timeline, moments
 
 ZONES = {"zone": "topology.kubernetes.io/zone"}
-NODES = {name: Place({ZONES["zone"]: f"zone-{name}"}) for name in "ab"}
+NODES = {name: NodeView({ZONES["zone"]: f"zone-{name}"}) for name in "ab"}
 
 
-def test_only_changes_are_noted() -> None:
+def test_only_changes_are_recorded() -> None:
     """A pod that is seen again as it was makes no entry."""
     timeline = Timeline(ZONES)
     waiting, ready = pod("p").build(), pod("p").on("a").ready().build()
-    assert timeline.saw_pod(waiting, NODES, 1.0) is not None
-    assert timeline.saw_pod(waiting, NODES, 2.0) is None
-    assert timeline.saw_pod(ready, NODES, 3.0) is not None
-    assert timeline.saw_pod(ready, NODES, 4.0, gone=True) is not None
+    assert timeline.record_pod(waiting, NODES, 1.0) is not None
+    assert timeline.record_pod(waiting, NODES, 2.0) is None
+    assert timeline.record_pod(ready, NODES, 3.0) is not None
+    assert timeline.record_pod(ready, NODES, 4.0, gone=True) is not None
     assert [(change.at, change.state, change.node) for change in timeline.changes] == [
         (1.0, State.WAITING, ""),
         (3.0, State.READY, "a"),
@@ -33,23 +33,23 @@ def test_only_changes_are_noted() -> None:
 def test_a_domain_begins_with_its_first_node() -> None:
     """Before that there was nothing to be empty."""
     timeline = Timeline(ZONES)
-    timeline.saw_node(NODES["a"], 0.0)
-    timeline.saw_node(NODES["a"], 1.0)
-    timeline.saw_node(NODES["b"], 2.0)
+    timeline.record_node(NODES["a"], 0.0)
+    timeline.record_node(NODES["a"], 1.0)
+    timeline.record_node(NODES["b"], 2.0)
     assert moments(timeline, "zone") == [
         Moment(0.0, {"zone-a": Tally()}),
         Moment(2.0, {"zone-a": Tally(), "zone-b": Tally()}),
     ]
 
 
-def test_a_life_goes_through_the_tallies() -> None:
+def test_a_pod_moves_through_the_tallies() -> None:
     """Starting, ready, terminating, gone: counted in the domain of its node while it counts."""
     timeline = Timeline(ZONES)
-    timeline.saw_node(NODES["a"], 0.0)
+    timeline.record_node(NODES["a"], 0.0)
     steps = [pod("p"), pod("p").on("a"), pod("p").on("a").ready(), pod("p").on("a").ready().terminating()]
     for at, built in enumerate(steps, 1):
-        timeline.saw_pod(built.build(), NODES, float(at))
-    timeline.saw_pod(steps[-1].build(), NODES, 5.0, gone=True)
+        timeline.record_pod(built.build(), NODES, float(at))
+    timeline.record_pod(steps[-1].build(), NODES, 5.0, gone=True)
     tallies = [moment.tallies["zone-a"] for moment in moments(timeline, "zone")]
     assert tallies == [Tally(), Tally(starting=1), Tally(ready=1), Tally(terminating=1), Tally()]
 
@@ -58,8 +58,8 @@ def test_a_pod_on_an_unknown_node_is_nowhere_until_the_node_is_seen() -> None:
     """Informers may show a pod before its node; the domain without a name vanishes again."""
     timeline = Timeline(ZONES)
     placed = pod("p").on("a").ready().build()
-    timeline.saw_pod(placed, {}, 1.0)
-    timeline.saw_pod(placed, NODES, 2.0)
+    timeline.record_pod(placed, {}, 1.0)
+    timeline.record_pod(placed, NODES, 2.0)
     assert [moment.tallies for moment in moments(timeline, "zone")] == [
         {NOWHERE: Tally(ready=1)},
         {"zone-a": Tally(ready=1)},
@@ -74,10 +74,10 @@ def test_a_pod_on_an_unknown_node_is_nowhere_until_the_node_is_seen() -> None:
     )
 )
 def test_playing_back_gives_what_counting_gives(events: list[tuple[int, str]]) -> None:
-    """Whatever was seen, the last moment of the timeline is the distribution of the pods there are."""
+    """The last moment of the timeline is the distribution of the existing pods."""
     timeline = Timeline(ZONES)
     for name in NODES.values():
-        timeline.saw_node(name, 0.0)
+        timeline.record_node(name, 0.0)
     pods: dict[int, Pod] = {}
     for at, (number, what) in enumerate(events, 1):
         built = pod(f"p{number}")
@@ -85,7 +85,7 @@ def test_playing_back_gives_what_counting_gives(events: list[tuple[int, str]]) -
         if words[-1] in NODES:
             built.on(words[-1])
         built = built.ready() if "ready" in words else built.terminating() if "leaving" in words else built
-        timeline.saw_pod(built.build(), NODES, float(at), gone=what == "gone")
+        timeline.record_pod(built.build(), NODES, float(at), gone=what == "gone")
         pods[number] = built.build()
         if what == "gone":
             del pods[number]

@@ -1,4 +1,4 @@
-"""A world to work in, for each test."""
+"""A lab for each test."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.unit.lab.workloads.worlds import World
+from tests.unit.lab.workloads.clusters import InMemoryLab
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[World]:
-    """A cluster with all controllers running."""
-    made = World()
+async def lab() -> AsyncIterator[InMemoryLab]:
+    """A lab with all controllers running."""
+    made = InMemoryLab()
     await made.start()
     yield made
     await made.close()

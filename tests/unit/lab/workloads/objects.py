@@ -36,8 +36,8 @@ def replicaset(
     conditions: tuple[JSON, ...] = (),
     **metadata: Any,
 ) -> ReplicaSet:
-    """A ReplicaSet of that size, all of whose pods are there and available unless told otherwise."""
-    told = {revisions.REVISION: revision, revisions.DESIRED: desired, revisions.MOST: most}
+    """A ReplicaSet of that size; by default all its pods exist and are available."""
+    told = {revisions.REVISION: revision, revisions.DESIRED_REPLICAS: desired, revisions.MAX_REPLICAS: most}
     annotations = {key: str(value) for key, value in told.items() if value is not None}
     available = size if available is None else available
     tree = {

@@ -18,7 +18,9 @@ def test_both_gates_are_on_unless_switched_off() -> None:
     assert without_scales.order == victims.Options(logarithmic=False)
 
 
-def test_a_gate_that_is_not_here_is_named() -> None:
+def test_an_unknown_gate_is_named() -> None:
     """A misspelt gate must not pass for one that was switched."""
-    with pytest.raises(InvalidError, match=r"featureGates\[PodCost\].*there are LogarithmicScaleDown, PodDeletionCost"):
+    with pytest.raises(
+        InvalidError, match=r"featureGates\[PodCost\].*known ones are LogarithmicScaleDown, PodDeletionCost"
+    ):
         STOCK.gated({"PodCost": True})

@@ -11,7 +11,7 @@ import pytest_asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.lab.workloads.worlds import JSON
+from tests.unit.lab.workloads.clusters import JSON
 from tests.unit.scaledown.policy_cluster import PolicyCluster, target, template
 from trimtab.api import codec
 from trimtab.api.annotations import (
@@ -35,7 +35,7 @@ from trimtab.scaledown.continuous.sweeps import sweep
 from trimtab.scaledown.pod_costs import PolicyCost, apply_policy_patch, revert_policy_patch
 from trimtab.scaledown.policy.groups import GroupOwner
 from trimtab.testing.builders import pod
-from trimtab_lab.apiserver.wire.statuses import refusal
+from trimtab_lab.apiserver.kinds.errors import status_error
 
 RAW_COSTS = Resource.of(PodGroupCost).raw
 CLONESET = target("web", "CloneSet", "apps.kruise.io/v1alpha1")
@@ -137,7 +137,7 @@ def test_group_names_are_valid_and_unique() -> None:
 
 
 @pytest_asyncio.fixture
-async def clones(cluster: PolicyCluster) -> AsyncIterator[PolicyCluster]:
+async def cloneset_sandbox(cluster: PolicyCluster) -> AsyncIterator[PolicyCluster]:
     """The same cluster with a CloneSet of four pods, two of them in each zone; CloneSets have no controller."""
     labels = {"app": "web"}
     spec = {"replicas": 4, "selector": {"matchLabels": labels}, "template": template(**labels)}
@@ -208,7 +208,7 @@ async def test_a_foreign_pod_group_cost_is_not_changed(clones: PolicyCluster) ->
 async def test_a_pod_group_cost_that_cannot_be_written_is_reported(clones: PolicyCluster) -> None:
     """In the status, until it can."""
     clones.product.refuse = lambda request: (
-        refusal(403, "not allowed to create podgroupcosts") if request.method == "POST" else None
+        status_error(403, "not allowed to create podgroupcosts") if request.method == "POST" else None
     )
     await clones.policy(targetRef=CLONESET, strategies=BALANCE, delivery="Continuous", carrier="PodGroupCost")
     found = (await clones.status()).status

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lab.workloads.worlds import JSON
+from tests.unit.lab.workloads.clusters import JSON
 from tests.unit.scaledown.policy_cluster import PolicyCluster, target, template
 from trimtab.api.annotations import DELETION_COST, OPT_OUT, POLICY_COST, policy_cost_annotation
 from trimtab.api.apps import Deployment, ReplicaSet
@@ -27,7 +27,7 @@ from trimtab.scaledown.intent.requests import ScaleDownRequest
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, DefaultPolicy, Defaults
 from trimtab.scaledown.policy.groups import Group
-from trimtab_lab.apiserver.wire.statuses import Refusal, refusal
+from trimtab_lab.apiserver.kinds.errors import StatusError, status_error
 
 BALANCE = [{"name": "Balance"}]
 
@@ -51,7 +51,7 @@ async def test_costs_stay_until_policies_have_synced(cluster: PolicyCluster) -> 
     await cluster.stop_policies()
 
     def refuse(request: Request) -> Exception | None:
-        return refusal(500, "etcd is away") if "/scaledownpolicies" in request.path else None
+        return status_error(500, "etcd is away") if "/scaledownpolicies" in request.path else None
 
     await cluster.start_policies(refuse=refuse)
     await cluster.look()
@@ -83,7 +83,7 @@ async def test_costs_of_clonesets_stay_until_clonesets_have_synced(cluster: Poli
     assert len(before) == 2
     await cluster.stop_policies()
     await cluster.start_policies(
-        refuse=lambda request: refusal(500, "etcd is away") if "/clonesets" in request.path else None
+        refuse=lambda request: status_error(500, "etcd is away") if "/clonesets" in request.path else None
     )
     await cluster.look()
     assert cluster.writes() == []
@@ -95,7 +95,7 @@ async def test_without_the_kind_there_are_no_policies(cluster: PolicyCluster) ->
     await balanced(cluster)
     await cluster.stop_policies()
     await cluster.start_policies(
-        refuse=lambda request: refusal(404, "not found") if "/scaledownpolicies" in request.path else None
+        refuse=lambda request: status_error(404, "not found") if "/scaledownpolicies" in request.path else None
     )
     await cluster.look()
     assert cluster.view.synced
@@ -458,9 +458,9 @@ async def test_costs_stay_in_the_bands_of_subsets(cluster: PolicyCluster) -> Non
 async def test_a_failed_write_is_reported_and_retried(cluster: PolicyCluster) -> None:
     """The status has the error until it is mended."""
 
-    def refuse(request: Request) -> Refusal | None:
+    def refuse(request: Request) -> StatusError | None:
         forbidden = request.method == "PATCH" and "/pods/" in request.path
-        return refusal(403, "not allowed to patch pods") if forbidden else None
+        return status_error(403, "not allowed to patch pods") if forbidden else None
 
     cluster.product.refuse = refuse
     await balanced(cluster)

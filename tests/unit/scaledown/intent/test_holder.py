@@ -15,7 +15,7 @@ from tests.unit.scaledown.policy_cluster import POLICIES, deployment, template
 from tests.unit.scaledown.scale_cluster import ScaleCluster
 from trimtab.api.annotations import DELETION_COST, OPT_OUT, OPTED_OUT, SCALE_PLAN
 from trimtab.api.apps import Deployment, ReplicaSet
-from trimtab.api.configuration import RESERVED
+from trimtab.api.configuration import RESERVED_MILLISECONDS
 from trimtab.api.core import ReplicationController
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
@@ -383,7 +383,7 @@ async def test_misses_make_the_settle_time_longer(cluster: ScaleCluster) -> None
     """A controller that lags behind chooses by what it sees: counted, and waited for the next time."""
     cluster.wire.hold("pods")  # the workload controllers see nothing new of pods
     await cluster.held(cluster.user.resize(Deployment, "web", 6, namespace="default"))
-    cluster.wire.go_on()
+    cluster.wire.resume()
     await cluster.run_pods()
     await cluster.advance(2)
     assert cluster.count("misses_total", cause="lag") > 0
@@ -393,7 +393,7 @@ async def test_misses_make_the_settle_time_longer(cluster: ScaleCluster) -> None
 
 async def test_the_settle_time_always_leaves_time_to_write() -> None:
     """A controller that is always late makes requests wait longer, and never for nothing."""
-    assert round(RESERVE * 1000) == RESERVED, "what the configuration refuses is what cannot work"
+    assert round(RESERVE * 1000) == RESERVED_MILLISECONDS, "what the configuration refuses is what cannot work"
     cluster = ScaleCluster(budget=1.0)
     await cluster.start()
     await cluster.zones(a=4, b=4)
@@ -511,7 +511,7 @@ async def test_a_request_that_is_cut_off_is_counted_with_the_time_it_was_held(cl
     holding = asyncio.ensure_future(cluster.holder.hold(await cluster.request(9)))
     await cluster.clock.advance(0.5)
     await cancel(holding)
-    cluster.product.go_on()
+    cluster.product.resume()
     assert outcomes(cluster) == {"late": 1}
     assert cluster.count("held_seconds_sum", outcome="late") >= 0.5
     assert cluster.count("requests_held") == 0
@@ -657,7 +657,7 @@ async def test_pods_that_our_own_watch_has_not_shown_yet_are_waited_for(cluster:
     holding = asyncio.ensure_future(cluster.holder.hold(await cluster.request(6)))
     await cluster.clock.advance(0.1)
     assert await cluster.costs() == []
-    cluster.product.go_on()
+    cluster.product.resume()
     held, _ = await cluster.held(holding)
     assert held.outcome is HoldOutcome.PLANNED
     assert len(await cluster.costs()) == 6

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lab.workloads.worlds import JSON
+from tests.unit.lab.workloads.clusters import JSON
 from tests.unit.scaledown.policy_cluster import PolicyCluster, deployment, target, template
 from trimtab.api.apps import Deployment, ReplicaSet, StatefulSet
 from trimtab.api.cloneset import CloneSet
@@ -17,7 +17,7 @@ from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
 from trimtab.scaledown.policy.defaults import Defaults
 from trimtab.scaledown.policy.findings import WITH_POD_COST
-from trimtab_lab.apiserver.wire.statuses import refusal
+from trimtab_lab.apiserver.kinds.errors import status_error
 
 BALANCE = [{"name": "Balance"}]
 PROBE = [{"name": "Probe", "args": {"periodSeconds": 10, "maxAgeSeconds": 60}}]
@@ -274,7 +274,7 @@ async def test_the_plan_of_a_recreated_policy_is_dropped(cluster: PolicyCluster)
         if request.method != "PATCH" or b"lastPlan" not in (request.body or b""):
             return None
         told.append(request)
-        return refusal(503, "come back later") if away else None
+        return status_error(503, "come back later") if away else None
 
     away = True
     await cluster.deploy(9)
@@ -419,7 +419,7 @@ async def test_a_pod_group_cost_lists_ranked_pods_only(cluster: PolicyCluster) -
 
 async def test_a_strategy_that_cannot_work_reports_why(cluster: PolicyCluster) -> None:
     """Idle without a metrics server: what to install, and what happens meanwhile."""
-    cluster.product.refuse = lambda request: refusal(404, "no such path") if "metrics" in request.path else None
+    cluster.product.refuse = lambda request: status_error(404, "no such path") if "metrics" in request.path else None
     await cluster.deploy(3)
     await cluster.policy(strategies=[{"name": "Idle"}], delivery="Continuous")
     await cluster.advance(60)

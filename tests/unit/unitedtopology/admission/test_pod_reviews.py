@@ -1,4 +1,4 @@
-"""Reviews of pods that come and go: what is asked of the rounds, and what is answered."""
+"""Reviews of creations and deletions of pods: calls to the batcher, and responses."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import Conflict
 from trimtab.kube.transport import Request, Response
 from trimtab.testing.clocks import VirtualClock
-from trimtab.unitedtopology.admission.deletion_reviews import SECOND_LOOK, is_dry_run
-from trimtab.unitedtopology.admission.hooks import Subsets
+from trimtab.unitedtopology.admission.deletion_reviews import CHECK_AFTER, is_dry_run
+from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab.unitedtopology.admission.pod_reviews import Simulate
 
 SETS = ("/apis/apps/v1", "replicasets")
@@ -47,23 +47,23 @@ def newcomer(**annotations: str) -> JSON:
     return {"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "app:1"}]}}
 
 
-class Office:
+class WebhookProcess:
     """The hooks of one process over a fake server."""
 
     def __init__(self, simulate: Simulate | None) -> None:
         self.clock = VirtualClock()
         self.server = FakeServer(self.clock)
-        self.subsets = Subsets(Client(self.server, clock=self.clock), simulate=simulate, rng=random.Random(1))
+        self.subsets = SubsetHooks(Client(self.server, clock=self.clock), simulate=simulate, rng=random.Random(1))
         self._running = asyncio.ensure_future(self.subsets.run())
 
-    async def divide(self, tree: JSON) -> None:
+    async def create_topology(self, tree: JSON) -> None:
         """Store a UnitedTopology and its ReplicaSet, and let the hooks see them."""
         owned = {"name": "web-1", "namespace": "shop", "ownerReferences": [DEPLOYMENT], "uid": "r1"}
         self.server.put(*SETS, {"metadata": owned})
         for stored in self.server.objects("replicasets"):
             stored["metadata"]["uid"] = "r1"
         self.server.put(*TOPOLOGIES, tree)
-        await self.until(lambda: self.subsets.synced and self.subsets.topologies.any_in("shop"))
+        await self.until(lambda: self.subsets.synced and self.subsets.topologies.has_any_in("shop"))
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Let time pass until something is so."""
@@ -99,17 +99,17 @@ async def _awaited(decision: Any) -> AdmissionResponse:
 
 
 @pytest.fixture
-async def offices() -> AsyncIterator[Callable[..., Office]]:
-    """Makes offices, and ends them."""
-    made: list[Office] = []
+async def processes() -> AsyncIterator[Callable[..., WebhookProcess]]:
+    """Makes processes, and ends them."""
+    made: list[WebhookProcess] = []
 
-    def make(simulate: Simulate | None = None) -> Office:
-        made.append(Office(simulate))
+    def make(simulate: Simulate | None = None) -> WebhookProcess:
+        made.append(WebhookProcess(simulate))
         return made[-1]
 
     yield make
-    for office in made:
-        await office.close()
+    for process in made:
+        await process.close()
 
 
 def subset_of(tree: JSON, response: AdmissionResponse) -> str | None:
@@ -118,28 +118,28 @@ def subset_of(tree: JSON, response: AdmissionResponse) -> str | None:
     if response.patch is None:
         return None
     shaped = json_patch(tree, codec.decode(response.patch, list[Any]))
-    mark = keys.subset_annotations(shaped["metadata"].get("annotations") or {})
-    return mark.subset if mark is not None else None
+    known = keys.subset_annotations(shaped["metadata"].get("annotations") or {})
+    return known.subset if known is not None else None
 
 
-async def test_nothing_is_kept_of_a_united_topology_that_is_gone(offices: Callable[..., Office]) -> None:
+async def test_a_deleted_united_topology_is_forgotten(processes: Callable[..., WebhookProcess]) -> None:
     """Namespaces come and go for months, and a process stays."""
-    office = offices()
-    await office.divide(topology(1, -1))
-    await office.ask(review("CREATE", newcomer()))
-    assert len(office.subsets.rounds.remembered) == 1
-    (gone,) = office.subsets.rounds.remembered
-    office.server.drop(*TOPOLOGIES, gone)
-    await office.until(lambda: not office.subsets.rounds.remembered)
+    process = processes()
+    await process.create_topology(topology(1, -1))
+    await process.ask(review("CREATE", newcomer()))
+    assert len(process.subsets.batcher.remembered) == 1
+    (gone,) = process.subsets.batcher.remembered
+    process.server.drop(*TOPOLOGIES, gone)
+    await process.until(lambda: not process.subsets.batcher.remembered)
 
 
-async def test_a_pod_is_given_a_place_and_marked(offices: Callable[..., Office]) -> None:
+async def test_a_pod_gets_a_reservation_and_annotations(processes: Callable[..., WebhookProcess]) -> None:
     """By the UnitedTopology of its Deployment; the reservation begins with the pod's prefix."""
-    office = offices()
-    await office.divide(topology(1, -1))
-    response = await office.ask(review("CREATE", newcomer()))
+    process = processes()
+    await process.create_topology(topology(1, -1))
+    response = await process.ask(review("CREATE", newcomer()))
     assert subset_of(newcomer(), response) == "a"
-    assert [key.startswith("web-1-") for key in office.row["creating"]] == [True]
+    assert [key.startswith("web-1-") for key in process.row["creating"]] == [True]
 
 
 @pytest.mark.parametrize(
@@ -150,40 +150,40 @@ async def test_a_pod_is_given_a_place_and_marked(offices: Callable[..., Office])
         pytest.param((1, -1), {DELETION_COST: "7"}, ("7", None), id="a cost of the template is its author's"),
     ],
 )
-async def test_a_pod_comes_with_the_cost_of_its_level(
+async def test_a_pod_is_created_with_the_cost_of_its_level(
     most: tuple[int, ...],
     annotations: dict[str, str],
     want: tuple[str | None, str | None],
-    offices: Callable[..., Office],
+    processes: Callable[..., WebhookProcess],
 ) -> None:
     """Nobody has to write to it once more."""
-    office = offices()
-    await office.divide(topology(*most))
+    process = processes()
+    await process.create_topology(topology(*most))
     tree = newcomer(**annotations)
-    response = await office.ask(review("CREATE", tree))
+    response = await process.ask(review("CREATE", tree))
     assert response.patch is not None
     found = json_patch(tree, codec.decode(response.patch, list[Any]))["metadata"]["annotations"]
     assert (found.get(DELETION_COST), found.get(keys.SUBSET_COST)) == want
 
 
-async def test_a_repeated_review_reserves_no_second_place(offices: Callable[..., Office]) -> None:
-    """Another webhook changed the pod, which has its place already."""
-    office = offices()
-    await office.divide(topology(2, -1))
-    first = await office.ask(review("CREATE", newcomer()))
+async def test_a_repeated_review_makes_no_second_reservation(processes: Callable[..., WebhookProcess]) -> None:
+    """Another webhook changed the pod, which has a reservation already."""
+    process = processes()
+    await process.create_topology(topology(2, -1))
+    first = await process.ask(review("CREATE", newcomer()))
     assert first.patch is not None
     shaped = json_patch(newcomer(), codec.decode(first.patch, list[Any]))
-    again = await office.ask(review("CREATE", shaped, uid="0-2"))
+    again = await process.ask(review("CREATE", shaped, uid="0-2"))
     assert (again.allowed, again.patch) == (True, None)
-    assert len(office.row["creating"]) == 1
+    assert len(process.row["creating"]) == 1
 
 
-async def test_a_mark_that_came_with_the_template_is_nobodys_place(offices: Callable[..., Office]) -> None:
+async def test_annotations_of_the_template_are_no_reservation(processes: Callable[..., WebhookProcess]) -> None:
     """It is replaced by a real one."""
-    office = offices()
-    await office.divide(topology(1, -1))
+    process = processes()
+    await process.create_topology(topology(1, -1))
     tree = newcomer(**keys.SubsetAnnotations("spread", "b", "made-up").written())
-    assert subset_of(tree, await office.ask(review("CREATE", tree))) == "a"
+    assert subset_of(tree, await process.ask(review("CREATE", tree))) == "a"
 
 
 @pytest.mark.parametrize(
@@ -192,22 +192,26 @@ async def test_a_mark_that_came_with_the_template_is_nobodys_place(offices: Call
         pytest.param({"type": "Adaptive"}, "b", id="Adaptive asks for a node"),
         pytest.param({"type": "Fixed"}, "a", id="Fixed does not"),
         pytest.param(
-            {"type": "Adaptive", "adaptive": {"disableSimulationSchedule": True}}, "a", id="nor one that is told not to"
+            {"type": "Adaptive", "adaptive": {"disableSimulationSchedule": True}},
+            "a",
+            id="nor one with simulation disabled",
         ),
     ],
 )
-async def test_simulation(strategy: JSON, want: str, offices: Callable[..., Office]) -> None:
-    """The pod is judged as the subset would shape it, mark included."""
+async def test_simulation_chooses_the_subset(
+    strategy: JSON, want: str, processes: Callable[..., WebhookProcess]
+) -> None:
+    """The pod is simulated as the subset would shape it, annotations included."""
 
     def only_b(tree: JSON, namespace: str) -> bool:
-        mark = keys.subset_annotations(tree["metadata"]["annotations"])
-        return namespace == "shop" and mark is not None and mark.subset == "b"
+        known = keys.subset_annotations(tree["metadata"]["annotations"])
+        return namespace == "shop" and known is not None and known.subset == "b"
 
-    office = offices(only_b)
+    process = processes(only_b)
     divided = topology(-1, -1)
     divided["spec"]["scheduleStrategy"] = strategy
-    await office.divide(divided)
-    assert subset_of(newcomer(), await office.ask(review("CREATE", newcomer()))) == want
+    await process.create_topology(divided)
+    assert subset_of(newcomer(), await process.ask(review("CREATE", newcomer()))) == want
 
 
 def only_b(tried: list[str]) -> Simulate:
@@ -215,15 +219,15 @@ def only_b(tried: list[str]) -> Simulate:
 
     def simulate(tree: JSON, namespace: str) -> bool:
         del namespace
-        mark = keys.subset_annotations(tree["metadata"]["annotations"])
-        assert mark is not None
-        tried.append(mark.subset)
-        return mark.subset == "b"
+        known = keys.subset_annotations(tree["metadata"]["annotations"])
+        assert known is not None
+        tried.append(known.subset)
+        return known.subset == "b"
 
     return simulate
 
 
-def conflicting(office: Office, stored: JSON | None = None) -> None:
+def conflicting(process: WebhookProcess, stored: JSON | None = None) -> None:
     """Let the first write lose against another process, which has stored this."""
     lost: list[Request] = []
 
@@ -232,28 +236,28 @@ def conflicting(office: Office, stored: JSON | None = None) -> None:
             return None
         lost.append(request)
         if stored is not None:
-            office.server.put(*TOPOLOGIES, stored)
+            process.server.put(*TOPOLOGIES, stored)
         return Conflict("changed meanwhile")
 
-    office.server.intercept = lose
+    process.server.intercept = lose
 
 
-async def test_a_subset_is_tried_once_for_each_pod(offices: Callable[..., Office]) -> None:
+async def test_a_subset_is_simulated_once_for_each_pod(processes: Callable[..., WebhookProcess]) -> None:
     """A round that is repeated remembers the answers: looking for a node takes time."""
     tried: list[str] = []
-    office = offices(only_b(tried))
-    await office.divide({**topology(-1, -1), "spec": adaptive(2)})
-    conflicting(office)
-    assert subset_of(newcomer(), await office.ask(review("CREATE", newcomer()))) == "b"
+    process = processes(only_b(tried))
+    await process.create_topology({**topology(-1, -1), "spec": adaptive(2)})
+    conflicting(process)
+    assert subset_of(newcomer(), await process.ask(review("CREATE", newcomer()))) == "b"
     assert tried == ["a", "b"]
 
 
-async def test_a_subset_that_was_added_meanwhile_is_taken_in_doubt(offices: Callable[..., Office]) -> None:
+async def test_a_subset_that_was_added_meanwhile_is_taken_to_fit(processes: Callable[..., WebhookProcess]) -> None:
     """The review began with a spec of two subsets, neither of which has a node; the write found three."""
-    office = offices(lambda _tree, _namespace: False)
-    await office.divide({**topology(-1, -1), "spec": adaptive(2)})
-    conflicting(office, {**topology(-1, -1, -1), "spec": adaptive(3)})
-    assert subset_of(newcomer(), await office.ask(review("CREATE", newcomer()))) == "c"
+    process = processes(lambda _tree, _namespace: False)
+    await process.create_topology({**topology(-1, -1), "spec": adaptive(2)})
+    conflicting(process, {**topology(-1, -1, -1), "spec": adaptive(3)})
+    assert subset_of(newcomer(), await process.ask(review("CREATE", newcomer()))) == "c"
 
 
 def adaptive(count: int) -> JSON:
@@ -270,31 +274,31 @@ def adaptive(count: int) -> JSON:
         pytest.param({"affinity": {"podAffinity": {"x": []}}}, ["a", "a"], id="or to be near others"),
     ],
 )
-async def test_pods_that_come_together_share_what_they_find(
-    spec: JSON, want: list[str], offices: Callable[..., Office]
+async def test_concurrent_pods_share_simulation_results(
+    spec: JSON, want: list[str], processes: Callable[..., WebhookProcess]
 ) -> None:
-    """Only a no: every yes takes room."""
+    """Only failures: a pod that fits takes capacity."""
     tried: list[str] = []
-    office = offices(only_b(tried))
-    await office.divide({**topology(-1, -1), "spec": adaptive(2)})
+    process = processes(only_b(tried))
+    await process.create_topology({**topology(-1, -1), "spec": adaptive(2)})
     tree = newcomer()
     tree["spec"] |= spec
-    answers = asyncio.gather(*(office.ask(review("CREATE", tree, uid=f"0-{number}")) for number in range(2)))
+    answers = asyncio.gather(*(process.ask(review("CREATE", tree, uid=f"0-{number}")) for number in range(2)))
     assert [subset_of(tree, answer) for answer in await answers] == ["b", "b"]
     assert [name for name in tried if name == "a"] == want
 
 
-async def test_a_patch_that_does_not_apply_gives_the_place_back(offices: Callable[..., Office]) -> None:
-    """To a pod of this shape: the pod goes on as it is, and people are told."""
-    office = offices()
+async def test_a_patch_that_does_not_apply_withdraws_the_reservation(processes: Callable[..., WebhookProcess]) -> None:
+    """The pod is admitted unmodified, with an event."""
+    process = processes()
     divided = topology(1, -1)
     divided["spec"]["subsets"][0]["patch"] = {"spec": {"containers": [{"name": "main", "image": "web:2"}]}}
-    await office.divide(divided)
+    await process.create_topology(divided)
     nameless = newcomer()
     nameless["spec"]["containers"] = [{"image": "web:1"}]
-    assert subset_of(nameless, await office.ask(review("CREATE", nameless))) is None
-    await office.until(lambda: not office.row.get("creating"))
-    await office.until(lambda: [each["reason"] for each in office.server.objects("events")] == ["PatchFailed"])
+    assert subset_of(nameless, await process.ask(review("CREATE", nameless))) is None
+    await process.until(lambda: not process.row.get("creating"))
+    await process.until(lambda: [each["reason"] for each in process.server.objects("events")] == ["PatchFailed"])
 
 
 @pytest.mark.parametrize(
@@ -306,54 +310,54 @@ async def test_a_patch_that_does_not_apply_gives_the_place_back(offices: Callabl
     ],
 )
 async def test_other_reviews_are_admitted(
-    request_of: Callable[[], AdmissionRequest], offices: Callable[..., Office]
+    request_of: Callable[[], AdmissionRequest], processes: Callable[..., WebhookProcess]
 ) -> None:
-    """Nothing is looked at."""
-    office = offices()
-    await office.divide(topology(1))
-    response = await office.ask(request_of())
+    """Nothing is read."""
+    process = processes()
+    await process.create_topology(topology(1))
+    response = await process.ask(request_of())
     assert (response.allowed, response.patch) == (True, None)
 
 
-async def test_a_deletion_is_announced_and_looked_at_again(offices: Callable[..., Office]) -> None:
-    """The pod lives on: after a while nothing is left of it."""
-    office = offices()
+async def test_a_deletion_is_announced_and_checked_later(processes: Callable[..., WebhookProcess]) -> None:
+    """The pod still exists: after a while the entry is reverted."""
+    process = processes()
     divided = topology(1, -1)
     divided["status"]["subsetStatuses"][0] = {"name": "a", "replicas": 1}
-    await office.divide(divided)
-    stored = office.server.put(*PODS, pod("p"))
-    assert (await office.ask(review("DELETE", stored, name="p"), 1)).allowed
-    assert list(office.row["deleting"]) == ["p"]
-    await office.clock.advance(SECOND_LOOK)
-    await office.until(lambda: not office.row.get("deleting"))
+    await process.create_topology(divided)
+    stored = process.server.put(*PODS, pod("p"))
+    assert (await process.ask(review("DELETE", stored, name="p"), 1)).allowed
+    assert list(process.row["deleting"]) == ["p"]
+    await process.clock.advance(CHECK_AFTER)
+    await process.until(lambda: not process.row.get("deleting"))
 
 
-async def test_an_eviction_is_announced(offices: Callable[..., Office]) -> None:
+async def test_an_eviction_is_announced(processes: Callable[..., WebhookProcess]) -> None:
     """The review shows no pod, so it is read."""
-    office = offices()
+    process = processes()
     divided = topology(1, -1)
     divided["status"]["subsetStatuses"][0] = {"name": "a", "replicas": 1}
-    await office.divide(divided)
-    office.server.put(*PODS, pod("p"))
+    await process.create_topology(divided)
+    process.server.put(*PODS, pod("p"))
     eviction = {"metadata": {"name": "p", "namespace": "shop"}}
-    assert (await office.ask(review("CREATE", eviction, name="p", sub="eviction"), 1)).allowed
-    assert list(office.row["deleting"]) == ["p"]
+    assert (await process.ask(review("CREATE", eviction, name="p", sub="eviction"), 1)).allowed
+    assert list(process.row["deleting"]) == ["p"]
 
 
 @pytest.mark.parametrize(
     ("request_of", "want"),
     [
         pytest.param(lambda: review("DELETE", pod("p")), False, id="a deletion"),
-        pytest.param(lambda: review("DELETE", pod("p"), dryRun=True), True, id="the review says so"),
-        pytest.param(lambda: review("DELETE", pod("p"), options={"dryRun": ["All"]}), True, id="the options say so"),
+        pytest.param(lambda: review("DELETE", pod("p"), dryRun=True), True, id="by the review"),
+        pytest.param(lambda: review("DELETE", pod("p"), options={"dryRun": ["All"]}), True, id="by the options"),
         pytest.param(
             lambda: review("CREATE", {"deleteOptions": {"dryRun": ["All"]}}, sub="eviction"),
             True,
-            id="the eviction's body says so",
+            id="by the eviction's body",
         ),
         pytest.param(lambda: review("CREATE", {"deleteOptions": None}, sub="eviction"), False, id="an eviction"),
     ],
 )
-def test_dry_runs(request_of: Callable[[], AdmissionRequest], want: bool) -> None:
-    """Wherever it is said."""
+def test_dry_runs_are_recognized(request_of: Callable[[], AdmissionRequest], want: bool) -> None:
+    """By any of the fields that can say so."""
     assert is_dry_run(request_of()) is want

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.unit.unitedtopology.worlds import TopologyWorld, subset
+from tests.unit.unitedtopology.clusters import TopologyCluster, subset
 from trimtab.api.annotations import AIMED_SIZE, DELETION_COST
 from trimtab.api.pods import Pod
 from trimtab.kube.errors import Unreachable
@@ -12,73 +12,73 @@ from trimtab.kube.errors import Unreachable
 THIRDS = (subset("a", "z1", "34%"), subset("b", "z2", "33%"), subset("c", "z3", "33%"))
 
 
-async def divided(world: TopologyWorld, each: int) -> None:
+async def divided(cluster: TopologyCluster, each: int) -> None:
     """A Deployment with so many pods in each of three zones, in thirds."""
-    world.room = each
-    await world.deploy(3 * each)
-    await world.divide(*THIRDS)
+    cluster.room = each
+    await cluster.deploy(3 * each)
+    await cluster.create_topology(*THIRDS)
 
 
-async def prepare(world: TopologyWorld, size: int) -> int:
+async def prepare(cluster: TopologyCluster, size: int) -> int:
     """Prepare for a size; how many costs were written."""
-    task = asyncio.ensure_future(world.foresight.prepare("Deployment", "default", "web", size))
+    task = asyncio.ensure_future(cluster.preparation.prepare("Deployment", "default", "web", size))
     while not task.done():
-        await world.clock.advance(0.1)
+        await cluster.clock.advance(0.1)
     return task.result()
 
 
-async def test_only_what_changes_is_written(world: TopologyWorld) -> None:
+async def test_only_changed_costs_are_written(cluster: TopologyCluster) -> None:
     """Of nine pods in thirds, bound for six, one of each third; a second time nothing."""
-    await divided(world, 3)
-    assert await prepare(world, 6) == 3
-    assert await prepare(world, 6) == 0
+    await divided(cluster, 3)
+    assert await prepare(cluster, 6) == 3
+    assert await prepare(cluster, 6) == 0
 
 
-async def test_the_note_says_for_what_and_until_when(world: TopologyWorld) -> None:
+async def test_the_annotation_has_size_and_expiry(cluster: TopologyCluster) -> None:
     """Fifteen seconds from now."""
-    await divided(world, 2)
-    now = world.clock.now() // 1_000_000_000
-    await prepare(world, 3)
-    notes = {pod.metadata.annotations.get(AIMED_SIZE) for pod in await world.pods()}
+    await divided(cluster, 2)
+    now = cluster.clock.now() // 1_000_000_000
+    await prepare(cluster, 3)
+    notes = {pod.metadata.annotations.get(AIMED_SIZE) for pod in await cluster.pods()}
     assert notes == {None, f"3@{now + 15}"}
 
 
-async def test_where_everything_goes_nothing_is_written(world: TopologyWorld) -> None:
-    """There is no order among those who all go."""
-    await divided(world, 2)
-    assert await prepare(world, 0) == 0
+async def test_for_size_zero_nothing_is_written(cluster: TopologyCluster) -> None:
+    """Pods that are all deleted need no order."""
+    await divided(cluster, 2)
+    assert await prepare(cluster, 0) == 0
 
 
-async def test_every_beginning_is_the_plan_on_a_smaller_scale(world: TopologyWorld) -> None:
+async def test_every_prefix_has_the_same_effect_on_a_smaller_scale(cluster: TopologyCluster) -> None:
     """Costs are written to all thirds alike, whenever time runs out."""
-    await divided(world, 4)
-    world.controller_wire.requests.clear()
-    await prepare(world, 3)
-    names = {pod.metadata.name: pod.spec.node_name[:2] for pod in await world.pods()}
-    patches = [request.path for request in world.controller_wire.requests if request.method == "PATCH"]
+    await divided(cluster, 4)
+    cluster.controller_wire.requests.clear()
+    await prepare(cluster, 3)
+    names = {pod.metadata.name: pod.spec.node_name[:2] for pod in await cluster.pods()}
+    patches = [request.path for request in cluster.controller_wire.requests if request.method == "PATCH"]
     zones = [names[path.rpartition("/")[2]] for path in patches if "/pods/" in path][:9]
     assert [sorted(zones[at : at + 3]) for at in (0, 3, 6)] == [["z1", "z2", "z3"]] * 3
 
 
-async def test_a_cost_of_others_is_left_alone(world: TopologyWorld) -> None:
+async def test_a_foreign_cost_is_left_alone(cluster: TopologyCluster) -> None:
     """It counts as theirs at every size."""
-    await divided(world, 2)
-    pod = (await world.pods())[0]
-    await world.patch(Pod, pod.metadata.name, {"metadata": {"annotations": {DELETION_COST: "5"}}})
-    await prepare(world, 3)
-    assert (await world.get(Pod, pod.metadata.name)).metadata.annotations[DELETION_COST] == "5"
+    await divided(cluster, 2)
+    pod = (await cluster.pods())[0]
+    await cluster.patch(Pod, pod.metadata.name, {"metadata": {"annotations": {DELETION_COST: "5"}}})
+    await prepare(cluster, 3)
+    assert (await cluster.get(Pod, pod.metadata.name)).metadata.annotations[DELETION_COST] == "5"
 
 
-async def test_what_cannot_be_written_keeps_nobody_from_scaling(world: TopologyWorld) -> None:
-    """The request goes on with the costs as they are."""
-    await divided(world, 2)
-    world.controller_wire.refuse = lambda request: (
+async def test_a_failed_write_does_not_prevent_the_scale_down(cluster: TopologyCluster) -> None:
+    """The request proceeds with the costs as they are."""
+    await divided(cluster, 2)
+    cluster.controller_wire.refuse = lambda request: (
         Unreachable("away", sent=False) if request.method == "PATCH" else None
     )
-    assert await prepare(world, 3) == 0
+    assert await prepare(cluster, 3) == 0
 
 
-async def test_a_workload_that_nobody_divides_is_not_held(world: TopologyWorld) -> None:
+async def test_a_workload_without_a_united_topology_is_not_delayed(cluster: TopologyCluster) -> None:
     """There is nothing to prepare."""
-    await world.deploy(3)
-    assert await prepare(world, 1) == 0
+    await cluster.deploy(3)
+    assert await prepare(cluster, 1) == 0

@@ -1,4 +1,4 @@
-"""Would a pod find a node: what was promised a moment ago counts, what is not judged takes the subset."""
+"""Whether a node can take a pod: assumed pods count, and what is not evaluated fits."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.unit.lab.workloads.worlds import Wire
-from tests.unit.unitedtopology.worlds import TopologyWorld
+from tests.unit.lab.workloads.clusters import Wire
+from tests.unit.unitedtopology.clusters import TopologyCluster
 from trimtab.api.annotations import SubsetAnnotations
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.testing.builders import PodBuilder, pod
-from trimtab.unitedtopology.admission.simulation import PATIENCE, Simulation
+from trimtab.unitedtopology.admission.simulation import ASSUMED_SECONDS, Simulation
 from trimtab.unitedtopology.view import View
 
 JSON = dict[str, Any]
@@ -26,14 +26,14 @@ JSON = dict[str, Any]
 class Stage:
     """A cluster with one node of four cores, and a simulation of it."""
 
-    def __init__(self, world: TopologyWorld) -> None:
-        self.world = world
-        client = Client(Wire(world.cluster), clock=world.clock)
+    def __init__(self, cluster: TopologyCluster) -> None:
+        self.world = cluster
+        client = Client(Wire(cluster.cluster), clock=cluster.clock)
         self.view = View(client)
-        self.simulation = Simulation(self.view, world.clock)
+        self.simulation = Simulation(self.view, cluster.clock)
 
     async def start(self) -> None:
-        """Look at the cluster. No controller takes the marks of these pods back, although they are of no topology."""
+        """Fill the caches. No controller reverts the annotations of these pods, which have no UnitedTopology."""
         await self.world.stop_controller()
         for node in (await self.world.user.list(Node)).items:
             await self.world.user.delete(Node, node.metadata.name)
@@ -47,10 +47,10 @@ class Stage:
 
     def ask(self, built: PodBuilder, reservation: str = "") -> bool:
         """Whether there is a node for a pod."""
-        return self.simulation(marked(built, reservation).tree(), "default")
+        return self.simulation(annotated(built, reservation).tree(), "default")
 
 
-def marked(built: PodBuilder, reservation: str) -> PodBuilder:
+def annotated(built: PodBuilder, reservation: str) -> PodBuilder:
     """A pod with a reservation."""
     return built.annotations(SubsetAnnotations("web", "a", reservation).written()) if reservation else built
 
@@ -61,24 +61,24 @@ def big() -> PodBuilder:
 
 
 @pytest_asyncio.fixture
-async def stage(world: TopologyWorld) -> AsyncIterator[Stage]:
+async def stage(cluster: TopologyCluster) -> AsyncIterator[Stage]:
     """A simulation that has seen the cluster."""
-    made = Stage(world)
+    made = Stage(cluster)
     await made.start()
     yield made
     await cancel(made.task)
 
 
-async def test_a_pod_finds_a_node_or_does_not(stage: Stage) -> None:
-    """By what the placement core says."""
+async def test_a_pod_fits_or_does_not(stage: Stage) -> None:
+    """By the placement core."""
     assert stage.simulation.synced
     assert stage.ask(big())
     assert not stage.ask(pod("").requests(cpu="5"))
     assert not stage.ask(pod("").node_selector(zone="z9"))
 
 
-async def test_pods_that_were_promised_a_place_count(stage: Stage) -> None:
-    """Three at once, room for two."""
+async def test_assumed_pods_count(stage: Stage) -> None:
+    """Three at once, capacity for two."""
     assert [stage.ask(big(), str(number)) for number in range(3)] == [True, True, False]
 
 
@@ -87,40 +87,40 @@ async def test_the_same_reservation_counts_once(stage: Stage) -> None:
     assert [stage.ask(big(), "one") for _ in range(3)] == [True, True, True]
 
 
-async def test_a_promise_is_forgotten_after_a_while(stage: Stage) -> None:
+async def test_an_assumed_pod_expires(stage: Stage) -> None:
     """The pod never came."""
     assert [stage.ask(big(), "one"), stage.ask(big(), "two"), stage.ask(big(), "three")] == [True, True, False]
-    await stage.world.advance(PATIENCE + 1)
+    await stage.world.advance(ASSUMED_SECONDS + 1)
     assert stage.ask(big(), "three")
 
 
 async def create(stage: Stage, name: str, reservation: str) -> None:
     """A pod is created, and seen."""
-    tree = marked(pod(name).requests(cpu="2"), reservation).tree()
+    tree = annotated(pod(name).requests(cpu="2"), reservation).tree()
     tree["metadata"].pop("uid", None)
     await stage.world.user.create(Pod, tree, namespace="default")
     await stage.world.settle()
 
 
-async def test_pods_that_others_admitted_count_once_they_are_seen(stage: Stage) -> None:
-    """Another process gave two pods their places; they wait for a scheduler."""
+async def test_pods_of_other_processes_count_once_they_are_seen(stage: Stage) -> None:
+    """Another process admitted two pods, which are not scheduled yet."""
     await create(stage, "p1", "one")
     await create(stage, "p2", "two")
     assert not stage.ask(big(), "three")
 
 
-async def test_hundreds_that_others_admitted_are_caught_up_with_by_and_by(stage: Stage) -> None:
-    """Who asks has no time to place them all: some each time, and those who come later see more."""
+async def test_hundreds_of_pods_of_other_processes_are_assumed_step_by_step(stage: Stage) -> None:
+    """There is no time to simulate them all: each simulation assumes some of them."""
     for number in range(25):
-        tree = marked(pod(f"p{number}").requests(cpu="100m"), f"r{number}").tree()
+        tree = annotated(pod(f"p{number}").requests(cpu="100m"), f"r{number}").tree()
         tree["metadata"].pop("uid", None)
         await stage.world.user.create(Pod, tree, namespace="default")
     await stage.world.settle()
     assert [stage.ask(big()), stage.ask(big())] == [True, False]
 
 
-async def test_a_pod_that_runs_counts_where_it_runs(stage: Stage) -> None:
-    """It is not counted twice, and its room is free again when it is gone."""
+async def test_a_running_pod_counts_on_its_node(stage: Stage) -> None:
+    """It is not counted twice, and its capacity is free again when it is gone."""
     assert stage.ask(big(), "one")
     await create(stage, "p1", "one")
     await stage.world.user.bind("p1", namespace="default", node="n1")
@@ -131,8 +131,8 @@ async def test_a_pod_that_runs_counts_where_it_runs(stage: Stage) -> None:
     assert stage.ask(big(), "three")
 
 
-async def test_a_pod_on_its_way_out_is_taken_for_gone(stage: Stage) -> None:
-    """A rollout finds the room that old pods leave, although they take a while to end."""
+async def test_a_terminating_pod_counts_as_gone(stage: Stage) -> None:
+    """A rollout finds the capacity of old pods, although they take a while to end."""
     for name in ("p1", "p2"):
         await create(stage, name, name)
         await stage.world.user.bind(name, namespace="default", node="n1")
@@ -143,7 +143,7 @@ async def test_a_pod_on_its_way_out_is_taken_for_gone(stage: Stage) -> None:
     assert stage.ask(big())
 
 
-async def test_a_pod_that_has_finished_takes_no_room(stage: Stage) -> None:
+async def test_a_finished_pod_takes_no_capacity(stage: Stage) -> None:
     """It stays on its node in name only."""
     for name in ("p1", "p2"):
         await create(stage, name, name)
@@ -154,8 +154,8 @@ async def test_a_pod_that_has_finished_takes_no_room(stage: Stage) -> None:
     assert [stage.ask(big(), "three"), stage.ask(big(), "four")] == [True, False]
 
 
-async def test_a_pod_that_waits_for_good_takes_no_room(stage: Stage) -> None:
-    """A scheduler has said that there is no node for it."""
+async def test_an_unschedulable_pod_takes_no_capacity(stage: Stage) -> None:
+    """Its scheduler has set the condition that no node can take it."""
     assert [stage.ask(big(), "one"), stage.ask(big(), "two")] == [True, True]
     await create(stage, "p1", "one")
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
@@ -176,11 +176,11 @@ async def test_a_pod_that_waits_for_good_takes_no_room(stage: Stage) -> None:
         pytest.param({"metadata": {}, "spec": {"priority": "high"}}, id="what cannot be read"),
     ],
 )
-async def test_what_is_not_judged_takes_the_subset(stage: Stage, tree: JSON) -> None:
+async def test_what_is_not_evaluated_fits(stage: Stage, tree: JSON) -> None:
     """If that was wrong, the controller moves the pod."""
     assert stage.simulation(tree, "default")
 
 
-async def test_before_the_cluster_is_seen_every_subset_will_do(world: TopologyWorld) -> None:
+async def test_before_the_caches_are_filled_every_pod_fits(cluster: TopologyCluster) -> None:
     """Nobody is kept waiting."""
-    assert Stage(world).ask(big())
+    assert Stage(cluster).ask(big())

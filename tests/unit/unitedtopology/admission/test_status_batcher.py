@@ -1,4 +1,4 @@
-"""Group commit: who waits together is written together, and nobody's place is lost or given twice on the way."""
+"""Group commit: pending requests share a write, and no capacity is lost or assigned twice."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import Unreachable
 from trimtab.kube.resources import Key
 from trimtab.kube.transport import Request, Response
-from trimtab.subsets.allocation import Applicant
+from trimtab.subsets.allocation import PodCreation
 from trimtab.testing.clocks import VirtualClock
-from trimtab.unitedtopology.admission.status_batcher import Placed, Rounds
+from trimtab.unitedtopology.admission.pending import Assignment
+from trimtab.unitedtopology.admission.status_batcher import StatusBatcher
 
 KEY = Key("shop/spread")
 TOPOLOGIES = ("/apis/apps.kruise.io/v1alpha1", "unitedtopologies")
@@ -32,7 +33,7 @@ DEPLOYMENTS = ("/apis/apps/v1", "deployments")
 
 def topology(*missing: int, **more: Any) -> JSON:
     """A UnitedTopology that has been counted: so many pods are missing in each subset; -1 is no maximum."""
-    names = [chr(ord("a") + place) for place in range(len(missing))]
+    names = [chr(ord("a") + index) for index in range(len(missing))]
     limits = [{} if count < 0 else {"maxReplicas": count} for count in missing]
     rows = [{"name": name, "missingReplicas": count} for name, count in zip(names, missing, strict=True)]
     return {
@@ -49,14 +50,14 @@ def topology(*missing: int, **more: Any) -> JSON:
 
 
 def pod(name: str, subset: str = "a", **metadata: Any) -> JSON:
-    """A pod of the first revision that was given a place."""
-    mark = keys.SubsetAnnotations("spread", subset, f"of-{name}")
+    """A pod of the first revision, with a reservation."""
+    known = keys.SubsetAnnotations("spread", subset, f"of-{name}")
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "r1", "controller": True}
     return {
         "metadata": {
             "name": name,
             "namespace": "shop",
-            "annotations": mark.written(),
+            "annotations": known.written(),
             "ownerReferences": [owner],
             **metadata,
         },
@@ -65,15 +66,15 @@ def pod(name: str, subset: str = "a", **metadata: Any) -> JSON:
 
 
 class BusyClock(VirtualClock):
-    """A clock that also goes on while something is worked out, and nobody waits."""
+    """A clock that can advance during a computation."""
 
     def work(self, seconds: float) -> None:
-        """So much time has passed meanwhile."""
+        """Let time pass without a wait."""
         self._now += round(seconds * SECOND)
 
 
-class Counter:
-    """One webhook process and the server behind it; its cache is what the test says."""
+class WebhookProcess:
+    """One webhook process and the server behind it; the test sets its cache."""
 
     def __init__(self) -> None:
         self.clock = BusyClock()
@@ -81,7 +82,7 @@ class Counter:
         self.cached: JSON = {}
         self.ended: dict[str, str] = {}
         client = Client(self.server, clock=self.clock)
-        self.rounds = Rounds(client, self._cached, ended=lambda _: self.ended, rng=random.Random(1))
+        self.batcher = StatusBatcher(client, self._cached, ended=lambda _: self.ended, rng=random.Random(1))
 
     def _cached(self, key: Key) -> UnitedTopology | None:
         del key
@@ -104,7 +105,7 @@ class Counter:
 
     async def reserve(self, *names: str) -> list[str | None]:
         """Places for these pods, all at once."""
-        work = asyncio.gather(*(self.rounds.reserve(KEY, Applicant(f"of-{name}", "r1")) for name in names))
+        work = asyncio.gather(*(self.batcher.reserve(KEY, PodCreation(f"of-{name}", "r1")) for name in names))
         return [_name(placed) for placed in await self.settled(work)]
 
     async def settled(self, work: asyncio.Future[Any]) -> Any:
@@ -119,62 +120,62 @@ class Counter:
         await self.settled(asyncio.ensure_future(self._idle()))
 
     async def _idle(self) -> None:
-        while self.rounds.busy:
+        while self.batcher.is_busy:
             await asyncio.sleep(0)
 
 
-def _name(placed: Placed | None) -> str | None:
+def _name(placed: Assignment | None) -> str | None:
     if placed is None or placed.subset is None:
         return None
     return placed.topology.spec.subsets[placed.subset].name
 
 
 @pytest.fixture
-async def desk() -> AsyncIterator[Counter]:
+async def process() -> AsyncIterator[WebhookProcess]:
     """A webhook process."""
-    counter = Counter()
-    yield counter
-    await counter.rounds.close()
+    running = WebhookProcess()
+    yield running
+    await running.batcher.close()
 
 
-async def test_who_comes_together_shares_a_write(desk: Counter) -> None:
-    """In the order in which they came, and each sees those before."""
-    desk.put(topology(3, 2, -1))
-    assert await desk.reserve(*"123456") == ["a", "a", "a", "b", "b", "c"]
-    assert desk.writes == 1
+async def test_concurrent_admissions_share_one_status_write(process: WebhookProcess) -> None:
+    """In the order of their arrival, and each sees the reservations before it."""
+    process.put(topology(3, 2, -1))
+    assert await process.reserve(*"123456") == ["a", "a", "a", "b", "b", "c"]
+    assert process.writes == 1
 
 
-async def test_an_old_cache_costs_a_conflict_and_nothing_else(desk: Counter) -> None:
-    """What another process has reserved meanwhile is seen in the second round."""
-    desk.put(topology(1, -1))
+async def test_an_old_cache_costs_a_conflict_and_nothing_else(process: WebhookProcess) -> None:
+    """Reservations of another process are seen in the second attempt."""
+    process.put(topology(1, -1))
     other = topology(1, -1)
     other["status"]["subsetStatuses"][0]["creating"] = {"of-x": "2026-01-01T00:00:00Z"}
-    desk.server.put(*TOPOLOGIES, other)
-    assert await desk.reserve("1") == ["b"]
-    assert desk.writes == 2
+    process.server.put(*TOPOLOGIES, other)
+    assert await process.reserve("1") == ["b"]
+    assert process.writes == 2
 
 
 @pytest.fixture
-async def contended(desk: Counter) -> Counter:
-    """A process that has just written, after another one had: nobody waits, and a write takes a while."""
+async def contended(process: WebhookProcess) -> WebhookProcess:
+    """A process that has just written, after another one had: nothing is pending, and a write takes a while."""
 
     def slowly(request: Request) -> Response | Exception | None:
-        desk.clock.work(0.05 if request.method == "PATCH" else 0.0)
+        process.clock.work(0.05 if request.method == "PATCH" else 0.0)
         return None
 
-    desk.put(topology(-1))
-    desk.server.put(*TOPOLOGIES, topology(-1))
-    desk.server.intercept = slowly
-    await desk.reserve("1")
-    return desk
+    process.put(topology(-1))
+    process.server.put(*TOPOLOGIES, topology(-1))
+    process.server.intercept = slowly
+    await process.reserve("1")
+    return process
 
 
-async def test_where_others_write_who_comes_next_waits_for_its_turn(contended: Counter) -> None:
-    """At once, it would be out of turn: somebody loses that race, and it would be a write for one."""
+async def test_with_other_writers_the_next_request_waits_for_its_turn(contended: WebhookProcess) -> None:
+    """At once, it would be out of turn: one process would conflict, and the write would serve one request."""
     before = contended.writes
     both = []
     for name in "23":
-        both.append(asyncio.ensure_future(contended.rounds.reserve(KEY, Applicant(f"of-{name}", "r1"))))
+        both.append(asyncio.ensure_future(contended.batcher.reserve(KEY, PodCreation(f"of-{name}", "r1"))))
         await contended.clock.advance(0.02)
     await contended.settled(asyncio.gather(*both))
     assert contended.writes == before + 1
@@ -183,12 +184,12 @@ async def test_where_others_write_who_comes_next_waits_for_its_turn(contended: C
 @pytest.mark.parametrize(
     ("counted", "waits"),
     [
-        pytest.param("7", False, id="two webhooks have"),
-        pytest.param("", True, id="the controller has, and takes no turns"),
+        pytest.param("7", False, id="two webhooks have written"),
+        pytest.param("", True, id="only the controller has written, which takes no turns"),
     ],
 )
-async def test_a_turn_comes_when_two_others_have_written(counted: str, waits: bool, contended: Counter) -> None:
-    """Which is sooner than it would come by itself."""
+async def test_a_turn_comes_when_two_others_have_written(counted: str, waits: bool, contended: WebhookProcess) -> None:
+    """Which is sooner than the timeout."""
     waiting = asyncio.ensure_future(contended.reserve("2"))
     started = contended.clock.monotonic()
     for number in range(4):
@@ -201,171 +202,169 @@ async def test_a_turn_comes_when_two_others_have_written(counted: str, waits: bo
     assert (contended.clock.monotonic() - started > 0.28 * SECOND) is waits
 
 
-async def test_nobody_is_let_go_by_an_old_cache(desk: Counter) -> None:
-    """The cache says full, and there is nothing to write by which that would be noticed: it is read first."""
+async def test_an_old_cache_denies_no_pod_a_subset(process: WebhookProcess) -> None:
+    """By the cache it is full, and without a write there is no conflict: the status is read first."""
     full = topology(1)
     full["status"]["subsetStatuses"][0] |= {"missingReplicas": 0, "replicas": 1}
-    desk.put(full)
-    desk.server.put(*TOPOLOGIES, topology(1))
-    assert await desk.reserve("1", "2") == ["a", None]
+    process.put(full)
+    process.server.put(*TOPOLOGIES, topology(1))
+    assert await process.reserve("1", "2") == ["a", None]
 
 
-async def test_who_is_out_of_time_gives_its_place_back(desk: Counter) -> None:
-    """Its pod goes on without it, so nobody will come for it."""
-    desk.put(topology(1, -1))
-    waiting = asyncio.ensure_future(desk.rounds.reserve(KEY, Applicant("of-1", "r1")))
-    while not desk.writes:
+async def test_a_cancelled_admission_withdraws_its_reservation(process: WebhookProcess) -> None:
+    """Its pod is admitted without it, so no pod will have it."""
+    process.put(topology(1, -1))
+    waiting = asyncio.ensure_future(process.batcher.reserve(KEY, PodCreation("of-1", "r1")))
+    while not process.writes:
         await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait([waiting])
-    await desk.idle()
-    assert desk.rows["a"].get("creating", {}) == {}
+    await process.idle()
+    assert process.rows["a"].get("creating", {}) == {}
 
 
-async def test_a_write_without_an_answer_is_taken_back(desk: Counter) -> None:
-    """Nobody knows whether it was done: those who waited are told of the fault, and their places withdrawn."""
-    desk.put(topology(1, -1))
+async def test_reservations_of_a_write_without_response_are_withdrawn(process: WebhookProcess) -> None:
+    """It may have been executed: the requests get the error, and their reservations are withdrawn."""
+    process.put(topology(1, -1))
     lost: list[Request] = []
 
     def lose(request: Request) -> Response | Exception | None:
         if request.method != "PATCH" or lost:
             return None
         lost.append(request)
-        desk.server.put(*TOPOLOGIES, _after(desk, request))
+        process.server.put(*TOPOLOGIES, _after(process, request))
         return Unreachable("connection lost")
 
-    desk.server.intercept = lose
+    process.server.intercept = lose
     with pytest.raises(Unreachable):
-        await desk.reserve("1")
-    await desk.idle()
-    assert desk.rows["a"].get("creating", {}) == {}
+        await process.reserve("1")
+    await process.idle()
+    assert process.rows["a"].get("creating", {}) == {}
 
 
-def _after(desk: Counter, request: Request) -> JSON:
-    (stored,) = desk.server.objects("unitedtopologies")
+def _after(process: WebhookProcess, request: Request) -> JSON:
+    (stored,) = process.server.objects("unitedtopologies")
     assert request.body is not None
     return {**stored, "status": {**stored["status"], **codec.decode(request.body, dict[str, Any])["status"]}}
 
 
-async def test_a_united_topology_that_is_gone_has_nothing_to_say(desk: Counter) -> None:
-    """The pod goes on as it is."""
-    desk.put(topology(1))
-    desk.server.drop(*TOPOLOGIES, "shop/spread")
-    assert await desk.reserve("1") == [None]
+async def test_a_deleted_united_topology_assigns_no_subset(process: WebhookProcess) -> None:
+    """The pod is admitted unmodified."""
+    process.put(topology(1))
+    process.server.drop(*TOPOLOGIES, "shop/spread")
+    assert await process.reserve("1") == [None]
 
 
-async def test_a_deletion_is_announced_once(desk: Counter) -> None:
-    """By however many requests, and held with the reservation while nobody has counted the pod."""
-    desk.put(topology(2, -1))
-    await desk.reserve("p")
-    desk.server.put(*PODS, pod("p"))
-    both = asyncio.gather(*(desk.rounds.leave(KEY, "p", "") for _ in range(2)))
-    assert await desk.settled(both) == [True, True]
-    assert list(desk.rows["a"]["deleting"]) == ["p"]
-    assert list(desk.rows["a"]["creating"]) == ["p@of-p"]
+async def test_a_deletion_is_announced_once(process: WebhookProcess) -> None:
+    """By any number of requests, and kept with the reservation while the pod is not counted."""
+    process.put(topology(2, -1))
+    await process.reserve("p")
+    process.server.put(*PODS, pod("p"))
+    both = asyncio.gather(*(process.batcher.announce_deletion(KEY, "p", "") for _ in range(2)))
+    assert await process.settled(both) == [True, True]
+    assert list(process.rows["a"]["deleting"]) == ["p"]
+    assert list(process.rows["a"]["creating"]) == ["p@of-p"]
 
 
 @pytest.mark.parametrize(
     ("stored", "uid"),
     [
-        pytest.param(pod("p", deletionTimestamp="2026-01-01T00:00:00Z"), "", id="it is going already"),
+        pytest.param(pod("p", deletionTimestamp="2026-01-01T00:00:00Z"), "", id="it is terminating already"),
         pytest.param(pod("p"), "another", id="it is another pod of that name"),
-        pytest.param(pod("p", annotations={}), "", id="it was never given a place"),
+        pytest.param(pod("p", annotations={}), "", id="it has no reservation"),
         pytest.param(None, "", id="it is gone"),
     ],
 )
-async def test_nothing_is_announced(stored: JSON | None, uid: str, desk: Counter) -> None:
-    """What the review said may be old: the pod itself is read."""
-    desk.put(topology(2))
+async def test_nothing_is_announced(stored: JSON | None, uid: str, process: WebhookProcess) -> None:
+    """The review may be old: the pod is read uncached."""
+    process.put(topology(2))
     if stored is not None:
-        desk.server.put(*PODS, stored)
-    assert await desk.settled(asyncio.ensure_future(desk.rounds.leave(KEY, "p", uid))) is False
-    assert desk.writes == 0
+        process.server.put(*PODS, stored)
+    assert await process.settled(asyncio.ensure_future(process.batcher.announce_deletion(KEY, "p", uid))) is False
+    assert process.writes == 0
 
 
-async def test_an_announced_place_is_given_only_if_the_pod_is_going(desk: Counter) -> None:
-    """It is read before its place is given away; and forgotten, if it lives on."""
+async def test_announced_capacity_is_assigned_only_if_the_pod_is_terminating(process: WebhookProcess) -> None:
+    """The pod is read before its capacity is assigned; the entry is reverted if it still exists."""
     announced = topology(1, -1)
     announced["status"]["subsetStatuses"][0] = {
         "name": "a",
         "replicas": 1,
         "deleting": {"p": "2026-01-01T00:00:00Z"},
     }
-    desk.put(announced)
-    desk.server.put(*PODS, pod("p"))
-    assert await desk.reserve("1") == ["b"]
-    desk.rounds.take_back(KEY, "p")
-    await desk.idle()
-    assert not desk.rows["a"].get("deleting")
+    process.put(announced)
+    process.server.put(*PODS, pod("p"))
+    assert await process.reserve("1") == ["b"]
+    process.batcher.revert_deletion(KEY, "p")
+    await process.idle()
+    assert not process.rows["a"].get("deleting")
 
 
-async def test_a_place_of_a_pod_that_is_going_is_given(desk: Counter) -> None:
-    """To one, and it need not be read again."""
+async def test_capacity_of_a_terminating_pod_is_assigned_once(process: WebhookProcess) -> None:
+    """To one pod, and it is not read again."""
     announced = topology(1, -1)
     announced["status"]["subsetStatuses"][0] = {
         "name": "a",
         "replicas": 1,
         "deleting": {"p": "2026-01-01T00:00:00Z"},
     }
-    desk.put(announced)
-    desk.server.put(*PODS, pod("p", deletionTimestamp="2026-01-01T00:00:00Z"))
-    assert await desk.reserve("1") == ["a"]
-    assert await desk.reserve("2") == ["b"]
-    assert sum(request.path.endswith("/pods/p") for request in desk.server.requests) == 1
+    process.put(announced)
+    process.server.put(*PODS, pod("p", deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert await process.reserve("1") == ["a"]
+    assert await process.reserve("2") == ["b"]
+    assert sum(request.path.endswith("/pods/p") for request in process.server.requests) == 1
 
 
 @pytest.mark.parametrize(("replicas", "want"), [(6, ["a", "a", "b"]), (2, ["b", "b", "b"])], ids=["grown", "shrunk"])
-async def test_a_size_that_has_changed_since_it_was_read_last_decides_anew(
-    replicas: int, want: list[str], desk: Counter
-) -> None:
-    """The write goes out with the size of before; nobody is answered by it, and no reservation of it is left."""
+async def test_a_changed_size_is_decided_again(replicas: int, want: list[str], process: WebhookProcess) -> None:
+    """The first write uses the old size; no request is answered by it, and its reservations are withdrawn."""
     half = topology(2, -1)
     half["spec"]["subsets"][0]["maxReplicas"] = "50%"
     half["status"] |= {"replicas": 4}
     half["status"]["subsetStatuses"][0] |= {"missingReplicas": 2}
-    desk.put(half)
+    process.put(half)
     web: JSON = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"replicas": 4}}
-    desk.server.put(*DEPLOYMENTS, web)
-    assert await desk.reserve("0") == ["a"]
-    desk.server.put(*DEPLOYMENTS, {**web, "spec": {"replicas": replicas}})
-    assert await desk.reserve("1", "2", "3") == want
-    assert len(desk.rows["a"]["creating"]) == 1 + want.count("a")
+    process.server.put(*DEPLOYMENTS, web)
+    assert await process.reserve("0") == ["a"]
+    process.server.put(*DEPLOYMENTS, {**web, "spec": {"replicas": replicas}})
+    assert await process.reserve("1", "2", "3") == want
+    assert len(process.rows["a"]["creating"]) == 1 + want.count("a")
 
 
-async def test_a_workload_that_has_grown_is_noticed(desk: Counter) -> None:
-    """A percentage is passed over only after the size was read."""
+async def test_a_workload_that_has_grown_is_noticed(process: WebhookProcess) -> None:
+    """A percentage is skipped only after the size was read."""
     half = topology(1, -1)
     half["spec"]["subsets"][0]["maxReplicas"] = "50%"
     half["status"] |= {"replicas": 2}
     half["status"]["subsetStatuses"][0] |= {"missingReplicas": 0, "replicas": 1}
-    desk.put(half)
-    desk.server.put(*DEPLOYMENTS, {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"replicas": 6}})
-    assert await desk.reserve("1", "2", "3") == ["a", "a", "b"]
+    process.put(half)
+    process.server.put(*DEPLOYMENTS, {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"replicas": 6}})
+    assert await process.reserve("1", "2", "3") == ["a", "a", "b"]
 
 
-async def test_a_workload_that_has_shrunk_is_noticed(desk: Counter) -> None:
-    """Half of ten were counted, and now it is half of four: there is no room beyond that, and one read says so."""
+async def test_a_workload_that_has_shrunk_is_noticed(process: WebhookProcess) -> None:
+    """Half of ten were counted, and now it is half of four: no capacity beyond that, and one read is enough."""
     half = topology(5, -1)
     half["spec"]["subsets"][0]["maxReplicas"] = "50%"
-    desk.put(half)
-    desk.server.put(*DEPLOYMENTS, deployment(4))
-    assert await desk.reserve("1", "2", "3") == ["a", "a", "b"]
-    assert sum(request.path.endswith("/deployments/web") for request in desk.server.requests) == 1
+    process.put(half)
+    process.server.put(*DEPLOYMENTS, deployment(4))
+    assert await process.reserve("1", "2", "3") == ["a", "a", "b"]
+    assert sum(request.path.endswith("/deployments/web") for request in process.server.requests) == 1
 
 
-async def test_a_workload_that_is_gone_has_the_size_that_was_counted(desk: Counter) -> None:
+async def test_a_deleted_workload_has_the_counted_size(process: WebhookProcess) -> None:
     """Its ReplicaSet may outlive it, and go on making pods."""
     half = topology(5, -1)
     half["spec"]["subsets"][0]["maxReplicas"] = "50%"
-    desk.put(half)
-    assert await desk.reserve("1") == ["a"]
+    process.put(half)
+    assert await process.reserve("1") == ["a"]
 
 
-async def test_numbers_are_not_sized(desk: Counter) -> None:
-    """Without a percentage, nobody asks for the workload."""
-    desk.put(topology(1, -1))
-    assert await desk.reserve("1") == ["a"]
-    assert {request.method for request in desk.server.requests} == {"PATCH"}
+async def test_without_percentages_the_size_is_not_read(process: WebhookProcess) -> None:
+    """Without a percentage the workload is not read."""
+    process.put(topology(1, -1))
+    assert await process.reserve("1") == ["a"]
+    assert {request.method for request in process.server.requests} == {"PATCH"}
 
 
 def deployment(replicas: int) -> JSON:
@@ -377,41 +376,41 @@ def deployment(replicas: int) -> JSON:
     }
 
 
-def populate(desk: Counter, *pods: JSON, replicas: int = 10) -> None:
+def populate(process: WebhookProcess, *pods: JSON, replicas: int = 10) -> None:
     """The workload, its ReplicaSet, and these pods of it."""
-    uid = desk.server.put(*DEPLOYMENTS, deployment(replicas))["metadata"]["uid"]
+    uid = process.server.put(*DEPLOYMENTS, deployment(replicas))["metadata"]["uid"]
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": uid, "controller": True}
     metadata = {"name": "web-1", "namespace": "shop", "labels": {"app": "web"}, "ownerReferences": [owner]}
-    made = desk.server.put("/apis/apps/v1", "replicasets", {"metadata": metadata, "spec": {}})
+    made = process.server.put("/apis/apps/v1", "replicasets", {"metadata": metadata, "spec": {}})
     made["metadata"]["uid"] = "r1"
     for each in pods:
         each["metadata"]["labels"] = {"app": "web"}
-        stored = desk.server.put(*PODS, each)
+        stored = process.server.put(*PODS, each)
         if each.get("status", {}).get("phase") == "Failed":
-            desk.ended[each["metadata"]["name"]] = stored["metadata"]["resourceVersion"]
+            process.ended[each["metadata"]["name"]] = stored["metadata"]["resourceVersion"]
 
 
-async def test_a_renamed_subset_is_counted_before_it_is_filled(desk: Counter) -> None:
-    """Until then the status has no row of its name, and it would be taken for empty. It is counted once."""
+async def test_a_renamed_subset_is_counted_before_it_is_filled(process: WebhookProcess) -> None:
+    """Until then the status has no row of its name, and it would count as empty. It is counted once."""
     renamed = topology(1, -1)
     renamed["metadata"]["generation"] = 2
     renamed["spec"]["subsets"][0]["name"] = "zone-a"
-    desk.put(renamed)
-    populate(desk, pod("p", "zone-a"))
-    assert await desk.reserve("1") == ["b"]
-    assert desk.rows["zone-a"]["replicas"] == 1
-    assert await desk.reserve("2") == ["b"]
-    assert sum(request.path.endswith("/pods") for request in desk.server.requests) == 1
+    process.put(renamed)
+    populate(process, pod("p", "zone-a"))
+    assert await process.reserve("1") == ["b"]
+    assert process.rows["zone-a"]["replicas"] == 1
+    assert await process.reserve("2") == ["b"]
+    assert sum(request.path.endswith("/pods") for request in process.server.requests) == 1
 
 
-async def test_a_deletion_is_announced_although_the_spec_is_new(desk: Counter) -> None:
-    """The pod is counted still, whatever else is to be counted anew."""
-    desk.put(topology(2, -1))
-    await desk.reserve("p")
-    (stored,) = desk.server.objects("unitedtopologies")
-    desk.put({**stored, "metadata": {**stored["metadata"], "generation": 2}})
-    desk.server.put(*PODS, pod("p"))
-    assert await desk.settled(asyncio.ensure_future(desk.rounds.leave(KEY, "p", ""))) is True
+async def test_a_deletion_is_announced_for_an_uncounted_generation(process: WebhookProcess) -> None:
+    """The pod is still counted, whatever else is to be counted anew."""
+    process.put(topology(2, -1))
+    await process.reserve("p")
+    (stored,) = process.server.objects("unitedtopologies")
+    process.put({**stored, "metadata": {**stored["metadata"], "generation": 2}})
+    process.server.put(*PODS, pod("p"))
+    assert await process.settled(asyncio.ensure_future(process.batcher.announce_deletion(KEY, "p", ""))) is True
 
 
 def full_of(*names: str, deleting: int = 0) -> JSON:
@@ -424,145 +423,145 @@ def full_of(*names: str, deleting: int = 0) -> JSON:
     return full
 
 
-async def test_any_number_of_places_that_become_free_is_found(desk: Counter) -> None:
-    """They are looked at some hundred at a time, and nobody overflows before all have been."""
+async def test_any_number_of_terminating_pods_is_found(process: WebhookProcess) -> None:
+    """They are read some hundred at a time, and no pod goes to the next subset before all have been."""
     names = [f"gone-{number}" for number in range(450)]
-    desk.put(full_of(*names, deleting=450))
-    assert set(await desk.reserve(*(f"p{number}" for number in range(450)))) == {"a"}
-    assert await desk.reserve("one more") == ["b"]
-    looks = [request.path for request in desk.server.requests if "/pods/" in request.path]
+    process.put(full_of(*names, deleting=450))
+    assert set(await process.reserve(*(f"p{number}" for number in range(450)))) == {"a"}
+    assert await process.reserve("one more") == ["b"]
+    looks = [request.path for request in process.server.requests if "/pods/" in request.path]
     assert len(looks) == len(set(looks)) == 450
 
 
-async def test_the_second_deletion_of_a_name_is_not_taken_for_the_first(desk: Counter) -> None:
-    """A pod was seen to be gone; another of its name lives on after an eviction that was refused."""
-    desk.put(full_of("p", deleting=1))
-    assert await desk.reserve("1") == ["a"]
+async def test_the_second_deletion_of_a_name_is_not_taken_for_the_first(process: WebhookProcess) -> None:
+    """A pod was gone; another of its name still exists after a refused eviction."""
+    process.put(full_of("p", deleting=1))
+    assert await process.reserve("1") == ["a"]
     again = full_of("p", deleting=1)
     again["status"]["subsetStatuses"][0]["deleting"]["p"] = "2026-01-01T00:01:00Z"
-    desk.put(again)
-    desk.server.put(*PODS, pod("p"))
-    assert await desk.reserve("2") == ["b"]
+    process.put(again)
+    process.server.put(*PODS, pod("p"))
+    assert await process.reserve("2") == ["b"]
 
 
-async def test_the_place_of_a_pod_that_failed_is_given(desk: Counter) -> None:
-    """Nobody was asked about it; but it was seen, and that makes the pods be counted live."""
-    desk.put(full_of("p", "q"))
-    populate(desk, pod("p"), {**pod("q"), "status": {"phase": "Failed"}})
-    assert await desk.reserve("1", "2") == ["a", "b"]
+async def test_capacity_of_a_failed_pod_is_assigned(process: WebhookProcess) -> None:
+    """No webhook was called for it; but it was seen, and that triggers an uncached recount."""
+    process.put(full_of("p", "q"))
+    populate(process, pod("p"), {**pod("q"), "status": {"phase": "Failed"}})
+    assert await process.reserve("1", "2") == ["a", "b"]
 
 
-async def test_a_pod_that_was_seen_to_fail_and_counted_out_makes_no_second_room(desk: Counter) -> None:
-    """Its successor is counted in its place; what was seen may be as old as it likes."""
-    desk.put(full_of("p", "r"))
-    populate(desk, pod("p"), {**pod("q"), "status": {"phase": "Failed"}}, pod("r"))
-    assert await desk.reserve("1") == ["b"]
-    assert await desk.reserve("2") == ["b"]
-    lists = [request for request in desk.server.requests if request.path.endswith("/pods")]
-    assert 1 <= len(lists) <= 2, "it is counted for that once, if need be once more by the stored status"
+async def test_a_failed_pod_frees_capacity_once(process: WebhookProcess) -> None:
+    """Its successor is counted instead, however old the cache is."""
+    process.put(full_of("p", "r"))
+    populate(process, pod("p"), {**pod("q"), "status": {"phase": "Failed"}}, pod("r"))
+    assert await process.reserve("1") == ["b"]
+    assert await process.reserve("2") == ["b"]
+    lists = [request for request in process.server.requests if request.path.endswith("/pods")]
+    assert 1 <= len(lists) <= 2, "one recount, or one more by the stored status"
 
 
-async def test_a_pod_that_was_released_is_counted_for_once(desk: Counter) -> None:
-    """It is none of the workload's pods any more, so no count tells how far it was seen; the process remembers."""
-    desk.put(full_of("p"))
-    populate(desk, pod("p"))
-    desk.ended["q"] = desk.server.put(*PODS, pod("q", ownerReferences=[]))["metadata"]["resourceVersion"]
-    assert await desk.reserve("1") == ["b"]
-    counts = [request for request in desk.server.requests if request.path.endswith("/pods")]
-    assert await desk.reserve("2") == ["b"]
-    assert [request for request in desk.server.requests if request.path.endswith("/pods")] == counts != []
+async def test_a_released_pod_triggers_one_recount(process: WebhookProcess) -> None:
+    """It is no pod of the workload any more, so `countedVersion` does not cover it; the process remembers the list."""
+    process.put(full_of("p"))
+    populate(process, pod("p"))
+    process.ended["q"] = process.server.put(*PODS, pod("q", ownerReferences=[]))["metadata"]["resourceVersion"]
+    assert await process.reserve("1") == ["b"]
+    counts = [request for request in process.server.requests if request.path.endswith("/pods")]
+    assert await process.reserve("2") == ["b"]
+    assert [request for request in process.server.requests if request.path.endswith("/pods")] == counts != []
 
 
-async def test_it_is_counted_for_once_although_there_was_nothing_to_write(desk: Counter) -> None:
-    """Every subset is full and stays so: no pod gets a place, and nobody counts for each of them."""
+async def test_a_recount_without_a_write_is_not_repeated(process: WebhookProcess) -> None:
+    """Every subset stays full: no pod gets a subset, and there is no recount for each of them."""
     full = full_of("p")
     del full["spec"]["subsets"][1], full["status"]["subsetStatuses"][1]
-    populate(desk, pod("p"))
-    (counted,) = desk.server.objects("pods")
+    populate(process, pod("p"))
+    (counted,) = process.server.objects("pods")
     full["status"]["countedVersion"] = counted["metadata"]["resourceVersion"]
-    desk.put(full)
-    desk.ended["q"] = desk.server.put(*PODS, pod("q", ownerReferences=[]))["metadata"]["resourceVersion"]
-    assert await desk.reserve("1") == [None]
-    counts = [request for request in desk.server.requests if request.path.endswith("/pods")]
-    assert await desk.reserve("2") == [None]
-    assert [request for request in desk.server.requests if request.path.endswith("/pods")] == counts != []
-    assert desk.writes == 0
+    process.put(full)
+    process.ended["q"] = process.server.put(*PODS, pod("q", ownerReferences=[]))["metadata"]["resourceVersion"]
+    assert await process.reserve("1") == [None]
+    counts = [request for request in process.server.requests if request.path.endswith("/pods")]
+    assert await process.reserve("2") == [None]
+    assert [request for request in process.server.requests if request.path.endswith("/pods")] == counts != []
+    assert process.writes == 0
 
 
-async def test_where_there_is_room_nobody_asks_who_has_ended(desk: Counter) -> None:
+async def test_with_free_capacity_ended_pods_are_not_checked(process: WebhookProcess) -> None:
     """One write, and no read."""
-    desk.put(topology(1, -1))
-    desk.ended = {"q": "999999"}
-    assert await desk.reserve("1") == ["a"]
-    assert {request.method for request in desk.server.requests} == {"PATCH"}
+    process.put(topology(1, -1))
+    process.ended = {"q": "999999"}
+    assert await process.reserve("1") == ["a"]
+    assert {request.method for request in process.server.requests} == {"PATCH"}
 
 
 class BrokenError(Exception):
-    """Something that is no answer of a server."""
+    """An error that is no response of a server."""
 
 
-async def test_whatever_fails_is_tried_again_later_and_not_at_once(desk: Counter) -> None:
-    """A fault of any kind: those who wait are told, and what is to be withdrawn is at last left to the controller."""
-    desk.put(topology(1))
-    desk.server.intercept = lambda _: BrokenError("no token")
+async def test_any_failure_is_retried_after_a_wait(process: WebhookProcess) -> None:
+    """Any error: the requests get it, and withdrawals are left to the controller in the end."""
+    process.put(topology(1))
+    process.server.intercept = lambda _: BrokenError("no token")
     with pytest.raises(BrokenError):
-        await desk.reserve("1")
+        await process.reserve("1")
     for _ in range(50):
         await asyncio.sleep(0)
-    assert len(desk.server.requests) == 1
-    await desk.clock.advance(60)
-    await desk.idle()
-    assert 2 < len(desk.server.requests) < 100
+    assert len(process.server.requests) == 1
+    await process.clock.advance(60)
+    await process.idle()
+    assert 2 < len(process.server.requests) < 100
 
 
-async def test_after_any_number_of_failures_it_is_back_soon(desk: Counter) -> None:
-    """Pods kept coming while nothing worked; the pause between two attempts does not grow for ever."""
-    desk.put(topology(1))
-    desk.server.intercept = lambda _: BrokenError("no token")
+async def test_the_wait_after_many_failures_is_bounded(process: WebhookProcess) -> None:
+    """Pods were created all the time; the wait between two attempts does not grow for ever."""
+    process.put(topology(1))
+    process.server.intercept = lambda _: BrokenError("no token")
     for number in range(60):
-        work = asyncio.gather(desk.rounds.reserve(KEY, Applicant(f"of-{number}", "r1")), return_exceptions=True)
+        work = asyncio.gather(process.batcher.reserve(KEY, PodCreation(f"of-{number}", "r1")), return_exceptions=True)
         while not work.done():
-            await desk.clock.advance(0.5)
-    desk.server.intercept = None
-    last = asyncio.ensure_future(desk.rounds.reserve(KEY, Applicant("of-last", "r1")))
-    await desk.clock.advance(2.5)
+            await process.clock.advance(0.5)
+    process.server.intercept = None
+    last = asyncio.ensure_future(process.batcher.reserve(KEY, PodCreation("of-last", "r1")))
+    await process.clock.advance(2.5)
     assert last.done()
     assert _name(last.result()) == "a"
 
 
-async def test_a_spec_that_cannot_be_followed_ends_as_well(desk: Counter) -> None:
-    """It was stored while nobody validated: nothing is decided by it, and nothing hangs."""
-    desk.put(topology(1))
-    desk.cached["spec"]["subsets"][0]["maxReplicas"] = 3_000_000_000
+async def test_an_invalid_spec_raises_and_does_not_hang(process: WebhookProcess) -> None:
+    """It was stored without validation: nothing is decided from it, and nothing hangs."""
+    process.put(topology(1))
+    process.cached["spec"]["subsets"][0]["maxReplicas"] = 3_000_000_000
     with pytest.raises(InvalidError):
-        await desk.reserve("1")
-    await desk.clock.advance(60)
-    await desk.idle()
+        await process.reserve("1")
+    await process.clock.advance(60)
+    await process.idle()
 
 
-async def test_looking_for_nodes_ends_in_time(desk: Counter) -> None:
-    """Each pod would take a tenth of a second; after three tenths they take the first subset with room."""
+async def test_simulations_end_in_time(process: WebhookProcess) -> None:
+    """Each pod would take a tenth of a second; after three tenths they take the first subset with free capacity."""
     adaptive = topology(-1, -1)
     adaptive["spec"]["scheduleStrategy"] = {"type": "Adaptive"}
-    desk.put(adaptive)
+    process.put(adaptive)
     asked: list[int] = []
 
     def fits(subset: int) -> bool:
         asked.append(subset)
-        desk.clock.work(0.1)
+        process.clock.work(0.1)
         return True
 
-    everyone = [desk.rounds.reserve(KEY, Applicant(f"of-{number}", "r1", fits)) for number in range(10)]
-    await desk.settled(asyncio.gather(*everyone))
+    everyone = [process.batcher.reserve(KEY, PodCreation(f"of-{number}", "r1", fits)) for number in range(10)]
+    await process.settled(asyncio.gather(*everyone))
     assert asked == [0, 0, 0]
 
 
-async def test_a_server_that_is_away_is_not_asked_without_pause(desk: Counter) -> None:
-    """What is to be withdrawn is tried again, later and later, and at last left to the controller."""
-    desk.put(topology(1))
-    desk.server.intercept = lambda _: Unreachable("nobody there", sent=False)
+async def test_an_unreachable_server_is_retried_with_growing_waits(process: WebhookProcess) -> None:
+    """Withdrawals are retried with growing waits, and left to the controller in the end."""
+    process.put(topology(1))
+    process.server.intercept = lambda _: Unreachable("connection refused", sent=False)
     with pytest.raises(Unreachable):
-        await desk.reserve("1")
-    await desk.clock.advance(60)
-    await desk.idle()
-    assert 2 < desk.writes + len(desk.server.requests) < 100
+        await process.reserve("1")
+    await process.clock.advance(60)
+    await process.idle()
+    assert 2 < process.writes + len(process.server.requests) < 100

@@ -1,11 +1,16 @@
-"""Custom kinds: the schema of one version of a CustomResourceDefinition, compiled.
+"""Schemas of custom kinds: OpenAPI v3 schemas of CustomResourceDefinitions, compiled.
 
-`Schema` does to an object of a custom kind what Kubernetes does, in this order: `prune` (unknown fields go), `default`
-(missing ones come), `validate` (what is wrong is told). Whether a schema may be used at all is decided once, when its
-definition is created (`structure.faults`).
+`Schema` does to an object of a custom kind what Kubernetes does, in this order: `prune` (drop unknown fields),
+`default` (set missing ones), `validate`. Whether a schema is allowed is checked when its definition is created
+(`structure`).
 
-Belongs here: everything about OpenAPI v3 schemas. Does not belong here: the definition around a schema (`validation`).
-CEL rules (`x-kubernetes-validations`) are not evaluated, which is why a schema that has some is refused.
+    validator, value_causes   whether a value is valid (fast), and why not
+    nodes                     pruning and defaulting
+    structure, dialect        what Kubernetes allows in a schema
+    formats, patterns, uniqueness
+
+Belongs here: everything about OpenAPI v3 schemas. Does not belong here: the definition that contains a schema
+(`validation`). CEL rules (`x-kubernetes-validations`) are not evaluated, so a schema that has some is rejected.
 """
 
 from __future__ import annotations
@@ -15,16 +20,16 @@ from typing import Any
 
 from trimtab_lab.apiserver.kinds.schemas.nodes import Node, drop_nulls, fill, prune
 from trimtab_lab.apiserver.kinds.schemas.uniqueness import repeated
-from trimtab_lab.apiserver.kinds.schemas.words import MISSING, Validator, faults
+from trimtab_lab.apiserver.kinds.schemas.validator import Validator
+from trimtab_lab.apiserver.kinds.schemas.value_causes import MISSING, faults
 from trimtab_lab.apiserver.kinds.validation.causes import Cause, invalid
-
-Tree = dict[str, Any]
+from trimtab_lab.apiserver.storage.store import Tree
 
 _MOST = 2**31 - 1
 
 
 class Schema:
-    """The schema of one version of a custom kind; `scale` is what its scale subresource says, if it has one."""
+    """The schema of one version of a custom kind; `scale` is its scale subresource, if it has one."""
 
     def __init__(self, schema: Tree | None, scale: Mapping[str, str] | None = None) -> None:
         self._schema = schema if schema is not None else {"x-kubernetes-preserve-unknown-fields": True}
@@ -33,33 +38,33 @@ class Schema:
         self._scale = scale or {}
 
     def prune(self, tree: Tree) -> list[str]:
-        """Drop, in place, what the schema does not know; the paths of what was dropped."""
+        """Drop unknown fields, in place; returns their paths."""
         unknown: list[str] = []
         prune(tree, self._root, None, unknown)
         return sorted(unknown)
 
     def default(self, tree: Tree) -> None:
-        """Fill in, in place, what is missing."""
+        """Set missing fields, in place."""
         drop_nulls(tree, self._root)
         fill(tree, self._root)
 
     def validate(self, tree: Tree, old: Tree | None = None) -> list[Cause]:
-        """What is wrong with an object; of an update from `old`, only what it changed is looked at."""
-        found: list[Cause] = []
+        """The causes for which an object is invalid; for an update from `old`, only changed values are checked."""
+        causes: list[Cause] = []
         if not self._validator.accepts(tree):
-            found += faults(tree, self._schema, "", MISSING if old is None else old)
-        found += self._scale_faults(tree)
-        found += repeated(tree, self._root, "")
-        return found
+            causes += faults(tree, self._schema, "", MISSING if old is None else old)
+        causes += self._scale_faults(tree)
+        causes += repeated(tree, self._root, "")
+        return causes
 
     def _scale_faults(self, tree: Tree) -> list[Cause]:
-        """The numbers of replicas that the scale subresource shows must be such."""
-        found: list[Cause] = []
+        """Check that the fields of the scale subresource are numbers of replicas."""
+        causes: list[Cause] = []
         for field in ("specReplicasPath", "statusReplicasPath"):
             path = self._scale.get(field)
             if path:
-                found += _count_faults(path, tree)
-        return found
+                causes += _count_faults(path, tree)
+        return causes
 
 
 def _count_faults(path: str, tree: Tree) -> list[Cause]:
@@ -90,7 +95,7 @@ _GO_TYPES = {
 
 
 def _wrong_place(path: str, steps: list[str], value: Any, wanted: str) -> Cause:
-    """Something else stands where a number, or the way to it, should be; told as Go tells it."""
+    """The cause for a field of another type on the path of the scale subresource, with Go's message."""
     problem = f".{'.'.join(steps)} accessor error: {_in_go(value)} is of the type {_GO_TYPES[type(value)]}"
     return invalid(path, 0, f"{problem}, expected {wanted}")
 

@@ -1,7 +1,6 @@
-"""The formats of text that the schemas of custom kinds may ask for, and how each is recognised.
+"""The string formats of schemas.
 
-Formats that Kubernetes does not know it does not check; neither does the lab. Dashes in a name do not matter:
-`date-time` is `datetime`.
+Formats that Kubernetes does not know are not checked. Dashes in a name are ignored: `date-time` is `datetime`.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ Check = Callable[[str], bool]
 
 
 def checker(format_: str, type_: str) -> Check | None:
-    """What recognises text of this format in a field of this type; None where nothing is checked."""
+    """The function that checks a format in a field of this type; None if it is not checked."""
     if type_ not in ("", "string"):
         return None
     return _CHECKS.get(format_.replace("-", ""))
 
 
 def supported(format_: str, type_: str) -> str:
-    """The format, if it means anything for the type; else nothing."""
+    """The format, if it is supported for the type; else the empty string."""
     match type_:
         case "" | "string":
             return format_ if format_.replace("-", "") in _CHECKS else ""

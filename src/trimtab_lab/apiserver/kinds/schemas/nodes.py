@@ -1,11 +1,11 @@
-"""A structural schema as a tree of nodes, and what it does to a value: pruning and defaulting.
+"""A structural schema as a tree of nodes: pruning and defaulting.
 
-**Pruning** drops every field that the schema does not name, unless it says `x-kubernetes-preserve-unknown-fields`;
-below such a place, fields that *are* named are pruned again. In an object that is a resource of its own (the root, and
-what is marked `x-kubernetes-embedded-resource`) `apiVersion`, `kind` and `metadata` always stay.
+**Pruning** drops every field that the schema does not specify, except under `x-kubernetes-preserve-unknown-fields`; in
+specified fields below such a place, unknown fields are dropped again. In an object that is a resource (the root, and
+every `x-kubernetes-embedded-resource`) `apiVersion`, `kind` and `metadata` are always kept.
 
-**Defaulting** fills in what is missing, from the outside in: a default may itself have fields with defaults. A null
-where the schema does not allow one counts as missing.
+**Defaulting** sets missing fields from the outside in: a default may itself have fields with defaults. A null where the
+schema does not allow one counts as missing.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from trimtab_lab.apiserver.wire.wiretypes import Path, struct_named, text_of
-
-Tree = dict[str, Any]
+from trimtab_lab.apiserver.kinds.serialization.wiretypes import struct_named, text_of
+from trimtab_lab.apiserver.kinds.serialization.wirevalues import Path
+from trimtab_lab.apiserver.storage.store import Tree
 
 _RESOURCE_FIELDS = frozenset(["apiVersion", "kind", "metadata"])
 _MISSING: Any = object()
@@ -56,12 +56,12 @@ class Node:
         self.has_defaults: bool = self.default is not _MISSING or any(node.has_defaults for node in self.inner())
 
     def inner(self) -> list[Node]:
-        """The nodes right below this one."""
+        """The child nodes."""
         return [*self.properties.values(), *filter(None, (self.additional, self.items))]
 
 
 def prune(value: Any, node: Node | None, path: Path, unknown: list[str], *, free: bool = False) -> None:
-    """Drop what the schema does not know, in place; its paths are added to `unknown`. `free` says that it may stay."""
+    """Drop unknown fields, in place, and add their paths to `unknown`. With `free` they are kept."""
     free = free or (node is not None and node.free)
     if isinstance(value, dict):
         if node is not None and node.embedded and path is not None:
@@ -90,7 +90,7 @@ def _prune_object(value: Tree, node: Node | None, path: Path, unknown: list[str]
 
 
 def _read_metadata(value: Tree, path: Path, unknown: list[str]) -> None:
-    """The metadata of an embedded resource has the type that all metadata has."""
+    """Read the metadata of an embedded resource as ObjectMeta."""
     if isinstance(value.get("metadata"), dict):
         struct_named("meta.v1.ObjectMeta").read(value["metadata"], (path, "metadata"), unknown)
 
@@ -123,7 +123,7 @@ def _fill_object(value: Tree, node: Node) -> None:
 
 
 def drop_nulls(value: Any, node: Node | None) -> None:
-    """Drop the nulls of fields that are not nullable and have no default, in place: such a field counts as not set."""
+    """Drop null fields that are not nullable and have no default, in place: they count as missing."""
     if node is None:
         return
     if isinstance(value, dict):

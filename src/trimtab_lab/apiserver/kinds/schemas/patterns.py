@@ -1,8 +1,7 @@
-"""Regular expressions as Go writes them, for a matcher that reads another dialect.
+"""Go regular expressions, rewritten for a matcher with JavaScript's syntax.
 
-The matcher underneath has the same automata as Go's, and the same promise: no expression takes for ever. It only reads
-JavaScript's syntax. What differs is rewritten: names of groups, flags in the middle, classes of POSIX, quoted text, the
-ends of the text. What cannot be rewritten is refused.
+The matcher uses automata like Go's, so that no expression takes exponential time. Where the syntax differs it is
+rewritten: names of groups, inline flags, POSIX classes, quoted text, anchors. What cannot be rewritten is rejected.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _TOKEN = re.compile(
 
 @lru_cache(maxsize=1024)
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """What says whether a text has a match. Raises ValueError for an expression that cannot be read."""
+    """A function that tells whether a text has a match. Raises ValueError if the expression is invalid."""
     try:
         compiled = jsonschema_rs.Draft7Validator(
             {"pattern": "".join(_rewritten(pattern))}, pattern_options=jsonschema_rs.RegexOptions()

@@ -3,7 +3,7 @@
     x-kubernetes-list-type: set                                   no value twice
     x-kubernetes-list-type: map, x-kubernetes-list-map-keys: …    no two elements with the same keys
 
-Of several equal elements, the second is told.
+Of several equal elements, the second is reported.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ from typing import Any
 from trimtab_lab.apiserver.kinds.schemas.nodes import Node
 from trimtab_lab.apiserver.kinds.validation.causes import Cause, duplicate, invalid
 
-Tree = dict[str, Any]
-
 
 def repeated(value: Any, node: Node | None, path: str) -> Iterator[Cause]:
-    """The elements, anywhere below, that stand in a list which has them already."""
+    """The causes for elements that repeat an earlier element of their list."""
     if node is None:
         return
     if isinstance(value, dict):
@@ -49,12 +47,12 @@ def _in_list(value: Sequence[Any], node: Node, path: str) -> Iterator[Cause]:
 
 
 def _seconds(values: Sequence[Any]) -> list[int]:
-    """Where a value stands for the second time; a third time is not told."""
+    """The indices at which values stand for the second time."""
     counts: dict[str, int] = {}
-    found: list[int] = []
+    causes: list[int] = []
     for index, value in enumerate(values):
         text = json.dumps(value, sort_keys=True)
         counts[text] = counts.get(text, 0) + 1
         if counts[text] == 2:
-            found.append(index)
-    return found
+            causes.append(index)
+    return causes

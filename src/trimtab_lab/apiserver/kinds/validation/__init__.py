@@ -1,12 +1,12 @@
-"""What Kubernetes refuses, in its own words: the validation of built-in kinds.
+"""Validation of built-in kinds, with Kubernetes' messages.
 
-`validate` is given a tree that `wiretypes.read` and `defaults.apply_defaults` have been over, and returns the causes of
-a 422, in Kubernetes' order; `invalid` makes the Status of them. The checks follow Kubernetes 1.36 with its default
-feature gates. They cover what people and controllers write; what they leave out on purpose is said where it is left
-out (volumes of storage systems, Windows, CEL).
+`validate` takes a tree that `wiretypes.read` and `defaults.apply_defaults` have processed, and returns the causes of a
+422 in Kubernetes' order; `invalid` builds the Status. The checks follow Kubernetes 1.36 with its default feature gates.
+They cover what people and controllers write; deliberate omissions are stated where they are (volumes of storage
+systems, Windows, CEL).
 
-Belongs here: one module a family of kinds, which checks values and knows no storage. Does not belong here: what depends
-on other objects (`plugins`), custom resources (`schemas`). May import `trimtab.api`, and the table of types beside it.
+Belongs here: one module for each family of kinds, which checks values and reads no storage. Does not belong here: rules
+that depend on other objects (`admission.builtin_plugins`), custom kinds (`schemas`).
 """
 
 from __future__ import annotations
@@ -15,45 +15,52 @@ from collections.abc import Callable, Mapping
 
 from trimtab_lab.apiserver.kinds.validation import (
     cluster,
+    configuration,
     definitions,
+    events,
     metadata,
     names,
+    pod_updates,
     pods,
+    policies,
+    rbac,
     services,
     webhooks,
+    workload_status,
     workloads,
 )
-from trimtab_lab.apiserver.kinds.validation.causes import Cause, Causes, Tree
-from trimtab_lab.apiserver.kinds.validation.notes import warnings
+from trimtab_lab.apiserver.kinds.validation.causes import Cause, Causes
+from trimtab_lab.apiserver.kinds.validation.warnings import warnings
+from trimtab_lab.apiserver.storage.store import Tree
 
 __all__ = ["Cause", "Causes", "invalid", "validate", "warnings"]
 
 Check = Callable[[Tree, Causes, Tree | None], None]
-"""Appends what is wrong with an object; the last argument is the object before an update."""
+"""Appends the causes for which an object is invalid; the last argument is the object before an update."""
 UpdateCheck = Callable[[Tree, Tree, Causes], None]
-"""Appends what is wrong with an update of a subresource: the new object, the old one."""
+"""Appends the causes for which an update of a subresource is invalid: the new object, the old one."""
 
 
 def validate(kind: str, tree: Tree, old: Tree | None = None, subresource: str = "") -> list[Cause]:
-    """What is wrong with an object of this kind (`apps/v1 Deployment`) that is to be stored; nothing, if it is good.
+    """The causes for which an object of this kind (`apps/v1 Deployment`) is invalid.
 
-    With `old`, the change from it is checked as well; `subresource` names the part that is updated (`status`).
+    With `old`, the update from it is checked as well; `subresource` names the updated part (`status`).
     """
     if old is None:
         return _created(kind, tree)
-    found: list[Cause] = []
+    causes: list[Cause] = []
     namespaced = kind not in CLUSTER_KINDS
-    metadata.created(tree["metadata"], found, namespaced=namespaced, name=names.path_segment, finalizers=False)
-    metadata.updated(tree["metadata"], old["metadata"], found, finalizers=False)
+    metadata.validate_create(tree["metadata"], causes, namespaced=namespaced, name=names.path_segment, finalizers=False)
+    metadata.validate_update(tree["metadata"], old["metadata"], causes, finalizers=False)
     if subresource:
-        _SUBRESOURCES.get((kind, subresource), _unchecked)(tree, old, found)
+        _SUBRESOURCES.get((kind, subresource), _unchecked)(tree, old, causes)
     else:
-        _CHECKS.get(kind, _unchecked_object)(tree, found, old)
-    return found
+        _CHECKS.get(kind, _unchecked_object)(tree, causes, old)
+    return causes
 
 
 def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> Tree:
-    """The Status of a 422: the faults in a sentence, and one by one."""
+    """The Status of a 422: all causes in one message, and as a list."""
     texts = list(dict.fromkeys(map(str, causes)))
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     qualified = f"{kind}.{group}" if group else kind
@@ -71,32 +78,34 @@ def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> Tree:
 
 
 def _created(kind: str, tree: Tree) -> list[Cause]:
-    found: list[Cause] = []
-    _CHECKS.get(kind, _unchecked_object)(tree, found, None)
-    if not found and kind not in _NAMED_BY_DNS:
+    causes: list[Cause] = []
+    _CHECKS.get(kind, _unchecked_object)(tree, causes, None)
+    if not causes and kind not in _NAMED_BY_DNS:
         namespaced = kind not in CLUSTER_KINDS
-        metadata.created(tree["metadata"], found, namespaced=namespaced, name=names.path_segment, finalizers=False)
-    return found
+        metadata.validate_create(
+            tree["metadata"], causes, namespaced=namespaced, name=names.path_segment, finalizers=False
+        )
+    return causes
 
 
-def _unchecked(tree: Tree, old: Tree, found: Causes) -> None:
+def _unchecked(tree: Tree, old: Tree, causes: Causes) -> None:
     """A subresource without rules of its own."""
 
 
-def _unchecked_object(tree: Tree, found: Causes, old: Tree | None) -> None:
+def _unchecked_object(tree: Tree, causes: Causes, old: Tree | None) -> None:
     """A kind without rules of its own."""
 
 
-def _pod(tree: Tree, found: Causes, old: Tree | None = None) -> None:
+def _pod(tree: Tree, causes: Causes, old: Tree | None = None) -> None:
     if old is None:
-        pods.created(tree, found)
+        pods.validate_create(tree, causes)
     else:
-        pods.updated(tree, old, found)
+        pod_updates.validate_update(tree, old, causes)
 
 
-def _binding(tree: Tree, found: Causes, old: Tree | None = None) -> None:
+def _binding(tree: Tree, causes: Causes, old: Tree | None = None) -> None:
     del old
-    pods.binding(tree, found)
+    pods.binding(tree, causes)
 
 
 CLUSTER_KINDS = frozenset(
@@ -112,7 +121,7 @@ CLUSTER_KINDS = frozenset(
         "apiextensions.k8s.io/v1 CustomResourceDefinition",
     ]
 )
-"""The built-in kinds that are in no namespace."""
+"""The cluster-scoped built-in kinds."""
 
 _CHECKS: Mapping[str, Check] = {
     "v1 Pod": _pod,
@@ -120,12 +129,12 @@ _CHECKS: Mapping[str, Check] = {
     "v1 PodTemplate": workloads.pod_template,
     "v1 ReplicationController": workloads.replication_controller,
     "v1 Service": services.service,
-    "v1 ConfigMap": cluster.config_map,
-    "v1 Secret": cluster.secret,
-    "v1 ServiceAccount": cluster.service_account,
+    "v1 ConfigMap": configuration.config_map,
+    "v1 Secret": configuration.secret,
+    "v1 ServiceAccount": configuration.service_account,
     "v1 Namespace": cluster.namespace,
     "v1 Node": cluster.node,
-    "v1 Event": cluster.event,
+    "v1 Event": events.event,
     "v1 Endpoints": cluster.only_metadata,
     "v1 LimitRange": cluster.only_metadata,
     "v1 ResourceQuota": cluster.only_metadata,
@@ -136,33 +145,33 @@ _CHECKS: Mapping[str, Check] = {
     "apps/v1 StatefulSet": workloads.stateful_set,
     "apps/v1 DaemonSet": workloads.daemon_set,
     "apps/v1 ControllerRevision": workloads.controller_revision,
-    "policy/v1 PodDisruptionBudget": cluster.disruption_budget,
-    "coordination.k8s.io/v1 Lease": cluster.lease,
-    "scheduling.k8s.io/v1 PriorityClass": cluster.priority_class,
-    "events.k8s.io/v1 Event": cluster.new_event,
-    "rbac.authorization.k8s.io/v1 Role": cluster.role,
-    "rbac.authorization.k8s.io/v1 ClusterRole": cluster.cluster_role,
-    "rbac.authorization.k8s.io/v1 RoleBinding": cluster.role_binding,
-    "rbac.authorization.k8s.io/v1 ClusterRoleBinding": cluster.cluster_role_binding,
+    "policy/v1 PodDisruptionBudget": policies.disruption_budget,
+    "coordination.k8s.io/v1 Lease": policies.lease,
+    "scheduling.k8s.io/v1 PriorityClass": policies.priority_class,
+    "events.k8s.io/v1 Event": events.new_event,
+    "rbac.authorization.k8s.io/v1 Role": rbac.role,
+    "rbac.authorization.k8s.io/v1 ClusterRole": rbac.cluster_role,
+    "rbac.authorization.k8s.io/v1 RoleBinding": rbac.role_binding,
+    "rbac.authorization.k8s.io/v1 ClusterRoleBinding": rbac.cluster_role_binding,
     "autoscaling/v1 HorizontalPodAutoscaler": cluster.only_metadata,
     "admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration": webhooks.validating,
     "admissionregistration.k8s.io/v1 MutatingWebhookConfiguration": webhooks.mutating,
     "apiextensions.k8s.io/v1 CustomResourceDefinition": definitions.definition,
 }
 
-# Kinds whose own check of the name is stricter than the common one, which then has nothing to add.
+# Kinds that check names more strictly than the common rule, which is then skipped.
 _NAMED_BY_DNS = frozenset(_CHECKS) - {"v1 Event", "v1 Binding", "policy/v1 PodDisruptionBudget"}
 
 _SUBRESOURCES: Mapping[tuple[str, str], UpdateCheck] = {
-    ("v1 Pod", "status"): pods.status_updated,
+    ("v1 Pod", "status"): pod_updates.validate_status_update,
     ("v1 Namespace", "status"): cluster.namespace_status,
     ("v1 Namespace", "finalize"): cluster.namespace_finalize,
     ("v1 Node", "status"): cluster.node_update,
-    ("v1 ReplicationController", "status"): workloads.replica_set_status,
-    ("apps/v1 Deployment", "status"): workloads.deployment_status,
-    ("apps/v1 ReplicaSet", "status"): workloads.replica_set_status,
-    ("apps/v1 StatefulSet", "status"): workloads.stateful_set_status,
-    ("apps/v1 DaemonSet", "status"): workloads.daemon_set_status,
-    ("policy/v1 PodDisruptionBudget", "status"): cluster.disruption_budget_status,
+    ("v1 ReplicationController", "status"): workload_status.replica_set_status,
+    ("apps/v1 Deployment", "status"): workload_status.deployment_status,
+    ("apps/v1 ReplicaSet", "status"): workload_status.replica_set_status,
+    ("apps/v1 StatefulSet", "status"): workload_status.stateful_set_status,
+    ("apps/v1 DaemonSet", "status"): workload_status.daemon_set_status,
+    ("policy/v1 PodDisruptionBudget", "status"): policies.disruption_budget_status,
     ("apiextensions.k8s.io/v1 CustomResourceDefinition", "status"): definitions.definition_status,
 }

@@ -1,8 +1,8 @@
-"""What is wrong with a field, in Kubernetes' words: the causes of a 422.
+"""The causes of a 422: what is invalid about a field, with Kubernetes' messages.
 
-A cause has the type that clients test for (`FieldValueRequired`, …), the path of the field, and a message that names
-the kind of fault, the value and, where there is more to say, the rule. Checks append causes to a list, in the order in
-which Kubernetes looks, because clients show them in that order.
+A cause has the type that clients test for (`FieldValueRequired`, …), the path of the field, and a message with the kind
+of the error, the value and, in most cases, the rule. Checks append causes to a list in the order in which Kubernetes
+checks, because clients show them in that order.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Tree = dict[str, Any]
+from trimtab_lab.apiserver.storage.store import Tree
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One fault of one field. `message` has no path in it."""
+    """One error of one field. `message` does not contain the path."""
 
     reason: str
     message: str
@@ -27,7 +27,7 @@ class Cause:
         return f"{self.field}: {self.message}"
 
     def tree(self) -> Tree:
-        """The cause as it stands in a Status."""
+        """The cause as in a Status."""
         return {"reason": self.reason, "message": self.message, "field": self.field}
 
 
@@ -59,7 +59,7 @@ def not_found(path: str, value: Any, detail: str = "") -> Cause:
 
 
 def unsupported(path: str, value: Any, supported: Sequence[str]) -> Cause:
-    """`supported` in the order in which Kubernetes lists it, which is mostly, not always, the alphabet's."""
+    """A value that is not among `supported`, which is in Kubernetes' order (mostly alphabetical)."""
     detail = "supported values: " + ", ".join(map(quoted, supported)) if supported else ""
     return Cause("FieldValueNotSupported", _with_detail(f"Unsupported value: {printed(value)}", detail), path)
 
@@ -73,17 +73,17 @@ def too_many(path: str, count: int, most: int) -> Cause:
 
 
 def each(path: str, value: Any, faults: Iterable[str]) -> Causes:
-    """One cause a fault of the same value."""
+    """One cause for each error of the same value."""
     return [invalid(path, value, fault) for fault in faults]
 
 
 def immutable(path: str, value: Any, old: Any) -> Causes:
-    """A cause if a value that must stay was changed."""
+    """A cause if an immutable value was changed."""
     return [] if value == old else [invalid(path, value, "field is immutable")]
 
 
 def printed(value: Any) -> str:
-    """A value as messages show it: text in quotes, plain numbers, anything else as JSON."""
+    """A value as messages show it: strings in quotes, plain numbers, anything else as JSON."""
     if isinstance(value, str):
         return quoted(value)
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)

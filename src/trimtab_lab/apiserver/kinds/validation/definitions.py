@@ -1,26 +1,26 @@
-"""Checks of CustomResourceDefinitions: names, versions, schemas, columns, subresources, conversion.
+"""Validation of CustomResourceDefinitions: names, versions, schemas, columns, subresources, conversion.
 
-Where all versions say the same, Kubernetes thinks of it as said once: the path of a fault in the schema of a definition
-with one version is `spec.validation.openAPIV3Schema…`, not `spec.versions[0].schema.openAPIV3Schema…`.
+What all versions have in common is reported under its top-level path: an error in the schema of a definition with one
+version is at `spec.validation.openAPIV3Schema…`, not at `spec.versions[0].schema.openAPIV3Schema…`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from trimtab_lab.apiserver.kinds.printers.jsonpaths import JSONPath
 from trimtab_lab.apiserver.kinds.schemas import structure
 from trimtab_lab.apiserver.kinds.validation import metadata, names, webhooks
 from trimtab_lab.apiserver.kinds.validation.causes import (
     Cause,
     Causes,
-    Tree,
     forbidden,
     immutable,
     invalid,
     required,
     unsupported,
 )
-from trimtab_lab.apiserver.wire.jsonpaths import JSONPath
+from trimtab_lab.apiserver.storage.store import Tree
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
@@ -28,29 +28,29 @@ _PROTECTED = ("k8s.io", "kubernetes.io")
 _APPROVED = "api-approved.kubernetes.io"
 
 
-def definition(tree: Tree, found: Causes, old: Tree | None = None) -> None:
+def definition(tree: Tree, causes: Causes, old: Tree | None = None) -> None:
     spec = tree["spec"]
     if old is None:
-        metadata.created(tree["metadata"], found, namespaced=False, name=_name_form(spec), finalizers=False)
+        metadata.validate_create(tree["metadata"], causes, namespaced=False, name=_name_form(spec), finalizers=False)
     else:
-        metadata.updated(tree["metadata"], old["metadata"], found, finalizers=False)
-    found += _spec(spec)
+        metadata.validate_update(tree["metadata"], old["metadata"], causes, finalizers=False)
+    causes += _spec(spec)
     if old is not None:
-        found += _changes(spec, old)
-    found += _names(tree["status"].get("acceptedNames") or {}, "status.acceptedNames")
-    found += _stored_versions(tree["status"].get("storedVersions") or [], spec.get("versions") or [])
-    found += _approval(tree, old)
+        causes += _changes(spec, old)
+    causes += _names(tree["status"].get("acceptedNames") or {}, "status.acceptedNames")
+    causes += _stored_versions(tree["status"].get("storedVersions") or [], spec.get("versions") or [])
+    causes += _approval(tree, old)
     if spec.get("preserveUnknownFields"):
         rule = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
-        found.append(invalid("spec.preserveUnknownFields", True, rule))
+        causes.append(invalid("spec.preserveUnknownFields", True, rule))
 
 
-def definition_status(tree: Tree, old: Tree, found: Causes) -> None:
-    metadata.updated(tree["metadata"], old["metadata"], found, finalizers=False)
-    found += _names(tree["status"].get("acceptedNames") or {}, "status.acceptedNames")
+def definition_status(tree: Tree, old: Tree, causes: Causes) -> None:
+    metadata.validate_update(tree["metadata"], old["metadata"], causes, finalizers=False)
+    causes += _names(tree["status"].get("acceptedNames") or {}, "status.acceptedNames")
 
 
-def _name_form(spec: Tree) -> names.Form:
+def _name_form(spec: Tree) -> names.OutputFormat:
     wanted = f"{spec['names'].get('plural', '')}.{spec.get('group', '')}"
 
     def form(name: str) -> names.Faults:
@@ -114,7 +114,7 @@ def _versions(versions: Sequence[Tree]) -> Iterator[Cause]:
         rule = "must have exactly one version marked as storage version"
         yield invalid("spec.versions", versions or None, rule)
     faults = names.label_1035(listed[0]) if listed else ()
-    if faults:  # Kubernetes thinks of the first version as of the version
+    if faults:  # Kubernetes treats the first version as the version
         yield invalid("spec.version", listed[0], ",".join(faults))
 
 
@@ -123,7 +123,7 @@ def _is_common(versions: Sequence[Tree], part: str) -> bool:
 
 
 def _parts_of_all(versions: Sequence[Tree]) -> Iterator[Cause]:
-    """What all versions have in common, under the paths that it has where it is said once."""
+    """What all versions have in common, under its top-level paths."""
     for part in _PARTS:
         if versions and _is_common(versions, part):
             yield from _part(part, versions[0], "spec.validation" if part == "schema" else f"spec.{part}")
@@ -222,9 +222,9 @@ def _conversion(conversion: Tree) -> Iterator[Cause]:
         if client is None:
             yield required(f"{path}.webhookClientConfig", "required when strategy is set to Webhook")
         else:
-            found: Causes = []
-            webhooks.client(client, found, f"{path}.webhookClientConfig")
-            yield from found
+            causes: Causes = []
+            webhooks.client(client, causes, f"{path}.webhookClientConfig")
+            yield from causes
         rule = "this API server converts no objects: give all versions the same schema, and the strategy None"
         yield forbidden(f"{path}.strategy", rule)
     elif strategy != "None":
@@ -265,7 +265,7 @@ def _stored_versions(stored: Sequence[str], versions: Sequence[Tree]) -> Iterato
 
 
 def _approval(tree: Tree, old: Tree | None) -> Iterator[Cause]:
-    """Groups that belong to Kubernetes ask for a link to the approval of the API."""
+    """Groups of Kubernetes require a link to the approval of the API."""
     group = tree["spec"].get("group", "")
     if old is not None or not any(group == root or group.endswith(f".{root}") for root in _PROTECTED):
         return

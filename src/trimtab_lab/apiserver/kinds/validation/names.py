@@ -1,7 +1,7 @@
-"""The forms that names, labels, ports and paths must have, each as a function: text → what is wrong with it.
+"""The forms of names, labels, ports and paths, each as a function from a text to its errors.
 
-An empty result means that the text is good. The sentences are those that Kubernetes' users know, with the regular
-expression in them; they are made once. Label keys and values repeat from pod to pod, so their verdicts are remembered.
+An empty result means that the text is valid. The messages are Kubernetes', with the regular expression in them. Label
+keys and values repeat from pod to pod, so their results are cached.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 Faults = tuple[str, ...]
-Form = Callable[[str], Faults]
+OutputFormat = Callable[[str], Faults]
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
@@ -38,7 +38,7 @@ def between(low: int, high: int) -> str:
 
 
 def mismatch(rule: str, form: str, *examples: str) -> str:
-    """The sentence about a text that does not match a regular expression."""
+    """The message for a text that does not match a regular expression."""
     if not examples:
         return f"{rule} (regex used for validation is '{form}')"
     shown = " or ".join(f"'{example}', " for example in examples)
@@ -77,7 +77,7 @@ _VALUE_FAULT = mismatch(
 
 
 def label(text: str) -> Faults:
-    """One label of a DNS name: most names of parts, and of namespaces."""
+    """A DNS label: the form of most names of parts, and of namespaces."""
     if len(text) <= 63 and _is_label(text):
         return ()
     faults = [too_long(63)] if len(text) > 63 else []
@@ -87,7 +87,7 @@ def label(text: str) -> Faults:
 
 
 def label_1035(text: str) -> Faults:
-    """As `label`, but it starts with a letter."""
+    """A DNS label that starts with a letter."""
     faults = [too_long(63)] if len(text) > 63 else []
     if not _is_label_1035(text):
         faults.append(_LABEL_1035_FAULT)
@@ -95,7 +95,7 @@ def label_1035(text: str) -> Faults:
 
 
 def subdomain(text: str) -> Faults:
-    """A whole DNS name: most names of objects."""
+    """A DNS subdomain: the form of most names of objects."""
     if len(text) <= 253 and _is_subdomain(text):
         return ()
     faults = [too_long(253)] if len(text) > 253 else []
@@ -112,21 +112,21 @@ def subdomain_with_underscore(text: str) -> Faults:
 
 
 def path_segment(text: str) -> Faults:
-    """Anything that can stand between two slashes of a URL: the names of roles."""
+    """A segment of a URL path: the form of the names of roles."""
     if text in (".", ".."):
         return (f"may not be '{text}'",)
     return tuple(f"may not contain '{illegal}'" for illegal in "/%" if illegal in text)
 
 
-def prefix(form: Form, text: str) -> Faults:
-    """What is wrong with a `generateName`, given the form of the name: it may end in a dash."""
+def prefix(form: OutputFormat, text: str) -> Faults:
+    """A `generateName`, given the form of the name: it may end in a dash."""
     masked = f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") else text
     return form(masked)
 
 
 @lru_cache(maxsize=8192)
 def qualified(text: str) -> Faults:
-    """The key of a label or an annotation, and many names like it: `example.com/MyName`."""
+    """A qualified name: the key of a label or an annotation (`example.com/MyName`)."""
     parts = text.split("/")
     if len(parts) > 2:
         suffix = " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
@@ -207,7 +207,7 @@ _CONFIG_KEY_FAULT = mismatch(
 
 
 def config_key(text: str) -> Faults:
-    """A key of a ConfigMap or a Secret, which becomes the name of a file."""
+    """A key of a ConfigMap or a Secret, which becomes a file name."""
     faults = [too_long(253)] if len(text) > 253 else []
     if not _is_config_key(text):
         faults.append(_CONFIG_KEY_FAULT)
@@ -225,7 +225,7 @@ _VARIABLE_FAULT = "a valid environment variable name must consist only of printa
 
 @lru_cache(maxsize=4096)
 def variable(text: str) -> Faults:
-    """The name of an environment variable, as it is accepted since 1.30."""
+    """The name of an environment variable, as accepted since 1.30."""
     if not text:
         return ("environment variable name must be non-empty",)
     good = text.isascii() and text.isprintable() and "=" not in text

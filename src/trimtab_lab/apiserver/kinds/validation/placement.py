@@ -1,4 +1,4 @@
-"""Checks of what decides where a pod may go: node selectors, affinity, tolerations, topology spread."""
+"""Validation of scheduling constraints: node selectors, affinity, tolerations, topology spread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 from trimtab_lab.apiserver.kinds.validation import metadata, names
 from trimtab_lab.apiserver.kinds.validation.causes import (
     Causes,
-    Tree,
     duplicate,
     each,
     forbidden,
@@ -16,228 +15,229 @@ from trimtab_lab.apiserver.kinds.validation.causes import (
     required,
     unsupported,
 )
+from trimtab_lab.apiserver.storage.store import Tree
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def affinity(given: Tree, found: Causes, path: str) -> None:
+def affinity(given: Tree, causes: Causes, path: str) -> None:
     if "nodeAffinity" in given:
-        _node_affinity(given["nodeAffinity"], found, f"{path}.nodeAffinity")
+        _node_affinity(given["nodeAffinity"], causes, f"{path}.nodeAffinity")
     for name in ("podAffinity", "podAntiAffinity"):
         if name in given:
-            _pod_affinity(given[name], found, f"{path}.{name}")
+            _pod_affinity(given[name], causes, f"{path}.{name}")
 
 
-def _node_affinity(given: Tree, found: Causes, path: str) -> None:
+def _node_affinity(given: Tree, causes: Causes, path: str) -> None:
     if _REQUIRED in given:
-        node_selector(given[_REQUIRED], found, f"{path}.{_REQUIRED}")
+        node_selector(given[_REQUIRED], causes, f"{path}.{_REQUIRED}")
     for index, term in enumerate(given.get(_PREFERRED) or ()):
         at = f"{path}.{_PREFERRED}[{index}]"
-        _weight(term, found, at)
-        _node_term(term.get("preference") or {}, found, f"{at}.preference", check_values=False)
+        _weight(term, causes, at)
+        _node_term(term.get("preference") or {}, causes, f"{at}.preference", check_values=False)
 
 
-def node_selector(given: Tree, found: Causes, path: str) -> None:
+def node_selector(given: Tree, causes: Causes, path: str) -> None:
     terms = given.get("nodeSelectorTerms")
     if not terms:
-        found.append(required(f"{path}.nodeSelectorTerms", "must have at least one node selector term"))
+        causes.append(required(f"{path}.nodeSelectorTerms", "must have at least one node selector term"))
         return
     for index, term in enumerate(terms):
-        _node_term(term, found, f"{path}.nodeSelectorTerms[{index}]", check_values=True)
+        _node_term(term, causes, f"{path}.nodeSelectorTerms[{index}]", check_values=True)
 
 
-def _node_term(term: Tree, found: Causes, path: str, *, check_values: bool) -> None:
+def _node_term(term: Tree, causes: Causes, path: str, *, check_values: bool) -> None:
     for index, expression in enumerate(term.get("matchExpressions") or ()):
-        _node_expression(expression, found, f"{path}.matchExpressions[{index}]", check_values=check_values)
+        _node_expression(expression, causes, f"{path}.matchExpressions[{index}]", check_values=check_values)
     for index, field in enumerate(term.get("matchFields") or ()):
-        _node_field(field, found, f"{path}.matchFields[{index}]")
+        _node_field(field, causes, f"{path}.matchFields[{index}]")
 
 
-def _node_expression(expression: Tree, found: Causes, path: str, *, check_values: bool) -> None:
+def _node_expression(expression: Tree, causes: Causes, path: str, *, check_values: bool) -> None:
     operator, values = expression.get("operator", ""), expression.get("values") or ()
     match operator:
         case "In" | "NotIn":
             if not values:
-                found.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+                causes.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
         case "Exists" | "DoesNotExist":
             if values:
                 fault = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                found.append(forbidden(f"{path}.values", fault))
+                causes.append(forbidden(f"{path}.values", fault))
         case "Gt" | "Lt":
             if len(values) != 1:
                 fault = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-                found.append(required(f"{path}.values", fault))
+                causes.append(required(f"{path}.values", fault))
         case _:
-            found.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
-    found += each(f"{path}.key", expression.get("key", ""), names.qualified(expression.get("key", "")))
+            causes.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+    causes += each(f"{path}.key", expression.get("key", ""), names.qualified(expression.get("key", "")))
     if check_values:
         for index, value in enumerate(values):
-            found += each(f"{path}.values[{index}]", value, names.label_value(value))
+            causes += each(f"{path}.values[{index}]", value, names.label_value(value))
 
 
-def _node_field(field: Tree, found: Causes, path: str) -> None:
+def _node_field(field: Tree, causes: Causes, path: str) -> None:
     operator, values, key = field.get("operator", ""), field.get("values") or (), field.get("key", "")
     if operator not in ("In", "NotIn"):
-        found.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+        causes.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
     elif len(values) != 1:
         fault = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-        found.append(required(f"{path}.values", fault))
+        causes.append(required(f"{path}.values", fault))
     if key != "metadata.name":
-        found.append(invalid(f"{path}.key", key, "not a valid field selector key"))
+        causes.append(invalid(f"{path}.key", key, "not a valid field selector key"))
         return
     for index, value in enumerate(values):
-        found += each(f"{path}.values[{index}]", value, names.subdomain(value))
+        causes += each(f"{path}.values[{index}]", value, names.subdomain(value))
 
 
-def _pod_affinity(given: Tree, found: Causes, path: str) -> None:
+def _pod_affinity(given: Tree, causes: Causes, path: str) -> None:
     for index, term in enumerate(given.get(_REQUIRED) or ()):
-        _pod_term(term, found, f"{path}.{_REQUIRED}[{index}]")
+        _pod_term(term, causes, f"{path}.{_REQUIRED}[{index}]")
     for index, weighted in enumerate(given.get(_PREFERRED) or ()):
         at = f"{path}.{_PREFERRED}[{index}]"
-        _weight(weighted, found, at)
-        _pod_term(weighted.get("podAffinityTerm") or {}, found, f"{at}.podAffinityTerm")
+        _weight(weighted, causes, at)
+        _pod_term(weighted.get("podAffinityTerm") or {}, causes, f"{at}.podAffinityTerm")
 
 
-def _weight(term: Tree, found: Causes, path: str) -> None:
+def _weight(term: Tree, causes: Causes, path: str) -> None:
     if not 1 <= term.get("weight", 0) <= 100:
-        found.append(invalid(f"{path}.weight", term.get("weight", 0), "must be in the range 1-100"))
+        causes.append(invalid(f"{path}.weight", term.get("weight", 0), "must be in the range 1-100"))
 
 
-def _pod_term(term: Tree, found: Causes, path: str) -> None:
-    metadata.selector(term.get("labelSelector"), found, f"{path}.labelSelector")
-    metadata.selector(term.get("namespaceSelector"), found, f"{path}.namespaceSelector")
+def _pod_term(term: Tree, causes: Causes, path: str) -> None:
+    metadata.selector(term.get("labelSelector"), causes, f"{path}.labelSelector")
+    metadata.selector(term.get("namespaceSelector"), causes, f"{path}.namespaceSelector")
     for namespace in term.get("namespaces") or ():
-        found += each(f"{path}.namespace", namespace, names.label(namespace))
-    label_keys(term, found, path)
+        causes += each(f"{path}.namespace", namespace, names.label(namespace))
+    label_keys(term, causes, path)
     key = term.get("topologyKey", "")
     if not key:
-        found.append(required(f"{path}.topologyKey", "can not be empty"))
-    found += each(f"{path}.topologyKey", key, names.qualified(key))
+        causes.append(required(f"{path}.topologyKey", "can not be empty"))
+    causes += each(f"{path}.topologyKey", key, names.qualified(key))
 
 
-def label_keys(term: Tree, found: Causes, path: str) -> None:
-    """`matchLabelKeys` and `mismatchLabelKeys`, which narrow the selector beside them by the pod's own labels."""
+def label_keys(term: Tree, causes: Causes, path: str) -> None:
+    """`matchLabelKeys` and `mismatchLabelKeys`, which narrow the selector beside them by the pod's labels."""
     matching, mismatching = term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ()
     if not matching and not mismatching:
         return
     selector = term.get("labelSelector")
     for name, keys in (("matchLabelKeys", matching), ("mismatchLabelKeys", mismatching)):
-        _label_keys(keys, selector, found, f"{path}.{name}")
+        _label_keys(keys, selector, causes, f"{path}.{name}")
     if selector is not None:
-        _keys_twice(matching, selector, found, path)
+        _keys_twice(matching, selector, causes, path)
     for index, key in enumerate(matching):
         if key in mismatching:
             fault = "exists in both matchLabelKeys and mismatchLabelKeys"
-            found.append(invalid(f"{path}.matchLabelKeys[{index}]", key, fault))
+            causes.append(invalid(f"{path}.matchLabelKeys[{index}]", key, fault))
 
 
-def _label_keys(keys: Sequence[str], selector: Tree | None, found: Causes, path: str) -> None:
+def _label_keys(keys: Sequence[str], selector: Tree | None, causes: Causes, path: str) -> None:
     if keys and selector is None:
-        found.append(forbidden(path, "must not be specified when labelSelector is not set"))
+        causes.append(forbidden(path, "must not be specified when labelSelector is not set"))
         return
     for index, key in enumerate(keys):
-        found += each(f"{path}[{index}]", key, names.qualified(key))
+        causes += each(f"{path}[{index}]", key, names.qualified(key))
 
 
-def _keys_twice(keys: Sequence[str], selector: Tree, found: Causes, path: str) -> None:
-    """A key may be in the selector once: there it was merged in. Twice means that it had been there before."""
+def _keys_twice(keys: Sequence[str], selector: Tree, causes: Causes, path: str) -> None:
+    """A key may occur in the selector once, where it was merged in. Twice means that it was in the selector before."""
     places = {key: index for index, key in enumerate(keys)}
     seen = set(selector.get("matchLabels") or ())
     for expression in selector.get("matchExpressions") or ():
         key = expression.get("key", "")
         if key in places and key in seen:
             fault = "exists in both matchLabelKeys and labelSelector"
-            found.append(invalid(f"{path}[{places[key]}]", key, fault))
+            causes.append(invalid(f"{path}[{places[key]}]", key, fault))
         seen.add(key)
 
 
-def tolerations(given: Sequence[Tree], found: Causes, path: str) -> None:
+def tolerations(given: Sequence[Tree], causes: Causes, path: str) -> None:
     for index, toleration in enumerate(given):
-        _toleration(toleration, found, f"{path}[{index}]")
+        _toleration(toleration, causes, f"{path}[{index}]")
 
 
-def _toleration(toleration: Tree, found: Causes, path: str) -> None:
+def _toleration(toleration: Tree, causes: Causes, path: str) -> None:
     key, operator = toleration.get("key", ""), toleration.get("operator", "")
     effect, value = toleration.get("effect", ""), toleration.get("value", "")
     if key:
-        found += each(f"{path}.key", key, names.qualified(key))
+        causes += each(f"{path}.key", key, names.qualified(key))
     elif operator != "Exists":
         fault = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-        found.append(invalid(f"{path}.operator", operator, fault))
+        causes.append(invalid(f"{path}.operator", operator, fault))
     if "tolerationSeconds" in toleration and effect != "NoExecute":
         fault = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-        found.append(invalid(f"{path}.effect", effect, fault))
-    _toleration_operator(operator, value, found, path)
+        causes.append(invalid(f"{path}.effect", effect, fault))
+    _toleration_operator(operator, value, causes, path)
     if effect:
-        taint_effect(effect, found, f"{path}.effect")
+        taint_effect(effect, causes, f"{path}.effect")
 
 
-def _toleration_operator(operator: str, value: str, found: Causes, path: str) -> None:
+def _toleration_operator(operator: str, value: str, causes: Causes, path: str) -> None:
     match operator:
         case "Equal" | "":
             faults = names.label_value(value)
             if faults:
-                found.append(invalid(f"{path}.operator", value, ";".join(faults)))
+                causes.append(invalid(f"{path}.operator", value, ";".join(faults)))
         case "Exists":
             if value:
                 fault = "value must be empty when `operator` is 'Exists'"
-                found.append(invalid(f"{path}.operator", value, fault))
+                causes.append(invalid(f"{path}.operator", value, fault))
         case "Lt" | "Gt":  # behind a feature gate that is off in 1.36
-            found.append(unsupported(f"{path}.operator", operator, ("Equal", "Exists", "Lt", "Gt")))
+            causes.append(unsupported(f"{path}.operator", operator, ("Equal", "Exists", "Lt", "Gt")))
         case _:
-            found.append(unsupported(f"{path}.operator", operator, ("Equal", "Exists")))
+            causes.append(unsupported(f"{path}.operator", operator, ("Equal", "Exists")))
 
 
-def taint_effect(effect: str, found: Causes, path: str) -> None:
+def taint_effect(effect: str, causes: Causes, path: str) -> None:
     if effect not in EFFECTS:
-        found.append(unsupported(path, effect, EFFECTS))
+        causes.append(unsupported(path, effect, EFFECTS))
 
 
-def taints(given: Sequence[Tree], found: Causes, path: str) -> None:
+def taints(given: Sequence[Tree], causes: Causes, path: str) -> None:
     """The taints of a node: unique by key and effect."""
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(given):
         at = f"{path}[{index}]"
         key, value, effect = taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
-        found += each(f"{at}.key", key, names.qualified(key))
+        causes += each(f"{at}.key", key, names.qualified(key))
         faults = names.label_value(value)
         if faults:
-            found.append(invalid(f"{at}.value", value, ";".join(faults)))
+            causes.append(invalid(f"{at}.value", value, ";".join(faults)))
         if effect:
-            taint_effect(effect, found, f"{at}.effect")
+            taint_effect(effect, causes, f"{at}.effect")
         else:
-            found.append(required(f"{at}.effect"))
+            causes.append(required(f"{at}.effect"))
         if (key, effect) in seen:
             shown = {"Key": key, "Value": value, "Effect": effect, "TimeAdded": taint.get("timeAdded")}
-            found.append(duplicate(at, shown, "taints must be unique by key and effect pair"))
+            causes.append(duplicate(at, shown, "taints must be unique by key and effect pair"))
         seen.add((key, effect))
 
 
-def spread(constraints: Sequence[Tree], found: Causes, path: str) -> None:
+def spread(constraints: Sequence[Tree], causes: Causes, path: str) -> None:
     for index, constraint in enumerate(constraints):
-        _spread_constraint(constraint, constraints[index + 1 :], found, f"{path}[{index}]")
+        _spread_constraint(constraint, constraints[index + 1 :], causes, f"{path}[{index}]")
 
 
-def _spread_constraint(constraint: Tree, rest: Sequence[Tree], found: Causes, path: str) -> None:
+def _spread_constraint(constraint: Tree, rest: Sequence[Tree], causes: Causes, path: str) -> None:
     if constraint.get("maxSkew", 0) <= 0:
-        found.append(invalid(f"{path}.maxSkew", constraint.get("maxSkew", 0), "must be greater than zero"))
+        causes.append(invalid(f"{path}.maxSkew", constraint.get("maxSkew", 0), "must be greater than zero"))
     if not constraint.get("topologyKey"):
-        found.append(required(f"{path}.topologyKey", "can not be empty"))
+        causes.append(required(f"{path}.topologyKey", "can not be empty"))
     action = constraint.get("whenUnsatisfiable", "")
     if action not in ("DoNotSchedule", "ScheduleAnyway"):
-        found.append(unsupported(f"{path}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway")))
+        causes.append(unsupported(f"{path}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway")))
     if any(_same_constraint(constraint, other) for other in rest):
         shown = f"{{{constraint.get('topologyKey', '')}, {action}}}"
-        found.append(duplicate(f"{path}.{{topologyKey, whenUnsatisfiable}}", shown))
+        causes.append(duplicate(f"{path}.{{topologyKey, whenUnsatisfiable}}", shown))
     if "minDomains" in constraint:
-        _min_domains(constraint["minDomains"], action, found, f"{path}.minDomains")
+        _min_domains(constraint["minDomains"], action, causes, f"{path}.minDomains")
     for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
         if constraint.get(name, "Honor") not in ("Honor", "Ignore"):
-            found.append(unsupported(f"{path}.{name}", constraint[name], ("Honor", "Ignore")))
-    label_keys(constraint, found, path)
-    metadata.selector(constraint.get("labelSelector"), found, f"{path}.labelSelector")
+            causes.append(unsupported(f"{path}.{name}", constraint[name], ("Honor", "Ignore")))
+    label_keys(constraint, causes, path)
+    metadata.selector(constraint.get("labelSelector"), causes, f"{path}.labelSelector")
 
 
 def _same_constraint(constraint: Tree, other: Tree) -> bool:
@@ -245,43 +245,43 @@ def _same_constraint(constraint: Tree, other: Tree) -> bool:
     return all(constraint.get(key, "") == other.get(key, "") for key in keys)
 
 
-def _min_domains(number: int, action: str, found: Causes, path: str) -> None:
+def _min_domains(number: int, action: str, causes: Causes, path: str) -> None:
     if number <= 0:
-        found.append(invalid(path, number, "must be greater than zero"))
+        causes.append(invalid(path, number, "must be greater than zero"))
     if action != "DoNotSchedule":
         fault = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
-        found.append(invalid(path, number, fault))
+        causes.append(invalid(path, number, fault))
 
 
 # --- updates ---------------------------------------------------------------------------------------------------------
 
 
-def only_added_tolerations(new: Sequence[Tree], old: Sequence[Tree], found: Causes, path: str) -> None:
-    """A pod's tolerations may grow; one that is there may change its seconds only."""
+def only_added_tolerations(new: Sequence[Tree], old: Sequence[Tree], causes: Causes, path: str) -> None:
+    """Tolerations may be added to a pod; of existing ones only the seconds may change."""
     kept = [_without_seconds(toleration) for toleration in new]
     if all(_without_seconds(toleration) in kept for toleration in old):
-        tolerations(new, found, path)
+        tolerations(new, causes, path)
     else:
-        found.append(forbidden(path, "existing toleration can not be modified except its tolerationSeconds"))
+        causes.append(forbidden(path, "existing toleration can not be modified except its tolerationSeconds"))
 
 
-def only_deleted_gates(new: Sequence[Tree], old: Sequence[Tree], found: Causes, path: str) -> None:
+def only_deleted_gates(new: Sequence[Tree], old: Sequence[Tree], causes: Causes, path: str) -> None:
     before = {gate.get("name", "") for gate in old}
     for index, gate in enumerate(new):
         name = gate.get("name", "")
         if name not in before:
             fault = f"only deletion is allowed, but found new scheduling gate '{name}'"
-            found.append(forbidden(f"{path}[{index}].name", fault))
+            causes.append(forbidden(f"{path}[{index}].name", fault))
 
 
-def only_narrowed_selector(new: Tree, old: Tree, found: Causes, path: str) -> None:
-    """While a pod is held by a scheduling gate, its node selector may get stricter."""
+def only_narrowed_selector(new: Tree, old: Tree, causes: Causes, path: str) -> None:
+    """While a pod has a scheduling gate, its node selector may be narrowed."""
     if any(new.get(key) != value for key, value in old.items()):
         fault = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-        found.append(invalid(path, new, fault))
+        causes.append(invalid(path, new, fault))
 
 
-def only_narrowed_affinity(new: Tree | None, old: Tree | None, found: Causes, path: str) -> None:
+def only_narrowed_affinity(new: Tree | None, old: Tree | None, causes: Causes, path: str) -> None:
     old_terms = ((old or {}).get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
     new_terms = ((new or {}).get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
     at = f"{path}.{_REQUIRED}.nodeSelectorTerms"
@@ -289,12 +289,12 @@ def only_narrowed_affinity(new: Tree | None, old: Tree | None, found: Causes, pa
         return
     if len(old_terms) != len(new_terms):
         fault = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
-        found.append(invalid(at, [_term_shown(term) for term in new_terms], fault))
+        causes.append(invalid(at, [_term_shown(term) for term in new_terms], fault))
         return
     for index, (term, before) in enumerate(zip(new_terms, old_terms, strict=True)):
         if not _only_additions(term, before):
             fault = "only additions are allowed (no mutations or deletions)"
-            found.append(invalid(f"{at}[{index}]", _term_shown(term), fault))
+            causes.append(invalid(f"{at}[{index}]", _term_shown(term), fault))
 
 
 def _only_additions(term: Tree, before: Tree) -> bool:

@@ -1,4 +1,4 @@
-"""Checks of amounts: what containers and pods ask for, what nodes have."""
+"""Validation of resource amounts of containers, pods and nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from trimtab.api import quantities
 from trimtab_lab.apiserver.kinds.validation import names
 from trimtab_lab.apiserver.kinds.validation.causes import (
     Causes,
-    Tree,
     each,
     forbidden,
     invalid,
@@ -18,6 +17,7 @@ from trimtab_lab.apiserver.kinds.validation.causes import (
     required,
     unsupported,
 )
+from trimtab_lab.apiserver.storage.store import Tree
 
 _HUGE_PAGES = "hugepages-"
 _CONTAINER_RESOURCES = frozenset(["cpu", "memory", "ephemeral-storage"])
@@ -66,12 +66,12 @@ def is_huge_page(name: str) -> bool:
 
 
 def is_native(name: str) -> bool:
-    """Kubernetes' own: no domain, or one of its own."""
+    """Whether a resource is Kubernetes' own: without a domain, or with one of its domains."""
     return "/" not in name or "kubernetes.io/" in name
 
 
 def is_extended(name: str) -> bool:
-    """A device or the like, counted in whole pieces, which its requests and limits must agree on."""
+    """Whether a resource is an extended one: counted in integers, with equal requests and limits."""
     if is_native(name) or name.startswith("requests."):
         return False
     return not names.qualified(f"requests.{name}")
@@ -81,30 +81,30 @@ def may_overcommit(name: str) -> bool:
     return is_native(name) and not is_huge_page(name)
 
 
-def container(resources: Tree, claims: frozenset[str], found: Causes, path: str) -> None:
+def container(resources: Tree, claims: frozenset[str], causes: Causes, path: str) -> None:
     """The requests and limits of a container; `claims` are the names of the pod's resource claims."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    if not _is_good(tuple(limits.items()), tuple(requests.items())):
-        _requirements(limits, requests, _container_resource_name, found, path)
+    if not _is_valid(tuple(limits.items()), tuple(requests.items())):
+        _requirements(limits, requests, _container_resource_name, causes, path)
     if "claims" in resources:
-        _claims(resources["claims"], claims, found, f"{path}.claims")
+        _claims(resources["claims"], claims, causes, f"{path}.claims")
 
 
-def pod(resources: Tree, found: Causes, path: str) -> None:
-    """The requests and limits of a pod as a whole."""
+def pod(resources: Tree, causes: Causes, path: str) -> None:
+    """The requests and limits of a pod."""
     if "claims" in resources:
-        found.append(forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level"))
+        causes.append(forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level"))
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    _requirements(limits, requests, _pod_resource_name, found, path)
+    _requirements(limits, requests, _pod_resource_name, causes, path)
 
 
-def amount(name: str, text: str, found: Causes, path: str) -> None:
-    """One amount: not negative, and whole where pieces are counted."""
+def amount(name: str, text: str, causes: Causes, path: str) -> None:
+    """One amount: not negative, and an integer where the resource is counted."""
     good, whole = _verdict(text)
     if not good:
-        found.append(invalid(path, text, "must be greater than or equal to 0"))
+        causes.append(invalid(path, text, "must be greater than or equal to 0"))
     if not whole and (name in _INTEGER_RESOURCES or is_extended(name)):
-        found.append(invalid(path, text, "must be an integer"))
+        causes.append(invalid(path, text, "must be an integer"))
 
 
 @lru_cache(maxsize=8192)
@@ -117,29 +117,29 @@ Amounts = tuple[tuple[str, str], ...]
 
 
 @lru_cache(maxsize=4096)
-def _is_good(limits: Amounts, requests: Amounts) -> bool:
-    """Remembered, because the containers of a workload are all alike."""
-    found: Causes = []
-    _requirements(dict(limits), dict(requests), _container_resource_name, found, "")
-    return not found
+def _is_valid(limits: Amounts, requests: Amounts) -> bool:
+    """Cached, because the containers of a workload are equal."""
+    causes: Causes = []
+    _requirements(dict(limits), dict(requests), _container_resource_name, causes, "")
+    return not causes
 
 
-def _requirements(limits: Tree, requests: Tree, check_name: NameCheck, found: Causes, path: str) -> None:
+def _requirements(limits: Tree, requests: Tree, check_name: NameCheck, causes: Causes, path: str) -> None:
     for name, text in limits.items():
-        _named_amount(name, text, check_name, found, f"{path}.limits[{name}]")
+        _named_amount(name, text, check_name, causes, f"{path}.limits[{name}]")
     for name, text in requests.items():
-        _named_amount(name, text, check_name, found, f"{path}.requests[{name}]")
-        _within_limit(name, text, limits.get(name), found, path)
-    asked = {*limits, *requests}
-    if any(map(is_huge_page, asked)) and not asked & {"cpu", "memory"}:
-        found.append(forbidden(path, "HugePages require cpu or memory"))
+        _named_amount(name, text, check_name, causes, f"{path}.requests[{name}]")
+        _within_limit(name, text, limits.get(name), causes, path)
+    requested = {*limits, *requests}
+    if any(map(is_huge_page, requested)) and not requested & {"cpu", "memory"}:
+        causes.append(forbidden(path, "HugePages require cpu or memory"))
 
 
-def _named_amount(name: str, text: str, check_name: NameCheck, found: Causes, path: str) -> None:
-    check_name(name, found, path)
-    amount(name, text, found, path)
+def _named_amount(name: str, text: str, check_name: NameCheck, causes: Causes, path: str) -> None:
+    check_name(name, causes, path)
+    amount(name, text, causes, path)
     if is_huge_page(name) and not _divides(name, text):
-        found.append(invalid(path, text, f"{text} is not positive integer multiple of {name}"))
+        causes.append(invalid(path, text, f"{text} is not positive integer multiple of {name}"))
 
 
 def _divides(name: str, text: str) -> bool:
@@ -150,60 +150,60 @@ def _divides(name: str, text: str) -> bool:
     return page != 0 and quantities.parse(text).value() % page == 0
 
 
-def _within_limit(name: str, text: str, limit: str | None, found: Causes, path: str) -> None:
+def _within_limit(name: str, text: str, limit: str | None, causes: Causes, path: str) -> None:
     if limit is None:
         if not may_overcommit(name):
-            found.append(required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
+            causes.append(required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
         return
     if text == limit:
         return
-    asked, most = quantities.parse(text), quantities.parse(limit)
-    if asked != most and not may_overcommit(name):
-        found.append(invalid(f"{path}.requests", text, f"must be equal to {name} limit of {limit}"))
-    elif asked > most:
-        found.append(invalid(f"{path}.requests", text, f"must be less than or equal to {name} limit of {limit}"))
+    requested, most = quantities.parse(text), quantities.parse(limit)
+    if requested != most and not may_overcommit(name):
+        causes.append(invalid(f"{path}.requests", text, f"must be equal to {name} limit of {limit}"))
+    elif requested > most:
+        causes.append(invalid(f"{path}.requests", text, f"must be less than or equal to {name} limit of {limit}"))
 
 
-def _resource_name(name: str, found: Causes, path: str) -> None:
+def _resource_name(name: str, causes: Causes, path: str) -> None:
     faults = names.qualified(name)
     if faults:
-        found += each(path, name, faults)
+        causes += each(path, name, faults)
     elif "/" not in name and name not in _STANDARD_RESOURCES and not is_huge_page(name):
-        found.append(invalid(path, name, "must be a standard resource type or fully qualified"))
+        causes.append(invalid(path, name, "must be a standard resource type or fully qualified"))
 
 
-def _container_resource_name(name: str, found: Causes, path: str) -> None:
-    _resource_name(name, found, path)
+def _container_resource_name(name: str, causes: Causes, path: str) -> None:
+    _resource_name(name, causes, path)
     if "/" not in name:
         if name not in _CONTAINER_RESOURCES and not is_huge_page(name):
-            found.append(invalid(path, name, "must be a standard resource for containers"))
+            causes.append(invalid(path, name, "must be a standard resource for containers"))
     elif not is_native(name) and not is_extended(name):
-        found.append(invalid(path, name, "doesn't follow extended resource name standard"))
+        causes.append(invalid(path, name, "doesn't follow extended resource name standard"))
 
 
-def _pod_resource_name(name: str, found: Causes, path: str) -> None:
-    before = len(found)
-    _resource_name(name, found, path)
-    if len(found) == before and name not in ("cpu", "memory") and not is_huge_page(name):
-        found.append(unsupported(path, name, ("cpu", "hugepages-", "memory")))
+def _pod_resource_name(name: str, causes: Causes, path: str) -> None:
+    before = len(causes)
+    _resource_name(name, causes, path)
+    if len(causes) == before and name not in ("cpu", "memory") and not is_huge_page(name):
+        causes.append(unsupported(path, name, ("cpu", "hugepages-", "memory")))
 
 
-def _claims(given: list[Tree], known: frozenset[str], found: Causes, path: str) -> None:
+def _claims(given: list[Tree], known: frozenset[str], causes: Causes, path: str) -> None:
     for index, claim in enumerate(given):
         name = claim.get("name", "")
         if not name:
-            found.append(required(f"{path}[{index}]"))
+            causes.append(required(f"{path}[{index}]"))
         elif name not in known:
             rest = f": {', '.join(sorted(known))}" if known else " which is empty"
             fault = f"must be one of the names in pod.spec.resourceClaims{rest}"
-            found.append(not_found(f"{path}[{index}]", name, fault))
+            causes.append(not_found(f"{path}[{index}]", name, fault))
 
 
 _DIVISORS = re.compile(r"1(?:[kMGTPE]|[KMGTPE]i)?")
 
 
 def divisor_fault(resource: str, divisor: str) -> str:
-    """What is wrong with the unit in which a resource is shown to a container; empty if nothing is."""
+    """The error of a divisor, the unit in which a container sees a resource; empty if it is valid."""
     if quantities.parse(divisor).sign == 0:
         return ""
     kind = resource.partition(".")[2]

@@ -1,7 +1,7 @@
-"""Checks of a pod's volumes.
+"""Validation of a pod's volumes.
 
-The sources that clusters without a cloud use are checked as Kubernetes checks them. Of the others (disks of clouds and
-storage systems) only this is: that a volume has exactly one source.
+The sources that clusters without a cloud use are checked as in Kubernetes. Of the others (cloud disks and storage
+systems) only the number is checked: a volume has exactly one source.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from trimtab.api import quantities
-from trimtab_lab.apiserver.kinds.validation import names, resources
+from trimtab_lab.apiserver.kinds.validation import names
 from trimtab_lab.apiserver.kinds.validation.causes import (
     Causes,
-    Tree,
     duplicate,
     each,
     forbidden,
@@ -20,9 +19,16 @@ from trimtab_lab.apiserver.kinds.validation.causes import (
     required,
     unsupported,
 )
+from trimtab_lab.apiserver.kinds.validation.field_references import (
+    field_reference,
+    no_steps_back,
+    not_reserved,
+    resource_reference,
+)
+from trimtab_lab.apiserver.storage.store import Tree
 
 _MODE_FAULT = "must be a number between 0 and 0777 (octal), both inclusive"
-# The order in which Kubernetes looks for sources: the first one counts, those after it are refused.
+# Kubernetes' order of sources: the first one is used, the others are rejected.
 _SOURCES = (
     "emptyDir",
     "hostPath",
@@ -67,8 +73,8 @@ _HOST_PATH_TYPES = (
 )
 
 
-def volumes(given: Sequence[Tree], found: Causes, path: str) -> dict[str, Tree]:
-    """Check them all; the good ones by name, which mounts may refer to."""
+def volumes(given: Sequence[Tree], causes: Causes, path: str) -> dict[str, Tree]:
+    """Check all volumes; returns the valid ones by name, for mounts to refer to."""
     good: dict[str, Tree] = {}
     for index, volume in enumerate(given):
         at = f"{path}[{index}]"
@@ -82,13 +88,13 @@ def volumes(given: Sequence[Tree], found: Causes, path: str) -> dict[str, Tree]:
         if name in good:
             faults.append(duplicate(f"{at}.name", name))
         if faults:
-            found += faults
+            causes += faults
         else:
             good[name] = volume
     return good
 
 
-def _source(volume: Tree, found: Causes, path: str) -> None:
+def _source(volume: Tree, causes: Causes, path: str) -> None:
     if len(volume) == 2 and "emptyDir" in volume and not volume["emptyDir"]:
         return
     first = ""
@@ -96,158 +102,158 @@ def _source(volume: Tree, found: Causes, path: str) -> None:
         if name not in volume:
             continue
         if first:
-            found.append(forbidden(f"{path}.{name}", "may not specify more than 1 volume type"))
+            causes.append(forbidden(f"{path}.{name}", "may not specify more than 1 volume type"))
             continue
         first = name
         check = _CHECKS.get(name)
         if check is not None:
-            check(volume[name], found, f"{path}.{name}")
+            check(volume[name], causes, f"{path}.{name}")
     if not first:
-        found.append(required(path, "must specify a volume type"))
+        causes.append(required(path, "must specify a volume type"))
 
 
-def _empty_dir(source: Tree, found: Causes, path: str) -> None:
+def _empty_dir(source: Tree, causes: Causes, path: str) -> None:
     if "sizeLimit" in source and quantities.parse(source["sizeLimit"]).sign < 0:
-        found.append(forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
+        causes.append(forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
 
 
-def _host_path(source: Tree, found: Causes, path: str) -> None:
+def _host_path(source: Tree, causes: Causes, path: str) -> None:
     if not source.get("path"):
-        found.append(required(f"{path}.path"))
+        causes.append(required(f"{path}.path"))
         return
-    no_steps_back(source["path"], found, f"{path}.path")
+    no_steps_back(source["path"], causes, f"{path}.path")
     if source.get("type", "") not in _HOST_PATH_TYPES:
-        found.append(unsupported(f"{path}.type", source["type"], _HOST_PATH_TYPES))
+        causes.append(unsupported(f"{path}.type", source["type"], _HOST_PATH_TYPES))
 
 
-def _secret(source: Tree, found: Causes, path: str) -> None:
+def _secret(source: Tree, causes: Causes, path: str) -> None:
     if not source.get("secretName"):
-        found.append(required(f"{path}.secretName"))
-    _items(source, found, path)
+        causes.append(required(f"{path}.secretName"))
+    _items(source, causes, path)
 
 
-def _config_map(source: Tree, found: Causes, path: str) -> None:
+def _config_map(source: Tree, causes: Causes, path: str) -> None:
     if not source.get("name"):
-        found.append(required(f"{path}.name"))
-    _items(source, found, path)
+        causes.append(required(f"{path}.name"))
+    _items(source, causes, path)
 
 
-def _items(source: Tree, found: Causes, path: str) -> None:
-    _mode(source, "defaultMode", found, path)
+def _items(source: Tree, causes: Causes, path: str) -> None:
+    _mode(source, "defaultMode", causes, path)
     for index, item in enumerate(source.get("items") or ()):
-        _key_to_path(item, found, f"{path}.items[{index}]")
+        _key_to_path(item, causes, f"{path}.items[{index}]")
 
 
-def _key_to_path(item: Tree, found: Causes, path: str) -> None:
+def _key_to_path(item: Tree, causes: Causes, path: str) -> None:
     if not item.get("key"):
-        found.append(required(f"{path}.key"))
+        causes.append(required(f"{path}.key"))
     if not item.get("path"):
-        found.append(required(f"{path}.path"))
-    _not_reserved(item.get("path", ""), found, f"{path}.path")
-    _mode(item, "mode", found, path)
+        causes.append(required(f"{path}.path"))
+    not_reserved(item.get("path", ""), causes, f"{path}.path")
+    _mode(item, "mode", causes, path)
 
 
-def _mode(holder: Tree, field: str, found: Causes, path: str) -> None:
+def _mode(holder: Tree, field: str, causes: Causes, path: str) -> None:
     if not 0 <= holder.get(field, 0) <= 0o777:
-        found.append(invalid(f"{path}.{field}", holder[field], _MODE_FAULT))
+        causes.append(invalid(f"{path}.{field}", holder[field], _MODE_FAULT))
 
 
-def _claim(source: Tree, found: Causes, path: str) -> None:
+def _claim(source: Tree, causes: Causes, path: str) -> None:
     if not source.get("claimName"):
-        found.append(required(f"{path}.claimName"))
+        causes.append(required(f"{path}.claimName"))
 
 
-def _nfs(source: Tree, found: Causes, path: str) -> None:
+def _nfs(source: Tree, causes: Causes, path: str) -> None:
     for field in ("server", "path"):
         if not source.get(field):
-            found.append(required(f"{path}.{field}"))
+            causes.append(required(f"{path}.{field}"))
     if not source.get("path", "").startswith("/"):
-        found.append(invalid(f"{path}.path", source.get("path", ""), "must be an absolute path"))
+        causes.append(invalid(f"{path}.path", source.get("path", ""), "must be an absolute path"))
 
 
-def _csi(source: Tree, found: Causes, path: str) -> None:
+def _csi(source: Tree, causes: Causes, path: str) -> None:
     if not source.get("driver"):
-        found.append(required(f"{path}.driver"))
+        causes.append(required(f"{path}.driver"))
 
 
-def _ephemeral(source: Tree, found: Causes, path: str) -> None:
+def _ephemeral(source: Tree, causes: Causes, path: str) -> None:
     if "volumeClaimTemplate" not in source:
-        found.append(required(f"{path}.volumeClaimTemplate"))
+        causes.append(required(f"{path}.volumeClaimTemplate"))
 
 
-def _image(source: Tree, found: Causes, path: str) -> None:
+def _image(source: Tree, causes: Causes, path: str) -> None:
     if not source.get("reference"):
-        found.append(required(f"{path}.reference"))
+        causes.append(required(f"{path}.reference"))
 
 
-def _downward(source: Tree, found: Causes, path: str) -> None:
-    _mode(source, "defaultMode", found, path)
+def _downward(source: Tree, causes: Causes, path: str) -> None:
+    _mode(source, "defaultMode", causes, path)
     for item in source.get("items") or ():
-        _downward_file(item, found, path)
+        _downward_file(item, causes, path)
 
 
 _FILE_FIELDS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
 
 
-def _downward_file(item: Tree, found: Causes, path: str) -> None:
+def _downward_file(item: Tree, causes: Causes, path: str) -> None:
     if not item.get("path"):
-        found.append(required(f"{path}.path"))
-    _not_reserved(item.get("path", ""), found, f"{path}.path")
+        causes.append(required(f"{path}.path"))
+    not_reserved(item.get("path", ""), causes, f"{path}.path")
     if "fieldRef" in item:
-        field_reference(item["fieldRef"], _FILE_FIELDS, found, f"{path}.fieldRef")
+        field_reference(item["fieldRef"], _FILE_FIELDS, causes, f"{path}.fieldRef")
         if "resourceFieldRef" in item:
             fault = "fieldRef and resourceFieldRef can not be specified simultaneously"
-            found.append(invalid(path, "resource", fault))
+            causes.append(invalid(path, "resource", fault))
     elif "resourceFieldRef" in item:
-        resource_reference(item["resourceFieldRef"], found, f"{path}.resourceFieldRef", of_file=True)
+        resource_reference(item["resourceFieldRef"], causes, f"{path}.resourceFieldRef", of_file=True)
     else:
-        found.append(required(path, "one of fieldRef and resourceFieldRef is required"))
-    _mode(item, "mode", found, path)
+        causes.append(required(path, "one of fieldRef and resourceFieldRef is required"))
+    _mode(item, "mode", causes, path)
 
 
-def _projected(source: Tree, found: Causes, path: str) -> None:
-    _mode(source, "defaultMode", found, path)
+def _projected(source: Tree, causes: Causes, path: str) -> None:
+    _mode(source, "defaultMode", causes, path)
     taken: set[str] = set()
     for index, part in enumerate(source.get("sources") or ()):
-        _projection(part, taken, found, path, f"{path}.sources[{index}]")
+        _projection(part, taken, causes, path, f"{path}.sources[{index}]")
 
 
-def _projection(part: Tree, taken: set[str], found: Causes, path: str, at: str) -> None:
+def _projection(part: Tree, taken: set[str], causes: Causes, path: str, at: str) -> None:
     for kind in ("secret", "configMap"):
         if kind in part:
             if not part[kind].get("name"):
-                found.append(required(f"{at}.{kind}.name"))
+                causes.append(required(f"{at}.{kind}.name"))
             for index, item in enumerate(part[kind].get("items") or ()):
-                _key_to_path(item, found, f"{at}.{kind}.items[{index}]")
-                _take(item.get("path"), part[kind].get("name", ""), taken, found, path)
+                _key_to_path(item, causes, f"{at}.{kind}.items[{index}]")
+                _take(item.get("path"), part[kind].get("name", ""), taken, causes, path)
     for item in (part.get("downwardAPI") or {}).get("items") or ():
-        _downward_file(item, found, f"{at}.downwardAPI")
-        _take(item.get("path"), item.get("path"), taken, found, path)
+        _downward_file(item, causes, f"{at}.downwardAPI")
+        _take(item.get("path"), item.get("path"), taken, causes, path)
     if "serviceAccountToken" in part:
-        _token(part["serviceAccountToken"], found, path, f"{at}.serviceAccountToken")
+        _token(part["serviceAccountToken"], causes, path, f"{at}.serviceAccountToken")
     if len(part) > 1:
-        found.append(forbidden(at, "may not specify more than 1 volume type per source"))
+        causes.append(forbidden(at, "may not specify more than 1 volume type per source"))
 
 
-def _take(name: str | None, shown: str | None, taken: set[str], found: Causes, path: str) -> None:
+def _take(name: str | None, shown: str | None, taken: set[str], causes: Causes, path: str) -> None:
     if name and name in taken:
-        found.append(invalid(path, shown, "conflicting duplicate paths"))
+        causes.append(invalid(path, shown, "conflicting duplicate paths"))
     if name:
         taken.add(name)
 
 
-def _token(token: Tree, found: Causes, path: str, at: str) -> None:
+def _token(token: Tree, causes: Causes, path: str, at: str) -> None:
     seconds = token.get("expirationSeconds", 3600)
     if seconds < 600:
         fault = "may not specify a duration less than 10 minutes"
-        found.append(invalid(f"{at}.expirationSeconds", seconds, fault))
+        causes.append(invalid(f"{at}.expirationSeconds", seconds, fault))
     if seconds > 2**32:
         fault = "may not specify a duration larger than 2^32 seconds"
-        found.append(invalid(f"{at}.expirationSeconds", seconds, fault))
+        causes.append(invalid(f"{at}.expirationSeconds", seconds, fault))
     if not token.get("path"):
-        found.append(required(f"{path}.path"))
+        causes.append(required(f"{path}.path"))
     else:
-        _not_reserved(token["path"], found, f"{path}.path")
+        not_reserved(token["path"], causes, f"{path}.path")
 
 
 _CHECKS: Mapping[str, Callable[[Tree, Causes, str], None]] = {
@@ -263,92 +269,3 @@ _CHECKS: Mapping[str, Callable[[Tree, Causes, str], None]] = {
     "downwardAPI": _downward,
     "projected": _projected,
 }
-
-
-# --- paths, and fields shown to containers ---------------------------------------------------------------------------
-
-
-def no_steps_back(given: str, found: Causes, path: str) -> None:
-    if ".." in given.split("/"):
-        found.append(invalid(path, given, "must not contain '..'"))
-
-
-def descending(given: str, found: Causes, path: str) -> None:
-    """A path that stays below where it starts."""
-    if given.startswith("/"):
-        found.append(invalid(path, given, "must be a relative path"))
-    no_steps_back(given, found, path)
-
-
-def _not_reserved(given: str, found: Causes, path: str) -> None:
-    descending(given, found, path)
-    if given.startswith("..") and not given.startswith("../"):
-        found.append(invalid(path, given, "must not start with '..'"))
-
-
-_FIELD_LABELS = frozenset(
-    [
-        "metadata.annotations",
-        "metadata.labels",
-        "metadata.name",
-        "metadata.namespace",
-        "metadata.uid",
-        "spec.nodeName",
-        "spec.restartPolicy",
-        "spec.schedulerName",
-        "spec.serviceAccountName",
-        "status.hostIP",
-        "status.hostIPs",
-        "status.phase",
-        "status.podIP",
-        "status.podIPs",
-    ]
-)
-
-
-def field_reference(reference: Tree, supported: Sequence[str], found: Causes, path: str) -> None:
-    """A field of the pod, shown to a container as a variable or in a file."""
-    field = reference.get("fieldPath", "")
-    for name in ("apiVersion", "fieldPath"):
-        if not reference.get(name):
-            found.append(required(f"{path}.{name}"))
-            return
-    base, bracket, subscript = field.partition("['")
-    if bracket and field.endswith("']"):
-        _subscript(base, subscript[:-2], found, path)
-        return
-    if field not in _FIELD_LABELS:
-        fault = f"error converting fieldPath: field label not supported: {field}"
-        found.append(invalid(f"{path}.fieldPath", field, fault))
-    elif field not in supported:
-        found.append(unsupported(f"{path}.fieldPath", field, supported))
-
-
-def _subscript(base: str, key: str, found: Causes, path: str) -> None:
-    if base == "metadata.annotations":
-        found += each(path, key.lower(), names.qualified(key.lower()))
-    elif base == "metadata.labels":
-        found += each(path, key, names.qualified(key))
-    else:
-        fault = f"error converting fieldPath: field label does not support subscript: {base}['{key}']"
-        found.append(invalid(f"{path}.fieldPath", f"{base}['{key}']", fault))
-
-
-_RESOURCE_FIELDS = tuple(
-    f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory")
-)
-_HUGE_PAGE_FIELDS = ("limits.hugepages-", "requests.hugepages-")
-
-
-def resource_reference(reference: Tree, found: Causes, path: str, *, of_file: bool) -> None:
-    """An amount of a container, shown to a container."""
-    resource = reference.get("resource", "")
-    if of_file and not reference.get("containerName"):
-        found.append(required(f"{path}.containerName"))
-    elif not resource:
-        found.append(required(f"{path}.resource"))
-    elif resource not in _RESOURCE_FIELDS and not resource.startswith(_HUGE_PAGE_FIELDS):
-        found.append(unsupported(f"{path}.resource", resource, _RESOURCE_FIELDS))
-    fault = resources.divisor_fault(resource, reference.get("divisor", "0"))
-    if fault:
-        found.append(invalid(f"{path}.divisor", resource, fault))

@@ -1,8 +1,7 @@
-"""Checks of what makes pods: ReplicaSets, Deployments, StatefulSets, DaemonSets, ReplicationControllers, revisions."""
+"""Validation of workloads: ReplicaSets, Deployments, StatefulSets, DaemonSets, ReplicationControllers, revisions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from trimtab.api import selectors
@@ -12,7 +11,6 @@ from trimtab.api.meta import LabelSelector
 from trimtab_lab.apiserver.kinds.validation import metadata, names, pods
 from trimtab_lab.apiserver.kinds.validation.causes import (
     Causes,
-    Tree,
     each,
     forbidden,
     immutable,
@@ -20,30 +18,27 @@ from trimtab_lab.apiserver.kinds.validation.causes import (
     required,
     unsupported,
 )
+from trimtab_lab.apiserver.kinds.validation.counts import (
+    NOT_NEGATIVE,
+    at_most_all,
+    count_or_percent,
+    not_negative,
+    number_of,
+)
+from trimtab_lab.apiserver.storage.store import Tree
 
-_NOT_NEGATIVE = "must be greater than or equal to 0"
 _MISMATCH = "`selector` does not match template `labels`"
 
 
-def not_negative(holder: Tree, fields: Sequence[str], found: Causes, path: str) -> None:
-    for field in fields:
-        number = holder.get(field)
-        if number is not None and number < 0:
-            found.append(invalid(f"{path}.{field}", number, _NOT_NEGATIVE))
-
-
-# --- selectors and templates -----------------------------------------------------------------------------------------
-
-
-def _selector(spec: Tree, kind: str, found: Causes) -> selectors.Selector | None:
-    """Check the selector; what it means, or None if it means nothing that can be matched."""
+def _selector(spec: Tree, kind: str, causes: Causes) -> selectors.Selector | None:
+    """Check the selector; returns it compiled, or None if it cannot be matched."""
     given = spec.get("selector")
     if given is None:
-        found.append(required("spec.selector"))
+        causes.append(required("spec.selector"))
         return selectors.NOTHING
-    metadata.selector(given, found, "spec.selector")
+    metadata.selector(given, causes, "spec.selector")
     if not given.get("matchLabels") and not given.get("matchExpressions"):
-        found.append(invalid("spec.selector", given, f"empty selector is invalid for {kind}"))
+        causes.append(invalid("spec.selector", given, f"empty selector is invalid for {kind}"))
     return _compiled(given)
 
 
@@ -54,115 +49,86 @@ def _compiled(given: Tree) -> selectors.Selector | None:
         return None
 
 
-def _template(spec: Tree, matching: selectors.Selector, kind: str, found: Causes) -> None:
-    """The template of a ReplicaSet or a Deployment, and, in older words, of a ReplicationController."""
+def _template(spec: Tree, matching: selectors.Selector, kind: str, causes: Causes) -> None:
+    """The template of a ReplicaSet or a Deployment or, with its legacy messages, of a ReplicationController."""
     template = spec["template"]
     labels = (template.get("metadata") or {}).get("labels") or {}
     if not matching.empty and not matching.matches(labels):
-        found.append(invalid("spec.template.metadata.labels", labels or None, _MISMATCH))
-    pods.template(template, found, "spec.template")
-    _always(template["spec"], kind, found)
+        causes.append(invalid("spec.template.metadata.labels", labels or None, _MISMATCH))
+    pods.template(template, causes, "spec.template")
+    _always(template["spec"], kind, causes)
 
 
-def _always(spec: Tree, kind: str, found: Causes) -> None:
+def _always(spec: Tree, kind: str, causes: Causes) -> None:
     if spec.get("restartPolicy") != "Always":
         path = "spec.template.spec.restartPolicy"
-        found.append(unsupported(path, spec.get("restartPolicy", ""), ("Always",)))
+        causes.append(unsupported(path, spec.get("restartPolicy", ""), ("Always",)))
     if "activeDeadlineSeconds" in spec:
         fault = f"activeDeadlineSeconds in {kind} is not Supported"
-        found.append(forbidden("spec.template.spec.activeDeadlineSeconds", fault))
+        causes.append(forbidden("spec.template.spec.activeDeadlineSeconds", fault))
 
 
-# --- counts and percentages ------------------------------------------------------------------------------------------
-
-
-def count_or_percent(value: int | str, found: Causes, path: str) -> None:
-    if isinstance(value, str):
-        found += each(path, value, names.percent(value))
-    elif value < 0:
-        found.append(invalid(path, value, _NOT_NEGATIVE))
-
-
-def at_most_all(value: int | str, found: Causes, path: str) -> None:
-    if _is_percent(value) and _number(value) > 100:
-        found.append(invalid(path, value, "must not be greater than 100%"))
-
-
-def _is_percent(value: int | str) -> bool:
-    return isinstance(value, str) and not names.percent(value)
-
-
-def _number(value: int | str) -> int:
-    """The number in a count or a percentage. Text that is neither counts as Go's Atoi would have it: digits, or 0."""
-    if isinstance(value, int):
-        return value
-    return int(value.removesuffix("%")) if _is_percent(value) else selectors.int64(value) or 0
-
-
-# --- Deployments and ReplicaSets -------------------------------------------------------------------------------------
-
-
-def deployment(tree: Tree, found: Causes, old: Tree | None = None) -> None:
+def deployment(tree: Tree, causes: Causes, old: Tree | None = None) -> None:
     spec = tree["spec"]
-    _head(tree, old, found)
-    not_negative(spec, ("replicas",), found, "spec")
-    matching = _selector(spec, "deployment", found)
+    _head(tree, old, causes)
+    not_negative(spec, ("replicas",), causes, "spec")
+    matching = _selector(spec, "deployment", causes)
     if matching is None:
-        found.append(invalid("spec.selector", spec["selector"], "invalid label selector"))
+        causes.append(invalid("spec.selector", spec["selector"], "invalid label selector"))
     else:
-        _template(spec, matching, "ReplicaSet", found)
-    _deployment_strategy(spec["strategy"], found)
-    not_negative(spec, ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"), found, "spec")
+        _template(spec, matching, "ReplicaSet", causes)
+    _deployment_strategy(spec["strategy"], causes)
+    not_negative(spec, ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"), causes, "spec")
     deadline = spec.get("progressDeadlineSeconds")
     if deadline is not None and deadline <= spec.get("minReadySeconds", 0):
-        found.append(invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds"))
-    _same_selector(spec, old, found)
+        causes.append(invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds"))
+    _same_selector(spec, old, causes)
 
 
-def replica_set(tree: Tree, found: Causes, old: Tree | None = None) -> None:
+def replica_set(tree: Tree, causes: Causes, old: Tree | None = None) -> None:
     spec = tree["spec"]
-    _head(tree, old, found)
-    not_negative(spec, ("replicas", "minReadySeconds"), found, "spec")
-    matching = _selector(spec, "deployment", found)
+    _head(tree, old, causes)
+    not_negative(spec, ("replicas", "minReadySeconds"), causes, "spec")
+    matching = _selector(spec, "deployment", causes)
     if matching is None:
-        found.append(invalid("spec.selector", spec["selector"], "invalid label selector"))
+        causes.append(invalid("spec.selector", spec["selector"], "invalid label selector"))
     else:
-        _template(spec, matching, "ReplicaSet", found)
-    _same_selector(spec, old, found)
+        _template(spec, matching, "ReplicaSet", causes)
+    _same_selector(spec, old, causes)
 
 
-def _head(tree: Tree, old: Tree | None, found: Causes, name: names.Form = names.subdomain) -> None:
+def _head(tree: Tree, old: Tree | None, causes: Causes, name: names.OutputFormat = names.subdomain) -> None:
     if old is None:
-        metadata.created(tree["metadata"], found, namespaced=True, name=name)
+        metadata.validate_create(tree["metadata"], causes, namespaced=True, name=name)
     else:
-        metadata.updated(tree["metadata"], old["metadata"], found)
+        metadata.validate_update(tree["metadata"], old["metadata"], causes)
 
 
-def _same_selector(spec: Tree, old: Tree | None, found: Causes) -> None:
+def _same_selector(spec: Tree, old: Tree | None, causes: Causes) -> None:
     if old is not None:
-        found += immutable("spec.selector", spec.get("selector"), old["spec"].get("selector"))
+        causes += immutable("spec.selector", spec.get("selector"), old["spec"].get("selector"))
 
 
-def _deployment_strategy(strategy: Tree, found: Causes) -> None:
+def _deployment_strategy(strategy: Tree, causes: Causes) -> None:
     path, kind, rolling = "spec.strategy", strategy.get("type", ""), strategy.get("rollingUpdate")
     if kind == "Recreate":
         if rolling is not None:
             fault = "may not be specified when strategy `type` is 'Recreate'"
-            found.append(forbidden(f"{path}.rollingUpdate", fault))
+            causes.append(forbidden(f"{path}.rollingUpdate", fault))
     elif kind == "RollingUpdate":
-        _rolling_deployment(rolling or {}, found, f"{path}.rollingUpdate")
+        _rolling_deployment(rolling or {}, causes, f"{path}.rollingUpdate")
     else:
         shown = {"Type": kind, "RollingUpdate": _rolling_shown(rolling)}
-        found.append(unsupported(path, shown, ("Recreate", "RollingUpdate")))
+        causes.append(unsupported(path, shown, ("Recreate", "RollingUpdate")))
 
 
-def _rolling_deployment(rolling: Tree, found: Causes, path: str) -> None:
+def _rolling_deployment(rolling: Tree, causes: Causes, path: str) -> None:
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    count_or_percent(unavailable, found, f"{path}.maxUnavailable")
-    count_or_percent(surge, found, f"{path}.maxSurge")
-    if not _number(unavailable) and not _number(surge):
-        found.append(invalid(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
-    at_most_all(unavailable, found, f"{path}.maxUnavailable")
+    count_or_percent(unavailable, causes, f"{path}.maxUnavailable")
+    count_or_percent(surge, causes, f"{path}.maxSurge")
+    if not number_of(unavailable) and not number_of(surge):
+        causes.append(invalid(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
+    at_most_all(unavailable, causes, f"{path}.maxUnavailable")
 
 
 def _rolling_shown(rolling: Tree | None) -> Any:
@@ -170,8 +136,6 @@ def _rolling_shown(rolling: Tree | None) -> Any:
         return None
     return {"MaxUnavailable": rolling.get("maxUnavailable", 0), "MaxSurge": rolling.get("maxSurge", 0)}
 
-
-# --- StatefulSets ----------------------------------------------------------------------------------------------------
 
 _STATEFUL_FREE = (
     "replicas",
@@ -184,50 +148,50 @@ _STATEFUL_FREE = (
 )
 
 
-def stateful_set(tree: Tree, found: Causes, old: Tree | None = None) -> None:
+def stateful_set(tree: Tree, causes: Causes, old: Tree | None = None) -> None:
     spec = tree["spec"]
-    _head(tree, old, found, names.label)
-    _stateful_strategy(spec, found)
+    _head(tree, old, causes, names.label)
+    _stateful_strategy(spec, causes)
     retention = spec.get("persistentVolumeClaimRetentionPolicy") or {}
     for field, policy in retention.items():
         if policy not in ("Retain", "Delete"):
             path = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
-            found.append(unsupported(path, policy, ("Retain", "Delete")))
-    not_negative(spec, ("replicas", "minReadySeconds"), found, "spec")
+            causes.append(unsupported(path, policy, ("Retain", "Delete")))
+    not_negative(spec, ("replicas", "minReadySeconds"), causes, "spec")
     start = (spec.get("ordinals") or {}).get("start", 0)
     if start < 0:
-        found.append(invalid("spec.ordinals.start", start, _NOT_NEGATIVE))
+        causes.append(invalid("spec.ordinals.start", start, NOT_NEGATIVE))
     if old is None and spec.get("serviceName"):
-        found += each("spec.serviceName", spec["serviceName"], names.label(spec["serviceName"]))
-    _stateful_template(spec, found)
+        causes += each("spec.serviceName", spec["serviceName"], names.label(spec["serviceName"]))
+    _stateful_template(spec, causes)
     if old is not None and _fixed(spec) != _fixed(old["spec"]):
         fault = (
             "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
             "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
         )
-        found.append(forbidden("spec", fault))
+        causes.append(forbidden("spec", fault))
 
 
 def _fixed(spec: Tree) -> Tree:
     return {name: value for name, value in spec.items() if name not in _STATEFUL_FREE}
 
 
-def _stateful_strategy(spec: Tree, found: Causes) -> None:
+def _stateful_strategy(spec: Tree, causes: Causes) -> None:
     policy = spec.get("podManagementPolicy", "")
     if policy not in ("OrderedReady", "Parallel"):
-        found.append(invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'"))
+        causes.append(invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'"))
     strategy = spec["updateStrategy"]
     kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
     if kind == "RollingUpdate":
-        _rolling_stateful(rolling or {}, found, "spec.updateStrategy.rollingUpdate")
+        _rolling_stateful(rolling or {}, causes, "spec.updateStrategy.rollingUpdate")
     elif kind == "OnDelete":
         if rolling is not None:
             shown = _rolling_stateful_shown(rolling)
             fault = "only allowed for updateStrategy 'RollingUpdate'"
-            found.append(invalid("spec.updateStrategy.rollingUpdate", shown, fault))
+            causes.append(invalid("spec.updateStrategy.rollingUpdate", shown, fault))
     else:
         shown = {"Type": kind, "RollingUpdate": _rolling_stateful_shown(rolling)}
-        found.append(invalid("spec.updateStrategy", shown, "must be 'RollingUpdate' or 'OnDelete'"))
+        causes.append(invalid("spec.updateStrategy", shown, "must be 'RollingUpdate' or 'OnDelete'"))
 
 
 def _rolling_stateful_shown(rolling: Tree | None) -> Any:
@@ -236,32 +200,32 @@ def _rolling_stateful_shown(rolling: Tree | None) -> Any:
     return {"Partition": rolling.get("partition", 0), "MaxUnavailable": rolling.get("maxUnavailable")}
 
 
-def _rolling_stateful(rolling: Tree, found: Causes, path: str) -> None:
-    not_negative(rolling, ("partition",), found, path)
+def _rolling_stateful(rolling: Tree, causes: Causes, path: str) -> None:
+    not_negative(rolling, ("partition",), causes, path)
     unavailable = rolling.get("maxUnavailable")
     if unavailable is not None:
         at = f"{path}.maxUnavailable"
-        count_or_percent(unavailable, found, at)
-        if not _number(unavailable):
-            found.append(invalid(at, unavailable, "cannot be 0"))
-        at_most_all(unavailable, found, at)
+        count_or_percent(unavailable, causes, at)
+        if not number_of(unavailable):
+            causes.append(invalid(at, unavailable, "cannot be 0"))
+        at_most_all(unavailable, causes, at)
 
 
-def _stateful_template(spec: Tree, found: Causes) -> None:
-    matching = _selector(spec, "statefulset", found)
+def _stateful_template(spec: Tree, causes: Causes) -> None:
+    matching = _selector(spec, "statefulset", causes)
     if matching is None:
-        found.append(invalid("spec.selector", spec["selector"], ""))
+        causes.append(invalid("spec.selector", spec["selector"], ""))
     else:
         template = _with_claims(spec)
         labels = (template.get("metadata") or {}).get("labels") or {}
         if not matching.empty and not matching.matches(labels):
-            found.append(invalid("spec.template.metadata.labels", labels or None, _MISMATCH))
-        pods.template(template, found, "spec.template")
-    _always(spec["template"]["spec"], "StatefulSet", found)
+            causes.append(invalid("spec.template.metadata.labels", labels or None, _MISMATCH))
+        pods.template(template, causes, "spec.template")
+    _always(spec["template"]["spec"], "StatefulSet", causes)
 
 
 def _with_claims(spec: Tree) -> Tree:
-    """The template as its pods will have it: with a volume for each claim, and with names of their own."""
+    """The template as its pods have it: with a volume for each claim, and with their own names."""
     template: Tree = spec["template"]
     claims = {claim["metadata"].get("name", ""): claim for claim in spec.get("volumeClaimTemplates") or ()}
     held = [volume for volume in template["spec"].get("volumes") or () if volume.get("name", "") not in claims]
@@ -270,132 +234,73 @@ def _with_claims(spec: Tree) -> Tree:
     return {**template, "spec": {**pod, "volumes": [*made, *held]}}
 
 
-# --- DaemonSets ------------------------------------------------------------------------------------------------------
-
-
-def daemon_set(tree: Tree, found: Causes, old: Tree | None = None) -> None:
+def daemon_set(tree: Tree, causes: Causes, old: Tree | None = None) -> None:
     spec = tree["spec"]
-    _head(tree, old, found)
-    _same_selector(spec, old, found)
+    _head(tree, old, causes)
+    _same_selector(spec, old, causes)
     given = spec.get("selector")
-    metadata.selector(given, found, "spec.selector")
+    metadata.selector(given, causes, "spec.selector")
     matching = selectors.NOTHING if given is None else _compiled(given)
     labels = (spec["template"].get("metadata") or {}).get("labels") or {}
     if matching is not None and not matching.matches(labels):
-        found.append(invalid("spec.template.metadata.labels", labels or None, _MISMATCH))
+        causes.append(invalid("spec.template.metadata.labels", labels or None, _MISMATCH))
     if given is not None and not given.get("matchLabels") and not given.get("matchExpressions"):
-        found.append(invalid("spec.selector", given, "empty selector is invalid for daemonset"))
-    pods.template(spec["template"], found, "spec.template")
-    _always(spec["template"]["spec"], "DaemonSet", found)
-    not_negative(spec, ("minReadySeconds",), found, "spec")
-    _daemon_strategy(spec["updateStrategy"], found)
-    not_negative(spec, ("revisionHistoryLimit",), found, "spec")
+        causes.append(invalid("spec.selector", given, "empty selector is invalid for daemonset"))
+    pods.template(spec["template"], causes, "spec.template")
+    _always(spec["template"]["spec"], "DaemonSet", causes)
+    not_negative(spec, ("minReadySeconds",), causes, "spec")
+    _daemon_strategy(spec["updateStrategy"], causes)
+    not_negative(spec, ("revisionHistoryLimit",), causes, "spec")
 
 
-def _daemon_strategy(strategy: Tree, found: Causes) -> None:
+def _daemon_strategy(strategy: Tree, causes: Causes) -> None:
     path, kind, rolling = "spec.updateStrategy", strategy.get("type", ""), strategy.get("rollingUpdate")
     if kind == "RollingUpdate":
-        _rolling_daemons(rolling or {}, found, f"{path}.rollingUpdate")
+        _rolling_daemons(rolling or {}, causes, f"{path}.rollingUpdate")
     elif kind != "OnDelete":
         shown = {"Type": kind, "RollingUpdate": _rolling_shown(rolling)}
-        found.append(unsupported(path, shown, ("RollingUpdate", "OnDelete")))
+        causes.append(unsupported(path, shown, ("RollingUpdate", "OnDelete")))
 
 
-def _rolling_daemons(rolling: Tree, found: Causes, path: str) -> None:
+def _rolling_daemons(rolling: Tree, causes: Causes, path: str) -> None:
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     for check in (count_or_percent, at_most_all):
-        check(unavailable, found, f"{path}.maxUnavailable")
-        check(surge, found, f"{path}.maxSurge")
-    if _number(unavailable) and _number(surge):
-        found.append(invalid(f"{path}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
-    elif not _number(unavailable) and not _number(surge):
-        found.append(required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+        check(unavailable, causes, f"{path}.maxUnavailable")
+        check(surge, causes, f"{path}.maxSurge")
+    if number_of(unavailable) and number_of(surge):
+        causes.append(invalid(f"{path}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
+    elif not number_of(unavailable) and not number_of(surge):
+        causes.append(required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
 
 
-# --- ReplicationControllers and revisions ----------------------------------------------------------------------------
-
-
-def replication_controller(tree: Tree, found: Causes, old: Tree | None = None) -> None:
+def replication_controller(tree: Tree, causes: Causes, old: Tree | None = None) -> None:
     spec = tree["spec"]
-    _head(tree, old, found)
-    not_negative(spec, ("minReadySeconds",), found, "spec")
+    _head(tree, old, causes)
+    not_negative(spec, ("minReadySeconds",), causes, "spec")
     labels = spec.get("selector") or {}
     if not labels:
-        found.append(required("spec.selector"))
-    not_negative(spec, ("replicas",), found, "spec")
+        causes.append(required("spec.selector"))
+    not_negative(spec, ("replicas",), causes, "spec")
     if "template" not in spec:
-        found.append(required("spec.template"))
+        causes.append(required("spec.template"))
         return
-    _template(spec, selectors.from_labels(labels), "ReplicationController", found)
+    _template(spec, selectors.from_labels(labels), "ReplicationController", causes)
 
 
-def pod_template(tree: Tree, found: Causes, old: Tree | None = None) -> None:
-    _head(tree, old, found)
-    pods.template(tree["template"], found, "template")
+def pod_template(tree: Tree, causes: Causes, old: Tree | None = None) -> None:
+    _head(tree, old, causes)
+    pods.template(tree["template"], causes, "template")
 
 
-def controller_revision(tree: Tree, found: Causes, old: Tree | None = None) -> None:
+def controller_revision(tree: Tree, causes: Causes, old: Tree | None = None) -> None:
     if old is not None:
-        metadata.updated(tree["metadata"], old["metadata"], found)
-    metadata.created(tree["metadata"], found, namespaced=True, name=names.subdomain)
+        metadata.validate_update(tree["metadata"], old["metadata"], causes)
+    metadata.validate_create(tree["metadata"], causes, namespaced=True, name=names.subdomain)
     if tree.get("revision", 0) < 0:
-        found.append(invalid("revision", tree["revision"], _NOT_NEGATIVE))
+        causes.append(invalid("revision", tree["revision"], NOT_NEGATIVE))
     if old is not None:
-        found += immutable("data", tree.get("data"), old.get("data"))
+        causes += immutable("data", tree.get("data"), old.get("data"))
     elif tree.get("data") is None:
-        found.append(required("data", "data is mandatory"))
+        causes.append(required("data", "data is mandatory"))
     elif not isinstance(tree["data"], dict):
-        found.append(required("data", "data must be a valid JSON object"))
-
-
-# --- status ----------------------------------------------------------------------------------------------------------
-
-
-def status(tree: Tree, old: Tree, found: Causes, fields: Sequence[str], *, readies: str = "readyReplicas") -> None:
-    """Counts of a status: none negative, none beyond the number of replicas, none available but not ready."""
-    metadata.updated(tree["metadata"], old["metadata"], found)
-    counts = tree["status"]
-    not_negative(counts, ("observedGeneration", "replicas", *fields), found, "status")
-    replicas = counts.get("replicas", 0)
-    for field in fields:
-        if field not in _UNBOUND and counts.get(field, 0) > replicas:
-            found.append(invalid(f"status.{field}", counts[field], "cannot be greater than status.replicas"))
-    available, ready = counts.get("availableReplicas", 0), counts.get("readyReplicas", 0)
-    if available > ready:
-        found.append(invalid("status.availableReplicas", available, f"cannot be greater than {readies}"))
-
-
-_UNBOUND = ("unavailableReplicas", "terminatingReplicas", "collisionCount")
-
-
-def deployment_status(tree: Tree, old: Tree, found: Causes) -> None:
-    fields = "updatedReplicas readyReplicas availableReplicas unavailableReplicas terminatingReplicas collisionCount"
-    status(tree, old, found, fields.split())
-    _not_decremented(tree, old, found)
-
-
-def replica_set_status(tree: Tree, old: Tree, found: Causes) -> None:
-    fields = "fullyLabeledReplicas readyReplicas availableReplicas terminatingReplicas"
-    status(tree, old, found, fields.split())
-
-
-def stateful_set_status(tree: Tree, old: Tree, found: Causes) -> None:
-    fields = "readyReplicas currentReplicas updatedReplicas availableReplicas collisionCount"
-    status(tree, old, found, fields.split(), readies="status.readyReplicas")
-    _not_decremented(tree, old, found)
-
-
-def daemon_set_status(tree: Tree, old: Tree, found: Causes) -> None:
-    metadata.updated(tree["metadata"], old["metadata"], found)
-    fields = (
-        "currentNumberScheduled numberMisscheduled desiredNumberScheduled numberReady observedGeneration "
-        "updatedNumberScheduled numberAvailable numberUnavailable collisionCount"
-    )
-    not_negative(tree["status"], fields.split(), found, "status")
-    _not_decremented(tree, old, found)
-
-
-def _not_decremented(tree: Tree, old: Tree, found: Causes) -> None:
-    now, before = tree["status"].get("collisionCount"), old["status"].get("collisionCount")
-    if before is not None and (now is None or now < before):
-        found.append(invalid("status.collisionCount", now or 0, "cannot be decremented"))
+        causes.append(required("data", "data must be a valid JSON object"))

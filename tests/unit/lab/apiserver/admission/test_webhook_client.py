@@ -1,4 +1,4 @@
-"""Calls over HTTPS; how they fail is also held to a recording in `test_admission`."""
+"""Webhook calls over HTTPS; recorded failures are in `test_webhook_dispatcher`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tools.webhooks import WebhookServer
-from trimtab_lab.apiserver.admission.webhook_client import Caller
-from trimtab_lab.apiserver.admission.webhooks import CallError
+from trimtab_lab.apiserver.admission.admission_reviews import CallError
+from trimtab_lab.apiserver.admission.webhook_client import WebhookClient
 
 Tree = dict[str, Any]
 
@@ -19,57 +19,57 @@ REVIEW = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionRevi
 
 @pytest.fixture
 async def server() -> AsyncIterator[WebhookServer]:
-    """A server of webhooks."""
+    """A webhook server."""
     async with WebhookServer() as started:
         yield started
 
 
-async def test_a_review_is_posted_and_the_answer_is_given_back(server: WebhookServer) -> None:
-    """With the time that is left in the query, on a connection that is kept."""
-    async with Caller() as call:
+async def test_a_review_is_posted_and_the_response_returned(server: WebhookServer) -> None:
+    """The query has the timeout, and the connection is kept alive."""
+    async with WebhookClient() as call:
         for _ in range(2):
             answer = json.loads(await call({"url": f"{server.url}/allow", "caBundle": server.ca}, REVIEW, 7))
             assert answer["response"] == {"uid": "u", "allowed": True}
     assert [review["query"] for review in server.reviews] == [{"timeout": "7s"}] * 2
 
 
-async def test_a_service_is_refused_where_nobody_knows_it(server: WebhookServer) -> None:
-    """With what to do instead."""
+async def test_a_service_without_a_resolver_is_an_error(server: WebhookServer) -> None:
+    """The error says what to do instead."""
     config = {"service": {"name": "hooks", "namespace": "team", "path": "/allow"}, "caBundle": server.ca}
-    async with Caller() as call:
+    async with WebhookClient() as call:
         with pytest.raises(CallError, match=r"cannot reach hooks\.team\.svc:443; give the webhook a clientConfig\.url"):
             await call(config, REVIEW, 5)
-    async with Caller(lambda *_: None) as call:
+    async with WebhookClient(lambda *_: None) as call:
         with pytest.raises(CallError, match="cannot reach"):
             await call(config, REVIEW, 5)
 
 
-async def test_a_service_is_found_by_who_knows_it(server: WebhookServer) -> None:
-    """Its certificate must be for the name of the service, wherever it really is."""
+async def test_a_service_is_resolved(server: WebhookServer) -> None:
+    """The certificate must be for the name of the Service, whatever its address."""
     port = int(server.url.rpartition(":")[2])
-    asked: list[tuple[str, str, int]] = []
+    resolved: list[tuple[str, str, int]] = []
 
     def resolve(namespace: str, name: str, service_port: int) -> tuple[str, int]:
-        asked.append((namespace, name, service_port))
+        resolved.append((namespace, name, service_port))
         return "127.0.0.1", port
 
     config = {"service": {"name": "hooks", "namespace": "team", "path": "/allow", "port": 8443}, "caBundle": server.ca}
-    async with Caller(resolve) as call:
+    async with WebhookClient(resolve) as call:
         with pytest.raises(CallError, match=r"tls: failed to verify certificate: x509: .*hooks\.team\.svc"):
             await call(config, REVIEW, 5)
-    assert asked == [("team", "hooks", 8443)]
+    assert resolved == [("team", "hooks", 8443)]
 
 
 @pytest.mark.parametrize("bundle", ["####", "aGVsbG8="])
-async def test_a_bundle_that_holds_no_certificate_is_told(bundle: str, server: WebhookServer) -> None:
-    """It is an error of the call, for the failure policy to judge."""
-    async with Caller() as call:
+async def test_a_bundle_without_certificates_is_a_call_error(bundle: str, server: WebhookServer) -> None:
+    """The failure policy then applies."""
+    async with WebhookClient() as call:
         with pytest.raises(CallError, match="unable to load root certificates"):
             await call({"url": f"{server.url}/allow", "caBundle": bundle}, REVIEW, 5)
 
 
-async def test_an_address_that_is_none_is_told() -> None:
-    """Whatever is wrong with it, it is an error of the call."""
-    async with Caller() as call:
+async def test_an_invalid_address_is_a_call_error() -> None:
+    """Whatever is wrong with the address."""
+    async with WebhookClient() as call:
         with pytest.raises(CallError, match="Post"):
             await call({"url": "https://"}, REVIEW, 5)

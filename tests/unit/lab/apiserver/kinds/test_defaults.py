@@ -1,4 +1,4 @@
-"""Kubernetes' defaults; most of them are held to recordings in `test_recordings`."""
+"""Defaults of built-in kinds; most of them are compared with recordings in `test_recordings`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.lab.apiserver import replays
 from trimtab_lab.apiserver.kinds.defaults import apply_defaults
-from trimtab_lab.apiserver.wire import wiretypes
+from trimtab_lab.apiserver.kinds.serialization import wiretypes
 
 Tree = dict[str, Any]
 
@@ -22,8 +22,8 @@ def completed(kind: str, tree: Tree) -> Tree:
 
 
 @pytest.mark.parametrize("named", replays.of(replays.Creation), ids=lambda pair: pair[0])
-def test_defaults_are_filled_in_once(named: tuple[str, replays.Creation]) -> None:
-    """To complete what is complete changes nothing: after each webhook it is done again."""
+def test_defaults_are_idempotent(named: tuple[str, replays.Creation]) -> None:
+    """They are applied again after each webhook."""
     case = named[1]
     tree = completed(case.kind, copy.deepcopy(case.sent))
     once = copy.deepcopy(tree)
@@ -47,8 +47,8 @@ def test_defaults_are_filled_in_once(named: tuple[str, replays.Creation]) -> Non
         pytest.param("[::1]:5000/a", "Always", id="an address"),
     ],
 )
-def test_an_image_is_pulled_anew_if_it_may_have_changed(image: str, policy: str) -> None:
-    """The tag `latest` moves; so does a name without a tag."""
+def test_the_pull_policy_depends_on_the_tag(image: str, policy: str) -> None:
+    """`Always` for the tag `latest`, or without a tag."""
     pod = completed("v1 Pod", {"spec": {"containers": [{"name": "c", "image": image}]}})
     assert pod["spec"]["containers"][0]["imagePullPolicy"] == policy
 
@@ -74,8 +74,8 @@ def test_an_image_is_pulled_anew_if_it_may_have_changed(image: str, policy: str)
         pytest.param({"requests": {"cpu": "5m"}}, [], {"cpu": "5m"}, id="no limits"),
     ],
 )
-def test_a_pod_asks_for_what_its_containers_do(resources: Tree, init: list[Tree], requests: Tree) -> None:
-    """Where a pod as a whole has limits, its requests follow from them or from its containers."""
+def test_pod_level_requests_follow_from_containers_or_limits(resources: Tree, init: list[Tree], requests: Tree) -> None:
+    """Where a pod has limits as a whole."""
     containers = [{"resources": {"requests": {"cpu": amount}}} for amount in ("100m", "200m")]
     pod = completed("v1 Pod", {"spec": {"resources": resources, "containers": containers, "initContainers": init}})
     assert pod["spec"]["resources"]["requests"] == requests
@@ -99,7 +99,7 @@ def test_a_pod_asks_for_what_its_containers_do(resources: Tree, init: list[Tree]
             {"spec": {}, "status": {"podIP": "192.0.2.1", "podIPs": [{"ip": "192.0.2.9"}]}},
             "status.podIPs",
             [{"ip": "192.0.2.1"}],
-            id="whoever knows one address only is right",
+            id="the single address wins",
         ),
         pytest.param(
             "v1 LimitRange",

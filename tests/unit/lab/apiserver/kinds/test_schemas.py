@@ -1,4 +1,4 @@
-"""Schemas of custom kinds; their words are held to recordings in `test_recordings`."""
+"""Schemas of custom kinds; their messages are compared with recordings in `test_recordings`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from trimtab_lab.apiserver.kinds.schemas import Schema, formats, patterns, structure
-from trimtab_lab.apiserver.kinds.schemas.words import Validator, faults
+from trimtab_lab.apiserver.kinds.schemas.validator import Validator
+from trimtab_lab.apiserver.kinds.schemas.value_causes import faults
 
 Tree = dict[str, Any]
 
@@ -87,7 +88,7 @@ SCHEMAS = st.recursive(TEXTS | COUNTS | OTHERS, _composed, max_leaves=6)
 @example({"type": "string", "format": "date-time"}, [])
 @example({"allOf": [{"type": "string", "format": "date-time"}]}, [])
 def test_the_compiled_validator_and_the_walk_agree(given_schema: Tree, value: Any) -> None:
-    """The one says whether, the other says what: never the one without the other."""
+    """The validator rejects a value exactly if the walk finds causes."""
     assert Validator(given_schema).accepts(value) is (faults(value, given_schema, "x") == [])
 
 
@@ -96,7 +97,7 @@ def test_the_compiled_validator_and_the_walk_agree(given_schema: Tree, value: An
 
 @settings(deadline=None)
 @given(SCHEMAS, st.dictionaries(NAMES, VALUES, max_size=3))
-def test_what_is_pruned_and_completed_stays_so(given_schema: Tree, spec: Tree) -> None:
+def test_pruning_and_defaulting_are_idempotent(given_schema: Tree, spec: Tree) -> None:
     """A second time there is nothing left to do."""
     subject = Schema({"type": "object", "properties": {"spec": given_schema}})
     tree = {"metadata": {}, "spec": spec}
@@ -143,7 +144,7 @@ def test_what_is_pruned_and_completed_stays_so(given_schema: Tree, spec: Tree) -
     ],
 )
 def test_unknown_fields_are_pruned(spec: Tree, sent: Tree, left: Tree, unknown: list[str]) -> None:
-    """And named, by their paths."""
+    """Their paths are returned."""
     tree = {"apiVersion": "v1", "kind": "K", "metadata": {"name": "n"}, "spec": sent}
     assert schema(**spec).prune(tree) == unknown
     assert tree["spec"] == left
@@ -197,7 +198,7 @@ def test_missing_fields_get_their_defaults(spec: Tree, sent: Tree, completed: Tr
 
 
 def test_a_default_is_not_shared() -> None:
-    """Who changes one object does not change the next."""
+    """A change of one object does not change the next."""
     subject = schema(l={"type": "array", "items": {"type": "string"}, "default": []})
     first: Tree = {"spec": {}}
     second: Tree = {"spec": {}}
@@ -210,8 +211,8 @@ def test_a_default_is_not_shared() -> None:
 # --- validation ------------------------------------------------------------------------------------------------------
 
 
-def test_an_update_is_judged_by_what_it_changes() -> None:
-    """What was there before a schema got stricter may stay; what is changed must be good."""
+def test_only_changed_values_of_an_update_are_validated() -> None:
+    """A value from before the schema got stricter may stay; a changed value must be valid."""
     subject = schema(
         a={"type": "string", "maxLength": 2},
         b={"type": "string"},
@@ -249,14 +250,14 @@ def test_an_update_is_judged_by_what_it_changes() -> None:
         ),
     ],
 )
-def test_a_scale_must_be_a_count(value: Any, message: str) -> None:
-    """What the scale subresource shows of an object."""
+def test_the_replicas_of_a_scale_must_be_counts(value: Any, message: str) -> None:
+    """Those that the scale subresource shows."""
     subject = Schema({"type": "object"}, {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"})
     assert [str(cause) for cause in subject.validate({"spec": {"n": value}})] == [f".spec.n: {message}"]
 
 
-def test_a_version_without_a_schema_takes_everything() -> None:
-    """It cannot be created any more, and prunes nothing."""
+def test_a_version_without_a_schema_accepts_everything() -> None:
+    """It can no longer be created, and prunes nothing."""
     subject = Schema(None)
     tree: Tree = {"metadata": {}, "spec": {"x": [1]}}
     assert subject.prune(tree) == []
@@ -289,8 +290,8 @@ def test_a_version_without_a_schema_takes_everything() -> None:
         pytest.param("password", ["anything"], [], id="passwords"),
     ],
 )
-def test_a_format_is_recognised(format_: str, good: list[str], bad: list[str]) -> None:
-    """By what Kubernetes would say of the text."""
+def test_formats_are_checked(format_: str, good: list[str], bad: list[str]) -> None:
+    """As in Kubernetes."""
     check = formats.checker(format_, "string")
     assert check is not None
     assert [text for text in good if not check(text)] == []
@@ -314,21 +315,21 @@ def test_a_format_is_recognised(format_: str, good: list[str], bad: list[str]) -
     ],
 )
 def test_a_pattern_is_read_as_go_reads_it(pattern: str, good: str, bad: str) -> None:
-    """By both judges."""
+    """By the validator and by the walk."""
     subject = {"type": "string", "pattern": pattern}
     assert (Validator(subject).accepts(good), Validator(subject).accepts(bad)) == (True, False)
     assert (len(faults(good, subject)), len(faults(bad, subject))) == (0, 1)
 
 
 @pytest.mark.parametrize("pattern", ["[", "(", "a{2,1}", "[[:nope:]]", r"(?=a)"])
-def test_a_pattern_that_go_cannot_read_is_refused(pattern: str) -> None:
+def test_an_invalid_pattern_is_rejected(pattern: str) -> None:
     """When the definition is created."""
     with pytest.raises(ValueError, match=re.escape(pattern)):
         patterns.matcher(pattern)
 
 
-def test_formats_that_mean_nothing_are_not_checked() -> None:
-    """An unknown one, or one of another type."""
+def test_unknown_formats_are_not_checked() -> None:
+    """An unknown one, or one for another type."""
     assert formats.checker("nonsense", "string") is None
     assert formats.supported("int32", "integer") == "int32"
     assert formats.supported("date-time", "integer") == ""
@@ -364,8 +365,8 @@ def test_formats_that_mean_nothing_are_not_checked() -> None:
         ),
     ],
 )
-def test_a_schema_that_cannot_be_is_refused(extra: Tree, message: str) -> None:
-    """With the path of what is wrong in it."""
+def test_an_invalid_schema_is_rejected(extra: Tree, message: str) -> None:
+    """With the path of the error."""
     assert message in [str(cause) for cause in structure.faults({"type": "object", **extra}, "s")]
 
 
@@ -383,6 +384,6 @@ def test_a_schema_that_cannot_be_is_refused(extra: Tree, message: str) -> None:
         pytest.param({"type": "string", "pattern": r"^[[:alpha:]\pL]\d+(?P<x>a)?\z"}, id="an expression of Go"),
     ],
 )
-def test_a_schema_that_can_be_is_taken(field: Tree) -> None:
+def test_a_valid_schema_is_accepted(field: Tree) -> None:
     """Shapes that real definitions have."""
     assert structure.faults({"type": "object", "properties": {"spec": field}}, "s") == []

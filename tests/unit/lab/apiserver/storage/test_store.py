@@ -1,4 +1,4 @@
-"""Objects in memory: versions, history, what was there at a version, and what is forgotten."""
+"""The store: versions, history, states at older versions, and compaction."""
 
 from __future__ import annotations
 
@@ -8,96 +8,104 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_lab.apiserver.storage.store import Changed, Compacted, Event, Exists, Shelf, Store, key_of
+from trimtab_lab.apiserver.storage.store import (
+    Collection,
+    CompactedError,
+    ConflictError,
+    Event,
+    KeyExistsError,
+    Store,
+    key_of,
+)
 
 Tree = dict[str, Any]
 
 
 def tree(name: str, namespace: str = "", **more: Any) -> Tree:
-    """An object that can be kept."""
+    """An object that can be stored."""
     return {"metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", **more}}
 
 
-def test_an_object_is_kept_with_its_version() -> None:
-    """The version is written into it, and what is read is a copy of its own each time."""
+def test_an_object_is_stored_with_its_version() -> None:
+    """The version is written into it, and every read returns a copy."""
     store = Store()
-    shelf = store.shelf("/things")
-    entry = store.insert(shelf, "a", tree("a"))
+    collection = store.collection("/things")
+    entry = store.insert(collection, "a", tree("a"))
     assert entry.tree()["metadata"]["resourceVersion"] == str(store.version)
     entry.tree()["metadata"]["name"] = "changed"
-    assert shelf.entries["a"].tree()["metadata"]["name"] == "a"
+    assert collection.entries["a"].tree()["metadata"]["name"] == "a"
 
 
-def test_a_key_is_taken_once() -> None:
-    """Who has it is told."""
+def test_a_key_exists_once() -> None:
+    """The error has the entry that exists."""
     store = Store()
-    first = store.insert(store.shelf("/things"), "a", tree("a"))
-    with pytest.raises(Exists) as refused:
-        store.insert(store.shelf("/things"), "a", tree("a"))
+    first = store.insert(store.collection("/things"), "a", tree("a"))
+    with pytest.raises(KeyExistsError) as refused:
+        store.insert(store.collection("/things"), "a", tree("a"))
     assert refused.value.entry is first
 
 
-def test_what_was_overtaken_is_not_written() -> None:
-    """A change names what it was based on."""
+def test_a_stale_write_is_a_conflict() -> None:
+    """A write names the entry that it is based on."""
     store = Store()
-    shelf = store.shelf("/things")
-    seen = store.insert(shelf, "a", tree("a"))
-    store.replace(shelf, seen, tree("a", labels={"x": "y"}))
-    with pytest.raises(Changed):
-        store.replace(shelf, seen, tree("a"))
-    with pytest.raises(Changed):
-        store.remove(shelf, seen)
+    collection = store.collection("/things")
+    seen = store.insert(collection, "a", tree("a"))
+    store.replace(collection, seen, tree("a", labels={"x": "y"}))
+    with pytest.raises(ConflictError):
+        store.replace(collection, seen, tree("a"))
+    with pytest.raises(ConflictError):
+        store.remove(collection, seen)
 
 
 def test_keys_sort_as_kubernetes_sorts_them() -> None:
     """By their text, in which a namespace ends with a slash: `a-b/x` comes before `a/x`."""
     store = Store()
-    shelf = store.shelf("/things")
+    collection = store.collection("/things")
     for namespace in ("a", "a-b", "b"):
-        store.insert(shelf, key_of(namespace, "x"), tree("x", namespace))
-    assert [entry.key for entry in shelf.present()] == ["a-b/x", "a/x", "b/x"]
-    assert [entry.key for entry in shelf.present("a/")] == ["a/x"]
-    assert [entry.key for entry in shelf.present("", "a-b/x")] == ["a/x", "b/x"]
+        store.insert(collection, key_of(namespace, "x"), tree("x", namespace))
+    assert [entry.key for entry in collection.present()] == ["a-b/x", "a/x", "b/x"]
+    assert [entry.key for entry in collection.present("a/")] == ["a/x"]
+    assert [entry.key for entry in collection.present("", "a-b/x")] == ["a/x", "b/x"]
 
 
-def test_listeners_hear_everything_right_away() -> None:
-    """In the order in which it happened, with the state before."""
+def test_listeners_receive_every_event_at_once() -> None:
+    """In order, with the state before."""
     store = Store()
-    shelf = store.shelf("/things")
+    collection = store.collection("/things")
     heard: list[tuple[str, str, int | None]] = []
 
-    def listen(where: Shelf, event: Event) -> None:
+    def listen(where: Collection, event: Event) -> None:
         heard.append((where.name, event.type, event.previous.version if event.previous else None))
 
     store.listen(listen)
-    entry = store.insert(shelf, "a", tree("a"))
-    entry = store.replace(shelf, entry, tree("a", labels={"x": "y"}))
-    store.remove(shelf, entry)
+    entry = store.insert(collection, "a", tree("a"))
+    entry = store.replace(collection, entry, tree("a", labels={"x": "y"}))
+    store.remove(collection, entry)
     assert heard == [("/things", "ADDED", None), ("/things", "MODIFIED", 2), ("/things", "DELETED", 3)]
 
 
-def test_what_is_too_old_is_forgotten() -> None:
-    """A shelf remembers its last events; who asks for more is told the oldest version it can have."""
+def test_old_events_are_compacted() -> None:
+    """The error has the oldest available version."""
     store = Store(history=10)
-    shelf = store.shelf("/things")
+    collection = store.collection("/things")
     for number in range(30):
-        store.insert(shelf, f"{number:02}", tree(f"{number:02}"))
-    assert 10 <= len(shelf.events) < 20
-    with pytest.raises(Compacted) as refused:
-        shelf.since(1)
-    assert len(shelf.since(refused.value.oldest)) == len(shelf.events)
+        store.insert(collection, f"{number:02}", tree(f"{number:02}"))
+    assert 10 <= len(collection.events) < 20
+    with pytest.raises(CompactedError) as refused:
+        collection.since(1)
+    assert len(collection.since(refused.value.oldest)) == len(collection.events)
 
 
-def test_everything_can_be_forgotten_at_once() -> None:
-    """What is there stays, and can be watched from now on."""
+def test_the_whole_history_can_be_compacted() -> None:
+    """The objects stay, and can be watched from now on."""
     store = Store()
-    shelf = store.shelf("/things")
-    store.insert(shelf, "a", tree("a"))
+    collection = store.collection("/things")
+    store.insert(collection, "a", tree("a"))
     store.compact()
-    assert shelf.since(store.version) == []
-    with pytest.raises(Compacted):
-        shelf.since(store.version - 1)
-    assert len(shelf) == 1
+    assert collection.since(store.version) == []
+    with pytest.raises(CompactedError):
+        collection.since(store.version - 1)
+    assert len(collection) == 1
 
 
 _STEPS = st.lists(st.tuples(st.sampled_from(["insert", "replace", "remove"]), st.sampled_from("abcd")), max_size=40)
@@ -105,46 +113,46 @@ _STEPS = st.lists(st.tuples(st.sampled_from(["insert", "replace", "remove"]), st
 
 @settings(deadline=None, max_examples=200)
 @given(steps=_STEPS, prefix=st.sampled_from(["", "n/"]), after=st.sampled_from(["", "n/b"]))
-def test_the_past_is_what_was_there(steps: list[tuple[str, str]], prefix: str, after: str) -> None:
-    """At every version the shelf gives exactly the objects that it had then: the slow twin keeps copies."""
+def test_older_states_are_exact(steps: list[tuple[str, str]], prefix: str, after: str) -> None:
+    """At every version the collection returns the objects that it had then; the slow counterpart keeps copies."""
     store = Store()
-    shelf = store.shelf("/things")
+    collection = store.collection("/things")
     copies: dict[int, list[bytes]] = {store.version: []}
     for what, name in steps:
         key = key_of("n", name)
-        seen = shelf.entries.get(key)
+        seen = collection.entries.get(key)
         if what == "insert" and seen is None:
-            store.insert(shelf, key, tree(name, "n"))
+            store.insert(collection, key, tree(name, "n"))
         elif what == "replace" and seen is not None:
-            store.replace(shelf, seen, tree(name, "n", labels={"at": str(store.version)}))
+            store.replace(collection, seen, tree(name, "n", labels={"at": str(store.version)}))
         elif what == "remove" and seen is not None:
-            store.remove(shelf, seen)
-        kept = [entry.data for key, entry in sorted(shelf.entries.items()) if key > after]
+            store.remove(collection, seen)
+        kept = [entry.data for key, entry in sorted(collection.entries.items()) if key > after]
         copies[store.version] = kept
     for version, kept in copies.items():
-        assert [entry.data for entry in shelf.at(version, prefix, after)] == kept
-    assert [entry.data for entry in shelf.present(prefix, after)] == copies[store.version]
+        assert [entry.data for entry in collection.at(version, prefix, after)] == kept
+    assert [entry.data for entry in collection.present(prefix, after)] == copies[store.version]
 
 
 @settings(deadline=None, max_examples=100)
 @given(steps=_STEPS)
-def test_events_replayed_give_the_present(steps: list[tuple[str, str]]) -> None:
-    """Whoever starts with the state at a version and applies what happened since has what is there now."""
+def test_replayed_events_lead_to_the_present(steps: list[tuple[str, str]]) -> None:
+    """Applied to the state at a version, the events since then give the present state."""
     store = Store()
-    shelf = store.shelf("/things")
+    collection = store.collection("/things")
     for what, name in steps:
-        seen = shelf.entries.get(name)
+        seen = collection.entries.get(name)
         if what == "insert" and seen is None:
-            store.insert(shelf, name, tree(name))
+            store.insert(collection, name, tree(name))
         elif what == "replace" and seen is not None:
-            store.replace(shelf, seen, tree(name, labels={"at": str(store.version)}))
+            store.replace(collection, seen, tree(name, labels={"at": str(store.version)}))
         elif what == "remove" and seen is not None:
-            store.remove(shelf, seen)
+            store.remove(collection, seen)
     for version in range(1, store.version + 1):
-        state = {entry.key: entry for entry in shelf.at(version)}
-        for event in shelf.since(version):
+        state = {entry.key: entry for entry in collection.at(version)}
+        for event in collection.since(version):
             if event.type == "DELETED":
                 del state[event.entry.key]
             else:
                 state[event.entry.key] = event.entry
-        assert state == shelf.entries
+        assert state == collection.entries

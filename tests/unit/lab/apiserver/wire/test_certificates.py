@@ -10,12 +10,13 @@ from pathlib import Path
 import yaml
 from cryptography import x509
 
-from trimtab_lab.apiserver.wire.authentication import Authenticator, User
+from trimtab_lab.apiserver.admission.users import User
+from trimtab_lab.apiserver.wire.authentication import Authenticator
 from trimtab_lab.apiserver.wire.certificates import Identity
 
 
-def test_an_identity_outlives_its_server(tmp_path: Path) -> None:
-    """Started again in the same folder, a server is the one that its kubeconfig trusts; keys are nobody else's."""
+def test_an_identity_survives_a_restart(tmp_path: Path) -> None:
+    """After a restart in the same folder the kubeconfig is still trusted; only the owner can read the keys."""
     first = Identity(tmp_path / "lab")
     second = Identity(tmp_path / "lab")
     assert first.authority.pair == second.authority.pair
@@ -35,8 +36,8 @@ def test_a_server_without_its_authority_gets_a_new_one(tmp_path: Path) -> None:
     server.verify_directly_issued_by(authority)
 
 
-def test_the_kubeconfig_lets_its_holder_in(tmp_path: Path) -> None:
-    """It names the server, its authority and a certificate of somebody who may do everything."""
+def test_the_kubeconfig_authenticates_an_administrator(tmp_path: Path) -> None:
+    """It has the server, its authority and the certificate of an administrator."""
     identity = Identity(tmp_path)
     identity.write_kubeconfig(tmp_path / "kubeconfig", "https://127.0.0.1:1")
     assert stat.S_IMODE((tmp_path / "kubeconfig").stat().st_mode) == 0o600
@@ -47,8 +48,8 @@ def test_the_kubeconfig_lets_its_holder_in(tmp_path: Path) -> None:
     assert subject == "CN=kubernetes-admin,O=system:masters"
 
 
-def test_who_somebody_is_stands_in_a_certificate_or_behind_a_token() -> None:
-    """A token that nobody gave out is nobody's, even beside a good certificate."""
+def test_the_user_comes_from_a_token_or_a_certificate() -> None:
+    """An unknown token is not authenticated, even with a valid certificate."""
     authenticator = Authenticator({"secret": User("robot")})
     certificate = {"subject": ((("organizationName", "ops"),), (("commonName", "ada"),))}
     assert authenticator.user("Bearer secret", None) == User("robot")

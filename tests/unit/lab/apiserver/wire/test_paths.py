@@ -1,14 +1,14 @@
-"""What a path means."""
+"""Paths of objects and collections."""
 
 from __future__ import annotations
 
 import pytest
 
+from trimtab_lab.apiserver.kinds.errors import StatusError
 from trimtab_lab.apiserver.kinds.registry import Registry
-from trimtab_lab.apiserver.wire.paths import Targets
-from trimtab_lab.apiserver.wire.statuses import Refusal
+from trimtab_lab.apiserver.wire.paths import PathParser
 
-TARGETS = Targets(Registry())
+TARGETS = PathParser(Registry())
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ TARGETS = Targets(Registry())
         pytest.param("/api/v1/nodes/a%20b", ("Node", "", "a b", "", False), id="an escaped name"),
     ],
 )
-def test_a_path_points_at_an_object(path: str, meant: tuple[str, str, str, str, bool]) -> None:
-    """Kind, namespace, name, part, and whether it is watched."""
+def test_a_path_names_a_target(path: str, meant: tuple[str, str, str, str, bool]) -> None:
+    """Kind, namespace, name, subresource, and whether it is a watch."""
     target = TARGETS.find(path)
     assert target is not None
     assert (target.kind.kind, target.namespace, target.name, target.subresource, target.watch) == meant
@@ -41,18 +41,18 @@ def test_a_path_points_at_an_object(path: str, meant: tuple[str, str, str, str, 
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param("/api/v1/strange", id="a resource that nobody knows"),
+        pytest.param("/api/v1/strange", id="an unknown resource"),
         pytest.param("/api/v1/namespaces/a/nodes", id="what has no namespace in one"),
         pytest.param("/api/v1/pods/a", id="what has a namespace without one"),
         pytest.param("/api/v1/namespaces/a/pods/b%2Fc", id="a slash in a name"),
         pytest.param("/api/v1/namespaces/a/pods/", id="an empty name"),
-        pytest.param("/api/v1/namespaces/a/pods/b/c", id="a part that nobody knows"),
+        pytest.param("/api/v1/namespaces/a/pods/b/c", id="an unknown part"),
         pytest.param("/api/v1/namespaces/a/pods/b/status/c", id="a part of a part"),
     ],
 )
-def test_a_path_under_a_known_version_that_leads_nowhere_is_refused(path: str) -> None:
-    """With 404."""
-    with pytest.raises(Refusal) as refused:
+def test_an_unknown_path_under_a_known_version_is_not_found(path: str) -> None:
+    """404."""
+    with pytest.raises(StatusError) as refused:
         TARGETS.find(path)
     assert refused.value.code == 404
 
@@ -60,17 +60,17 @@ def test_a_path_under_a_known_version_that_leads_nowhere_is_refused(path: str) -
 @pytest.mark.parametrize(
     "path", ["/", "/version", "/api", "/api/v1", "/apis/apps", "/apis/apps/v1", "/apis/x.io/v1/y", "//api/v1/pods"]
 )
-def test_other_paths_are_not_about_objects(path: str) -> None:
-    """Somebody else answers them."""
+def test_other_paths_have_no_target(path: str) -> None:
+    """Discovery, OpenAPI and health."""
     assert TARGETS.find(path) is None
 
 
-def test_what_is_remembered_is_forgotten_when_kinds_change() -> None:
-    """A path may mean something else then."""
+def test_the_cache_is_cleared_when_kinds_change() -> None:
+    """A path may have another target then."""
     registry = Registry()
-    targets = Targets(registry)
+    targets = PathParser(registry)
     target = targets.find("/api/v1/pods")
     assert target is not None
     registry.remove(target.kind)
-    with pytest.raises(Refusal):
+    with pytest.raises(StatusError):
         targets.find("/api/v1/pods")

@@ -12,7 +12,7 @@ from trimtab.api.times import parse_ns
 from trimtab.kube import conditions
 from trimtab_lab.workloads.deployment import plan as plans
 from trimtab_lab.workloads.deployment.plan import Plan
-from trimtab_lab.workloads.deployment.revisions import DESIRED, HISTORY, MOST, REVISION
+from trimtab_lab.workloads.deployment.revisions import DESIRED_REPLICAS, HISTORY, MAX_REPLICAS, REVISION
 
 NOON = parse_ns("2026-01-01T12:00:00Z")
 GOING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -45,14 +45,14 @@ def old(size: int, **more: Any) -> ReplicaSet:
 def test_the_first_replicaset_is_made() -> None:
     """It has everything: hash, selector, owner, annotations; and the Deployment gets its revision."""
     found = planned(deployment(3, minReadySeconds=5, metadata={"annotations": {"team": "a"}}))
-    assert found.birth is not None
-    assert (found.birth.name, found.birth.replicas, found.revision) == ("web-9rqrrw74hb", 3, "1")
-    body = found.birth.body
+    assert found.creation is not None
+    assert (found.creation.name, found.creation.replicas, found.revision) == ("web-9rqrrw74hb", 3, "1")
+    body = found.creation.body
     labels = {"app": "web", "pod-template-hash": "9rqrrw74hb"}
     assert body["metadata"]["labels"] == body["spec"]["template"]["metadata"]["labels"] == labels
     assert body["spec"]["selector"] == {"matchLabels": labels}
     assert body["spec"]["minReadySeconds"] == 5
-    assert body["metadata"]["annotations"] == {"team": "a", REVISION: "1", DESIRED: "3", MOST: "4"}
+    assert body["metadata"]["annotations"] == {"team": "a", REVISION: "1", DESIRED_REPLICAS: "3", MAX_REPLICAS: "4"}
     assert [owner["kind"] for owner in body["metadata"]["ownerReferences"]] == ["Deployment"]
     said = conditions.find(found.status.conditions, "Progressing")
     assert said is not None
@@ -82,13 +82,13 @@ def test_the_first_replicaset_is_made() -> None:
         pytest.param(
             deployment(5),
             (current(),),
-            {"web": {"replicas": 5, DESIRED: "5", MOST: "7"}},
+            {"web": {"replicas": 5, DESIRED_REPLICAS: "5", MAX_REPLICAS: "7"}},
             id="scaled: size and annotations",
         ),
         pytest.param(
             deployment(3),
             (current(desired=5),),
-            {"web": {DESIRED: "3"}},
+            {"web": {DESIRED_REPLICAS: "3"}},
             id="somebody else has resized it: the annotation is set right",
         ),
         pytest.param(
@@ -100,13 +100,16 @@ def test_the_first_replicaset_is_made() -> None:
         pytest.param(
             deployment(3, strategy="Recreate"),
             (current(revision=2, desired=5, most=5), old(2, desired=5, most=5)),
-            {"old": {"replicas": 0, DESIRED: "3", MOST: "3"}},
+            {"old": {"replicas": 0, DESIRED_REPLICAS: "3", MAX_REPLICAS: "3"}},
             id="recreating and scaled at once: the strategy goes on",
         ),
         pytest.param(
             deployment(6, paused=True, image="app:2"),
             (current(2), old(2)),
-            {"web": {"replicas": 4, DESIRED: "6", MOST: "8"}, "old": {"replicas": 4, DESIRED: "6", MOST: "8"}},
+            {
+                "web": {"replicas": 4, DESIRED_REPLICAS: "6", MAX_REPLICAS: "8"},
+                "old": {"replicas": 4, DESIRED_REPLICAS: "6", MAX_REPLICAS: "8"},
+            },
             id="paused: scaled in proportion, no rollout",
         ),
         pytest.param(deployment(5, metadata=GOING), (current(),), {}, id="going: nothing is scaled"),
@@ -121,20 +124,20 @@ def test_the_first_replicaset_is_made() -> None:
 def test_replicasets_are_changed(owner: Deployment, sets: tuple[ReplicaSet, ...], want: dict[str, Any]) -> None:
     """One write for each that is not as it should be, and none for the others."""
     found = planned(owner, *sets)
-    assert found.birth is None
+    assert found.creation is None
     assert writes(found) == want
 
 
 def test_a_change_holds_for_what_was_read() -> None:
-    """Whoever has written in between is not overwritten."""
+    """A concurrent write is not overwritten."""
     (change,) = planned(deployment(5), current()).changes
     assert change.patch["metadata"]["resourceVersion"] == "7"
 
 
 def test_a_paused_deployment_makes_no_replicaset() -> None:
-    """It says that it is paused, and waits."""
+    """Its condition is paused, and it waits."""
     found = planned(deployment(3, paused=True))
-    assert found.birth is None
+    assert found.creation is None
     assert found.revision is None
     said = conditions.find(found.status.conditions, "Progressing")
     assert said is not None
@@ -169,14 +172,14 @@ def test_what_is_reported_counts_what_is_being_set() -> None:
 )
 def test_old_revisions_are_forgotten(owner: Deployment, sets: tuple[ReplicaSet, ...], want: list[str]) -> None:
     """Only when there is nothing else to do."""
-    assert [each.metadata.name for each in planned(owner, *sets).forgotten] == want
+    assert [each.metadata.name for each in planned(owner, *sets).expired] == want
 
 
 def test_old_pods_hold_up_a_recreation() -> None:
-    """Pods of the new ReplicaSet do not, those of an old one do, whatever sizes say."""
+    """Pods of the new ReplicaSet do not count, those of an old one do, whatever the sizes."""
     owner, gone = deployment(3, strategy="Recreate", image="app:2"), old(0)
-    assert planned(owner, gone, old_pods=(gone.metadata.uid,)).birth is None
-    assert planned(owner, gone).birth is not None
+    assert planned(owner, gone, old_pods=(gone.metadata.uid,)).creation is None
+    assert planned(owner, gone).creation is not None
     started = replicaset("new", 1, image="app:2", revision=2)
     assert writes(planned(owner, gone, started, old_pods=(started.metadata.uid,)))["new"]["replicas"] == 3
 
@@ -185,9 +188,9 @@ def test_nothing_is_reported_twice() -> None:
     """A status that is as it should be is not written, nor is a revision."""
     owner = deployment(3)
     found = planned(owner, current())
-    patch = plans.reported(owner, found.status, found.revision)
+    patch = plans.status_patch(owner, found.status, found.revision)
     assert patch is not None
     assert patch["metadata"] == {"resourceVersion": "5", "annotations": {REVISION: "1"}}
     settled = deployment(3, metadata={"annotations": {REVISION: "1"}}, status=patch["status"])
     again = planned(settled, current())
-    assert plans.reported(settled, again.status, again.revision) is None
+    assert plans.status_patch(settled, again.status, again.revision) is None

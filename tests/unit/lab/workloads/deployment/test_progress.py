@@ -1,4 +1,4 @@
-"""The status of a Deployment, and what its conditions say."""
+"""The status of a Deployment and its conditions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trimtab.api.apps import Deployment, DeploymentCondition
 from trimtab.api.times import parse_ns
 from trimtab.kube import conditions
 from trimtab_lab.workloads.deployment import progress
-from trimtab_lab.workloads.deployment.fleets import Fleet, fleet_of, limits_of
+from trimtab_lab.workloads.deployment.replicasets import OwnedReplicaSets, classify, limits_of
 
 NOON = parse_ns("2026-01-01T12:00:00Z")
 BEFORE = "2026-01-01T11:50:00Z"
@@ -29,11 +29,11 @@ def progressing(reason: str, status: str = "True", updated: str = BEFORE) -> dic
     }
 
 
-def judged(owner: Deployment, fleet: Fleet, now: int = NOON) -> DeploymentCondition | None:
+def with_progress(owner: Deployment, owned: OwnedReplicaSets, now: int = NOON) -> DeploymentCondition | None:
     """The Progressing condition after a reconcile."""
     known = owner.status.conditions
-    status = progress.counted(owner, limits_of(owner), fleet, known, now)
-    return conditions.find(progress.judged(owner, fleet, known, status, now).conditions, "Progressing")
+    status = progress.count_status(owner, limits_of(owner), owned, known, now)
+    return conditions.find(progress.with_progress(owner, owned, known, status, now).conditions, "Progressing")
 
 
 def a_status(replicas: int, updated: int, available: int, *found: dict[str, Any]) -> dict[str, Any]:
@@ -51,64 +51,72 @@ CREATED = progressing("NewReplicaSetCreated")
 
 
 @pytest.mark.parametrize(
-    ("status", "fleet", "want"),
+    ("status", "owned", "want"),
     [
-        pytest.param(a_status(0, 0, 0, CREATED), Fleet(replicaset("web", 3)), "NewReplicaSetAvailable", id="complete"),
         pytest.param(
-            a_status(0, 0, 0, CREATED), Fleet(replicaset("web", 3, available=0)), "ReplicaSetUpdated", id="pods came"
+            a_status(0, 0, 0, CREATED), OwnedReplicaSets(replicaset("web", 3)), "NewReplicaSetAvailable", id="complete"
+        ),
+        pytest.param(
+            a_status(0, 0, 0, CREATED),
+            OwnedReplicaSets(replicaset("web", 3, available=0)),
+            "ReplicaSetUpdated",
+            id="pods came",
         ),
         pytest.param(
             a_status(3, 3, 1, CREATED),
-            Fleet(replicaset("web", 3, available=2)),
+            OwnedReplicaSets(replicaset("web", 3, available=2)),
             "ReplicaSetUpdated",
             id="one is available",
         ),
         pytest.param(
-            a_status(3, 3, 2, CREATED), Fleet(replicaset("web", 3, available=2)), "NewReplicaSetCreated", id="no news"
+            a_status(3, 3, 2, CREATED),
+            OwnedReplicaSets(replicaset("web", 3, available=2)),
+            "NewReplicaSetCreated",
+            id="no news",
         ),
         pytest.param(
             a_status(3, 3, 2, progressing("ReplicaSetUpdated", updated="2026-01-01T11:49:59Z")),
-            Fleet(replicaset("web", 3, available=2)),
+            OwnedReplicaSets(replicaset("web", 3, available=2)),
             "ProgressDeadlineExceeded",
             id="no news for too long",
         ),
         pytest.param(
             a_status(3, 3, 2, progressing("ProgressDeadlineExceeded", "False", "2026-01-01T11:59:59Z")),
-            Fleet(replicaset("web", 3, available=2)),
+            OwnedReplicaSets(replicaset("web", 3, available=2)),
             "ProgressDeadlineExceeded",
             id="what has exceeded its deadline has exceeded it",
         ),
         pytest.param(
             a_status(3, 3, 2, progressing("ProgressDeadlineExceeded", "False")),
-            Fleet(replicaset("web", 3)),
+            OwnedReplicaSets(replicaset("web", 3)),
             "NewReplicaSetAvailable",
             id="late, but complete",
         ),
         pytest.param(
             a_status(3, 3, 3, progressing("NewReplicaSetAvailable", updated="2026-01-01T00:00:00Z")),
-            Fleet(replicaset("web", 3, available=1)),
+            OwnedReplicaSets(replicaset("web", 3, available=1)),
             "NewReplicaSetAvailable",
             id="pods that fail after a rollout are not its business",
         ),
         pytest.param(
             a_status(3, 3, 3, progressing("NewReplicaSetAvailable", updated="2026-01-01T00:00:00Z")),
-            Fleet(replicaset("web", 1, available=0), (replicaset("old", 3, image="app:0"),)),
+            OwnedReplicaSets(replicaset("web", 1, available=0), (replicaset("old", 3, image="app:0"),)),
             "NewReplicaSetAvailable",
             id="a rollout that has just begun has not exceeded the last one's deadline",
         ),
-        pytest.param(a_status(0, 0, 0), Fleet(None), None, id="nothing has happened yet"),
+        pytest.param(a_status(0, 0, 0), OwnedReplicaSets(None), None, id="nothing has happened yet"),
     ],
 )
-def test_progress_is_judged(status: dict[str, Any], fleet: Fleet, want: str | None) -> None:
+def test_progress_is_evaluated(status: dict[str, Any], owned: OwnedReplicaSets, want: str | None) -> None:
     """The reasons that kubectl rollout status and people look for."""
-    found = judged(deployment(3, status=status), fleet)
+    found = with_progress(deployment(3, status=status), owned)
     assert (None if found is None else found.reason) == want
 
 
 def test_every_progress_counts() -> None:
     """The same reason again moves the time that the deadline counts from, and not that of the transition."""
     owner = deployment(3, status=a_status(3, 3, 1, progressing("ReplicaSetUpdated")))
-    found = judged(owner, Fleet(replicaset("web", 3, available=2)))
+    found = with_progress(owner, OwnedReplicaSets(replicaset("web", 3, available=2)))
     assert found is not None
     assert found.last_update_time == conditions.moment(NOON)
     assert found.last_transition_time == conditions.moment(parse_ns("2026-01-01T00:00:00Z"))
@@ -116,10 +124,10 @@ def test_every_progress_counts() -> None:
 
 
 @pytest.mark.parametrize("deadline", [None, 2**31 - 1])
-def test_without_a_deadline_nothing_is_judged(deadline: int | None) -> None:
-    """What was said before is taken back."""
+def test_without_a_deadline_progress_is_not_evaluated(deadline: int | None) -> None:
+    """An earlier condition is removed."""
     owner = deployment(3, deadline=deadline, status=a_status(3, 3, 1, CREATED))
-    assert judged(owner, Fleet(replicaset("web", 3))) is None
+    assert with_progress(owner, OwnedReplicaSets(replicaset("web", 3))) is None
 
 
 @pytest.mark.parametrize(
@@ -132,21 +140,21 @@ def test_without_a_deadline_nothing_is_judged(deadline: int | None) -> None:
         pytest.param("ProgressDeadlineExceeded", True, "ProgressDeadlineExceeded", id="too late for a pause"),
     ],
 )
-def test_a_pause_is_noted(reason: str, paused: bool, want: str) -> None:
+def test_a_pause_is_recorded(reason: str, paused: bool, want: str) -> None:
     """The deadline counts from the end of a pause."""
     owner = deployment(3, paused=paused, status=a_status(3, 3, 1, progressing(reason)))
-    found = conditions.find(progress.noted_pause(owner, owner.status.conditions, NOON), "Progressing")
+    found = conditions.find(progress.with_pause(owner, owner.status.conditions, NOON), "Progressing")
     assert found is not None
     assert found.reason == want
     assert (found.last_update_time == conditions.moment(NOON)) is (reason != want)
 
 
-def test_a_replicaset_that_was_never_told_of_is_found() -> None:
+def test_an_unreported_replicaset_is_found() -> None:
     """As where a Deployment adopts one; and only the first time."""
     owner = deployment(3)
-    once = progress.noted_found(owner, (), "web", NOON)
+    once = progress.with_found(owner, (), "web", NOON)
     assert [each.message for each in once] == ['Found new replica set "web"']
-    assert progress.noted_found(owner, once, "web", NOON) == once
+    assert progress.with_found(owner, once, "web", NOON) == once
 
 
 @pytest.mark.parametrize(
@@ -160,8 +168,10 @@ def test_a_replicaset_that_was_never_told_of_is_found() -> None:
         pytest.param(a_status(3, 3, 2, progressing("ProgressDeadlineExceeded")), 600, None, id="exceeded already"),
     ],
 )
-def test_a_deadline_is_looked_at_again(status: dict[str, Any], deadline: int | None, want: float | None) -> None:
-    """Time alone exceeds it: somebody has to look then."""
+def test_the_deployment_is_requeued_for_its_deadline(
+    status: dict[str, Any], deadline: int | None, want: float | None
+) -> None:
+    """It is exceeded by the passing of time alone."""
     owner = deployment(3, deadline=deadline, status={**status, "observedGeneration": 1})
     assert progress.recheck_in(owner, owner.status, NOON) == want
 
@@ -170,7 +180,7 @@ def test_the_status_adds_up() -> None:
     """Numbers of all ReplicaSets; what is not available is counted from the sizes that are set."""
     sets = [replicaset("new", 2, available=1), replicaset("old", 3, available=2, replicas=4, image="app:0")]
     owner = deployment(4, status={"collisionCount": 2})
-    found = progress.counted(owner, limits_of(owner), fleet_of(owner, sets), (), NOON)
+    found = progress.count_status(owner, limits_of(owner), classify(owner, sets), (), NOON)
     tree = progress.status_tree(found)
     said = tree.pop("conditions")
     assert tree == {
@@ -195,10 +205,12 @@ def test_the_status_adds_up() -> None:
         pytest.param(2, ("False", "MinimumReplicasUnavailable"), id="two are too few"),
     ],
 )
-def test_availability_is_told(available: int, want: tuple[str, str]) -> None:
+def test_availability_is_reported(available: int, want: tuple[str, str]) -> None:
     """By the fewest that must be available."""
     owner = deployment(4)
-    status = progress.counted(owner, limits_of(owner), Fleet(replicaset("web", 4, available=available)), (), NOON)
+    status = progress.count_status(
+        owner, limits_of(owner), OwnedReplicaSets(replicaset("web", 4, available=available)), (), NOON
+    )
     found = conditions.find(status.conditions, "Available")
     assert found is not None
     assert (found.status, found.reason) == want
@@ -211,30 +223,32 @@ def test_a_replicaset_s_failure_is_the_deployment_s() -> None:
         return {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
 
     owner = deployment(3)
-    broken = Fleet(
+    broken = OwnedReplicaSets(
         replicaset("new", 1, conditions=(failure("new"),)),
         (replicaset("old", 1, image="app:0", conditions=(failure("old"),)),),
     )
-    status = progress.counted(owner, limits_of(owner), broken, (), NOON)
-    told = progress.judged(owner, broken, (), status, NOON).conditions
+    status = progress.count_status(owner, limits_of(owner), broken, (), NOON)
+    told = progress.with_progress(owner, broken, (), status, NOON).conditions
     found = conditions.find(told, "ReplicaFailure")
     assert found is not None
     assert found.message == "new"
-    mended = Fleet(replicaset("new", 1))
-    assert conditions.find(progress.judged(owner, mended, told, status, NOON).conditions, "ReplicaFailure") is None
+    mended = OwnedReplicaSets(replicaset("new", 1))
+    assert (
+        conditions.find(progress.with_progress(owner, mended, told, status, NOON).conditions, "ReplicaFailure") is None
+    )
 
 
-def test_a_failure_to_create_is_told() -> None:
+def test_a_failed_creation_is_reported() -> None:
     """Everything else stays as it was, for nothing has been done."""
     owner = deployment(3, status=a_status(3, 3, 1, CREATED))
-    failed = progress.noted_failure(owner, "no quota", NOON)
+    failed = progress.failure_status(owner, "no quota", NOON)
     found = conditions.find(failed.conditions, "Progressing")
     assert found is not None
     assert (found.status, found.reason, found.message) == ("False", "ReplicaSetCreateError", "no quota")
-    assert progress.noted_failure(deployment(3, deadline=None), "no quota", NOON) == deployment(3).status
+    assert progress.failure_status(deployment(3, deadline=None), "no quota", NOON) == deployment(3).status
 
 
 def test_collisions_are_counted() -> None:
     """The next hash depends on them."""
-    assert progress.noted_collision(deployment()).collision_count == 1
-    assert progress.noted_collision(deployment(status={"collisionCount": 1})).collision_count == 2
+    assert progress.collision_status(deployment()).collision_count == 1
+    assert progress.collision_status(deployment(status={"collisionCount": 1})).collision_count == 2

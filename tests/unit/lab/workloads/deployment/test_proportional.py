@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from tests.unit.lab.workloads.objects import replicaset
 from trimtab.api.apps import ReplicaSet
 from trimtab_lab.workloads.deployment import proportional
-from trimtab_lab.workloads.deployment.fleets import Fleet, Limits
+from trimtab_lab.workloads.deployment.replicasets import Limits, OwnedReplicaSets
 
 AGES = {"a": "2026-01-01T00:00:00Z", "b": "2026-01-02T00:00:00Z", "new": "2026-01-03T00:00:00Z"}
 
@@ -19,60 +19,76 @@ def a_set(name: str, size: int, *, most: int | None = 10, desired: int | None = 
     return replicaset(name, size, most=most, desired=desired, available=available, created=AGES[name])
 
 
-def sizes(limits: Limits, fleet: Fleet, *, rolling: bool = True, reported: int = 0) -> dict[str, int] | None:
+def sizes(limits: Limits, owned: OwnedReplicaSets, *, rolling: bool = True, reported: int = 0) -> dict[str, int] | None:
     """The sizes after scaling, by name."""
-    found = proportional.move(limits, fleet, rolling=rolling, reported=reported)
+    found = proportional.next_step(limits, owned, rolling=rolling, reported=reported)
     return None if found is None else {each.metadata.name: size for each, size in found.sizes}
 
 
 @pytest.mark.parametrize(
-    ("limits", "fleet", "want"),
+    ("limits", "owned", "want"),
     [
-        pytest.param(Limits(5, 0, 1), Fleet(), {}, id="nothing is there"),
-        pytest.param(Limits(5, 0, 1), Fleet(a_set("new", 3)), {"new": 5}, id="only the new one has pods"),
-        pytest.param(Limits(5, 0, 1), Fleet(a_set("new", 0), (a_set("a", 3),)), {"a": 5}, id="only an old one has"),
-        pytest.param(Limits(5, 0, 1), Fleet(a_set("new", 0), (a_set("a", 0),)), {"new": 5}, id="none has: the new one"),
+        pytest.param(Limits(5, 0, 1), OwnedReplicaSets(), {}, id="nothing is there"),
+        pytest.param(Limits(5, 0, 1), OwnedReplicaSets(a_set("new", 3)), {"new": 5}, id="only the new one has pods"),
         pytest.param(
-            Limits(5, 0, 1), Fleet(None, (a_set("a", 0), a_set("b", 0))), {"b": 5}, id="none has: the youngest"
+            Limits(5, 0, 1), OwnedReplicaSets(a_set("new", 0), (a_set("a", 3),)), {"a": 5}, id="only an old one has"
         ),
         pytest.param(
-            Limits(5, 0, 1), Fleet(a_set("new", 5, desired=5, available=5), (a_set("a", 3),)), {"a": 0}, id="saturated"
-        ),
-        pytest.param(
-            Limits(20, 0, 1), Fleet(a_set("new", 5), (a_set("a", 5),)), {"new": 10, "a": 10}, id="both grow alike"
+            Limits(5, 0, 1), OwnedReplicaSets(a_set("new", 0), (a_set("a", 0),)), {"new": 5}, id="none has: the new one"
         ),
         pytest.param(
             Limits(5, 0, 1),
-            Fleet(a_set("new", 8), (a_set("a", 2),)),
+            OwnedReplicaSets(None, (a_set("a", 0), a_set("b", 0))),
+            {"b": 5},
+            id="none has: the youngest",
+        ),
+        pytest.param(
+            Limits(5, 0, 1),
+            OwnedReplicaSets(a_set("new", 5, desired=5, available=5), (a_set("a", 3),)),
+            {"a": 0},
+            id="saturated",
+        ),
+        pytest.param(
+            Limits(20, 0, 1),
+            OwnedReplicaSets(a_set("new", 5), (a_set("a", 5),)),
+            {"new": 10, "a": 10},
+            id="both grow alike",
+        ),
+        pytest.param(
+            Limits(5, 0, 1),
+            OwnedReplicaSets(a_set("new", 8), (a_set("a", 2),)),
             {"new": 4, "a": 1},
             id="both shrink in proportion",
         ),
         pytest.param(
             Limits(11, 0, 1),
-            Fleet(a_set("new", 5), (a_set("a", 5),)),
+            OwnedReplicaSets(a_set("new", 5), (a_set("a", 5),)),
             {"new": 6, "a": 5},
             id="the younger one grows first",
         ),
         pytest.param(
             Limits(9, 0, 1),
-            Fleet(a_set("new", 5), (a_set("a", 5),)),
+            OwnedReplicaSets(a_set("new", 5), (a_set("a", 5),)),
             {"a": 4, "new": 5},
             id="the older one shrinks first",
         ),
         pytest.param(
-            Limits(0, 0, 0), Fleet(a_set("new", 5), (a_set("a", 5),)), {"a": 0, "new": 0}, id="to nothing, all go"
+            Limits(0, 0, 0),
+            OwnedReplicaSets(a_set("new", 5), (a_set("a", 5),)),
+            {"a": 0, "new": 0},
+            id="to nothing, all go",
         ),
         pytest.param(
             Limits(10, 3, 2),
-            Fleet(a_set("new", 8), (a_set("a", 5),)),
+            OwnedReplicaSets(a_set("new", 8), (a_set("a", 5),)),
             {"new": 8, "a": 5},
             id="nothing to add: as they are",
         ),
     ],
 )
-def test_all_are_scaled_in_proportion(limits: Limits, fleet: Fleet, want: dict[str, int]) -> None:
+def test_all_are_scaled_in_proportion(limits: Limits, owned: OwnedReplicaSets, want: dict[str, int]) -> None:
     """Sizes and the order in which they are set."""
-    found = sizes(limits, fleet)
+    found = sizes(limits, owned)
     assert found == want
     assert list(found or ()) == list(want)
 
@@ -85,16 +101,16 @@ def test_all_are_scaled_in_proportion(limits: Limits, fleet: Fleet, want: dict[s
     ],
 )
 def test_the_proportion_needs_a_base(reported: int, want: dict[str, int]) -> None:
-    """Where nobody has noted how many there were before."""
-    fleet = Fleet(a_set("new", 7, most=None), (a_set("a", 3, most=None),))
-    assert sizes(Limits(20, 0, 1), fleet, reported=reported) == want
+    """If the annotation with the previous maximum is missing."""
+    owned = OwnedReplicaSets(a_set("new", 7, most=None), (a_set("a", 3, most=None),))
+    assert sizes(Limits(20, 0, 1), owned, reported=reported) == want
 
 
 def test_recreating_leaves_several_to_its_strategy() -> None:
     """Two ReplicaSets with pods are none of scaling's business there."""
-    fleet = Fleet(a_set("new", 3), (a_set("a", 3),))
-    assert sizes(Limits(5, 0, 0), fleet, rolling=False) is None
-    assert sizes(Limits(5, 0, 0), Fleet(), rolling=False) == {}
+    owned = OwnedReplicaSets(a_set("new", 3), (a_set("a", 3),))
+    assert sizes(Limits(5, 0, 0), owned, rolling=False) is None
+    assert sizes(Limits(5, 0, 0), OwnedReplicaSets(), rolling=False) == {}
 
 
 @given(
@@ -111,7 +127,7 @@ def test_the_whole_is_what_was_asked_for(counts: list[int], desired: int, surge:
     """
     names = ["a", "b", "new"][-len(counts) :]
     sets = [a_set(name, count, most=before) for name, count in zip(names, counts, strict=True)]
-    found = sizes(Limits(desired, surge, 0), Fleet(sets[-1], tuple(sets[:-1])))
+    found = sizes(Limits(desired, surge, 0), OwnedReplicaSets(sets[-1], tuple(sets[:-1])))
     assert found is not None
     wanted = desired + surge if desired else 0
     assert sum(found.values()) == wanted or (sum(found.values()) > wanted and next(iter(found.values())) == 0)

@@ -1,4 +1,4 @@
-"""Revisions: how they are counted, told and forgotten."""
+"""Revisions: their numbers, annotations and history limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.unit.lab.workloads.objects import deployment, replicaset
 from trimtab.api.apps import ReplicaSet
 from trimtab_lab.workloads.deployment import revisions
-from trimtab_lab.workloads.deployment.fleets import Limits
+from trimtab_lab.workloads.deployment.replicasets import Limits
 from trimtab_lab.workloads.deployment.revisions import HISTORY, REVISION
 
 
@@ -69,7 +69,7 @@ def test_a_history_does_not_grow_for_ever() -> None:
     assert made.startswith("101,")
 
 
-def test_sizes_are_told() -> None:
+def test_sizes_are_annotated() -> None:
     """Every ReplicaSet that is resized knows how large its Deployment is, and may become."""
     assert revisions.size_annotations(Limits(10, 3, 2)) == {
         "deployment.kubernetes.io/desired-replicas": "10",
@@ -80,8 +80,8 @@ def test_sizes_are_told() -> None:
 @pytest.mark.parametrize("text", ["", "-1", "+1", "1.5", "x", "2147483648", "9" * 5000])
 def test_a_number_that_is_none_is_not_there(text: str) -> None:
     """Anybody may write annotations."""
-    tampered = replicaset("web", 1, annotations={revisions.DESIRED: text})
-    assert revisions.annotated_number(tampered, revisions.DESIRED) is None
+    tampered = replicaset("web", 1, annotations={revisions.DESIRED_REPLICAS: text})
+    assert revisions.annotated_number(tampered, revisions.DESIRED_REPLICAS) is None
 
 
 def gone(name: str, revision: int | str, **more: Any) -> ReplicaSet:
@@ -111,5 +111,5 @@ def gone(name: str, revision: int | str, **more: Any) -> ReplicaSet:
 )
 def test_old_revisions_are_forgotten(limit: int | None, old: list[ReplicaSet], want: list[str]) -> None:
     """Beyond the history limit, lowest revisions first, and never one with pods."""
-    found = revisions.forgotten(deployment(history=limit), old)
+    found = revisions.expired(deployment(history=limit), old)
     assert [each.metadata.name for each in found] == want

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from tests.unit.lab.workloads.objects import replicaset
 from trimtab.api.apps import ReplicaSet
 from trimtab_lab.workloads.deployment import rolling
-from trimtab_lab.workloads.deployment.fleets import Fleet, Limits, Move, seniority
+from trimtab_lab.workloads.deployment.replicasets import Limits, OwnedReplicaSets, Step, age_key
 
 TEN = Limits(10, surge=3, unavailable=2)
 
@@ -27,59 +27,81 @@ def new(size: int, available: int | None = None) -> ReplicaSet:
     return replicaset("new", size, available=available)
 
 
-def steps(move: Move) -> dict[str, int]:
+def steps(move: Step) -> dict[str, int]:
     """The sizes that a step sets, by name."""
     return {each.metadata.name: size for each, size in move.sizes}
 
 
 @pytest.mark.parametrize(
-    ("limits", "fleet", "birth", "want"),
+    ("limits", "owned", "creation", "want"),
     [
-        pytest.param(TEN, Fleet(), 10, {}, id="nothing is there: all at once"),
-        pytest.param(TEN, Fleet(None, (old("a", 10),)), 3, {"a": 8}, id="the surge is made, and what may go goes"),
-        pytest.param(TEN, Fleet(None, (old("a", 13),)), 0, {"a": 8}, id="no room for a new pod yet"),
+        pytest.param(TEN, OwnedReplicaSets(), 10, {}, id="nothing is there: all at once"),
         pytest.param(
-            Limits(3, 1, 0), Fleet(None, (old("a", 3),)), 1, {}, id="nothing may be unavailable: first the new"
+            TEN, OwnedReplicaSets(None, (old("a", 10),)), 3, {"a": 8}, id="the surge is made, and what may go goes"
         ),
-        pytest.param(Limits(3, 0, 1), Fleet(None, (old("a", 3),)), 0, {"a": 2}, id="no surge: first the old"),
-        pytest.param(Limits(0, 1, 0), Fleet(None, (old("a", 0),)), 0, {}, id="nothing is wanted"),
+        pytest.param(TEN, OwnedReplicaSets(None, (old("a", 13),)), 0, {"a": 8}, id="no room for a new pod yet"),
+        pytest.param(
+            Limits(3, 1, 0),
+            OwnedReplicaSets(None, (old("a", 3),)),
+            1,
+            {},
+            id="nothing may be unavailable: first the new",
+        ),
+        pytest.param(
+            Limits(3, 0, 1), OwnedReplicaSets(None, (old("a", 3),)), 0, {"a": 2}, id="no surge: first the old"
+        ),
+        pytest.param(Limits(0, 1, 0), OwnedReplicaSets(None, (old("a", 0),)), 0, {}, id="nothing is wanted"),
     ],
 )
-def test_a_rollout_begins(limits: Limits, fleet: Fleet, birth: int, want: dict[str, int]) -> None:
+def test_a_rollout_begins(limits: Limits, owned: OwnedReplicaSets, creation: int, want: dict[str, int]) -> None:
     """The new ReplicaSet is created as large as it may be, and old ones shrink in the same step."""
-    found = rolling.move(limits, fleet)
-    assert (found.birth, steps(found)) == (birth, want)
+    found = rolling.next_step(limits, owned)
+    assert (found.creation, steps(found)) == (creation, want)
 
 
 @pytest.mark.parametrize(
-    ("limits", "fleet", "want"),
+    ("limits", "owned", "want"),
     [
-        pytest.param(TEN, Fleet(new(3), (old("a", 8),)), {"new": 5}, id="the new one grows by what there is room for"),
-        pytest.param(TEN, Fleet(new(9), (old("a", 2),)), {"new": 10}, id="and never beyond what is wanted"),
-        pytest.param(TEN, Fleet(new(12), ()), {"new": 10}, id="a new one that is too large shrinks"),
-        pytest.param(TEN, Fleet(new(5, 3), (old("a", 8),)), {"a": 5}, id="old ones shrink by what is available beyond"),
-        pytest.param(TEN, Fleet(new(5, 0), (old("a", 8),)), {}, id="no new pod is available: old ones stay"),
-        pytest.param(TEN, Fleet(new(5, 0), (old("a", 8, 7),)), {}, id="an old pod failed, and nothing can be spared"),
         pytest.param(
-            Limits(10, 3, 2), Fleet(new(8, 7), (old("a", 5, 0),)), {"a": 1}, id="those not available go first"
+            TEN, OwnedReplicaSets(new(3), (old("a", 8),)), {"new": 5}, id="the new one grows by what there is room for"
+        ),
+        pytest.param(TEN, OwnedReplicaSets(new(9), (old("a", 2),)), {"new": 10}, id="and never beyond what is wanted"),
+        pytest.param(TEN, OwnedReplicaSets(new(12), ()), {"new": 10}, id="a new one that is too large shrinks"),
+        pytest.param(
+            TEN, OwnedReplicaSets(new(5, 3), (old("a", 8),)), {"a": 5}, id="old ones shrink by what is available beyond"
+        ),
+        pytest.param(TEN, OwnedReplicaSets(new(5, 0), (old("a", 8),)), {}, id="no new pod is available: old ones stay"),
+        pytest.param(
+            TEN, OwnedReplicaSets(new(5, 0), (old("a", 8, 7),)), {}, id="an old pod failed, and nothing can be spared"
         ),
         pytest.param(
-            TEN, Fleet(new(3, 3), (old("a", 4, 2), old("b", 6, 6))), {"a": 0, "b": 5}, id="the oldest gives most"
+            Limits(10, 3, 2),
+            OwnedReplicaSets(new(8, 7), (old("a", 5, 0),)),
+            {"a": 1},
+            id="those not available go first",
         ),
-        pytest.param(TEN, Fleet(new(3, 3), (old("a", 5, 8), old("b", 5))), {}, id="a report that is out of date"),
         pytest.param(
             TEN,
-            Fleet(new(3, 3), (old("a", 3, 1), old("b", 7, 9))),
+            OwnedReplicaSets(new(3, 3), (old("a", 4, 2), old("b", 6, 6))),
+            {"a": 0, "b": 5},
+            id="the oldest gives most",
+        ),
+        pytest.param(
+            TEN, OwnedReplicaSets(new(3, 3), (old("a", 5, 8), old("b", 5))), {}, id="a report that is out of date"
+        ),
+        pytest.param(
+            TEN,
+            OwnedReplicaSets(new(3, 3), (old("a", 3, 1), old("b", 7, 9))),
             {"a": 1},
             id="what was looked at before it is still done",
         ),
-        pytest.param(TEN, Fleet(new(10), (old("a", 0),)), {}, id="done"),
+        pytest.param(TEN, OwnedReplicaSets(new(10), (old("a", 0),)), {}, id="done"),
     ],
 )
-def test_a_rollout_goes_on(limits: Limits, fleet: Fleet, want: dict[str, int]) -> None:
+def test_a_rollout_goes_on(limits: Limits, owned: OwnedReplicaSets, want: dict[str, int]) -> None:
     """One step either grows the new ReplicaSet or shrinks old ones."""
-    found = rolling.move(limits, fleet)
-    assert found.birth is None
+    found = rolling.next_step(limits, owned)
+    assert found.creation is None
     assert steps(found) == want
     assert found.settled is (not want)
 
@@ -122,16 +144,16 @@ class Rollout:
     limits: Limits
     sets: dict[str, Pods] = field(default_factory=dict)
 
-    def fleet(self) -> Fleet:
+    def owned(self) -> OwnedReplicaSets:
         views = {name: pods.view(name) for name, pods in self.sets.items()}
-        ordered = sorted((view for name, view in views.items() if name != "new"), key=seniority)
-        return Fleet(views.get("new"), tuple(ordered))
+        ordered = sorted((view for name, view in views.items() if name != "new"), key=age_key)
+        return OwnedReplicaSets(views.get("new"), tuple(ordered))
 
     def step(self) -> bool:
         """The Deployment's turn; whether it did anything."""
-        move = rolling.move(self.limits, self.fleet())
-        if move.birth is not None:
-            self.sets["new"] = Pods(move.birth)
+        move = rolling.next_step(self.limits, self.owned())
+        if move.creation is not None:
+            self.sets["new"] = Pods(move.creation)
         for each, size in move.sizes:
             self.sets[each.metadata.name].size = size
         return not move.settled
@@ -196,8 +218,8 @@ def test_a_rollout_keeps_its_limits_and_ends(
             rollout.step()
         else:
             rollout.act(rng)
-        assert rollout.wanted <= limits.most
-        assert rollout.available >= limits.fewest
+        assert rollout.wanted <= limits.max_pods
+        assert rollout.available >= limits.min_available
         if rollout.complete and "new" in rollout.sets:
             break
     assert rollout.complete

@@ -12,7 +12,7 @@ from trimtab.api.times import parse_ns
 from trimtab.kube import conditions
 from trimtab.testing.builders import PodBuilder, pod
 from trimtab_lab.workloads.disruption import budgets
-from trimtab_lab.workloads.disruption.budgets import Owner, Selected
+from trimtab_lab.workloads.disruption.budgets import Owner, SelectedPods
 
 NOON = parse_ns("2026-01-01T12:00:00Z")
 JUST_NOW = "2026-01-01T11:59:00Z"
@@ -30,11 +30,11 @@ def healthy(*names: str) -> list[PodBuilder]:
     return [pod(name).on("a").ready() for name in names]
 
 
-def selected(*pods: PodBuilder, noted: tuple[str, ...] = ()) -> Selected:
+def selected(*pods: PodBuilder, disrupted_pods: tuple[str, ...] = ()) -> SelectedPods:
     """A budget's pods."""
     built = [each.build() for each in pods]
     healthy = sum(each.ready and not each.terminating for each in built)
-    return Selected(len(built), healthy, tuple(each for each in built if each.metadata.name in noted))
+    return SelectedPods(len(built), healthy, tuple(each for each in built if each.metadata.name in disrupted_pods))
 
 
 def numbers(status: Any) -> tuple[int, int, int, int]:
@@ -93,27 +93,27 @@ def test_disruptions_are_counted(
     ],
 )
 def test_owners_matter_where_a_whole_is_needed(spec: dict[str, Any], want: bool) -> None:
-    """With a plain minAvailable nobody need be asked."""
+    """With a plain minAvailable the owners do not matter."""
     assert budgets.counts_owners(budget(**spec)) is want
 
 
 def test_evicted_pods_are_waited_for() -> None:
-    """A pod that may go now counts as gone, for two minutes; then it counts again, and somebody is told."""
-    noted = {"gone": JUST_NOW, "a": JUST_NOW, "b": LONG_AGO, "going": JUST_NOW}
+    """An evicted pod counts as gone for two minutes; then it counts again, with an event."""
+    disrupted_pods = {"gone": JUST_NOW, "a": JUST_NOW, "b": LONG_AGO, "going": JUST_NOW}
     going = pod("going").on("a").ready().terminating()
-    pods = selected(*THREE, going, noted=tuple(noted))
-    found = budgets.decide(budget({"disruptedPods": noted}, minAvailable=1), pods, [], NOON)
+    pods = selected(*THREE, going, disrupted_pods=tuple(disrupted_pods))
+    found = budgets.decide(budget({"disruptedPods": disrupted_pods}, minAvailable=1), pods, [], NOON)
     assert found.status.disrupted_pods == {"a": JUST_NOW}
     assert found.status.current_healthy == 2
     assert [each.metadata.name for each in found.not_deleted] == ["b"]
     assert found.recheck_in == 61.0
 
 
-def test_pods_that_are_noted_no_more_are_unset() -> None:
-    """A merge patch forgets only what it is told to forget; and it holds for what was read."""
+def test_pods_that_are_no_longer_disrupted_are_unset() -> None:
+    """A merge patch removes only what it sets to null; and it is conditional on the version that was read."""
     made = budget({"disruptedPods": {"a": JUST_NOW, "gone": JUST_NOW}}, minAvailable=1)
-    found = budgets.decide(made, selected(*THREE, noted=("a",)), [], NOON)
-    patch = budgets.reported(made, found.status)
+    found = budgets.decide(made, selected(*THREE, disrupted_pods=("a",)), [], NOON)
+    patch = budgets.status_patch(made, found.status)
     assert patch is not None
     assert patch["metadata"] == {"resourceVersion": "9"}
     assert patch["status"]["disruptedPods"] == {"a": JUST_NOW, "gone": None}
@@ -133,10 +133,10 @@ def test_nothing_is_reported_twice() -> None:
     """Also not because time has passed."""
     made = budget(minAvailable=1)
     pods = selected(*THREE)
-    patch = budgets.reported(made, budgets.decide(made, pods, [], NOON).status)
+    patch = budgets.status_patch(made, budgets.decide(made, pods, [], NOON).status)
     assert patch is not None
     settled = budget(patch["status"], minAvailable=1)
-    assert budgets.reported(settled, budgets.decide(settled, pods, [], NOON + 10**12).status) is None
+    assert budgets.status_patch(settled, budgets.decide(settled, pods, [], NOON + 10**12).status) is None
 
 
 def test_where_nothing_can_be_counted_nothing_is_allowed() -> None:

@@ -15,7 +15,7 @@ from trimtab.api.apps import ReplicaSet
 from trimtab.api.times import parse_ns
 from trimtab.kube import conditions
 from trimtab_lab.workloads.replicaset import replicas
-from trimtab_lab.workloads.replicaset.census import Census
+from trimtab_lab.workloads.replicaset.podcounts import PodCounts
 
 NOON = parse_ns("2026-01-01T12:00:00Z")
 
@@ -42,7 +42,7 @@ def test_a_surplus_is_counted(active: int, size: int, want: int) -> None:
 
 
 def test_no_number_means_one_pod() -> None:
-    """An API server would have said so."""
+    """An API server would refuse it."""
     made = replicaset("web", 3)
     unset = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, replicas=None))
     assert unset.desired_replicas == 1
@@ -58,11 +58,11 @@ def test_batches_double(count: int) -> None:
     assert not sizes or 1 <= sizes[-1] <= 2 ** (len(sizes) - 1)
 
 
-NOBODY = Census(active=0, ready=0, available=0, fully_labeled=0, terminating=0, next_available=None)
+NOBODY = PodCounts(active=0, ready=0, available=0, fully_labeled=0, terminating=0, next_available=None)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "counted", "want"),
+    ("seconds", "counts", "want"),
     [
         pytest.param(0, replace(NOBODY, ready=2, available=2), None, id="no patience, nothing to wait for"),
         pytest.param(90, replace(NOBODY, ready=2, next_available=30.0), 30.0, id="until the next pod is available"),
@@ -70,14 +70,14 @@ NOBODY = Census(active=0, ready=0, available=0, fully_labeled=0, terminating=0, 
         pytest.param(90, replace(NOBODY, ready=2), 90.0, id="nobody knows since when: look again all the same"),
     ],
 )
-def test_it_is_looked_at_again(seconds: int, counted: Census, want: float | None) -> None:
-    """A ReplicaSet with pods that are ready and not available yet must not be forgotten."""
-    assert replicas.recheck_in(patient(seconds), counted) == want
+def test_it_is_requeued(seconds: int, counts: PodCounts, want: float | None) -> None:
+    """A ReplicaSet with pods that are ready and not available yet must be requeued."""
+    assert replicas.recheck_in(patient(seconds), counts) == want
 
 
 def test_the_status_tells_what_was_counted() -> None:
-    """Ready, available and fully labelled are told apart; what is going only where the kind has a field for it."""
-    counted = Census(active=3, ready=2, available=1, fully_labeled=2, terminating=4, next_available=None)
+    """Ready, available and fully labelled are separate; terminating only where the kind has the field."""
+    counts = PodCounts(active=3, ready=2, available=1, fully_labeled=2, terminating=4, next_available=None)
     tree = {
         "replicas": 3,
         "fullyLabeledReplicas": 2,
@@ -87,8 +87,8 @@ def test_the_status_tells_what_was_counted() -> None:
         "conditions": [],
     }
     owner = replicaset("web", 3)
-    assert replicas.status_tree(replicas.status(owner, counted, None, NOON)) == tree | {"terminatingReplicas": 4}
-    assert replicas.status_tree(replicas.status(owner, counted, None, NOON, counts_terminating=False)) == tree
+    assert replicas.status_tree(replicas.status(owner, counts, None, NOON)) == tree | {"terminatingReplicas": 4}
+    assert replicas.status_tree(replicas.status(owner, counts, None, NOON, counts_terminating=False)) == tree
 
 
 def test_the_labels_of_the_template_are_looked_for() -> None:
@@ -111,11 +111,11 @@ FAILED: dict[str, Any] = {"type": "ReplicaFailure", "status": "True", "reason": 
         pytest.param((FAILED,), 0, None, None, id="it works again"),
     ],
 )
-def test_a_failure_is_told(
+def test_a_failure_is_reported(
     known: tuple[Any, ...], pods: int, failure: str | None, want: tuple[str, str] | None
 ) -> None:
     """What went wrong with making or deleting pods stands in a condition until it goes right."""
-    counted = replace(NOBODY, active=pods)
-    status = replicas.status(replicaset("web", 3, conditions=known), counted, failure, NOON)
+    counts = replace(NOBODY, active=pods)
+    status = replicas.status(replicaset("web", 3, conditions=known), counts, failure, NOON)
     found = conditions.find(status.conditions, "ReplicaFailure")
     assert (None if found is None else (found.reason, found.message)) == want

@@ -50,7 +50,7 @@ def test_pods_of_others_do_not_crowd() -> None:
 
 
 def test_a_replicaset_without_an_owner_has_no_crowds() -> None:
-    """Kubernetes looks for related pods by the owner, so there are none: the youngest goes wherever it is."""
+    """Kubernetes finds related pods by the owner, so there are none: the youngest is deleted on any node."""
     pods = [running("a1", "a"), running("a2", "a"), running("young", "b", "2026-01-01T23:59:00Z")]
     assert chosen(1, *pods, related=()) == ["young"]
     assert chosen(1, *pods) != ["young"]

@@ -1,4 +1,4 @@
-"""The forms of names; their sentences are held to recordings in `test_recordings`."""
+"""The forms of names; their messages are compared with recordings in `test_recordings`."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ from trimtab_lab.apiserver.kinds.validation import names
         pytest.param(names.decimal_integer, ["0", "-1", "10"], ["", "-0", "01", "+1", "1.0", "１"], id="whole numbers"),
     ],
 )
-def test_a_form_knows_good_from_bad(form: names.Form, good: list[str], bad: list[str]) -> None:
-    """Good text has no faults, bad text has some."""
+def test_a_form_accepts_valid_names_only(form: names.OutputFormat, good: list[str], bad: list[str]) -> None:
+    """Valid text has no errors, invalid text has some."""
     assert {text: form(text) for text in good} == dict.fromkeys(good, ())
     assert [text for text in bad if not form(text)] == []
 
@@ -57,5 +57,5 @@ def test_a_form_knows_good_from_bad(form: names.Form, good: list[str], bad: list
     ],
 )
 def test_a_prefix_may_end_in_a_dash(text: str, good: bool) -> None:
-    """Something comes after it."""
+    """Characters are appended to it."""
     assert (names.prefix(names.subdomain, text) == ()) is good

@@ -1,0 +1,217 @@
+"""The typed objects of UnitedTopology, and its status as it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from trimtab.api import codec, times
+from trimtab.api.documents import JSON, Document
+from trimtab.api.meta import Condition, ObjectMeta
+from trimtab.api.model import Model
+from trimtab.api.pods import NodeSelectorTerm, Toleration
+
+API_VERSION = "apps.kruise.io/v1alpha1"
+KIND = "UnitedTopology"
+
+TARGETS: Mapping[str, tuple[str, ...]] = {
+    "apps/v1": ("Deployment", "ReplicaSet"),
+    "apps.kruise.io/v1alpha1": ("CloneSet",),
+}
+"""The workloads that can have subsets, by API version."""
+
+MAX_PODS = 2**31 - 1
+"""The largest value of a workload's replicas."""
+
+
+class Level(StrEnum):
+    """What a pod is to its subset, in the order in which pods are deleted."""
+
+    REDUNDANT = "Redundant"
+    """Above the subset's maximum."""
+    BEST_EFFORT = "BestEffort"
+    """In a subset without a maximum."""
+    GUARANTEED = "Guaranteed"
+    """Within the subset's maximum."""
+
+
+class TargetReference(Model):
+    """The target workload, in the same namespace."""
+
+    api_version: Annotated[str, Meta(description="The workload's API version: apps/v1 or apps.kruise.io/v1alpha1.")]
+    kind: Annotated[str, Meta(description="The workload's kind: Deployment, ReplicaSet or CloneSet.")]
+    name: Annotated[str, Meta(description="The workload's name.", min_length=1)]
+
+
+class Subset(Model):
+    """A subset of a workload's pods: their nodes, their maximum number, and how they are changed."""
+
+    name: Annotated[
+        str,
+        Meta(
+            description="The subset's name, unique in this UnitedTopology.",
+            min_length=1,
+            max_length=63,
+            pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+        ),
+    ]
+    node_selector_term: Annotated[
+        NodeSelectorTerm | None,
+        Meta(description="Added to each required node selector term of the subset's pods."),
+    ] = None
+    tolerations: Annotated[
+        tuple[Toleration, ...], Meta(description="Appended to the tolerations of the subset's pods.")
+    ] = ()
+    patch: Annotated[Document | None, Meta(description="A strategic merge patch for the subset's pods.")] = None
+    max_replicas: Annotated[
+        int | str | None,
+        Meta(
+            description="The maximum of pods in this subset: a number or a percentage; no limit if absent.",
+            extra_json_schema={"minimum": 0, "maximum": MAX_PODS, "pattern": "^(100|[0-9]{1,2})%$"},
+        ),
+    ] = None
+
+
+class AdaptiveStrategy(Model):
+    """How the adaptive strategy detects that a subset has no capacity."""
+
+    disable_simulation_schedule: Annotated[
+        bool, Meta(description="Do not simulate scheduling when a pod is created.")
+    ] = False
+    reschedule_critical_seconds: Annotated[
+        Annotated[int, Meta(ge=1, le=86400)] | None,
+        Meta(description="A pod that is unschedulable for this many seconds is moved to the next subset."),
+    ] = None
+
+
+class ScheduleStrategy(Model):
+    """Whether subsets are filled strictly in order, or by their capacity."""
+
+    type: Annotated[
+        Literal["Fixed", "Adaptive"],
+        Meta(description="Fixed fills the subsets in order; Adaptive skips those without enough resources."),
+    ] = "Fixed"
+    adaptive: Annotated[AdaptiveStrategy | None, Meta(description="Settings for Adaptive.")] = None
+
+
+class UnitedTopologySpec(Model):
+    """The target workload, the subsets, and the schedule strategy."""
+
+    target_ref: Annotated[TargetReference, Meta(description="The workload whose pods are allocated to subsets.")]
+    subsets: Annotated[
+        tuple[Subset, ...],
+        Meta(description="The subsets, in the order in which they are filled.", min_length=1, max_length=1000),
+    ]
+    schedule_strategy: Annotated[ScheduleStrategy, Meta(description="How a subset is chosen for a new pod.")] = (
+        ScheduleStrategy()
+    )
+
+
+class SubsetStatus(Model):
+    """The pods of one revision in a subset, with pending creations and deletions."""
+
+    name: Annotated[str, Meta(description="The subset's name.")]
+    replicas: Annotated[int, Meta(description="The number of pods counted in the subset.")] = 0
+    missing_replicas: Annotated[
+        int, Meta(description="The number of pods missing to the subset's maximum; -1 if it has no maximum.")
+    ] = 0
+    creating: Annotated[
+        Mapping[str, datetime],
+        Meta(description="Reservations of pods that are admitted but not counted yet, with the time of each."),
+    ] = {}
+    deleting: Annotated[
+        Mapping[str, datetime],
+        Meta(
+            description="Pods that are being deleted or evicted and are still counted, by name, with the time of each."
+        ),
+    ] = {}
+    missing_reschedule: Annotated[
+        int, Meta(description="The number of pods of other subsets without capacity that should be created here.")
+    ] = 0
+
+
+class RevisionStatus(Model):
+    """The subsets with pods of a revision other than the newest."""
+
+    revision: Annotated[str, Meta(description="The ReplicaSet's UID, or the CloneSet's revision hash.")]
+    subset_statuses: Annotated[
+        tuple[SubsetStatus, ...], Meta(description="The subsets, in the order of the spec.")
+    ] = ()
+
+
+class Shortage(Model):
+    """A subset whose pods could not be scheduled; it is skipped for a time that grows with each failure."""
+
+    name: Annotated[str, Meta(description="The subset's name.")]
+    until: Annotated[datetime, Meta(description="The time until which it is skipped.")]
+    times: Annotated[int, Meta(description="The number of consecutive failures.")] = 0
+
+
+class UnitedTopologyStatus(Model):
+    """The observed state and the reservations."""
+
+    observed_generation: Annotated[int, Meta(description="The generation that this status reports on.")] = 0
+    replicas: Annotated[int, Meta(description="The workload's replicas, which percentages refer to.")] = 0
+    revision: Annotated[str, Meta(description="The revision of subsetStatuses: the newest.")] = ""
+    subset_statuses: Annotated[
+        tuple[SubsetStatus, ...], Meta(description="The subsets, in the order of the spec.")
+    ] = ()
+    other_revisions: Annotated[
+        tuple[RevisionStatus, ...], Meta(description="The subsets with pods of other revisions.")
+    ] = ()
+    shortages: Annotated[
+        tuple[Shortage, ...], Meta(description="Subsets without capacity, which are skipped for a time.")
+    ] = ()
+    counted_version: Annotated[
+        str, Meta(description="The latest resourceVersion of a counted pod; counts from older views are ignored.")
+    ] = ""
+    conditions: Annotated[tuple[Condition, ...], Meta(description="The current conditions, such as Ready.")] = ()
+
+
+class UnitedTopology(Model, kw_only=True):
+    """UnitedTopology allocates the pods of an existing workload to subsets, each with its own nodes and limit."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: UnitedTopologySpec
+    status: UnitedTopologyStatus = UnitedTopologyStatus()
+
+
+def status_tree(status: UnitedTopologyStatus) -> JSON:
+    """The status as it is written: every number and every list, so that a merge leaves no earlier value."""
+    return {
+        "observedGeneration": status.observed_generation,
+        "replicas": status.replicas,
+        "revision": status.revision,
+        "subsetStatuses": [_subset_tree(subset) for subset in status.subset_statuses],
+        "otherRevisions": [_revision_tree(revision) for revision in status.other_revisions],
+        "shortages": [_shortage_tree(shortage) for shortage in status.shortages],
+        "countedVersion": status.counted_version,
+        "conditions": [codec.to_tree(condition) for condition in status.conditions],
+    }
+
+
+def _revision_tree(revision: RevisionStatus) -> JSON:
+    subsets = [_subset_tree(subset) for subset in revision.subset_statuses]
+    return {"revision": revision.revision, "subsetStatuses": subsets}
+
+
+def _shortage_tree(shortage: Shortage) -> JSON:
+    return {"name": shortage.name, "until": _time(shortage.until), "times": shortage.times}
+
+
+def _subset_tree(subset: SubsetStatus) -> JSON:
+    tree: JSON = {"name": subset.name, "replicas": subset.replicas, "missingReplicas": subset.missing_replicas}
+    for name, entries in (("creating", subset.creating), ("deleting", subset.deleting)):
+        if entries:
+            tree[name] = {key: _time(moment) for key, moment in entries.items()}
+    if subset.missing_reschedule:
+        tree["missingReschedule"] = subset.missing_reschedule
+    return tree
+
+
+def _time(moment: datetime) -> str:
+    return times.format_micro(times.to_ns(moment))

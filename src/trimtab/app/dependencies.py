@@ -1,0 +1,74 @@
+"""What all components are built from."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from prometheus_client import CollectorRegistry
+
+from trimtab.api.configuration import TrimtabConfiguration
+from trimtab.api.errors import InvalidError
+from trimtab.app.switch import Switch
+from trimtab.kube.client import Client
+from trimtab.kube.leases import Elector, LeaseTimings
+from trimtab.ranking.strategies import STRATEGIES, Factory
+from trimtab.scaledown.metrics import Metrics as ScaleDownMetrics
+from trimtab.scaledown.policy.defaults import Defaults, read_defaults
+from trimtab.unitedtopology.metrics import Metrics as UnitedTopologyMetrics
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """The client, the configuration and what is shared by all components of a process."""
+
+    client: Client
+    configuration: TrimtabConfiguration
+    registry: CollectorRegistry
+    strategies: Mapping[str, Factory] = field(default_factory=lambda: STRATEGIES)
+    """Trimtab's own strategies, and those of installed packages."""
+
+    @cached_property
+    def switch(self) -> Switch:
+        """Whether scale-downs are handled at this moment."""
+        return Switch(on=self.configuration.scale_down.enabled)
+
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """The namespaces that Trimtab handles; all, if empty."""
+        return frozenset(self.configuration.namespaces)
+
+    @cached_property
+    def scale_down_metrics(self) -> ScaleDownMetrics:
+        """The metrics, shared by all components of the process."""
+        return ScaleDownMetrics(self.registry)
+
+    @cached_property
+    def topology_metrics(self) -> UnitedTopologyMetrics:
+        """The metrics, shared by all components of the process."""
+        return UnitedTopologyMetrics(self.registry)
+
+    def elect(self, lease: str) -> Elector:
+        """A candidate for one of Trimtab's leases."""
+        election = self.configuration.leader_election
+        return Elector(
+            self.client,
+            name=lease,
+            namespace=self.configuration.namespace,
+            identity=f"{socket.gethostname()}_{os.getpid()}",
+            timings=LeaseTimings(election.lease_seconds, election.renew_seconds, election.retry_seconds),
+        )
+
+
+def defaults(configuration: TrimtabConfiguration, strategies: Mapping[str, Factory]) -> Defaults:
+    """The scale-down settings of the configuration. Raises InvalidError for invalid strategies."""
+    exempt = {"kube-system", configuration.namespace}
+    try:
+        return read_defaults(
+            configuration.scale_down, exempt=exempt, only=configuration.namespaces, registry=strategies
+        )
+    except InvalidError as error:
+        raise error.under("scaleDown") from None

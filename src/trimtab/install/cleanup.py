@@ -1,0 +1,55 @@
+"""Cleanups: what Trimtab wrote to other objects, found by listing the cluster, and reverted.
+
+Each cleanup may be run at any time and repeated, needs no running Trimtab, and keeps what others have written since.
+Their order matters: reverting a plan's cost restores the previous one, which may be a policy's or a subset's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from trimtab.api.annotations import NAMESPACE_LABEL
+from trimtab.api.core import Namespace
+from trimtab.api.pods import Pod
+from trimtab.kube.client import Client
+from trimtab.kube.errors import Conflict
+from trimtab.scaledown import cost_writer
+from trimtab.scaledown.continuous import sweeps as continuous
+from trimtab.unitedtopology import costs
+from trimtab.unitedtopology.metrics import Metrics
+from trimtab.unitedtopology.pod_annotator import PodAnnotator
+
+Cleanup = Callable[[Client], Awaitable[int]]
+"""Reverts something in the whole cluster; the number of changed objects."""
+
+_ATTEMPTS = 5
+
+
+async def subsets(client: Client) -> int:
+    """Remove the annotations and costs of subsets. Pods stay where they are."""
+    count = 0
+    annotator = PodAnnotator(client, Metrics())
+    for _ in range(_ATTEMPTS):
+        pods = [pod async for page in client.pages(Pod) for pod in page.items if not pod.terminating]
+        changes = [(pod, change) for pod in pods if (change := costs.revert_change(pod))]
+        if not changes:
+            return count
+        count += len(await annotator.write(changes, reason="sweep"))
+    raise Conflict(f"gave up on some pods of subsets after {_ATTEMPTS} conflicting updates; run this again")
+
+
+async def namespace_labels(client: Client) -> int:
+    """Remove the label of namespaces with a UnitedTopology."""
+    labelled = await client.list(Namespace, label_selector=NAMESPACE_LABEL)
+    for namespace in labelled.items:
+        await client.patch(Namespace, namespace.metadata.name, {"metadata": {"labels": {NAMESPACE_LABEL: None}}})
+    return len(labelled.items)
+
+
+CLEANUPS: Mapping[str, Cleanup] = {
+    "costs of scale-downs": cost_writer.sweep,
+    "costs kept current by policies": continuous.sweep,
+    "annotations and costs of subsets": subsets,
+    "labels of namespaces": namespace_labels,
+}
+"""By what they revert, in order."""

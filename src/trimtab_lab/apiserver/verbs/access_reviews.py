@@ -1,0 +1,37 @@
+"""SelfSubjectReview and SelfSubjectAccessReview: reviews that are answered when they are created, and never stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from trimtab_lab.apiserver.admission.users import User
+from trimtab_lab.apiserver.kinds.serialization import decoding, protobuf
+from trimtab_lab.apiserver.storage.store import Tree
+
+_ALLOWED = {"allowed": True, "reason": "every authenticated user of the lab may do everything"}
+
+
+def _self_subject_review(_sent: Tree, user: User) -> Tree:
+    return {"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1", "status": {"userInfo": user.tree()}}
+
+
+def _self_subject_access_review(sent: Tree, _user: User) -> Tree:
+    question = {"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1"}
+    return {**question, "metadata": {}, "spec": sent.get("spec") or {}, "status": _ALLOWED}
+
+
+REVIEWS: Mapping[str, tuple[str, Callable[[Tree, User], Tree]]] = {
+    "/apis/authentication.k8s.io/v1/selfsubjectreviews": ("SelfSubjectReview", _self_subject_review),
+    "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": ("SelfSubjectAccessReview", _self_subject_access_review),
+}
+"""By path: the kind of the body, and the function that answers it."""
+
+
+def respond(path: str, body: bytes, content_type: str, user: User) -> Tree | None:
+    """The review with its status, None if the path is not one of these. Raises a StatusError of 400 or 415."""
+    if path not in REVIEWS:
+        return None
+    kind, reply = REVIEWS[path]
+    if decoding.media_type(content_type) == protobuf.MEDIA_TYPE:
+        return reply({}, user)  # the response does not depend on the body
+    return reply(decoding.read_object(body, content_type, kind), user)

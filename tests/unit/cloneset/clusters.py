@@ -1,0 +1,173 @@
+"""A cluster fixture for CloneSets: the lab's API server without a socket, virtual time, a kubelet that obeys.
+
+cluster = CloneSetCluster()
+await cluster.start()
+await cluster.create(CloneSet, manifest(3))
+await cluster.run_pods()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from tests.unit.lab.workloads.clusters import JSON, InMemoryLab, Wire
+from trimtab.api import crds
+from trimtab.api.cloneset import CloneSet
+from trimtab.api.extensions import CustomResourceDefinition
+from trimtab.api.nodes import Node
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicySpec
+from trimtab.cloneset.controller import Controller
+from trimtab.cloneset.metrics import Metrics
+from trimtab.cloneset.settings import Settings
+from trimtab.kube.client import Client
+from trimtab.kube.errors import Conflict, NotFound
+from trimtab.kube.resources import Resource
+from trimtab.testing.builders import node
+from trimtab_lab.apiserver.controllers import bootstrap
+
+DEFINITIONS = Resource.of(CustomResourceDefinition).raw
+CLONESETS = Resource.of(CloneSet).raw
+_ENDLESS = 2_000
+"""More requests than any test needs until the controller is idle."""
+
+
+def manifest(replicas: int = 3, name: str = "web", **spec: Any) -> JSON:
+    """A CloneSet, called web by default."""
+    return {
+        "apiVersion": "apps.kruise.io/v1alpha1",
+        "kind": "CloneSet",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": template(app=name),
+            **spec,
+        },
+    }
+
+
+def template(image: str = "app:1", *, spread: str = "", **labels: str) -> JSON:
+    """A template of pods with that image, spread over a topology key if one is given."""
+    labels = labels or {"app": "web"}
+    spec: JSON = {"containers": [{"name": "main", "image": image}]}
+    if spread:
+        rule = {"maxSkew": 1, "topologyKey": spread, "whenUnsatisfiable": "ScheduleAnyway"}
+        spec["topologySpreadConstraints"] = [{**rule, "labelSelector": {"matchLabels": labels}}]
+    return {"metadata": {"labels": labels}, "spec": spec}
+
+
+class CloneSetCluster(InMemoryLab):
+    """A cluster with a CloneSet controller."""
+
+    def __init__(self, settings: Settings | None = None, *, seed: int = 1) -> None:
+        super().__init__(seed=seed)
+        self.settings = settings or Settings()
+        self.policies: dict[str, ScaleDownPolicySpec] = {}
+        """The policy that applies to a CloneSet, by the CloneSet's name."""
+        self._most = _ENDLESS
+        self.on_start: Callable[[], None] | None = None
+        """Called before a controller that has a wire starts to use it."""
+        self.definitions = [crds.manifest(kind) for kind in crds.KINDS if kind.model in (CloneSet, PodGroupCost)]
+
+    async def start(self) -> None:
+        """Start the controller, in a cluster that has what every cluster has."""
+        if not self.cluster.store.collection("/namespaces").entries:
+            await bootstrap.create_default_objects(self.cluster)
+            for definition in self.definitions:
+                await self.user.create(DEFINITIONS, definition)
+        self.wire = Wire(self.cluster)
+        if self.on_start is not None:
+            self.on_start()
+        client = Client(self.wire, clock=self.clock, rng=random.Random(1))
+        self.registry = CollectorRegistry()
+        self.controller = Controller(
+            client,
+            self.settings,
+            metrics=Metrics(self.registry),
+            policy_of=lambda cloneset: self.policies.get(cloneset.metadata.name),
+            rng=random.Random(1),
+        )
+        self.task = asyncio.create_task(self.controller.run())
+        await self.settle()
+
+    async def settle(self) -> None:
+        """As everywhere; but a controller that never comes to an end is a failure, not a test that hangs."""
+        self._most = len(self.wire.requests) + _ENDLESS
+        await super().settle()
+
+    def _activity(self) -> tuple[int, int]:
+        assert len(self.wire.requests) <= self._most, "the controller never becomes idle"
+        return super()._activity()
+
+    # The users.
+
+    async def resize(self, replicas: int, name: str = "web") -> None:
+        """`kubectl scale`."""
+        await self.user.resize(CloneSet, name, replicas, namespace="default")
+        await self.settle()
+
+    async def cloneset(self, name: str = "web") -> CloneSet:
+        """A CloneSet as it is."""
+        return await self.get(CloneSet, name)
+
+    async def names(self) -> set[str]:
+        """The names of the pods that are there to stay."""
+        return {pod.metadata.name for pod in await self.pods()}
+
+    async def add_nodes(self, *names: str, zone: str) -> None:
+        """Nodes in a zone."""
+        for name in names:
+            await self.user.create(Resource.of(Node).raw, node(name, zone=zone).tree())
+
+    async def place(self, name: str, on: str, *, since: str, labels: JSON | None = None) -> None:
+        """An orphan that has run on a node since then."""
+        body = {"metadata": {"name": name, "labels": labels or {"app": "web"}}, "spec": template()["spec"]}
+        await self.user.create(Resource.of(Pod).raw, body, namespace="default")
+        await self.user.bind(name, namespace="default", node=on)
+        await self.ready(name, since)
+
+    async def ready(self, name: str, since: str) -> None:
+        """Let a pod be ready since then."""
+        condition = {"type": "Ready", "status": "True", "lastTransitionTime": since}
+        status = {"phase": "Running", "conditions": [condition]}
+        await self.user.patch(Pod, name, {"status": status}, namespace="default", subresource="status")
+
+    async def run_pods(self, limit: int = 10_000) -> None:
+        """As everywhere; but a pod that has failed stays so."""
+        while limit > 0 and (waiting := [pod for pod in await self.all(Pod) if _waits(pod)]):
+            chosen = self.rng.sample(waiting, min(limit, len(waiting)))
+            limit -= len(chosen)
+            for pod in chosen:
+                with suppress(NotFound, Conflict):  # changed meanwhile
+                    await (self.end(pod) if pod.terminating else self.run_pod(pod))
+            await self.settle()
+
+    async def end_pods(self) -> None:
+        """Let the containers of deleted pods end."""
+        for pod in await self.all(Pod):
+            if pod.terminating:
+                await self.end(pod)
+        await self.settle()
+
+    async def cost(self, costs: dict[str, int], owner: str = "web") -> None:
+        """Write the costs of a CloneSet's pods, all at once."""
+        spec = {"owner": {"kind": "CloneSet", "name": owner}, "costs": costs}
+        body = {"apiVersion": "trimtab.dev/v1alpha1", "kind": "PodGroupCost", "metadata": {"name": owner}, "spec": spec}
+        raw = Resource.of(PodGroupCost).raw
+        found = [each for each in await self.all(PodGroupCost) if each.metadata.name == owner]
+        if found:
+            await self.user.replace(raw, {**await self.raw(PodGroupCost, owner), "spec": spec})
+        else:
+            await self.user.create(raw, body, namespace="default")
+        await self.settle()
+
+
+def _waits(pod: Pod) -> bool:
+    return pod.terminating or not (pod.ready or pod.finished)
