@@ -101,4 +101,4 @@ def test_the_warning_names_strategies_where_they_decided() -> None:
     made = plan(workload, snapshot, Policy.of((StrategySpec(name="Stated"),)), replicas=2, now=NOW)
     assert sorted(made.keys) == ["default/a", "default/b"]
     (told,) = warnings([ControllerPlan(ControllerSize("u", "web", 4, 2), made)])
-    assert told == "the policy's strategies chose 1 of 2 pods that stock would have kept"
+    assert told == "the policy's strategies chose 2 of 2 pods that stock may have kept"

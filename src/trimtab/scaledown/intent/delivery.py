@@ -189,9 +189,16 @@ class PlanDelivery:
             *(name, uid, size, resizes, victims, frozenset(survivors)),
             expected=tuple(ExpectedLevel.of(plan.size.uid, plan.constraints, plan.plan) for plan in plans),
             is_exact=not relies,
+            with_costs=frozenset(self._uids(plans)),
             request=checked,
             relies_until=self._clock.monotonic() + round(self._window * SECOND) if relies else None,
         )
+
+    def _uids(self, plans: Sequence[ControllerPlan]) -> Iterable[str]:
+        """The pods to which these plans give costs."""
+        costs = (key for plan in plans if plan.delivery is not None for key, _ in plan.delivery.costs)
+        pods = (self._view.snapshot.pod(key) for key in costs)
+        return (pod.metadata.uid for pod in pods if pod is not None)
 
     def _result(
         self,

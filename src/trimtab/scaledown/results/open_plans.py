@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -38,6 +38,8 @@ class OpenPlan:
     """What the plan leaves."""
     is_exact: bool = True
     """Whether its costs determine the very pods that are deleted, and not only a result that is as level."""
+    with_costs: frozenset[str] = frozenset()
+    """The UIDs of the pods that have a cost of this plan."""
     request: CheckedRequest | None = None
     """The request that it is for, if it may have to be planned again."""
     relies_until: int | None = None
@@ -74,10 +76,11 @@ class OpenPlan:
     def misses(self, remaining: Sequence[Pod]) -> Mapping[MissCause, int]:
         """How many pods were deleted that were to stay, by cause; `remaining` are the active pods.
 
-        Where only the level was determined, other pods may go as well as the planned ones, and none counts as missed.
+        Where only the level was determined, other pods may go as well as the planned ones: then only pods with a cost
+        count.
         """
         if not self.is_exact:
-            return dict.fromkeys(MissCause, 0)
+            return self._cost_misses({pod.metadata.uid for pod in remaining})
         revisions = self.revisions.union(map(clonesets.revision, remaining))
         return count_misses(
             self.victims.keys(),
@@ -88,6 +91,16 @@ class OpenPlan:
             deleted_elsewhere=self.deleted_elsewhere,
             is_rolling=bool(self.revisions) and len(revisions) > 1,
         )
+
+    def _cost_misses(self, active: Set[str]) -> Mapping[MissCause, int]:
+        """How many costs the controller did not follow, by cause."""
+        spared = len(self.with_costs & self.victims.keys() & active)
+        lost = (self.with_costs & self.survivors) - active - self.deleted_elsewhere
+        causes = dict.fromkeys(MissCause, 0)
+        is_unready = not all(self.ready.get(uid, True) for uid in self.survivors - active)
+        cause = MissCause.LAG if self.is_complete else MissCause.UNWRITTEN
+        causes[MissCause.EARLIER_CRITERION if is_unready else cause] = max(spared, len(lost))
+        return causes
 
 
 @dataclass(frozen=True, slots=True)
