@@ -186,7 +186,7 @@ def test_a_null_inside_a_patch_stays() -> None:
         ),
         pytest.param(
             -1,
-            "spec.subsets[1].maxReplicas: -1 is negative; write 0 or more, or leave it out for no limit",
+            "spec.subsets[1].maxReplicas: -1 is negative; write 0 or more, or omit it for no limit",
             id="negative",
         ),
     ],

@@ -45,7 +45,7 @@ def test_what_is_not_known_is_said_in_one_line(tmp_path: Path) -> None:
     done = trimtab("run", "--component", "nonsense", folder=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith('trimtab: components[0]: "nonsense"')
-    assert "some of scheduler, webhooks and controllers" in done.stderr
+    assert "a list of scheduler, webhooks and controllers" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
