@@ -176,7 +176,8 @@ def test_what_works_is_accepted(made: UnitedTopology) -> None:
         ),
         pytest.param(
             topology({"name": "a", "patch": {"spec": {"containers": None}}}),
-            "spec.subsets[0].patch.spec.containers: is empty after the patch; write the containers to change, or omit it",
+            "spec.subsets[0].patch.spec.containers: is empty after the patch; "
+            "write the containers to change, or omit it",
             id="a patch that leaves no container",
         ),
         pytest.param(

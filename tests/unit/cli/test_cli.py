@@ -53,7 +53,7 @@ def test_what_is_not_known_is_said_in_one_line(tmp_path: Path) -> None:
     ("text", "message"),
     [
         pytest.param("[", "is not YAML", id="no YAML"),
-        pytest.param("- 1", "must hold one object", id="a list"),
+        pytest.param("- 1", "must contain one YAML object", id="a list"),
         pytest.param("apiVersion: v9", 'apiVersion: "v9" is not supported', id="a version that is not known"),
         pytest.param(
             yaml.safe_dump({"apiVersion": "kubescheduler.config.k8s.io/v1", "profiles": [{"plugin": {}}]}),
