@@ -139,7 +139,7 @@ async def test_an_old_version_and_a_wrong_identity_are_conflicts(client: Client,
     await client.delete(CONFIG_MAPS, "a", namespace=namespace, uid=made["metadata"]["uid"])
 
 
-async def test_what_is_wrong_is_said_field_by_field(client: Client, namespace: str) -> None:
+async def test_invalid_fields_are_listed(client: Client, namespace: str) -> None:
     """An Invalid has its causes, and a request that makes no sense is a BadRequest."""
     with pytest.raises(errors.Invalid) as caught:
         await client.create(Pod, {"metadata": {"name": "a"}, "spec": {"containers": []}}, namespace=namespace)
@@ -156,7 +156,7 @@ async def test_what_is_wrong_is_said_field_by_field(client: Client, namespace: s
         await client.call("GET", "/apis/nobody.example.com/v1/things")
 
 
-async def test_unknown_fields_are_refused_or_warned_of_as_asked(client: Client, namespace: str) -> None:
+async def test_field_validation_refuses_or_warns(client: Client, namespace: str) -> None:
     """Strict, and the default, which is to warn."""
     heard: list[str] = []
     odd = {**config_map("a"), "colour": "blue"}
@@ -179,7 +179,7 @@ async def test_a_dry_run_changes_nothing(client: Client, namespace: str) -> None
     assert await client.get(CONFIG_MAPS, "a", namespace=namespace) == made
 
 
-async def test_a_list_in_parts_is_of_one_moment(client: Client, namespace: str) -> None:
+async def test_a_paged_list_is_consistent(client: Client, namespace: str) -> None:
     """What comes while it is read is not in it; selectors choose."""
     for n in range(7):
         body = config_map(f"c{n}")
@@ -222,7 +222,7 @@ async def test_a_watch_resumes_where_it_was(client: Client, namespace: str) -> N
         assert await collect(events, 1) == [("DELETED", "a")]
 
 
-async def test_a_watch_ends_when_it_was_asked_to(client: Client, namespace: str) -> None:
+async def test_a_watch_ends_after_its_timeout(client: Client, namespace: str) -> None:
     """The end is clean, and no error."""
     listed = await client.list(CONFIG_MAPS, namespace=namespace)
     version = listed.resource_version
@@ -360,7 +360,7 @@ class Fragile(Session):
             await stream.close()
 
 
-async def test_an_informer_follows(client: Client, namespace: str) -> None:
+async def test_an_informer_follows_changes(client: Client, namespace: str) -> None:
     """It shows one's own writes, resumes when its connection is cut, and ends where the server is."""
     fragile = Fragile(config.discover())
     async with Client(fragile) as own:
@@ -443,7 +443,7 @@ async def test_events_are_written_and_counted(client: Client, namespace: str) ->
     }
 
 
-async def test_calls_that_fail_are_not_repeated_without_end(client: Client) -> None:
+async def test_failing_calls_are_not_retried_forever(client: Client) -> None:
     """Whatever the server says to a path that it does not know, it is asked once."""
     attempts: list[Observation] = []
     with pytest.raises(errors.NotFound):

@@ -145,7 +145,7 @@ def labelled(name: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_is_refused(spec: dict[str, Any], path: str, words: str) -> None:
+def test_refused_specs(spec: dict[str, Any], path: str, words: str) -> None:
     """One error, which names the field and says what to write."""
     (error,) = cloneset.problems(made(**spec))
     assert error.path == path
@@ -162,7 +162,7 @@ def test_what_is_refused(spec: dict[str, Any], path: str, words: str) -> None:
         pytest.param({"scaleStrategy": {"podsToDelete": ["a"], "maxUnavailable": "10%"}}, id="a careful scale-up"),
     ],
 )
-def test_what_is_taken(spec: dict[str, Any]) -> None:
+def test_accepted_specs(spec: dict[str, Any]) -> None:
     """Nothing is wrong with it."""
     assert list(cloneset.problems(made(**spec))) == []
 

@@ -26,7 +26,7 @@ def test_an_empty_file_has_a_meaning() -> None:
     assert configuration.read({}) == TrimtabConfiguration()
 
 
-def test_what_is_written_is_read() -> None:
+def test_every_value_is_read() -> None:
     """Nested objects, lists and numbers arrive as they were written."""
     read = configuration.read(
         {

@@ -59,7 +59,7 @@ def expression(operator: str, *values: str, key: str = "zone") -> JSON:
         ),
     ],
 )
-def test_what_works_is_accepted(made: UnitedTopology) -> None:
+def test_valid_topologies_are_accepted(made: UnitedTopology) -> None:
     """Nothing is said about what is right."""
     assert told(made) == []
 
@@ -208,7 +208,7 @@ def test_what_works_is_accepted(made: UnitedTopology) -> None:
         ),
     ],
 )
-def test_what_does_not_work_is_named(made: UnitedTopology, want: str) -> None:
+def test_invalid_topologies_are_refused_with_the_field(made: UnitedTopology, want: str) -> None:
     """The message names the field and what to write instead."""
     assert told(made) == [want]
 
@@ -222,7 +222,7 @@ def test_what_does_not_work_is_named(made: UnitedTopology, want: str) -> None:
         pytest.param(expression("Exists", key="no key"), "matchExpressions[0].key", id="not a key"),
     ],
 )
-def test_terms_that_no_pod_could_carry_are_refused(subset: JSON, field: str) -> None:
+def test_terms_that_no_pod_can_have_are_refused(subset: JSON, field: str) -> None:
     """Otherwise every pod of the subset would be refused by the API server, long after the mistake."""
     (problem,) = unitedtopology.problems(topology(subset))
     assert problem.path.startswith(f"spec.subsets[0].nodeSelectorTerm.{field.partition('.')[0]}")

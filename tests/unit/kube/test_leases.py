@@ -151,7 +151,7 @@ class Scene:
         self.server.intercept = lambda _: failure(503, "ServiceUnavailable") if is_away() else None
 
 
-async def test_the_first_one_leads_and_the_second_one_waits() -> None:
+async def test_the_first_candidate_leads_and_the_second_waits() -> None:
     """The lease says who, since when, and for how long."""
     scene = Scene()
     first, second = scene.candidate("a"), scene.candidate("b")
@@ -169,7 +169,7 @@ async def test_the_first_one_leads_and_the_second_one_waits() -> None:
     await cancel(*tasks)
 
 
-async def test_a_clean_end_gives_the_lease_up_after_the_work_has_stopped() -> None:
+async def test_shutdown_releases_the_lease_after_the_work_has_stopped() -> None:
     """The next one takes over within a retry, and the number of transitions grows."""
     scene = Scene()
     first, second = scene.candidate("a"), scene.candidate("b")
@@ -187,7 +187,7 @@ async def test_a_clean_end_gives_the_lease_up_after_the_work_has_stopped() -> No
     await cancel(tasks[1])
 
 
-async def test_the_lease_is_still_renewed_while_the_work_winds_down() -> None:
+async def test_the_lease_is_renewed_until_the_work_has_stopped() -> None:
     """However long that takes, nobody else starts meanwhile."""
     scene = Scene()
     second = scene.candidate("b")
@@ -212,7 +212,7 @@ async def test_the_lease_is_still_renewed_while_the_work_winds_down() -> None:
     await cancel(leading, waiting)
 
 
-async def test_work_that_ends_by_itself_ends_the_term() -> None:
+async def test_work_that_ends_releases_the_lease() -> None:
     """With its result, or with its failure; the lease is given up either way."""
     scene = Scene()
     done: list[str] = []
@@ -248,7 +248,7 @@ async def test_a_leader_that_cannot_renew_stops_at_its_deadline() -> None:
         leader.elector.check()
 
 
-async def test_a_request_that_hangs_does_not_keep_a_leader_in_office() -> None:
+async def test_a_hanging_request_does_not_prolong_leadership() -> None:
     """The deadline does not wait for an answer."""
     scene = Scene()
     leader = scene.candidate("a")
@@ -261,7 +261,7 @@ async def test_a_request_that_hangs_does_not_keep_a_leader_in_office() -> None:
         await leading
 
 
-async def test_a_leader_that_finds_another_one_in_office_stops_at_once() -> None:
+async def test_a_leader_that_finds_another_holder_stops_immediately() -> None:
     """Somebody may have edited the lease by hand."""
     scene = Scene()
     leader = scene.candidate("a")
@@ -276,7 +276,7 @@ async def test_a_leader_that_finds_another_one_in_office_stops_at_once() -> None
     assert scene.lease["holderIdentity"] == "usurper"
 
 
-async def test_a_short_outage_is_no_reason_to_stop() -> None:
+async def test_a_short_outage_does_not_stop_the_leader() -> None:
     """There is time for several attempts."""
     scene = Scene()
     leader = scene.candidate("a")
@@ -289,7 +289,7 @@ async def test_a_short_outage_is_no_reason_to_stop() -> None:
     await cancel(leading)
 
 
-async def test_a_lease_that_runs_out_is_taken_after_its_whole_duration() -> None:
+async def test_an_expired_lease_is_acquired_after_its_whole_duration() -> None:
     """Counted from when its last change was seen, and not from what time it says."""
     scene = Scene()
     stale = {"holderIdentity": "dead", "leaseDurationSeconds": 15, "renewTime": "2001-01-01T00:00:00.000000Z"}
@@ -303,7 +303,7 @@ async def test_a_lease_that_runs_out_is_taken_after_its_whole_duration() -> None
     await cancel(task)
 
 
-async def test_a_lease_that_is_deleted_is_made_again() -> None:
+async def test_a_deleted_lease_is_created_again() -> None:
     """By its leader, without a break."""
     scene = Scene()
     leader = scene.candidate("a")
@@ -338,13 +338,13 @@ async def test_labels_and_unknown_fields_of_a_lease_stay() -> None:
         pytest.param((15, 2.4, 2), "able to try twice", id="no time to try"),
     ],
 )
-def test_terms_that_cannot_be_safe_are_refused(durations: tuple[float, float, float], why: str) -> None:
+def test_unsafe_timings_are_refused(durations: tuple[float, float, float], why: str) -> None:
     """Before anything happens."""
     with pytest.raises(ValueError, match=why):
         LeaseTimings(*durations)
 
 
-async def test_time_in_office_counts_from_when_a_renewal_was_sent() -> None:
+async def test_leadership_is_counted_from_when_a_renewal_was_sent() -> None:
     """Not from when its answer came: the others count from when the server stored it."""
     scene = Scene()
     leader = scene.candidate("a")
@@ -362,7 +362,7 @@ async def test_time_in_office_counts_from_when_a_renewal_was_sent() -> None:
         await leading
 
 
-async def test_a_machine_that_slept_while_it_waited_for_the_lease_does_not_lead() -> None:
+async def test_a_machine_suspended_while_acquiring_the_lease_does_not_lead() -> None:
     """The answer says yes, but that was long ago."""
     scene = Scene()
     clock = SkewedClock(scene.clock)
@@ -383,7 +383,7 @@ async def test_a_machine_that_slept_while_it_waited_for_the_lease_does_not_lead(
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_chaos_never_lets_two_act_at_once(seed: int) -> None:
+async def test_chaos_never_lets_two_leaders_act(seed: int) -> None:
     """Three machines, each with a clock and a line of its own that delays, refuses and loses; thousands of steps.
 
     At every step at most one believes that it leads, and nobody acts who does not. There is leadership much of the time

@@ -626,7 +626,7 @@ def test_the_result_shares_nothing_with_the_arguments(original: dict[str, Any], 
     assert (original, patch) == before
 
 
-def test_what_is_nested_too_deeply_is_refused() -> None:
+def test_deeply_nested_documents_are_refused() -> None:
     """Depth is input like any other: it is refused, not crashed on."""
     deep: dict[str, Any] = {}
     for _ in range(100_000):
