@@ -32,7 +32,7 @@ BUSY = failure(429, "TooManyRequests", "busy")
 
 
 def ok(body: Any = POD) -> Response:
-    """An answer that says yes."""
+    """A success response."""
     return answer(200, body)
 
 
@@ -221,7 +221,7 @@ async def test_requests_of_each_verb(call: Call, want: tuple[str, str, tuple[tup
 
 @pytest.mark.parametrize("how", PatchKind)
 async def test_each_kind_of_patch_has_its_content_type(how: PatchKind) -> None:
-    """The content type tells them apart."""
+    """The content type distinguishes them."""
     bench = Bench(ok())
     patch = [{"op": "remove", "path": "/a"}] if how is PatchKind.JSON else {"a": 1}
     await bench.client.patch(Pod, "web", patch, how=how, namespace="prod")
@@ -230,7 +230,7 @@ async def test_each_kind_of_patch_has_its_content_type(how: PatchKind) -> None:
 
 
 async def test_responses_are_typed_or_raw() -> None:
-    """A resource says what its objects are read into."""
+    """The resource decides the type of its objects."""
     bench = Bench(ok(), ok(), ok(SCALE), ok(SCALE))
     assert (await bench.client.get(Pod, "web", namespace="prod")).spec.node_name == "n1"
     assert await bench.client.get(Resource.of(Pod).raw, "web", namespace="prod") == POD
@@ -269,7 +269,7 @@ async def test_a_list_is_read_page_by_page_consistently() -> None:
 
 
 async def test_an_expired_list_is_restarted() -> None:
-    """And in the end is asked for in one piece, which cannot grow old."""
+    """At last the list is requested without pages, which cannot expire."""
     clock = VirtualClock()
     server = FakeServer(clock)
     for n in range(4):
@@ -281,7 +281,7 @@ async def test_an_expired_list_is_restarted() -> None:
 
 
 async def test_a_list_with_an_unreadable_object_is_an_error() -> None:
-    """Who asks for all objects must not get some of them without a word."""
+    """A list must not silently be incomplete."""
     bad = {"metadata": {"name": "x", "namespace": "n"}, "spec": {"containers": 3}}
     bench = Bench(ok({"metadata": {}, "items": [bad]}))
     with pytest.raises(errors.Malformed, match=r"n/x cannot be read: spec\.containers"):
@@ -318,7 +318,7 @@ async def test_a_watch_asks_for_bookmarks_and_an_end() -> None:
 
 
 async def test_a_refused_watch_raises_its_error() -> None:
-    """The connection is let go, and nothing is tried again."""
+    """The connection is closed, and nothing is retried."""
     bench = Bench(failure(410, "Expired", "too old"))
     with pytest.raises(errors.Gone, match="GET /api/v1/pods: too old"):
         async with bench.client.watch(Pod, resource_version="5"):
@@ -399,14 +399,14 @@ async def test_which_calls_are_retried(call: Call, first: Response | Exception, 
 
 
 async def test_backoff_grows_and_retry_after_extends_it() -> None:
-    """Back-off of 1, 2 and 4 s, and 9 s because the server says so."""
+    """Back-off of 1, 2 and 4 s, and 9 s because of Retry-After."""
     bench = Bench(BUSY, BUSY, answer(429, status(429), {"Retry-After": "9"}), BUSY, ok())
     await bench.run(READ(bench.client))
     assert bench.passed == 1 + 2 + 9 + 4
 
 
 async def test_after_the_last_attempt_the_error_is_raised() -> None:
-    """After as many attempts as were allowed, and at once where none are."""
+    """After the allowed attempts, and immediately if none are allowed."""
     bench = Bench(BUSY, BUSY, BUSY, retry=RetryPolicy(attempts=3))
     with pytest.raises(errors.TooManyRequests):
         await bench.run(READ(bench.client))

@@ -34,7 +34,7 @@ async def test_work_within_the_timeout_returns_its_result() -> None:
 
 
 async def test_work_beyond_the_timeout_is_cancelled() -> None:
-    """When the time is up the work is stopped before the caller goes on."""
+    """After the timeout the work is stopped before the caller continues."""
     clock = VirtualClock()
     ended: list[str] = []
 
@@ -62,7 +62,7 @@ async def test_an_error_of_the_work_is_raised() -> None:
 
 
 async def test_cancelling_the_caller_stops_the_work() -> None:
-    """Nobody is left behind when the one who waits goes away."""
+    """No task is left behind when the caller is cancelled."""
     clock = VirtualClock()
     task = asyncio.create_task(within(clock, 60, clock.sleep(30)))
     await clock.advance(1)

@@ -19,7 +19,7 @@ from trimtab.testing.clocks import VirtualClock
 
 @dataclass(slots=True)
 class Part:
-    """A component that does as it is told."""
+    """A component that behaves as configured."""
 
     synced: bool = True
     problems: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ async def test_a_component_that_returns_ends_the_others() -> None:
 
 
 def test_a_group_has_synced_when_all_components_have() -> None:
-    """And each says what is missing, by name."""
+    """Problems are listed with the name of the component."""
     together = ComponentGroup({"one": Part(), "other": Part(synced=False, problems=["nodes: forbidden"])})
     assert not together.synced
     assert together.problems == ["other: nodes: forbidden"]
@@ -92,7 +92,7 @@ async def test_a_leader_elected_component_is_created_anew_for_each_term() -> Non
 
 
 async def test_a_candidate_leads_until_the_lease_is_lost_and_tries_again() -> None:
-    """Whoever asks it is told the truth of the moment."""
+    """is_leader is always current."""
     clock = VirtualClock()
     client = Client(FakeServer(clock), clock=clock, rng=random.Random(1))
     electors: list[Elector] = []

@@ -36,7 +36,7 @@ OTHER = Condition(type="Other", status="True")
     ],
 )
 def test_a_condition_is_set(new: Condition, want: Condition) -> None:
-    """What has been said is not said again, and the others stay."""
+    """An unchanged condition stays, and so do the others."""
     found = conditions.put((OLD, OTHER), new)
     assert conditions.find(found, "Ready") == want
     assert conditions.find(found, "Other") == OTHER

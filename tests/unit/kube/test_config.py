@@ -76,7 +76,7 @@ async def test_inside_a_pod(tmp_path: Path) -> None:
 
 
 def test_outside_of_a_pod(tmp_path: Path) -> None:
-    """Without the variables there is no cluster to be inside of; without a namespace file it is the default one."""
+    """The environment variables are required; without a namespace file it is the default namespace."""
     with pytest.raises(ConfigError, match="not running in a pod"):
         config.in_cluster(environ={"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, mounted=tmp_path)
     environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}

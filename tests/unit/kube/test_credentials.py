@@ -13,7 +13,7 @@ from trimtab.testing.clocks import VirtualClock
 
 
 async def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None:
-    """A kubelet replaces the file; nobody tells us."""
+    """A kubelet replaces the file without notice."""
     clock, file = VirtualClock(), tmp_path / "token"
     file.write_text("first\n")
     credentials = StaticCredentials(token=FileMaterial(file, clock))
@@ -52,7 +52,7 @@ async def test_a_certificate_in_files_is_read_again_too(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_disappears_keeps_its_last_content(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """While a file is being replaced, what it said before still serves; the log says so, but not what."""
+    """While a file is being replaced, its previous content is used; the log does not show it."""
     clock, file = VirtualClock(), tmp_path / "token"
     file.write_text("hunter2")
     credentials = StaticCredentials(token=FileMaterial(file, clock))
@@ -87,7 +87,7 @@ async def test_inline_material_cannot_be_renewed() -> None:
 
 
 async def test_secrets_are_not_shown(tmp_path: Path) -> None:
-    """Whatever is printed by accident says that there is a secret, and not which."""
+    """The repr shows that there is a secret, but not the secret."""
     file = tmp_path / "token"
     file.write_text("hunter2")
     shown = [

@@ -58,7 +58,7 @@ def test_a_response_without_status_is_classified_by_its_code(code: int, want: ty
 
 
 def test_a_long_response_is_truncated() -> None:
-    """Nobody wants a whole page in a log."""
+    """A log line must not contain a whole page."""
     assert len(str(errors.from_response(502, {}, b"x" * 10_000))) < 300
 
 
@@ -91,13 +91,13 @@ def test_causes_name_the_fields() -> None:
     ],
 )
 def test_retry_after_is_read(headers: dict[str, str], details: dict[str, int], want: float | None) -> None:
-    """Retry-After is read from wherever the server says it."""
+    """From the header, or from the details of the Status."""
     body = json.dumps(status(429, "TooManyRequests", "busy", **details)).encode()
     assert errors.from_response(429, headers, body).retry_after == want
 
 
 def test_a_budget_is_distinguished_from_overload() -> None:
-    """Both are 429; the cause tells them apart."""
+    """Both are 429; the cause distinguishes them."""
     busy = errors.from_status(Status(reason="TooManyRequests", code=429))
     body = json.dumps(status(429, "TooManyRequests", causes=[{"reason": "DisruptionBudget", "message": "b"}])).encode()
     held = errors.from_response(429, {}, body)

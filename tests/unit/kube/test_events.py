@@ -139,7 +139,7 @@ async def test_an_object_without_a_namespace_has_its_events_in_default() -> None
 
 
 async def test_an_unavailable_server_is_retried() -> None:
-    """Recording goes on meanwhile, and what was noted is written when it is back."""
+    """Recording continues, and queued events are written when the server is back."""
     scene = Scene()
     scene.server.intercept = lambda _: Unreachable("away")
     await scene.record()
@@ -153,7 +153,7 @@ async def test_an_unavailable_server_is_retried() -> None:
 
 
 async def test_a_lost_response_does_not_create_two_events() -> None:
-    """The second attempt finds the first one's event, and counting goes on from there."""
+    """The second attempt finds the event of the first, and counting continues."""
     scene = Scene()
     scene.server.bad = Misbehaviour(lose_answer=1.0)
     await scene.record()
@@ -179,7 +179,7 @@ async def test_an_unavailable_server_drops_only_the_event(caplog: pytest.LogCapt
 
 
 async def test_an_event_that_is_refused_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    """A namespace that is going away takes no events, and that is nobody's problem."""
+    """A terminating namespace accepts no events; the caller is not affected."""
     scene = Scene()
     scene.server.intercept = lambda _: failure(403, "Forbidden", "namespace prod is being terminated")
     with caplog.at_level(logging.WARNING):

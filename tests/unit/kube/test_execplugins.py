@@ -54,13 +54,13 @@ def credentials(a_plugin: Plugin, *, clock: VirtualClock | None = None, terminal
 
 
 def counting(tmp_path: Path, **status: Any) -> Plugin:
-    """A program whose token says how often it ran."""
+    """A plugin whose token counts its runs."""
     return plugin(COUNTING, env={"RUNS": str(tmp_path / "runs"), "ANSWER": json.dumps(answer(**status))})
 
 
 @pytest.mark.parametrize("version", API_VERSIONS)
 async def test_a_token(version: str) -> None:
-    """Both versions say it the same way."""
+    """Both versions have the same format."""
     script = f"print({json.dumps(answer(version))!r})"
     assert await credentials(plugin(script, version=version)).grant() == Grant("t")
 
@@ -82,7 +82,7 @@ async def test_a_plugin_runs_once_until_its_credentials_expire(tmp_path: Path) -
 
 
 async def test_a_plugin_runs_again_when_its_credentials_are_refused(tmp_path: Path) -> None:
-    """Once for all who were refused the same."""
+    """Once for all requests that were refused with the same credentials."""
     source = credentials(counting(tmp_path))
     refused = await source.grant()
     assert all(await asyncio.gather(source.renew(refused), source.renew(refused)))
@@ -172,7 +172,7 @@ async def test_an_interactive_plugin_needs_a_terminal() -> None:
     ],
 )
 async def test_invalid_output_of_a_plugin(script: str, why: str) -> None:
-    """Each failure says what it was, and none of them shows what the program wrote."""
+    """Each error names the failure, and none shows the plugin's output."""
     with pytest.raises(CredentialsError, match=why) as caught:
         await credentials(plugin(script)).grant()
     assert "hunter2" not in str(caught.value)
@@ -180,7 +180,7 @@ async def test_invalid_output_of_a_plugin(script: str, why: str) -> None:
 
 
 async def test_a_missing_plugin_shows_the_install_hint() -> None:
-    """Whoever wrote the kubeconfig knows where to get it."""
+    """The kubeconfig says where to get it."""
     missing = Plugin("no-such-program-anywhere", V1, interactive_mode="Never", install_hint="get it at example.com")
     with pytest.raises(CredentialsError, match=r"is not installed(.|\n)*get it at example\.com"):
         await credentials(missing).grant()

@@ -22,7 +22,7 @@ def test_creations_are_counted_down() -> None:
 
 
 def test_more_creations_than_expected_do_no_harm() -> None:
-    """Somebody else may create pods that match too."""
+    """Others may create matching pods too."""
     expected = Expectations[str](VirtualClock())
     expected.expect("a", creations=1)
     expected.created("a", 5)
@@ -72,7 +72,7 @@ async def test_expectations_expire_after_five_minutes() -> None:
 
 
 def test_a_forgotten_owner_is_satisfied() -> None:
-    """When the owner is gone, so is what was expected of it."""
+    """Expectations of a deleted owner are dropped."""
     expected = Expectations[str](VirtualClock())
     expected.expect("a", creations=1, deletions=["u"])
     expected.forget("a")

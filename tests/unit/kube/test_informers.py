@@ -30,7 +30,7 @@ CLONES = ("/apis/apps.kruise.io/v1alpha1", "clonesets")
 
 @dataclass
 class Diary:
-    """What a handler was told, and what the world looks like if one believes it."""
+    """The calls of a handler, and the state that follows from them."""
 
     believes_backups: bool = False
     told: list[str] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Stage:
         self.server.put(*PODS, pod_tree(name, node=node))
 
     def drop(self, name: str) -> None:
-        """A pod goes."""
+        """A pod is deleted."""
         self.server.drop(*PODS, f"default/{name}")
 
     def lists(self) -> int:
@@ -100,7 +100,7 @@ def by_node(pod: Pod) -> Iterable[str]:
 
 
 async def test_objects_are_listed_and_then_watched() -> None:
-    """Every change is told once, in order, after the store has it."""
+    """Every change is reported once, in order, after the store has it."""
     stage = Stage(page=2, indexed=True)
     for name in "abcde":
         stage.put(name, "n1")
@@ -116,7 +116,7 @@ async def test_objects_are_listed_and_then_watched() -> None:
 
 
 async def test_the_store_is_updated_before_handlers_are_called() -> None:
-    """A handler that looks sees what it was told about."""
+    """A handler sees the reported change in the store."""
     stage = Stage()
     seen: list[bool] = []
     stage.informer.subscribe(
@@ -159,7 +159,7 @@ async def test_a_handler_that_fails_does_not_stop_the_others(caplog: pytest.LogC
 
 @pytest.mark.parametrize("cleanly", [True, False], ids=["ended", "broken"])
 async def test_a_watch_that_ends_resumes_at_the_last_version(cleanly: bool) -> None:
-    """Nothing is listed again, nothing is lost, nothing is told twice."""
+    """Nothing is listed again, lost, or reported twice."""
     stage = Stage()
     stage.put("a")
     async with stage.running():
@@ -193,7 +193,7 @@ async def test_a_bookmark_advances_the_version_to_resume_from() -> None:
 
 @pytest.mark.parametrize("how", ["in the stream", "when resuming"])
 async def test_an_expired_version_causes_a_new_list(how: str) -> None:
-    """What has changed meanwhile is told, what has not is not, what has gone is told with its last state."""
+    """Changes are reported, unchanged objects are not, deletions are reported with the last state."""
     stage = Stage()
     for name in "abc":
         stage.put(name, "n1")
@@ -216,7 +216,7 @@ async def test_an_expired_version_causes_a_new_list(how: str) -> None:
 
 
 async def test_another_object_of_the_same_name_is_another_object() -> None:
-    """When the deletion was missed, it is told before the new one."""
+    """A missed deletion is reported before the new object."""
     stage = Stage()
     stage.put("a")
     async with stage.running():
@@ -251,7 +251,7 @@ async def test_a_restored_backup_replaces_newer_versions() -> None:
 
 
 async def test_a_malformed_response_is_retried(caplog: pytest.LogCaptureFixture) -> None:
-    """A portal on the way answers 200 with a page of its own: the health page says so, and then it goes on."""
+    """A proxy may answer 200 with a page of its own: it is reported as a problem and retried."""
     stage = Stage()
     stage.put("a")
     stage.server.intercept = lambda _: Response(200, {}, b"<html>log in first</html>")
@@ -278,7 +278,7 @@ async def test_an_expired_list_is_restarted() -> None:
 
 
 async def test_an_unavailable_server_is_retried(caplog: pytest.LogCaptureFixture) -> None:
-    """Longer each time, up to a minute; the log says it once, and the health page knows."""
+    """With back-off up to a minute; the problem is logged once and reported."""
     stage = Stage()
     stage.put("a")
     stage.informer = Informer(stage.client.using(retry=NO_RETRIES), Pod, rng=stage.rng)
@@ -325,7 +325,7 @@ async def test_versions_that_expire_immediately_are_retried_with_backoff() -> No
 
 
 async def test_an_object_that_cannot_be_read_keeps_its_last_good_state(caplog: pytest.LogCaptureFixture) -> None:
-    """To take it for deleted would undo what it asked for. Its real deletion is told."""
+    """It must not be treated as deleted. Its real deletion is reported."""
     clock = VirtualClock()
     server = FakeServer(clock)
     informer = Informer(Client(server, clock=clock), CloneSet)
@@ -354,7 +354,7 @@ async def test_an_object_that_cannot_be_read_keeps_its_last_good_state(caplog: p
 
 
 async def test_waiting_for_a_state() -> None:
-    """Whoever waits is woken when the store looks like that, and at once if it does already."""
+    """A waiter is woken when the condition holds, immediately if it already does."""
     stage = Stage()
     async with stage.running():
         waiting = asyncio.create_task(stage.informer.wait_for(lambda store: len(store) == 2))
@@ -368,7 +368,7 @@ async def test_waiting_for_a_state() -> None:
 
 
 async def test_waiting_for_our_own_write() -> None:
-    """The version that a write answered with is how it is recognised, also when it was overtaken, or undone."""
+    """A write is recognized by its version, also if a later one replaced or reverted it."""
     stage = Stage()
     stage.put("a")
     async with stage.running():
@@ -387,7 +387,7 @@ async def test_waiting_for_our_own_write() -> None:
 
 
 async def test_an_error_in_a_condition_is_raised_to_the_waiter() -> None:
-    """The informer goes on."""
+    """The informer continues."""
     stage = Stage()
     async with stage.running():
 
@@ -433,7 +433,7 @@ async def test_pods_of_a_template_share_equal_parts() -> None:
 
 
 async def test_an_informer_of_one_namespace_sees_only_that() -> None:
-    """Where only one is asked for."""
+    """If only one is requested."""
     clock = VirtualClock()
     server = FakeServer(clock)
     informer = Informer(Client(server, clock=clock), Pod, namespace="mine", label_selector="app=web")

@@ -39,7 +39,7 @@ def write(path: Path, content: Any) -> Path:
 
 
 def load(*paths: Path, context: str = "", environ: Mapping[str, str] | None = None) -> Endpoint:
-    """What these files say."""
+    """The endpoint of these files."""
     return kubeconfig.load(paths, VirtualClock(), context=context, environ=environ or {})
 
 
@@ -58,7 +58,7 @@ async def test_a_plain_file(tmp_path: Path) -> None:
 
 
 async def test_the_first_file_wins(tmp_path: Path) -> None:
-    """Entries are taken whole: what a later file adds to one of the same name is not looked at."""
+    """Entries are not merged: one of the same name in a later file is ignored."""
     first = write(tmp_path / "a", {"users": [{"name": "u", "user": {"token": "first"}}], "current-context": ""})
     second = write(
         tmp_path / "b", config({"token": "second", "as": "somebody"}, contexts=[], **{"current-context": "there"})
@@ -230,7 +230,7 @@ async def test_a_token_wins_over_an_exec_plugin(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_files_are_refused(tmp_path: Path, tree: Any, why: str) -> None:
-    """Each refusal says why, and none of them shows a secret."""
+    """Each error gives the reason, and none shows a secret."""
     with pytest.raises(ConfigError, match=why) as caught:
         load(write(tmp_path / "config", tree))
     assert SECRET not in str(caught.value)
@@ -238,13 +238,13 @@ def test_invalid_files_are_refused(tmp_path: Path, tree: Any, why: str) -> None:
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    """One missing file is passed over, all of them are an error."""
+    """One missing file is skipped, all of them are an error."""
     with pytest.raises(ConfigError, match=r"no kubeconfig at .*one, .*two"):
         load(tmp_path / "one", tmp_path / "two")
 
 
 def test_an_empty_file_is_skipped(tmp_path: Path) -> None:
-    """It is no error in itself, for another file may say something."""
+    """It is not an error in itself: another file may have entries."""
     empty = write(tmp_path / "empty", "")
     assert load(empty, write(tmp_path / "config", config())).server == "https://api.example.com:6443"
     with pytest.raises(ConfigError, match="choose a context with --context: none"):

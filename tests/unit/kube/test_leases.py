@@ -72,7 +72,7 @@ class Link:
         return response
 
     async def stream(self, request: Request) -> FakeStream:
-        """Nobody watches here."""
+        """Watches are not supported."""
         return await self.server.stream(request)
 
     async def close(self) -> None:
@@ -97,7 +97,7 @@ class Unlucky(random.Random):
 
 
 class Candidate:
-    """A process that would like to lead, and says whether it believes that it does."""
+    """A candidate process."""
 
     def __init__(self, name: str, link: Link, clock: Clock, rng: random.Random) -> None:
         self.name = name
@@ -142,7 +142,7 @@ class Scene:
 
     @property
     def lease(self) -> JSON:
-        """What the lease says."""
+        """The spec of the lease."""
         spec: JSON = self.server.objects("leases")[0]["spec"]
         return spec
 
@@ -152,7 +152,7 @@ class Scene:
 
 
 async def test_the_first_candidate_leads_and_the_second_waits() -> None:
-    """The lease says who, since when, and for how long."""
+    """The lease has the holder, the time and the duration."""
     scene = Scene()
     first, second = scene.candidate("a"), scene.candidate("b")
     tasks = [asyncio.create_task(first.run())]
@@ -188,7 +188,7 @@ async def test_shutdown_releases_the_lease_after_the_work_has_stopped() -> None:
 
 
 async def test_the_lease_is_renewed_until_the_work_has_stopped() -> None:
-    """However long that takes, nobody else starts meanwhile."""
+    """However long that takes, no other candidate starts meanwhile."""
     scene = Scene()
     second = scene.candidate("b")
     winding_down = asyncio.Event()
@@ -262,7 +262,7 @@ async def test_a_hanging_request_does_not_prolong_leadership() -> None:
 
 
 async def test_a_leader_that_finds_another_holder_stops_immediately() -> None:
-    """Somebody may have edited the lease by hand."""
+    """The lease may have been edited manually."""
     scene = Scene()
     leader = scene.candidate("a")
     leading = asyncio.create_task(leader.elector.run(leader.work))
@@ -290,7 +290,7 @@ async def test_a_short_outage_does_not_stop_the_leader() -> None:
 
 
 async def test_an_expired_lease_is_acquired_after_its_whole_duration() -> None:
-    """Counted from when its last change was seen, and not from what time it says."""
+    """Counted from when its last change was seen, not from its timestamps."""
     scene = Scene()
     stale = {"holderIdentity": "dead", "leaseDurationSeconds": 15, "renewTime": "2001-01-01T00:00:00.000000Z"}
     scene.server.put(*LEASES, {"metadata": {"name": "lock", "namespace": "kube-system"}, "spec": stale})
@@ -317,7 +317,7 @@ async def test_a_deleted_lease_is_created_again() -> None:
 
 
 async def test_labels_and_unknown_fields_of_a_lease_stay() -> None:
-    """A lease is somebody's object, and we only hold it."""
+    """Only our own fields of the lease are written."""
     scene = Scene()
     spec = {"holderIdentity": "", "strategy": "OldestEmulationVersion"}
     metadata = {"name": "lock", "namespace": "kube-system", "labels": {"team": "x"}}
@@ -363,7 +363,7 @@ async def test_leadership_is_counted_from_when_a_renewal_was_sent() -> None:
 
 
 async def test_a_machine_suspended_while_acquiring_the_lease_does_not_lead() -> None:
-    """The answer says yes, but that was long ago."""
+    """The response is a success, but too old."""
     scene = Scene()
     clock = SkewedClock(scene.clock)
     sleeper = scene.candidate("a", clock)

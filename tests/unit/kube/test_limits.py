@@ -28,7 +28,7 @@ async def test_a_burst_passes_and_the_rest_follows_at_the_rate() -> None:
 
 
 async def test_tokens_taken_in_advance_delay_later_ones() -> None:
-    """Several tokens at once, more than there are: nobody gets one until they have come."""
+    """Several tokens, more than available: later callers wait until they are refilled."""
     clock = VirtualClock()
     bucket = TokenBucket(2.0, 5, clock)
     assert bucket.left == 5

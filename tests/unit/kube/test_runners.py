@@ -25,7 +25,7 @@ Outcome = Result | Exception
 
 
 class Script:
-    """A reconcile that ends as it was told, and remembers when it ran."""
+    """A reconcile with scripted outcomes that records when it ran."""
 
     def __init__(self, clock: VirtualClock, *outcomes: Outcome) -> None:
         self.clock = clock
@@ -72,7 +72,7 @@ async def test_keys_are_requeued_by_outcome(outcomes: list[Outcome], want: list[
 
 
 async def test_failures_are_logged_with_their_cause_but_conflicts_are_not(caplog: pytest.LogCaptureFixture) -> None:
-    """A conflict is how optimistic writing works; a refusal speaks for itself; a defect needs its traceback."""
+    """Conflicts are normal; a refusal needs its message; a defect needs its traceback."""
     clock = VirtualClock()
     queue: WorkQueue[str] = WorkQueue(clock)
     noted: list[BaseException | None] = []

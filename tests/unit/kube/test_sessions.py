@@ -56,7 +56,7 @@ async def serving(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncI
 
 
 async def show(request: web.BaseRequest) -> web.StreamResponse:
-    """Answer with what was asked."""
+    """Echo the request."""
     peer = request.get_extra_info("peercert") or {}
     body = await request.read()
     return web.json_response(
@@ -114,7 +114,7 @@ async def test_credentials_and_impersonation_are_headers() -> None:
 
 
 async def test_credentials_are_not_sent_without_tls() -> None:
-    """Only over TLS, or to this very machine; nobody is left wondering about a 401."""
+    """Only over TLS, or to this machine; the error says why."""
     assert Endpoint("https://api.example.com").can_send_credentials
     assert Endpoint("http://localhost:8001").can_send_credentials
     async with Session(Endpoint("http://api.example.com", credentials=token("hunter2"))) as session:
@@ -277,7 +277,7 @@ async def test_which_certificates_are_trusted(tmp_path: Path, names: list[str], 
 
 
 async def test_a_proxy_is_asked_for_the_connection() -> None:
-    """It is told where to, and by whom; a refusal is not the server's answer, and shows no password."""
+    """The proxy receives target and credentials; a refusal is not the server's response, and shows no password."""
     asked: list[tuple[str, str, str]] = []
 
     async def proxy(request: web.BaseRequest) -> web.StreamResponse:
@@ -296,7 +296,7 @@ async def test_a_proxy_is_asked_for_the_connection() -> None:
 
 @asynccontextmanager
 async def tunnelling() -> AsyncIterator[tuple[str, list[str]]]:
-    """A proxy that does as it is asked, its address, and what it was asked for."""
+    """A working proxy, its address, and the requests it received."""
     asked: list[str] = []
 
     async def pour(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
@@ -321,7 +321,7 @@ async def tunnelling() -> AsyncIterator[tuple[str, list[str]]]:
 
 
 async def test_a_request_goes_through_a_proxy(tmp_path: Path) -> None:
-    """The server behind it proves who it is as ever."""
+    """The server behind it is still verified."""
     tls = server_context(AUTHORITY.server("127.0.0.1"), tmp_path)
     trust = Trust(InlineMaterial(AUTHORITY.certificate))
     async with (
@@ -337,7 +337,7 @@ async def test_a_request_goes_through_a_proxy(tmp_path: Path) -> None:
 
 
 async def test_a_refused_connection_is_unreachable() -> None:
-    """Nothing was sent, and the message says where it was tried."""
+    """Nothing was sent, and the message has the address."""
     async with serving(show) as address:
         pass
     async with Session(Endpoint(address)) as session:
@@ -351,7 +351,7 @@ async def test_a_refused_connection_is_unreachable() -> None:
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "POST"])
 async def test_aiohttp_does_not_retry_broken_connections(method: str) -> None:
-    """Nobody knows what the server did, so the request must not be sent again here, not even on a kept-alive one."""
+    """It is unknown what the server did, so the request is not sent again here, not even on a keep-alive connection."""
     asked: list[str] = []
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -438,7 +438,7 @@ async def test_a_stream_is_read_in_chunks() -> None:
 
 
 async def test_closing_wakes_readers() -> None:
-    """A reader must not wait for ever on a connection that is gone; and what is closed stays closed."""
+    """A reader must not wait forever on a closed connection; and a closed session stays closed."""
     release = asyncio.Event()
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -483,7 +483,7 @@ async def test_a_broken_stream_is_unreachable() -> None:
 
 
 async def test_a_silent_stream_times_out() -> None:
-    """A connection may be dead without anybody having been told."""
+    """A connection may be broken without notice."""
     release = asyncio.Event()
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:

@@ -45,7 +45,7 @@ def test_an_object_is_found_by_its_key() -> None:
 
 
 def test_an_object_is_found_by_its_index_values() -> None:
-    """When that changes it moves, when it goes the value goes with it."""
+    """When the value changes the object moves; an empty value is removed."""
     store: Store[Pod] = Store({"node": by_node, "namespace": by_namespace, "owner": by_controller})
     keep(store, pod("a", "x", owner="o"))
     keep(store, pod("b", "x"))

@@ -21,7 +21,7 @@ def test_an_authority_that_is_given_is_the_only_one_trusted() -> None:
 
 
 def test_insecure_verifies_nothing() -> None:
-    """Who asks for it gets it."""
+    """Nothing is verified if that is configured."""
     context = Contexts(Trust(insecure=True)).context(Grant())
     assert context.verify_mode is ssl.CERT_NONE
     assert not context.check_hostname

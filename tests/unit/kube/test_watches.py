@@ -65,7 +65,7 @@ def test_an_error_event_is_raised(model: type[Any]) -> None:
     [b"not json", b"[]", b'{"type":"ADDED"}', b'{"type":"NEWS","object":{"metadata":{}}}', b'{"type":1,"object":{}}'],
 )
 def test_malformed_events_are_errors(bad: bytes) -> None:
-    """Whoever reads need not know how it was broken."""
+    """All malformed input raises the same error."""
     with pytest.raises(errors.Malformed):
         watches.reader(Pod)(bad)
 
@@ -122,7 +122,7 @@ def test_a_malformed_page_is_an_error(data: bytes) -> None:
 
 @given(st.lists(st.binary(min_size=1).filter(lambda text: b"\n" not in text)), st.data())
 def test_lines_are_complete_however_chunks_are_split(texts: list[bytes], data: st.DataObject) -> None:
-    """Chunks end anywhere; what has no end when the stream ends is no line."""
+    """Chunks end anywhere; an incomplete last line is dropped."""
     whole = b"".join(text + b"\n" for text in texts) + b"cut off"
     lines, seen = watches.Lines(), []
     while whole:
