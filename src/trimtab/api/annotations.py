@@ -4,8 +4,8 @@ Everything that Trimtab writes to an object under its own name is defined here a
 and every version reads it the same way.
 
 **Who owns a cost.** A cost belongs to Trimtab while it equals the cost recorded in the annotation beside it. An author
-that changes it afterwards owns it from then on, and Trimtab then removes only its own annotation. `cost_owner` decides, and
-`REPLACEABLE` says which part of Trimtab may replace a cost of which owner:
+that changes it afterwards owns it from then on, and Trimtab then removes only its own annotation. `cost_owner` decides,
+and `REPLACEABLE` says which part of Trimtab may replace a cost of which owner:
 
 | owner | recognized by | a plan may replace it | a policy may | a subset may |
 |---|---|---|---|---|
