@@ -255,7 +255,9 @@ def test_replica_sets_of_one_deployment_are_no_rivals() -> None:
     ("spec", "path", "words"),
     [
         pytest.param({}, "spec", "selects no pods", id="no target"),
-        pytest.param({"targetRef": target(), "selector": {}}, "spec.selector", "combined with targetRef", id="two targets"),
+        pytest.param(
+            {"targetRef": target(), "selector": {}}, "spec.selector", "combined with targetRef", id="two targets"
+        ),
         pytest.param(
             {"targetRef": target(kind="StatefulSet")}, "spec.targetRef.kind", "highest ordinal", id="a StatefulSet"
         ),
