@@ -171,14 +171,14 @@ def _reviews(name: str, namespace: str, url: str) -> JSON:
 
 
 BAD_POLICIES: dict[str, tuple[JSON, str]] = {
-    "no target": ({}, "spec: names no pods; write a targetRef or a selector"),
+    "no target": ({}, "spec: selects no pods; write a targetRef or a selector"),
     "an unknown strategy": (
         {"targetRef": DEPLOYMENT, "strategies": [{"name": "Balanse"}]},
         'spec.strategies[0].name: "Balanse" is not a strategy; known are',
     ),
     "several strategies without thresholds": (
         {"targetRef": DEPLOYMENT, "strategies": [{"name": "Balance"}, {"name": "Taints"}]},
-        "spec.strategies[1].threshold: is required where there are several strategies",
+        "spec.strategies[1].threshold: is required with several strategies",
     ),
     "a StatefulSet": (
         {"targetRef": {**DEPLOYMENT, "kind": "StatefulSet"}},

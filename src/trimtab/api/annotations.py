@@ -3,9 +3,9 @@
 Everything that Trimtab writes to an object under its own name is defined here and nowhere else, so that every process
 and every version reads it the same way.
 
-**Who owns a cost.** A cost belongs to Trimtab while it equals what the annotation beside it says was written. Whoever
-changes it afterwards owns it from then on, and Trimtab then removes its own annotation only. `cost_owner` decides, and
-`REPLACEABLE` says which part of Trimtab may replace a cost of which owner:
+**Who owns a cost.** A cost belongs to Trimtab while it equals the cost recorded in the annotation beside it. An author
+that changes it afterwards owns it from then on, and Trimtab then removes only its own annotation. `cost_owner` decides,
+and `REPLACEABLE` says which part of Trimtab may replace a cost of which owner:
 
 | owner | recognized by | a plan may replace it | a policy may | a subset may |
 |---|---|---|---|---|
@@ -54,7 +54,7 @@ SUBSET = "trimtab.dev/subset"
 RESERVATION = "trimtab.dev/reservation"
 """The key of the pod's entry in `creating`: at admission it has no name yet."""
 STATED_COST = "trimtab.dev/cost"
-"""What a pod says it costs to delete it, for the strategy `Stated`."""
+"""The cost of deleting the pod as stated by its author, for the strategy `Stated`."""
 
 # Keys of Trimtab on other objects.
 

@@ -338,7 +338,7 @@ def _with_advice(error: InvalidError, info: inspect.Type) -> InvalidError:
                 break
             info = field.type
             advice = description(field) or advice
-    return InvalidError(error.path, f"{error.reason}; expected: {advice}") if advice else error
+    return InvalidError(error.path, f"{error.reason}; write: {advice}") if advice else error
 
 
 def description(field: inspect.Field) -> str:
