@@ -59,6 +59,8 @@ class Hook:
     path: str
     decide: Decide
     budget: float
+    skip_warning: str = ""
+    """For the user of a request that is admitted without a decision; the reason is appended."""
 
 
 OnSkip = Callable[[Hook, AdmissionRequest, str], None]
@@ -215,7 +217,7 @@ class AdmissionServer:
         self.metrics.answered(hook.name, outcome, seconds)
         if self._on_skip is not None:
             self._on_skip(hook, request, reason)
-        return admitted(request)
+        return admitted(request, *([f"{hook.skip_warning}: {reason}"] if hook.skip_warning else []))
 
     def _since(self, started: int) -> float:
         return (self._clock.monotonic() - started) / SECOND

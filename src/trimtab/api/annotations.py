@@ -253,6 +253,21 @@ class Reason(enum.StrEnum):
     the workload in `targetRef`."""
     OVERRIDES = "Overrides"
     """Condition Overlapping of ScaleDownPolicy: This policy applies before others."""
+    # Scale-downs.
+    SCALE_DOWN_PLANNED = "ScaleDownPlanned"
+    """Event on the workload: A scale-down was planned, and its costs were written. The message says what stays."""
+    SCALE_DOWN_PARTIAL = "ScaleDownPartial"
+    """Event on the workload: Not all costs of a plan could be written in time. The message says how level the result
+    will be at worst. Fix: Raise `scaleDown.budgetSeconds`, or relieve the API server."""
+    SCALE_DOWN_SKIPPED = "ScaleDownSkipped"
+    """Event on the workload: A scale-down was admitted without a plan although a policy applies. Fix: The message
+    names the cause."""
+    SCALE_DOWN_MISSED = "ScaleDownMissed"
+    """Event on the workload: A scale-down ended less level than was possible. Fix: The message has both skews and the
+    cause; see docs/scale-down.md."""
+    COSTS_OVERWRITTEN = "CostsOverwritten"
+    """Event on the workload: Another writer replaced deletion costs during a scale-down. Fix: Use `otherCosts:
+    TieBreak`, or exclude the workload from the other writer."""
     # UnitedTopology.
     POD_WEBHOOK_DISABLED = "PodWebhookDisabled"
     """Condition Ready of UnitedTopology: The feature gate `PodWebhook` is off. Fix: set `featureGates.PodWebhook:

@@ -59,6 +59,8 @@ FALLBACKS = frozenset(
     {
         HoldOutcome.PARTIAL,
         HoldOutcome.FOREIGN_COSTS,
+        HoldOutcome.CONFLICT,
+        HoldOutcome.ROLLOUT,
         HoldOutcome.UNRANKED,
         HoldOutcome.RATE_LIMITED,
         HoldOutcome.NOT_SYNCED,

@@ -64,6 +64,8 @@ class ControllerPlan:
     constraints: tuple[Constraint, ...] = ()
     is_relying: bool = False
     """Whether the result depends on the controller's other criteria, and so on when it acts."""
+    replaces_foreign: bool = False
+    """Whether costs of other writers are replaced."""
     ranked: RankedWorkload | None = None
     window: Window | None = None
 
@@ -114,6 +116,7 @@ def plan_controller(
             relied_on=_relied_on(delivery, pods, assumed),
             constraints=constraints,
             is_relying=not delivery.is_exact,
+            replaces_foreign=foreign_costs == "TieBreak",
             ranked=ranked,
             window=model.window,
         )

@@ -230,10 +230,9 @@ class PlanDelivery:
     async def _write(self, changes: Sequence[CostChange], budget: TimeBudget) -> WriteReport:
         """Write while there is time, and as many as the rate limit allows: every prefix is a plan of its own."""
         until = budget.moment(budget.seconds - self._settle_time.seconds - RESERVE)
-        allowed = changes[: self._limits.writes.left]
-        self._limits.writes.spend(len(allowed))
-        report = await self._writer.write(allowed, until=until)
-        report.late += len(changes) - len(allowed)
+        with self._limits.writing(len(changes)) as allowed:
+            report = await self._writer.write(changes[:allowed], until=until)
+        report.late += len(changes) - allowed
         return report
 
     async def _is_seen(self, report: WriteReport, budget: TimeBudget) -> bool:
@@ -264,7 +263,8 @@ def _cost_change(
     annotation: PlanAnnotation, plan: ControllerPlan, pod: Pod, cost: int, side: Side | None
 ) -> CostChange:
     size, text = plan.size, "" if side is None else side.value
-    return CostChange(pod, annotation_for(annotation, pod, share=size.after, was=size.before, side=text, cost=cost))
+    written = annotation_for(annotation, pod, share=size.after, was=size.before, side=text, cost=cost)
+    return CostChange(pod, written, plan.replaces_foreign)
 
 
 def _shortfall(report: WriteReport, count: int) -> str:

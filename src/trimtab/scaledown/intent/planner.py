@@ -25,7 +25,7 @@ from trimtab.scaledown.intent.requests import CheckedRequest
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.effective import EffectivePolicy
 from trimtab.scaledown.proportional import ControllerSize
-from trimtab.scaledown.replicaset_plans import ControllerModel, ControllerPlan
+from trimtab.scaledown.replicaset_plans import ControllerModel, ControllerPlan, ForeignCosts
 from trimtab.scaledown.stability import is_stable
 from trimtab.scaledown.view import View, Workload
 
@@ -71,6 +71,8 @@ class ModelSettings:
     window: float = WINDOW
     tolerance: float = TOLERANCE
     options: Options = STOCK
+    foreign_costs: ForeignCosts = "Obey"
+    """How costs of other writers count where the policy does not say."""
 
 
 MODEL = ModelSettings()
@@ -175,7 +177,7 @@ class Planner:
                 *(workload, each, self._view.pods_of(each.uid), self._view.snapshot, policy),
                 defaults=self._constraints,
                 model=model,
-                foreign_costs=checked.policy.spec.other_costs or "Obey",
+                foreign_costs=checked.policy.spec.other_costs or self.settings.foreign_costs,
             )
             plans += [plan] if plan is not None else []
         return plans

@@ -52,6 +52,10 @@ class OpenPlan:
     """Whether all costs were written and seen."""
     answered: int | None = None
     """When the request was answered, on the monotonic clock."""
+    overwritten: int = 0
+    """How many of its costs another writer has replaced since the last evaluation."""
+    rewrites: int = 0
+    """How often its costs were replaced by another writer."""
     ready: dict[str, bool] = field(default_factory=dict)
     """Pods that have been deleted, and whether they were ready."""
     deleted_elsewhere: set[str] = field(default_factory=set)
@@ -70,6 +74,7 @@ class OpenPlan:
         self.ready |= earlier.ready
         self.deleted_elsewhere |= earlier.deleted_elsewhere
         self.revisions |= earlier.revisions
+        self.rewrites += earlier.rewrites
         self.resizes = {**earlier.resizes, **self.resizes}
         self.supersedes |= earlier.supersedes | {earlier.plan}
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from trimtab.api.annotations import PlanAnnotation, plan_annotation
+from trimtab.api.annotations import SCALE_PLAN, PlanAnnotation, plan_annotation
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND
@@ -29,7 +29,7 @@ from trimtab.scaledown import clonesets
 from trimtab.scaledown.cost_writer import CostWriter
 from trimtab.scaledown.intent.settle_time import SettleTime
 from trimtab.scaledown.metrics import Metrics, MissCause
-from trimtab.scaledown.pod_costs import by_plan
+from trimtab.scaledown.pod_costs import by_plan, plan_cost
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.results.evaluation import PATIENCE, ControllerState, PlanState, evaluate
 from trimtab.scaledown.results.levels import LevelResult, check_levels, level_result
@@ -44,6 +44,8 @@ _SOON = 0.1
 """Seconds until an evaluation after an annotated pod has changed."""
 _MARGIN = 2.0
 """Seconds before the end of its certainty at which a plan is made again."""
+_MOST_REWRITES = 3
+"""How often the costs of one plan are written again after another writer replaced them."""
 _WORKERS = 2
 
 Reassure = Callable[[str, OpenPlan], Awaitable[None]]
@@ -68,6 +70,7 @@ class PlanTracker:
         defaults: Callable[[], Defaults] = lambda: NO_DEFAULTS,
         reassure: Reassure | None = None,
         on_result: Callable[[PlanResult, OpenPlan], None] | None = None,
+        on_overwritten: Callable[[OpenPlan, int], None] | None = None,
     ) -> None:
         self._client = client
         self._clock = client.clock
@@ -80,6 +83,7 @@ class PlanTracker:
         self._defaults = defaults
         self._reassure = reassure
         self._on_result = on_result
+        self._on_overwritten = on_overwritten
         self._open: dict[str, OpenPlan] = {}
         self._by_owner: dict[str, OpenPlan] = {}
         self._first_seen: dict[str, dict[str, int]] = {}
@@ -150,7 +154,7 @@ class PlanTracker:
             return Result(_POLL)
         state = self._evaluate(namespace, named, target)
         if state.keeps_costs:
-            if plan is not None and self._is_expiring(plan):
+            if plan is not None and (self._is_expiring(plan) or self._is_overwritten(workload, plan)):
                 await self._extend(workload, plan)
             return Result(_POLL)
         if state is PlanState.NOT_APPLIED and await self._took_effect(namespace, named, target):
@@ -162,6 +166,19 @@ class PlanTracker:
         """Whether the result of a plan will not be certain any more by the time of the next evaluation."""
         margin = round(_MARGIN * SECOND)
         return plan.relies_until is not None and self._clock.monotonic() + margin >= plan.relies_until
+
+    def _is_overwritten(self, workload: str, plan: OpenPlan) -> bool:
+        """Whether another writer has replaced costs of a plan since the last evaluation; reported each time.
+
+        Costs are written again, a few times at most.
+        """
+        count, plan.overwritten = plan.overwritten, 0
+        if not count:
+            return False
+        plan.rewrites += 1
+        if self._on_overwritten is not None:
+            self._on_overwritten(plan, count)
+        return plan.rewrites <= _MOST_REWRITES
 
     async def _extend(self, workload: str, plan: OpenPlan) -> None:
         """Plan again before the certainty of a plan ends; until that has succeeded, try again."""
@@ -289,8 +306,17 @@ class PlanTracker:
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:
         self._requeue(new)
+        if plan_cost(old) is not None and plan_cost(new) is None and SCALE_PLAN in new.metadata.annotations:
+            self._record_overwriting(new)
         if new.terminating and not old.terminating:
             self._record_deletion(old, new)
+
+    def _record_overwriting(self, pod: Pod) -> None:
+        """Remember that another writer replaced a cost of an open plan."""
+        for workload in by_plan(pod):
+            plan = self._open.get(workload)
+            if plan is not None and plan.covers(plan_annotation(pod.metadata.annotations)):
+                plan.overwritten += 1
 
     def _pod_deleted(self, pod: Pod) -> None:
         self._requeue(pod)
