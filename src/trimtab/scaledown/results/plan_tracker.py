@@ -154,7 +154,7 @@ class PlanTracker:
             return Result(_POLL)
         state = self._evaluate(namespace, named, target)
         if state.keeps_costs:
-            if plan is not None and (self._is_expiring(plan) or self._is_overwritten(workload, plan)):
+            if plan is not None and (self._is_expiring(plan) or self._is_overwritten(plan)):
                 await self._extend(workload, plan)
             return Result(_POLL)
         if state is PlanState.NOT_APPLIED and await self._took_effect(namespace, named, target):
@@ -167,7 +167,7 @@ class PlanTracker:
         margin = round(_MARGIN * SECOND)
         return plan.relies_until is not None and self._clock.monotonic() + margin >= plan.relies_until
 
-    def _is_overwritten(self, workload: str, plan: OpenPlan) -> bool:
+    def _is_overwritten(self, plan: OpenPlan) -> bool:
         """Whether another writer has replaced costs of a plan since the last evaluation; reported each time.
 
         Costs are written again, a few times at most.
