@@ -45,6 +45,12 @@ def best_layout(pods: Sequence[PodFacts], delete: int, zones: Mapping[str, str])
     return {zone: counts[zone] for zone in sorted(set(zones.values()))}
 
 
+def even_layout(size: int, zones: Mapping[str, str]) -> dict[str, int]:
+    """So many pods spread evenly, as new pods can be."""
+    names = sorted(set(zones.values()))
+    return {name: size // len(names) + (index < size % len(names)) for index, name in enumerate(names)}
+
+
 def announced_layouts(warning: str, zones: int) -> list[tuple[int, ...]]:
     """The layouts that a warning names, such as 7/7/6, in its order; zones in descending order of their pods."""
     counts = (tuple(int(part) for part in text.split("/")) for text in _COUNTS.findall(warning))

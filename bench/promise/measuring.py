@@ -136,13 +136,16 @@ class Measurement:
                 result.cost_writes += 1
         result.pods_with_cost = len(self._costs)
 
-    def evaluate(self) -> None:
-        """Compare with the brute force; slow, so it is done when no round is under way."""
+    def evaluate(self, window: float | None = None) -> None:
+        """Compare with the brute force; slow, so it is done when no round is under way.
+
+        `window` is in how many seconds the controller acts, if that is not what the options say.
+        """
         if len(self._facts) > SMALL or self.round.error:
             return
         options, delete = self._stage.options, len(self._facts) - self.round.target
-        tolerance, window = round(options.tolerance * SECOND), round(options.window * SECOND)
-        span = (self._started - tolerance, self._started + window + tolerance)
+        tolerance, length = (round(each * SECOND) for each in (options.tolerance, window or options.window))
+        span = (self._started - tolerance, self._started + length + tolerance)
         outcomes = possible_outcomes(self._facts, delete, self._stage.zones, span, random.Random(0))
         self.round.is_certain = max(outcomes.skews) <= skew(self.round.best)
         self.round.was_possible = self._is_possible(delete)

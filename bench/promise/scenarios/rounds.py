@@ -52,7 +52,7 @@ async def _play(
     await stage.create(workload, size)
     for index in todo:
         rng = random.Random(f"{stage.options.seed}/{index}")
-        size = await _grow(stage, workload, size, rng)
+        size = await grow(stage, workload, size, rng)
         await asyncio.sleep(_wait(index, arguments.long_waits, rng))
         measurement = Measurement(stage, workload, rng.randrange(1, size))
         await measurement.request()
@@ -62,7 +62,7 @@ async def _play(
         print(f"[{len(finished)}] {result.line()}", flush=True)
 
 
-async def _grow(stage: Stage, workload: Workload, size: int, rng: random.Random) -> int:
+async def grow(stage: Stage, workload: Workload, size: int, rng: random.Random) -> int:
     """Scale up to a random size that is larger than the present one, and wait until all pods are ready."""
     smallest, largest = SIZES
     size = rng.randint(max(smallest, size + 1), largest)
