@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import bench.promise
 from bench.promise.options import Options, add_options, read_options
 from bench.promise.report import Report, add_metrics
-from bench.promise.scenarios import paused, rollout, rounds
+from bench.promise.scenarios import large, paused, rollout, rounds
 from bench.promise.stage import Stage, stage
 
 
@@ -29,6 +29,7 @@ SCENARIOS = {
     "rounds": Scenario("random sizes and waits, workloads side by side", rounds.add_arguments, rounds.measure),
     "paused": Scenario("the controller manager stops after admission", paused.add_arguments, paused.measure),
     "rollout": Scenario("a rollout begins while a request is held", rollout.add_arguments, rollout.measure),
+    "large": Scenario("1,500 pods to 500, and a third of 1,000 repeatedly", large.add_arguments, large.measure),
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from bench.promise.comparison import COST, JSON, SECOND, PodFacts, is_ready, read_pods
 from bench.promise.levels import best_layout, skew, written
 from bench.promise.outcomes import SMALL, possible_outcomes
-from bench.promise.stage import Stage
+from bench.promise.stage import PATIENCE, Stage
 from bench.promise.watching import EventSeen
 from bench.promise.workloads import Workload
 from trimtab.kube.errors import ApiError
@@ -112,10 +112,10 @@ class Measurement:
             self.round.error = f"the request failed: {error}"
         self.round.request_seconds = time.monotonic() - self.round.requested_at
 
-    async def finish(self) -> Round:
+    async def finish(self, patience: float = PATIENCE) -> Round:
         """Wait until the workload has its size, and record what is left."""
         try:
-            await self._stage.wait_size(self._workload, self.round.target)
+            await self._stage.wait_size(self._workload, self.round.target, patience=patience)
         except TimeoutError as error:
             self.round.error = str(error)
         self.record()

@@ -68,11 +68,14 @@ class Stage:
         await self.client.delete(workload.kind, workload.name, namespace=self.namespace, propagation="Background")
         await self.until(lambda: not self.pods.pods[workload.name], f"{workload.name} is gone")
 
-    async def wait_ready(self, workload: Workload, replicas: int) -> None:
+    async def wait_ready(self, workload: Workload, replicas: int, *, patience: float = PATIENCE) -> None:
         """Wait until a workload has so many pods, all ready."""
-        await self.until(lambda: self._ready(workload) == (replicas, replicas), f"{workload.name}: {replicas} ready")
+        what = f"{workload.name}: {replicas} ready"
+        await self.until(lambda: self._ready(workload) == (replicas, replicas), what, patience)
 
-    async def wait_size(self, workload: Workload, replicas: int, *, stable: float = 0.7) -> None:
+    async def wait_size(
+        self, workload: Workload, replicas: int, *, stable: float = 0.7, patience: float = PATIENCE
+    ) -> None:
         """Wait until a workload has had so many active pods for some time."""
         since: float | None = None
 
@@ -84,7 +87,7 @@ class Stage:
             since = since or time.monotonic()
             return time.monotonic() - since >= stable
 
-        await self.until(is_stable, f"{workload.name}: {replicas} pods")
+        await self.until(is_stable, f"{workload.name}: {replicas} pods", patience)
 
     async def until(self, condition: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
         """Wait until a condition holds for what our watches have seen."""

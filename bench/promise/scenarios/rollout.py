@@ -98,7 +98,6 @@ async def _wait_complete(stage: Stage, workload: Workload) -> None:
 
 def _is_complete(deployment: JSON) -> bool:
     size, status = deployment["spec"]["replicas"], deployment.get("status", {})
-    return (
-        status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]
-        and status.get("updatedReplicas", 0) == status.get("replicas", 0) == status.get("readyReplicas", 0) == size
-    )
+    is_observed = status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]
+    counts = {status.get(count, 0) for count in ("updatedReplicas", "replicas", "readyReplicas")}
+    return is_observed and counts == {size}
