@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import bench.promise
 from bench.promise.options import Options, add_options, read_options
 from bench.promise.report import Report, add_metrics
-from bench.promise.scenarios import large, paused, rollout, rounds
+from bench.promise.scenarios import large, paused, rollout, rounds, standalone
 from bench.promise.stage import Stage, stage
 
 
@@ -30,6 +30,9 @@ SCENARIOS = {
     "paused": Scenario("the controller manager stops after admission", paused.add_arguments, paused.measure),
     "rollout": Scenario("a rollout begins while a request is held", rollout.add_arguments, rollout.measure),
     "large": Scenario("1,500 pods to 500, and a third of 1,000 repeatedly", large.add_arguments, large.measure),
+    "standalone": Scenario(
+        "ReplicaSets and ReplicationControllers without an owner", standalone.add_arguments, standalone.measure
+    ),
 }
 
 

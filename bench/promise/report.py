@@ -46,8 +46,12 @@ class Report:
         path.write_text(json.dumps(tree, indent=1))
 
 
-def summarize(report: Report, rounds: Sequence[Round], *, may_report: bool = False) -> None:
-    """Add the rows that all scenarios share. With `may_report` an event on the workload excuses an unlevel result."""
+def summarize(report: Report, rounds: Sequence[Round], *, may_report: bool = False, is_strict: bool = False) -> None:
+    """Add the rows that all scenarios share.
+
+    With `may_report` an event on the workload excuses an unlevel result; with `is_strict` every result fails that is
+    less level than possible.
+    """
     report.rounds += rounds
     complete = [each for each in rounds if not each.error]
     report.add("scale-downs", len(rounds))
@@ -66,9 +70,9 @@ def summarize(report: Report, rounds: Sequence[Round], *, may_report: bool = Fal
     report.add("scale request, seconds", _spread([each.request_seconds for each in complete]))
     if len(complete) < len(rounds):
         report.add("not completed", len(rounds) - len(complete))
-    report.failures += [
-        each.line() for each in rounds if each.error or (each.is_unlevel and not (may_report and each.events))
-    ]
+    missed = [each for each in rounds if (each.is_worse_than_possible if is_strict else each.is_unlevel)]
+    report.failures += [each.line() for each in rounds if each.error]
+    report.failures += [each.line() for each in missed if not (may_report and each.events)]
 
 
 def add_certainty(report: Report, rounds: Sequence[Round]) -> None:

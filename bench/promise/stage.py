@@ -92,10 +92,13 @@ class Stage:
     async def until(self, condition: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
         """Wait until a condition holds for what our watches have seen."""
         deadline = time.monotonic() + patience
-        while not condition():
-            if time.monotonic() > deadline:
+        while True:
+            started = time.monotonic()
+            if condition():
+                return
+            if started > deadline:
                 raise PatienceError(f"not reached within {patience:.0f} s: {what}")
-            await asyncio.sleep(_POLL)
+            await asyncio.sleep(max(_POLL, 10 * (time.monotonic() - started)))  # with many pods, look less often
 
     def layout(self, workload: Workload) -> dict[str, int]:
         """A workload's active pods by zone."""
