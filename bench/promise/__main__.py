@@ -6,23 +6,25 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import bench.promise
+from bench.promise.comparison import JSON
 from bench.promise.options import Options, add_options, read_options
 from bench.promise.report import Report, add_metrics
-from bench.promise.scenarios import large, paused, rollout, rounds, standalone
-from bench.promise.stage import Stage, stage
+from bench.promise.scenarios import flood, large, other_writer, paused, rest, rollout, rounds, standalone
+from bench.promise.stage import ZONES, Stage, stage
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A scenario, its own options, and the zones it begins with (None: three even ones)."""
+    """A scenario, its own options, the zones it begins with, and the fields of its policy unless others are given."""
 
     summary: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     measure: Callable[[Stage, argparse.Namespace], Awaitable[Report]]
-    zones: tuple[str, ...] | None = None
+    zones: tuple[str, ...] = ZONES
+    policy: JSON = field(default_factory=dict)
 
 
 SCENARIOS = {
@@ -33,6 +35,15 @@ SCENARIOS = {
     "standalone": Scenario(
         "ReplicaSets and ReplicationControllers without an owner", standalone.add_arguments, standalone.measure
     ),
+    "flood": Scenario("many scale requests in quick succession", flood.add_arguments, flood.measure),
+    "other-writer": Scenario(
+        "another program writes deletion costs",
+        other_writer.add_arguments,
+        other_writer.measure,
+        other_writer.TWO_ZONES,
+        other_writer.POLICY,
+    ),
+    "rest": Scenario("nothing happens, and no pod is written to", rest.add_arguments, rest.measure),
 }
 
 
@@ -45,14 +56,14 @@ def main() -> int:
         scenario.add_arguments(command)
         add_options(command)
     arguments = parser.parse_args()
-    options = read_options(parser, arguments)
-    report = asyncio.run(_measure(SCENARIOS[arguments.scenario], options, arguments))
+    scenario = SCENARIOS[arguments.scenario]
+    options = read_options(parser, arguments, scenario.policy)
+    report = asyncio.run(_measure(scenario, options, arguments))
     return 1 if report.failures else 0
 
 
 async def _measure(scenario: Scenario, options: Options, arguments: argparse.Namespace) -> Report:
-    zones = None if scenario.zones is None else dict.fromkeys(scenario.zones, options.nodes_per_zone)
-    async with stage(options, zones) as made:
+    async with stage(options, scenario.zones) as made:
         report = await scenario.measure(made, arguments)
         metrics = await made.product.metrics() if made.product else {}
     add_metrics(report, metrics)

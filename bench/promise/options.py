@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--faketime", default="", metavar="OFFSET", help="run Trimtab under another clock, such as +30s"
     )
     parser.add_argument("--preload", default="", metavar="PATH", help="the library of libfaketime, for --faketime")
-    parser.add_argument("--policy", type=json.loads, default={}, help="more fields of the default policy, as JSON")
+    parser.add_argument("--policy", type=json.loads, help="more fields of the default policy, as JSON")
     parser.add_argument(
         "--scale-down", type=json.loads, default={}, help="more fields of the configuration's scaleDown, as JSON"
     )
@@ -54,8 +54,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Options:
-    """The options as given; ends the program where they make no sense."""
+def read_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace, policy: JSON) -> Options:
+    """The options as given, `policy` where none is given; ends the program where they make no sense."""
     if arguments.kubeconfig is None:
         parser.error("which cluster? set KUBECONFIG, or give --kubeconfig")
     if arguments.faketime and not arguments.preload:
@@ -69,7 +69,7 @@ def read_options(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
         is_stock=arguments.stock,
         faketime=arguments.faketime,
         preload=arguments.preload,
-        policy=arguments.policy,
+        policy=policy if arguments.policy is None else arguments.policy,
         scale_down=arguments.scale_down,
         logs=arguments.logs,
         details=Path(arguments.output[1]) if arguments.output else None,

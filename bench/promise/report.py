@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -96,7 +97,7 @@ def add_metrics(report: Report, metrics: Mapping[str, float]) -> None:
 
 def tally(texts: Iterable[str]) -> list[tuple[str, int]]:
     """Texts by how often they come, with their numbers left out so that like ones are counted together."""
-    return Counter("".join("#" if sign.isdigit() else sign for sign in text) for text in texts).most_common()
+    return Counter(re.sub(r"\d+", "#", text) for text in texts).most_common()
 
 
 def _of(count: int, among: Sequence[object]) -> str:

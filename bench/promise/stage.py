@@ -7,8 +7,8 @@ import json
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ class Stage:
     product: product.Product | None = None
     zones: dict[str, str] = field(default_factory=dict)
     """The zone of each simulated node."""
+    _nodes: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @property
     def namespace(self) -> str:
@@ -104,16 +105,22 @@ class Stage:
         """A workload's active pods by zone."""
         return layout(self.pods.active(workload.name), self.zones)
 
-    @asynccontextmanager
-    async def nodes(self, zones: Mapping[str, int]) -> AsyncIterator[None]:
-        """Simulate nodes in zones for as long as the context lasts, and wait until they are ready."""
-        path = self.logs / "shape.json"
+    async def simulate_nodes(self, zones: Mapping[str, int]) -> None:
+        """Simulate nodes in these zones instead of those simulated until now, and wait until they are ready."""
+        await self._nodes.aclose()
+        path = self.logs / "nodes.json"
         path.write_text(json.dumps(workloads.shape(self.run, zones)))
         kubeconfig = ("--kubeconfig", str(self.options.kubeconfig))
         arguments = ("lab", "nodes", *kubeconfig, "--shape", str(path), "--seed", str(self.options.seed))
-        async with processes.running("nodes", arguments, self.logs) as process:
-            await self._wait_nodes(sum(zones.values()), process)
-            yield
+        process = await self._nodes.enter_async_context(processes.running("nodes", arguments, self.logs))
+        await self._wait_nodes(sum(zones.values()), process)
+
+    async def close(self) -> None:
+        """Stop the simulated nodes, and remove what the run has created."""
+        await self.client.delete(workloads.NAMESPACES, self.namespace)
+        await self.client.delete_all(watching.PODS, namespace=self.namespace, grace_period_seconds=0)
+        await self._nodes.aclose()
+        await self.client.delete_all(workloads.NODES, label_selector=f"{workloads.CLUSTER}={self.run}")
 
     async def _wait_nodes(self, count: int, process: asyncio.subprocess.Process) -> None:
         deadline = time.monotonic() + PATIENCE
@@ -133,14 +140,13 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(options: Options, zones: Mapping[str, int] | None = None) -> AsyncIterator[Stage]:
-    """Set everything up, and remove it in the end. Without `zones` there are three even ones."""
+async def stage(options: Options, zones: Sequence[str] = ZONES) -> AsyncIterator[Stage]:
+    """Set everything up, and remove it in the end."""
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(Client(Session(config.discover(options.kubeconfig))))
         made = await _prepare(client, options, stack)
-        stack.push_async_callback(_clean_up, made)
-        even = dict.fromkeys(ZONES, options.nodes_per_zone)
-        await stack.enter_async_context(made.nodes(even if zones is None else zones))
+        stack.push_async_callback(made.close)
+        await made.simulate_nodes(dict.fromkeys(zones, options.nodes_per_zone))
         if not options.is_stock:
             installation = product.installed(client, options, made.run, made.logs)
             made.product = await stack.enter_async_context(installation)
@@ -155,26 +161,9 @@ async def _prepare(client: Client, options: Options, stack: AsyncExitStack) -> S
     await client.create(workloads.NAMESPACES, {"metadata": {"name": run}})
     made = Stage(options, client, run, logs, watching.PodWatch(), watching.EventWatch())
     for kind, handle in ((watching.PODS, made.pods.handle), (watching.EVENTS, made.events.handle)):
-        synced = asyncio.Event()
-        task = asyncio.create_task(watching.follow(client, kind, run, handle, synced))
-        stack.push_async_callback(_cancel, task)
-        await synced.wait()
+        await stack.enter_async_context(watching.following(client, kind, run, handle))
     print(f"run {run}, logs in {logs}", flush=True)
     return made
-
-
-async def _clean_up(made: Stage) -> None:
-    """Remove the workloads, then the nodes: pods of nodes that nobody simulates would stay until they are forced."""
-    client, selector = made.client, f"{workloads.CLUSTER}={made.run}"
-    await client.delete(workloads.NAMESPACES, made.namespace)
-    await client.delete_all(watching.PODS, namespace=made.namespace, grace_period_seconds=0)
-    await client.delete_all(workloads.NODES, label_selector=selector)
-
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
 
 
 def _is_usable(node: JSON) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from bench.promise.comparison import COST, JSON, is_active
@@ -22,10 +23,26 @@ _STOCK_REASONS = frozenset({"ScalingReplicaSet", "SuccessfulCreate", "Successful
 """Reasons of events by which upstream's controllers report every size change."""
 
 
-async def follow(
-    client: Client, kind: Resource[JSON], namespace: str, handle: Callable[[str, JSON], None], synced: asyncio.Event
-) -> None:
-    """List a kind, then watch it until cancelled. `handle` gets the type of each change and the object."""
+Handle = Callable[[str, JSON], None]
+"""Gets the type of each change (`MODIFIED`, `DELETED` and so on) and the object."""
+
+
+@asynccontextmanager
+async def following(client: Client, kind: Resource[JSON], namespace: str, handle: Handle) -> AsyncIterator[None]:
+    """Watch a kind for as long as the context lasts; all that is there has been handled when it begins."""
+    synced = asyncio.Event()
+    task = asyncio.create_task(_follow(client, kind, namespace, handle, synced))
+    try:
+        await synced.wait()
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _follow(client: Client, kind: Resource[JSON], namespace: str, handle: Handle, synced: asyncio.Event) -> None:
+    """List a kind, then watch it until cancelled."""
     known: dict[str, JSON] = {}
     while True:
         try:
@@ -37,7 +54,7 @@ async def follow(
             await asyncio.sleep(0.2)
 
 
-def _relist(known: dict[str, JSON], items: tuple[JSON, ...], handle: Callable[[str, JSON], None]) -> None:
+def _relist(known: dict[str, JSON], items: tuple[JSON, ...], handle: Handle) -> None:
     current = {item["metadata"]["uid"]: item for item in items}
     for uid in known.keys() - current.keys():
         handle("DELETED", known.pop(uid))
@@ -53,7 +70,7 @@ async def _watch(
     namespace: str,
     version: str,
     known: dict[str, JSON],
-    handle: Callable[[str, JSON], None],
+    handle: Handle,
 ) -> None:
     while True:
         async with client.watch(kind, namespace=namespace, resource_version=version) as changes:
