@@ -64,7 +64,9 @@ def main() -> int:
 
 async def _measure(scenario: Scenario, options: Options, arguments: argparse.Namespace) -> Report:
     async with stage(options, scenario.zones) as made:
+        failures = await made.webhook_failures()
         report = await scenario.measure(made, arguments)
+        report.add("webhook calls that the API server gave up", await made.webhook_failures() - failures)
         metrics = await made.product.metrics() if made.product else {}
     add_metrics(report, metrics)
     report.show()

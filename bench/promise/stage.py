@@ -24,6 +24,7 @@ from trimtab.kube.sessions import Session
 
 PATIENCE = 180.0
 _POLL = 0.05
+_FAIL_OPEN = "apiserver_admission_webhook_fail_open_count{"
 ZONES = ("zone-a", "zone-b", "zone-c")
 
 
@@ -100,6 +101,12 @@ class Stage:
             if started > deadline:
                 raise PatienceError(f"not reached within {patience:.0f} s: {what}")
             await asyncio.sleep(max(_POLL, 10 * (time.monotonic() - started)))  # with many pods, look less often
+
+    async def webhook_failures(self) -> int:
+        """How often, since the API server started, it went on without the answer of a webhook of Trimtab."""
+        text = (await self.client.call("GET", "/metrics")).body.decode()
+        lines = [line for line in text.splitlines() if line.startswith(_FAIL_OPEN) and "trimtab" in line]
+        return round(sum(float(line.rpartition(" ")[2]) for line in lines))
 
     def layout(self, workload: Workload) -> dict[str, int]:
         """A workload's active pods by zone."""
