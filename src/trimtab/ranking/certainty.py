@@ -18,12 +18,12 @@ clocks is added to both ends of the window.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.ranking.keys import SECOND, packed
+from trimtab.ranking.keys import SECOND, Packed, packed
 from trimtab.ranking.scales import starts
 from trimtab.ranking.skews import OpenCounts
 from trimtab.ranking.victims import (
@@ -127,17 +127,34 @@ def possible_victims(
 
     `related_rows` are the pods of its group; a ReplicaSet without an owner and a ReplicationController have none.
     """
-    if count >= len(contenders):
-        return _everything(contenders)
+    return PossibleVictims(contenders.rows, tuple(outcomes(contenders, related_rows, count, window, options)))
+
+
+def outcomes(
+    contenders: Contenders,
+    related_rows: IntColumn | Sequence[int],
+    count: int,
+    window: Window,
+    options: Options = STOCK,
+) -> Iterator[Outcome]:
+    """The same, one distinct outcome after the other."""
     moments = _moments(contenders, window, options)
-    if len(moments) > MOST_MOMENTS:
-        return _anything(contenders, count)
+    if count >= len(contenders) or len(moments) > MOST_MOMENTS:
+        yield from (_everything(contenders) if count >= len(contenders) else _anything(contenders, count)).outcomes
+        return
     ranks = same_node_counts(contenders.pods, contenders.column("node"), related_rows)
-    outcomes: dict[tuple[bytes, bytes], Outcome] = {}
+    unchanging: Packed | None = None
+    seen: set[tuple[bytes, bytes]] = set()
     for moment in moments:
-        outcome = _outcome(contenders, replicaset_levels(contenders, ranks, moment, options), count)
-        outcomes.setdefault((outcome.certain.tobytes(), outcome.open.tobytes()), outcome)
-    return PossibleVictims(contenders.rows, tuple(outcomes.values()))
+        levels = replicaset_levels(contenders, ranks, moment, options)
+        upto = next(at for at, level in enumerate(levels) if level.criterion is Criterion.READY_TIME)
+        if unchanging is None:
+            unchanging = packed([level.keys(slice(None)) for level in levels[:upto]])
+        outcome = _outcome(contenders, unchanging, levels[upto:], count)
+        identity = (outcome.certain.tobytes(), outcome.open.tobytes())
+        if identity not in seen:
+            seen.add(identity)
+            yield outcome
 
 
 def exact_order(contenders: Contenders, related_rows: IntColumn | Sequence[int], options: Options = STOCK) -> Order:
@@ -179,11 +196,11 @@ def _moments(contenders: Contenders, window: Window, options: Options) -> list[i
     return [window.start, *sorted(crossings)]
 
 
-def _outcome(contenders: Contenders, levels: Sequence[Level], count: int) -> Outcome:
-    upto = next(at for at, level in enumerate(levels) if level.criterion is Criterion.READY_TIME)
-    keys = packed([level.keys(slice(None)) for level in levels[: upto + 1]]).keys
+def _outcome(contenders: Contenders, unchanging: Packed, levels: Sequence[Level], count: int) -> Outcome:
+    """The outcome at one moment: `unchanging` are the keys of criteria 1 to 5, `levels` the criteria from 6 on."""
+    keys = packed([unchanging.keys, levels[0].keys(slice(None))]).keys
     outcome = _cut(keys, count)
-    return outcome if outcome.is_unique else _refined(contenders, levels[upto:], outcome)
+    return outcome if outcome.is_unique else _refined(contenders, levels, outcome)
 
 
 def _cut(keys: IntColumn, count: int) -> Outcome:

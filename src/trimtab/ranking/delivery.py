@@ -32,18 +32,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from trimtab.ranking.certainty import PossibleVictims, Window
+from trimtab.ranking.certainty import Outcome, PossibleVictims, Window
 from trimtab.ranking.costs import INT32_MAX, LIMIT, Side
 from trimtab.ranking.levelings import StockCounts
-from trimtab.ranking.plan import Plan, plan, possible_victims
-from trimtab.ranking.spreads import resolve
+from trimtab.ranking.plan import Plan, outcomes, possible_victims
+from trimtab.ranking.sequences import places_in, removal_sequence, stock_order
+from trimtab.ranking.spreads import Spread, resolve
 from trimtab.ranking.workloads import Policy, Workload, pod_keys
 from trimtab.snapshot import Snapshot
+from trimtab.snapshot.columns import Mask
 
 BURST = 500
 """How many pods a ReplicaSet's controller deletes in one sync; for more it sorts again."""
-_ROUNDS = 4
+_ROUNDS = 6
 """How often a partial set of costs is extended before all pods of that side are written."""
+_WORTHWHILE = 0.8
+"""A partial set of costs that is larger than this share of its side is not tried: writing all is as good."""
 _PREFERENCE = 1.25
 """Victims are written if that takes no more than so many times the writes on survivors."""
 
@@ -97,24 +101,32 @@ class _Task:
     window: Window | None
     survivors: tuple[str, ...]
     exact: bool
+    spreads: tuple[Spread, ...]
 
     @property
     def victims(self) -> tuple[str, ...]:
         return self.plan.keys
 
-    def possible(self, costs: Mapping[str, int]) -> PossibleVictims:
-        """What the controller may do with these costs in place of the current ones."""
-        everyone = {key: each.current for key, each in self.costs.items()} | dict(costs)
-        return possible_victims(self.workload, self.snapshot, len(self.victims), self.window, everyone)
+    def size(self, side: Side) -> int:
+        """How many pods a side has."""
+        return len(self.victims if side is Side.VICTIMS else self.survivors)
 
-    def is_certain(self, found: PossibleVictims) -> bool:
-        """Whether every outcome is as good as the plan."""
+    def counterexample(self, costs: Mapping[str, int]) -> Outcome | None:
+        """Something worse than the plan that the controller may do with these costs in place of the current ones."""
+        everyone = {key: each.current for key, each in self.costs.items()} | dict(costs)
+        found = outcomes(self.workload, self.snapshot, len(self.victims), self.window, everyone)
+        return next((outcome for outcome in found if not self._is_as_good(outcome)), None)
+
+    def _is_as_good(self, outcome: Outcome) -> bool:
         if self.exact or not self.plan.levelings:
-            always = set(pod_keys(self.snapshot, found.always))
-            return len(found.always) == len(found.possible) and always == set(self.victims)
-        spreads = resolve(self.workload.constraints, self.snapshot, self.workload.rows)
-        pairs = zip(spreads, self.plan.levelings, strict=True)
-        return all(StockCounts(spread, found).skews[1] <= each.skew_after for spread, each in pairs)
+            return outcome.is_unique and set(self.keys(outcome.certain)) == set(self.victims)
+        found = PossibleVictims(self.workload.rows, (outcome,))
+        pairs = zip(self.spreads, self.plan.levelings, strict=True)
+        return all(StockCounts(spread, found).worst <= each.skew_after for spread, each in pairs)
+
+    def keys(self, chosen: Mask) -> tuple[str, ...]:
+        """The names of some of the workload's pods."""
+        return pod_keys(self.snapshot, self.workload.rows[chosen])
 
     def separates(self, costs: Mapping[str, int]) -> bool:
         """Whether costs alone put every victim before every survivor."""
@@ -141,12 +153,14 @@ def deliver(
     """
     survivors = _survivors(made, workload, snapshot, policy, now)
     exact = policy is not None and bool(policy.combination.strategies)
-    task = _Task(made, workload, snapshot, costs, window, survivors, exact)
-    found = task.possible({})
-    is_exact = task.separates({})
-    if is_exact or (rely and task.is_certain(found)):
-        return Delivery(Side.VICTIMS, (), is_exact)
-    candidates = [*(_partial(task, found) if rely else ()), *_whole(task)]
+    spreads = resolve(workload.constraints, snapshot, workload.rows)
+    task = _Task(made, workload, snapshot, costs, window, survivors, exact, spreads)
+    if task.separates({}):
+        return Delivery(Side.VICTIMS, (), is_exact=True)
+    found = task.counterexample({}) if rely else None
+    if rely and found is None:
+        return Delivery(Side.VICTIMS, ())
+    candidates = [*(_partial(task, found) if found is not None else ()), *_whole(task)]
     return min(candidates, key=_effort(task), default=None)
 
 
@@ -178,33 +192,39 @@ def _survivors(
     if policy is not None and any(strategy.recompute for strategy in policy.combination.strategies):
         policy = None
     gone = set(made.keys)
-    return tuple(key for key in plan(workload, snapshot, policy, replicas=0, now=now).keys if key not in gone)
+    stock = stock_order(workload, snapshot, now)
+    sequence = removal_sequence(workload, snapshot, policy, stock, places_in(stock), len(workload.rows), now)
+    return tuple(key for key in pod_keys(snapshot, sequence.rows) if key not in gone)
 
 
-def _partial(task: _Task, found: PossibleVictims) -> Iterator[Delivery]:
-    """Costs for the pods alone about which the controller has to change its mind."""
+def _partial(task: _Task, found: Outcome) -> Iterator[Delivery]:
+    """Costs for the pods alone about which the controller has to change its mind.
+
+    Each counterexample shows more such pods, until there is none.
+    """
     for side in Side:
         chosen: set[str] = set()
-        outcome = found
+        outcome: Outcome | None = found
         for _ in range(_ROUNDS):
+            if outcome is None:
+                break
             more = _doubtful(task, side, outcome) - chosen
-            if not more:
+            if not more or len(chosen | more) > _WORTHWHILE * task.size(side):
                 break
             chosen |= more
             costs = _numbered(task, side, chosen)
             if costs is None:
                 break
-            outcome = task.possible(costs)
-            if task.is_certain(outcome):
+            outcome = task.counterexample(costs)
+            if outcome is None:
                 yield _ordered(task, side, costs)
-                break
 
 
-def _doubtful(task: _Task, side: Side, outcome: PossibleVictims) -> set[str]:
+def _doubtful(task: _Task, side: Side, outcome: Outcome) -> set[str]:
     """Victims that may stay, or survivors that may go."""
     if side is Side.VICTIMS:
-        return set(task.victims) - set(pod_keys(task.snapshot, outcome.always))
-    return set(pod_keys(task.snapshot, outcome.possible)) - set(task.victims)
+        return set(task.victims) - set(task.keys(outcome.certain))
+    return set(task.keys(outcome.certain | outcome.open)) - set(task.victims)
 
 
 def _whole(task: _Task) -> Iterator[Delivery]:
@@ -221,7 +241,7 @@ def _whole(task: _Task) -> Iterator[Delivery]:
 
 def _is_enough(task: _Task, costs: Mapping[str, int]) -> bool:
     """Costs of other writers that are obeyed can make it impossible; then a certain result is enough."""
-    return task.separates(costs) or task.is_certain(task.possible(costs))
+    return task.separates(costs) or task.counterexample(costs) is None
 
 
 def _numbered(task: _Task, side: Side, chosen: set[str]) -> dict[str, int] | None:

@@ -114,6 +114,11 @@ class StockCounts:
         return self._stock.skews(self._domains, self._counts)
 
     @property
+    def worst(self) -> int:
+        """The largest skew."""
+        return max(each.counts(self._domains, self._counts).worst for each in self._stock.outcomes)
+
+    @property
     def worst_counts(self) -> IntColumn:
         """One of the least level distributions."""
         return self._stock.worst_counts(self._domains, self._counts)[: self._size]

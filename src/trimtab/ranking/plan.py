@@ -17,14 +17,14 @@ being level on the first (`satisfaction`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from trimtab.api.errors import InvalidError
 from trimtab.ranking import certainty
-from trimtab.ranking.certainty import PossibleVictims, Window
+from trimtab.ranking.certainty import Outcome, PossibleVictims, Window
 from trimtab.ranking.levelings import Leveling, leveling
 from trimtab.ranking.rankers import ranker_for
 from trimtab.ranking.sequences import (
@@ -35,7 +35,7 @@ from trimtab.ranking.sequences import (
     removal_sequence,
     stock_order,
 )
-from trimtab.ranking.victims import Order, order_contenders
+from trimtab.ranking.victims import order_contenders
 from trimtab.ranking.workloads import Policy, Workload, pod_keys
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn
@@ -144,14 +144,27 @@ def possible_victims(
 
     Without a window, ages are compared as they are.
     """
+    return PossibleVictims(workload.rows, tuple(outcomes(workload, snapshot, count, window, costs)))
+
+
+def outcomes(
+    workload: Workload,
+    snapshot: Snapshot,
+    count: int,
+    window: Window | None,
+    costs: Mapping[str, int] | None = None,
+) -> Iterator[Outcome]:
+    """The same, one distinct outcome after the other."""
     contenders = workload.contenders(snapshot, costs)
     if workload.kind == "CloneSet":
         ranks = ranker_for(workload.constraints).ranks(contenders, snapshot.nodes)
-        return certainty.only(contenders, order_contenders(contenders, ranks, workload.available), count)
-    if window is None:
-        order: Order = certainty.exact_order(contenders, workload.related, workload.options)
-        return certainty.only(contenders, order, count)
-    return certainty.possible_victims(contenders, workload.related, count, window, workload.options)
+        order = order_contenders(contenders, ranks, workload.available)
+        yield from certainty.only(contenders, order, count).outcomes
+    elif window is None:
+        order = certainty.exact_order(contenders, workload.related, workload.options)
+        yield from certainty.only(contenders, order, count).outcomes
+    else:
+        yield from certainty.outcomes(contenders, workload.related, count, window, workload.options)
 
 
 def _preference(places: IntColumn, possible: PossibleVictims) -> IntColumn:

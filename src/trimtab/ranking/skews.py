@@ -21,7 +21,7 @@ import numpy as np
 
 from trimtab.snapshot.columns import IntColumn
 
-_PAIRS = 1024
+_PAIRS = 64
 """Above this number of domains, only the candidates for the fullest and the emptiest domain are compared."""
 
 _MOST_OUTSIDE = 256
