@@ -23,20 +23,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trimtab.ranking.contenders import Contenders, Criterion, Level
 from trimtab.ranking.keys import SECOND, Packed, packed
 from trimtab.ranking.scales import starts
 from trimtab.ranking.skews import OpenCounts
-from trimtab.ranking.victims import (
-    STOCK,
-    Contenders,
-    Criterion,
-    Level,
-    Options,
-    Order,
-    order_replicas,
-    replicaset_levels,
-    same_node_counts,
-)
+from trimtab.ranking.victims import STOCK, Options, Order, order_replicas, replicaset_levels, same_node_counts
 from trimtab.snapshot.columns import IntColumn, Mask
 from trimtab.snapshot.pods import NEVER
 

@@ -27,7 +27,8 @@ from trimtab.api.logarithms import go_log
 from trimtab.api.nodes import HOSTNAME
 from trimtab.api.pods import TopologySpreadConstraint
 from trimtab.api.selectors import Selector
-from trimtab.ranking.victims import Contenders, FloatColumn, order_within
+from trimtab.ranking.contenders import Contenders
+from trimtab.ranking.victims import FloatColumn, order_within
 from trimtab.snapshot.columns import IntColumn, SmallColumn
 from trimtab.snapshot.nodes import ABSENT, NodeTable
 from trimtab.snapshot.pods import NOWHERE

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from trimtab.ranking.combination import Combined, Part
+from trimtab.ranking.contenders import Criterion
 from trimtab.ranking.keys import descending, packed
 from trimtab.ranking.levels import Removal, removal
 from trimtab.ranking.rankers import ranker_for
 from trimtab.ranking.satisfaction import satisfy
 from trimtab.ranking.spreads import Spread, resolve
-from trimtab.ranking.victims import Criterion, Order, order_contenders, order_replicas
+from trimtab.ranking.victims import Order, order_contenders, order_replicas
 from trimtab.ranking.workloads import Policy, Workload, pod_keys
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn

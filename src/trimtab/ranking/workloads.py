@@ -11,9 +11,10 @@ import numpy as np
 from trimtab.api.errors import InvalidError
 from trimtab.api.scaledown import StrategySpec
 from trimtab.ranking.combination import Combination, Combined
+from trimtab.ranking.contenders import Contenders
 from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.strategies import STRATEGIES, Factory, View
-from trimtab.ranking.victims import STOCK, Contenders, Options
+from trimtab.ranking.victims import STOCK, Options
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn, Mask
 

@@ -19,8 +19,9 @@ from trimtab.api.pods import Pod
 from trimtab.api.times import from_ns
 from trimtab.ranking import certainty
 from trimtab.ranking.certainty import PossibleVictims, Window, possible_victims
+from trimtab.ranking.contenders import Contenders
 from trimtab.ranking.rankers import SameNodeRanker
-from trimtab.ranking.victims import Contenders, Options, order_contenders
+from trimtab.ranking.victims import Options, order_contenders
 from trimtab.snapshot import Snapshot
 
 SECOND = 10**9

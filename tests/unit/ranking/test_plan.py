@@ -19,7 +19,8 @@ from trimtab.api.scaledown import StrategySpec
 from trimtab.api.times import parse_ns
 from trimtab.ranking import Constraint, Leveling, Plan, Policy, Workload, plan
 from trimtab.ranking.certainty import Window
-from trimtab.ranking.victims import Criterion, Options
+from trimtab.ranking.contenders import Criterion
+from trimtab.ranking.victims import Options
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import ClusterBuilder, PodBuilder, cluster, node, pod, uid_for
 

@@ -15,8 +15,9 @@ from trimtab.api.nodes import ZONE, Node
 from trimtab.api.pods import Pod
 from trimtab.ranking import certainty
 from trimtab.ranking.certainty import Window
+from trimtab.ranking.contenders import Contenders
 from trimtab.ranking.rankers import Constraint, Ranker, SameNodeRanker, SpreadConstraintsRanker, domains_of
-from trimtab.ranking.victims import Contenders, Options, Order, order_contenders, replicaset_order
+from trimtab.ranking.victims import Options, Order, order_contenders, replicaset_order
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn, Mask
 
