@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 
 from trimtab.admission.certificates import CONFIGURATIONS, FileCertificates, ManagedCertificates, always
 from trimtab.admission.metrics import Metrics
-from trimtab.admission.server import AdmissionServer, Certificates, Hook, OnSkip
+from trimtab.admission.self_check import Registrations, SelfCheck, Target
+from trimtab.admission.server import AdmissionServer, Hook, OnSkip
 from trimtab.admission.validation import Validation, checks
 from trimtab.api.admission import AdmissionRequest
 from trimtab.api.configuration import TrimtabConfiguration
@@ -48,6 +49,7 @@ from trimtab.unitedtopology.readiness import evaluator
 from trimtab.unitedtopology.view import View as TopologyView
 
 LEASE = "trimtab-webhooks"
+Certificates = FileCertificates | ManagedCertificates
 
 log = logging.getLogger(__name__)
 
@@ -194,6 +196,25 @@ def _server(
         on_skip=on_skip,
         client_ca=Path(webhooks.client_ca_file) if webhooks.client_ca_file else None,
         clock=dependencies.client.clock,
+        check=_self_check(dependencies, certificates),
+    )
+
+
+def _self_check(dependencies: Dependencies, certificates: Certificates) -> SelfCheck:
+    client, configuration = dependencies.client, dependencies.configuration
+    webhooks = configuration.webhooks
+    name = urlsplit(webhooks.url).hostname or names(configuration)[0]
+    registrations = Registrations(
+        client,
+        webhooks.registered_as,
+        own=lambda: Target(name, certificates.trusted),
+        managed=webhooks.certificates.source == "Managed",
+    )
+    return SelfCheck(
+        registrations.targets,
+        server_time=client.server_time,
+        clock=client.clock,
+        needs_client_certificate=bool(webhooks.client_ca_file),
     )
 
 
@@ -202,7 +223,10 @@ def _certificates(dependencies: Dependencies, candidate: Candidate | None) -> Ce
     settings = configuration.webhooks.certificates
     if settings.source == "Files":
         return FileCertificates(
-            Path(settings.certificate_file), Path(settings.key_file), clock=dependencies.client.clock
+            Path(settings.certificate_file),
+            Path(settings.key_file),
+            clock=dependencies.client.clock,
+            server_time=dependencies.client.server_time,
         )
     return ManagedCertificates(
         dependencies.client,

@@ -66,7 +66,7 @@ class Caller:
         self.settings = settings
         self.clock = clock or SystemClock()
         self.server_time = server_time or ServerTime(self.clock)
-        """The API server's clock, estimated from all answers of this client and those that share its connections."""
+        """The API server's clock, from all answers to this client and to those that `using` returns."""
         self._rng = rng or random.Random()  # noqa: S311 - jitter of retries, not a secret
         self._limiter = limiter
 
@@ -135,7 +135,7 @@ class Caller:
         try:
             response = await self.transport.send(request)
             status = response.status
-            self.server_time.observe(response.headers.get("Date"), sent=started, received=self.clock.monotonic())
+            self._observe_time(response.headers, started)
         finally:
             self._observe(request, status, started)
         for warning in response.warnings:
@@ -154,6 +154,7 @@ class Caller:
         try:
             stream = await self.transport.stream(request)
             status = stream.status
+            self._observe_time(stream.headers, started)
         finally:
             self._observe(request, status, started)
         if status == 200:
@@ -165,6 +166,9 @@ class Caller:
         finally:
             await stream.close()
         raise from_response(status, stream.headers, body, call=request.call)
+
+    def _observe_time(self, headers: Mapping[str, str], sent: int) -> None:
+        self.server_time.observe(headers.get("Date"), sent=sent, received=self.clock.monotonic())
 
     def _observe(self, request: Request, status: int, started: int) -> None:
         if self.settings.on_attempt is not None:

@@ -161,10 +161,10 @@ def earlier_victims(pods: Sequence[Pod], replicas: int) -> list[Pod]:
 
     A request has taken effect if the workload is no larger than it asked for. Where costs were written to its victims,
     they are those; where they were written to its survivors, all others. This is relied on only as far as it leaves as
-    many pods as were to stay.
+    many pods as were to stay. A cost that another writer has replaced counts for nothing.
     """
     active = [pod for pod in pods if pod.active]
-    annotated = ((pod.key, plan_annotation(pod.metadata.annotations)) for pod in active)
+    annotated = ((pod.key, plan_annotation(pod.metadata.annotations)) for pod in active if plan_cost(pod) is not None)
     plans = {key: plan for key, plan in annotated if plan is not None and plan.to >= replicas}
     if not plans:
         return []

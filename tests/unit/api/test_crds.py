@@ -561,6 +561,7 @@ def test_defaults_are_those_of_the_types(kind: crds.CustomKind) -> None:
                 "spec.delivery": (scaledown.ScaleDownPolicySpec, "delivery"),
                 "spec.carrier": (scaledown.ScaleDownPolicySpec, "carrier"),
                 "spec.whenUnranked.action": (scaledown.WhenUnranked, "action"),
+                "spec.otherCosts": (scaledown.ScaleDownPolicySpec, "other_costs"),
             },
             id="policies",
         ),
@@ -576,6 +577,8 @@ def test_enums_are_the_literals_of_the_types(name: str, want: dict[str, tuple[ty
 def literal(model: type[Model], field: str) -> tuple[Any, ...]:
     """The values that a field's annotation lists."""
     annotation = get_type_hints(model)[field]
+    if get_origin(annotation) is not Literal:
+        (annotation,) = [each for each in get_args(annotation) if each is not type(None)]
     assert get_origin(annotation) is Literal
     return get_args(annotation)
 

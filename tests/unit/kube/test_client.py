@@ -489,3 +489,24 @@ async def test_closing_closes_the_connections() -> None:
     async with bench.client:
         assert not bench.transport.closed
     assert bench.transport.closed
+
+
+def dated(code: int, date: str) -> Response:
+    """An answer with a Date header."""
+    return answer(code, POD, {"Date": date})
+
+
+async def test_every_answer_updates_the_server_time_of_all_derived_clients() -> None:
+    """Answers of all statuses, and the opening of a watch; the clocks here start at midnight."""
+    at = "Thu, 01 Jan 2026 0{}:00:00 GMT"
+    bench = Bench(dated(200, at.format(1)), dated(404, at.format(2)), dated(200, at.format(3)), retry=NO_RETRIES)
+    derived = bench.client.using(urgent=True)
+    offsets = []
+    await derived.get(Pod, "web", namespace="prod")
+    offsets.append(bench.client.server_time.offset)
+    with pytest.raises(errors.NotFound):
+        await bench.client.get(Pod, "web", namespace="prod")
+    offsets.append(derived.server_time.offset)
+    async with derived.watch(Pod, resource_version="1"):
+        offsets.append(bench.client.server_time.offset)
+    assert offsets == [pytest.approx(hours * 3600, abs=1) for hours in (1, 2, 3)]

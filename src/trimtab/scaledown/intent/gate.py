@@ -78,11 +78,11 @@ class Gate:
         policy = self._groups.policy_for(ref)
         if policy is None:
             return HoldResult(HoldOutcome.NO_POLICY if self._view.synced else HoldOutcome.NOT_SYNCED)
-        if not is_on_scale_intent(policy.spec):
+        skip, warnings = self._why_skipped(request, ref)
+        if skip is not HoldOutcome.CONFLICT and not is_on_scale_intent(policy.spec):
             return HoldResult(HoldOutcome.OTHER_DELIVERY)
         if request.after == 0:
             return HoldResult(HoldOutcome.AS_STOCK)
-        skip, warnings = self._why_skipped(request, ref)
         return CheckedRequest(request, workload, policy, _within(budget, policy), skip, warnings)
 
     def _why_skipped(self, request: ScaleDownRequest, ref: WorkloadRef) -> tuple[HoldOutcome | None, tuple[str, ...]]:

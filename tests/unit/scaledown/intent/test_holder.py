@@ -601,8 +601,9 @@ async def test_pods_that_two_workloads_select_are_not_ranked_and_the_user_is_war
     await cluster.create(Deployment, deployment("other", 0, labels={"app": "web"}))
     await cluster.scale(6)
     assert outcomes(cluster) == {"conflict": 1}
-    told = [warning for answer in cluster.answers for warning in answer]
-    assert told == ["Deployment web and Deployment other select the same pods, which are not ranked"]
+    warnings = [warning for answer in cluster.answers for warning in answer]
+    assert warnings[0] == "Deployment web and Deployment other select the same pods, which are not ranked"
+    assert "did not plan this scale-down: another workload selects the same pods" in warnings[1]
     assert cluster.writes() == []
 
 
