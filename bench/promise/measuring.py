@@ -38,6 +38,8 @@ class Round:
     pods_with_cost: int = 0
     """Pods that got a cost between the request and the end."""
     cost_writes: int = 0
+    became_unready: int = 0
+    """Pods that became unready meanwhile: they go first whatever they cost."""
     request_seconds: float = 0.0
     settle_seconds: float = 0.0
     requested_at: float = 0.0
@@ -65,17 +67,18 @@ class Round:
 
     def tree(self) -> JSON:
         """Everything, for the file of details."""
-        return {**asdict(self), "skew": self.skew, "isUnlevel": self.is_unlevel}
+        return {**asdict(self), "skew": self.skew, "is_unlevel": self.is_unlevel}
 
     def line(self) -> str:
         """In one line, for people."""
         outcome = self.error or f"{written(self.after)} (possible {written(self.best)})"
-        ages = [pod["readyAge"] for pod in self.pods if pod["readyAge"] is not None]
+        ages = [pod["ready_age"] for pod in self.pods if pod["ready_age"] is not None]
         span = f"ages {min(ages):.1f}–{max(ages):.1f} s, " if ages else ""
         said = f"; {' | '.join((*self.warnings, *self.events))}" if self.warnings or self.events else ""
+        unready = f", {self.became_unready} pods became unready" if self.became_unready else ""
         return (
             f"{self.kind}/{self.workload}: {written(self.before)} → {self.target}: {outcome}, {span}"
-            f"{self.pods_with_cost} costs{said}"
+            f"{self.pods_with_cost} costs{unready}{said}"
         )
 
 
@@ -135,6 +138,8 @@ class Measurement:
                 self._costs[each.pod] = each.cost
                 result.cost_writes += 1
         result.pods_with_cost = len(self._costs)
+        losses = [each for each in stage.pods.readiness_losses if each.app == self._workload.name]
+        result.became_unready = sum(result.requested_at <= each.at <= now for each in losses)
 
     def evaluate(self, window: float | None = None) -> None:
         """Compare with the brute force; slow, so it is done when no round is under way.
@@ -185,8 +190,8 @@ def _pod_line(pod: JSON, facts: PodFacts, stage: Stage, now: int) -> dict[str, A
         "node": facts.node,
         "zone": stage.zones.get(facts.node, ""),
         "ready": is_ready(pod),
-        "readyAge": _age(facts.ready_at, now),
-        "createdAge": _age(facts.created_at, now),
+        "ready_age": _age(facts.ready_at, now),
+        "created_age": _age(facts.created_at, now),
         "restarts": facts.restarts,
         "cost": pod["metadata"].get("annotations", {}).get(COST),
     }

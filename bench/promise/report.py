@@ -68,6 +68,7 @@ def summarize(report: Report, rounds: Sequence[Round], *, may_report: bool = Fal
     report.add("with a warning", _of(sum(bool(each.warnings) for each in complete), complete))
     report.add("with an event on the workload", _of(sum(bool(each.events) for each in complete), complete))
     report.add("costs left over from before", sum(each.costs_before for each in complete))
+    report.add("pods that became unready meanwhile", sum(each.became_unready for each in complete))
     report.add("scale request, seconds", _spread([each.request_seconds for each in complete]))
     if len(complete) < len(rounds):
         report.add("not completed", len(rounds) - len(complete))

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from bench.promise.comparison import COST, JSON, is_active
+from bench.promise.comparison import COST, JSON, is_active, is_ready
 from trimtab.kube.client import Client
 from trimtab.kube.errors import ApiError
 from trimtab.kube.resources import Resource, untyped
@@ -112,6 +112,8 @@ class PodWatch:
     """The pods that exist, by workload and name."""
     cost_writes: list[CostWrite] = field(default_factory=list)
     updates: list[PodUpdate] = field(default_factory=list)
+    readiness_losses: list[PodUpdate] = field(default_factory=list)
+    """Updates by which a pod became unready without being deleted."""
 
     def handle(self, change: str, pod: JSON) -> None:
         """Take a change in."""
@@ -132,6 +134,8 @@ class PodWatch:
     def _record_update(self, app: str, old: JSON, new: JSON) -> None:
         now, name = time.monotonic(), new["metadata"]["name"]
         self.updates.append(PodUpdate(now, app, name, _changed_fields(old, new)))
+        if is_ready(old) and not is_ready(new) and is_active(new):
+            self.readiness_losses.append(self.updates[-1])
         before, after = (pod["metadata"].get("annotations", {}).get(COST) for pod in (old, new))
         if after is not None and after != before:
             self.cost_writes.append(CostWrite(now, app, name, after))

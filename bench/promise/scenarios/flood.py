@@ -149,7 +149,7 @@ async def _report(
         report.add(f"event: {text[:80]}", count)
     excuses = [text for each in requests for text in each.warnings if not _PLANNED.search(text)]
     _add_failures(report, stage, results, final, sum(unplanned.values()), len(excuses) + len(stage.events.seen))
-    report.more = {"requests": [{**asdict(each), "isDecrease": each.is_decrease} for each in requests]}
+    report.more = {"requests": [{**asdict(each), "is_decrease": each.is_decrease} for each in requests]}
     return report
 
 

@@ -54,7 +54,7 @@ async def measure(stage: Stage, arguments: argparse.Namespace) -> Report:
     attach_events(rounds, stage.events.seen)
     report = Report(f"another writer of costs, {arguments.cycles} cycles")
     summarize(report, rounds)
-    wrong = [problem for each in rounds for problem in each.more["wrongCosts"]]
+    wrong = [problem for each in rounds for problem in each.more["wrong_costs"]]
     report.add("pods that stayed without the writer's last cost", len(wrong))
     report.add("costs written by the writer", writer.written)
     report.failures += wrong
@@ -71,8 +71,8 @@ async def _cycle(stage: Stage, workload: Workload, writer: CostWriter) -> Round:
     await measurement.request()
     result = await measurement.finish()
     result.best = even_layout(_SMALL, stage.zones)
-    result.more = {"wrongCosts": await _unrestored(stage, writer)}
-    print(f"  {result.line()}; {len(result.more['wrongCosts'])} wrong costs", flush=True)
+    result.more = {"wrong_costs": await _unrestored(stage, writer)}
+    print(f"  {result.line()}; {len(result.more['wrong_costs'])} wrong costs", flush=True)
     return result
 
 

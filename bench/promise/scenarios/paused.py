@@ -72,7 +72,7 @@ async def _request(stage: Stage, measurement: Measurement, pause: Pause) -> None
     was_stopped = pause.is_stopped
     pause.begin()
     deleted = sum(result.before.values()) - len(stage.pods.active(result.workload))
-    result.more = {"admittedWhileStopped": was_stopped, "deletedBeforeThePause": deleted}
+    result.more = {"admitted_while_stopped": was_stopped, "deleted_before_the_pause": deleted}
 
 
 @dataclass
@@ -106,8 +106,8 @@ def _report(stage: Stage, finished: list[Measurement], arguments: argparse.Names
     report = Report(f"controller manager paused for {arguments.pause:g} s after admission")
     summarize(report, rounds)
     add_certainty(report, rounds)
-    late = [each for each in rounds if each.more["admittedWhileStopped"]]
+    late = [each for each in rounds if each.more["admitted_while_stopped"]]
     report.add("admitted while it was stopped", len(late))
     report.add("  of these unlevel", sum(each.is_unlevel for each in late))
-    report.add("pods deleted before the pause", sum(each.more["deletedBeforeThePause"] for each in rounds))
+    report.add("pods deleted before the pause", sum(each.more["deleted_before_the_pause"] for each in rounds))
     return report
