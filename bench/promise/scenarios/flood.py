@@ -26,7 +26,7 @@ _SIZES = (6, 20)
 _LAST_SIZES = (2, 5)
 _PLANNED = re.compile(r"\d/\d|\b\d+ of \d+\b")
 """Warnings that announce a layout, or how many costs were written; all others say why there was no plan."""
-_UNPLANNED = re.compile(r'outcome="(limited|unready|late|contested|unranked|failed|busy)"', re.IGNORECASE)
+_UNPLANNED = re.compile(r'outcome="(rate-limited|not-synced|late|conflict|unranked|failed|busy)"', re.IGNORECASE)
 
 
 @dataclass
@@ -131,7 +131,7 @@ async def _report(
     results = {workload: stage.layout(workload) for workload in final}
     decreases = [each for each in requests if each.is_decrease]
     metrics = await stage.product.metrics() if stage.product else {}
-    unplanned = {name: value for name, value in metrics.items() if "plans_total" in name and _UNPLANNED.search(name)}
+    unplanned = {name: value for name, value in metrics.items() if "requests_total" in name and _UNPLANNED.search(name)}
     named = [each for each in decreases if _names_a_layout(each, stage)]
     other = [each for each in decreases if each.warnings and not _names_a_layout(each, stage)]
     report.add("final layouts", ", ".join(written(result) for result in results.values()))
