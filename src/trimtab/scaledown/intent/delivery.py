@@ -106,6 +106,13 @@ class PlanDelivery:
         plan = self._open_plan(annotation.plan, checked, plans)
         await self._adopt(checked, plan, list(self._adopted_costs(checked.key, annotation, plans)))
 
+    async def take_over(self, checked: CheckedRequest, plans: Sequence[ControllerPlan]) -> None:
+        """Write the costs of a scale-down that is in progress and that no running process tracks."""
+        annotation = self._new_annotation(checked)
+        plan = self._open_plan(annotation.plan, checked, plans)
+        changes = [*_new_costs(annotation, plans), *self._adopted_costs(checked.key, annotation, plans)]
+        await self._adopt(checked, plan, changes)
+
     def is_repeat(self, checked: CheckedRequest) -> bool:
         """Whether costs for this very size are in place, and nothing about the workload has changed since."""
         return bool(self._present(checked))

@@ -94,6 +94,16 @@ class Gate:
             return HoldOutcome.CONFLICT, (_conflict_warning(ref, conflicts),)
         return (None if self._limits.allow(request.key) else HoldOutcome.RATE_LIMITED), ()
 
+    def policy_for(self, workload: Workload) -> EffectivePolicy | None:
+        """The policy whose costs are written on scale-downs of a workload, where one applies."""
+        ref = workload_ref(workload)
+        if is_managed_by_deployment(workload.metadata) or not self.defaults.allows_writes(ref.namespace):
+            return None
+        policy = self._groups.policy_for(ref)
+        if policy is None or not is_on_scale_intent(policy.spec) or self._groups.conflicting_with(ref):
+            return None
+        return policy
+
     async def _prepare_for(self, request: ScaleDownRequest, budget: TimeBudget) -> None:
         if self._prepare is not None:
             with contextlib.suppress(TimeoutError):

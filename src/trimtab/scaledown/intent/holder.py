@@ -15,6 +15,7 @@ it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import ApiError, ConfigError
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.ranking.rankers import Constraint
@@ -30,6 +32,7 @@ from trimtab.scaledown import replicaset_plans
 from trimtab.scaledown.cost_writer import WRITERS, CostWriter
 from trimtab.scaledown.intent.delivery import RESERVE, PlanDelivery
 from trimtab.scaledown.intent.gate import Gate, Prepare
+from trimtab.scaledown.intent.overdue import OVERDUE, OverdueScaleDowns
 from trimtab.scaledown.intent.planner import MODEL, ModelSettings, PlannedRequest, Planner, PolicyOf, strategies_of
 from trimtab.scaledown.intent.ratelimits import RATES, RateLimiter, Rates, WorkloadLocks
 from trimtab.scaledown.intent.requests import (
@@ -47,7 +50,7 @@ from trimtab.scaledown.results.evaluation import PATIENCE
 from trimtab.scaledown.results.open_plans import OpenPlan
 from trimtab.scaledown.results.plan_tracker import ABANDONED, PlanTracker
 from trimtab.scaledown.results.reporter import EventRecorder, ScaleDownReporter
-from trimtab.scaledown.view import View
+from trimtab.scaledown.view import View, Workload
 
 _REMEMBERED = 1024
 """How many results are remembered for repeats."""
@@ -67,6 +70,8 @@ class HoldSettings:
     """How long an answered request may take to be stored before its costs are reverted."""
     abandoned: float = ABANDONED
     """How long the plans of other processes are left to them."""
+    overdue: float = OVERDUE
+    """After how long a scale-down that no running process tracks is taken over."""
     writers: int = WRITERS
     rates: Rates = RATES
     constraints: tuple[Constraint, ...] = (Constraint(ZONE), Constraint(HOSTNAME))
@@ -139,6 +144,9 @@ class ScaleDownHolder:
             metrics=self.metrics,
             window=settings.model.window,
         )
+        self._overdue = OverdueScaleDowns(
+            view, client.clock, is_tracked=self.tracker.is_open, take_over=self._take_over, after=settings.overdue
+        )
         self.metrics.watch_settle_time(lambda: self.settle_time.seconds)
 
     @property
@@ -162,8 +170,12 @@ class ScaleDownHolder:
         self.tracker.requeue_all()
 
     async def run(self) -> None:
-        """Track plans until cancelled. The view is run by its owner."""
-        await self.tracker.run()
+        """Track plans, and take overdue scale-downs over, until cancelled. The view is run by its owner."""
+        tasks = [asyncio.ensure_future(each.run()) for each in (self.tracker, self._overdue)]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            await cancel(*tasks)
 
     async def hold(self, request: ScaleDownRequest) -> HoldResult:
         """Put costs in place for a request, and return when it may be admitted. Errors do not stop it."""
@@ -236,6 +248,20 @@ class ScaleDownHolder:
         elif planned.plans:
             return self._skip(checked, outcome)
         return HoldResult(outcome)
+
+    async def _take_over(self, key: str, workload: Workload) -> None:
+        """Plan what is left of a scale-down that no running process tracks."""
+        policy = self._gate.policy_for(workload)
+        if policy is None:
+            return
+        metadata, size = workload.metadata, workload.desired_replicas
+        request = ScaleDownRequest(type(workload).__name__, metadata.namespace, metadata.name, metadata.uid, size, size)
+        budget = TimeBudget(self._clock, self._clock.monotonic(), self.settings.budget)
+        checked = CheckedRequest(request, workload, policy, budget)
+        plans = self._planner.replan(checked, workload).deliverable
+        if any(plan.changes for plan in plans):
+            log.info("%s: takes over a scale-down that is still in progress", key)
+            await self._delivery.take_over(checked, plans)
 
     async def _reassure(self, workload: str, plan: OpenPlan) -> None:
         """Plan a request again whose controller has not acted while its result was certain."""

@@ -107,18 +107,20 @@ class Planner:
         policy = await self._wait_for_ranks(checked)
         if policy is None:
             return HoldOutcome.UNRANKED
-        return PlannedRequest(policy, tuple(self._plans(checked, workload, policy)))
+        sizes = self._sizes(workload, checked.request.after)
+        return PlannedRequest(policy, tuple(self._plans(checked, workload, policy, sizes)))
 
     def replan(self, checked: CheckedRequest, workload: Workload) -> PlannedRequest:
         """The plans for a request that was admitted, as things are now; pods that have no rank are left unranked."""
-        owners = [size.uid for size in self._sizes(workload, checked.request.after)]
-        pods = [pod for uid in owners for pod in self._view.pods_of(uid) if pod.active]
+        sizes = self._remaining(workload, checked.request.after)
+        pods = [pod for size in sizes for pod in self._view.pods_of(size.uid) if pod.active]
         policy = self._policy_of(checked.policy, pods)
-        return PlannedRequest(policy, tuple(self._plans(checked, workload, policy)))
+        return PlannedRequest(policy, tuple(self._plans(checked, workload, policy, sizes)))
 
     def outline(self, checked: CheckedRequest) -> tuple[ControllerPlan, ...]:
         """The plans for a request that is not going to be delivered: what would have been possible."""
-        return tuple(self._plans(checked, checked.workload, Policy.of(())))
+        sizes = self._sizes(checked.workload, checked.request.after)
+        return tuple(self._plans(checked, checked.workload, Policy.of(()), sizes))
 
     async def _wait_for_pods(self, checked: CheckedRequest) -> None:
         """Wait, for a moment at most, until our own watch has shown as many pods as the workload says it has.
@@ -169,10 +171,27 @@ class Planner:
         window = Window.after(now, seconds=settings.window, tolerance=tolerance)
         return ControllerModel(now, window, is_stable(self._view, workload), settings.options)
 
-    def _plans(self, checked: CheckedRequest, workload: Workload, policy: Policy) -> list[ControllerPlan]:
+    def _remaining(self, workload: Workload, size: int) -> tuple[ControllerSize, ...]:
+        """The controllers that are still to lose pods for a request that was admitted, resized already or not."""
+        to_resize = self._sizes(workload, size)
+        known = {each.uid for each in to_resize}
+        controllers = self._view.sets_of(workload) if isinstance(workload, Deployment) else [workload]
+        family = [each.metadata.uid for each in controllers]
+        siblings = family if isinstance(workload, Deployment) else self._view.siblings_of(workload)
+        resized = []
+        for each in controllers:
+            metadata, wanted = each.metadata, each.desired_replicas
+            active = sum(pod.active for pod in self._view.pods_of(metadata.uid))
+            if metadata.uid not in known and active > wanted:
+                resized.append(ControllerSize(metadata.uid, metadata.name, active, wanted, tuple(siblings)))
+        return (*to_resize, *resized)
+
+    def _plans(
+        self, checked: CheckedRequest, workload: Workload, policy: Policy, sizes: Sequence[ControllerSize]
+    ) -> list[ControllerPlan]:
         """The plan of each controller that loses pods. Without an await: rows are valid until the next event."""
         plans, model = [], self._model(workload)
-        for each in self._sizes(workload, checked.request.after):
+        for each in sizes:
             plan = replicaset_plans.plan_controller(
                 *(workload, each, self._view.pods_of(each.uid), self._view.snapshot, policy),
                 defaults=self._constraints,

@@ -130,6 +130,10 @@ class PlanTracker:
         self.answer(workload, plan, is_complete=plan.is_complete)
         return True
 
+    def is_open(self, workload: str) -> bool:
+        """Whether this process has an open plan for a workload."""
+        return workload in self._open
+
     def tracks(self, workload: str, annotation: PlanAnnotation | None) -> bool:
         """Whether an annotation is of an open plan of this process."""
         plan = self._open.get(workload)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.scaledown.scale_cluster import ScaleCluster
 from trimtab.api.annotations import DELETION_COST
-from trimtab.api.apps import Deployment
+from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import ScaleDownPolicySpec
 from trimtab.kube.transport import Request, Response
@@ -134,6 +134,24 @@ async def test_certainty_is_extended_while_the_controller_does_not_act(monkeypat
     await cluster.advance(40)
     assert sorted(await cluster.spread()) == [3, 4, 4]
     assert await cluster.costs() == []
+    await cluster.close()
+
+
+async def test_another_process_takes_over_a_scale_down_of_one_that_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was written, so nothing on the pods tells of it; the cluster does."""
+    cluster = await story()
+    await cluster.stop()
+    await cluster.stop_product(killed=True)
+    cluster.unasked = True
+    (replicaset,) = await cluster.all(ReplicaSet)
+    await cluster.user.resize(Deployment, "web", 11, namespace="default")
+    await cluster.user.resize(ReplicaSet, replicaset.metadata.name, 11, namespace="default")
+    monkeypatch.setattr(planner, "is_stable", lambda *_: False)
+    await cluster.start_product()
+    await cluster.advance(10)
+    assert await cluster.costs() == []
+    await cluster.advance(10)
+    assert len(await cluster.costs()) == 1
     await cluster.close()
 
 
