@@ -171,7 +171,7 @@ def _reviews(name: str, namespace: str, url: str) -> JSON:
 
 
 BAD_POLICIES: dict[str, tuple[JSON, str]] = {
-    "no target": ({}, "spec: names no pods; write a targetRef or a selector"),
+    "no target": ({}, "spec: selects no pods; write a targetRef or a selector"),
     "an unknown strategy": (
         {"targetRef": DEPLOYMENT, "strategies": [{"name": "Balanse"}]},
         'spec.strategies[0].name: "Balanse" is not a strategy; known are',
