@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 UV := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint format test bench e2e up generate clean
+.PHONY: help install lock lint format test bench promise e2e up generate clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ up: install ## Start a lab: API server, workload controllers, simulated nodes, a
 
 bench: install ## All benchmarks, or one: make bench ONLY=decode-5k
 	@$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
+
+promise: install ## Scale-downs on the cluster of KUBECONFIG: make promise SCENARIO=rounds ARGS="--rounds 60"
+	@$(BIN)/python -m bench.promise $(or $(SCENARIO),--help) $(ARGS)
 
 generate: install ## Write what is generated from types and published schemas
 	@$(BIN)/python -m tools.generate

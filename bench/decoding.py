@@ -1,4 +1,4 @@
-"""How fast pods are read, and how much memory they take."""
+"""The time and memory of decoding pods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def decode_5k() -> Figure:
 
 
 def decode_5k_memory() -> Figure:
-    """Memory a decoded pod takes, in KiB; the calibration is the limit of 10 KiB."""
+    """The memory of a decoded pod, in KiB; the calibration is the limit of 10 KiB."""
     data = pod_list(PODS, TEMPLATES)
     tracemalloc.start()
     page = codec.decode_pods(data)

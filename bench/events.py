@@ -1,4 +1,4 @@
-"""What an event costs, and how much memory a large cluster takes."""
+"""The time of a pod event, and the memory of a large cluster."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ EVENTS = 2_000
 
 
 def snapshot_event() -> Figure:
-    """One event of a pod on a cluster of 5,000 nodes: it comes, moves to another node, changes state, and goes, while
-    tallies are kept for its workload."""
+    """One event of a pod on a cluster of 5,000 nodes: it is added, moves to another node, changes state and is deleted,
+    while tallies are kept for its workload."""
     view, trees = _cluster(), _trees(EVENTS)
     pods = [codec.convert(tree, Pod) for tree in trees]
     for pod in pods:
@@ -73,5 +73,5 @@ def _trees(count: int) -> list[dict[str, object]]:
 
 
 def _resident() -> int:
-    """The most memory that this process has had, in bytes."""
+    """The peak memory of this process, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

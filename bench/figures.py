@@ -1,4 +1,4 @@
-"""What a benchmark gives, and how it is measured."""
+"""The result of a benchmark, and how it is measured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TURNS = 7
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A measured value beside the calibration of the same run; `limit` is what the ratio is meant to stay within."""
+    """A measured value beside the calibration of the same run; `limit` is the maximum of the ratio."""
 
     value: float
     unit: str
@@ -26,7 +26,7 @@ class Figure:
 
 
 def best(work: Callable[[], object], *, turns: int = _TURNS, repeat: int = 1) -> float:
-    """Seconds for one piece of work: the fastest of several turns, garbage collection as in production."""
+    """Seconds for one piece of work: the fastest of several runs, with garbage collection as in production."""
     fastest = float("inf")
     for _ in range(turns):
         start = time.perf_counter()

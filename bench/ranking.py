@@ -14,8 +14,9 @@ from trimtab.api.nodes import HOSTNAME, ZONE, Node
 from trimtab.api.pods import ContainerStatus, Pod, PodCondition, PodSpec, PodStatus
 from trimtab.api.times import to_ns
 from trimtab.ranking import Constraint, Workload, plan
+from trimtab.ranking.contenders import Contenders
 from trimtab.ranking.rankers import SpreadConstraintsRanker
-from trimtab.ranking.victims import Contenders, order_contenders, replicaset_order
+from trimtab.ranking.victims import order_contenders, replicaset_order
 from trimtab.snapshot import Snapshot
 
 PODS = 10_000

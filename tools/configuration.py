@@ -1,4 +1,4 @@
-"""Writes the tables of `docs/configuration.md` from what the fields of the configuration say of themselves."""
+"""Writes the tables of `docs/configuration.md` from the descriptions of the configuration's fields."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ SECTIONS: dict[str, type[Model]] = {
     "serving": configuration.Serving,
     "logs": configuration.Logs,
 }
-"""The objects of the file, each with a table of its own."""
+"""The objects of the file, each with its own table."""
 
-_PLACE = re.compile(r"(<!-- fields -->\n).*(<!-- /fields -->)", flags=re.DOTALL)
+_TABLES = re.compile(r"(<!-- fields -->\n).*(<!-- /fields -->)", flags=re.DOTALL)
 
 
 def page(text: str) -> str:
-    """The page with its tables written anew."""
-    return _PLACE.sub(lambda found: f"{found[1]}{tables()}{found[2]}", text)
+    """The page with its tables replaced."""
+    return _TABLES.sub(lambda match: f"{match[1]}{tables()}{match[2]}", text)
 
 
 def tables() -> str:
@@ -58,7 +58,7 @@ def _rows(model: type[Model]) -> Iterator[str]:
 
 
 def _default(field: inspect.Field) -> str:
-    """What holds where nothing is written; an object says so in its own table."""
+    """The default of a field; empty for an object, which has its own table."""
     default = () if field.default is msgspec.NODEFAULT else field.default
     if isinstance(default, msgspec.Struct) or default in (None, "", (), {}):
         return ""

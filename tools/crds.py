@@ -1,4 +1,4 @@
-"""Writes the CustomResourceDefinitions to `deploy/crds`, where people and `kubectl apply` find them."""
+"""Writes the CustomResourceDefinitions to `deploy/crds`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from trimtab.api import crds
 
 DIRECTORY = Path(__file__).parents[1] / "deploy" / "crds"
 
-_HEADER = "# Made from the types in src/trimtab/api by `make generate`: change those, not this.\n"
+_HEADER = "# Generated from the types in src/trimtab/api by `make generate`. Do not edit.\n"
 
 
 def files() -> dict[str, str]:
-    """The text of each file by its name: one a kind."""
+    """The text of each file by its name, one per kind."""
     return {f"{kind.plural}.yaml": _HEADER + _text(kind) for kind in crds.KINDS}
 
 
 def main() -> None:
-    """Write them all."""
+    """Write all files."""
     DIRECTORY.mkdir(parents=True, exist_ok=True)
     for name, text in files().items():
         (DIRECTORY / name).write_text(text, encoding="utf-8")

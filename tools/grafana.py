@@ -131,6 +131,12 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 unit="s",
             ),
             Panel("Reviews in flight", [("sum (trimtab_webhook_reviews_in_flight)", "in flight")]),
+            Panel(
+                "Clock offset",
+                [("max by (instance) (trimtab_clock_offset_seconds)", "{{instance}}")],
+                unit="s",
+                description="How far the clock of each process is ahead of the API server's.",
+            ),
         ),
     ),
     (

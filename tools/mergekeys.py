@@ -1,4 +1,4 @@
-"""Writes `src/trimtab/api/patches/mergekeys.json`: how the built-in types are patched.
+"""Writes `src/trimtab/api/patches/mergekeys.json`: the merge keys of the built-in types.
 
 Kubernetes publishes what a strategic merge patch needs in its OpenAPI schemas: `x-kubernetes-patch-strategy` and
 `x-kubernetes-patch-merge-key` on fields, `x-kubernetes-group-version-kind` on types. The schemas come from the package
@@ -7,8 +7,8 @@ Kubernetes publishes what a strategic merge patch needs in its OpenAPI schemas: 
 
     {"fields": {NAME: {"type": TYPE, "list": true, "strategy": "merge", "key": "name"}}, "plain": [NAME, ...]}
 
-`type` is the type of the value or of the list's elements, and is absent where that has no fields of its own; what is
-neither a list nor of a type with fields is only a name among `plain`. Run `python -m tools.mergekeys` to write it anew.
+`type` is the type of the value or of the list's elements, and is absent if that has no fields; a field that is neither
+a list nor of a type with fields is only listed in `plain`. Run `python -m tools.mergekeys` to regenerate it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Definition = dict[str, Any]
 
 
 def generate() -> str:
-    """The table as text: sorted, one type a line, so that a change of version reads well as a diff."""
+    """The table as text: sorted, one type per line, so that changes between versions are readable diffs."""
     definitions = {_short(name): definition for name, definition in _published().items()}
     kinds = _kinds(definitions)
     types = {name: _type(definitions, name) for name in _reachable(definitions, kinds.values())}

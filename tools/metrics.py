@@ -10,6 +10,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
 from trimtab.admission.metrics import Metrics as WebhookMetrics
+from trimtab.app.metrics import Metrics as ProcessMetrics
 from trimtab.cloneset.metrics import Metrics as CloneSetMetrics
 from trimtab.scaledown.metrics import Metrics as ScaleDownMetrics
 from trimtab.scheduler.metrics import Metrics as SchedulerMetrics
@@ -43,6 +44,7 @@ class _Registry(CollectorRegistry):
 def registered() -> _Registry:
     """A registry with the metrics of all components."""
     registry = _Registry()
+    ProcessMetrics(registry)
     WebhookMetrics(registry)
     CloneSetMetrics(registry)
     ScaleDownMetrics(registry)

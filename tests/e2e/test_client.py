@@ -48,7 +48,7 @@ async def client() -> AsyncIterator[Client]:
 
 @pytest.fixture
 async def namespace(client: Client) -> AsyncIterator[str]:
-    """A namespace that goes away with the test."""
+    """A namespace that is deleted after the test."""
     name = f"trimtab-e2e-{uuid.uuid4().hex[:10]}"
     await client.create(Namespace, {"metadata": {"name": name}})
     await _service_account(client, name)
@@ -69,7 +69,7 @@ def config_map(name: str, **data: str) -> JSON:
 
 
 def pod(name: str, **labels: str) -> JSON:
-    """A pod that nobody schedules."""
+    """A pod that is not scheduled."""
     return {
         "metadata": {"name": name, "labels": labels},
         "spec": {
@@ -139,7 +139,7 @@ async def test_an_old_version_and_a_wrong_identity_are_conflicts(client: Client,
     await client.delete(CONFIG_MAPS, "a", namespace=namespace, uid=made["metadata"]["uid"])
 
 
-async def test_what_is_wrong_is_said_field_by_field(client: Client, namespace: str) -> None:
+async def test_invalid_fields_are_listed(client: Client, namespace: str) -> None:
     """An Invalid has its causes, and a request that makes no sense is a BadRequest."""
     with pytest.raises(errors.Invalid) as caught:
         await client.create(Pod, {"metadata": {"name": "a"}, "spec": {"containers": []}}, namespace=namespace)
@@ -156,7 +156,7 @@ async def test_what_is_wrong_is_said_field_by_field(client: Client, namespace: s
         await client.call("GET", "/apis/nobody.example.com/v1/things")
 
 
-async def test_unknown_fields_are_refused_or_warned_of_as_asked(client: Client, namespace: str) -> None:
+async def test_field_validation_refuses_or_warns(client: Client, namespace: str) -> None:
     """Strict, and the default, which is to warn."""
     heard: list[str] = []
     odd = {**config_map("a"), "colour": "blue"}
@@ -179,7 +179,7 @@ async def test_a_dry_run_changes_nothing(client: Client, namespace: str) -> None
     assert await client.get(CONFIG_MAPS, "a", namespace=namespace) == made
 
 
-async def test_a_list_in_parts_is_of_one_moment(client: Client, namespace: str) -> None:
+async def test_a_paged_list_is_consistent(client: Client, namespace: str) -> None:
     """What comes while it is read is not in it; selectors choose."""
     for n in range(7):
         body = config_map(f"c{n}")
@@ -222,7 +222,7 @@ async def test_a_watch_resumes_where_it_was(client: Client, namespace: str) -> N
         assert await collect(events, 1) == [("DELETED", "a")]
 
 
-async def test_a_watch_ends_when_it_was_asked_to(client: Client, namespace: str) -> None:
+async def test_a_watch_ends_after_its_timeout(client: Client, namespace: str) -> None:
     """The end is clean, and no error."""
     listed = await client.list(CONFIG_MAPS, namespace=namespace)
     version = listed.resource_version
@@ -265,7 +265,7 @@ async def test_apply(client: Client, namespace: str) -> None:
 
 
 async def test_scale(client: Client, namespace: str) -> None:
-    """A size is read and set without the workload around it, and not behind somebody's back."""
+    """The scale subresource is read and set, and a stale resourceVersion is a conflict."""
     await client.create(Deployment, deployment("d"), namespace=namespace)
     scale = await client.scale(Deployment, "d", namespace=namespace)
     assert (scale.spec.replicas, scale.status.selector) == (0, "app=d")
@@ -295,7 +295,7 @@ async def test_binding(client: Client, namespace: str) -> None:
 
 
 async def test_eviction(client: Client, namespace: str) -> None:
-    """Without a budget a pod goes at once; a dry run lets it stay."""
+    """Without a budget a pod is evicted; a dry run keeps it."""
     await client.create(Pod, pod("a"), namespace=namespace)
     await client.evict("a", namespace=namespace, dry_run=True)
     await client.get(Pod, "a", namespace=namespace)
@@ -305,7 +305,7 @@ async def test_eviction(client: Client, namespace: str) -> None:
 
 
 async def test_eviction_that_a_budget_refuses(client: Client, namespace: str) -> None:
-    """It is a TooManyRequests that says so, and is not tried again. Needs the disruption controller."""
+    """It raises TooManyRequests with by_budget, and is not retried. Needs the disruption controller."""
     budget = {
         "metadata": {"name": "keep"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}},
@@ -360,7 +360,7 @@ class Fragile(Session):
             await stream.close()
 
 
-async def test_an_informer_follows(client: Client, namespace: str) -> None:
+async def test_an_informer_follows_changes(client: Client, namespace: str) -> None:
     """It shows one's own writes, resumes when its connection is cut, and ends where the server is."""
     fragile = Fragile(config.discover())
     async with Client(fragile) as own:
@@ -390,7 +390,7 @@ async def test_an_informer_follows(client: Client, namespace: str) -> None:
 
 
 async def test_leader_election(client: Client, namespace: str) -> None:
-    """The first leads; when it goes the second follows, and not before."""
+    """The second leads only after the first has released the lease."""
     timings = LeaseTimings(lease_duration=3, renew_deadline=2, retry_period=0.2)
     order: list[str] = []
     stopped = {name: asyncio.Event() for name in "ab"}
@@ -443,8 +443,8 @@ async def test_events_are_written_and_counted(client: Client, namespace: str) ->
     }
 
 
-async def test_calls_that_fail_are_not_repeated_without_end(client: Client) -> None:
-    """Whatever the server says to a path that it does not know, it is asked once."""
+async def test_failing_calls_are_not_retried_forever(client: Client) -> None:
+    """An unknown path is requested once."""
     attempts: list[Observation] = []
     with pytest.raises(errors.NotFound):
         await client.using(on_attempt=attempts.append).call("GET", "/nowhere")

@@ -178,7 +178,7 @@ BAD_POLICIES: dict[str, tuple[JSON, str]] = {
     ),
     "several strategies without thresholds": (
         {"targetRef": DEPLOYMENT, "strategies": [{"name": "Balance"}, {"name": "Taints"}]},
-        "spec.strategies[1].threshold: is required where there are several strategies",
+        "spec.strategies[1].threshold: is required with several strategies",
     ),
     "a StatefulSet": (
         {"targetRef": {**DEPLOYMENT, "kind": "StatefulSet"}},

@@ -57,7 +57,7 @@ async def test_kubectl_scales_and_shows(client: Client, server: Server, tmp_path
         assert header.split() == columns
         assert row.split()[:-1] == ["web", "5", "5", "0", "0", "0", "5"]
         said = await kubectl("explain", "cloneset.spec.scaleStrategy.podsToDelete")
-        assert "replaced unless the CloneSet shrinks" in " ".join(said.split())
+        assert "replaced unless the CloneSet is scaled down" in " ".join(said.split())
 
 
 async def test_trouble_on_the_wire_leaves_exactly_what_is_wanted(client: Client, server: Server) -> None:

@@ -149,7 +149,7 @@ async def test_fields_are_explained(kubectl: Kubectl) -> None:
     assert "replicas\t<integer>" in output
     await kubectl("apply", "-f", str(ROOT / "deploy" / "crds" / "clonesets.yaml"))
     output = await kubectl("explain", "clonesets")
-    assert "keeps a number of identical pods" in output
+    assert "CloneSet keeps a number of identical pods" in output
     assert "spec\t<Object> -required-" in output
 
 

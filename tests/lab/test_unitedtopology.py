@@ -154,7 +154,7 @@ async def test_the_api_server_restarts(plane: Plane, monkeypatch: pytest.MonkeyP
     """Every connection breaks and every watch ends, in the middle of growing; nothing is given away twice."""
     await plane.fleet.scale("web", 18)
     await plane.server.stop()
-    monkeypatch.setattr(bootstrap, "furnish", _as_it_was)
+    monkeypatch.setattr(bootstrap, "create_default_objects", _as_it_was)
     await plane.server.start()
     await plane.fleet.settled(18)
     await eventually(lambda: plane.is_right(18))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import ssl
 import urllib.request
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -14,6 +16,8 @@ from prometheus_client import CollectorRegistry
 
 from tests.unit.kube.fakes import FakeServer
 from trimtab import app
+from trimtab.admission.certificate_authority import make_authority, sign
+from trimtab.admission.certificates import CONFIGURATIONS
 from trimtab.admission.server import AdmissionServer
 from trimtab.api import configuration
 from trimtab.api.configuration import TrimtabConfiguration
@@ -22,7 +26,7 @@ from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.app import admission, scheduling
 from trimtab.app.dependencies import Dependencies
 from trimtab.install import local, reviews
-from trimtab.kube.client import Client
+from trimtab.kube.client import Client, PatchKind
 from trimtab.kube.clocks import cancel
 from trimtab.kube.components import ComponentGroup
 from trimtab.kube.config import discover
@@ -116,6 +120,8 @@ async def test_all_components_run_in_one_process(elected: bool, tmp_path: Path) 
             _, metrics = await asyncio.to_thread(read, running.port, "/metrics")
             for name in ("scheduler_pending_pods", "trimtab_webhook_reviews_total", "trimtab_scaledown_requests_total"):
                 assert name in metrics
+            (offset,) = [line for line in metrics.splitlines() if line.startswith("trimtab_clock_offset_seconds ")]
+            assert abs(float(offset.split()[1])) < 2
         finally:
             await cancel(task)
         assert task.cancelled()
@@ -132,6 +138,42 @@ async def test_replicas_of_the_webhooks_serve_with_one_certificate(tmp_path: Pat
         finally:
             await cancel(*tasks)
         assert shown[0] == shown[1]
+
+
+async def test_webhooks_are_ready_only_while_api_servers_trust_their_certificate(tmp_path: Path) -> None:
+    """The replica calls itself with the CA bundle of the webhook configurations; here an administrator's."""
+    now = datetime.now(UTC)
+    authority, other = make_authority(now), make_authority(now + timedelta(seconds=1))
+    pair = sign(authority, ["127.0.0.1"], now)
+    files = {"certificateFile": str(tmp_path / "tls.crt"), "keyFile": str(tmp_path / "tls.key")}
+    (tmp_path / "tls.crt").write_bytes(pair.certificate)
+    (tmp_path / "tls.key").write_bytes(pair.key)
+    webhooks = {"host": "127.0.0.1", "port": 0, "url": "https://127.0.0.1:9"}
+    configured = whole(components=["webhooks"], webhooks={**webhooks, "certificates": {"source": "Files", **files}})
+    async with Server(tmp_path / "lab") as server, Client(Session(discover(server.kubeconfig))) as client:
+        await provisioning.create_missing(client, local.manifests(configured))
+        await trust(client, other.certificate)
+        running = app.App(app.Settings(configured, kubeconfig=server.kubeconfig))
+        task = asyncio.create_task(running.run())
+        try:
+            while running.port < 0:
+                await asyncio.sleep(0)
+            while "is not trusted" not in (found := await asyncio.to_thread(read, running.port, "/readyz"))[1]:
+                assert found[0] == 503
+            await trust(client, authority.certificate)
+            while (await asyncio.to_thread(read, running.port, "/readyz"))[0] != 200:
+                assert not task.done()
+        finally:
+            await cancel(task)
+
+
+async def trust(client: Client, ca_bundle: bytes) -> None:
+    """Set the CA bundle of all webhooks."""
+    text = base64.b64encode(ca_bundle).decode()
+    for resource in CONFIGURATIONS.values():
+        count = len((await client.get(resource, "trimtab"))["webhooks"])
+        patch = [{"op": "add", "path": f"/webhooks/{at}/clientConfig/caBundle", "value": text} for at in range(count)]
+        await client.patch(resource, "trimtab", patch, how=PatchKind.JSON)
 
 
 async def listening(running: app.App) -> tuple[str, int]:

@@ -1,7 +1,7 @@
 """The certificate authority of the webhooks, the certificates that it signs, and when each is renewed.
 
 Pure, but for the keys that it generates. Every decision follows from the certificates alone, so that all replicas
-decide the same:
+decide the same. Time is the API server's, because API servers check the certificates:
 
 1. The serving certificate is replaced when a third of its lifetime is left, or when its names change.
 2. When a third of the authority's lifetime is left, the next authority is created and added to the CA bundle: API
@@ -9,6 +9,9 @@ decide the same:
 3. After `OVERLAP`, the next authority replaces the current one and signs a new serving certificate. The previous one
    stays in the bundle for another `OVERLAP`, for replicas that still serve the old certificate.
 4. Then the previous authority is removed from the bundle.
+5. A certificate that is not valid yet was created by a wrong clock: it is replaced at once.
+
+Certificates are valid from `BACKDATING` before their creation, for API servers whose clocks differ from one another.
 """
 
 from __future__ import annotations
@@ -27,8 +30,8 @@ AUTHORITY_LIFETIME = timedelta(days=3650)
 SERVING_LIFETIME = timedelta(days=365)
 OVERLAP = timedelta(minutes=10)
 """How long two authorities are trusted together, before and after one replaces the other."""
-_LEEWAY = timedelta(minutes=5)
-"""Clocks differ: a certificate is valid from a little before it was created."""
+BACKDATING = timedelta(days=1)
+"""How long before its creation a certificate is valid."""
 _USAGES = (
     "digital_signature",
     "content_commitment",
@@ -51,8 +54,13 @@ class KeyPair:
 
     @property
     def created(self) -> datetime:
-        """When the certificate was created."""
-        return x509.load_pem_x509_certificate(self.certificate).not_valid_before_utc + _LEEWAY
+        """When the certificate was created, if Trimtab created it."""
+        return self.valid_from + BACKDATING
+
+    @property
+    def valid_from(self) -> datetime:
+        """When the certificate becomes valid."""
+        return x509.load_pem_x509_certificate(self.certificate).not_valid_before_utc
 
     @property
     def expires(self) -> datetime:
@@ -60,8 +68,12 @@ class KeyPair:
         return x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc
 
     def is_due(self, now: datetime) -> bool:
-        """Whether no more than a third of the lifetime is left."""
-        return now >= self.expires - (self.expires - self.created) / 3
+        """Whether no more than a third of the lifetime is left, or the certificate is not valid yet."""
+        return now < self.valid_from or now >= self.expires - (self.expires - self.created) / 3
+
+    def is_valid(self, now: datetime) -> bool:
+        """Whether the certificate is neither too new nor expired."""
+        return self.valid_from <= now < self.expires
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +96,11 @@ class Keyring:
 
 def renew(keyring: Keyring | None, names: Sequence[str], now: datetime) -> Keyring:
     """The keyring as it should be now; the same object if nothing is due."""
-    if keyring is None or keyring.authority.expires <= now:
+    if keyring is None or not keyring.authority.is_valid(now):
         authority = make_authority(now)
         return Keyring(authority, sign(authority, names, now))
+    if keyring.next_authority is not None and not keyring.next_authority.is_valid(now):
+        return replace(keyring, next_authority=make_authority(now))
     if keyring.next_authority is not None and now >= keyring.next_authority.created + OVERLAP:
         authority = keyring.next_authority
         return Keyring(authority, sign(authority, names, now), previous_certificate=keyring.authority.certificate)
@@ -97,6 +111,31 @@ def renew(keyring: Keyring | None, names: Sequence[str], now: datetime) -> Keyri
     if keyring.serving.is_due(now) or names_of(keyring.serving) != set(names):
         return replace(keyring, serving=sign(keyring.authority, names, now))
     return keyring
+
+
+def invalid_reason(chain: bytes, now: datetime) -> str:
+    """Why a serving certificate or an intermediate one after it (PEM) is not valid now; empty if all are.
+
+    Of several certificates of one issuer, one valid one is enough. Roots are up to those who verify.
+    """
+    current, *others = x509.load_pem_x509_certificates(chain)
+    what = "the webhook certificate"
+    while True:
+        if now < current.not_valid_before_utc:
+            return f"{what} is not valid before {current.not_valid_before_utc.isoformat()}"
+        if now >= current.not_valid_after_utc:
+            return f"{what} has expired"
+        issuers = [each for each in others if each.subject == current.issuer and each.subject != each.issuer]
+        if not issuers:
+            return ""
+        current = next((each for each in issuers if is_current(each, now)), issuers[0])
+        others = [each for each in others if each is not current]
+        what = f"the issuer {current.subject.rfc4514_string()} of the webhook certificate"
+
+
+def is_current(certificate: x509.Certificate, now: datetime) -> bool:
+    """Whether a certificate is neither too new nor expired."""
+    return certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc
 
 
 def names_of(pair: KeyPair) -> set[str]:
@@ -145,7 +184,7 @@ def _builder(
 ) -> x509.CertificateBuilder:
     builder = x509.CertificateBuilder().subject_name(subject).public_key(key.public_key())
     builder = builder.serial_number(x509.random_serial_number())
-    return builder.not_valid_before(now - _LEEWAY).not_valid_after(now + lifetime)
+    return builder.not_valid_before(now - BACKDATING).not_valid_after(now + lifetime)
 
 
 def _key_pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:

@@ -9,7 +9,8 @@ writes it, and writes the CA bundle into the webhook configurations. A replica t
 A new certificate is loaded into the TLS context in use: open connections continue, new ones get the new certificate.
 
 A replica is healthy while its certificate is valid: API servers do not call a replica that is not ready, and taking it
-out of service would help nothing. Problems with the next certificate are logged.
+out of service would help nothing. Problems with the next certificate are logged. Whether a certificate is valid is
+decided by the API server's clock.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from trimtab.admission.certificate_authority import KeyPair, Keyring, renew
+from trimtab.admission.certificate_authority import KeyPair, Keyring, invalid_reason, renew
 from trimtab.api.documents import JSON
 from trimtab.kube.client import Client, PatchKind
+from trimtab.kube.clock_offset import describe_offset
 from trimtab.kube.clocks import SECOND, Clock
 from trimtab.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from trimtab.kube.resources import Resource, untyped
+from trimtab.kube.server_time import ServerTime
 
 SECRETS = untyped("v1", "Secret", "secrets")
 CONFIGURATIONS: Mapping[str, Resource[JSON]] = {
@@ -60,6 +63,7 @@ class _ServingContext:
         self.pair: KeyPair | None = None
         self.loaded = asyncio.Event()
         self._warned_about: KeyPair | None = None
+        self._invalid = ""
 
     def load(self, pair: KeyPair) -> None:
         """Serve this key pair from now on. The library takes files only; they are deleted before this returns."""
@@ -74,20 +78,31 @@ class _ServingContext:
         self.pair = pair
         self.loaded.set()
 
-    def problems(self, problem: str, now: datetime) -> list[str]:
+    def problems(self, problem: str, server_time: ServerTime) -> list[str]:
         """Why API servers cannot trust us right now; `problem` is what is wrong with the next certificate."""
-        if self.pair is not None and now < self.pair.expires:
+        invalid = self._validity_problem(server_time)
+        if self.pair is not None and not invalid:
             return []
-        expired = "" if self.pair is None else "the webhook certificate has expired"
-        return [each for each in (expired, problem) if each]
+        return [each for each in (invalid, problem) if each]
 
-    def warn_before_expiry(self, now: datetime) -> None:
+    def _validity_problem(self, server_time: ServerTime) -> str:
+        return "" if self.pair is None else _validity_problem(self.pair, server_time)
+
+    def warn(self, server_time: ServerTime) -> None:
+        """Log once that the certificate is invalid, or that it has not been renewed in time."""
+        invalid = self._validity_problem(server_time)
+        if invalid and not self._invalid:
+            log.warning("%s; API servers refuse it until it is replaced", invalid)
+        self._invalid = invalid
+        self._warn_before_expiry(_now(server_time))
+
+    def _warn_before_expiry(self, now: datetime) -> None:
         """Log once per certificate that it has not been renewed, when a tenth of its lifetime is left."""
         pair = self.pair
         if (
             pair is not None
             and pair is not self._warned_about
-            and now >= pair.expires - (pair.expires - pair.created) / 10
+            and now >= pair.expires - (pair.expires - pair.valid_from) / 10
         ):
             self._warned_about = pair
             log.warning(
@@ -99,8 +114,9 @@ class _ServingContext:
 class _Certificates:
     """What the server asks of certificates, wherever they come from."""
 
-    def __init__(self, clock: Clock, interval: float) -> None:
+    def __init__(self, clock: Clock, server_time: ServerTime, interval: float) -> None:
         self._clock = clock
+        self._server_time = server_time
         self._interval = interval
         self._serving = _ServingContext()
         self._problem = ""
@@ -123,7 +139,7 @@ class _Certificates:
     @property
     def problems(self) -> list[str]:
         """Why API servers cannot trust the certificate."""
-        return self._serving.problems(self._problem, _now(self._clock))
+        return self._serving.problems(self._problem, self._server_time)
 
     async def ready(self) -> None:
         """Wait until there is a certificate."""
@@ -133,15 +149,28 @@ class _Certificates:
 class FileCertificates(_Certificates):
     """The serving certificate in files that an administrator keeps current."""
 
-    def __init__(self, certificate: Path, key: Path, *, clock: Clock, interval: float = CHECK_INTERVAL) -> None:
-        super().__init__(clock, interval)
+    def __init__(
+        self,
+        certificate: Path,
+        key: Path,
+        *,
+        clock: Clock,
+        server_time: ServerTime | None = None,
+        interval: float = CHECK_INTERVAL,
+    ) -> None:
+        super().__init__(clock, server_time or ServerTime(clock), interval)
         self._files = (certificate, key)
+
+    @property
+    def trusted(self) -> bytes:
+        """The certificate itself: who signed it is not known here."""
+        return self.pair.certificate if self.pair is not None else b""
 
     async def run(self) -> None:
         """Read the files whenever they change, until cancelled."""
         while True:
             self.check()
-            self._serving.warn_before_expiry(_now(self._clock))
+            self._serving.warn(self._server_time)
             await self._clock.sleep(self._interval)
 
     def check(self) -> None:
@@ -176,13 +205,19 @@ class ManagedCertificates(_Certificates):
         is_leader: Callable[[], bool] = always,
         interval: float = CHECK_INTERVAL,
     ) -> None:
-        super().__init__(client.clock, interval)
+        super().__init__(client.clock, client.server_time, interval)
         self._client = client
         self._namespace = namespace
         self._name = name
         self._names = tuple(names)
         self._configurations = tuple(configurations)
         self._is_leader = is_leader
+        self._bundle = b""
+
+    @property
+    def trusted(self) -> bytes:
+        """The CA bundle of the keyring."""
+        return self._bundle
 
     async def run(self) -> None:
         """Keep the keyring, the context and the webhook configurations current, until cancelled."""
@@ -195,7 +230,7 @@ class ManagedCertificates(_Certificates):
             except (KubeError, OSError, ValueError) as error:  # ssl.SSLError is an OSError
                 log.warning("webhook certificates: %s", error)
                 self._problem = str(error)
-            self._serving.warn_before_expiry(_now(self._clock))
+            self._serving.warn(self._server_time)
             shorter = min(self._interval, _INTERVAL_WITHOUT_CERTIFICATE)
             await self._clock.sleep(self._interval if self.synced else shorter)
 
@@ -204,13 +239,19 @@ class ManagedCertificates(_Certificates):
         secret = await self._secret()
         keyring = None if secret is None else keyring_in(secret)
         if self._is_leader():
-            wanted = renew(keyring, self._names, _now(self._clock))
+            wanted = renew(keyring, self._names, _now(self._server_time))
             if wanted != keyring:
                 await self._write(secret, wanted)
-                log.info("the webhook certificates were renewed")
+                reason = "" if keyring is None else _validity_problem(keyring.serving, self._server_time)
+                log.log(
+                    logging.WARNING if reason else logging.INFO,
+                    "the webhook certificates were renewed%s",
+                    f": {reason}" if reason else "",
+                )
             keyring = wanted
             await self._publish(keyring.bundle)
         if keyring is not None:
+            self._bundle = keyring.bundle
             self._serving.load(keyring.serving)
 
     async def _secret(self) -> JSON | None:
@@ -288,5 +329,12 @@ def _bundle_patch(configuration: JSON, text: str) -> list[JSON]:
     return patch
 
 
-def _now(clock: Clock) -> datetime:
-    return datetime.fromtimestamp(clock.now() / SECOND, UTC)
+def _validity_problem(pair: KeyPair, server_time: ServerTime) -> str:
+    """Why a certificate is not valid by the API server's clock, with the offset of ours; empty if it is."""
+    reason = invalid_reason(pair.certificate, _now(server_time))
+    difference = describe_offset(server_time)
+    return f"{reason} by the API server's clock ({difference})" if reason and difference else reason
+
+
+def _now(server_time: ServerTime) -> datetime:
+    return datetime.fromtimestamp(server_time.now() / SECOND, UTC)

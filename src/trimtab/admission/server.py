@@ -10,6 +10,9 @@ arrive. Only a body that is no AdmissionReview is refused, with 400.
 **Callers** are not authenticated, unless `client_ca` names the authority that signed the API server's client
 certificate. So a hook does not trust what a review says; it reads the objects that it acts on.
 
+**Readiness** includes a call to ourselves (`self_check`), which `POST /ping` answers: a review that is admitted without
+a hook, and not counted.
+
 **Shutdown.** When `run` is cancelled the server accepts no more reviews and answers those in flight.
 """
 
@@ -26,7 +29,9 @@ from typing import Protocol
 
 from aiohttp import web
 
+from trimtab.admission import self_check
 from trimtab.admission.metrics import Metrics, ReviewOutcome
+from trimtab.admission.self_check import SelfCheck
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, AdmissionReview, answer
 from trimtab.api.errors import InvalidError
@@ -59,6 +64,8 @@ class Hook:
     path: str
     decide: Decide
     budget: float
+    skip_warning: str = ""
+    """For the user of a request that is admitted without a decision; the reason is appended."""
 
 
 OnSkip = Callable[[Hook, AdmissionRequest, str], None]
@@ -112,6 +119,7 @@ class AdmissionServer:
         client_ca: Path | None = None,
         clock: Clock | None = None,
         max_in_flight: int = MAX_IN_FLIGHT,
+        check: SelfCheck | None = None,
     ) -> None:
         self.hooks = {hook.path: hook for hook in hooks}
         if len(self.hooks) != len(hooks):
@@ -126,6 +134,7 @@ class AdmissionServer:
         self._clock = clock or SystemClock()
         self._max_in_flight = max_in_flight
         self._in_flight = 0
+        self._check = check
         self._listening = False
         self.metrics.watch_in_flight(lambda: self._in_flight)
 
@@ -136,8 +145,8 @@ class AdmissionServer:
 
     @property
     def problems(self) -> list[str]:
-        """Why API servers cannot trust its certificate."""
-        return self._certificates.problems
+        """Why API servers cannot trust its certificate, or cannot call it."""
+        return self._certificates.problems or (self._check.problems if self._check is not None else [])
 
     async def run(self) -> None:
         """Answer reviews until cancelled."""
@@ -157,9 +166,11 @@ class AdmissionServer:
         await runner.setup()
         try:
             await web.TCPSite(runner, self._host, self.port, ssl_context=self._context()).start()
-            self.port = runner.addresses[0][1]
+            host, self.port = runner.addresses[0][:2]
             self._listening = True
             log.info("admission reviews are served on https://%s:%d", self._host, self.port)
+            if self._check is not None:
+                await self._check.run(*self_check.own_address(host, self.port))
             await asyncio.get_running_loop().create_future()
         finally:
             self._listening = False
@@ -169,6 +180,7 @@ class AdmissionServer:
         application = web.Application(client_max_size=MAX_BODY)
         for path in self.hooks:
             application.router.add_post(path, self._review)
+        application.router.add_post(self_check.PATH, _ping)
         return application
 
     def _context(self) -> ssl.SSLContext:
@@ -184,9 +196,9 @@ class AdmissionServer:
             request = _read(await http.read())
         except InvalidError as error:
             self.metrics.answered(hook.name, ReviewOutcome.MALFORMED, 0.0)
-            return web.Response(status=400, text=f"not an AdmissionReview: {error}\n")
+            return _malformed(error)
         response = await self.decide(hook, request, timeout=_timeout(http.query.get("timeout", "")))
-        return web.Response(body=codec.encode(answer(response)), content_type="application/json")
+        return _answered(response)
 
     async def decide(self, hook: Hook, request: AdmissionRequest, *, timeout: float | None = None) -> AdmissionResponse:
         """The hook's answer; if there is none within the budget, an answer that admits the request."""
@@ -215,10 +227,27 @@ class AdmissionServer:
         self.metrics.answered(hook.name, outcome, seconds)
         if self._on_skip is not None:
             self._on_skip(hook, request, reason)
-        return admitted(request)
+        return admitted(request, *([f"{hook.skip_warning}: {reason}"] if hook.skip_warning else []))
 
     def _since(self, started: int) -> float:
         return (self._clock.monotonic() - started) / SECOND
+
+
+async def _ping(http: web.Request) -> web.Response:
+    """Admit a review of our own `SelfCheck`."""
+    try:
+        request = _read(await http.read())
+    except InvalidError as error:
+        return _malformed(error)
+    return _answered(admitted(request))
+
+
+def _malformed(error: InvalidError) -> web.Response:
+    return web.Response(status=400, text=f"not an AdmissionReview: {error}\n")
+
+
+def _answered(response: AdmissionResponse) -> web.Response:
+    return web.Response(body=codec.encode(answer(response)), content_type="application/json")
 
 
 async def _awaited(decision: Awaitable[AdmissionResponse]) -> AdmissionResponse:

@@ -3,9 +3,9 @@
 Everything that Trimtab writes to an object under its own name is defined here and nowhere else, so that every process
 and every version reads it the same way.
 
-**Who owns a cost.** A cost belongs to Trimtab while it equals what the annotation beside it says was written. Whoever
-changes it afterwards owns it from then on, and Trimtab then removes its own annotation only. `cost_owner` decides, and
-`REPLACEABLE` says which part of Trimtab may replace a cost of which owner:
+**Who owns a cost.** A cost belongs to Trimtab while it equals the cost recorded in the annotation beside it. An author
+that changes it afterwards owns it from then on, and Trimtab then removes only its own annotation. `cost_owner` decides,
+and `REPLACEABLE` says which part of Trimtab may replace a cost of which owner:
 
 | owner | recognized by | a plan may replace it | a policy may | a subset may |
 |---|---|---|---|---|
@@ -54,7 +54,7 @@ SUBSET = "trimtab.dev/subset"
 RESERVATION = "trimtab.dev/reservation"
 """The key of the pod's entry in `creating`: at admission it has no name yet."""
 STATED_COST = "trimtab.dev/cost"
-"""What a pod says it costs to delete it, for the strategy `Stated`."""
+"""The cost of deleting the pod as stated by its author, for the strategy `Stated`."""
 
 # Keys of Trimtab on other objects.
 
@@ -253,6 +253,21 @@ class Reason(enum.StrEnum):
     the workload in `targetRef`."""
     OVERRIDES = "Overrides"
     """Condition Overlapping of ScaleDownPolicy: This policy applies before others."""
+    # Scale-downs.
+    SCALE_DOWN_PLANNED = "ScaleDownPlanned"
+    """Event on the workload: A scale-down was planned, and its costs were written. The message says what stays."""
+    SCALE_DOWN_PARTIAL = "ScaleDownPartial"
+    """Event on the workload: Not all costs of a plan could be written in time. The message says how level the result
+    will be at worst. Fix: Raise `scaleDown.budgetSeconds`, or relieve the API server."""
+    SCALE_DOWN_SKIPPED = "ScaleDownSkipped"
+    """Event on the workload: A scale-down was admitted without a plan although a policy applies. Fix: The message
+    names the cause."""
+    SCALE_DOWN_MISSED = "ScaleDownMissed"
+    """Event on the workload: A scale-down ended less level than was possible. Fix: The message has both skews and the
+    cause; see docs/scale-down.md."""
+    COSTS_OVERWRITTEN = "CostsOverwritten"
+    """Event on the workload: Another writer replaced deletion costs during a scale-down. Fix: Use `otherCosts:
+    TieBreak`, or exclude the workload from the other writer."""
     # UnitedTopology.
     POD_WEBHOOK_DISABLED = "PodWebhookDisabled"
     """Condition Ready of UnitedTopology: The feature gate `PodWebhook` is off. Fix: set `featureGates.PodWebhook:

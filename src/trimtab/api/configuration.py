@@ -65,6 +65,17 @@ class DefaultPolicy(Model):
     ] = WhenUnranked()
 
 
+class ControllerGates(Model):
+    """Feature gates of kube-controller-manager; both are on unless a cluster has turned them off."""
+
+    logarithmic_scale_down: Annotated[
+        bool, Meta(description="true, or false where LogarithmicScaleDown is off: ages are compared as they are")
+    ] = True
+    pod_deletion_cost: Annotated[
+        bool, Meta(description="true, or false where PodDeletionCost is off: costs have no effect")
+    ] = True
+
+
 class ScaleDown(Model):
     """How workloads are kept level on scale-downs."""
 
@@ -79,6 +90,23 @@ class ScaleDown(Model):
         float,
         Meta(description="a number from 0.1 to 25: the maximum time for which a scale request is held", ge=0.1, le=25),
     ] = 2.0
+    clock_tolerance_seconds: Annotated[
+        float,
+        Meta(
+            description="a number from 0 to 3600: by how much the clocks of the control plane may differ", ge=0, le=3600
+        ),
+    ] = 5.0
+    other_costs: Annotated[
+        Literal["Obey", "TieBreak"],
+        Meta(description="Obey or TieBreak: how deletion costs of other writers count where a policy does not say"),
+    ] = "Obey"
+    cost_writers: Annotated[
+        tuple[str, ...],
+        Meta(description="a list of user names whose changes of costs the protection of costs does not refuse"),
+    ] = ()
+    controller_gates: Annotated[
+        ControllerGates, Meta(description="the feature gates of kube-controller-manager that deletions depend on")
+    ] = ControllerGates()
     default_policies: Annotated[
         tuple[DefaultPolicy, ...],
         Meta(description="a list of policies for workloads without a ScaleDownPolicy; the first that matches applies"),
@@ -338,7 +366,7 @@ def _with_advice(error: InvalidError, info: inspect.Type) -> InvalidError:
                 break
             info = field.type
             advice = description(field) or advice
-    return InvalidError(error.path, f"{error.reason}; expected: {advice}") if advice else error
+    return InvalidError(error.path, f"{error.reason}; write: {advice}") if advice else error
 
 
 def description(field: inspect.Field) -> str:

@@ -93,6 +93,22 @@ class ScaleDownPolicySpec(Model):
     when_unranked: Annotated[WhenUnranked, Meta(description="What happens while some pods have no rank.")] = (
         WhenUnranked()
     )
+    other_costs: Annotated[
+        Literal["Obey", "TieBreak"] | None,
+        Meta(
+            description="How costs of other writers count: obeyed, or only between pods that are equal otherwise. "
+            "The default is in Trimtab's configuration."
+        ),
+    ] = None
+    budget_milliseconds: Annotated[
+        int,
+        Meta(
+            description="For how many milliseconds a scale request is held at most, up to the budget in Trimtab's "
+            "configuration; 0 means that budget.",
+            ge=0,
+            le=25_000,
+        ),
+    ] = 0
 
 
 class SkewStatus(Model):

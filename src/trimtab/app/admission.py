@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 
 from trimtab.admission.certificates import CONFIGURATIONS, FileCertificates, ManagedCertificates, always
 from trimtab.admission.metrics import Metrics
-from trimtab.admission.server import AdmissionServer, Certificates, Hook, OnSkip
+from trimtab.admission.self_check import Registrations, SelfCheck, Target
+from trimtab.admission.server import AdmissionServer, Hook, OnSkip
 from trimtab.admission.validation import Validation, checks
 from trimtab.api.admission import AdmissionRequest
 from trimtab.api.configuration import TrimtabConfiguration
@@ -24,13 +25,16 @@ from trimtab.api.pods import Pod
 from trimtab.app.dependencies import Dependencies, defaults
 from trimtab.app.scheduling import default_constraints
 from trimtab.kube.components import Background, Candidate, Component, ComponentGroup
+from trimtab.kube.events import Recorder
 from trimtab.ranking.plan import Policy
 from trimtab.ranking.rankers import constraints_of
 from trimtab.ranking.strategies import Factory
+from trimtab.ranking.victims import Options
 from trimtab.scaledown.intent import reviews
 from trimtab.scaledown.intent.gate import Prepare
 from trimtab.scaledown.intent.holder import HoldSettings, ScaleDownHolder
 from trimtab.scaledown.intent.plan_reports import PlanReports
+from trimtab.scaledown.intent.planner import ModelSettings
 from trimtab.scaledown.intent.reviews import ScaleReviews
 from trimtab.scaledown.policy.effective import EffectivePolicy
 from trimtab.scaledown.sources import Sources
@@ -45,6 +49,7 @@ from trimtab.unitedtopology.readiness import evaluator
 from trimtab.unitedtopology.view import View as TopologyView
 
 LEASE = "trimtab-webhooks"
+Certificates = FileCertificates | ManagedCertificates
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +86,7 @@ class _ScaleDowns:
             dependencies.client, self._view, lambda: replace(configured, enabled=dependencies.switch.on)
         )
         self._reports = PlanReports(dependencies.client)
+        self._recorder = Recorder(dependencies.client, component="trimtab-scaledown")
         self.holder = ScaleDownHolder(
             dependencies.client,
             self._view,
@@ -90,6 +96,7 @@ class _ScaleDowns:
             policy_of=partial(_policy_of, dependencies.strategies, self._sources),
             on_plan=self._reports.record,
             prepare=prepare,
+            recorder=self._recorder,
         )
         for source, age in self._sources.ages().items():
             self._metrics.watch_samples(source, age)
@@ -103,13 +110,16 @@ class _ScaleDowns:
             "scale-downs": self.holder,
             "samples": Background(self._sources.run),
             "reports": Background(self._reports.run),
+            "events": Background(self._recorder.run),
         }
 
     def on_skip(self, hook: Hook, request: AdmissionRequest, reason: str) -> None:
         """Log and count a request that the server admitted without a decision."""
         log.warning("%s %s/%s was admitted without a decision: %s", hook.name, request.namespace, request.name, reason)
-        if hook.name == reviews.NAME:
+        scale_down = reviews.scale_down_request(request) if hook.name == reviews.NAME else None
+        if scale_down is not None:
             self._metrics.record_late()
+            self.holder.report_late(scale_down)
 
     def _switch(self, on: bool) -> None:
         self.holder.configure(replace(self.holder.defaults, enabled=on))
@@ -148,6 +158,14 @@ def _settings(configuration: TrimtabConfiguration) -> HoldSettings:
     return HoldSettings(
         budget=scale_down.budget_seconds,
         settle=scale_down.settle_milliseconds / 1000,
+        model=ModelSettings(
+            tolerance=scale_down.clock_tolerance_seconds,
+            foreign_costs=scale_down.other_costs,
+            options=Options(
+                logarithmic=scale_down.controller_gates.logarithmic_scale_down,
+                deletion_cost=scale_down.controller_gates.pod_deletion_cost,
+            ),
+        ),
         constraints=constraints_of(default_constraints(configuration)),
     )
 
@@ -178,6 +196,25 @@ def _server(
         on_skip=on_skip,
         client_ca=Path(webhooks.client_ca_file) if webhooks.client_ca_file else None,
         clock=dependencies.client.clock,
+        check=_self_check(dependencies, certificates),
+    )
+
+
+def _self_check(dependencies: Dependencies, certificates: Certificates) -> SelfCheck:
+    client, configuration = dependencies.client, dependencies.configuration
+    webhooks = configuration.webhooks
+    name = urlsplit(webhooks.url).hostname or names(configuration)[0]
+    registrations = Registrations(
+        client,
+        webhooks.registered_as,
+        own=lambda: Target(name, certificates.trusted),
+        managed=webhooks.certificates.source == "Managed",
+    )
+    return SelfCheck(
+        registrations.targets,
+        server_time=client.server_time,
+        clock=client.clock,
+        needs_client_certificate=bool(webhooks.client_ca_file),
     )
 
 
@@ -186,7 +223,10 @@ def _certificates(dependencies: Dependencies, candidate: Candidate | None) -> Ce
     settings = configuration.webhooks.certificates
     if settings.source == "Files":
         return FileCertificates(
-            Path(settings.certificate_file), Path(settings.key_file), clock=dependencies.client.clock
+            Path(settings.certificate_file),
+            Path(settings.key_file),
+            clock=dependencies.client.clock,
+            server_time=dependencies.client.server_time,
         )
     return ManagedCertificates(
         dependencies.client,

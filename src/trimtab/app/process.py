@@ -15,9 +15,11 @@ from prometheus_client import CollectorRegistry
 
 from trimtab.api.configuration import Serving, TrimtabConfiguration
 from trimtab.app.dependencies import Dependencies, defaults
+from trimtab.app.metrics import Metrics
 from trimtab.app.switch import ConfigurationWatch
 from trimtab.kube import config
 from trimtab.kube.client import Client
+from trimtab.kube.clock_offset import ClockMonitor
 from trimtab.kube.clocks import SystemClock
 from trimtab.kube.components import Background, Component, ComponentGroup
 from trimtab.kube.endpoints import Endpoint
@@ -99,9 +101,14 @@ class App:
             if configuration.serving.port >= 0:
                 await self._serve(stack, configuration.serving)
             log.info("running %s against %s", ", ".join(self.components), endpoint.server)
-            await ComponentGroup({**self.components, **self._watching(dependencies)}).run()
+            watching = self._watching_clock(client) | self._watching_configuration(dependencies)
+            await ComponentGroup({**self.components, **watching}).run()
 
-    def _watching(self, dependencies: Dependencies) -> dict[str, Component]:
+    def _watching_clock(self, client: Client) -> dict[str, Component]:
+        Metrics(self.registry).watch_clock_offset(lambda: -client.server_time.offset)
+        return {"clock": Background(ClockMonitor(client.server_time, client.clock).run)}
+
+    def _watching_configuration(self, dependencies: Dependencies) -> dict[str, Component]:
         read = self.settings.read_again
         if read is None:
             return {}

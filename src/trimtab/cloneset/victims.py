@@ -14,8 +14,9 @@ from trimtab.api import codec
 from trimtab.api.documents import Document
 from trimtab.api.pods import PodTemplateSpec, TopologySpreadConstraint
 from trimtab.cloneset.observation import Group
+from trimtab.ranking.contenders import Contenders
 from trimtab.ranking.rankers import Constraint, Scale, constraints_of, ranker_for
-from trimtab.ranking.victims import Contenders, order_contenders
+from trimtab.ranking.victims import order_contenders
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn, Mask
 

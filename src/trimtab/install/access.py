@@ -82,11 +82,11 @@ def _certificate(configuration: TrimtabConfiguration) -> Sequence[Permission]:
 
 
 def _registration(configuration: TrimtabConfiguration) -> Sequence[Permission]:
-    if configuration.webhooks.certificates.source == "Files":
-        return ()
+    """Reading is for the call to ourselves, writing for the CA bundle."""
+    verbs = ("get",) if configuration.webhooks.certificates.source == "Files" else ("get", "patch")
     kinds = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
     name = configuration.webhooks.registered_as
-    return (Permission("admissionregistration.k8s.io", kinds, ("get", "patch"), names=(name,)),)
+    return (Permission("admissionregistration.k8s.io", kinds, verbs, names=(name,)),)
 
 
 _EVENTS = Permission("", ("events",), ("create", "patch"))

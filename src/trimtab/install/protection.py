@@ -3,7 +3,7 @@
 A cost decides which pod is deleted first, and everyone who may update a pod may write one. In a namespace with the
 label `trimtab.dev/protect-costs: "true"` only Trimtab may change the costs of existing pods. Pods may be *created* with
 any cost: that is up to the author of the template. Both ways of changing a pod's metadata are covered, the pod itself
-and its status.
+and its status. Users named in `scaleDown.costWriters` of the configuration are exempt.
 
 By default a change is admitted with a warning and an entry in the audit log; `deny` refuses it.
 """
@@ -62,7 +62,8 @@ def policy(options: Options) -> JSON:
 
 
 def _is_other_user(options: Options) -> str:
-    names = [f"system:serviceaccount:{options.namespace}:{account(component)}" for component in _WRITERS]
+    own = [f"system:serviceaccount:{options.namespace}:{account(component)}" for component in _WRITERS]
+    names = [*own, *options.read().scale_down.cost_writers]
     return f"!(request.userInfo.username in {json.dumps(names)})"
 
 

@@ -17,6 +17,7 @@ from trimtab.kube.clocks import SECOND, Clock, SystemClock
 from trimtab.kube.errors import ApiError, from_response
 from trimtab.kube.limits import TokenBucket
 from trimtab.kube.retries import RETRIES, RetryPolicy
+from trimtab.kube.server_time import ServerTime
 from trimtab.kube.transport import Request, Response, Stream, Transport
 
 
@@ -59,10 +60,13 @@ class Caller:
         clock: Clock | None = None,
         rng: random.Random | None = None,
         limiter: TokenBucket | None = None,
+        server_time: ServerTime | None = None,
     ) -> None:
         self.transport = transport
         self.settings = settings
         self.clock = clock or SystemClock()
+        self.server_time = server_time or ServerTime(self.clock)
+        """The API server's clock, from all answers to this client and to those that `using` returns."""
         self._rng = rng or random.Random()  # noqa: S311 - jitter of retries, not a secret
         self._limiter = limiter
 
@@ -86,6 +90,7 @@ class Caller:
             clock=self.clock,
             rng=self._rng,
             limiter=self._limiter,
+            server_time=self.server_time,
         )
 
     async def call(
@@ -130,6 +135,7 @@ class Caller:
         try:
             response = await self.transport.send(request)
             status = response.status
+            self._observe_time(response.headers, started)
         finally:
             self._observe(request, status, started)
         for warning in response.warnings:
@@ -148,6 +154,7 @@ class Caller:
         try:
             stream = await self.transport.stream(request)
             status = stream.status
+            self._observe_time(stream.headers, started)
         finally:
             self._observe(request, status, started)
         if status == 200:
@@ -159,6 +166,9 @@ class Caller:
         finally:
             await stream.close()
         raise from_response(status, stream.headers, body, call=request.call)
+
+    def _observe_time(self, headers: Mapping[str, str], sent: int) -> None:
+        self.server_time.observe(headers.get("Date"), sent=sent, received=self.clock.monotonic())
 
     def _observe(self, request: Request, status: int, started: int) -> None:
         if self.settings.on_attempt is not None:

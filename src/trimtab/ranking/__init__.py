@@ -1,10 +1,11 @@
-"""Who goes first: victim orders, rankers, strategies, combination, the plan for a target. Pure.
+"""Which pods are deleted first: victim orders, strategies, the plan for a target size, certainty, costs. Pure.
 
-Belongs here: which pod goes before which and by which criterion, which pods leave the rest level, and what Kubernetes
-or OpenKruise would have done; each as a function of the snapshot's columns and of values handed in (`now` included).
+Belongs here: the order in which pods are deleted and by which criterion, which pods leave the rest level, what
+Kubernetes or OpenKruise may delete instead, and which costs make a plan certain; each as a function of the snapshot's
+columns and of arguments (`now` included).
 
-Does not belong here: writing a cost or deleting a pod (see `controllers`), where a new pod goes (see `placement`).
-What placement knows – default constraints, scores – is handed in as values.
+Does not belong here: writing a cost or deleting a pod (see `scaledown`, `cloneset`), where a new pod goes (see
+`placement`). Default constraints and scores are arguments.
 
 May import: the standard library, msgspec, numpy, `trimtab.snapshot` and `trimtab.api`.
 """

@@ -1,15 +1,15 @@
-"""Several opinions made into one: each rank capped, weighted, and added up.
+"""The ranks of several strategies combined into one: each is capped, weighted, and added up.
 
     capped   = raw, but at most `threshold` (and at least −`threshold`, for strategies that rank below zero)
     weighted = weight · capped
     total    = Σ weighted over the policy's strategies; the higher, the sooner the pod goes
 
-The usual way to make ranks comparable, dividing by the highest, would move everybody's rank whenever the pod with the
-highest came or went. A threshold is fixed: what a pod's capped rank is depends on its own raw rank alone, so a pod that
-comes or goes moves nobody else. (Whether it moves *raw* ranks is each strategy's matter: see `Strategy.recompute`.)
+The usual way to make ranks comparable, dividing by the highest, would change all ranks whenever the pod with the
+highest is created or deleted. A threshold is fixed: the capped rank of a pod depends on its own raw rank alone, so no
+other pod changes it. (Whether other pods change *raw* ranks depends on the strategy: see `Strategy.recompute`.)
 
-One strategy needs no threshold: there is nothing that it could drown. Several need one each, or are refused. Without
-any strategy everybody's total is 0, and the order is left to others.
+One strategy needs no threshold: there is no other that it could outweigh. Several need one each, or are refused.
+Without any strategy all totals are 0, and other criteria decide the order.
 
 A pod that one strategy leaves unranked has no total: a sum with a part missing is not comparable with the others.
 """
@@ -181,7 +181,7 @@ def _opinion(spec: StrategySpec, strategy: Strategy, view: View) -> Opinion:
 
 
 def _raw(name: str, strategy: Strategy, view: View) -> FloatColumn:
-    """A strategy's ranks, whoever wrote it."""
+    """The ranks of a strategy, which may be a user's own."""
     try:
         ranks = np.array(strategy.rank(view.rows, view), dtype=np.float64)
     except Exception as error:

@@ -4,12 +4,12 @@
 and PodGroupCost say the same. The carrier sets the sign, here and nowhere else.
 
 **Size.** A cost is an int32. `project` numbers the distinct ranks 0, 1, 2, …, so that any ranks of any size fit and
-ties stay ties; whoever goes last has 0, as much as a pod to which nothing was written. Its numbers depend on the whole
-group. `steady` writes the rank itself, so that a pod that comes or goes changes no other's cost; it is for ranks that
-are small and whole, and cuts off what does not fit.
+ties stay ties; the pod that goes last has 0, like a pod without a cost. Its numbers depend on the whole group. `steady`
+writes the rank itself, so that a pod that is created or deleted changes no other's cost; it is for ranks that are small
+and whole, and cuts off what does not fit.
 
-**Bands.** Where a UnitedTopology divides the pods, the subset's level comes first and the policy second. The int32
-range is cut into bands around the multiples of 2,000,000:
+**Bands.** Where a UnitedTopology allocates the pods to subsets, the subset's level comes first and the policy second.
+The int32 range is cut into bands around the multiples of 2,000,000:
 
     …  Redundant, subset 1   Redundant, subset 0     BestEffort     Guaranteed, last subset   Guaranteed, the one before
            −4,000,000            −2,000,000               0                2,000,000                 4,000,000   …
@@ -91,7 +91,7 @@ class Band:
 
 
 def level_of(cost: int) -> Level | None:
-    """The level that a deletion cost speaks of; None where it lies outside of all bands, and so is somebody else's."""
+    """The level that a deletion cost belongs to; None outside all bands: another writer set it."""
     band, offset = divmod(cost + SPACING // 2, SPACING)
     if offset == 0 or abs(band) > MOST_SUBSETS:
         return None
@@ -162,8 +162,8 @@ def smaller_side(victims: Sequence[str], survivors: Sequence[str], *, in_order: 
 
 
 def _check_apart(victims: Collection[str], survivors: Collection[str]) -> None:
-    everyone = {*victims, *survivors}
-    if len(everyone) != len(victims) + len(survivors):
+    distinct = {*victims, *survivors}
+    if len(distinct) != len(victims) + len(survivors):
         raise ValueError("a pod is listed twice: each either goes or stays")
 
 

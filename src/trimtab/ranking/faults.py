@@ -1,7 +1,7 @@
 """What keeps a ScaleDownPolicy from working, although it is of the right shape: each fault with its field.
 
-The admission edge refuses a policy for these, and the controller says them in a condition: a policy may have been there
-before either of them.
+Validation at admission refuses a policy for these, and the controller reports them in a condition: a policy may have
+been created before Trimtab was installed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trimtab.ranking import combination
 from trimtab.ranking.strategies import STRATEGIES, Factory
 
 _ANSWERED = ("Probe", "Stated")
-"""Strategies that look at what pods said when they were asked; it is asked for in one way alone."""
+"""Strategies that use what pods answer to a probe; a policy can configure only one kind of probe."""
 
 
 def faults(policy: ScaleDownPolicy, registry: Mapping[str, Factory] = STRATEGIES) -> Iterator[InvalidError]:

@@ -1,11 +1,11 @@
-"""Sorting by many columns at once, fast: columns are packed into one integer, and only ties are looked at again.
+"""Sorting by many columns at once, fast: columns are packed into one integer, and only ties are compared again.
 
 Comparing pods criterion by criterion costs a walk through the criteria for each comparison. Here the criteria become
 the bits of one number, the first criterion its highest bits, and numpy sorts the numbers. Most columns need few bits: a
 column that is the same for all pods needs none.
 
-Large arrays are changed in place where nobody else holds them: with 100,000 pods, asking the system for memory costs
-more than the arithmetic.
+Large arrays are changed in place where no other reference exists: with 100,000 pods, allocating memory costs more than
+the arithmetic.
 """
 
 from __future__ import annotations

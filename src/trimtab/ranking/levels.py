@@ -2,8 +2,9 @@
 
 **The objective.** Pods have a tier (those of a lower tier go before any of a higher one, whatever that does to the
 balance), a domain under each of several topology keys, and a place in the order in which they would go anyway. For
-a set V of victims, let n(c, d) be the number of pods that stay in domain d of key c. Of all sets of size k that respect
-the tiers, the one is wanted that minimises, lexicographically,
+a set V of victims, let n(c, d) be the number of pods that stay in domain d of key c, pods of other workloads included,
+which count but never go. Of all sets of size k that respect the tiers, the one is wanted that minimises,
+lexicographically,
 
     ( Φ(1), Φ(2), …, Φ(m), Σ place(v) for v in V )      with      Φ(c) = Σ n(c, d)² over the domains d of key c.
 
@@ -49,17 +50,33 @@ class Removal:
     hierarchical: bool
 
 
-def removal(tiers: IntColumn, domains: Sequence[IntColumn], places: IntColumn, count: int) -> Removal:
+def removal(
+    tiers: IntColumn,
+    domains: Sequence[IntColumn],
+    places: IntColumn,
+    count: int,
+    others: Sequence[IntColumn] | None = None,
+) -> Removal:
     """The order in which pods go, of which the first `count` are wanted.
 
     `domains` has the codes of each key in the order in which the keys are listed; a negative code is no domain.
+    `others` has, for each key and code, the pods that count and never go.
     Beyond `count` the order is still a permutation, but means nothing where keys cross.
     """
-    codes = [np.unique(column, return_inverse=True)[1].astype(np.int64) for column in domains]
+    found = [np.unique(column, return_inverse=True) for column in domains]
+    codes = [inverse.astype(np.int64) for _, inverse in found]
+    fixed = [_fixed(values, None if others is None else others[key]) for key, (values, _) in enumerate(found)]
     chain = _chain(codes)
     if chain is None:
-        return _simulated(tiers, codes, places, count)
-    return _sorted(tiers, codes, places, chain)
+        return _simulated(tiers, codes, places, count, fixed)
+    return _sorted(tiers, codes, places, chain, fixed)
+
+
+def _fixed(values: IntColumn, others: IntColumn | None) -> IntColumn:
+    """The pods that never go, for each domain that holds pods of the workload; none where there is no domain."""
+    if others is None:
+        return np.zeros(len(values), dtype=np.int64)
+    return np.where(values < 0, 0, np.append(others, 0)[values])
 
 
 def _chain(codes: Sequence[IntColumn]) -> list[int] | None:
@@ -75,11 +92,18 @@ def _chain(codes: Sequence[IntColumn]) -> list[int] | None:
     return keys
 
 
-def _sorted(tiers: IntColumn, codes: Sequence[IntColumn], places: IntColumn, chain: Sequence[int]) -> Removal:
+def _sorted(
+    tiers: IntColumn,
+    codes: Sequence[IntColumn],
+    places: IntColumn,
+    chain: Sequence[int],
+    fixed: Sequence[IntColumn],
+) -> Removal:
     heights = np.zeros((len(codes), len(tiers)), dtype=np.int64)
     for position, key in enumerate(chain):
         finer = sorted(chain[:position])
-        heights[key] = _heights(tiers, codes[key], [heights[other] for other in finer], places)
+        own = _heights(tiers, codes[key], [heights[other] for other in finer], places)
+        heights[key] = own + fixed[key][codes[key]]
     order = _order(tiers, list(heights), places)
     return Removal(order, heights, hierarchical=True)
 
@@ -99,7 +123,9 @@ def _heights(tiers: IntColumn, codes: IntColumn, finer: Sequence[IntColumn], pla
     return heights
 
 
-def _simulated(tiers: IntColumn, codes: Sequence[IntColumn], places: IntColumn, count: int) -> Removal:
+def _simulated(
+    tiers: IntColumn, codes: Sequence[IntColumn], places: IntColumn, count: int, fixed: Sequence[IntColumn]
+) -> Removal:
     """One pod at a time, for keys that cross. Pods that share tier and domains differ in their place alone, so the
     choice is between such cells, and not between pods."""
     matrix = np.stack([tiers, *codes], axis=1)
@@ -108,7 +134,7 @@ def _simulated(tiers: IntColumn, codes: Sequence[IntColumn], places: IntColumn, 
     sizes = np.bincount(cell_of.reshape(-1))
     ends = np.cumsum(sizes)
     heads = ends - sizes
-    left = [np.bincount(column) for column in codes]
+    left = [np.bincount(column) + extra for column, extra in zip(codes, fixed, strict=True)]
     heights = np.zeros((len(codes), len(tiers)), dtype=np.int64)
     order = np.empty(len(tiers), dtype=np.int64)
     for step in range(min(count + 1, len(tiers))):

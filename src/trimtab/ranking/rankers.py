@@ -26,7 +26,9 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.logarithms import go_log
 from trimtab.api.nodes import HOSTNAME
 from trimtab.api.pods import TopologySpreadConstraint
-from trimtab.ranking.victims import Contenders, FloatColumn, order_within
+from trimtab.api.selectors import Selector
+from trimtab.ranking.contenders import Contenders
+from trimtab.ranking.victims import FloatColumn, order_within
 from trimtab.snapshot.columns import IntColumn, SmallColumn
 from trimtab.snapshot.nodes import ABSENT, NodeTable
 from trimtab.snapshot.pods import NOWHERE
@@ -36,14 +38,24 @@ Scale = Literal["balanced", "proportional"]
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """Spread over the values of a node label; over these values alone, where some are given."""
+    """Spread over the values of a node label; over these values alone, where some are given.
+
+    The other fields are those of Kubernetes' topology spread constraints: `selector` is what `labelSelector` and
+    `matchLabelKeys` come to, and without one the workload's own pods count. `spreads` says what each of them means.
+    """
 
     topology_key: str
     limited_values: tuple[str, ...] | None = None
+    max_skew: int = 1
+    hard: bool = False
+    selector: Selector | None = None
+    min_domains: int = 0
+    honor_affinity: bool = True
+    honor_taints: bool = False
 
 
 class Ranker(Protocol):
-    """Something that ranks pods for their order: the higher goes first."""
+    """Ranks pods for their order: the higher rank goes first."""
 
     def ranks(self, contenders: Contenders, nodes: NodeTable) -> FloatColumn:
         """A rank for each contender, in the order of its rows."""

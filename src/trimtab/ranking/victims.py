@@ -1,9 +1,9 @@
-"""The order in which a ReplicaSet's and a CloneSet's pods go when there are too many of them.
+"""The order in which a ReplicaSet's and a CloneSet's controller deletes surplus pods.
 
-Both orders are lists of criteria (`REPLICASET`, `CLONESET`); of two pods the first criterion that tells them apart
+Both orders are lists of criteria (`REPLICASET`, `CLONESET`); of two pods the first criterion in which they differ
 decides. The ReplicaSet's is that of Kubernetes 1.36, the CloneSet's that of OpenKruise 1.9.
 
-**Ties.** Upstream leaves pods tied that no criterion tells apart, and its sort puts them in any order. Here the smaller
+**Ties.** Upstream leaves pods tied that differ in no criterion, and its sort puts them in any order. Here the smaller
 UID goes first, then the smaller name: the order is total, and does not depend on the order of the input.
 
 **Logarithmic ages.** With them, a ReplicaSet's comparison is not transitive. Two pods that became ready at different
@@ -23,22 +23,19 @@ member past z, and the result satisfies every comparison.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trimtab.api.errors import InvalidError
+from trimtab.ranking.contenders import ALL, Contenders, Criterion, Level, Where
 from trimtab.ranking.keys import (
     Packed,
-    break_ties,
     descending,
     newest_first,
-    numbered,
     packed,
     stable_order,
     ties,
@@ -46,37 +43,9 @@ from trimtab.ranking.keys import (
 )
 from trimtab.ranking.scales import Base, scales
 from trimtab.snapshot.columns import IntColumn, Mask, SmallColumn
-from trimtab.snapshot.pods import NEVER, NOWHERE, PHASES, PodTable
+from trimtab.snapshot.pods import NEVER, NOWHERE, PodTable
 
 FloatColumn = npt.NDArray[np.float64]
-
-
-class Criterion(Enum):
-    """What tells two pods apart: its number in the list, and the rule."""
-
-    UNASSIGNED = 1, "a pod without a node goes before one that has a node"
-    PHASE = 2, "Pending goes before Unknown, and Unknown before Running"
-    AVAILABLE = 3, "a pod that is not available goes before one that is"
-    READY = 3, "a pod that is not ready goes before one that is"
-    COST = 4, "the lower deletion cost goes first"
-    SAME_NODE = 5, "the pod with more pods of its group on its node goes first"
-    RANK = 5, "the higher rank goes first"
-    READY_TIME = 6, "the pod that has been ready for less time goes first"
-    READY_SHUFFLE = 6, "both have been ready for about as long: the smaller UID goes first"
-    RESTARTS = 7, "the pod whose containers were restarted more often goes first"
-    SIDECAR_RESTARTS = 7, "the pod whose sidecars were restarted more often goes first"
-    CREATION = 8, "the younger pod goes first"
-    CREATION_SHUFFLE = 8, "both are about as old: the smaller UID goes first"
-    UID = 9, "nothing else tells them apart: the smaller UID goes first"
-
-    def __init__(self, number: int, sentence: str) -> None:
-        self.number = number
-        self.sentence = sentence
-
-    @property
-    def by_age(self) -> bool:
-        """Whether it compares times."""
-        return self.number in (6, 8)
 
 
 REPLICASET = (
@@ -127,131 +96,12 @@ STOCK = Options()
 """Kubernetes 1.36 as shipped."""
 
 
-Where = IntColumn | slice
-_EVERYONE = slice(None)
-
 _BEFORE_ALL = -2
 """The scale of a time that is not known: younger than what has yet to come, which is -1."""
-_BESIDE_UID = 40
-"""So many bits of a key leave room for enough of a UID to tell most pods apart."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Level:
-    """A criterion at work: the keys of some contenders, of which the smaller goes first.
-
-    Where the keys are scales of times, `exact` has the times, and `shuffle` decides between different ones.
-    """
-
-    criterion: Criterion
-    keys: Callable[[Where], npt.NDArray[Any]]
-    shuffle: Criterion | None = None
-    exact: Callable[[Where], IntColumn] | None = None
-
-
-class Contenders:
-    """The pods to put in order. Its columns are copies, made when they are first asked for: ask before the next event.
-
-    *Places* are positions in `rows`; rows are those of the table of pods. `costs` replace those of the table: a cost
-    that Trimtab itself wrote is not what somebody wanted.
-    """
-
-    def __init__(self, pods: PodTable, rows: IntColumn | Sequence[int], costs: IntColumn | None = None) -> None:
-        self.pods = pods
-        self.rows: IntColumn = np.asarray(rows, dtype=np.int64)
-        self._columns: dict[str, IntColumn] = {} if costs is None else {"cost": costs}
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def column(self, name: str) -> IntColumn:
-        """A column of the table of pods, for these pods."""
-        found = self._columns.get(name)
-        if found is None:
-            found = self._columns[name] = self.pods.column(name)[self.rows]
-        return found
-
-    def some(self, name: str, where: Where) -> IntColumn:
-        """The same for some of them, where few will be asked about."""
-        return self.pods.column(name)[self.rows[where]]
-
-    @functools.cached_property
-    def places(self) -> dict[int, int]:
-        """The place of each row."""
-        return {row: place for place, row in enumerate(self.rows.tolist())}
-
-    @functools.cached_property
-    def standing(self) -> tuple[Level, ...]:
-        """Criteria 1 to 4: what a pod is worth before anybody asks where or how old it is."""
-        phase = self.column("phase")
-        return (
-            Level(Criterion.UNASSIGNED, (self.column("node") != NOWHERE).__getitem__),  # 1
-            Level(Criterion.PHASE, np.where(phase > PHASES["Running"], 0, phase).__getitem__),  # 2
-            Level(Criterion.READY, self.column("ready").__getitem__),  # 3
-            Level(Criterion.COST, self.column("cost").__getitem__),  # 4
-        )
-
-    @functools.cached_property
-    def standing_keys(self) -> IntColumn:
-        """Criteria 1 to 4 as one key."""
-        return packed([level.keys(_EVERYONE) for level in self.standing]).keys
-
-    @functools.cached_property
-    def seniority(self) -> tuple[Level, ...]:
-        """Criteria 6 to 8 of a CloneSet: times as they are."""
-        created, restarts = self.column("created"), self.column("restarts")
-        ready_since = newest_first(self.column("ready_since"), NEVER)
-        return (
-            Level(Criterion.READY_TIME, ready_since.__getitem__),  # 6
-            Level(Criterion.RESTARTS, (-restarts).__getitem__),  # 7
-            Level(Criterion.CREATION, newest_first(created, NEVER).__getitem__),  # 8
-        )
-
-    @functools.cached_property
-    def by_seniority(self) -> IntColumn:
-        """Places in the order of criteria 6 to 9 alone."""
-        return self.sort(packed([level.keys(_EVERYONE) for level in self.seniority]))
-
-    def sort(self, key: Packed) -> IntColumn:
-        """Places in the order of a key, equal ones by UID."""
-        order = key.keys.argsort()
-        break_ties(order, ties(key.keys[order]), (self._uid_head, self._uid_tail, self._names))
-        return order
-
-    def sort_by_uid(self, key: Packed) -> tuple[IntColumn, SmallColumn]:
-        """The same, where most keys are equal, and numbers in that order that are equal where keys are.
-
-        The first bytes of the UID fill the key's free bits. Uses up the key.
-        """
-        key = key.within(_BESIDE_UID)
-        free = 64 - key.width
-        together = self.column("uid_head").view(np.uint64) >> np.uint64(key.width)
-        together |= np.left_shift(key.keys, free, out=key.keys).view(np.uint64)
-        order: IntColumn = together.argsort()
-        together = together[order]
-        break_ties(order, ties(together), (self._uid_head, self._uid_tail, self._names))
-        together >>= np.uint64(free)
-        return order, numbered(together)
-
-    def _uid_head(self, places: IntColumn) -> IntColumn:
-        return self.column("uid_head")[places]
-
-    def _uid_tail(self, places: IntColumn) -> IntColumn:
-        return self.column("uid_tail")[places]
-
-    def _names(self, places: IntColumn) -> IntColumn:
-        """Numbers that sort as whole UIDs and then names do. (Code points sort as the bytes of UTF-8 do.)"""
-        texts = [self._text(row) for row in self.rows[places].tolist()]
-        numbers = {text: number for number, text in enumerate(sorted(set(texts)))}
-        return np.array([numbers[text] for text in texts], dtype=np.int64)
-
-    def _text(self, row: int) -> tuple[str, str]:
-        pod, name = self.pods.objects[row], self.pods.rows.names[row]
-        return ("" if pod is None else pod.metadata.uid), name or ""
 
 
 class Order:
-    """Pods in the order in which they go, and why."""
+    """Pods in the order in which they are deleted, and the criteria."""
 
     def __init__(
         self, contenders: Contenders, order: IntColumn, levels: Sequence[Level], ranks: npt.NDArray[Any]
@@ -281,24 +131,27 @@ class Order:
         return self.contenders.column(name)[self.order]
 
     def deciding(self, first: int, second: int) -> Criterion:
-        """The criterion that tells two pods apart, given by their rows."""
+        """The criterion in which two pods differ, given by their rows."""
         places = self.contenders.places
-        return self._telling_apart(np.array([places[first]]), places[second])[0]
+        return self._deciding_criteria(np.array([places[first]]), places[second])[0]
 
     def decisions(self, victims: int) -> list[Criterion]:
-        """For each of the first so many, what told it apart from the first that stays. None stays: nothing did."""
+        """For each of the first `victims` pods, the criterion in which it differs from the first pod that stays.
+
+        Empty where no pod stays.
+        """
         if not 0 <= victims <= len(self):
             raise InvalidError("victims", f"{victims} of {len(self)} pods cannot go")
         if victims == len(self):
             return []
-        return self._telling_apart(self.order[:victims], int(self.order[victims]))
+        return self._deciding_criteria(self.order[:victims], int(self.order[victims]))
 
     def deciding_all(self, rows: IntColumn, other: int) -> list[Criterion]:
-        """What tells each of these pods apart from another one, all given by their rows."""
+        """The criterion in which each of these pods differs from another one, all given by their rows."""
         places = self.contenders.places
-        return self._telling_apart(np.array([places[row] for row in rows.tolist()], dtype=np.int64), places[other])
+        return self._deciding_criteria(np.array([places[row] for row in rows.tolist()], dtype=np.int64), places[other])
 
-    def _telling_apart(self, places: IntColumn, other: int) -> list[Criterion]:
+    def _deciding_criteria(self, places: IntColumn, other: int) -> list[Criterion]:
         found = np.full(len(places), Criterion.UID, dtype=object)
         against = np.array([other])
         for level in reversed(self.levels):
@@ -326,11 +179,20 @@ def replicaset_order(
 def order_replicas(
     contenders: Contenders, related_rows: IntColumn | Sequence[int], now: int | None, options: Options = STOCK
 ) -> Order:
-    """The same for pods that somebody has looked at already."""
+    """The same for contenders whose columns may be cached already."""
     ranks = same_node_counts(contenders.pods, contenders.column("node"), related_rows)
+    levels = replicaset_levels(contenders, ranks, now, options)
+    sort = _shuffled if options.logarithmic and now is not None else _plain
+    return Order(contenders, sort(contenders, levels), levels, ranks)
+
+
+def replicaset_levels(
+    contenders: Contenders, ranks: SmallColumn, now: int | None, options: Options = STOCK
+) -> tuple[Level, ...]:
+    """The criteria of a ReplicaSet's order at one moment; `ranks` are the same-node counts."""
     standing = [level for level in contenders.standing if options.deletion_cost or level.criterion != Criterion.COST]
     scaled = options.logarithmic and now is not None
-    levels = (
+    return (
         *standing,  # 1 to 4
         Level(Criterion.SAME_NODE, (-ranks).__getitem__),  # 5
         _time(Criterion.READY_TIME, contenders.column("ready_since"), now if scaled else None, options.base),  # 6
@@ -338,8 +200,6 @@ def order_replicas(
         Level(Criterion.SIDECAR_RESTARTS, lambda where: -contenders.some("sidecar_restarts", where)),  # 7
         _time(Criterion.CREATION, contenders.column("created"), now if scaled else None, options.base),  # 8
     )
-    sort = _shuffled if scaled else _plain
-    return Order(contenders, sort(contenders, levels), levels, ranks)
 
 
 def cloneset_order(
@@ -351,12 +211,12 @@ def cloneset_order(
 
 
 def order_contenders(contenders: Contenders, ranks: FloatColumn, available: Mask | None = None) -> Order:
-    """The same for pods that rankers have looked at already: what they worked out is used again."""
+    """The same for contenders that rankers have used already: their cached columns are used again."""
     availability = () if available is None else (Level(Criterion.AVAILABLE, available.__getitem__),)
     unassigned, phase, ready, cost = contenders.standing
     rank = Level(Criterion.RANK, descending(ranks).__getitem__)  # 5
     levels = (unassigned, phase, *availability, ready, cost, rank)
-    order = order_within(contenders, *(level.keys(_EVERYONE) for level in levels))
+    order = order_within(contenders, *(level.keys(ALL) for level in levels))
     return Order(contenders, order, (*levels, *contenders.seniority), ranks)
 
 
@@ -401,13 +261,13 @@ _SHUFFLES = {
 
 
 def _plain(contenders: Contenders, levels: Sequence[Level]) -> IntColumn:
-    return contenders.sort(packed([level.keys(_EVERYONE) for level in levels]))
+    return contenders.sort(packed([level.keys(ALL) for level in levels]))
 
 
 def _shuffled(contenders: Contenders, levels: Sequence[Level]) -> IntColumn:
     """Slots by the criteria up to the ready time's scale and by UID; then each group fills its slots."""
     upto = next(i for i, level in enumerate(levels) if level.criterion is Criterion.READY_TIME)
-    order, alike = contenders.sort_by_uid(packed([level.keys(_EVERYONE) for level in levels[: upto + 1]]))
+    order, alike = contenders.sort_by_uid(packed([level.keys(ALL) for level in levels[: upto + 1]]))
     moment = whole_seconds(contenders.column("ready_since"))
     by_group, group = stable_order(packed((alike, moment[order])))
     tied = ties(group)

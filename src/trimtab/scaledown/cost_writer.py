@@ -2,6 +2,7 @@
 
 **No foreign cost is overwritten.** A patch holds for the version of the pod that it was computed from. If the pod has
 changed since, it is read again: if another program has given it a cost meanwhile, or it is terminating, it is skipped.
+Where costs of other writers are a tie-break only, such a cost is replaced, and restored when the plan ends.
 
 **In order, until a deadline.** Costs are written in the order given, several at a time. At the deadline no more are
 started, and those in progress are given a moment to finish. The rest is left out: the caller orders costs such that
@@ -13,7 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from trimtab.api.annotations import SCALE_PLAN, PlanAnnotation
 from trimtab.api.pods import Pod
@@ -48,10 +51,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CostChange:
-    """A pod, as it was last seen, and the plan's annotation that it is to get, which has the cost."""
+    """A pod, as it was last seen, and the plan's annotation that it is to get, which has the cost.
+
+    `replaces_foreign` says that a cost of another writer is replaced, and restored with the plan's end.
+    """
 
     pod: Pod
     annotation: PlanAnnotation
+    replaces_foreign: bool = False
+
+    def on(self, current: Pod) -> CostChange:
+        """The same change of the pod as it is now."""
+        annotation = msgspec.structs.replace(self.annotation, before=cost_without_plan(current))
+        return replace(self, pod=current, annotation=annotation)
 
 
 @dataclass(slots=True)
@@ -112,20 +124,20 @@ class CostWriter:
             await self._write_one(change, report)
 
     async def _write_one(self, change: CostChange, report: WriteReport) -> None:
-        key, pod = key_of(change.pod), change.pod
-        expected = cost_without_plan(pod)
+        key, expected = key_of(change.pod), cost_without_plan(change.pod)
         for _ in range(_ATTEMPTS):
             try:
-                answer = await patch_pod(self._client, pod, apply_plan_patch(pod, change.annotation))
+                patch = apply_plan_patch(change.pod, change.annotation)
+                answer = await patch_pod(self._client, change.pod, patch)
             except Conflict:
-                current = await read_pod(self._client, pod)
+                current = await read_pod(self._client, change.pod)
                 if current is None or current.terminating:
                     report.gone.append(key)
                     return
-                if cost_without_plan(current) != expected:
+                if cost_without_plan(current) != expected and not change.replaces_foreign:
                     report.foreign.append(key)
                     return
-                pod = current
+                change = change.on(current)
             except NotFound:
                 report.gone.append(key)
                 return

@@ -12,6 +12,7 @@ from enum import StrEnum
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from trimtab.ranking.plan import Plan
+from trimtab.scaledown.results.levels import LevelResult
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.35, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 _SKEWS = (0, 1, 2, 3, 5, 10, 20, 50, 100, 1000)
@@ -58,6 +59,8 @@ FALLBACKS = frozenset(
     {
         HoldOutcome.PARTIAL,
         HoldOutcome.FOREIGN_COSTS,
+        HoldOutcome.CONFLICT,
+        HoldOutcome.ROLLOUT,
         HoldOutcome.UNRANKED,
         HoldOutcome.RATE_LIMITED,
         HoldOutcome.NOT_SYNCED,
@@ -108,6 +111,11 @@ class Metrics:
         self._written = self._counter("costs_written", "Costs that were written to pods.")
         self._reverted = self._counter("costs_reverted", "Costs that were reverted, by reason.", "reason")
         self._misses = self._counter("misses", "Pods that were deleted although the plan kept them, by cause.", "cause")
+        self._results = self._counter(
+            "results",
+            "Scale-downs by how level they ended; those that ended less level than was possible by cause.",
+            *("result", "cause"),
+        )
         self._deleted = self._counter(
             "pods_deleted", "Pods that were deleted as planned, by what decided it.", "decision"
         )
@@ -186,6 +194,10 @@ class Metrics:
         """So many pods were deleted that were to stay."""
         if count:
             self._misses.labels(cause.value).inc(count)
+
+    def record_result(self, result: LevelResult, cause: str) -> None:
+        """A scale-down has ended."""
+        self._results.labels(result.value, cause).inc()
 
     def record_deletion(self, decision: str) -> None:
         """A pod was deleted as planned."""

@@ -34,7 +34,10 @@ _NUMBER = re.compile(r"[0-9]{1,10}")
 
 @dataclass(frozen=True, slots=True)
 class ControllerSize:
-    """A controller of pods, its size before and after, and the UIDs of its siblings, its own included."""
+    """A controller of pods, and its size before and after.
+
+    `siblings` are the UIDs of all ReplicaSets with the same owner, its own included; none for one without an owner.
+    """
 
     uid: str
     name: str
@@ -54,7 +57,8 @@ def controller_sizes(
     metadata = workload.metadata
     if isinstance(workload, Deployment):
         return _of_deployment(workload, size, tuple(sets))
-    family = tuple(dict.fromkeys((metadata.uid, *siblings)))
+    has_owner = metadata.controller is not None
+    family = tuple(dict.fromkeys((metadata.uid, *siblings))) if has_owner else ()
     return (ControllerSize(metadata.uid, metadata.name, workload.desired_replicas, size, family),)
 
 

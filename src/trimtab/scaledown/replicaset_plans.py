@@ -6,42 +6,54 @@ the size that it will have.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Literal
 
-from trimtab.api import codec
 from trimtab.api.annotations import plan_annotation
 from trimtab.api.cloneset import CloneSet
-from trimtab.api.documents import Document
-from trimtab.api.errors import InvalidError
-from trimtab.api.model import Model
-from trimtab.api.pods import Pod, TopologySpreadConstraint
+from trimtab.api.pods import Pod
 from trimtab.ranking import plan as make_plan
+from trimtab.ranking.certainty import Window
 from trimtab.ranking.costs import Side
+from trimtab.ranking.delivery import Delivery, Expectation, PodCost, deliver, is_settled
+from trimtab.ranking.delivery import expectations as delivery_expectations
 from trimtab.ranking.plan import Plan, Policy, Victim
 from trimtab.ranking.plan import Workload as RankedWorkload
 from trimtab.ranking.rankers import Constraint
+from trimtab.ranking.victims import STOCK, Options
 from trimtab.scaledown import clonesets, plan_costs
+from trimtab.scaledown.constraints import constraints_for
 from trimtab.scaledown.metrics import HoldOutcome
-from trimtab.scaledown.plan_costs import CostAssignment
-from trimtab.scaledown.pod_costs import cost_without_plan, plan_cost
+from trimtab.scaledown.pod_costs import plan_cost
 from trimtab.scaledown.proportional import ControllerSize
 from trimtab.scaledown.view import Workload
 from trimtab.snapshot import Snapshot
-from trimtab.snapshot.nodes import ABSENT
 
-_NAMED = 6
-"""How many domains a warning counts one by one."""
+ForeignCosts = Literal["Obey", "TieBreak"]
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerModel:
+    """What is assumed about the controller that deletes pods."""
+
+    now: int
+    """The time of day in nanoseconds by the clocks of the control plane, as far as it is known."""
+    window: Window
+    """When it may act."""
+    is_stable: bool = True
+    """Whether nothing else changes its pods: no rollout, no orphan to adopt, as many pods as it is to have."""
+    options: Options = STOCK
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerPlan:
-    """Which pods one controller is to delete, and the costs for that."""
+    """Which pods one controller is to delete, and the costs that make that certain."""
 
     size: ControllerSize
     plan: Plan
-    costs: CostAssignment | None = None
-    """The costs that bring the plan about; None where none are needed, or none could."""
+    delivery: Delivery | None = None
+    """The costs; empty where the result is certain without any, None where no costs can bring it about."""
     changes: tuple[tuple[Pod, int], ...] = ()
     """Those of the costs that pods do not have yet."""
     victims: Mapping[str, str] = field(default_factory=dict)
@@ -49,6 +61,13 @@ class ControllerPlan:
     survivors: frozenset[str] = frozenset()
     relied_on: tuple[Pod, ...] = ()
     """Pods whose costs of earlier plans it relies on, those included that earlier plans are still deleting."""
+    constraints: tuple[Constraint, ...] = ()
+    is_relying: bool = False
+    """Whether the result depends on the controller's other criteria, and so on when it acts."""
+    replaces_foreign: bool = False
+    """Whether costs of other writers are replaced."""
+    ranked: RankedWorkload | None = None
+    window: Window | None = None
 
 
 def plan_controller(
@@ -59,65 +78,82 @@ def plan_controller(
     policy: Policy,
     *,
     defaults: Sequence[Constraint],
-    now: int,
+    model: ControllerModel,
+    foreign_costs: ForeignCosts = "Obey",
 ) -> ControllerPlan | None:
-    """The plan for a controller with these pods that shrinks to its new size; None if it loses no pod.
-
-    Where its own choice is as good no cost is needed, unless there are costs of a plan that was not carried out.
-    """
+    """The plan for a controller with these pods that shrinks to its new size; None if it loses no pod."""
     named = [pod for pod in pods if pod.active and clonesets.is_named(workload, pod)]
     assumed = list({pod.key: pod for pod in (*earlier_victims(pods, workload.desired_replicas), *named)}.values())
+    active = {pod.key: pod for pod in pods if pod.active}
+    labels = next((pod.metadata.labels for pod in active.values()), {})
+    constraints = constraints_for(workload.spec.template, snapshot, defaults, labels)
+    costs = {key: plan_costs.pod_cost(pod, replace_foreign=foreign_costs == "TieBreak") for key, pod in active.items()}
     with snapshot.with_assumed(gone=[pod.key for pod in assumed]):
-        ranked = _ranked(workload, size, snapshot, constraints_for(workload.spec.template, snapshot, defaults))
+        ranked = _ranked(workload, size, snapshot, constraints, costs, model, foreign_costs)
         if len(ranked.rows) <= size.after:
             return None
-        plan = make_plan(ranked, snapshot, policy, replicas=size.after, now=now)
-        if not improves(plan, policy) and not ranked.own_costs:
-            return ControllerPlan(size, plan)
-        costs = plan_costs.assign_costs(plan, ranked, snapshot, policy, now=now)
-        if costs is None:
-            return ControllerPlan(size, plan)
-        uids = {pod.key: pod.metadata.uid for pod in pods if pod.active}
+        plan = make_plan(ranked, snapshot, policy, replicas=size.after, now=model.now, window=model.window)
+        is_stable = model.is_stable and not assumed and is_settled(ranked, snapshot, len(plan.victims))
+        delivery = deliver(
+            *(plan, ranked, snapshot, policy),
+            costs={key: cost for key, cost in costs.items() if key not in {pod.key for pod in assumed}},
+            window=model.window,
+            rely=is_stable,
+            now=model.now,
+        )
+        if delivery is None:
+            return ControllerPlan(size, plan, constraints=constraints)
+        uids = {key: pod.metadata.uid for key, pod in active.items()}
         victims = {uids[victim.key]: _decision(victim) for victim in plan.victims}
         earlier = dict.fromkeys((pod.metadata.uid for pod in assumed), "earlier")
-        survivors = frozenset(uids.values()) - victims.keys() - earlier.keys()
         return ControllerPlan(
             size,
             plan,
-            costs,
-            plan_costs.missing_costs(costs, snapshot),
+            delivery,
+            plan_costs.missing_costs(delivery, snapshot),
             {**earlier, **victims},
-            survivors,
-            relied_on=_relied_on(costs, pods, assumed),
+            frozenset(uids.values()) - victims.keys() - earlier.keys(),
+            relied_on=_relied_on(delivery, pods, assumed),
+            constraints=constraints,
+            is_relying=not delivery.is_exact,
+            replaces_foreign=foreign_costs == "TieBreak",
+            ranked=ranked,
+            window=model.window,
         )
 
 
-def _relied_on(costs: CostAssignment, pods: Sequence[Pod], assumed: Sequence[Pod]) -> tuple[Pod, ...]:
+def _relied_on(delivery: Delivery, pods: Sequence[Pod], assumed: Sequence[Pod]) -> tuple[Pod, ...]:
     leaving = [pod for pod in assumed if plan_cost(pod) is not None]
-    return tuple({pod.key: pod for pod in (*plan_costs.pods_relied_on(costs, pods), *leaving)}.values())
+    return tuple({pod.key: pod for pod in (*plan_costs.pods_relied_on(delivery, pods), *leaving)}.values())
 
 
 def _ranked(
-    workload: Workload, size: ControllerSize, snapshot: Snapshot, constraints: tuple[Constraint, ...]
+    workload: Workload,
+    size: ControllerSize,
+    snapshot: Snapshot,
+    constraints: tuple[Constraint, ...],
+    costs: Mapping[str, PodCost],
+    model: ControllerModel,
+    foreign_costs: ForeignCosts,
 ) -> RankedWorkload:
     owned = RankedWorkload.owned_by(snapshot, size.uid, related=size.siblings)
-    objects = (snapshot.pods.objects[row] for row in owned.rows.tolist())
-    ours = frozenset(pod.key for pod in objects if pod is not None and _is_plan_cost_alone(pod))
-    if isinstance(workload, CloneSet):
-        return RankedWorkload(owned.rows, owned.related, constraints, kind="CloneSet", own_costs=ours)
-    return RankedWorkload(owned.rows, owned.related, constraints, own_costs=ours)
+    return RankedWorkload(
+        owned.rows,
+        owned.related,
+        constraints,
+        kind="CloneSet" if isinstance(workload, CloneSet) else "ReplicaSet",
+        options=model.options,
+        base_costs={key: cost.base for key, cost in costs.items() if cost.own is not None},
+        foreign_costs=foreign_costs,
+    )
 
 
-def _is_plan_cost_alone(pod: Pod) -> bool:
-    """Whether a pod has no cost but a plan's. One that a plan moved inside a subset's band still says which band."""
-    return plan_cost(pod) is not None and cost_without_plan(pod) is None
-
-
-def improves(plan: Plan, policy: Policy) -> bool:
-    """Whether a plan is better than the controller's own choice."""
-    if policy.combination.strategies:
-        return set(plan.keys) != set(plan.stock)
-    return not plan.as_stock
+def expectations(plan: ControllerPlan, snapshot: Snapshot, written: Set[str]) -> tuple[Expectation, ...]:
+    """The least level result of a plan of whose costs only some were written."""
+    if plan.delivery is None or plan.ranked is None:
+        return ()
+    costs = {key: cost for key, cost in plan.delivery.costs if key in written}
+    return delivery_expectations(plan.ranked, snapshot, len(plan.plan.victims), costs, plan.window)
 
 
 def earlier_victims(pods: Sequence[Pod], replicas: int) -> list[Pod]:
@@ -125,10 +161,10 @@ def earlier_victims(pods: Sequence[Pod], replicas: int) -> list[Pod]:
 
     A request has taken effect if the workload is no larger than it asked for. Where costs were written to its victims,
     they are those; where they were written to its survivors, all others. This is relied on only as far as it leaves as
-    many pods as were to stay.
+    many pods as were to stay. A cost that another writer has replaced counts for nothing.
     """
     active = [pod for pod in pods if pod.active]
-    annotated = ((pod.key, plan_annotation(pod.metadata.annotations)) for pod in active)
+    annotated = ((pod.key, plan_annotation(pod.metadata.annotations)) for pod in active if plan_cost(pod) is not None)
     plans = {key: plan for key, plan in annotated if plan is not None and plan.to >= replicas}
     if not plans:
         return []
@@ -138,76 +174,31 @@ def earlier_victims(pods: Sequence[Pod], replicas: int) -> list[Pod]:
     return gone if len(active) - len(gone) >= share else []
 
 
-# Topology constraints.
-
-
-class _TemplateSpec(Model):
-    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
-
-
-class _Template(Model):
-    spec: _TemplateSpec = _TemplateSpec()
-
-
-def constraints_for(
-    template: Document | None, snapshot: Snapshot, defaults: Sequence[Constraint]
-) -> tuple[Constraint, ...]:
-    """The constraints by which a workload is kept level: those of its template, or else the defaults.
-
-    The first one is never traded for a later one, so hard constraints come before soft ones, and of those, coarse ones
-    (zones) before fine ones (nodes). A key that no node has is left out.
-    """
-    stated = _template_constraints(template)
-    soft = {each.topology_key: each.when_unsatisfiable != "DoNotSchedule" for each in stated}
-    soft |= {each.topology_key: False for each in stated if each.when_unsatisfiable == "DoNotSchedule"}
-    keys = dict.fromkeys([Constraint(each.topology_key) for each in stated] or defaults)
-    domains = {each: _domains(snapshot, each.topology_key) for each in keys}
-    known = [each for each in keys if domains[each]]
-    return tuple(sorted(known, key=lambda each: (soft.get(each.topology_key, True), domains[each])))
-
-
-def _template_constraints(template: Document | None) -> tuple[TopologySpreadConstraint, ...]:
-    try:
-        return () if template is None else codec.view(template, _Template).spec.topology_spread_constraints
-    except InvalidError:
-        return ()
-
-
-def _domains(snapshot: Snapshot, topology_key: str) -> int:
-    codes = set(snapshot.nodes.codes(topology_key)[snapshot.nodes.known].tolist())
-    return len(codes - {ABSENT})
-
-
 # Reports.
 
 
-def reason_without_costs(plans: Sequence[ControllerPlan], policy: Policy) -> HoldOutcome:
+def reason_without_costs(plans: Sequence[ControllerPlan]) -> HoldOutcome:
     """Why there is no cost to write."""
-    if any(each.costs is not None for each in plans):
-        return HoldOutcome.REPEATED
-    is_prevented = any(improves(each.plan, policy) for each in plans)
-    return HoldOutcome.FOREIGN_COSTS if is_prevented else HoldOutcome.AS_STOCK
+    if any(each.delivery is None for each in plans):
+        return HoldOutcome.FOREIGN_COSTS
+    return HoldOutcome.REPEATED if any(each.relied_on for each in plans) else HoldOutcome.AS_STOCK
 
 
 def warnings(plans: Sequence[ControllerPlan]) -> tuple[str, ...]:
-    """The warnings for the user: the result of the plan, and what would be left without it."""
+    """The warnings for the user: the result of the plan, and what may be left without it."""
     several = len(plans) > 1
-    return tuple(f"{each.size.name}: {_warning(each.plan)}" if several else _warning(each.plan) for each in plans)
+    return tuple(f"{each.size.name}: {summary(each.plan)}" if several else summary(each.plan) for each in plans)
 
 
-def _warning(plan: Plan) -> str:
-    for each in plan.levelings:
-        if sorted(each.after) == sorted(each.stock):
-            continue
-        if each.skew_after > each.skew_stock:  # then it was not levels that decided
-            break
-        if len(each.domains) <= _NAMED:
-            kept, stock = ("/".join(map(str, counts)) for counts in (each.after, each.stock))
-            return f"kept {kept}; stock would leave {stock}"
-        skews = f"a skew of {each.skew_after} over {len(each.domains)} values of {each.topology_key}"
-        return f"kept {skews}; stock would leave {each.skew_stock}"
-    chosen = len(set(plan.keys) - set(plan.stock))
-    return f"the policy's strategies chose {chosen} of {len(plan.victims)} pods that stock would have kept"
+def summary(plan: Plan) -> str:
+    """What a plan keeps, and what may be left without it."""
+    improved = next((each for each in plan.levelings if not each.is_matched_by_stock), None)
+    is_ranked = any(victim.parts for victim in plan.victims)
+    if improved is not None or (plan.levelings and not is_ranked):
+        return (improved or plan.levelings[0]).sentence("kept")
+    chosen = len(set(plan.keys) - set(plan.stock.always))
+    auxiliary = "would" if plan.stock.is_unique else "may"
+    return f"the policy's strategies chose {chosen} of {len(plan.victims)} pods that stock {auxiliary} have kept"
 
 
 def _decision(victim: Victim) -> str:

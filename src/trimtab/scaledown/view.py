@@ -32,7 +32,9 @@ from trimtab.snapshot import Snapshot
 BY_CONTROLLER = "controller"
 BY_NAMESPACE = "namespace"
 BY_PLAN = "plan"
-"""Indexes: by the controller's UID, by namespace, by the workload that a plan's annotation names."""
+ORPHANS = "orphans"
+"""Indexes: by the controller's UID, by namespace, by the workload that a plan's annotation names; pods without a
+controller by namespace."""
 
 Workload = Deployment | ReplicaSet | ReplicationController | CloneSet
 
@@ -55,7 +57,8 @@ class View:
         self._rng = rng or random.Random()  # noqa: S311 - spreads reconnections, guards nothing
         owned: Mapping[str, IndexFunction[Any]] = {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace}
         self.snapshot = Snapshot()
-        self.pods = self._informer(Pod, {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace, BY_PLAN: by_plan})
+        of_pods = {BY_CONTROLLER: by_controller, BY_NAMESPACE: by_namespace, BY_PLAN: by_plan, ORPHANS: orphans}
+        self.pods = self._informer(Pod, of_pods)
         self.nodes = self._informer(Node, {})
         self.namespaces = self._informer(Namespace, {})
         self.deployments = self._informer(Deployment, owned)
@@ -131,6 +134,17 @@ class View:
         """A Deployment's ReplicaSets."""
         return self.sets.store.by(BY_CONTROLLER, deployment.metadata.uid)
 
+    def siblings_of(self, workload: Workload) -> list[str]:
+        """The UIDs of the ReplicaSets with the same owner as a ReplicaSet, its own included; none without an owner."""
+        owner = workload.metadata.controller
+        if owner is None or not isinstance(workload, ReplicaSet):
+            return []
+        return [each.metadata.uid for each in self.sets.store.by(BY_CONTROLLER, owner.uid)]
+
+    def orphans_in(self, namespace: str) -> list[Pod]:
+        """The pods of a namespace that have no controller."""
+        return self.pods.store.by(ORPHANS, namespace)
+
     def pods_of(self, uid: str) -> list[Pod]:
         """The pods that a controller owns."""
         return self.pods.store.by(BY_CONTROLLER, uid)
@@ -158,6 +172,11 @@ class View:
 
     def _informer(self, kind: type[T], indexes: Mapping[str, IndexFunction[T]]) -> Informer[T]:
         return Informer(self._client, kind, indexes=indexes, rng=self._rng)
+
+
+def orphans(pod: Pod) -> Iterable[str]:
+    """An index: pods without a controller, by namespace."""
+    return () if pod.metadata.controller is not None else (pod.metadata.namespace,)
 
 
 def is_known(informer: Informer[Any]) -> bool:

@@ -90,7 +90,7 @@ class PodBuilder(_Builder):
         return self
 
     def ready(self, since: str | None = None) -> Self:
-        """Ready, since its creation unless told otherwise."""
+        """Ready, since its creation unless stated otherwise."""
         return self.condition("Ready", "True", since=since or self._tree["metadata"].get("creationTimestamp"))
 
     def not_ready(self, since: str | None = None) -> Self:
@@ -159,7 +159,7 @@ class PodBuilder(_Builder):
     def spread(
         self, key: str, *, max_skew: int = 1, hard: bool = True, selector: Labels | None = None, **more: Any
     ) -> Self:
-        """Spread over a topology key, among pods with these labels (its own, unless told otherwise)."""
+        """Spread over a topology key, among pods with these labels (its own, unless stated otherwise)."""
         chosen = self._tree["metadata"].get("labels", {}) if selector is None else selector
         constraint = {
             "maxSkew": max_skew,
@@ -177,7 +177,7 @@ class PodBuilder(_Builder):
         return self
 
     def avoids(self, key: str, *, selector: Labels | None = None) -> Self:
-        """Refusing to share a domain with pods of these labels (its own, unless told otherwise)."""
+        """Refusing to share a domain with pods of these labels (its own, unless stated otherwise)."""
         chosen = self._tree["metadata"].get("labels", {}) if selector is None else selector
         term = {"topologyKey": topology_key(key), "labelSelector": {"matchLabels": dict(chosen)}}
         return self.affinity({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
@@ -226,7 +226,7 @@ class ClusterBuilder:
         self._pods: list[PodBuilder] = []
 
     def running(self, *node_names: str, created: str = "2026-01-01T00:00:00Z", **labels: str) -> Self:
-        """One more ready pod on each node named; labelled `app=web` unless told otherwise."""
+        """One more ready pod on each node named; labelled `app=web` unless stated otherwise."""
         for name in node_names:
             self._check(name)
             number = len(self._pods)

@@ -7,21 +7,37 @@ import base64
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509 import verification
+from cryptography.x509.oid import NameOID
 
 from tests.lab.holding import VALIDATING, configuration
 from tests.unit.lab.workloads.clusters import InMemoryLab, Wire
 from trimtab.admission import certificate_authority, certificates
-from trimtab.admission.certificate_authority import OVERLAP, KeyPair, Keyring, make_authority, names_of, renew, sign
+from trimtab.admission.certificate_authority import (
+    BACKDATING,
+    OVERLAP,
+    KeyPair,
+    Keyring,
+    invalid_reason,
+    make_authority,
+    names_of,
+    renew,
+    sign,
+)
 from trimtab.admission.certificates import CONFIGURATIONS, SECRETS, FileCertificates, ManagedCertificates
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import Forbidden
+from trimtab.kube.server_time import ServerTime
+from trimtab.kube.transport import Request, Response
 from trimtab.testing.clocks import VirtualClock
 
 DAY = 86_400.0
@@ -46,6 +62,60 @@ def test_a_new_keyring_is_good_for_its_names() -> None:
     keyring = renew(None, NAMES, START)
     assert names_of(keyring.serving) == set(NAMES)
     assert trusts(keyring.bundle, keyring.serving, START)
+
+
+def test_certificates_are_valid_a_day_before_their_creation() -> None:
+    """Authority and serving certificate, for API servers whose clocks are behind."""
+    keyring = renew(None, NAMES, START)
+    assert trusts(keyring.bundle, keyring.serving, START - timedelta(hours=23))
+    assert not trusts(keyring.bundle, keyring.serving, START - timedelta(hours=25))
+    assert keyring.serving.created == keyring.authority.created == START
+
+
+def test_certificates_that_are_not_valid_yet_are_replaced() -> None:
+    """A wrong clock created them: the authority with everything it signed, or only what is wrong."""
+    earlier = START - BACKDATING - timedelta(hours=1)
+    keyring = renew(None, NAMES, START)
+    replaced = renew(keyring, NAMES, earlier)
+    assert replaced.authority != keyring.authority
+    assert trusts(replaced.bundle, replaced.serving, earlier)
+    valid = renew(None, NAMES, earlier)
+    signed = renew(replace(valid, serving=keyring.serving), NAMES, earlier)
+    assert (signed.authority, signed.serving.is_valid(earlier)) == (valid.authority, True)
+    following = renew(replace(valid, next_authority=keyring.authority), NAMES, earlier).next_authority
+    assert following is not None
+    assert following.is_valid(earlier)
+
+
+def test_the_presented_chain_is_valid_if_one_certificate_of_each_issuer_is() -> None:
+    """Expired cross-signed certificates do not matter, nor does a root that is presented."""
+    root = make_authority(START - timedelta(days=4000))
+    leaf = sign(root, NAMES, START)
+    assert invalid_reason(leaf.certificate + root.certificate, START) == ""
+    assert invalid_reason(leaf.certificate, START + timedelta(days=400)) == "the webhook certificate has expired"
+    assert "is not valid before 2025-12-31" in invalid_reason(leaf.certificate, START - timedelta(days=2))
+    issuer, old = (_intermediate("issuer", root, START - timedelta(days=days)) for days in (0, 4000))
+    leaf = sign(issuer, NAMES, START)
+    assert invalid_reason(leaf.certificate + old.certificate + issuer.certificate, START) == ""
+    reason = invalid_reason(leaf.certificate + old.certificate, START)
+    assert reason == "the issuer CN=issuer of the webhook certificate has expired"
+
+
+def _intermediate(name: str, root: KeyPair, moment: datetime) -> KeyPair:
+    """An authority that another one signed."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    secret = serialization.load_pem_private_key(root.key, None)
+    assert isinstance(secret, ec.EllipticCurvePrivateKey)
+    builder = x509.CertificateBuilder(
+        issuer_name=x509.load_pem_x509_certificate(root.certificate).subject,
+        subject_name=x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
+        public_key=key.public_key(),
+        serial_number=x509.random_serial_number(),
+        not_valid_before=moment,
+        not_valid_after=moment + timedelta(days=3650),
+    ).sign(secret, hashes.SHA256())
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return KeyPair(builder.public_bytes(encoding), key.private_bytes(encoding, form, serialization.NoEncryption()))
 
 
 def test_nothing_is_renewed_before_it_is_due() -> None:
@@ -241,8 +311,8 @@ def test_files_are_read_again_when_they_change(tmp_path: Path) -> None:
     given.check()
     found = [given.synced]
     assert given.problems
-    authority = make_authority(datetime.now(UTC))
-    first, second = (sign(authority, NAMES, datetime.now(UTC)) for _ in range(2))
+    authority = make_authority(START)
+    first, second = (sign(authority, NAMES, START) for _ in range(2))
     certificate.write_bytes(first.certificate)
     key.write_bytes(first.key)
     given.check()
@@ -255,3 +325,79 @@ def test_files_are_read_again_when_they_change(tmp_path: Path) -> None:
     given.check()
     assert given.pair == second
     assert given.problems == []
+
+
+class OffsetWire(Wire):
+    """An API server whose clock differs from ours."""
+
+    ahead = timedelta(0)
+
+    def __init__(self, world: InMemoryLab) -> None:
+        super().__init__(world.cluster)
+        self._clock = world.clock
+
+    async def send(self, request: Request) -> Response:
+        """The answer, with the server's time."""
+        response = await super().send(request)
+        return replace(response, headers={**response.headers, "Date": date_header(self._clock, self.ahead)})
+
+
+def date_header(clock: VirtualClock, ahead: timedelta) -> str:
+    """The Date header of a server whose clock is ahead of this one."""
+    moment = datetime.fromtimestamp(clock.now() / 1_000_000_000, UTC) + ahead
+    return format_datetime(moment.replace(microsecond=0), usegmt=True)
+
+
+@pytest.mark.parametrize("hours", [pytest.param(-30, id="our clock is ahead"), pytest.param(30, id="ours is behind")])
+async def test_certificates_are_created_by_the_api_servers_clock(world: InMemoryLab, hours: int) -> None:
+    """They are valid there from the first moment, and nothing is reported here."""
+    wire = OffsetWire(world)
+    wire.ahead = timedelta(hours=hours)
+    leader = certificates_of(world, is_leader=True, client=Client(wire, clock=world.clock))
+    await leader.check()
+    assert leader.pair is not None
+    assert abs(leader.pair.created - (START + wire.ahead)) < timedelta(minutes=1)
+    assert leader.problems == []
+
+
+async def test_a_certificate_of_a_clock_that_was_ahead_is_reported_and_renewed(
+    world: InMemoryLab, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Other replicas report it until the leader has renewed it; the report names the offset, once."""
+    wire = OffsetWire(world)
+    leader = certificates_of(world, is_leader=True)
+    await leader.check()
+    wire.ahead = timedelta(hours=-25)
+    client = Client(wire, clock=world.clock)
+    other = certificates_of(world, is_leader=False, client=client)
+    running = asyncio.ensure_future(other.run())
+    await world.settle()
+    invalid = (
+        "the webhook certificate is not valid before 2025-12-31T00:00:00+00:00 by the API server's clock "
+        "(this process's clock is 90000 s ahead of the API server's)"
+    )
+    assert other.problems == [invalid]
+    await world.clock.advance(DAY / 100)
+    assert caplog.messages == [f"{invalid}; API servers refuse it until it is replaced"]
+    successor = certificates_of(world, is_leader=True, client=client)
+    await successor.check()
+    assert successor.problems == []
+    await other.check()
+    assert (other.pair, other.problems) == (successor.pair, [])
+    assert caplog.messages[-1].startswith("the webhook certificates were renewed: the webhook certificate is not valid")
+    await cancel(running)
+
+
+def test_files_are_valid_by_the_api_servers_clock(tmp_path: Path) -> None:
+    """An expired certificate is reported although our own clock is behind."""
+    clock = VirtualClock()
+    server_time = ServerTime(clock)
+    pair = sign(make_authority(START), NAMES, START)
+    (tmp_path / "tls.crt").write_bytes(pair.certificate)
+    (tmp_path / "tls.key").write_bytes(pair.key)
+    given = FileCertificates(tmp_path / "tls.crt", tmp_path / "tls.key", clock=clock, server_time=server_time)
+    given.check()
+    assert given.problems == []
+    sent = clock.monotonic()
+    server_time.observe(date_header(clock, timedelta(days=366)), sent=sent, received=sent)
+    assert [problem.split(" by the")[0] for problem in given.problems] == ["the webhook certificate has expired"]

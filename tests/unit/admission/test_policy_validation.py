@@ -74,7 +74,7 @@ async def test_a_good_policy_is_admitted(spec: dict[str, Any]) -> None:
         pytest.param(
             {"targetRef": TARGET, "strategies": [{"name": "Balance"}, {"name": "Taints", "threshold": 1}]},
             "spec.strategies[0].threshold",
-            "is required where there are several strategies",
+            "is required with several strategies",
             id="several strategies without thresholds",
         ),
         pytest.param(

@@ -45,7 +45,7 @@ def labelled(name: str) -> dict[str, Any]:
         pytest.param(
             {"updateStrategy": {"inPlaceUpdateStrategy": {"gracePeriodSeconds": 5}}},
             "spec.updateStrategy.inPlaceUpdateStrategy",
-            "leave it out",
+            "omit it",
             id="how pods are updated in place",
         ),
         pytest.param(
@@ -64,31 +64,31 @@ def labelled(name: str) -> dict[str, Any]:
         pytest.param(
             {"updateStrategy": {"priorityStrategy": {"weightPriority": []}}},
             "spec.updateStrategy.priorityStrategy",
-            "the order in which they go",
+            "the order in which they are deleted",
             id="an order of updates",
         ),
         pytest.param(
             {"updateStrategy": {"scatterStrategy": [{"key": "app", "value": "web"}]}},
             "spec.updateStrategy.scatterStrategy",
-            "the order in which they go",
+            "the order in which they are deleted",
             id="scattered updates",
         ),
         pytest.param(
             {"selector": {"matchLabels": {**LABELS, HASH_LABEL: "abc"}}, "template": labelled(HASH_LABEL)},
             "spec.selector",
-            "every pod is given",
+            "sets on every pod",
             id="a selector that was copied from a ReplicaSet",
         ),
         pytest.param(
             {"selector": {"matchExpressions": [{"key": REVISION_HASH, "operator": "DoesNotExist"}]}},
             "spec.selector",
-            "every pod is given",
+            "sets on every pod",
             id="a selector of pods without a revision",
         ),
         pytest.param(
             {"template": labelled(SPECIFIED_DELETE)},
             "spec.template.metadata.labels",
-            "deleted and made again",
+            "deleted and created again",
             id="a template that marks its pods for deletion",
         ),
         pytest.param({"selector": {}}, "spec.selector", "every pod", id="a selector of everything"),
@@ -113,7 +113,7 @@ def labelled(name: str) -> dict[str, Any]:
         pytest.param(
             {"template": pods(activeDeadlineSeconds=5)},
             "spec.template.spec.activeDeadlineSeconds",
-            "leave it out",
+            "omit it",
             id="pods with a deadline",
         ),
         pytest.param(
@@ -128,13 +128,13 @@ def labelled(name: str) -> dict[str, Any]:
         pytest.param(
             {"updateStrategy": {"maxUnavailable": 0}},
             "spec.updateStrategy.maxUnavailable",
-            "raise one",
+            "increase one",
             id="no room for an update",
         ),
         pytest.param(
             {"updateStrategy": {"maxUnavailable": "0%", "maxSurge": 0}},
             "spec.updateStrategy.maxUnavailable",
-            "raise one",
+            "increase one",
             id="no room in per cent either",
         ),
         pytest.param(
@@ -145,7 +145,7 @@ def labelled(name: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_is_refused(spec: dict[str, Any], path: str, words: str) -> None:
+def test_refused_specs(spec: dict[str, Any], path: str, words: str) -> None:
     """One error, which names the field and says what to write."""
     (error,) = cloneset.problems(made(**spec))
     assert error.path == path
@@ -162,7 +162,7 @@ def test_what_is_refused(spec: dict[str, Any], path: str, words: str) -> None:
         pytest.param({"scaleStrategy": {"podsToDelete": ["a"], "maxUnavailable": "10%"}}, id="a careful scale-up"),
     ],
 )
-def test_what_is_taken(spec: dict[str, Any]) -> None:
+def test_accepted_specs(spec: dict[str, Any]) -> None:
     """Nothing is wrong with it."""
     assert list(cloneset.problems(made(**spec))) == []
 

@@ -140,7 +140,7 @@ def test_an_error_names_the_path_and_the_reason(kind: type[Any], tree: Any, want
 
 
 @pytest.mark.parametrize("text", ["", "{", "nonsense", '{"a": }', b"\xff\xfe"])
-def test_what_is_not_json_is_said_to_be_none(text: str | bytes) -> None:
+def test_text_that_is_not_json_is_refused(text: str | bytes) -> None:
     """Text that is not JSON is an error of the same kind."""
     with pytest.raises(InvalidError, match="is not JSON"):
         codec.decode(text, Pod)
@@ -186,12 +186,12 @@ def test_a_null_inside_a_patch_stays() -> None:
         ),
         pytest.param(
             -1,
-            "spec.subsets[1].maxReplicas: -1 is negative; write 0 or more, or leave it out for no limit",
+            "spec.subsets[1].maxReplicas: -1 is negative; write 0 or more, or omit it for no limit",
             id="negative",
         ),
     ],
 )
-def test_a_limit_that_cannot_be_is_explained(limit: int | str, want: str) -> None:
+def test_an_invalid_limit_is_explained(limit: int | str, want: str) -> None:
     """The message says what to write instead."""
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     subsets = [{"name": "a", "maxReplicas": 3}, {"name": "b", "maxReplicas": limit}]
@@ -234,13 +234,13 @@ def test_the_names_of_subsets_must_differ_and_the_target_must_be_known() -> None
         pytest.param({"selector": {}, "strategies": [{"name": "Balance"}]}, [], id="one strategy needs no threshold"),
     ],
 )
-def test_a_policy_that_cannot_work_is_explained(spec: dict[str, Any], paths: list[str]) -> None:
+def test_an_invalid_policy_is_explained(spec: dict[str, Any], paths: list[str]) -> None:
     """Each problem names its field."""
     made = codec.convert({"spec": spec}, scaledown.ScaleDownPolicy)
     assert [problem.path for problem in scaledown.problems(made)] == paths
 
 
-def test_pods_of_a_template_share_what_they_have_in_common() -> None:
+def test_pods_of_a_template_share_equal_parts() -> None:
     """Two pods that say the same keep it once, and stay equal to what was decoded."""
     spec = {"containers": [{"name": "main", "image": "web:1"}], "tolerations": [{"operator": "Exists"}]}
     items = [
@@ -253,7 +253,7 @@ def test_pods_of_a_template_share_what_they_have_in_common() -> None:
     assert [first, second] == [codec.convert(item, Pod) for item in items]
 
 
-def test_a_view_of_a_document_is_remembered() -> None:
+def test_a_view_of_a_document_is_cached() -> None:
     """Templates are looked at again and again: equal documents have one view."""
     first, second = Document({"spec": {"nodeName": "a"}}), Document({"spec": {"nodeName": "a"}})
     assert first == second

@@ -26,7 +26,7 @@ def test_an_empty_file_has_a_meaning() -> None:
     assert configuration.read({}) == TrimtabConfiguration()
 
 
-def test_what_is_written_is_read() -> None:
+def test_every_value_is_read() -> None:
     """Nested objects, lists and numbers arrive as they were written."""
     read = configuration.read(
         {
@@ -47,14 +47,16 @@ def test_what_is_written_is_read() -> None:
     ("tree", "path", "words"),
     [
         pytest.param([], "", "write an object", id="a list is no configuration"),
-        pytest.param({"apiVersion": "v9"}, "apiVersion", "wanted: trimtab.dev/v1alpha1", id="another version"),
+        pytest.param({"apiVersion": "v9"}, "apiVersion", "write: trimtab.dev/v1alpha1", id="another version"),
         pytest.param({"component": []}, "component", 'did you mean "components"', id="a misspelt field"),
         pytest.param({"zebra": 1}, "zebra", "write one of apiVersion, kind", id="a field that resembles none"),
-        pytest.param({"components": ["shop"]}, "components[0]", "some of scheduler, webhooks", id="no component"),
-        pytest.param({"components": []}, "components", "some of scheduler", id="nothing to run"),
-        pytest.param({"components": 2 * ["scheduler"]}, "components", "there twice", id="a component twice"),
-        pytest.param({"namespace": "Trim_Tab"}, "namespace", "not the name of a namespace", id="a bad namespace"),
-        pytest.param({"namespaces": ["shop", ""]}, "namespaces[1]", "not the name", id="a nameless namespace"),
+        pytest.param({"components": ["shop"]}, "components[0]", "a list of scheduler, webhooks", id="no component"),
+        pytest.param({"components": []}, "components", "a list of scheduler", id="nothing to run"),
+        pytest.param({"components": 2 * ["scheduler"]}, "components", "listed twice", id="a component twice"),
+        pytest.param({"namespace": "Trim_Tab"}, "namespace", "not a valid namespace name", id="a bad namespace"),
+        pytest.param(
+            {"namespaces": ["shop", ""]}, "namespaces[1]", "not a valid namespace name", id="a nameless namespace"
+        ),
         pytest.param(
             {"featureGates": {"PodWebhok": True}}, "featureGates[PodWebhok]", 'did you mean "PodWebhook"', id="no gate"
         ),
@@ -93,10 +95,10 @@ def test_what_is_written_is_read() -> None:
         pytest.param(
             policies({"strategies": TWO}),
             "scaleDown.defaultPolicies[0].strategies[0].threshold",
-            "is required where there are several",
+            "is required with several",
             id="several strategies without thresholds",
         ),
-        pytest.param(policies({}, {}), "scaleDown.defaultPolicies[1].name", "there twice", id="two of one name"),
+        pytest.param(policies({}, {}), "scaleDown.defaultPolicies[1].name", "used twice", id="two of one name"),
         pytest.param(
             policies({"namespaceSelector": {"matchLabels": {"tier": "&"}}}),
             "scaleDown.defaultPolicies[0].namespaceSelector.matchLabels[tier]",
@@ -117,7 +119,9 @@ def test_what_is_written_is_read() -> None:
         ),
         pytest.param({"webhooks": {"url": "http://a"}}, "webhooks.url", "https://HOST:PORT", id="no TLS"),
         pytest.param({"webhooks": {"port": 70000}}, "webhooks.port", "1 to 65535", id="no port"),
-        pytest.param({"serving": {"port": "x"}}, "serving.port", "-1 to serve neither", id="a word for a port"),
+        pytest.param(
+            {"serving": {"port": "x"}}, "serving.port", "-1 to disable both endpoints", id="a word for a port"
+        ),
         pytest.param({"logs": {"level": "loud"}}, "logs.level", "debug, info, warning", id="a level that is not"),
         pytest.param(
             {"leaderElection": {"renewSeconds": 15}}, "leaderElection", "leaseSeconds > renewSeconds", id="two leaders"

@@ -121,7 +121,7 @@ def test_admitting_a_pod_changes_only_what_was_meant(template: dict[str, Any]) -
     assert json_patch(pod, sent) == {**pod, "spec": {**pod["spec"], "schedulerName": "trimtab"}}
 
 
-def test_an_answer_states_that_it_refuses() -> None:
+def test_a_refusal_states_allowed_false() -> None:
     """`allowed: false` must be written: an absent field would be read as an error of ours."""
     assert answer(AdmissionResponse(uid="r1", allowed=False))["response"] == {"uid": "r1", "allowed": False}
 

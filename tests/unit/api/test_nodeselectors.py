@@ -111,7 +111,7 @@ def test_required(spec: PodSpec, want: bool) -> None:
         pytest.param(fields(expression("metadata.name", "NotIn")), "matchFields[0].values", id="no name (5)"),
     ],
 )
-def test_what_cannot_be_read(term: dict[str, Any], path: str) -> None:
+def test_invalid_terms(term: dict[str, Any], path: str) -> None:
     """A bad term is an error where no other term holds (4), and a bad wish is one at once (7); both name the field."""
     required = nodeselectors.required(requiring(HDD, term))
     with pytest.raises(InvalidError) as caught:
@@ -188,7 +188,7 @@ def test_terms_are_alternatives(terms: list[dict[str, Any]], node: Mapping[str, 
 
 
 @given(st.lists(st.tuples(st.integers(1, 100), TERMS), max_size=4), NODE_LABELS)
-def test_a_wish_is_worth_its_weight_where_it_would_hold_as_a_must(
+def test_a_preferred_term_scores_where_it_would_match_as_required(
     wishes: list[tuple[int, dict[str, Any]]], node: Mapping[str, str]
 ) -> None:
     """Preferred and required terms are read alike; the score is the sum of the weights that hold."""
@@ -197,7 +197,7 @@ def test_a_wish_is_worth_its_weight_where_it_would_hold_as_a_must(
 
 
 @given(TERMS, NODE_LABELS)
-def test_a_bad_term_never_hinders_a_good_one(term: dict[str, Any], node: Mapping[str, str]) -> None:
+def test_an_invalid_term_never_affects_a_matching_one(term: dict[str, Any], node: Mapping[str, str]) -> None:
     """With a bad term beside it, a term holds where it held, and is an error where it did not (4)."""
     required = nodeselectors.required(requiring(BAD, term))
     if nodeselectors.required(requiring(term)).matches_labels(node, "n"):

@@ -166,7 +166,7 @@ def test_arithmetic(left: str, right: str, total: str, difference: str) -> None:
     assert ((one + other).canonical, (one - other).canonical) == (total, difference)
 
 
-def test_a_sum_of_endless_digits_is_refused() -> None:
+def test_a_sum_of_too_many_digits_is_refused() -> None:
     """Adding one to a number with a vast exponent would write out all its zeros."""
     with pytest.raises(InvalidError, match="too far apart"):
         quantities.parse("1e2000000000") + quantities.parse("1")
@@ -179,7 +179,7 @@ def test_equality_ignores_the_notation() -> None:
     assert quantities.parse("1") != "1"
 
 
-def test_vast_numbers_are_compared_without_writing_them_out() -> None:
+def test_huge_numbers_are_compared_without_expansion() -> None:
     """The order of vast exponents follows from the exponents."""
     assert quantities.parse("-1e2000000000") < quantities.parse("1n") < quantities.parse("1e2000000000")
 

@@ -75,7 +75,7 @@ def test_the_first_untolerated_taint_is_found() -> None:
     assert tolerations.untolerated(ours, [soft, covered], ["PreferNoSchedule"]) == soft
 
 
-def test_unwelcome_taints_are_counted() -> None:
+def test_prefer_no_schedule_taints_are_counted() -> None:
     """Only taints that ask for pods to stay away if they can count against a node, and only if not covered."""
     taints = [Taint(key=key, effect="PreferNoSchedule") for key in "abc"] + [Taint(key="d", effect="NoSchedule")]
     ours = [Toleration(key="a", operator="Exists"), Toleration(key="b", operator="Exists", effect="NoSchedule")]

@@ -59,7 +59,7 @@ def expression(operator: str, *values: str, key: str = "zone") -> JSON:
         ),
     ],
 )
-def test_what_works_is_accepted(made: UnitedTopology) -> None:
+def test_valid_topologies_are_accepted(made: UnitedTopology) -> None:
     """Nothing is said about what is right."""
     assert told(made) == []
 
@@ -69,7 +69,7 @@ def test_what_works_is_accepted(made: UnitedTopology) -> None:
     [
         pytest.param(
             topology({"name": "a"}, {"name": "b"}, {"name": "a"}),
-            'spec.subsets[2].name: "a" is the name of spec.subsets[0] already; give each its own',
+            'spec.subsets[2].name: "a" is already the name of spec.subsets[0]; give each subset a unique name',
             id="a name twice",
         ),
         pytest.param(
@@ -84,13 +84,12 @@ def test_what_works_is_accepted(made: UnitedTopology) -> None:
         ),
         pytest.param(
             topology({"name": "a", "maxReplicas": -1}),
-            "spec.subsets[0].maxReplicas: -1 is negative; write 0 or more, or leave it out for no limit",
+            "spec.subsets[0].maxReplicas: -1 is negative; write 0 or more, or omit it for no limit",
             id="a negative limit",
         ),
         pytest.param(
             topology({"name": "a", "maxReplicas": 3_000_000_000}),
-            "spec.subsets[0].maxReplicas: 3000000000 does not fit into 32 bits; "
-            "write 2147483647 at most, or leave it out",
+            "spec.subsets[0].maxReplicas: 3000000000 does not fit into 32 bits; write at most 2147483647, or omit it",
             id="a limit larger than any workload",
         ),
         pytest.param(
@@ -110,8 +109,7 @@ def test_what_works_is_accepted(made: UnitedTopology) -> None:
         ),
         pytest.param(
             topology({"name": "a", "nodeSelectorTerm": {}}),
-            "spec.subsets[0].nodeSelectorTerm: is empty, and so matches no node; "
-            "write matchExpressions, or leave it out",
+            "spec.subsets[0].nodeSelectorTerm: is empty and matches no node; write matchExpressions, or omit it",
             id="a term that matches nothing",
         ),
         pytest.param(
@@ -121,24 +119,23 @@ def test_what_works_is_accepted(made: UnitedTopology) -> None:
         ),
         pytest.param(
             topology({"name": "a", "tolerations": [{"key": "rented", "operator": "Exists", "value": "yes"}]}),
-            "spec.subsets[0].tolerations[0].value: is not for Exists; leave it out, or write operator Equal",
+            "spec.subsets[0].tolerations[0].value: is not allowed with Exists; omit it, or write operator: Equal",
             id="a value that is not compared",
         ),
         pytest.param(
             topology({"name": "a", "tolerations": [{"value": "yes"}]}),
-            "spec.subsets[0].tolerations[0].operator: must be Exists where there is no key; write Exists, or a key",
+            "spec.subsets[0].tolerations[0].operator: must be Exists if there is no key; write Exists, or a key",
             id="a toleration of nothing",
         ),
         pytest.param(
             topology({"name": "a", "tolerations": [{"key": "rented", "effect": "Evict"}]}),
             'spec.subsets[0].tolerations[0].effect: "Evict" is unknown; '
-            "write NoSchedule, PreferNoSchedule, NoExecute or nothing",
+            "write NoSchedule, PreferNoSchedule, NoExecute, or omit it",
             id="an unknown effect",
         ),
         pytest.param(
             topology({"name": "a", "tolerations": [{"key": "rented", "tolerationSeconds": 5}]}),
-            "spec.subsets[0].tolerations[0].effect: must be NoExecute where tolerationSeconds is given; "
-            "write NoExecute",
+            "spec.subsets[0].tolerations[0].effect: must be NoExecute if tolerationSeconds is set; write NoExecute",
             id="seconds of the wrong effect",
         ),
         pytest.param(
@@ -174,12 +171,13 @@ def test_what_works_is_accepted(made: UnitedTopology) -> None:
         ),
         pytest.param(
             topology({"name": "a", "patch": {"spec": None}}),
-            "spec.subsets[0].patch.spec: cannot be removed; write what is to be changed in it, or leave it out",
+            "spec.subsets[0].patch.spec: cannot be removed; write the fields to change, or omit it",
             id="a patch that leaves nothing",
         ),
         pytest.param(
             topology({"name": "a", "patch": {"spec": {"containers": None}}}),
-            "spec.subsets[0].patch.spec.containers: none is left; write those that are to be changed, or leave it out",
+            "spec.subsets[0].patch.spec.containers: is empty after the patch; "
+            "write the containers to change, or omit it",
             id="a patch that leaves no container",
         ),
         pytest.param(
@@ -194,8 +192,8 @@ def test_what_works_is_accepted(made: UnitedTopology) -> None:
         ),
         pytest.param(
             topology({"name": "a", "patch": {"metadata": {"labels": {SPECIFIED_DELETE: "true"}}}}),
-            "spec.subsets[0].patch.metadata.labels[apps.kruise.io/specified-delete]: marks pods for deletion: "
-            "a CloneSet would delete them and make others without end; leave it out",
+            "spec.subsets[0].patch.metadata.labels[apps.kruise.io/specified-delete]: selects pods for deletion: "
+            "a CloneSet would delete and create pods endlessly; remove it",
             id="a label that marks pods for deletion",
         ),
         pytest.param(
@@ -205,12 +203,12 @@ def test_what_works_is_accepted(made: UnitedTopology) -> None:
         ),
         pytest.param(
             topology(strategy={"type": "Fixed", "adaptive": {"rescheduleCriticalSeconds": 30}}),
-            "spec.scheduleStrategy.adaptive: is for type Adaptive; leave it out, or write that type",
+            "spec.scheduleStrategy.adaptive: needs type Adaptive; omit it, or write type: Adaptive",
             id="settings of another strategy",
         ),
     ],
 )
-def test_what_does_not_work_is_named(made: UnitedTopology, want: str) -> None:
+def test_invalid_topologies_are_refused_with_the_field(made: UnitedTopology, want: str) -> None:
     """The message names the field and what to write instead."""
     assert told(made) == [want]
 
@@ -224,7 +222,7 @@ def test_what_does_not_work_is_named(made: UnitedTopology, want: str) -> None:
         pytest.param(expression("Exists", key="no key"), "matchExpressions[0].key", id="not a key"),
     ],
 )
-def test_terms_that_no_pod_could_carry_are_refused(subset: JSON, field: str) -> None:
+def test_terms_that_no_pod_can_have_are_refused(subset: JSON, field: str) -> None:
     """Otherwise every pod of the subset would be refused by the API server, long after the mistake."""
     (problem,) = unitedtopology.problems(topology(subset))
     assert problem.path.startswith(f"spec.subsets[0].nodeSelectorTerm.{field.partition('.')[0]}")

@@ -45,7 +45,7 @@ def test_an_unknown_option_is_reported_in_one_line(tmp_path: Path) -> None:
     done = trimtab("run", "--component", "nonsense", folder=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith('trimtab: components[0]: "nonsense"')
-    assert "some of scheduler, webhooks and controllers" in done.stderr
+    assert "a list of scheduler, webhooks and controllers" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -53,7 +53,7 @@ def test_an_unknown_option_is_reported_in_one_line(tmp_path: Path) -> None:
     ("text", "message"),
     [
         pytest.param("[", "is not YAML", id="no YAML"),
-        pytest.param("- 1", "must hold one object", id="a list"),
+        pytest.param("- 1", "must contain one YAML object", id="a list"),
         pytest.param("apiVersion: v9", 'apiVersion: "v9" is not supported', id="a version that is not known"),
         pytest.param(
             yaml.safe_dump({"apiVersion": "kubescheduler.config.k8s.io/v1", "profiles": [{"plugin": {}}]}),

@@ -128,6 +128,25 @@ def test_only_api_servers_reach_the_webhooks() -> None:
 # What API servers ask.
 
 
+@pytest.mark.parametrize(
+    ("certificates", "verbs"),
+    [
+        pytest.param({}, ["get", "patch"], id="managed: the CA bundle is written"),
+        pytest.param(
+            {"source": "Files", "certificateFile": "/tls.crt", "keyFile": "/tls.key"}, ["get"], id="files: only read"
+        ),
+    ],
+)
+def test_the_webhooks_may_read_their_configurations_for_the_call_to_themselves(
+    certificates: JSON, verbs: list[str]
+) -> None:
+    """And write them only if Trimtab manages the certificates."""
+    options = Options(configuration={"webhooks": {"certificates": certificates}})
+    (role,) = [each for each in of_kind("ClusterRole", options) if each["metadata"]["name"] == "trimtab-webhooks"]
+    rules = [each for each in role["rules"] if each["apiGroups"] == ["admissionregistration.k8s.io"]]
+    assert [(rule["resourceNames"], rule["verbs"]) for rule in rules] == [(["trimtab"], verbs)]
+
+
 def webhooks(options: Options = OPTIONS) -> dict[str, JSON]:
     """All webhooks by name."""
     return {

@@ -38,7 +38,7 @@ def answer(code: int, body: Any, headers: Mapping[str, str] | None = None) -> Re
 
 
 def failure(code: int, reason: str = "", message: str = "", **details: Any) -> Response:
-    """An answer that says no."""
+    """A failure response."""
     return answer(code, status(code, reason, message, **details))
 
 
@@ -130,7 +130,7 @@ class Change:
 
 @dataclass(slots=True)
 class Watcher:
-    """Somebody who watches."""
+    """A watcher."""
 
     collection: tuple[str, str]
     namespace: str
@@ -190,7 +190,7 @@ class FakeServer:
         self._store((root, plural), "DELETED", tree)
 
     def forget(self) -> None:
-        """Forget all history: whoever resumes from before now is answered 410."""
+        """Expire all history: resuming from an older version gets 410."""
         self.forgotten = self.version
         self._changes.clear()
         self._lists.clear()
@@ -202,12 +202,12 @@ class FakeServer:
         self._watchers.clear()
 
     def bookmark(self) -> None:
-        """Tell all watchers how far they are."""
+        """Send a bookmark to all watchers."""
         for watcher in self._watchers:
             watcher.stream.feed(_line("BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}}))
 
     def expire_watches(self) -> None:
-        """Tell all watchers, in the stream, that their version is gone."""
+        """Send 410 to all watchers, in the stream."""
         for watcher in self._watchers:
             watcher.stream.feed(_line("ERROR", status(410, "Expired", "too old resource version")))
             watcher.stream.end()

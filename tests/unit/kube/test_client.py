@@ -32,7 +32,7 @@ BUSY = failure(429, "TooManyRequests", "busy")
 
 
 def ok(body: Any = POD) -> Response:
-    """An answer that says yes."""
+    """A success response."""
     return answer(200, body)
 
 
@@ -211,7 +211,7 @@ MANAGER = ("fieldManager", "trimtab")
         pytest.param(lambda c: c.call("GET", "/version"), ("GET", "/version", (), None), id="anything"),
     ],
 )
-async def test_what_is_sent(call: Call, want: tuple[str, str, tuple[tuple[str, str], ...], Any]) -> None:
+async def test_requests_of_each_verb(call: Call, want: tuple[str, str, tuple[tuple[str, str], ...], Any]) -> None:
     """Method, path, parameters and body, as API servers expect them."""
     bench = Bench(ok())
     await call(bench.client)
@@ -220,8 +220,8 @@ async def test_what_is_sent(call: Call, want: tuple[str, str, tuple[tuple[str, s
 
 
 @pytest.mark.parametrize("how", PatchKind)
-async def test_each_kind_of_patch_says_what_it_is(how: PatchKind) -> None:
-    """The content type tells them apart."""
+async def test_each_kind_of_patch_has_its_content_type(how: PatchKind) -> None:
+    """The content type distinguishes them."""
     bench = Bench(ok())
     patch = [{"op": "remove", "path": "/a"}] if how is PatchKind.JSON else {"a": 1}
     await bench.client.patch(Pod, "web", patch, how=how, namespace="prod")
@@ -229,8 +229,8 @@ async def test_each_kind_of_patch_says_what_it_is(how: PatchKind) -> None:
     assert sent(bench.requests[0]) == patch
 
 
-async def test_answers_are_typed_or_raw_as_asked() -> None:
-    """A resource says what its objects are read into."""
+async def test_responses_are_typed_or_raw() -> None:
+    """The resource decides the type of its objects."""
     bench = Bench(ok(), ok(), ok(SCALE), ok(SCALE))
     assert (await bench.client.get(Pod, "web", namespace="prod")).spec.node_name == "n1"
     assert await bench.client.get(Resource.of(Pod).raw, "web", namespace="prod") == POD
@@ -238,7 +238,7 @@ async def test_answers_are_typed_or_raw_as_asked() -> None:
     assert (await bench.client.resize(Deployment, "web", 3, namespace="prod")).spec.replicas == 3
 
 
-async def test_an_answer_that_cannot_be_read_is_an_error_of_ours() -> None:
+async def test_an_unreadable_response_is_malformed() -> None:
     """Not one of the decoder's."""
     bench = Bench(Response(200, {}, b"<html>"))
     with pytest.raises(errors.Malformed, match="cannot be read"):
@@ -254,7 +254,7 @@ async def test_a_namespaced_object_cannot_be_created_without_a_namespace() -> No
 # Lists.
 
 
-async def test_a_list_is_read_part_by_part_as_of_one_moment() -> None:
+async def test_a_list_is_read_page_by_page_consistently() -> None:
     """Nothing that happens in between is in it."""
     clock = VirtualClock()
     server = FakeServer(clock)
@@ -268,8 +268,8 @@ async def test_a_list_is_read_part_by_part_as_of_one_moment() -> None:
     assert len((await client.list(Pod, limit=3)).items) == 10
 
 
-async def test_a_list_that_grows_too_old_begins_again() -> None:
-    """And in the end is asked for in one piece, which cannot grow old."""
+async def test_an_expired_list_is_restarted() -> None:
+    """At last the list is requested without pages, which cannot expire."""
     clock = VirtualClock()
     server = FakeServer(clock)
     for n in range(4):
@@ -280,15 +280,15 @@ async def test_a_list_that_grows_too_old_begins_again() -> None:
     assert [dict(r.params).get("limit") for r in server.requests] == ["2", "2"] * 3 + [None]
 
 
-async def test_a_list_with_an_object_that_cannot_be_read_is_an_error() -> None:
-    """Who asks for all objects must not get some of them without a word."""
+async def test_a_list_with_an_unreadable_object_is_an_error() -> None:
+    """A list must not silently be incomplete."""
     bad = {"metadata": {"name": "x", "namespace": "n"}, "spec": {"containers": 3}}
     bench = Bench(ok({"metadata": {}, "items": [bad]}))
     with pytest.raises(errors.Malformed, match=r"n/x cannot be read: spec\.containers"):
         await bench.client.list(Pod)
 
 
-async def test_what_a_list_asks_for() -> None:
+async def test_parameters_of_a_list() -> None:
     """Selectors go along with every part."""
     bench = Bench(ok({"metadata": {"continue": "more"}}), ok({"metadata": {"resourceVersion": "9"}}))
     listed = await bench.client.list(Pod, namespace="prod", label_selector="a in (b,c)", field_selector="x=y", limit=1)
@@ -317,8 +317,8 @@ async def test_a_watch_asks_for_bookmarks_and_an_end() -> None:
     assert bench.transport.streams[0].closed
 
 
-async def test_a_watch_that_is_refused_raises_what_it_means() -> None:
-    """The connection is let go, and nothing is tried again."""
+async def test_a_refused_watch_raises_its_error() -> None:
+    """The connection is closed, and nothing is retried."""
     bench = Bench(failure(410, "Expired", "too old"))
     with pytest.raises(errors.Gone, match="GET /api/v1/pods: too old"):
         async with bench.client.watch(Pod, resource_version="5"):
@@ -326,7 +326,7 @@ async def test_a_watch_that_is_refused_raises_what_it_means() -> None:
     assert bench.transport.streams[0].closed
 
 
-async def test_a_watch_that_is_left_early_lets_go_of_its_connection() -> None:
+async def test_a_watch_that_is_left_early_closes_its_connection() -> None:
     """Also when leaving is an exception."""
     line = json.dumps({"type": "ERROR", "object": status(500, "InternalError")}).encode() + b"\n"
     bench = Bench(Response(200, {}, line))
@@ -387,7 +387,7 @@ REFUSED = errors.Unreachable("connection refused", sent=False)
         pytest.param(lambda c: c.resize(Deployment, "web", 3, namespace="prod"), LOST, True, id="resizing"),
     ],
 )
-async def test_which_calls_are_made_again(call: Call, first: Response | Exception, again: bool) -> None:
+async def test_which_calls_are_retried(call: Call, first: Response | Exception, again: bool) -> None:
     """Only what was certainly not done, or may be done twice."""
     bench = Bench(first, ok())
     if again:
@@ -398,15 +398,15 @@ async def test_which_calls_are_made_again(call: Call, first: Response | Exceptio
     assert len(bench.requests) == (2 if again else 1)
 
 
-async def test_waiting_grows_and_the_server_may_ask_for_more() -> None:
-    """Back-off of 1, 2 and 4 s, and 9 s because the server says so."""
+async def test_backoff_grows_and_retry_after_extends_it() -> None:
+    """Back-off of 1, 2 and 4 s, and 9 s because of Retry-After."""
     bench = Bench(BUSY, BUSY, answer(429, status(429), {"Retry-After": "9"}), BUSY, ok())
     await bench.run(READ(bench.client))
     assert bench.passed == 1 + 2 + 9 + 4
 
 
-async def test_in_the_end_the_failure_is_passed_on() -> None:
-    """After as many attempts as were allowed, and at once where none are."""
+async def test_after_the_last_attempt_the_error_is_raised() -> None:
+    """After the allowed attempts, and immediately if none are allowed."""
     bench = Bench(BUSY, BUSY, BUSY, retry=RetryPolicy(attempts=3))
     with pytest.raises(errors.TooManyRequests):
         await bench.run(READ(bench.client))
@@ -419,7 +419,7 @@ async def test_in_the_end_the_failure_is_passed_on() -> None:
 # Around the calls.
 
 
-async def test_warnings_are_handed_on() -> None:
+async def test_warnings_are_passed_to_the_callback() -> None:
     """Whatever the server wants people to know."""
     heard: list[str] = []
     body = json.dumps(POD).encode()
@@ -444,7 +444,7 @@ async def test_every_attempt_is_counted() -> None:
     ]
 
 
-async def test_a_guard_stands_before_every_write_and_no_read() -> None:
+async def test_before_write_is_called_before_writes_only() -> None:
     """Also before a second attempt: much may have happened in between."""
     allowed = iter([True, False])
 
@@ -459,7 +459,7 @@ async def test_a_guard_stands_before_every_write_and_no_read() -> None:
     await READ(bench.client)
 
 
-async def test_a_limit_holds_for_all_calls_together() -> None:
+async def test_the_rate_limit_is_shared_by_all_calls() -> None:
     """Two a second, also for a client that behaves otherwise but shares the connections."""
     clock = VirtualClock()
     transport = ScriptedTransport(*[ok()] * 6)
@@ -473,7 +473,7 @@ async def test_a_limit_holds_for_all_calls_together() -> None:
     assert [r.timeout for r in transport.requests[:2]] == [1.0, 30.0]
 
 
-async def test_what_is_urgent_does_not_wait_for_the_limiter() -> None:
+async def test_urgent_calls_skip_the_rate_limit() -> None:
     """The renewal of a lease must not stand in line behind a thousand patches."""
     clock = VirtualClock()
     transport = ScriptedTransport(ok(), ok())
@@ -489,3 +489,24 @@ async def test_closing_closes_the_connections() -> None:
     async with bench.client:
         assert not bench.transport.closed
     assert bench.transport.closed
+
+
+def dated(code: int, date: str) -> Response:
+    """An answer with a Date header."""
+    return answer(code, POD, {"Date": date})
+
+
+async def test_every_answer_updates_the_server_time_of_all_derived_clients() -> None:
+    """Answers of all statuses, and the opening of a watch; the clocks here start at midnight."""
+    at = "Thu, 01 Jan 2026 0{}:00:00 GMT"
+    bench = Bench(dated(200, at.format(1)), dated(404, at.format(2)), dated(200, at.format(3)), retry=NO_RETRIES)
+    derived = bench.client.using(urgent=True)
+    offsets = []
+    await derived.get(Pod, "web", namespace="prod")
+    offsets.append(bench.client.server_time.offset)
+    with pytest.raises(errors.NotFound):
+        await bench.client.get(Pod, "web", namespace="prod")
+    offsets.append(derived.server_time.offset)
+    async with derived.watch(Pod, resource_version="1"):
+        offsets.append(bench.client.server_time.offset)
+    assert offsets == [pytest.approx(hours * 3600, abs=1) for hours in (1, 2, 3)]

@@ -10,7 +10,7 @@ from trimtab.kube.clocks import Clock, SystemClock, cancel, within
 from trimtab.testing.clocks import VirtualClock
 
 
-async def test_the_machine_s_clock_never_goes_back() -> None:
+async def test_system_clock_is_monotonic() -> None:
     """Two readings of the monotonic clock are in order, and the time of day is in this century."""
     clock: Clock = SystemClock()
     first = clock.monotonic()
@@ -19,7 +19,7 @@ async def test_the_machine_s_clock_never_goes_back() -> None:
     assert clock.now() > 1_700_000_000 * 10**9
 
 
-async def test_work_that_is_done_in_time_gives_its_result() -> None:
+async def test_work_within_the_timeout_returns_its_result() -> None:
     """The deadline leaves no trace on what makes it."""
     clock = VirtualClock()
 
@@ -33,8 +33,8 @@ async def test_work_that_is_done_in_time_gives_its_result() -> None:
     assert clock.sleepers == 0
 
 
-async def test_work_that_is_late_is_cancelled() -> None:
-    """When the time is up the work is stopped before the caller goes on."""
+async def test_work_beyond_the_timeout_is_cancelled() -> None:
+    """After the timeout the work is stopped before the caller continues."""
     clock = VirtualClock()
     ended: list[str] = []
 
@@ -51,7 +51,7 @@ async def test_work_that_is_late_is_cancelled() -> None:
     assert ended == ["stopped"]
 
 
-async def test_a_failure_of_the_work_comes_through() -> None:
+async def test_an_error_of_the_work_is_raised() -> None:
     """An exception is the work's result too."""
 
     async def work() -> None:
@@ -62,7 +62,7 @@ async def test_a_failure_of_the_work_comes_through() -> None:
 
 
 async def test_cancelling_the_caller_stops_the_work() -> None:
-    """Nobody is left behind when the one who waits goes away."""
+    """No task is left behind when the caller is cancelled."""
     clock = VirtualClock()
     task = asyncio.create_task(within(clock, 60, clock.sleep(30)))
     await clock.advance(1)

@@ -19,7 +19,7 @@ from trimtab.testing.clocks import VirtualClock
 
 @dataclass(slots=True)
 class Part:
-    """A component that does as it is told."""
+    """A component that behaves as configured."""
 
     synced: bool = True
     problems: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Part:
             self.ended = True
 
 
-async def test_what_one_raises_ends_the_others() -> None:
+async def test_an_error_of_one_component_ends_the_others() -> None:
     """And is raised as it is, not wrapped."""
     patient = Part()
     with pytest.raises(KeyError, match="zone"):
@@ -46,7 +46,7 @@ async def test_what_one_raises_ends_the_others() -> None:
     assert patient.ended
 
 
-async def test_one_that_ends_by_itself_ends_the_others() -> None:
+async def test_a_component_that_returns_ends_the_others() -> None:
     """A process that does half of its work would look healthy from the outside."""
     patient = Part()
     with pytest.raises(RuntimeError, match="short ended unexpectedly"):
@@ -54,14 +54,14 @@ async def test_one_that_ends_by_itself_ends_the_others() -> None:
     assert patient.ended
 
 
-def test_all_must_have_seen_the_cluster() -> None:
-    """And each says what is missing, by name."""
+def test_a_group_has_synced_when_all_components_have() -> None:
+    """Problems are listed with the name of the component."""
     together = ComponentGroup({"one": Part(), "other": Part(synced=False, problems=["nodes: forbidden"])})
     assert not together.synced
     assert together.problems == ["other: nodes: forbidden"]
 
 
-async def test_it_runs_where_this_process_leads_and_is_made_anew_for_each_term() -> None:
+async def test_a_leader_elected_component_is_created_anew_for_each_term() -> None:
     """A process that waits is ready; one that loses the lease stops, and stands again."""
     clock = VirtualClock()
     client = Client(FakeServer(clock), clock=clock, rng=random.Random(1))
@@ -91,8 +91,8 @@ async def test_it_runs_where_this_process_leads_and_is_made_anew_for_each_term()
     assert led.synced
 
 
-async def test_a_candidate_leads_until_the_lease_is_lost_and_then_stands_again() -> None:
-    """Whoever asks it is told the truth of the moment."""
+async def test_a_candidate_leads_until_the_lease_is_lost_and_tries_again() -> None:
+    """is_leader is always current."""
     clock = VirtualClock()
     client = Client(FakeServer(clock), clock=clock, rng=random.Random(1))
     electors: list[Elector] = []

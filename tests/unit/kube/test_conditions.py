@@ -36,7 +36,7 @@ OTHER = Condition(type="Other", status="True")
     ],
 )
 def test_a_condition_is_set(new: Condition, want: Condition) -> None:
-    """What has been said is not said again, and the others stay."""
+    """An unchanged condition stays, and so do the others."""
     found = conditions.put((OLD, OTHER), new)
     assert conditions.find(found, "Ready") == want
     assert conditions.find(found, "Other") == OTHER
@@ -49,7 +49,7 @@ def test_a_condition_is_dropped() -> None:
     assert conditions.drop((OTHER,), "Ready") == (OTHER,)
 
 
-def test_conditions_are_written_with_every_field_they_have() -> None:
+def test_conditions_are_written_with_every_field() -> None:
     """Names and times are as an API server takes them, and what is empty is left out."""
     condition = DeploymentCondition(
         type="Progressing", status="True", reason="Why", last_transition_time=EARLIER, last_update_time=LATER

@@ -24,7 +24,7 @@ def write(path: Path, name: str) -> Path:
     return path
 
 
-def test_where_is_looked_first(tmp_path: Path) -> None:
+def test_the_search_order_of_kubeconfigs(tmp_path: Path) -> None:
     """The path that is given, then KUBECONFIG, then the home directory, then the pod's own cluster."""
     given = write(tmp_path / "given", "given")
     named = write(tmp_path / "named", "named")
@@ -48,7 +48,7 @@ def test_a_context_can_be_named(tmp_path: Path) -> None:
     assert config.discover(write(tmp_path / "f", "f"), context="y", environ={}).namespace == "other"
 
 
-def test_what_was_asked_for_must_be_there(tmp_path: Path) -> None:
+def test_a_named_kubeconfig_must_exist(tmp_path: Path) -> None:
     """A path or a variable that leads nowhere is an error; the next place would be a surprise."""
     write(tmp_path / ".kube" / "config", "home")
     with pytest.raises(ConfigError, match=r"no kubeconfig at .*missing"):
@@ -57,7 +57,7 @@ def test_what_was_asked_for_must_be_there(tmp_path: Path) -> None:
         config.discover(environ={"HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "missing")})
 
 
-def test_nowhere_at_all(tmp_path: Path) -> None:
+def test_no_cluster_is_configured(tmp_path: Path) -> None:
     """The message says what to do."""
     with pytest.raises(ConfigError, match=r"set KUBECONFIG, create ~/\.kube/config, or run in a pod"):
         config.discover(environ={"HOME": str(tmp_path)})
@@ -76,7 +76,7 @@ async def test_inside_a_pod(tmp_path: Path) -> None:
 
 
 def test_outside_of_a_pod(tmp_path: Path) -> None:
-    """Without the variables there is no cluster to be inside of; without a namespace file it is the default one."""
+    """The environment variables are required; without a namespace file it is the default namespace."""
     with pytest.raises(ConfigError, match="not running in a pod"):
         config.in_cluster(environ={"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, mounted=tmp_path)
     environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}

@@ -13,7 +13,7 @@ from trimtab.testing.clocks import VirtualClock
 
 
 async def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None:
-    """A kubelet replaces the file; nobody tells us."""
+    """A kubelet replaces the file without notice."""
     clock, file = VirtualClock(), tmp_path / "token"
     file.write_text("first\n")
     credentials = StaticCredentials(token=FileMaterial(file, clock))
@@ -25,7 +25,7 @@ async def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None
     assert (await credentials.grant()).token == "second"
 
 
-async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
+async def test_a_refused_token_is_reread_immediately(tmp_path: Path) -> None:
     """After a 401 it is worth looking whether the file has changed, and only then worth trying again."""
     clock, file = VirtualClock(), tmp_path / "token"
     file.write_text("first")
@@ -51,8 +51,8 @@ async def test_a_certificate_in_files_is_read_again_too(tmp_path: Path) -> None:
     assert await credentials.grant() == Grant(certificate=b"c2", key=b"k2")
 
 
-async def test_a_file_that_goes_away_is_remembered(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """While a file is being replaced, what it said before still serves; the log says so, but not what."""
+async def test_a_file_that_disappears_keeps_its_last_content(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """While a file is being replaced, its previous content is used; the log does not show it."""
     clock, file = VirtualClock(), tmp_path / "token"
     file.write_text("hunter2")
     credentials = StaticCredentials(token=FileMaterial(file, clock))
@@ -69,7 +69,7 @@ async def test_a_file_that_goes_away_is_remembered(tmp_path: Path, caplog: pytes
 
 
 @pytest.mark.parametrize(("content", "why"), [(None, "cannot be read: No such file"), (" \n", "is empty")])
-async def test_a_file_that_never_was_is_an_error(tmp_path: Path, content: str | None, why: str) -> None:
+async def test_a_missing_or_empty_file_is_an_error(tmp_path: Path, content: str | None, why: str) -> None:
     """There is nothing to go on with, so the failure names the file."""
     file = tmp_path / "token"
     if content is not None:
@@ -79,7 +79,7 @@ async def test_a_file_that_never_was_is_an_error(tmp_path: Path, content: str | 
     assert str(file) in str(caught.value)
 
 
-async def test_what_is_given_outright_cannot_be_renewed() -> None:
+async def test_inline_material_cannot_be_renewed() -> None:
     """A token in a kubeconfig stays what it is."""
     credentials = StaticCredentials(token=InlineMaterial(b"hunter2"))
     assert not await credentials.renew(await credentials.grant())
@@ -87,7 +87,7 @@ async def test_what_is_given_outright_cannot_be_renewed() -> None:
 
 
 async def test_secrets_are_not_shown(tmp_path: Path) -> None:
-    """Whatever is printed by accident says that there is a secret, and not which."""
+    """The repr shows that there is a secret, but not the secret."""
     file = tmp_path / "token"
     file.write_text("hunter2")
     shown = [

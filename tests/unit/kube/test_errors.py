@@ -37,7 +37,7 @@ from trimtab.kube import errors
         pytest.param(418, "", errors.ApiError, id="a code that means nothing in particular"),
     ],
 )
-def test_a_status_is_the_error_that_it_means(code: int, reason: str, want: type[errors.ApiError]) -> None:
+def test_a_status_becomes_its_error(code: int, reason: str, want: type[errors.ApiError]) -> None:
     """The reason decides, then the code; all are ApiErrors and KubeErrors."""
     body = json.dumps(status(code, reason, "why")).encode()
     error = errors.from_response(code, {}, body, call="GET /x")
@@ -50,20 +50,20 @@ def test_a_status_is_the_error_that_it_means(code: int, reason: str, want: type[
     ("code", "want"),
     [(code, kind) for code, kind in errors.BY_STATUS.items()],
 )
-def test_an_answer_that_is_no_status_is_known_by_its_code(code: int, want: type[errors.ApiError]) -> None:
+def test_a_response_without_status_is_classified_by_its_code(code: int, want: type[errors.ApiError]) -> None:
     """A proxy on the way answers with a page of its own."""
     error = errors.from_response(code, {}, b"<html>\n  busy </html>")
     assert type(error) is want
     assert str(error) == f"<html> busy </html> ({code})"
 
 
-def test_a_long_page_is_cut() -> None:
-    """Nobody wants a whole page in a log."""
+def test_a_long_response_is_truncated() -> None:
+    """A log line must not contain a whole page."""
     assert len(str(errors.from_response(502, {}, b"x" * 10_000))) < 300
 
 
 @pytest.mark.parametrize("body", [b"", b"[1]", b'{"kind":"Status","code":"many"}', b'{"kind":"Status"', b"\xff\xfe"])
-def test_whatever_comes_is_an_error_of_ours(body: bytes) -> None:
+def test_any_response_becomes_an_api_error(body: bytes) -> None:
     """A body that cannot be read must not hide the failure."""
     assert type(errors.from_response(404, {}, body)) is errors.NotFound
 
@@ -90,14 +90,14 @@ def test_causes_name_the_fields() -> None:
         pytest.param({}, {}, None, id="nothing"),
     ],
 )
-def test_when_to_come_back(headers: dict[str, str], details: dict[str, int], want: float | None) -> None:
-    """Retry-After is read from wherever the server says it."""
+def test_retry_after_is_read(headers: dict[str, str], details: dict[str, int], want: float | None) -> None:
+    """From the header, or from the details of the Status."""
     body = json.dumps(status(429, "TooManyRequests", "busy", **details)).encode()
     assert errors.from_response(429, headers, body).retry_after == want
 
 
-def test_a_budget_is_not_a_busy_server() -> None:
-    """Both are 429; the cause tells them apart."""
+def test_a_budget_is_distinguished_from_overload() -> None:
+    """Both are 429; the cause distinguishes them."""
     busy = errors.from_status(Status(reason="TooManyRequests", code=429))
     body = json.dumps(status(429, "TooManyRequests", causes=[{"reason": "DisruptionBudget", "message": "b"}])).encode()
     held = errors.from_response(429, {}, body)
@@ -106,14 +106,14 @@ def test_a_budget_is_not_a_busy_server() -> None:
     assert (busy.by_budget, held.by_budget) == (False, True)
 
 
-def test_a_message_says_what_was_asked_and_what_was_answered() -> None:
+def test_messages_contain_the_request_and_the_response() -> None:
     """One line for a log."""
     body = json.dumps(status(404, "NotFound", 'pods "a" not found')).encode()
     error = errors.from_response(404, {}, body, call="GET /api/v1/namespaces/n/pods/a")
     assert str(error) == 'GET /api/v1/namespaces/n/pods/a: pods "a" not found (404 NotFound)'
 
 
-def test_no_answer_says_whether_the_request_may_have_arrived() -> None:
+def test_unreachable_says_whether_the_request_was_sent() -> None:
     """What was never sent can be sent again without a thought."""
     assert errors.Unreachable("cut").sent
     assert not errors.Untrusted("who are you").sent

@@ -47,7 +47,7 @@ class Scene:
         await cancel(self.task)
 
 
-async def test_an_event_says_what_happened_to_whom() -> None:
+async def test_an_event_has_its_object_reason_and_message() -> None:
     """All that kubectl shows, and where it came from."""
     scene = Scene()
     scene.recorder.record(POD, WARNING, "Uneven", "skew 2", action="ScaleDown")
@@ -69,7 +69,7 @@ async def test_an_event_says_what_happened_to_whom() -> None:
     await scene.end()
 
 
-async def test_the_same_again_is_counted() -> None:
+async def test_repeated_events_are_counted() -> None:
     """One object, counted up; another message or another object is another event."""
     scene = Scene()
     for _ in range(3):
@@ -86,7 +86,7 @@ async def test_the_same_again_is_counted() -> None:
     await scene.end()
 
 
-async def test_an_event_that_has_expired_is_written_anew() -> None:
+async def test_an_expired_event_is_created_again() -> None:
     """API servers forget events after an hour."""
     scene = Scene()
     await scene.record()
@@ -113,7 +113,7 @@ async def test_similar_events_become_one() -> None:
     await scene.end()
 
 
-async def test_an_object_with_no_end_of_news_is_cut_off() -> None:
+async def test_events_of_one_object_are_rate_limited() -> None:
     """25 at once, then one every five minutes; others are not affected."""
     scene = Scene()
     for n in range(40):
@@ -138,8 +138,8 @@ async def test_an_object_without_a_namespace_has_its_events_in_default() -> None
     await scene.end()
 
 
-async def test_a_server_that_is_away_is_waited_for() -> None:
-    """Recording goes on meanwhile, and what was noted is written when it is back."""
+async def test_an_unavailable_server_is_retried() -> None:
+    """Recording continues, and queued events are written when the server is back."""
     scene = Scene()
     scene.server.intercept = lambda _: Unreachable("away")
     await scene.record()
@@ -152,8 +152,8 @@ async def test_a_server_that_is_away_is_waited_for() -> None:
     await scene.end()
 
 
-async def test_an_answer_that_is_lost_does_not_make_two_events() -> None:
-    """The second attempt finds the first one's event, and counting goes on from there."""
+async def test_a_lost_response_does_not_create_two_events() -> None:
+    """The second attempt finds the event of the first, and counting continues."""
     scene = Scene()
     scene.server.bad = Misbehaviour(lose_answer=1.0)
     await scene.record()
@@ -164,7 +164,7 @@ async def test_an_answer_that_is_lost_does_not_make_two_events() -> None:
     await scene.end()
 
 
-async def test_a_server_that_stays_away_costs_an_event_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unavailable_server_drops_only_the_event(caplog: pytest.LogCaptureFixture) -> None:
     """It is dropped in the end, and the next ones get their turn."""
     scene = Scene()
     scene.server.intercept = lambda _: Unreachable("away")
@@ -179,7 +179,7 @@ async def test_a_server_that_stays_away_costs_an_event_and_nothing_else(caplog: 
 
 
 async def test_an_event_that_is_refused_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    """A namespace that is going away takes no events, and that is nobody's problem."""
+    """A terminating namespace accepts no events; the caller is not affected."""
     scene = Scene()
     scene.server.intercept = lambda _: failure(403, "Forbidden", "namespace prod is being terminated")
     with caplog.at_level(logging.WARNING):
@@ -200,7 +200,7 @@ async def test_recording_never_waits_and_never_fails(caplog: pytest.LogCaptureFi
     assert caplog.text.count("the queue is full") == 500
 
 
-async def test_long_texts_and_names_fit() -> None:
+async def test_long_messages_and_names_are_truncated() -> None:
     """An API server would refuse them."""
     scene = Scene()
     name = "x" * 253
@@ -211,7 +211,7 @@ async def test_long_texts_and_names_fit() -> None:
     await scene.end()
 
 
-async def test_one_event_that_breaks_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_failing_event_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     """An object that cannot exist has no events, and that is all."""
     scene = Scene()
     scene.recorder.record(ObjectReference(kind="Pod", name="x", namespace="../.."), NORMAL, "Odd", "odd")

@@ -54,13 +54,13 @@ def credentials(a_plugin: Plugin, *, clock: VirtualClock | None = None, terminal
 
 
 def counting(tmp_path: Path, **status: Any) -> Plugin:
-    """A program whose token says how often it ran."""
+    """A plugin whose token counts its runs."""
     return plugin(COUNTING, env={"RUNS": str(tmp_path / "runs"), "ANSWER": json.dumps(answer(**status))})
 
 
 @pytest.mark.parametrize("version", API_VERSIONS)
 async def test_a_token(version: str) -> None:
-    """Both versions say it the same way."""
+    """Both versions have the same format."""
     script = f"print({json.dumps(answer(version))!r})"
     assert await credentials(plugin(script, version=version)).grant() == Grant("t")
 
@@ -71,7 +71,7 @@ async def test_a_certificate() -> None:
     assert await credentials(plugin(f"print({json.dumps(reply)!r})")).grant() == Grant("", b"c", b"k")
 
 
-async def test_a_program_runs_once_until_its_answer_expires(tmp_path: Path) -> None:
+async def test_a_plugin_runs_once_until_its_credentials_expire(tmp_path: Path) -> None:
     """And then again."""
     clock = VirtualClock()
     expires = times.format_time(clock.now() + 60 * SECOND)
@@ -81,28 +81,28 @@ async def test_a_program_runs_once_until_its_answer_expires(tmp_path: Path) -> N
     assert (await source.grant()).token == "t2"
 
 
-async def test_a_program_runs_again_when_its_answer_is_refused(tmp_path: Path) -> None:
-    """Once for all who were refused the same."""
+async def test_a_plugin_runs_again_when_its_credentials_are_refused(tmp_path: Path) -> None:
+    """Once for all requests that were refused with the same credentials."""
     source = credentials(counting(tmp_path))
     refused = await source.grant()
     assert all(await asyncio.gather(source.renew(refused), source.renew(refused)))
     assert (await source.grant()).token == "t2"
 
 
-async def test_a_program_never_runs_twice_at_once(tmp_path: Path) -> None:
+async def test_a_plugin_never_runs_twice_concurrently(tmp_path: Path) -> None:
     """It may be asking a person."""
     source = credentials(counting(tmp_path))
     grants = await asyncio.gather(*(source.grant() for _ in range(5)))
     assert {grant.token for grant in grants} == {"t1"}
 
 
-async def test_a_program_that_says_the_same_again_has_nothing_new() -> None:
+async def test_a_plugin_that_returns_the_same_credentials_has_not_renewed_them() -> None:
     """Then the 401 stands."""
     source = credentials(plugin(f"print({json.dumps(answer())!r})"))
     assert not await source.renew(await source.grant())
 
 
-async def test_what_a_program_is_told() -> None:
+async def test_what_a_plugin_receives() -> None:
     """Its own variables, ours, and in KUBERNETES_EXEC_INFO the cluster and whether it may ask."""
     script = """
         import json, os
@@ -129,7 +129,7 @@ async def test_what_a_program_is_told() -> None:
         pytest.param("Always", True, True, id="always"),
     ],
 )
-async def test_whether_a_program_may_ask(mode: str, terminal: bool, want: bool) -> None:
+async def test_whether_a_plugin_is_interactive(mode: str, terminal: bool, want: bool) -> None:
     """The mode and the terminal decide together."""
     script = """
         import json, os
@@ -140,7 +140,7 @@ async def test_whether_a_program_may_ask(mode: str, terminal: bool, want: bool) 
     assert (await source.grant()).token == str(want)
 
 
-async def test_a_program_that_must_ask_needs_a_terminal() -> None:
+async def test_an_interactive_plugin_needs_a_terminal() -> None:
     """It is not even started without."""
     with pytest.raises(CredentialsError, match=r"needs a terminal .*, but there is none"):
         await credentials(plugin("raise SystemExit(1)", interactive_mode="Always")).grant()
@@ -171,22 +171,22 @@ async def test_a_program_that_must_ask_needs_a_terminal() -> None:
         ),
     ],
 )
-async def test_a_program_that_answers_badly(script: str, why: str) -> None:
-    """Each failure says what it was, and none of them shows what the program wrote."""
+async def test_invalid_output_of_a_plugin(script: str, why: str) -> None:
+    """Each error names the failure, and none shows the plugin's output."""
     with pytest.raises(CredentialsError, match=why) as caught:
         await credentials(plugin(script)).grant()
     assert "hunter2" not in str(caught.value)
     assert caught.value.__cause__ is None or "hunter2" not in str(caught.value.__cause__)
 
 
-async def test_a_program_that_is_not_there_comes_with_a_hint() -> None:
-    """Whoever wrote the kubeconfig knows where to get it."""
+async def test_a_missing_plugin_shows_the_install_hint() -> None:
+    """The kubeconfig says where to get it."""
     missing = Plugin("no-such-program-anywhere", V1, interactive_mode="Never", install_hint="get it at example.com")
     with pytest.raises(CredentialsError, match=r"is not installed(.|\n)*get it at example\.com"):
         await credentials(missing).grant()
 
 
-async def test_a_program_that_hangs_is_stopped() -> None:
+async def test_a_hanging_plugin_is_killed() -> None:
     """Credentials must not hold everything up for ever."""
     clock = VirtualClock()
     task = asyncio.create_task(credentials(plugin("import time; time.sleep(3600)"), clock=clock).grant())

@@ -6,7 +6,7 @@ from trimtab.kube.expectations import Expectations
 from trimtab.testing.clocks import VirtualClock
 
 
-def test_an_owner_that_nothing_is_expected_of_is_satisfied() -> None:
+def test_an_owner_without_expectations_is_satisfied() -> None:
     """A controller that has written nothing waits for nothing."""
     assert Expectations[str](VirtualClock()).satisfied("a")
 
@@ -22,7 +22,7 @@ def test_creations_are_counted_down() -> None:
 
 
 def test_more_creations_than_expected_do_no_harm() -> None:
-    """Somebody else may create pods that match too."""
+    """Others may create matching pods too."""
     expected = Expectations[str](VirtualClock())
     expected.expect("a", creations=1)
     expected.created("a", 5)
@@ -31,7 +31,7 @@ def test_more_creations_than_expected_do_no_harm() -> None:
     assert not expected.satisfied("a")
 
 
-def test_a_deletion_that_shows_twice_counts_once() -> None:
+def test_a_deletion_observed_twice_counts_once() -> None:
     """A pod is first seen terminating, then gone: that is one deletion, and not two."""
     expected = Expectations[str](VirtualClock())
     expected.expect("a", deletions=["u1", "u2"])
@@ -43,7 +43,7 @@ def test_a_deletion_that_shows_twice_counts_once() -> None:
     assert expected.satisfied("a")
 
 
-def test_a_deletion_that_nobody_asked_for_meets_no_expectation() -> None:
+def test_an_unexpected_deletion_is_ignored() -> None:
     """Only the very pods that were deleted count."""
     expected = Expectations[str](VirtualClock())
     expected.expect("a", deletions=["u1"])
@@ -60,7 +60,7 @@ def test_owners_do_not_share_expectations() -> None:
     assert not expected.satisfied("a")
 
 
-async def test_what_is_not_seen_for_five_minutes_is_given_up() -> None:
+async def test_expectations_expire_after_five_minutes() -> None:
     """A lost event must not stop a controller for ever."""
     clock = VirtualClock()
     expected = Expectations[str](clock)
@@ -72,7 +72,7 @@ async def test_what_is_not_seen_for_five_minutes_is_given_up() -> None:
 
 
 def test_a_forgotten_owner_is_satisfied() -> None:
-    """When the owner is gone, so is what was expected of it."""
+    """Expectations of a deleted owner are dropped."""
     expected = Expectations[str](VirtualClock())
     expected.expect("a", creations=1, deletions=["u"])
     expected.forget("a")

@@ -30,7 +30,7 @@ CLONES = ("/apis/apps.kruise.io/v1alpha1", "clonesets")
 
 @dataclass
 class Diary:
-    """What a handler was told, and what the world looks like if one believes it."""
+    """The calls of a handler, and the state that follows from them."""
 
     believes_backups: bool = False
     told: list[str] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Stage:
         self.server.put(*PODS, pod_tree(name, node=node))
 
     def drop(self, name: str) -> None:
-        """A pod goes."""
+        """A pod is deleted."""
         self.server.drop(*PODS, f"default/{name}")
 
     def lists(self) -> int:
@@ -99,8 +99,8 @@ def by_node(pod: Pod) -> Iterable[str]:
     return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
-async def test_what_is_there_is_listed_and_what_happens_is_followed() -> None:
-    """Every change is told once, in order, after the store has it."""
+async def test_objects_are_listed_and_then_watched() -> None:
+    """Every change is reported once, in order, after the store has it."""
     stage = Stage(page=2, indexed=True)
     for name in "abcde":
         stage.put(name, "n1")
@@ -115,8 +115,8 @@ async def test_what_is_there_is_listed_and_what_happens_is_followed() -> None:
     assert [dict(r.params).get("limit") for r in stage.server.requests[:3]] == ["2", "2", "2"]
 
 
-async def test_the_store_is_new_before_anybody_is_told() -> None:
-    """A handler that looks sees what it was told about."""
+async def test_the_store_is_updated_before_handlers_are_called() -> None:
+    """A handler sees the reported change in the store."""
     stage = Stage()
     seen: list[bool] = []
     stage.informer.subscribe(
@@ -130,7 +130,7 @@ async def test_the_store_is_new_before_anybody_is_told() -> None:
     assert seen == [True, True]
 
 
-async def test_a_handler_that_comes_late_is_told_what_is_there() -> None:
+async def test_a_late_handler_first_gets_the_existing_objects() -> None:
     """As added, before anything else."""
     stage, late = Stage(), Diary()
     stage.put("a")
@@ -158,8 +158,8 @@ async def test_a_handler_that_fails_does_not_stop_the_others(caplog: pytest.LogC
 
 
 @pytest.mark.parametrize("cleanly", [True, False], ids=["ended", "broken"])
-async def test_a_watch_that_ends_goes_on_where_it_was(cleanly: bool) -> None:
-    """Nothing is listed again, nothing is lost, nothing is told twice."""
+async def test_a_watch_that_ends_resumes_at_the_last_version(cleanly: bool) -> None:
+    """Nothing is listed again, lost, or reported twice."""
     stage = Stage()
     stage.put("a")
     async with stage.running():
@@ -174,7 +174,7 @@ async def test_a_watch_that_ends_goes_on_where_it_was(cleanly: bool) -> None:
     assert stage.lists() == 1
 
 
-async def test_a_bookmark_moves_the_place_to_go_on_from() -> None:
+async def test_a_bookmark_advances_the_version_to_resume_from() -> None:
     """A quiet kind must not be listed again because others were busy."""
     stage = Stage()
     async with stage.running():
@@ -192,8 +192,8 @@ async def test_a_bookmark_moves_the_place_to_go_on_from() -> None:
 
 
 @pytest.mark.parametrize("how", ["in the stream", "when resuming"])
-async def test_a_forgotten_version_means_reading_anew(how: str) -> None:
-    """What has changed meanwhile is told, what has not is not, what has gone is told with its last state."""
+async def test_an_expired_version_causes_a_new_list(how: str) -> None:
+    """Changes are reported, unchanged objects are not, deletions are reported with the last state."""
     stage = Stage()
     for name in "abc":
         stage.put(name, "n1")
@@ -216,7 +216,7 @@ async def test_a_forgotten_version_means_reading_anew(how: str) -> None:
 
 
 async def test_another_object_of_the_same_name_is_another_object() -> None:
-    """When the deletion was missed, it is told before the new one."""
+    """A missed deletion is reported before the new object."""
     stage = Stage()
     stage.put("a")
     async with stage.running():
@@ -229,7 +229,7 @@ async def test_another_object_of_the_same_name_is_another_object() -> None:
     assert stage.diary.told == ["+a", "-a", "+a"]
 
 
-async def test_a_cluster_that_was_restored_from_a_backup_is_believed() -> None:
+async def test_a_restored_backup_replaces_newer_versions() -> None:
     """Its versions are older than what is known, and still it is the truth."""
     stage = Stage()
     stage.diary.believes_backups = True
@@ -250,8 +250,8 @@ async def test_a_cluster_that_was_restored_from_a_backup_is_believed() -> None:
         assert held.metadata.resource_version == str(version)
 
 
-async def test_an_answer_that_is_nonsense_is_waited_out(caplog: pytest.LogCaptureFixture) -> None:
-    """A portal on the way answers 200 with a page of its own: the health page says so, and then it goes on."""
+async def test_a_malformed_response_is_retried(caplog: pytest.LogCaptureFixture) -> None:
+    """A proxy may answer 200 with a page of its own: it is reported as a problem and retried."""
     stage = Stage()
     stage.put("a")
     stage.server.intercept = lambda _: Response(200, {}, b"<html>log in first</html>")
@@ -264,7 +264,7 @@ async def test_an_answer_that_is_nonsense_is_waited_out(caplog: pytest.LogCaptur
     assert caplog.text.count("not what Kubernetes sends") == 1
 
 
-async def test_a_list_that_grows_too_old_is_begun_again() -> None:
+async def test_an_expired_list_is_restarted() -> None:
     """410 in the middle of the pages."""
     stage = Stage(page=1)
     for name in "abc":
@@ -277,8 +277,8 @@ async def test_a_list_that_grows_too_old_is_begun_again() -> None:
     assert stage.lists() == 2
 
 
-async def test_a_server_that_is_away_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    """Longer each time, up to a minute; the log says it once, and the health page knows."""
+async def test_an_unavailable_server_is_retried(caplog: pytest.LogCaptureFixture) -> None:
+    """With back-off up to a minute; the problem is logged once and reported."""
     stage = Stage()
     stage.put("a")
     stage.informer = Informer(stage.client.using(retry=NO_RETRIES), Pod, rng=stage.rng)
@@ -304,7 +304,7 @@ async def test_a_server_that_is_away_is_waited_for(caplog: pytest.LogCaptureFixt
         assert stage.informer.problem == ""
 
 
-async def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
+async def test_watches_that_end_immediately_are_retried_with_backoff() -> None:
     """Each time it is waited a little longer."""
     stage = Stage()
     async with stage.running():
@@ -315,7 +315,7 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
         assert stage.informer.problem == "the server ends the watch without any event"
 
 
-async def test_a_server_that_forgets_everything_at_once_is_not_hammered() -> None:
+async def test_versions_that_expire_immediately_are_retried_with_backoff() -> None:
     """Lists are dear: one that cannot be watched from is not repeated without end."""
     stage = Stage()
     stage.server.bad = Misbehaviour(gone=1.0)
@@ -325,7 +325,7 @@ async def test_a_server_that_forgets_everything_at_once_is_not_hammered() -> Non
 
 
 async def test_an_object_that_cannot_be_read_keeps_its_last_good_state(caplog: pytest.LogCaptureFixture) -> None:
-    """To take it for deleted would undo what it asked for. Its real deletion is told."""
+    """It must not be treated as deleted. Its real deletion is reported."""
     clock = VirtualClock()
     server = FakeServer(clock)
     informer = Informer(Client(server, clock=clock), CloneSet)
@@ -354,7 +354,7 @@ async def test_an_object_that_cannot_be_read_keeps_its_last_good_state(caplog: p
 
 
 async def test_waiting_for_a_state() -> None:
-    """Whoever waits is woken when the store looks like that, and at once if it does already."""
+    """A waiter is woken when the condition holds, immediately if it already does."""
     stage = Stage()
     async with stage.running():
         waiting = asyncio.create_task(stage.informer.wait_for(lambda store: len(store) == 2))
@@ -367,8 +367,8 @@ async def test_waiting_for_a_state() -> None:
         await stage.informer.wait_synced()
 
 
-async def test_waiting_for_one_s_own_write() -> None:
-    """The version that a write answered with is how it is recognised, also when it was overtaken, or undone."""
+async def test_waiting_for_our_own_write() -> None:
+    """A write is recognized by its version, also if a later one replaced or reverted it."""
     stage = Stage()
     stage.put("a")
     async with stage.running():
@@ -386,8 +386,8 @@ async def test_waiting_for_one_s_own_write() -> None:
         await waiting
 
 
-async def test_a_condition_that_fails_is_the_waiter_s_problem() -> None:
-    """The informer goes on."""
+async def test_an_error_in_a_condition_is_raised_to_the_waiter() -> None:
+    """The informer continues."""
     stage = Stage()
     async with stage.running():
 
@@ -407,7 +407,7 @@ async def test_a_condition_that_fails_is_the_waiter_s_problem() -> None:
         assert len(stage.informer.store) == 2
 
 
-async def test_who_stops_waiting_leaves_nothing_behind() -> None:
+async def test_a_cancelled_waiter_is_removed() -> None:
     """A wait that is given up is forgotten."""
     stage = Stage()
     async with stage.running():
@@ -421,7 +421,7 @@ async def test_who_stops_waiting_leaves_nothing_behind() -> None:
         assert stage.diary.told == ["+a"]
 
 
-async def test_pods_of_a_template_share_what_they_have_in_common() -> None:
+async def test_pods_of_a_template_share_equal_parts() -> None:
     """So that many pods cost little memory, also those that come by the watch."""
     stage = Stage()
     stage.put("a")
@@ -432,8 +432,8 @@ async def test_pods_of_a_template_share_what_they_have_in_common() -> None:
     assert first.spec.containers is second.spec.containers
 
 
-async def test_a_namespace_is_all_that_is_seen() -> None:
-    """Where only one is asked for."""
+async def test_an_informer_of_one_namespace_sees_only_that() -> None:
+    """If only one is requested."""
     clock = VirtualClock()
     server = FakeServer(clock)
     informer = Informer(Client(server, clock=clock), Pod, namespace="mine", label_selector="app=web")

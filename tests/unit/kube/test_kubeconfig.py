@@ -39,7 +39,7 @@ def write(path: Path, content: Any) -> Path:
 
 
 def load(*paths: Path, context: str = "", environ: Mapping[str, str] | None = None) -> Endpoint:
-    """What these files say."""
+    """The endpoint of these files."""
     return kubeconfig.load(paths, VirtualClock(), context=context, environ=environ or {})
 
 
@@ -57,8 +57,8 @@ async def test_a_plain_file(tmp_path: Path) -> None:
     assert await endpoint.credentials.grant() == Grant("t")
 
 
-async def test_the_first_file_that_says_something_wins(tmp_path: Path) -> None:
-    """Entries are taken whole: what a later file adds to one of the same name is not looked at."""
+async def test_the_first_file_wins(tmp_path: Path) -> None:
+    """Entries are not merged: one of the same name in a later file is ignored."""
     first = write(tmp_path / "a", {"users": [{"name": "u", "user": {"token": "first"}}], "current-context": ""})
     second = write(
         tmp_path / "b", config({"token": "second", "as": "somebody"}, contexts=[], **{"current-context": "there"})
@@ -70,7 +70,7 @@ async def test_the_first_file_that_says_something_wins(tmp_path: Path) -> None:
     assert endpoint.origin == "context 'there'"
 
 
-async def test_another_context_can_be_asked_for(tmp_path: Path) -> None:
+async def test_another_context_can_be_chosen(tmp_path: Path) -> None:
     """The current one is only the default."""
     tree = config()
     tree["clusters"].append({"name": "other", "cluster": {"server": "https://other.example.com"}})
@@ -78,7 +78,7 @@ async def test_another_context_can_be_asked_for(tmp_path: Path) -> None:
     assert load(write(tmp_path / "config", tree), context="there").server == "https://other.example.com"
 
 
-async def test_paths_are_relative_to_the_file_they_stand_in(tmp_path: Path) -> None:
+async def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
     """Wherever the program was started."""
     write(tmp_path / "keys" / "token", "from file")
     write(tmp_path / "keys" / "ca", "authority")
@@ -229,29 +229,29 @@ async def test_a_token_wins_over_an_exec_plugin(tmp_path: Path) -> None:
         pytest.param("[1]", "the file has the wrong type", id="no mapping"),
     ],
 )
-def test_what_cannot_be_used_is_refused(tmp_path: Path, tree: Any, why: str) -> None:
-    """Each refusal says why, and none of them shows a secret."""
+def test_invalid_files_are_refused(tmp_path: Path, tree: Any, why: str) -> None:
+    """Each error gives the reason, and none shows a secret."""
     with pytest.raises(ConfigError, match=why) as caught:
         load(write(tmp_path / "config", tree))
     assert SECRET not in str(caught.value)
     assert "42000000" not in str(caught.value)
 
 
-def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
-    """One missing file is passed over, all of them are an error."""
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    """One missing file is skipped, all of them are an error."""
     with pytest.raises(ConfigError, match=r"no kubeconfig at .*one, .*two"):
         load(tmp_path / "one", tmp_path / "two")
 
 
-def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
-    """It is no error in itself, for another file may say something."""
+def test_an_empty_file_is_skipped(tmp_path: Path) -> None:
+    """It is not an error in itself: another file may have entries."""
     empty = write(tmp_path / "empty", "")
     assert load(empty, write(tmp_path / "config", config())).server == "https://api.example.com:6443"
     with pytest.raises(ConfigError, match="choose a context with --context: none"):
         load(empty)
 
 
-def test_a_hint_cannot_play_tricks_on_a_terminal(tmp_path: Path) -> None:
+def test_control_characters_of_a_hint_are_replaced(tmp_path: Path) -> None:
     """Control characters are spelled out."""
     plugin = {
         "apiVersion": "client.authentication.k8s.io/v1",

@@ -72,7 +72,7 @@ class Link:
         return response
 
     async def stream(self, request: Request) -> FakeStream:
-        """Nobody watches here."""
+        """Watches are not supported."""
         return await self.server.stream(request)
 
     async def close(self) -> None:
@@ -97,7 +97,7 @@ class Unlucky(random.Random):
 
 
 class Candidate:
-    """A process that would like to lead, and says whether it believes that it does."""
+    """A candidate process."""
 
     def __init__(self, name: str, link: Link, clock: Clock, rng: random.Random) -> None:
         self.name = name
@@ -142,7 +142,7 @@ class Scene:
 
     @property
     def lease(self) -> JSON:
-        """What the lease says."""
+        """The spec of the lease."""
         spec: JSON = self.server.objects("leases")[0]["spec"]
         return spec
 
@@ -151,8 +151,8 @@ class Scene:
         self.server.intercept = lambda _: failure(503, "ServiceUnavailable") if is_away() else None
 
 
-async def test_the_first_one_leads_and_the_second_one_waits() -> None:
-    """The lease says who, since when, and for how long."""
+async def test_the_first_candidate_leads_and_the_second_waits() -> None:
+    """The lease has the holder, the time and the duration."""
     scene = Scene()
     first, second = scene.candidate("a"), scene.candidate("b")
     tasks = [asyncio.create_task(first.run())]
@@ -169,7 +169,7 @@ async def test_the_first_one_leads_and_the_second_one_waits() -> None:
     await cancel(*tasks)
 
 
-async def test_a_clean_end_gives_the_lease_up_after_the_work_has_stopped() -> None:
+async def test_shutdown_releases_the_lease_after_the_work_has_stopped() -> None:
     """The next one takes over within a retry, and the number of transitions grows."""
     scene = Scene()
     first, second = scene.candidate("a"), scene.candidate("b")
@@ -187,8 +187,8 @@ async def test_a_clean_end_gives_the_lease_up_after_the_work_has_stopped() -> No
     await cancel(tasks[1])
 
 
-async def test_the_lease_is_still_renewed_while_the_work_winds_down() -> None:
-    """However long that takes, nobody else starts meanwhile."""
+async def test_the_lease_is_renewed_until_the_work_has_stopped() -> None:
+    """However long that takes, no other candidate starts meanwhile."""
     scene = Scene()
     second = scene.candidate("b")
     winding_down = asyncio.Event()
@@ -212,7 +212,7 @@ async def test_the_lease_is_still_renewed_while_the_work_winds_down() -> None:
     await cancel(leading, waiting)
 
 
-async def test_work_that_ends_by_itself_ends_the_term() -> None:
+async def test_work_that_ends_releases_the_lease() -> None:
     """With its result, or with its failure; the lease is given up either way."""
     scene = Scene()
     done: list[str] = []
@@ -248,7 +248,7 @@ async def test_a_leader_that_cannot_renew_stops_at_its_deadline() -> None:
         leader.elector.check()
 
 
-async def test_a_request_that_hangs_does_not_keep_a_leader_in_office() -> None:
+async def test_a_hanging_request_does_not_prolong_leadership() -> None:
     """The deadline does not wait for an answer."""
     scene = Scene()
     leader = scene.candidate("a")
@@ -261,8 +261,8 @@ async def test_a_request_that_hangs_does_not_keep_a_leader_in_office() -> None:
         await leading
 
 
-async def test_a_leader_that_finds_another_one_in_office_stops_at_once() -> None:
-    """Somebody may have edited the lease by hand."""
+async def test_a_leader_that_finds_another_holder_stops_immediately() -> None:
+    """The lease may have been edited manually."""
     scene = Scene()
     leader = scene.candidate("a")
     leading = asyncio.create_task(leader.elector.run(leader.work))
@@ -276,7 +276,7 @@ async def test_a_leader_that_finds_another_one_in_office_stops_at_once() -> None
     assert scene.lease["holderIdentity"] == "usurper"
 
 
-async def test_a_short_outage_is_no_reason_to_stop() -> None:
+async def test_a_short_outage_does_not_stop_the_leader() -> None:
     """There is time for several attempts."""
     scene = Scene()
     leader = scene.candidate("a")
@@ -289,8 +289,8 @@ async def test_a_short_outage_is_no_reason_to_stop() -> None:
     await cancel(leading)
 
 
-async def test_a_lease_that_runs_out_is_taken_after_its_whole_duration() -> None:
-    """Counted from when its last change was seen, and not from what time it says."""
+async def test_an_expired_lease_is_acquired_after_its_whole_duration() -> None:
+    """Counted from when its last change was seen, not from its timestamps."""
     scene = Scene()
     stale = {"holderIdentity": "dead", "leaseDurationSeconds": 15, "renewTime": "2001-01-01T00:00:00.000000Z"}
     scene.server.put(*LEASES, {"metadata": {"name": "lock", "namespace": "kube-system"}, "spec": stale})
@@ -303,7 +303,7 @@ async def test_a_lease_that_runs_out_is_taken_after_its_whole_duration() -> None
     await cancel(task)
 
 
-async def test_a_lease_that_is_deleted_is_made_again() -> None:
+async def test_a_deleted_lease_is_created_again() -> None:
     """By its leader, without a break."""
     scene = Scene()
     leader = scene.candidate("a")
@@ -317,7 +317,7 @@ async def test_a_lease_that_is_deleted_is_made_again() -> None:
 
 
 async def test_labels_and_unknown_fields_of_a_lease_stay() -> None:
-    """A lease is somebody's object, and we only hold it."""
+    """Only our own fields of the lease are written."""
     scene = Scene()
     spec = {"holderIdentity": "", "strategy": "OldestEmulationVersion"}
     metadata = {"name": "lock", "namespace": "kube-system", "labels": {"team": "x"}}
@@ -338,13 +338,13 @@ async def test_labels_and_unknown_fields_of_a_lease_stay() -> None:
         pytest.param((15, 2.4, 2), "able to try twice", id="no time to try"),
     ],
 )
-def test_terms_that_cannot_be_safe_are_refused(durations: tuple[float, float, float], why: str) -> None:
+def test_unsafe_timings_are_refused(durations: tuple[float, float, float], why: str) -> None:
     """Before anything happens."""
     with pytest.raises(ValueError, match=why):
         LeaseTimings(*durations)
 
 
-async def test_time_in_office_counts_from_when_a_renewal_was_sent() -> None:
+async def test_leadership_is_counted_from_when_a_renewal_was_sent() -> None:
     """Not from when its answer came: the others count from when the server stored it."""
     scene = Scene()
     leader = scene.candidate("a")
@@ -362,8 +362,8 @@ async def test_time_in_office_counts_from_when_a_renewal_was_sent() -> None:
         await leading
 
 
-async def test_a_machine_that_slept_while_it_waited_for_the_lease_does_not_lead() -> None:
-    """The answer says yes, but that was long ago."""
+async def test_a_machine_suspended_while_acquiring_the_lease_does_not_lead() -> None:
+    """The response is a success, but too old."""
     scene = Scene()
     clock = SkewedClock(scene.clock)
     sleeper = scene.candidate("a", clock)
@@ -383,7 +383,7 @@ async def test_a_machine_that_slept_while_it_waited_for_the_lease_does_not_lead(
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_chaos_never_lets_two_act_at_once(seed: int) -> None:
+async def test_chaos_never_lets_two_leaders_act(seed: int) -> None:
     """Three machines, each with a clock and a line of its own that delays, refuses and loses; thousands of steps.
 
     At every step at most one believes that it leads, and nobody acts who does not. There is leadership much of the time

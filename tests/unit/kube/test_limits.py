@@ -11,7 +11,7 @@ from trimtab.kube.limits import TokenBucket
 from trimtab.testing.clocks import START, VirtualClock
 
 
-async def test_a_burst_goes_at_once_and_the_rest_at_the_rate() -> None:
+async def test_a_burst_passes_and_the_rest_follows_at_the_rate() -> None:
     """Waiters go in the order they came, evenly spaced."""
     clock = VirtualClock()
     bucket = TokenBucket(rate=2, burst=3, clock=clock)
@@ -27,8 +27,8 @@ async def test_a_burst_goes_at_once_and_the_rest_at_the_rate() -> None:
     assert went == [(0, 0.0), (1, 0.0), (2, 0.0), (3, 0.5), (4, 1.0), (5, 1.5)]
 
 
-async def test_what_is_spent_ahead_has_to_come_first() -> None:
-    """Several tokens at once, more than there are: nobody gets one until they have come."""
+async def test_tokens_taken_in_advance_delay_later_ones() -> None:
+    """Several tokens, more than available: later callers wait until they are refilled."""
     clock = VirtualClock()
     bucket = TokenBucket(2.0, 5, clock)
     assert bucket.left == 5
@@ -38,7 +38,7 @@ async def test_what_is_spent_ahead_has_to_come_first() -> None:
     assert (bucket.left, bucket.take()) == (2, True)
 
 
-async def test_an_idle_bucket_fills_to_its_brim_and_no_further() -> None:
+async def test_an_idle_bucket_fills_up_to_its_burst() -> None:
     """Time saves up a burst, not more."""
     clock = VirtualClock()
     bucket = TokenBucket(rate=1, burst=2, clock=clock)
@@ -48,7 +48,7 @@ async def test_an_idle_bucket_fills_to_its_brim_and_no_further() -> None:
 
 
 @pytest.mark.parametrize(("rate", "burst"), [(0, 1), (-1, 1), (1, 0)])
-def test_a_bucket_that_never_gives_is_refused(rate: float, burst: int) -> None:
+def test_a_bucket_without_tokens_is_refused(rate: float, burst: int) -> None:
     """It would be a deadlock with extra steps."""
     with pytest.raises(ValueError, match="a token bucket needs"):
         TokenBucket(rate, burst, VirtualClock())

@@ -37,14 +37,14 @@ def matching(name: str = "p") -> PodBuilder:
         pytest.param(GOING, matching(), "", id="an owner that is going adopts nothing"),
     ],
 )
-def test_an_object_is_claimed(owner: ObjectMeta, candidate: PodBuilder, want: str) -> None:
+def test_objects_are_owned_adopted_or_released(owner: ObjectMeta, candidate: PodBuilder, want: str) -> None:
     """Every row of the table in the module's docstring, and what a deletion changes."""
     found = ownership.claims(owner, WEB, [candidate.build()])
     places = {"owned": found.owned, "adopted": found.adopted, "released": found.released}
     assert [place for place, pods in places.items() if pods] == ([want] if want else [])
 
 
-def test_patches_name_the_object_they_are_meant_for() -> None:
+def test_patches_have_the_uid_of_their_object() -> None:
     """Another object of the same name refuses the patch, because it has another UID."""
     target = matching().build().metadata
     adopted = ownership.adoption_patch(Resource.of(ReplicaSet), OWNER, target)["metadata"]
@@ -63,7 +63,7 @@ def test_patches_name_the_object_they_are_meant_for() -> None:
     assert released["ownerReferences"] == [{"$patch": "delete", "uid": OWNER.uid}]
 
 
-def test_a_reference_is_told_by_its_group_and_kind() -> None:
+def test_a_reference_is_matched_by_group_and_kind() -> None:
     """The version of the group does not matter, the group does."""
     reference = pod("p").owned_by("web", api_version="apps/v1beta2").build().metadata.controller
     foreign = pod("p").owned_by("web", api_version="example.com/v1").build().metadata.controller

@@ -10,7 +10,7 @@ import pytest
 from trimtab.kube import processes
 
 
-def test_logs_for_machines_are_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_logs_are_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
     """With the exception, where there is one."""
     root = logging.getLogger()
     before = (root.level, list(root.handlers))

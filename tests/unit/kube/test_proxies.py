@@ -34,7 +34,7 @@ from trimtab.kube.errors import ConfigError
         pytest.param("https://[::1]:6443", "", True, id="this machine, the new way"),
     ],
 )
-def test_who_is_reached_directly(server: str, exceptions: str, want: bool) -> None:
+def test_hosts_that_bypass_the_proxy(server: str, exceptions: str, want: bool) -> None:
     """NO_PROXY means what it means to kubectl."""
     assert proxies.is_bypassed(urlsplit(server), exceptions) is want
 

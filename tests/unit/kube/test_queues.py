@@ -36,7 +36,7 @@ class Tally:
         self.seen.append(("retried", 1))
 
 
-async def test_keys_come_out_in_the_order_they_went_in_and_once() -> None:
+async def test_keys_are_taken_in_order_and_once() -> None:
     """Adding what is waiting already changes nothing."""
     queue: WorkQueue[str] = WorkQueue(VirtualClock())
     for key in "abacab":
@@ -45,7 +45,7 @@ async def test_keys_come_out_in_the_order_they_went_in_and_once() -> None:
     assert [await queue.get() for _ in range(3)] == ["a", "b", "c"]
 
 
-async def test_a_key_added_while_it_is_worked_on_comes_again_afterwards() -> None:
+async def test_a_key_added_while_processed_is_processed_again() -> None:
     """Not before, and once only."""
     queue: WorkQueue[str] = WorkQueue(VirtualClock())
     queue.add("a")
@@ -78,7 +78,7 @@ async def test_a_worker_that_is_cancelled_as_it_is_woken_wakes_another() -> None
     assert await second == "a"
 
 
-async def test_a_delayed_key_comes_at_its_time() -> None:
+async def test_a_delayed_key_is_queued_after_its_delay() -> None:
     """The earliest time counts; a later one does not put it off."""
     clock = VirtualClock()
     queue: WorkQueue[str] = WorkQueue(clock)
@@ -103,7 +103,7 @@ async def test_a_delayed_key_comes_at_its_time() -> None:
     assert came == [("now", 1), ("early", 2), ("late", 3), ("put off", 5)]
 
 
-async def test_a_key_that_fails_comes_back_later_each_time() -> None:
+async def test_a_failing_key_is_requeued_with_growing_delays() -> None:
     """Until it is forgotten; each key on its own."""
     clock = VirtualClock()
     queue: WorkQueue[str] = WorkQueue(clock, backoff=Backoff(initial=1, cap=5))
@@ -116,7 +116,7 @@ async def test_a_key_that_fails_comes_back_later_each_time() -> None:
     await queue.drain()
 
 
-async def test_shutting_down_hands_out_what_is_in_line_and_nothing_else() -> None:
+async def test_shutting_down_processes_queued_keys_only() -> None:
     """Keys that are added later, or kept aside, do not come."""
     clock = VirtualClock()
     queue: WorkQueue[str] = WorkQueue(clock)
@@ -132,7 +132,7 @@ async def test_shutting_down_hands_out_what_is_in_line_and_nothing_else() -> Non
     assert queue.closed
 
 
-async def test_shutting_down_sends_waiting_workers_home() -> None:
+async def test_shutting_down_ends_waiting_workers() -> None:
     """All of them."""
     queue: WorkQueue[str] = WorkQueue(VirtualClock())
     workers = [asyncio.create_task(queue.get()) for _ in range(3)]
@@ -142,7 +142,7 @@ async def test_shutting_down_sends_waiting_workers_home() -> None:
     assert [type(result) for result in results] == [ShutDown] * 3
 
 
-async def test_draining_waits_for_what_is_in_line_and_under_way() -> None:
+async def test_draining_waits_for_queued_and_processed_keys() -> None:
     """And for nothing else."""
     clock = VirtualClock()
     queue: WorkQueue[str] = WorkQueue(clock)
@@ -163,7 +163,7 @@ async def test_draining_waits_for_what_is_in_line_and_under_way() -> None:
     assert clock.sleepers == 0
 
 
-async def test_what_is_counted() -> None:
+async def test_the_observer_is_called() -> None:
     """Depth, waiting, working and failures, on the queue's own clock."""
     clock, tally = VirtualClock(), Tally()
     queue: WorkQueue[str] = WorkQueue(clock, observer=tally)

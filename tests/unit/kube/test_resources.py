@@ -57,7 +57,7 @@ def test_a_name_that_would_be_another_path_is_refused(name: str) -> None:
             Resource.of(Pod).object("web", name)
 
 
-def test_namespaces_are_asked_for_where_they_belong() -> None:
+def test_a_namespace_is_required_or_refused_by_scope() -> None:
     """A pod without one and a node with one are mistakes of the caller."""
     with pytest.raises(ValueError, match="Pod 'web' needs a namespace"):
         Resource.of(Pod).object("web")
@@ -65,14 +65,14 @@ def test_namespaces_are_asked_for_where_they_belong() -> None:
         Resource.of(Node).object("n1", "prod")
 
 
-def test_a_type_that_nobody_serves_is_named() -> None:
+def test_a_type_without_a_resource_is_named() -> None:
     """A Scale is a subresource's answer, and no kind of its own."""
     with pytest.raises(LookupError, match="Scale is not in RESOURCES"):
         Resource.of(Scale)
 
 
 @pytest.mark.parametrize("model", [pytest.param(model, id=resource.kind) for model, resource in RESOURCES.items()])
-def test_every_entry_says_its_own_type(model: type[Any]) -> None:
+def test_every_resource_has_the_type_of_its_entry(model: type[Any]) -> None:
     """Key and model agree, and the plural is the kind's."""
     resource = RESOURCES[model]
     assert resource.model is model
@@ -80,7 +80,7 @@ def test_every_entry_says_its_own_type(model: type[Any]) -> None:
     assert resource.plural.startswith(resource.kind.lower()[:-1])
 
 
-def test_our_own_kinds_are_called_as_their_definitions_say() -> None:
+def test_our_own_kinds_match_their_definitions() -> None:
     """The registry and the CRD manifests must not drift apart."""
     for kind in KINDS:
         resource = Resource.of(kind.model)
@@ -100,7 +100,7 @@ def test_a_kind_without_a_type_is_plain_json() -> None:
 
 
 @pytest.mark.parametrize(("namespace", "name", "want"), [("prod", "web", "prod/web"), ("", "n1", "n1")])
-def test_keys_come_apart_again(namespace: str, name: str, want: str) -> None:
+def test_keys_can_be_split(namespace: str, name: str, want: str) -> None:
     """A key is namespace and name, or the name alone."""
     assert object_key(namespace, name) == want
     assert split(Key(want)) == (namespace, name)

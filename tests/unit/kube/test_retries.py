@@ -42,7 +42,7 @@ BUDGET = StatusDetails(causes=(StatusCause(reason="DisruptionBudget"),))
         pytest.param(errors.Malformed("what?"), False, False, id="nonsense"),
     ],
 )
-def test_which_failures_may_be_tried_again(error: errors.ApiError, any_call: bool, repeatable_call: bool) -> None:
+def test_which_failures_may_be_retried(error: errors.ApiError, any_call: bool, repeatable_call: bool) -> None:
     """What was certainly not done may always be repeated; what may have been done, only where that does no harm."""
     assert may_repeat(error, repeatable=False) is any_call
     assert may_repeat(error, repeatable=True) is repeatable_call
@@ -55,21 +55,21 @@ def test_delays_double_up_to_the_cap() -> None:
 
 
 @given(st.integers(1, 200), st.integers())
-def test_chance_adds_its_share_and_no_more(failures: int, seed: int) -> None:
+def test_jitter_is_bounded(failures: int, seed: int) -> None:
     """Jitter only ever prolongs, and never beyond its part."""
     plain, spread = Backoff(initial=0.1, cap=5.0), Backoff(initial=0.1, cap=5.0, jitter=0.5)
     delay = spread.delay(failures, random.Random(seed))
     assert plain.delay(failures) <= delay <= 1.5 * plain.delay(failures)
 
 
-def test_the_server_s_wish_counts_where_it_is_longer() -> None:
+def test_retry_after_wins_if_longer() -> None:
     """Retry-After is honoured, and does not shorten the back-off."""
     policy, rng = RetryPolicy(backoff=Backoff(initial=2.0, cap=8.0)), random.Random(1)
     assert policy.wait(errors.TooManyRequests("", retry_after=7), 1, repeatable=False, rng=rng) == 7.0
     assert policy.wait(errors.TooManyRequests("", retry_after=1), 1, repeatable=False, rng=rng) == 2.0
 
 
-def test_nobody_waits_beyond_their_patience_or_their_attempts() -> None:
+def test_patience_and_attempts_are_limits() -> None:
     """A server that asks for an hour gets the failure passed on instead."""
     policy, rng = RetryPolicy(attempts=3, patience=60), random.Random(1)
     assert policy.wait(errors.TooManyRequests("", retry_after=3600), 1, repeatable=True, rng=rng) is None

@@ -25,7 +25,7 @@ Outcome = Result | Exception
 
 
 class Script:
-    """A reconcile that ends as it was told, and remembers when it ran."""
+    """A reconcile with scripted outcomes that records when it ran."""
 
     def __init__(self, clock: VirtualClock, *outcomes: Outcome) -> None:
         self.clock = clock
@@ -58,7 +58,7 @@ class Script:
         pytest.param([Conflict("raced"), Result()], [0, 1], id="a lost race: again"),
     ],
 )
-async def test_when_a_key_comes_back(outcomes: list[Outcome], want: list[float]) -> None:
+async def test_keys_are_requeued_by_outcome(outcomes: list[Outcome], want: list[float]) -> None:
     """The table at the head of the module."""
     clock = VirtualClock()
     queue: WorkQueue[str] = WorkQueue(clock, backoff=Backoff(initial=1, cap=60))
@@ -71,8 +71,8 @@ async def test_when_a_key_comes_back(outcomes: list[Outcome], want: list[float])
     assert script.ran == want
 
 
-async def test_failures_are_told_with_their_cause_and_races_are_not(caplog: pytest.LogCaptureFixture) -> None:
-    """A conflict is how optimistic writing works; a refusal speaks for itself; a defect needs its traceback."""
+async def test_failures_are_logged_with_their_cause_but_conflicts_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    """Conflicts are normal; a refusal needs its message; a defect needs its traceback."""
     clock = VirtualClock()
     queue: WorkQueue[str] = WorkQueue(clock)
     noted: list[BaseException | None] = []
@@ -92,7 +92,7 @@ async def test_failures_are_told_with_their_cause_and_races_are_not(caplog: pyte
     assert [type(error) for error in noted] == [Conflict, ValueError, Forbidden, TerminalError]
 
 
-async def test_stopping_lets_what_is_under_way_finish() -> None:
+async def test_stopping_lets_running_reconciles_finish() -> None:
     """And `run` returns then."""
     clock = VirtualClock()
     queue: WorkQueue[str] = WorkQueue(clock)
@@ -115,7 +115,7 @@ async def test_stopping_lets_what_is_under_way_finish() -> None:
     assert finished == ["a", "b", "c"]
 
 
-async def test_cancelling_stops_everything_at_once() -> None:
+async def test_cancelling_cancels_running_reconciles() -> None:
     """As when leadership is lost."""
     clock = VirtualClock()
     queue: WorkQueue[str] = WorkQueue(clock)
@@ -136,7 +136,7 @@ async def test_cancelling_stops_everything_at_once() -> None:
     assert sorted(ended) == ["a", "b"]
 
 
-async def test_nothing_is_reconciled_before_the_caches_are_filled() -> None:
+async def test_nothing_is_reconciled_before_the_caches_have_synced() -> None:
     """A decision from half a picture would be wrong."""
     clock = VirtualClock()
     server = FakeServer(clock)
@@ -155,7 +155,7 @@ async def test_nothing_is_reconciled_before_the_caches_are_filled() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_a_controller_under_chaos_brings_everything_to_the_wanted_state(seed: int) -> None:
+async def test_a_controller_under_chaos_reaches_the_desired_state(seed: int) -> None:
     """Informer, queue, runner and client together, against a server that misbehaves: every pod ends up labelled."""
     clock, rng = VirtualClock(), random.Random(seed)
     server = FakeServer(clock, rng)

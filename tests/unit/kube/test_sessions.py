@@ -56,7 +56,7 @@ async def serving(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncI
 
 
 async def show(request: web.BaseRequest) -> web.StreamResponse:
-    """Answer with what was asked."""
+    """Echo the request."""
     peer = request.get_extra_info("peercert") or {}
     body = await request.read()
     return web.json_response(
@@ -81,7 +81,7 @@ def token(text: str) -> Credentials:
     return StaticCredentials(token=InlineMaterial(text.encode()))
 
 
-async def test_a_request_arrives_as_it_was_meant() -> None:
+async def test_a_request_arrives_unchanged() -> None:
     """Method, path, parameters, body and the headers that matter."""
     request = Request(
         "PATCH", "/api/x%3Ay", (("labelSelector", "a in (b,c)"), ("p", "1+1&2")), b"{}", "application/p+json"
@@ -113,8 +113,8 @@ async def test_credentials_and_impersonation_are_headers() -> None:
     assert [value for name, value in seen["headers"] if name.startswith("impersonate")] == ["jane", "a", "b"]
 
 
-async def test_credentials_go_nowhere_in_the_clear() -> None:
-    """Only over TLS, or to this very machine; nobody is left wondering about a 401."""
+async def test_credentials_are_not_sent_without_tls() -> None:
+    """Only over TLS, or to this machine; the error says why."""
     assert Endpoint("https://api.example.com").can_send_credentials
     assert Endpoint("http://localhost:8001").can_send_credentials
     async with Session(Endpoint("http://api.example.com", credentials=token("hunter2"))) as session:
@@ -122,7 +122,7 @@ async def test_credentials_go_nowhere_in_the_clear() -> None:
             await session.send(Request("GET", "/"))
 
 
-async def test_a_token_that_is_none_is_refused_before_it_is_sent() -> None:
+async def test_an_invalid_token_is_refused_before_it_is_sent() -> None:
     """And is not shown."""
     async with serving(show) as address, Session(Endpoint(address, credentials=token("hunter2\nX: y"))) as session:
         with pytest.raises(CredentialsError, match="characters that are not allowed in a token") as caught:
@@ -130,7 +130,7 @@ async def test_a_token_that_is_none_is_refused_before_it_is_sent() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-async def test_any_answer_is_an_answer() -> None:
+async def test_responses_of_any_status_are_returned() -> None:
     """Codes, headers and bodies are passed on; redirects are not followed, for they would take the token along."""
 
     async def handler(_: web.BaseRequest) -> web.StreamResponse:
@@ -177,7 +177,7 @@ async def test_a_refused_token_is_renewed_once(tmp_path: Path) -> None:
         await stream.close()
 
 
-async def test_a_401_that_stays_is_passed_on() -> None:
+async def test_a_repeated_401_is_returned() -> None:
     """There is nothing else to try with."""
     asked = 0
 
@@ -262,7 +262,7 @@ async def test_a_client_certificate_is_replaced_while_running(tmp_path: Path) ->
         ),
     ],
 )
-async def test_who_is_trusted(tmp_path: Path, names: list[str], trust: Trust, trusted: bool) -> None:
+async def test_which_certificates_are_trusted(tmp_path: Path, names: list[str], trust: Trust, trusted: bool) -> None:
     """A stranger gets no request."""
     tls = server_context(AUTHORITY.server(*names), tmp_path)
     async with serving(show, tls) as address, Session(Endpoint(address, trust=trust)) as session:
@@ -277,7 +277,7 @@ async def test_who_is_trusted(tmp_path: Path, names: list[str], trust: Trust, tr
 
 
 async def test_a_proxy_is_asked_for_the_connection() -> None:
-    """It is told where to, and by whom; a refusal is not the server's answer, and shows no password."""
+    """The proxy receives target and credentials; a refusal is not the server's response, and shows no password."""
     asked: list[tuple[str, str, str]] = []
 
     async def proxy(request: web.BaseRequest) -> web.StreamResponse:
@@ -296,7 +296,7 @@ async def test_a_proxy_is_asked_for_the_connection() -> None:
 
 @asynccontextmanager
 async def tunnelling() -> AsyncIterator[tuple[str, list[str]]]:
-    """A proxy that does as it is asked, its address, and what it was asked for."""
+    """A working proxy, its address, and the requests it received."""
     asked: list[str] = []
 
     async def pour(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
@@ -321,7 +321,7 @@ async def tunnelling() -> AsyncIterator[tuple[str, list[str]]]:
 
 
 async def test_a_request_goes_through_a_proxy(tmp_path: Path) -> None:
-    """The server behind it proves who it is as ever."""
+    """The server behind it is still verified."""
     tls = server_context(AUTHORITY.server("127.0.0.1"), tmp_path)
     trust = Trust(InlineMaterial(AUTHORITY.certificate))
     async with (
@@ -336,8 +336,8 @@ async def test_a_request_goes_through_a_proxy(tmp_path: Path) -> None:
 # Failures.
 
 
-async def test_nobody_there() -> None:
-    """Nothing was sent, and the message says where it was tried."""
+async def test_a_refused_connection_is_unreachable() -> None:
+    """Nothing was sent, and the message has the address."""
     async with serving(show) as address:
         pass
     async with Session(Endpoint(address)) as session:
@@ -350,8 +350,8 @@ async def test_nobody_there() -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "POST"])
-async def test_a_connection_that_breaks_is_not_used_twice_behind_our_back(method: str) -> None:
-    """Nobody knows what the server did, so the request must not be sent again here, not even on a kept-alive one."""
+async def test_aiohttp_does_not_retry_broken_connections(method: str) -> None:
+    """It is unknown what the server did, so the request is not sent again here, not even on a keep-alive connection."""
     asked: list[str] = []
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -368,7 +368,7 @@ async def test_a_connection_that_breaks_is_not_used_twice_behind_our_back(method
     assert asked == ["GET", method]
 
 
-async def test_a_server_that_does_not_answer() -> None:
+async def test_a_server_that_does_not_respond_times_out() -> None:
     """The time that one attempt may take is the request's."""
     release = asyncio.Event()
 
@@ -387,7 +387,7 @@ async def test_a_server_that_does_not_answer() -> None:
         release.set()
 
 
-async def test_so_many_at_once_and_the_urgent_ones_besides() -> None:
+async def test_concurrent_requests_are_limited_except_urgent_ones() -> None:
     """Each request is a connection; a flood of them waits in line, and what is urgent passes it."""
     release, busy = asyncio.Event(), asyncio.Semaphore(0)
     under_way = most = 0
@@ -416,7 +416,7 @@ async def test_so_many_at_once_and_the_urgent_ones_besides() -> None:
 # Streams.
 
 
-async def test_a_stream_comes_piece_by_piece_and_ends() -> None:
+async def test_a_stream_is_read_in_chunks() -> None:
     """Each piece when the server sends it."""
     proceed = asyncio.Event()
 
@@ -437,8 +437,8 @@ async def test_a_stream_comes_piece_by_piece_and_ends() -> None:
         await stream.close()
 
 
-async def test_closing_wakes_whoever_is_reading() -> None:
-    """A reader must not wait for ever on a connection that is gone; and what is closed stays closed."""
+async def test_closing_wakes_readers() -> None:
+    """A reader must not wait forever on a closed connection; and a closed session stays closed."""
     release = asyncio.Event()
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -464,7 +464,7 @@ async def to_the_end(stream: Stream) -> None:
         pass
 
 
-async def test_a_stream_that_is_cut_says_so() -> None:
+async def test_a_broken_stream_is_unreachable() -> None:
     """An end that the server did not make is not an end."""
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -482,8 +482,8 @@ async def test_a_stream_that_is_cut_says_so() -> None:
         await stream.close()
 
 
-async def test_a_stream_that_falls_silent_is_given_up() -> None:
-    """A connection may be dead without anybody having been told."""
+async def test_a_silent_stream_times_out() -> None:
+    """A connection may be broken without notice."""
     release = asyncio.Event()
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:

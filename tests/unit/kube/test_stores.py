@@ -44,8 +44,8 @@ def test_an_object_is_found_by_its_key() -> None:
     assert list(store) == []
 
 
-def test_an_object_is_found_by_what_it_is_indexed_under() -> None:
-    """When that changes it moves, when it goes the value goes with it."""
+def test_an_object_is_found_by_its_index_values() -> None:
+    """When the value changes the object moves; an empty value is removed."""
     store: Store[Pod] = Store({"node": by_node, "namespace": by_namespace, "owner": by_controller})
     keep(store, pod("a", "x", owner="o"))
     keep(store, pod("b", "x"))
@@ -66,7 +66,7 @@ def test_an_unknown_index_is_a_mistake() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["", "x", "y"]), st.booleans()), max_size=30))
-def test_an_index_always_says_what_a_search_would(steps: list[tuple[str, str, bool]]) -> None:
+def test_an_index_agrees_with_a_search(steps: list[tuple[str, str, bool]]) -> None:
     """After any history of puts and removals."""
     store: Store[Pod] = Store({"node": by_node})
     for name, node, put in steps:

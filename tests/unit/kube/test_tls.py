@@ -20,8 +20,8 @@ def test_an_authority_that_is_given_is_the_only_one_trusted() -> None:
     assert context.check_hostname
 
 
-def test_insecure_checks_nothing() -> None:
-    """Who asks for it gets it."""
+def test_insecure_verifies_nothing() -> None:
+    """Nothing is verified if that is configured."""
     context = Contexts(Trust(insecure=True)).context(Grant())
     assert context.verify_mode is ssl.CERT_NONE
     assert not context.check_hostname
@@ -45,7 +45,7 @@ def test_a_context_is_kept_until_something_changes() -> None:
 
 
 @pytest.mark.parametrize("authority", [b"no certificate", "nö".encode()])
-def test_an_authority_that_is_no_certificate_is_refused(authority: bytes) -> None:
+def test_an_authority_that_is_not_a_certificate_is_refused(authority: bytes) -> None:
     """The message says what is wrong with it."""
     with pytest.raises(ConfigError, match="not a PEM certificate"):
         Contexts(Trust(InlineMaterial(authority))).context(Grant())

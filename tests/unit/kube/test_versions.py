@@ -21,5 +21,5 @@ from trimtab.kube import versions
     ],
 )
 def test_reached(seen: str, wanted: str, want: bool) -> None:
-    """Whoever has seen a version has seen the ones before it."""
+    """A reader of a version has seen the earlier ones."""
     assert versions.reached(seen, wanted) is want

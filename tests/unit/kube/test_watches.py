@@ -29,7 +29,7 @@ GOOD: dict[str, Any] = {"selector": {}, "template": {}}
 
 
 @pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
-def test_a_change_is_read_into_its_type(kind: str) -> None:
+def test_a_change_is_decoded_into_its_type(kind: str) -> None:
     """With the version to go on from."""
     read = watches.reader(Pod)
     event = read(line(kind, {"metadata": {"name": "a", "resourceVersion": "12"}, "status": {"phase": "Running"}}))
@@ -54,7 +54,7 @@ def test_a_bookmark_has_a_version_and_no_object(model: type[Any]) -> None:
 
 
 @pytest.mark.parametrize("model", [Pod, CloneSet, dict[str, Any]], ids=["lenient", "strict", "raw"])
-def test_an_error_in_the_stream_is_raised_as_what_it_means(model: type[Any]) -> None:
+def test_an_error_event_is_raised(model: type[Any]) -> None:
     """410 within a watch is the same as 410 for the request."""
     with pytest.raises(errors.Gone, match="too old resource version"):
         watches.reader(model)(line("ERROR", status(410, "Expired", "too old resource version: 1 (5)")))
@@ -64,13 +64,13 @@ def test_an_error_in_the_stream_is_raised_as_what_it_means(model: type[Any]) -> 
     "bad",
     [b"not json", b"[]", b'{"type":"ADDED"}', b'{"type":"NEWS","object":{"metadata":{}}}', b'{"type":1,"object":{}}'],
 )
-def test_what_no_api_server_sends_is_an_error_of_ours(bad: bytes) -> None:
-    """Whoever reads need not know how it was broken."""
+def test_malformed_events_are_errors(bad: bytes) -> None:
+    """All malformed input raises the same error."""
     with pytest.raises(errors.Malformed):
         watches.reader(Pod)(bad)
 
 
-def test_an_object_that_its_type_cannot_read_is_passed_on_as_rejected() -> None:
+def test_an_object_that_does_not_fit_its_type_is_rejected() -> None:
     """By its key, with its version, and with the reason."""
     event = watches.reader(CloneSet)(line("MODIFIED", clone_set("a", selector={}, template={}, replicas="many")))
     assert event.object is None
@@ -88,7 +88,7 @@ def test_nulls_are_absent_fields() -> None:
     assert event.object.spec.containers == ()
 
 
-def test_a_page_is_read_with_where_it_stands() -> None:
+def test_a_page_has_its_version_and_continue_token() -> None:
     """Items, version, and the token for the next part."""
     data = {"metadata": {"resourceVersion": "5", "continue": "next"}, "items": [{"metadata": {"name": "a"}}]}
     page = watches.page(json.dumps(data).encode(), Pod)
@@ -105,7 +105,7 @@ def test_an_empty_page(items: dict[str, Any]) -> None:
     assert watches.page(json.dumps({"metadata": {"resourceVersion": "5"}, **items}).encode(), Pod).items == ()
 
 
-def test_one_bad_item_does_not_spoil_a_page() -> None:
+def test_one_bad_item_does_not_affect_the_others() -> None:
     """The others are read, and the bad one is named."""
     data = {"metadata": {"resourceVersion": "5"}, "items": [clone_set("a"), clone_set("b", **GOOD)]}
     page = watches.page(json.dumps(data).encode(), CloneSet)
@@ -114,15 +114,15 @@ def test_one_bad_item_does_not_spoil_a_page() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"<html>", b"[]", b'{"items":3}'])
-def test_a_page_that_is_none_is_an_error_of_ours(data: bytes) -> None:
+def test_a_malformed_page_is_an_error(data: bytes) -> None:
     """A proxy may answer 200 with a page of another kind."""
     with pytest.raises(errors.Malformed):
         watches.page(data, Pod)
 
 
 @given(st.lists(st.binary(min_size=1).filter(lambda text: b"\n" not in text)), st.data())
-def test_lines_are_whole_however_they_are_cut(texts: list[bytes], data: st.DataObject) -> None:
-    """Chunks end anywhere; what has no end when the stream ends is no line."""
+def test_lines_are_complete_however_chunks_are_split(texts: list[bytes], data: st.DataObject) -> None:
+    """Chunks end anywhere; an incomplete last line is dropped."""
     whole = b"".join(text + b"\n" for text in texts) + b"cut off"
     lines, seen = watches.Lines(), []
     while whole:

@@ -179,7 +179,7 @@ def test_what_a_policy_needs(policy: list[str], recompute: bool, one_at_a_time: 
         ),
         pytest.param(
             [spec("Balance", threshold=1), spec("Taints")],
-            "spec.strategies[1].threshold: is required where there are several strategies",
+            "spec.strategies[1].threshold: is required with several strategies",
             id="several without thresholds",
         ),
     ],

@@ -16,13 +16,20 @@ from trimtab.snapshot.columns import IntColumn
 Objective = tuple[int, ...]
 
 
-def objective(domains: Sequence[Sequence[int]], places: Sequence[int], victims: Sequence[int]) -> Objective:
+Case = tuple[list[int], list[list[int]], list[int], list[list[int]]]
+"""Tiers, the domain of each pod under each key, places, and the pods of other workloads in each domain of each key."""
+
+
+def objective(
+    domains: Sequence[Sequence[int]], places: Sequence[int], victims: Sequence[int], others: Sequence[Sequence[int]]
+) -> Objective:
     """The formula: the sum of squares of what stays in each domain, key by key, then the places of those who go."""
     gone = set(victims)
     stays = [pod for pod in range(len(places)) if pod not in gone]
     squares = []
-    for key in domains:
-        counts = [sum(key[pod] == domain for pod in stays) for domain in set(key)]
+    for key, fixed in zip(domains, others, strict=True):
+        own = {domain: sum(key[pod] == domain for pod in stays) for domain in set(key)}
+        counts = [count + (fixed[domain] if domain >= 0 else 0) for domain, count in own.items()]
         squares.append(sum(count**2 for count in counts))
     return (*squares, sum(places[pod] for pod in victims))
 
@@ -33,14 +40,20 @@ def allowed(tiers: Sequence[int], victims: Sequence[int]) -> bool:
     return not victims or not stays or max(tiers[pod] for pod in victims) <= min(stays)
 
 
-def best(tiers: Sequence[int], domains: Sequence[Sequence[int]], places: Sequence[int], count: int) -> Objective:
-    """The smallest objective of all sets of that size that respect the tiers."""
-    sets = combinations(range(len(tiers)), count)
-    return min(objective(domains, places, victims) for victims in sets if allowed(tiers, victims))
+def best(case: Case, keys: int, count: int) -> Objective:
+    """The smallest objective, on the first keys, of all sets of that size that respect the tiers."""
+    tiers, domains, places, others = case
+    sets = (victims for victims in combinations(range(len(tiers)), count) if allowed(tiers, victims))
+    return min(objective(domains[:keys], places, victims, others[:keys]) for victims in sets)
+
+
+def other_pods(keys: int) -> st.SearchStrategy[list[list[int]]]:
+    """Pods of other workloads in up to five domains of each key."""
+    return st.lists(st.lists(st.integers(0, 3), min_size=5, max_size=5), min_size=keys, max_size=keys)
 
 
 @st.composite
-def hierarchies(draw: st.DrawFn) -> tuple[list[int], list[list[int]], list[int]]:
+def hierarchies(draw: st.DrawFn) -> Case:
     """Pods on hosts inside racks inside zones, the keys listed in any order, some left out; −1 is no domain."""
     size = draw(st.integers(1, 8))
     rack_of = draw(st.lists(st.integers(0, 2), min_size=5, max_size=5))
@@ -50,16 +63,17 @@ def hierarchies(draw: st.DrawFn) -> tuple[list[int], list[list[int]], list[int]]
     zones = [zone_of[rack] for rack in racks]
     keys = draw(st.permutations([hosts, racks, zones]))[: draw(st.integers(0, 3))]
     tiers = draw(st.lists(st.integers(0, 2), min_size=size, max_size=size))
-    return tiers, keys, list(draw(st.permutations(range(size))))
+    return tiers, keys, list(draw(st.permutations(range(size)))), draw(other_pods(len(keys)))
 
 
 @st.composite
-def crossings(draw: st.DrawFn) -> tuple[list[int], list[list[int]], list[int]]:
+def crossings(draw: st.DrawFn) -> Case:
     """Pods whose keys have nothing to do with each other."""
     size = draw(st.integers(1, 7))
     column = st.lists(st.integers(0, 2), min_size=size, max_size=size)
     tiers = draw(st.lists(st.integers(0, 1), min_size=size, max_size=size))
-    return tiers, [draw(column), draw(column)], list(draw(st.permutations(range(size))))
+    places = list(draw(st.permutations(range(size))))
+    return tiers, [draw(column), draw(column)], places, draw(other_pods(2))
 
 
 def columns(keys: Sequence[Sequence[int]]) -> list[IntColumn]:
@@ -70,41 +84,44 @@ def columns(keys: Sequence[Sequence[int]]) -> list[IntColumn]:
 @settings(max_examples=150, deadline=None)
 @given(case=hierarchies())
 def test_in_a_hierarchy_every_prefix_is_the_best_plan_for_its_size(
-    case: tuple[list[int], list[list[int]], list[int]],
+    case: Case,
 ) -> None:
     """No allowed set of victims of that size has a smaller objective, whatever the order of the keys."""
-    tiers, keys, places = case
-    found = removal(np.array(tiers), columns(keys), np.array(places), len(tiers))
+    tiers, keys, places, others = case
+    found = removal(np.array(tiers), columns(keys), np.array(places), len(tiers), columns(others))
     assert found.hierarchical
     assert sorted(found.order.tolist()) == list(range(len(tiers)))
     for count in range(len(tiers) + 1):
         victims = found.order[:count].tolist()
         assert allowed(tiers, victims)
-        assert objective(keys, places, victims) == best(tiers, keys, places, count)
+        assert objective(keys, places, victims, others) == best(case, len(keys), count)
 
 
 @settings(max_examples=100, deadline=None)
 @given(case=crossings())
 def test_where_keys_cross_the_first_is_still_the_best_at_every_step(
-    case: tuple[list[int], list[list[int]], list[int]],
+    case: Case,
 ) -> None:
     """The first key is never traded for a later one."""
-    tiers, keys, places = case
-    found = removal(np.array(tiers), columns(keys), np.array(places), len(tiers))
+    tiers, keys, places, others = case
+    found = removal(np.array(tiers), columns(keys), np.array(places), len(tiers), columns(others))
     for count in range(len(tiers) + 1):
         victims = found.order[:count].tolist()
         assert allowed(tiers, victims)
-        assert objective(keys[:1], places, victims)[0] == best(tiers, keys[:1], places, count)[0]
+        assert objective(keys[:1], places, victims, others[:1])[0] == best(case, 1, count)[0]
 
 
 @settings(max_examples=100, deadline=None)
 @given(case=hierarchies())
-def test_sorting_and_simulating_give_the_same(case: tuple[list[int], list[list[int]], list[int]]) -> None:
+def test_sorting_and_simulating_give_the_same(case: Case) -> None:
     """The sorted form is the simulation, without simulating."""
-    tiers, keys, places = case
-    by_sorting = removal(np.array(tiers), columns(keys), np.array(places), len(tiers))
+    tiers, keys, places, others = case
+    by_sorting = removal(np.array(tiers), columns(keys), np.array(places), len(tiers), columns(others))
     codes = [np.unique(key, return_inverse=True)[1] for key in keys]
-    simulated = levels._simulated(np.array(tiers), codes, np.array(places), len(tiers))  # noqa: SLF001 - its twin
+    fixed = [
+        np.array([pods[d] if d >= 0 else 0 for d in np.unique(key)]) for key, pods in zip(keys, others, strict=True)
+    ]
+    simulated = levels._simulated(np.array(tiers), codes, np.array(places), len(tiers), fixed)  # noqa: SLF001 - its twin
     assert simulated.order.tolist() == by_sorting.order.tolist()
     assert simulated.heights.tolist() == by_sorting.heights.tolist()
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import combinations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trimtab.api import selectors
 from trimtab.api.errors import InvalidError
+from trimtab.api.meta import LabelSelector
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.scaledown import StrategySpec
 from trimtab.api.times import parse_ns
 from trimtab.ranking import Constraint, Leveling, Plan, Policy, Workload, plan
-from trimtab.ranking.victims import Criterion, Options
+from trimtab.ranking.certainty import Window
+from trimtab.ranking.contenders import Criterion
+from trimtab.ranking.victims import Options
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import ClusterBuilder, PodBuilder, cluster, node, pod, uid_for
 
@@ -46,7 +52,7 @@ def test_ten_ten_ten_becomes_seven_seven_six() -> None:
     assert zones.stock == (10, 10, 0)
     assert (zones.skew_before, zones.skew_after, zones.skew_stock) == (0, 1, 10)
     assert made.obstacles == ()
-    assert not made.as_stock
+    assert not made.is_matched_by_stock
 
 
 @pytest.mark.parametrize("size", range(1, 51))
@@ -94,7 +100,7 @@ def test_a_cost_that_trimtab_wrote_is_nobodys_wish() -> None:
     left = pod("left").on("b1").created(OLD).ready().cost(-5)
     view = cluster("a: a1", "b: b1").running("a1", "a1").with_pods(left).snapshot()
     everyone = Workload.of_all(view, constraints=ZONES)
-    ours = Workload(everyone.rows, everyone.related, everyone.constraints, own_costs=frozenset({"default/left"}))
+    ours = Workload(everyone.rows, everyone.related, everyone.constraints, base_costs={"default/left": 0})
     assert plan(everyone, view, replicas=2, now=NOW).keys == ("default/left",)
     assert plan(ours, view, replicas=2, now=NOW).levelings[0].after == (1, 1)
 
@@ -134,7 +140,7 @@ def test_pods_outside_all_domains_count_as_one_domain_of_their_own() -> None:
     for i in range(4):
         view.put(pod(f"bare{i}").on("bare").created(OLD).ready().build())
     found = planned(view, 6).levelings[0]
-    assert (found.after, found.outside) == ((2, 2), (4, 2, 2))
+    assert (found.after, found.outside) == ((2, 2), (4, 2))
 
 
 @pytest.mark.parametrize(
@@ -168,12 +174,26 @@ def test_pods_that_have_finished_or_are_leaving_are_no_part_of_it() -> None:
 
 
 def test_a_workload_is_found_by_its_owner() -> None:
-    """Its own pods shrink; its siblings' count for the stock order alone."""
+    """Its own pods shrink; those of all ReplicaSets of its owner count for criterion 5 alone."""
     mine = [pod(f"mine{i}").on("a1").owned_by("mine").created(OLD).ready() for i in range(2)]
     sibling = pod("sibling").on("a2").owned_by("sibling").created(OLD).ready()
     view = cluster("a: a1 a2").with_pods(*mine, sibling).snapshot()
-    found = Workload.owned_by(view, uid_for("ReplicaSet/mine"), related=[uid_for("ReplicaSet/sibling")])
+    family = [uid_for("ReplicaSet/mine"), uid_for("ReplicaSet/sibling")]
+    found = Workload.owned_by(view, family[0], related=family)
     assert (len(found.rows), len(found.related)) == (2, 3)
+    assert len(Workload.owned_by(view, family[0]).related) == 0
+
+
+def test_a_standalone_replicaset_has_no_related_pods() -> None:
+    """Three pods on one node of zone a and one in b, scaled to 2: upstream takes the youngest, and may leave 2/0."""
+    made = cluster("a: a1", "b: b1").running("a1", "a1", "a1", created=OLD).running("b1", created=NEW)
+    view = made.snapshot()
+    everyone = Workload.of_all(view, constraints=ZONES)
+    alone = Workload(everyone.rows, everyone.rows[:0], everyone.constraints)
+    found = plan(alone, view, replicas=2, now=NOW).levelings[0]
+    assert (found.after, found.stock) == ((1, 1), (2, 0))
+    assert not found.is_matched_by_stock
+    assert plan(everyone, view, replicas=2, now=NOW).levelings[0].is_matched_by_stock
 
 
 def test_the_stock_order_can_be_that_of_another_setting() -> None:
@@ -184,7 +204,7 @@ def test_the_stock_order_can_be_that_of_another_setting() -> None:
     view = made.snapshot()
     everyone = Workload.of_all(view)
     exact = Workload(everyone.rows, everyone.related, options=Options(logarithmic=False))
-    assert plan(exact, view, replicas=1, now=NOW).stock == ("default/pod-01",)
+    assert plan(exact, view, replicas=1, now=NOW).stock.always == ("default/pod-01",)
 
 
 def test_a_cloneset_is_compared_with_its_own_order() -> None:
@@ -320,3 +340,164 @@ def test_never_worse_than_stock_on_the_first_key() -> None:
             made.with_pods(pod(f"p{number}").on(rng.choice(["a1", "a2", "b1", "b2", "c1"])).created(created).ready())
         found: Leveling = planned(made, rng.randint(1, 11), [Constraint(ZONE), Constraint("type")]).levelings[0]
         assert found.skew_after <= found.skew_stock
+
+
+# The constraint as the scheduler reads it.
+
+
+def labelled(name: str, on: str, app: str = "") -> PodBuilder:
+    """A ready pod with labels."""
+    return pod(name).on(on).created(OLD).ready().labels({"app": app})
+
+
+def of_workload(view: Snapshot, prefix: str, constraints: list[Constraint]) -> Workload:
+    """The workload of the pods whose names start so."""
+    everyone = Workload.of_all(view)
+    chosen = [
+        row for row in everyone.rows.tolist() if (view.pods.rows.names[row] or "").startswith(f"default/{prefix}")
+    ]
+    rows = np.array(chosen, dtype=np.int64)
+    return Workload(rows, rows, tuple(constraints))
+
+
+WEB = selectors.compile(LabelSelector(match_labels={"app": "web"}))
+
+
+def test_pods_of_other_workloads_that_the_selector_matches_count() -> None:
+    """Zone a holds two pods of another workload of the same app: the plan takes its own from there."""
+    made = cluster("a: a1", "b: b1").with_pods(
+        *(labelled(f"mine{n}", on, app="web") for n, on in enumerate(["a1", "a1", "b1", "b1"])),
+        *(labelled(f"other{n}", "a1", app="web") for n in range(2)),
+        *(labelled(f"foreign{n}", "b1", app="db") for n in range(5)),
+    )
+    view = made.snapshot()
+    found = plan(of_workload(view, "mine", [Constraint(ZONE, selector=WEB)]), view, replicas=2, now=NOW)
+    assert found.levelings[0].before == (4, 2)
+    assert found.levelings[0].after == (2, 2)
+    own = plan(of_workload(view, "mine", [Constraint(ZONE)]), view, replicas=2, now=NOW)
+    assert own.levelings[0].after == (1, 1)
+
+
+def test_own_pods_that_the_selector_does_not_match_are_in_no_domain() -> None:
+    """They are listed apart, and are not part of the skew."""
+    made = cluster("a: a1", "b: b1").with_pods(
+        labelled("p0", "a1", app="web"), labelled("p1", "b1", app="web"), labelled("p2", "b1", app="old")
+    )
+    view = made.snapshot()
+    found = plan(of_workload(view, "p", [Constraint(ZONE, selector=WEB)]), view, replicas=3, now=NOW).levelings[0]
+    assert (found.before, found.outside) == ((1, 1), (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("constraint", "domains"),
+    [
+        pytest.param(Constraint(ZONE, honor_taints=True), ("a", "b"), id="taints honoured"),
+        pytest.param(Constraint(ZONE), ("a", "b", "c"), id="taints ignored"),
+        pytest.param(Constraint(ZONE, hard=True), ("a", "b", "c"), id="hard"),
+    ],
+)
+def test_domains_are_those_that_the_policies_leave(constraint: Constraint, domains: tuple[str, ...]) -> None:
+    """A tainted zone counts unless nodeTaintsPolicy is Honor."""
+    made = cluster("a: a1", "b: b1", "c: c1").running("a1", "b1")
+    made.node("c1").taint("dedicated")
+    assert planned(made, 1, [constraint]).levelings[0].domains == domains
+
+
+def test_a_node_without_the_key_of_another_hard_constraint_does_not_count() -> None:
+    """As in the scheduler: it contributes to no hard constraint."""
+    made = cluster("a: a1 a2", "b: b1").running("a1", "a2", "b1")
+    for name in ("a1", "b1"):
+        made.node(name).labels(rack=name)
+    hard = planned(made, 3, [Constraint(ZONE, hard=True), Constraint("rack", hard=True)]).levelings[0]
+    soft = planned(made, 3, [Constraint(ZONE), Constraint("rack")]).levelings[0]
+    assert (hard.before, soft.before) == ((1, 1), (2, 1))
+
+
+def test_with_fewer_domains_than_min_domains_the_minimum_is_zero() -> None:
+    """Two zones where three are wanted: the skew is what the fullest zone holds."""
+    made = cluster("a: a1", "b: b1").running("a1", "a1", "b1", "b1")
+    found = planned(made, 2, [Constraint(ZONE, hard=True, min_domains=3)]).levelings[0]
+    assert (found.after, found.skew_after, found.is_satisfied) == ((1, 1), 1, True)
+    assert found.skew_before == 2
+
+
+def test_satisfying_all_hard_constraints_comes_before_being_level_on_the_first() -> None:
+    """Zone a has one node, zone b three: 2/2 over zones would leave two pods on one node and none on another."""
+    made = cluster("a: a1", "b: b1 b2 b3").running("a1", "a1", "a1", "b1", "b2", "b3")
+    zones, hosts = Constraint(ZONE, hard=True, max_skew=2), Constraint(HOSTNAME, hard=True, max_skew=1)
+    found = planned(made, 4, [zones, hosts])
+    assert [each.is_satisfied for each in found.levelings] == [True, True]
+    assert found.levelings[0].after == (1, 3)
+    soft = planned(made, 4, [Constraint(ZONE, hard=True, max_skew=2), Constraint(HOSTNAME)])
+    assert soft.levelings[0].after == (2, 2)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    hosts=st.lists(st.sampled_from(["a1", "a2", "b1", "b2", "c1"]), min_size=2, max_size=8),
+    types=st.lists(st.sampled_from("xy"), min_size=5, max_size=5),
+    skews=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    data=st.data(),
+)
+def test_two_hard_constraints_are_satisfied_wherever_some_choice_satisfies_both(
+    hosts: list[str], types: list[str], skews: tuple[int, int], data: st.DataObject
+) -> None:
+    """Against all sets of victims."""
+    made = cluster("a: a1 a2", "b: b1 b2", "c: c1").running(*hosts)
+    kinds = dict(zip(("a1", "a2", "b1", "b2", "c1"), types, strict=True))
+    for name, kind in kinds.items():
+        made.node(name).labels(type=kind)
+    replicas = data.draw(st.integers(1, len(hosts)))
+    limits = [Constraint(ZONE, hard=True, max_skew=skews[0]), Constraint("type", hard=True, max_skew=skews[1])]
+    found = planned(made, replicas, limits)
+
+    def is_satisfied(stays: tuple[str, ...]) -> bool:
+        zones = [sum(host[0] == zone for host in stays) for zone in "abc"]
+        per_type = [sum(kinds[host] == kind for host in stays) for kind in sorted(set(types))]
+        return max(zones) - min(zones) <= skews[0] and max(per_type) - min(per_type) <= skews[1]
+
+    if any(is_satisfied(stays) for stays in combinations(hosts, replicas)):
+        assert all(each.is_satisfied for each in found.levelings)
+
+
+# Costs of other writers.
+
+
+def test_a_foreign_cost_as_a_tie_break_does_not_beat_the_balance() -> None:
+    """Obeyed, both pods of zone b go; as a tie-break, one of each zone, the cheaper of each."""
+    made = cluster("a: a1", "b: b1").with_pods(
+        *(labelled(f"a{n}", "a1").cost(10 + n) for n in range(2)),
+        *(labelled(f"b{n}", "b1").cost(n - 5) for n in range(2)),
+    )
+    view = made.snapshot()
+    obeyed = Workload.of_all(view, constraints=ZONES)
+    tied = replace(obeyed, foreign_costs="TieBreak")
+    assert plan(obeyed, view, replicas=2, now=NOW).levelings[0].after == (2, 0)
+    found = plan(tied, view, replicas=2, now=NOW)
+    assert found.levelings[0].after == (1, 1)
+    assert set(found.keys) == {"default/a0", "default/b0"}
+
+
+# Certainty.
+
+
+def test_what_stock_may_leave_is_said_as_what_it_may() -> None:
+    """Pods of one bucket whose ready times collide: any combination of them can go."""
+    made = cluster("a: a1 a2", "b: b1 b2").running("a1", "a2", "b1", "b2", created=NEW)
+    found = planned(made, 2)
+    assert found.levelings[0].stock_skews == (0, 2)
+    assert found.sentence() == "keeps 1/1; stock may leave 2/0"
+    assert not found.is_matched_by_stock
+
+
+def test_a_window_makes_a_prediction_uncertain() -> None:
+    """At this moment the young pod of zone c goes; within the window, one of zone a may."""
+    made = cluster("a: a1", "b: b1", "c: c1").running("a1", "b1", "c1", created="2026-01-09T23:59:55.7Z")
+    made.with_pods(pod("young").on("c1").created("2026-01-09T23:59:56.5Z").ready())
+    view = made.snapshot()
+    workload = Workload(Workload.of_all(view).rows, Workload.of_all(view).rows[:0], tuple(ZONES))
+    now = plan(workload, view, replicas=3, now=NOW)
+    later = plan(workload, view, replicas=3, now=NOW, window=Window.after(NOW, seconds=2, tolerance=0))
+    assert now.is_matched_by_stock
+    assert now.is_chosen_by_stock
+    assert not later.is_matched_by_stock

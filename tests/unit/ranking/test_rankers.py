@@ -18,6 +18,7 @@ from tests.unit.ranking.crowds import NOW, make, pod_lists, rows_of, view_of
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.pods import Pod, TopologySpreadConstraint
+from trimtab.ranking.contenders import Contenders
 from trimtab.ranking.rankers import (
     Constraint,
     Ranker,
@@ -27,7 +28,7 @@ from trimtab.ranking.rankers import (
     constraints_of,
     ranker_for,
 )
-from trimtab.ranking.victims import Contenders, Order, order_contenders
+from trimtab.ranking.victims import Order, order_contenders
 from trimtab.snapshot import Snapshot
 
 LN3 = struct.unpack(">d", bytes.fromhex("3ff193ea7aad030a"))[0]

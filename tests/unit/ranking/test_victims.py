@@ -17,7 +17,8 @@ from tests.unit.ranking.crowds import NOW, NOW_NS, make, names, pod_lists, rows_
 from tests.unit.ranking.twins import CloneSetTwin, ReplicaSetTwin, in_order, is_strict_weak_order
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
-from trimtab.ranking.victims import CLONESET, REPLICASET, Criterion, Options, Order, cloneset_order, replicaset_order
+from trimtab.ranking.contenders import Criterion
+from trimtab.ranking.victims import CLONESET, REPLICASET, Options, Order, cloneset_order, replicaset_order
 
 HOUR = timedelta(hours=1)
 

@@ -27,6 +27,7 @@ from trimtab.api import codec, crds
 from trimtab.api.admission import AdmissionReview, answer
 from trimtab.api.annotations import DELETION_COST, PlanAnnotation, plan_annotation
 from trimtab.api.apps import Deployment
+from trimtab.api.meta import ObjectReference
 from trimtab.api.nodes import ZONE, Node
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
@@ -106,6 +107,8 @@ class ScaleCluster(InMemoryLab):
         """The warnings of every answer."""
         self.unasked = False
         """Whether requests are admitted without calling Trimtab."""
+        self.events: list[tuple[str, str]] = []
+        """The reasons and messages of events on workloads."""
         self._places: Iterator[str] = itertools.cycle(["node-0"])
         self._tasks: list[asyncio.Future[None]] = []
 
@@ -123,6 +126,10 @@ class ScaleCluster(InMemoryLab):
         await super().start()
         await self.start_product()
 
+    def record(self, about: ObjectReference, severity: str, reason: str, message: str) -> None:  # noqa: ARG002
+        """Keep an event, as an event recorder would write it."""
+        self.events.append((reason, message))
+
     async def start_product(self) -> None:
         """Start Trimtab, with nothing remembered."""
         self.product = Wire(self.cluster)
@@ -136,6 +143,7 @@ class ScaleCluster(InMemoryLab):
             settings=self.settings,
             policy_of=self.policy_of,
             on_plan=self.delivered.append,
+            recorder=self,
         )
         self.edge = AdmissionServer(
             ScaleReviews(self.holder.hold).hooks,

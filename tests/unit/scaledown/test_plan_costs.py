@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,10 +12,13 @@ from trimtab.api import codec
 from trimtab.api.annotations import DELETION_COST, SCALE_PLAN, SUBSET_COST, PlanAnnotation
 from trimtab.api.nodes import ZONE
 from trimtab.ranking import plan
+from trimtab.ranking.certainty import Window
 from trimtab.ranking.costs import INT32_MAX, Band, Level, Side
-from trimtab.ranking.plan import Workload
+from trimtab.ranking.delivery import Delivery, deliver
+from trimtab.ranking.plan import Plan, Workload
 from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.victims import replicaset_order
+from trimtab.ranking.workloads import pod_keys
 from trimtab.scaledown import plan_costs
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import PodBuilder, cluster, pod
@@ -41,11 +46,23 @@ def of(snapshot: Snapshot) -> Workload:
     return Workload.of_all(snapshot, constraints=[Constraint(ZONE)])
 
 
-def delivered(snapshot: Snapshot, replicas: int) -> plan_costs.CostAssignment | None:
+def assigned(made: Plan, workload: Workload, snapshot: Snapshot) -> Delivery | None:
+    """The costs that make a plan certain by themselves."""
+    pods = [found for key in pod_keys(snapshot, workload.rows) if (found := snapshot.pod(key)) is not None]
+    costs = {each.key: plan_costs.pod_cost(each) for each in pods}
+    return deliver(made, workload, snapshot, costs=costs, window=Window(NOW, NOW), rely=False, now=NOW)
+
+
+def delivered(snapshot: Snapshot, replicas: int) -> Delivery | None:
     """The costs for a plan of so many."""
     workload = of(snapshot)
-    made = plan(workload, snapshot, replicas=replicas, now=NOW)
-    return plan_costs.assign_costs(made, workload, snapshot, now=NOW)
+    base = {
+        each.key: cost.base
+        for key in pod_keys(snapshot, workload.rows)
+        if (each := snapshot.pod(key)) is not None and (cost := plan_costs.pod_cost(each)).own is not None
+    }
+    workload = replace(workload, base_costs=base)
+    return assigned(plan(workload, snapshot, replicas=replicas, now=NOW), workload, snapshot)
 
 
 def test_victims_are_written_first_one_first() -> None:
@@ -129,7 +146,7 @@ def test_with_the_assigned_costs_the_controller_chooses_the_victims(
     snapshot = world(*pods)
     replicas = data.draw(st.integers(1, len(pods) - 1))
     made = plan(of(snapshot), snapshot, replicas=replicas, now=NOW)
-    found = plan_costs.assign_costs(made, of(snapshot), snapshot, now=NOW)
+    found = assigned(made, of(snapshot), snapshot)
     if found is None:
         return
     theirs = {f"default/p{number}" for number, (_, cost) in enumerate(drawn) if cost is not None}

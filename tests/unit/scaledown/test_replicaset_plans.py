@@ -15,8 +15,9 @@ from trimtab.api.scaledown import StrategySpec
 from trimtab.ranking import plan
 from trimtab.ranking.plan import Policy, Workload
 from trimtab.ranking.rankers import Constraint
+from trimtab.scaledown.constraints import constraints_for
 from trimtab.scaledown.proportional import ControllerSize
-from trimtab.scaledown.replicaset_plans import ControllerPlan, constraints_for, earlier_victims, warnings
+from trimtab.scaledown.replicaset_plans import ControllerPlan, earlier_victims, warnings
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import cluster, pod
 
@@ -100,4 +101,4 @@ def test_the_warning_names_strategies_where_they_decided() -> None:
     made = plan(workload, snapshot, Policy.of((StrategySpec(name="Stated"),)), replicas=2, now=NOW)
     assert sorted(made.keys) == ["default/a", "default/b"]
     (told,) = warnings([ControllerPlan(ControllerSize("u", "web", 4, 2), made)])
-    assert told == "the policy's strategies chose 1 of 2 pods that stock would have kept"
+    assert told == "the policy's strategies chose 2 of 2 pods that stock may have kept"

@@ -1,9 +1,9 @@
-"""Strategies: opinions of who should go first, one a file, and the registry that policies find them in.
+"""Strategies: each ranks pods by one idea, one a file; and the registry that policies find them in.
 
 Belongs here: what ranks the pods of a group by one idea, from a view that holds everything it needs.
 
-Does not belong here: adding opinions up (see `ranking.combination`), turning them into costs (see `ranking.costs`), and
-fetching what a strategy looks at (usage, scores): that is handed in.
+Does not belong here: combining ranks (see `ranking.combination`), turning them into costs (see `ranking.costs`), and
+fetching the values that a strategy needs (usage, scores): those are arguments.
 
 May import: the standard library, msgspec, numpy, `trimtab.snapshot` and `trimtab.api`.
 

@@ -1,11 +1,11 @@
 """Youngest and Oldest: by time of creation.
 
 The two are not each other's mirror, and for a reason: a rank should not move when another pod comes or goes. A new pod
-is always the youngest. So `Youngest` can count from the oldest pod (1, 2, 3, …): a newcomer takes the next number, and
-whoever goes had the highest. Counted from the other end, every newcomer would move everybody; so `Oldest` ranks by age
-itself, in hours unless told otherwise. Ages grow, but all by the same, and the order stays.
+is always the youngest. So `Youngest` can count from the oldest pod (1, 2, 3, …): a new pod takes the next number, and
+the pod that goes had the highest. Counted from the other end, every new pod would change all ranks; so `Oldest` ranks
+by age itself, in hours unless configured otherwise. Ages grow, but all by the same, and the order stays.
 
-With `Youngest`, a pod that goes out of turn moves those created after it down by one, all together (as in `balance`).
+With `Youngest`, a pod that goes out of turn lowers the ranks of those created after it by one (as in `balance`).
 """
 
 from __future__ import annotations

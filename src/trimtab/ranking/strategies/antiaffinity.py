@@ -11,10 +11,10 @@ different workloads. **The rank of a pod is by how much `wrong` falls when it go
 holder, and those in which it is the other. Two pods that both refuse each other are two pairs.
 
 Ranks must be recomputed after each removal, and only one pod may go at a time: of two pods that are in each other's
-way both rank high, and once one of them has gone the other is in nobody's way.
+way both rank high, and once one of them has gone the other is in no pod's way.
 
 Pods that are on their way out no longer count, on either side: what is wrong with them is being put right already. A
-pod without a node, or whose node lacks the topology key, is near nobody. Counting uses the tallies that the snapshot
+pod without a node, or whose node lacks the topology key, is near no pod. Counting uses the tallies that the snapshot
 keeps for terms and selectors: a few scans over nodes for each term, and no walk over all pods.
 """
 
@@ -56,7 +56,7 @@ class AntiAffinity:
 
     def rank(self, rows: IntColumn, view: View) -> Ranks:
         """By how much the weight of wrong pairs falls when each pod goes."""
-        census = _Census(view.snapshot)
+        census = _TermCounts(view.snapshot)
         hundredths = np.zeros(len(rows), dtype=np.int64)
         for family in _families(rows, view):
             nodes = view.snapshot.pods.node[rows[family.positions]]
@@ -74,8 +74,8 @@ class _Family:
     shape: Shape
 
 
-class _Census:
-    """Who holds what against whom, and where, at one moment."""
+class _TermCounts:
+    """Which pods hold anti-affinity terms against which others, and where, at one moment."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -87,7 +87,7 @@ class _Census:
         against = self._against(family)
         total = np.zeros(len(nodes), dtype=np.int64)
         for held, times in own.items():
-            others = self._snapshot.tallies.per_node(_whom(held.term, self._snapshot))
+            others = self._snapshot.tallies.per_node(_matched_pods(held.term, self._snapshot))
             near = self._near(held, others, nodes, itself=int(held in against))
             total += _weight(held) * times * near
         for held in against:
@@ -95,7 +95,7 @@ class _Census:
         return total
 
     def _against(self, family: _Family) -> set[HeldTerm]:
-        """The terms, whoever holds them, that speak against pods of a family."""
+        """The anti-affinity terms of any pod that match pods of a family."""
         known = self._snapshot.namespaces.get(family.namespace)
         of_namespace = {} if known is None else known.metadata.labels
         reaching = self._snapshot.terms.reaching(family.namespace, of_namespace, family.labels)
@@ -120,8 +120,8 @@ def _weight(held: HeldTerm) -> int:
     return REQUIRED if held.required else held.weight
 
 
-def _whom(term: Term, snapshot: Snapshot) -> TallyKey:
-    """Which pods a term is about."""
+def _matched_pods(term: Term, snapshot: Snapshot) -> TallyKey:
+    """The pods that a term matches."""
     among = term.namespace_selector
     if among is None:
         return TallyKey(term.namespaces, term.selector, terminating=False)

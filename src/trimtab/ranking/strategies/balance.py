@@ -3,10 +3,10 @@
 In each domain the pod that was created first has rank 1, the second 2, and so on. The fullest domain holds the highest
 ranks, so it is the one that shrinks first, and within a domain the youngest goes first.
 
-**Why ranks stay right without being recomputed.** Whoever goes has the highest rank of its domain, and whoever comes
-is the youngest of its domain: neither changes the number of anybody else. Only a pod that goes out of turn (evicted,
-its node lost) moves others: those of the same domain that were created after it move down by one. Their order does not
-change; until they are ranked anew, that domain counts as one fuller than it is.
+**Why ranks stay right without being recomputed.** The pod that goes has the highest rank of its domain, and a new
+pod is the youngest of its domain: neither changes the rank of another pod. Only a pod that goes out of turn (evicted,
+its node lost) changes others: those of the same domain that were created after it move down by one. Their order
+does not change; until they are ranked anew, that domain counts as one fuller than it is.
 
 Pods of the same second are ordered by UID, which like the creation time never changes. Pods that are in no domain (not
 assigned yet, or on a node without the label) are ranked among themselves, as if they were one more domain: a

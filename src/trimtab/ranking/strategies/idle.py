@@ -1,4 +1,4 @@
-"""Idle: who does least goes first.
+"""Idle: the pod with the least usage goes first.
 
 Usage comes from outside, as a number for each pod; the controller hands in the CPU that a pod uses as a share of what
 it requests (of one core, where it requests none). `busyAt` says which usage counts as wholly busy. The rank is how idle

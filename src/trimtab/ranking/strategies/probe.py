@@ -2,12 +2,12 @@
 
 A worker that has run for hours knows what would be lost with it, and how much that is changes by the minute: an
 annotation would have to be written all the time. So the pod answers a plain HTTP request with a number, and is asked
-now and then in the background (see `sources` in the controller); what it said last is handed in. As with
+periodically in the background (see `scaledown.sources`); its last answer is an argument. As with
 `pod-deletion-cost`, **the lower cost goes first**: a worker without work answers 0, and the longer its job has run, the
 dearer it gets. An application that answers the contrary (how dispensable it is) sets `order: HighestFirst`.
 
 A pod that has not answered, or not lately, is unranked: it may be the busiest of all. One that has no node yet has
-nothing to lose, and needs no asking: it goes first.
+nothing to lose, and is not asked: it goes first.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ProbeSettings(Model):
         int, Meta(description="how old an answer may be before it counts as none: from 5 to 86400", ge=5, le=86_400)
     ] = 60
     order: Annotated[
-        Literal["LowestFirst", "HighestFirst"], Meta(description="who goes first: LowestFirst or HighestFirst")
+        Literal["LowestFirst", "HighestFirst"], Meta(description="which pod goes first: LowestFirst or HighestFirst")
     ] = "LowestFirst"
 
 

@@ -1,8 +1,8 @@
-"""Scheduled: the scheduler's own view. Who is placed worst goes first.
+"""Scheduled: the pod on the node that the scheduler would score lowest for it goes first.
 
 Each pod's present node is scored as the scheduler would score it for that pod now, and the scores are handed in: 0 to
-100, the higher the better. The rank is what is missing to 100. A cluster drifts away from the scheduler's plan as pods
-and nodes come and go; this takes back first what it would no longer do.
+100, the higher the better. The rank is what is missing to 100. A cluster drifts away from what the scheduler
+would choose as pods and nodes come and go; pods that it would no longer place there go first.
 
 A pod without a score is unranked. One that has no node yet is not placed at all, which is worse than any place: 100.
 """

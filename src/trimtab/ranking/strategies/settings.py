@@ -1,7 +1,7 @@
 """The settings of a strategy: a policy's `args`, read into a type.
 
 A strategy declares its settings as a `Model`. The description of each field completes the sentence "write …", so that
-whoever made a mistake reads what to write instead; the documentation shows the same words.
+an error says what to write instead; the documentation shows the same words.
 """
 
 from __future__ import annotations

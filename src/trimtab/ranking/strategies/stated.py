@@ -1,7 +1,7 @@
 """Stated: a cost that the application states itself.
 
 Only a worker knows what would be lost with it: a job that has run for hours, a cache that is warm. It writes that into
-an annotation of its pod, or says so when asked (a value handed in, which counts before the annotation). As with
+an annotation of its pod, or answers it when asked (an argument, which counts before the annotation). As with
 `pod-deletion-cost`, **the lower cost goes first**: the rank is the cost with its sign turned. An application that
 states the contrary (how dispensable it is) sets `order: HighestFirst`.
 
@@ -36,7 +36,7 @@ class StatedSettings(Model):
 
     annotation: Annotated[str, Meta(description="the annotation in which the pods state their cost")] = STATED_COST
     order: Annotated[
-        Literal["LowestFirst", "HighestFirst"], Meta(description="who goes first: LowestFirst or HighestFirst")
+        Literal["LowestFirst", "HighestFirst"], Meta(description="which pod goes first: LowestFirst or HighestFirst")
     ] = "LowestFirst"
     default: Annotated[
         Annotated[float, Meta(ge=-1e15, le=1e15)] | None,

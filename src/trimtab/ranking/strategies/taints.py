@@ -1,10 +1,11 @@
 """Taints: pods that do not tolerate their node's taints go first, those with the most such taints before the others.
 
-A taint can come after the pod: nobody evicts for `NoSchedule`, and the pod stays where it could not be placed again.
+A taint can be added after the pod was placed: `NoSchedule` evicts no pod, which stays where it could not be scheduled
+again.
 
 `NoSchedule` and `NoExecute` count, for they say that such a pod should not be there. `PreferNoSchedule` does not count
-unless it is asked for (`effects`): it is a wish, and has a strategy of its own. A toleration with a time limit
-tolerates. A pod without a node, or on a node that has not been seen, has no taints to tolerate: rank 0.
+unless it is asked for (`effects`): it states a preference, and has a strategy of its own. A toleration with a time
+limit tolerates. A pod without a node, or on a node that has not been seen, has no taints to tolerate: rank 0.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Taints:
         return cls(read_settings(TaintsSettings, args, cls.name))
 
     def rank(self, rows: IntColumn, view: View) -> Ranks:
-        """How many taints each pod does not tolerate; only pods on tainted nodes are looked at one by one."""
+        """How many taints each pod does not tolerate; only pods on tainted nodes are examined one by one."""
         sets = taint_sets(rows, view)
         ranks = np.zeros(len(rows), dtype=np.int64)
         tainted = np.flatnonzero(sets)

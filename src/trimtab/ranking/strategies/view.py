@@ -1,11 +1,11 @@
-"""What a strategy is, and what it is given to look at.
+"""The interface of a strategy, and the view that it ranks pods from.
 
-A strategy is one opinion of who should go first: a number for each pod of a group, **the higher, the sooner it goes**.
+A strategy ranks pods by one idea: a number for each pod of a group, **the higher, the sooner it goes**.
 It sees a `View` and nothing else. What it needs from elsewhere (usage, costs that applications state, the scheduler's
-scores) lies in the view as values: a strategy never asks anybody, so it cannot be slow, and cannot fail half-way.
+scores) lies in the view as values: a strategy does no I/O, so it cannot be slow, and cannot fail half-way.
 
 A pod of which a strategy cannot say anything is *unranked*: its rank is NaN. That is different from rank 0, which is
-an opinion ("last"): while one pod of a group is unranked, the group's order is not known, and the policy's
+a rank ("last"): while one pod of a group is unranked, the group's order is not known, and the policy's
 `whenUnranked` decides what happens.
 """
 

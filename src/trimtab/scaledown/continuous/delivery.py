@@ -44,6 +44,7 @@ from trimtab.kube.runners import Result, Runner
 from trimtab.ranking.costs import Band, Carrier
 from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.strategies import STRATEGIES, Factory
+from trimtab.scaledown.constraints import constraints_for
 from trimtab.scaledown.continuous import assessment
 from trimtab.scaledown.continuous.annotation_costs import AnnotationCosts, carrier_cost_owner
 from trimtab.scaledown.continuous.assessment import Assessment
@@ -52,7 +53,6 @@ from trimtab.scaledown.continuous.group_costs import GroupCosts, is_written_by_p
 from trimtab.scaledown.metrics import Metrics
 from trimtab.scaledown.pod_costs import revert_policy_patch
 from trimtab.scaledown.policy.groups import Group, GroupKey, Groups, strategies_for
-from trimtab.scaledown.replicaset_plans import constraints_for
 from trimtab.scaledown.sources import Sources
 from trimtab.scaledown.view import BY_NAMESPACE, View, is_known
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 
 from trimtab.api.annotations import PlanAnnotation, plan_annotation
 from trimtab.api.pods import Pod
-from trimtab.kube.clocks import Clock, within
+from trimtab.kube.clocks import SECOND, Clock, within
 from trimtab.ranking.costs import Side
 from trimtab.scaledown import replicaset_plans
 from trimtab.scaledown.cost_writer import LAST, CostChange, CostWriter, WriteReport
@@ -27,12 +27,15 @@ from trimtab.scaledown.intent.settle_time import SettleTime
 from trimtab.scaledown.metrics import HoldOutcome, Metrics
 from trimtab.scaledown.pod_costs import annotation_for, plan_cost
 from trimtab.scaledown.replicaset_plans import ControllerPlan
+from trimtab.scaledown.results.levels import ExpectedLevel
 from trimtab.scaledown.results.open_plans import OpenPlan, Resize, resizes_of
 from trimtab.scaledown.results.plan_tracker import PlanTracker
 from trimtab.scaledown.view import View
 
 _ANSWER = 0.1
 """Seconds of the budget that are left for answering."""
+_REASSURANCE = 5.0
+"""Seconds in which further costs are written for a request that was admitted already."""
 RESERVE = LAST + _ANSWER
 """Seconds of the budget in which neither a cost is written nor a controller waited for."""
 
@@ -52,6 +55,7 @@ class PlanDelivery:
         limits: RateLimiter,
         settle_time: SettleTime,
         metrics: Metrics,
+        window: float,
     ) -> None:
         self._view = view
         self._clock = clock
@@ -60,13 +64,15 @@ class PlanDelivery:
         self._limits = limits
         self._settle_time = settle_time
         self._metrics = metrics
+        self._window = window
+        """Seconds for which certainty holds that depends on when the controller acts."""
 
     async def deliver(self, checked: CheckedRequest, plans: Sequence[ControllerPlan]) -> HoldResult:
         """Put the costs of these plans in place, and return when the request may be answered."""
         key, settle, budget = checked.key, self._settle_time.seconds, checked.budget
         annotation = self._new_annotation(checked)
         changes = [*_new_costs(annotation, plans), *self._adopted_costs(key, annotation, plans)]
-        plan = _open_plan(annotation.plan, checked, plans)
+        plan = self._open_plan(annotation.plan, checked, plans)
         is_complete = False
         self._tracker.begin(key, plan)
         try:
@@ -77,12 +83,27 @@ class PlanDelivery:
             self._tracker.answer(key, plan, is_complete=is_complete)
         for each in plans:
             self._metrics.record_skews(each.plan)
-        return _result(checked, plans, report, len(changes), is_complete=is_complete)
+        return self._result(checked, plans, report, changes, is_complete=is_complete)
+
+    async def reassure(self, workload: str, plan: OpenPlan, plans: Sequence[ControllerPlan]) -> None:
+        """Extend the certainty of a plan whose controller has not acted yet, with further costs where it needs them."""
+        if plan.request is None:
+            return
+        annotation = self._new_annotation(plan.request)
+        changes = [*_new_costs(annotation, plans), *self._adopted_costs(workload, annotation, plans)]
+        successor = self._open_plan(annotation.plan, plan.request, plans)
+        self._tracker.begin(workload, successor)
+        successor.answered = plan.answered
+        until = self._clock.monotonic() + round(_REASSURANCE * SECOND)
+        report = await self._writer.write(changes, until=until)
+        successor.is_complete = report.is_complete
+        if changes:
+            log.info("%s: wrote %d costs, because its controller has not acted yet", workload, len(report.versions))
 
     async def rely(self, checked: CheckedRequest, plans: Sequence[ControllerPlan]) -> None:
         """Keep the costs in place that bring these plans about."""
         annotation = self._new_annotation(checked)
-        plan = _open_plan(annotation.plan, checked, plans)
+        plan = self._open_plan(annotation.plan, checked, plans)
         await self._adopt(checked, plan, list(self._adopted_costs(checked.key, annotation, plans)))
 
     def is_repeat(self, checked: CheckedRequest) -> bool:
@@ -105,6 +126,13 @@ class PlanDelivery:
             for pod, known in present
         ]
         await self._adopt(checked, plan, changes)
+
+    def skip(self, checked: CheckedRequest, plans: Sequence[ControllerPlan], outcome: HoldOutcome) -> None:
+        """Track a request that is admitted without costs, so that its result is checked all the same."""
+        plan = self._open_plan(uuid.uuid4().hex[:12], checked, plans)
+        plan.skipped, plan.relies_until, plan.is_exact = outcome, None, False
+        self._tracker.begin(checked.key, plan)
+        self._tracker.answer(checked.key, plan, is_complete=False)
 
     def _present(self, checked: CheckedRequest) -> list[tuple[Pod, PlanAnnotation]]:
         """The pods that have a cost for this very request, and its annotation."""
@@ -148,13 +176,63 @@ class PlanDelivery:
                     side = Side.VICTIMS if pod.metadata.uid in plan.victims else Side.SURVIVORS
                     yield _cost_change(annotation, plan, pod, plan_cost(pod) or 0, side)
 
+    def _open_plan(self, name: str, checked: CheckedRequest, plans: Sequence[ControllerPlan]) -> OpenPlan:
+        victims: dict[str, str] = {}
+        survivors: set[str] = set()
+        for plan in plans:
+            victims |= plan.victims
+            survivors |= plan.survivors
+        resizes = {plan.size.uid: Resize(plan.size.before, plan.size.after) for plan in plans}
+        uid, size = checked.workload.metadata.uid, checked.request.after
+        relies = any(plan.is_relying for plan in plans)
+        return OpenPlan(
+            *(name, uid, size, resizes, victims, frozenset(survivors)),
+            expected=tuple(ExpectedLevel.of(plan.size.uid, plan.constraints, plan.plan) for plan in plans),
+            is_exact=not relies,
+            with_costs=frozenset(self._uids(plans)),
+            request=checked,
+            relies_until=self._clock.monotonic() + round(self._window * SECOND) if relies else None,
+        )
+
+    def _uids(self, plans: Sequence[ControllerPlan]) -> Iterable[str]:
+        """The pods to which these plans give costs."""
+        costs = (key for plan in plans if plan.delivery is not None for key, _ in plan.delivery.costs)
+        pods = (self._view.snapshot.pod(key) for key in costs)
+        return (pod.metadata.uid for pod in pods if pod is not None)
+
+    def _result(
+        self,
+        checked: CheckedRequest,
+        plans: Sequence[ControllerPlan],
+        report: WriteReport,
+        changes: Sequence[CostChange],
+        *,
+        is_complete: bool,
+    ) -> HoldResult:
+        warnings, error = replicaset_plans.warnings(plans), ""
+        if not report.is_complete:
+            shortfall = f"{_shortfall(report, len(changes))}{self._announcement(plans, report)}"
+            failures = [f"{pod}: {reason}" for pod, reason in list(report.failed.items())[:1]]
+            error, warnings = "; ".join([shortfall, *failures]), (*warnings, shortfall)
+        request = checked.request
+        log.info("%s: %d → %d: %s", checked.key, request.before, request.after, "; ".join(warnings))
+        return HoldResult(HoldOutcome.PLANNED if is_complete else HoldOutcome.PARTIAL, warnings, error)
+
+    def _announcement(self, plans: Sequence[ControllerPlan], report: WriteReport) -> str:
+        """How level the result of a partial delivery will be at worst."""
+        worst = [
+            f"{each.topology_key} with a skew of at most {each.skew}"
+            for plan in plans
+            for each in replicaset_plans.expectations(plan, self._view.snapshot, set(report.versions))
+        ]
+        return f"; that leaves {', '.join(worst)}" if worst else ""
+
     async def _write(self, changes: Sequence[CostChange], budget: TimeBudget) -> WriteReport:
         """Write while there is time, and as many as the rate limit allows: every prefix is a plan of its own."""
         until = budget.moment(budget.seconds - self._settle_time.seconds - RESERVE)
-        allowed = changes[: self._limits.writes.left]
-        self._limits.writes.spend(len(allowed))
-        report = await self._writer.write(allowed, until=until)
-        report.late += len(changes) - len(allowed)
+        with self._limits.writing(len(changes)) as allowed:
+            report = await self._writer.write(changes[:allowed], until=until)
+        report.late += len(changes) - allowed
         return report
 
     async def _is_seen(self, report: WriteReport, budget: TimeBudget) -> bool:
@@ -178,38 +256,15 @@ def _new_costs(annotation: PlanAnnotation, plans: Sequence[ControllerPlan]) -> I
     """The costs of plans that pods do not have yet."""
     for plan in plans:
         for pod, cost in plan.changes:
-            yield _cost_change(annotation, plan, pod, cost, None if plan.costs is None else plan.costs.side)
+            yield _cost_change(annotation, plan, pod, cost, None if plan.delivery is None else plan.delivery.side)
 
 
 def _cost_change(
     annotation: PlanAnnotation, plan: ControllerPlan, pod: Pod, cost: int, side: Side | None
 ) -> CostChange:
     size, text = plan.size, "" if side is None else side.value
-    return CostChange(pod, annotation_for(annotation, pod, share=size.after, was=size.before, side=text, cost=cost))
-
-
-def _open_plan(name: str, checked: CheckedRequest, plans: Sequence[ControllerPlan]) -> OpenPlan:
-    victims: dict[str, str] = {}
-    survivors: set[str] = set()
-    for plan in plans:
-        victims |= plan.victims
-        survivors |= plan.survivors
-    resizes = {plan.size.uid: Resize(plan.size.before, plan.size.after) for plan in plans}
-    uid, size = checked.workload.metadata.uid, checked.request.after
-    return OpenPlan(name, uid, size, resizes, victims, frozenset(survivors))
-
-
-def _result(
-    checked: CheckedRequest, plans: Sequence[ControllerPlan], report: WriteReport, count: int, *, is_complete: bool
-) -> HoldResult:
-    warnings, error = replicaset_plans.warnings(plans), ""
-    if not report.is_complete:
-        shortfall = _shortfall(report, count)
-        failures = [f"{pod}: {reason}" for pod, reason in list(report.failed.items())[:1]]
-        error, warnings = "; ".join([shortfall, *failures]), (*warnings, shortfall)
-    request = checked.request
-    log.info("%s: %d → %d: %s", checked.key, request.before, request.after, "; ".join(warnings))
-    return HoldResult(HoldOutcome.PLANNED if is_complete else HoldOutcome.PARTIAL, warnings, error)
+    written = annotation_for(annotation, pod, share=size.after, was=size.before, side=text, cost=cost)
+    return CostChange(pod, written, plan.replaces_foreign)
 
 
 def _shortfall(report: WriteReport, count: int) -> str:

@@ -1,22 +1,24 @@
 """The checks that a request to scale down passes before it is planned.
 
-Anyone who reaches the webhook can send it a review, so nothing in a review is trusted. In order:
+Anyone who reaches the webhook can send it a review, so nothing in a review is trusted, and nothing is spent on one that
+is not verified. In order:
 
-1. The caches have synced.
-2. The request is within the rate limits.
-3. An uncached read shows the workload with this UID and size.
-4. It is not a ReplicaSet that its Deployment resizes.
-5. Its namespace may be written to. The rest of Trimtab then prepares for the new size (`prepare`: the bands of subsets,
+1. An uncached read shows the workload with this UID, size and resourceVersion. The number of such reads is limited.
+   (If the workload has changed since the review was made, the API server rejects the write and sends another review.)
+2. It is not a ReplicaSet that its Deployment resizes.
+3. Its namespace may be written to. The rest of Trimtab then prepares for the new size (`prepare`: the bands of subsets,
    which need no policy), in half of the budget at most.
-6. A policy applies to the workload that was read: a review of `/scale` has no labels.
-7. No other workload selects the same pods.
-8. The policy's costs are written on scale-downs, and some pods are to stay.
+4. A policy applies to the workload that was read: a review of `/scale` has no labels.
+5. The policy's costs are written on scale-downs, and some pods are to stay.
+6. The caches have synced, the request is within the rate limits, and no other workload selects the same pods. A request
+   that fails here is *skipped*: its user, an event and a metric say so, and its result is checked all the same.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 from trimtab.kube.client import Client
@@ -25,7 +27,7 @@ from trimtab.scaledown.intent.ratelimits import RateLimiter
 from trimtab.scaledown.intent.requests import CheckedRequest, HoldResult, ScaleDownRequest, TimeBudget
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.defaults import Defaults
-from trimtab.scaledown.policy.effective import is_on_scale_intent
+from trimtab.scaledown.policy.effective import EffectivePolicy, is_on_scale_intent
 from trimtab.scaledown.policy.groups import Groups
 from trimtab.scaledown.policy.workloads import WorkloadRef, is_managed_by_deployment, workload_ref
 from trimtab.scaledown.view import View, Workload, read_workload
@@ -58,14 +60,12 @@ class Gate:
         """Use another configuration from now on."""
         self._groups.defaults = defaults
 
-    def refuse(self, request: ScaleDownRequest) -> HoldOutcome | None:
-        """Why a request is not even queued behind others for the same workload: checks 1 and 2."""
-        if not self._view.synced:
-            return HoldOutcome.NOT_SYNCED
-        return None if self._limits.allow(request.key) else HoldOutcome.RATE_LIMITED
+    def may_read(self) -> bool:
+        """Whether one more unverified request may be looked up."""
+        return self._limits.reads.take()
 
     async def check(self, request: ScaleDownRequest, budget: TimeBudget) -> CheckedRequest | HoldResult:
-        """The request with its workload and policy, or its result: checks 3 to 8."""
+        """The request with its workload and policy, or its result."""
         workload = await read_workload(self._client, request.kind, request.namespace, request.name)
         if workload is None or not _is_current(request, workload):
             return HoldResult(HoldOutcome.STALE)
@@ -77,15 +77,22 @@ class Gate:
         ref = workload_ref(workload)
         policy = self._groups.policy_for(ref)
         if policy is None:
-            return HoldResult(HoldOutcome.NO_POLICY)
-        conflicts = self._groups.conflicting_with(ref)
-        if conflicts:
-            return HoldResult(HoldOutcome.CONFLICT, (_conflict_warning(ref, conflicts),))
-        if not is_on_scale_intent(policy.spec):
+            return HoldResult(HoldOutcome.NO_POLICY if self._view.synced else HoldOutcome.NOT_SYNCED)
+        skip, warnings = self._why_skipped(request, ref)
+        if skip is not HoldOutcome.CONFLICT and not is_on_scale_intent(policy.spec):
             return HoldResult(HoldOutcome.OTHER_DELIVERY)
         if request.after == 0:
             return HoldResult(HoldOutcome.AS_STOCK)
-        return CheckedRequest(request, workload, policy, budget)
+        return CheckedRequest(request, workload, policy, _within(budget, policy), skip, warnings)
+
+    def _why_skipped(self, request: ScaleDownRequest, ref: WorkloadRef) -> tuple[HoldOutcome | None, tuple[str, ...]]:
+        """Why a request is not planned although a policy applies, and warnings with details."""
+        if not self._view.synced:
+            return HoldOutcome.NOT_SYNCED, ()
+        conflicts = self._groups.conflicting_with(ref)
+        if conflicts:
+            return HoldOutcome.CONFLICT, (_conflict_warning(ref, conflicts),)
+        return (None if self._limits.allow(request.key) else HoldOutcome.RATE_LIMITED), ()
 
     async def _prepare_for(self, request: ScaleDownRequest, budget: TimeBudget) -> None:
         if self._prepare is not None:
@@ -94,10 +101,17 @@ class Gate:
                 self._limits.writes.spend(await within(budget.clock, budget.seconds / 2, preparing))
 
 
+def _within(budget: TimeBudget, policy: EffectivePolicy) -> TimeBudget:
+    """The budget, or less of it where the policy says so."""
+    wanted = policy.spec.budget_milliseconds / 1000
+    return replace(budget, seconds=min(budget.seconds, wanted)) if wanted else budget
+
+
 def _is_current(request: ScaleDownRequest, workload: Workload) -> bool:
     """Whether a review describes the workload as it is. A user whose request is out of date has to repeat it."""
     metadata, size = workload.metadata, workload.desired_replicas
     is_same = bool(request.uid) and request.uid == metadata.uid
+    is_same = is_same and request.resource_version in ("", metadata.resource_version)
     return is_same and metadata.deletion_timestamp is None and size == request.before > request.after >= 0
 
 

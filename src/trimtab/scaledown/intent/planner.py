@@ -14,21 +14,30 @@ from dataclasses import dataclass
 from trimtab.api.apps import Deployment
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import Clock, within
+from trimtab.kube.server_time import ServerTime
+from trimtab.ranking.certainty import Window
 from trimtab.ranking.plan import Policy
 from trimtab.ranking.plan import Workload as RankedWorkload
 from trimtab.ranking.rankers import Constraint
+from trimtab.ranking.victims import STOCK, Options
 from trimtab.scaledown import clonesets, proportional, replicaset_plans
 from trimtab.scaledown.intent.requests import CheckedRequest
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.effective import EffectivePolicy
 from trimtab.scaledown.proportional import ControllerSize
-from trimtab.scaledown.replicaset_plans import ControllerPlan
+from trimtab.scaledown.replicaset_plans import ControllerModel, ControllerPlan, ForeignCosts
+from trimtab.scaledown.stability import is_stable
 from trimtab.scaledown.view import View, Workload
 
 _CATCH_UP = 0.3
 """Seconds that our own watch is given to show pods that the workload counts already."""
 _RANK_AGAIN = 0.05
 """Seconds between two attempts to rank all pods."""
+
+WINDOW = 10.0
+"""Seconds in which the controller is assumed to act; if it has not by then, certainty is evaluated again."""
+TOLERANCE = 5.0
+"""Seconds by which the clocks of the control plane may differ from one another."""
 
 PolicyOf = Callable[[EffectivePolicy, Sequence[Pod]], Policy]
 """A policy's strategies, with the values that they need about these pods.
@@ -50,32 +59,66 @@ class PlannedRequest:
     plans: tuple[ControllerPlan, ...]
 
     @property
-    def with_costs(self) -> list[ControllerPlan]:
-        """The plans that costs bring about."""
-        return [each for each in self.plans if each.costs is not None]
+    def deliverable(self) -> list[ControllerPlan]:
+        """The plans that are certain, or that costs make certain."""
+        return [each for each in self.plans if each.delivery is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """What is assumed about the controllers that delete pods; times in seconds."""
+
+    window: float = WINDOW
+    tolerance: float = TOLERANCE
+    options: Options = STOCK
+    foreign_costs: ForeignCosts = "Obey"
+    """How costs of other writers count where the policy does not say."""
+
+
+MODEL = ModelSettings()
 
 
 class Planner:
     """Makes the plans for requests."""
 
     def __init__(
-        self, view: View, clock: Clock, *, constraints: Sequence[Constraint], policy_of: PolicyOf = strategies_of
+        self,
+        view: View,
+        clock: Clock,
+        *,
+        constraints: Sequence[Constraint],
+        policy_of: PolicyOf = strategies_of,
+        server_time: ServerTime | None = None,
+        settings: ModelSettings = MODEL,
     ) -> None:
         self._view = view
         self._clock = clock
         self._constraints = constraints
         self._policy_of = policy_of
+        self._server_time = server_time or ServerTime(clock)
+        self.settings = settings
 
     async def plan(self, checked: CheckedRequest) -> PlannedRequest | HoldOutcome:
         """The plans, or why there are none."""
         await self._wait_for_pods(checked)
-        workload, size = checked.workload, checked.request.after
+        workload = checked.workload
         if clonesets.is_rolling(workload, self._view.pods_of(workload.metadata.uid)):
             return HoldOutcome.ROLLOUT
         policy = await self._wait_for_ranks(checked)
         if policy is None:
             return HoldOutcome.UNRANKED
-        return PlannedRequest(policy, tuple(self._plans(workload, size, policy)))
+        return PlannedRequest(policy, tuple(self._plans(checked, workload, policy)))
+
+    def replan(self, checked: CheckedRequest, workload: Workload) -> PlannedRequest:
+        """The plans for a request that was admitted, as things are now; pods that have no rank are left unranked."""
+        owners = [size.uid for size in self._sizes(workload, checked.request.after)]
+        pods = [pod for uid in owners for pod in self._view.pods_of(uid) if pod.active]
+        policy = self._policy_of(checked.policy, pods)
+        return PlannedRequest(policy, tuple(self._plans(checked, workload, policy)))
+
+    def outline(self, checked: CheckedRequest) -> tuple[ControllerPlan, ...]:
+        """The plans for a request that is not going to be delivered: what would have been possible."""
+        return tuple(self._plans(checked, checked.workload, Policy.of(())))
 
     async def _wait_for_pods(self, checked: CheckedRequest) -> None:
         """Wait, for a moment at most, until our own watch has shown as many pods as the workload says it has.
@@ -117,15 +160,24 @@ class Planner:
 
     def _sizes(self, workload: Workload, size: int) -> tuple[ControllerSize, ...]:
         sets = self._view.sets_of(workload) if isinstance(workload, Deployment) else ()
-        return proportional.controller_sizes(workload, size, sets)
+        return proportional.controller_sizes(workload, size, sets, siblings=self._view.siblings_of(workload))
 
-    def _plans(self, workload: Workload, size: int, policy: Policy) -> list[ControllerPlan]:
+    def _model(self, workload: Workload) -> ControllerModel:
+        """The controller as it is assumed to be, by the clocks of the control plane."""
+        now, settings = self._server_time.now(), self.settings
+        tolerance = settings.tolerance + self._server_time.error
+        window = Window.after(now, seconds=settings.window, tolerance=tolerance)
+        return ControllerModel(now, window, is_stable(self._view, workload), settings.options)
+
+    def _plans(self, checked: CheckedRequest, workload: Workload, policy: Policy) -> list[ControllerPlan]:
         """The plan of each controller that loses pods. Without an await: rows are valid until the next event."""
-        plans = []
-        for each in self._sizes(workload, size):
-            pods, snapshot, now = self._view.pods_of(each.uid), self._view.snapshot, self._clock.now()
+        plans, model = [], self._model(workload)
+        for each in self._sizes(workload, checked.request.after):
             plan = replicaset_plans.plan_controller(
-                workload, each, pods, snapshot, policy, defaults=self._constraints, now=now
+                *(workload, each, self._view.pods_of(each.uid), self._view.snapshot, policy),
+                defaults=self._constraints,
+                model=model,
+                foreign_costs=checked.policy.spec.other_costs or self.settings.foreign_costs,
             )
             plans += [plan] if plan is not None else []
         return plans

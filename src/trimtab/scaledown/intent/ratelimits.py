@@ -7,8 +7,8 @@ requests for the largest workloads write as much as thousands for small ones.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from trimtab.kube.clocks import Clock
@@ -50,6 +50,9 @@ class Rates:
     writes: float = 500.0
     """How many costs a second all requests together may write."""
     writes_burst: int = 10_000
+    reads: float = 200.0
+    """How many requests a second are verified at all."""
+    reads_burst: int = 1_000
 
 
 RATES = Rates()
@@ -63,7 +66,20 @@ class RateLimiter:
         self._clock = clock
         self._all = TokenBucket(rates.all, rates.all_burst, clock)
         self.writes = TokenBucket(rates.writes, rates.writes_burst, clock)
+        self.reads = TokenBucket(rates.reads, rates.reads_burst, clock)
+        self._writing = 0
         self._each: dict[str, TokenBucket] = {}
+
+    @contextmanager
+    def writing(self, count: int) -> Iterator[int]:
+        """How many of `count` costs a request may write: a fair share of what is left among those that write now."""
+        self._writing += 1
+        allowed = min(count, -(-self.writes.left // self._writing))
+        self.writes.spend(allowed)
+        try:
+            yield allowed
+        finally:
+            self._writing -= 1
 
     def allow(self, workload: str) -> bool:
         """Whether one more request may be planned now."""

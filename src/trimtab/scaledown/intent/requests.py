@@ -27,6 +27,8 @@ class ScaleDownRequest:
     before: int
     after: int
     user: str = ""
+    resource_version: str = ""
+    """Of the workload that the review is about; empty where it is not known."""
 
     @property
     def workload(self) -> str:
@@ -63,12 +65,17 @@ class TimeBudget:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRequest:
-    """A request that passed all checks: the workload by an uncached read, and the policy that applies to it."""
+    """A request whose workload was verified by an uncached read, and the policy that applies to it.
+
+    `skip` says why it is not to be planned, where it is not.
+    """
 
     request: ScaleDownRequest
     workload: Workload
     policy: EffectivePolicy
     budget: TimeBudget
+    skip: HoldOutcome | None = None
+    skip_warnings: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

@@ -40,6 +40,8 @@ KINDS: Mapping[tuple[str, str], str] = {
     ("apps.kruise.io", "clonesets"): "CloneSet",
 }
 """The kinds that are reviewed, by group and resource."""
+SKIPPED = "Trimtab did not plan this scale-down, and the controller's own order decides"
+"""The warning for requests that are admitted without a decision."""
 ROLLED_OUT = frozenset({"Deployment", "CloneSet"})
 """The kinds whose pods are replaced when the template changes."""
 
@@ -68,7 +70,7 @@ class ScaleReviews:
 
     def __init__(self, hold: Hold, *, budget: float = BUDGET) -> None:
         self._hold = hold
-        self.hooks: Sequence[Hook] = (Hook(NAME, PATH, self.decide, budget),)
+        self.hooks: Sequence[Hook] = (Hook(NAME, PATH, self.decide, budget, SKIPPED),)
 
     async def decide(self, request: AdmissionRequest) -> AdmissionResponse:
         """Admit a review, after holding it if it is a request to scale down."""
@@ -100,6 +102,7 @@ def scale_down_request(request: AdmissionRequest) -> ScaleDownRequest | None:
         before=before,
         after=after,
         user=request.user_info.username,
+        resource_version=metadata.resource_version,
     )
 
 

@@ -73,8 +73,8 @@ class ContinuousPlans:
         pods, snapshot = self._groups.pods(group), self._view.snapshot
         constraints = self._continuous.constraints(group)
         workload = RankedWorkload.owned_by(snapshot, group.owner.uid, constraints=constraints)
-        own = frozenset(pod.key for pod in pods if policy_cost(pod) is not None)
-        workload = replace(workload, kind="CloneSet" if group.key.kind == "CloneSet" else "ReplicaSet", own_costs=own)
+        own = {pod.key: 0 for pod in pods if policy_cost(pod) is not None}
+        workload = replace(workload, kind="CloneSet" if group.key.kind == "CloneSet" else "ReplicaSet", base_costs=own)
         strategies = self._continuous.strategies(group, group.spec)
         try:
             policy = self._sources.values(strategies, pods).apply_to(Policy.of(strategies, self._registry))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from trimtab.api.annotations import PlanAnnotation
 from trimtab.api.pods import Pod
 from trimtab.scaledown import clonesets
-from trimtab.scaledown.metrics import MissCause
+from trimtab.scaledown.intent.requests import CheckedRequest
+from trimtab.scaledown.metrics import HoldOutcome, MissCause
 from trimtab.scaledown.results.evaluation import PlanState, count_misses
+from trimtab.scaledown.results.levels import ExpectedLevel, LevelCheck, LevelResult
 
 
 class Resize(NamedTuple):
@@ -32,12 +34,28 @@ class OpenPlan:
     victims: Mapping[str, str]
     """The UIDs of the victims, and what decided each."""
     survivors: frozenset[str]
+    expected: tuple[ExpectedLevel, ...] = ()
+    """What the plan leaves."""
+    is_exact: bool = True
+    """Whether its costs determine the very pods that are deleted, and not only a result that is as level."""
+    with_costs: frozenset[str] = frozenset()
+    """The UIDs of the pods that have a cost of this plan."""
+    request: CheckedRequest | None = None
+    """The request that it is for, if it may have to be planned again."""
+    relies_until: int | None = None
+    """Until when the result is certain without further costs, on the monotonic clock; None: at all times."""
+    skipped: HoldOutcome | None = None
+    """Why it was not delivered, where it was not."""
     supersedes: frozenset[str] = frozenset()
     """Earlier plans of this process for the same workload."""
     is_complete: bool = False
     """Whether all costs were written and seen."""
     answered: int | None = None
     """When the request was answered, on the monotonic clock."""
+    overwritten: int = 0
+    """How many of its costs another writer has replaced since the last evaluation."""
+    rewrites: int = 0
+    """How often its costs were replaced by another writer."""
     ready: dict[str, bool] = field(default_factory=dict)
     """Pods that have been deleted, and whether they were ready."""
     deleted_elsewhere: set[str] = field(default_factory=set)
@@ -56,11 +74,18 @@ class OpenPlan:
         self.ready |= earlier.ready
         self.deleted_elsewhere |= earlier.deleted_elsewhere
         self.revisions |= earlier.revisions
+        self.rewrites += earlier.rewrites
         self.resizes = {**earlier.resizes, **self.resizes}
         self.supersedes |= earlier.supersedes | {earlier.plan}
 
     def misses(self, remaining: Sequence[Pod]) -> Mapping[MissCause, int]:
-        """How many pods were deleted that were to stay, by cause; `remaining` are the active pods."""
+        """How many pods were deleted that were to stay, by cause; `remaining` are the active pods.
+
+        Where only the level was determined, other pods may go as well as the planned ones: then only pods with a cost
+        count.
+        """
+        if not self.is_exact:
+            return self._cost_misses({pod.metadata.uid for pod in remaining})
         revisions = self.revisions.union(map(clonesets.revision, remaining))
         return count_misses(
             self.victims.keys(),
@@ -71,6 +96,16 @@ class OpenPlan:
             deleted_elsewhere=self.deleted_elsewhere,
             is_rolling=bool(self.revisions) and len(revisions) > 1,
         )
+
+    def _cost_misses(self, active: Set[str]) -> Mapping[MissCause, int]:
+        """How many costs the controller did not follow, by cause."""
+        spared = len(self.with_costs & self.victims.keys() & active)
+        lost = (self.with_costs & self.survivors) - active - self.deleted_elsewhere
+        causes = dict.fromkeys(MissCause, 0)
+        is_unready = not all(self.ready.get(uid, True) for uid in self.survivors - active)
+        cause = MissCause.LAG if self.is_complete else MissCause.UNWRITTEN
+        causes[MissCause.EARLIER_CRITERION if is_unready else cause] = max(spared, len(lost))
+        return causes
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +118,11 @@ class PlanResult:
     followed: int
     """How many victims were deleted as planned."""
     misses: Mapping[MissCause, int]
+    result: LevelResult | None = None
+    """How level the workload is at the end; None for a plan that was not applied."""
+    cause: str = ""
+    """Why it is less level than was possible, where it is."""
+    checks: tuple[LevelCheck, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

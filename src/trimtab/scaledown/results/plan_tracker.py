@@ -17,9 +17,9 @@ for: its costs are reverted as soon as no request is held for it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from trimtab.api.annotations import PlanAnnotation, plan_annotation
+from trimtab.api.annotations import SCALE_PLAN, PlanAnnotation, plan_annotation
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND
@@ -29,9 +29,10 @@ from trimtab.scaledown import clonesets
 from trimtab.scaledown.cost_writer import CostWriter
 from trimtab.scaledown.intent.settle_time import SettleTime
 from trimtab.scaledown.metrics import Metrics, MissCause
-from trimtab.scaledown.pod_costs import by_plan
+from trimtab.scaledown.pod_costs import by_plan, plan_cost
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.results.evaluation import PATIENCE, ControllerState, PlanState, evaluate
+from trimtab.scaledown.results.levels import LevelResult, check_levels, level_result
 from trimtab.scaledown.results.open_plans import OpenPlan, PlanResult, PlanTarget, Resize, resizes_of
 from trimtab.scaledown.view import BY_NAMESPACE, BY_PLAN, KINDS, View, read_workload
 
@@ -41,7 +42,14 @@ _POLL = 0.5
 """Seconds between two evaluations while a plan is open."""
 _SOON = 0.1
 """Seconds until an evaluation after an annotated pod has changed."""
+_MARGIN = 2.0
+"""Seconds before the end of its certainty at which a plan is made again."""
+_MOST_REWRITES = 3
+"""How often the costs of one plan are written again after another writer replaced them."""
 _WORKERS = 2
+
+Reassure = Callable[[str, OpenPlan], Awaitable[None]]
+"""Extends the certainty of an open plan whose controller has not acted yet."""
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +68,9 @@ class PlanTracker:
         patience: float = PATIENCE,
         abandoned: float = ABANDONED,
         defaults: Callable[[], Defaults] = lambda: NO_DEFAULTS,
+        reassure: Reassure | None = None,
+        on_result: Callable[[PlanResult, OpenPlan], None] | None = None,
+        on_overwritten: Callable[[OpenPlan, int], None] | None = None,
     ) -> None:
         self._client = client
         self._clock = client.clock
@@ -70,6 +81,9 @@ class PlanTracker:
         self._patience = patience
         self._abandoned = abandoned
         self._defaults = defaults
+        self._reassure = reassure
+        self._on_result = on_result
+        self._on_overwritten = on_overwritten
         self._open: dict[str, OpenPlan] = {}
         self._by_owner: dict[str, OpenPlan] = {}
         self._first_seen: dict[str, dict[str, int]] = {}
@@ -140,11 +154,36 @@ class PlanTracker:
             return Result(_POLL)
         state = self._evaluate(namespace, named, target)
         if state.keeps_costs:
+            if plan is not None and (self._is_expiring(plan) or self._is_overwritten(plan)):
+                await self._extend(workload, plan)
             return Result(_POLL)
         if state is PlanState.NOT_APPLIED and await self._took_effect(namespace, named, target):
             return Result(_POLL)  # the informer is behind
         await self._revert(workload, plan, pods, state.value, state)
         return Result(_POLL if len(pods) < len(annotated) else None)
+
+    def _is_expiring(self, plan: OpenPlan) -> bool:
+        """Whether the result of a plan will not be certain any more by the time of the next evaluation."""
+        margin = round(_MARGIN * SECOND)
+        return plan.relies_until is not None and self._clock.monotonic() + margin >= plan.relies_until
+
+    def _is_overwritten(self, plan: OpenPlan) -> bool:
+        """Whether another writer has replaced costs of a plan since the last evaluation; reported each time.
+
+        Costs are written again, a few times at most.
+        """
+        count, plan.overwritten = plan.overwritten, 0
+        if not count:
+            return False
+        plan.rewrites += 1
+        if self._on_overwritten is not None:
+            self._on_overwritten(plan, count)
+        return plan.rewrites <= _MOST_REWRITES
+
+    async def _extend(self, workload: str, plan: OpenPlan) -> None:
+        """Plan again before the certainty of a plan ends; until that has succeeded, try again."""
+        if self._reassure is not None:
+            await self._reassure(workload, plan)
 
     async def _revert(
         self,
@@ -222,7 +261,7 @@ class PlanTracker:
     def _end(self, workload: str, plan: OpenPlan, state: PlanState) -> None:
         self._close(workload)
         if state is not PlanState.DONE:
-            self._record(PlanResult(workload, plan.plan, state, 0, {}))
+            self._record(PlanResult(workload, plan.plan, state, 0, {}), plan)
             return
         remaining = [pod for uid in plan.resizes for pod in self._view.pods_of(uid) if pod.active]
         active = {pod.metadata.uid for pod in remaining}
@@ -241,7 +280,11 @@ class PlanTracker:
             )
         elif plan.is_complete:
             self._settle_time.record_success()
-        self._record(PlanResult(workload, plan.plan, state, len(deleted), misses))
+        checks = check_levels(plan.expected, self._view.snapshot)
+        result = level_result(checks)
+        why = _cause(plan, misses) if result is LevelResult.MISSED else ""
+        self._metrics.record_result(result, why)
+        self._record(PlanResult(workload, plan.plan, state, len(deleted), misses, result, why, checks), plan)
 
     def _close(self, workload: str) -> None:
         plan = self._open.pop(workload, None)
@@ -249,8 +292,10 @@ class PlanTracker:
             for uid in plan.resizes:
                 self._by_owner.pop(uid, None)
 
-    def _record(self, result: PlanResult) -> None:
+    def _record(self, result: PlanResult, plan: OpenPlan) -> None:
         self.results = [*self.results[-99:], result]
+        if self._on_result is not None:
+            self._on_result(result, plan)
 
     # Events.
 
@@ -261,8 +306,17 @@ class PlanTracker:
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:
         self._requeue(new)
+        if plan_cost(old) is not None and plan_cost(new) is None and SCALE_PLAN in new.metadata.annotations:
+            self._record_overwriting(new)
         if new.terminating and not old.terminating:
             self._record_deletion(old, new)
+
+    def _record_overwriting(self, pod: Pod) -> None:
+        """Remember that another writer replaced a cost of an open plan."""
+        for workload in by_plan(pod):
+            plan = self._open.get(workload)
+            if plan is not None and plan.covers(plan_annotation(pod.metadata.annotations)):
+                plan.overwritten += 1
 
     def _pod_deleted(self, pod: Pod) -> None:
         self._requeue(pod)
@@ -295,3 +349,15 @@ class PlanTracker:
         pods = (pod for workload in self._view.plans for pod in self._view.pods.store.by(BY_PLAN, workload))
         plans = (plan_annotation(pod.metadata.annotations) for pod in pods)
         return max((now - plan.at / 1000 for plan in plans if plan is not None), default=0.0)
+
+
+def _cause(plan: OpenPlan, misses: Mapping[MissCause, int]) -> str:
+    """Why a workload is less level than was possible."""
+    if plan.skipped is not None:
+        return plan.skipped.value
+    found = [cause for cause in MissCause if misses.get(cause)]
+    if found:
+        return found[0].value
+    if not plan.is_complete:
+        return MissCause.UNWRITTEN.value
+    return MissCause.EARLIER_CRITERION.value if not all(plan.ready.values()) else "unknown"

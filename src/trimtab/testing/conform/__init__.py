@@ -27,6 +27,7 @@ FAMILIES: Mapping[str, Family] = {
     "active_pods_sort": victims.active_pods_sort,
     "kruise_rank": victims.kruise_rank,
     "pods_to_delete": victims.active_pods_sort,
+    "possible_victims": victims.possible_victims,
     "scheduler_plugins": plugins.answer,
     "selectors_quantities": selectors.answer,
     "topology_spread": spread.answer,

@@ -9,6 +9,8 @@ What Kubernetes leaves open is not held against an answer:
 4. Some inputs have no consistent order (`strictWeakOrder: false`) or depend on how Go's sort breaks ties
    (`deterministic: false`): there, only what does not depend on the order is compared.
 5. The reasons of a refusal are compared as sorted lists.
+6. Of possible victims, `always` may name only pods that every run deleted, `possible` must name all that any run
+   deleted, and `certainSkew` is null or the only skew that was left.
 """
 
 from __future__ import annotations
@@ -63,11 +65,24 @@ def _scheduler_plugins(expected: Answer, actual: Answer) -> Iterator[str]:
     yield from _compare("", _with_sorted_reasons(expected), _with_sorted_reasons(actual))
 
 
+def _possible_victims(expected: Answer, actual: Answer) -> Iterator[str]:
+    always, possible = set(actual.get("always", ())), set(actual.get("possible", ()))
+    deleted = set(expected["always"]) | set(expected["sometimes"])
+    if wrong := always - set(expected["always"]):
+        yield f"always: {sorted(wrong)} were not deleted in every run"
+    if missing := deleted - possible:
+        yield f"possible: {sorted(missing)} were deleted in some run"
+    skew = actual.get("certainSkew")
+    if skew is not None and expected["zoneSkews"] != [skew]:
+        yield f"certainSkew: {skew}, but {expected['zoneSkews']} were left"
+
+
 RULES: Mapping[str, Rule] = {
     "topology_spread": _plainly,
     "active_pods_sort": _active_pods_sort,
     "pods_to_delete": _active_pods_sort,
     "kruise_rank": _kruise_rank,
+    "possible_victims": _possible_victims,
     "scheduler_plugins": _scheduler_plugins,
     "selectors_quantities": _plainly,
 }

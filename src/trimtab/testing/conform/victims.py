@@ -1,4 +1,4 @@
-"""The families `active_pods_sort` and `kruise_rank`: who goes first in a ReplicaSet and in a CloneSet.
+"""The families `active_pods_sort`, `kruise_rank` and `possible_victims`: which pods a controller deletes first.
 
 An order is answered as a flat list of names. With `diff`, the names of the first so many come with it: what the
 controller would delete. (It does not sort when all must go; the set is the same.)
@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 
 from trimtab.api import codec, times
-from trimtab.api.nodes import Node
+from trimtab.api.nodes import ZONE, Node
 from trimtab.api.pods import Pod
-from trimtab.ranking.rankers import Constraint, Ranker, SameNodeRanker, SpreadConstraintsRanker
-from trimtab.ranking.victims import Contenders, Options, Order, order_contenders, replicaset_order
+from trimtab.ranking import certainty
+from trimtab.ranking.certainty import Window
+from trimtab.ranking.contenders import Contenders
+from trimtab.ranking.rankers import Constraint, Ranker, SameNodeRanker, SpreadConstraintsRanker, domains_of
+from trimtab.ranking.victims import Options, Order, order_contenders, replicaset_order
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn, Mask
 
@@ -49,6 +52,26 @@ def kruise_rank(case: JSON) -> JSON:
     return {
         "sameNode": _ranked(view, contenders, SameNodeRanker(), available),
         "spread": _ranked(view, contenders, spread, available),
+    }
+
+
+def possible_victims(case: JSON) -> JSON:
+    """Which pods a ReplicaSet's controller may delete in a window, and the zone skew if it is certain."""
+    question = case["input"]
+    view = Snapshot()
+    for node in codec.convert(question.get("nodes") or [], list[Node]):
+        view.put(node)
+    contenders = Contenders(view.pods, _put(view, question["pods"]))
+    related = contenders.rows if question.get("related") else contenders.rows[:0]
+    window = Window(int(question["from"]), int(question["to"]))
+    found = certainty.possible_victims(contenders, related, question["delete"], window)
+    domains = domains_of(contenders, view.nodes, Constraint(ZONE)).astype(np.int64)
+    zones = len(view.nodes.label(ZONE).values)
+    best, worst = found.skews(domains, np.bincount(domains[domains >= 0], minlength=zones))
+    return {
+        "always": sorted(_name(view, row) for row in found.always.tolist()),
+        "possible": sorted(_name(view, row) for row in found.possible.tolist()),
+        "certainSkew": best if best == worst else None,
     }
 
 

@@ -53,7 +53,7 @@ def test_refuses(patch: Any, reason: str) -> None:
     assert str(caught.value) == reason
 
 
-def test_what_is_nested_too_deeply_is_refused() -> None:
+def test_deeply_nested_documents_are_refused() -> None:
     """Depth is input like any other: it is refused, not crashed on."""
     deep: dict[str, Any] = {}
     for _ in range(100_000):

@@ -173,7 +173,7 @@ def test_any_json_is_applied_or_refused(document: Any, operations: Any) -> None:
     assert (document, operations) == before
 
 
-def test_what_is_nested_too_deeply_is_refused() -> None:
+def test_deeply_nested_documents_are_refused() -> None:
     """Depth is input like any other: it is refused, not crashed on."""
     deep: list[Any] = []
     for _ in range(100_000):

@@ -137,7 +137,7 @@ def test_group_names_are_valid_and_unique() -> None:
 
 
 @pytest_asyncio.fixture
-async def cloneset_sandbox(cluster: PolicyCluster) -> AsyncIterator[PolicyCluster]:
+async def clones(cluster: PolicyCluster) -> AsyncIterator[PolicyCluster]:
     """The same cluster with a CloneSet of four pods, two of them in each zone; CloneSets have no controller."""
     labels = {"app": "web"}
     spec = {"replicas": 4, "selector": {"matchLabels": labels}, "template": template(**labels)}

@@ -258,8 +258,10 @@ def test_replica_sets_of_one_deployment_do_not_conflict() -> None:
 @pytest.mark.parametrize(
     ("spec", "path", "words"),
     [
-        pytest.param({}, "spec", "names no pods", id="no target"),
-        pytest.param({"targetRef": target(), "selector": {}}, "spec.selector", "beside targetRef", id="two targets"),
+        pytest.param({}, "spec", "selects no pods", id="no target"),
+        pytest.param(
+            {"targetRef": target(), "selector": {}}, "spec.selector", "combined with targetRef", id="two targets"
+        ),
         pytest.param(
             {"targetRef": target(kind="StatefulSet")}, "spec.targetRef.kind", "highest ordinal", id="a StatefulSet"
         ),

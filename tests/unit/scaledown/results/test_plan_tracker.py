@@ -68,7 +68,7 @@ async def test_costs_of_a_dead_process_stay_while_they_are_right() -> None:
     await cluster.stop_product(killed=True)
     await cluster.start_product()
     await cluster.advance(300)
-    assert len(await cluster.costs()) == 6
+    assert len(await cluster.costs()) == 4
     await cluster.resume()
     assert await cluster.spread() == (2, 2, 2)
     await cluster.advance(40)
@@ -203,7 +203,7 @@ async def test_disabling_scale_downs_reverts_the_costs_of_plans() -> None:
     await cluster.stop()
     async with cluster.replica() as other:
         await cluster.held(cluster.user.resize(Deployment, "web", 6, namespace="default"))
-        assert len(await cluster.costs()) == 6
+        assert len(await cluster.costs()) == 4
         cluster.holder.configure(replace(cluster.defaults, enabled=False))
         await cluster.advance(1)
         assert await cluster.costs() == []
@@ -214,7 +214,7 @@ async def test_disabling_scale_downs_reverts_the_costs_of_plans() -> None:
         other.configure(replace(cluster.defaults, enabled=False))
         await cluster.advance(1)
         assert await cluster.costs() == []
-    assert cluster.count("costs_reverted_total", reason="disabled") == 6
+    assert cluster.count("costs_reverted_total", reason="disabled") == 4
     await cluster.close()
 
 

@@ -28,6 +28,7 @@ def recorded(family: str) -> list[Any]:
 
 
 ORDERS, RANKS = recorded("active_pods_sort"), recorded("kruise_rank")
+POSSIBLE = recorded("possible_victims")
 
 
 @pytest.mark.parametrize("case", ORDERS)
@@ -67,3 +68,28 @@ def test_all_go_where_all_must() -> None:
     pods = [{"metadata": {"name": name, "uid": name}} for name in "ab"]
     case = {"id": "all", "input": {"pods": pods, "diff": 2, "now": None, "relatedIncludesPods": True}}
     assert sorted(conform.answer("pods_to_delete", case)["deleted"]) == ["a", "b"]
+
+
+@pytest.mark.parametrize("case", POSSIBLE)
+def test_possible_victims_cover_every_recorded_run(case: dict[str, Any]) -> None:
+    """What upstream's sort deleted, over shuffled inputs and moments, is among what Trimtab calls possible."""
+    assert comparison.check("possible_victims", case) == []
+
+
+def test_most_cases_with_one_recorded_skew_are_called_certain() -> None:
+    """Calling nothing certain would never be wrong: at least four in five are."""
+    single = [case.values[0] for case in POSSIBLE if len(case.values[0]["expected"]["zoneSkews"]) == 1]
+    certain = [case for case in single if conform.answer("possible_victims", case)["certainSkew"] is not None]
+    assert len(single) >= 10
+    assert len(certain) >= 0.8 * len(single)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("always", ["p09"]), ("possible", []), ("certainSkew", 7)], ids=["always", "possible", "skew"]
+)
+def test_a_wrong_answer_about_possible_victims_is_found(field: str, value: Any) -> None:
+    """The comparison can fail."""
+    expected = {"always": ["p00"], "sometimes": ["p01"], "zoneSkews": [1]}
+    right = {"always": ["p00"], "possible": ["p00", "p01"], "certainSkew": 1}
+    assert comparison.differences("possible_victims", expected, right) == []
+    assert comparison.differences("possible_victims", expected, {**right, field: value}) != []

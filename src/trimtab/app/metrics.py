@@ -1,0 +1,22 @@
+"""Metrics of the process, whichever components it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Gauge
+
+
+class Metrics:
+    """The metrics of one process."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self._clock_offset = Gauge(
+            "trimtab_clock_offset_seconds",
+            "Seconds by which this process's clock is ahead of the API server's (negative: behind it).",
+            registry=registry or CollectorRegistry(),
+        )
+
+    def watch_clock_offset(self, offset: Callable[[], float]) -> None:
+        """Set the function that measures the offset; it is called on each scrape."""
+        self._clock_offset.set_function(offset)

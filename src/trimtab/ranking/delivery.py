@@ -1,0 +1,299 @@
+"""From a plan to the fewest deletion costs that make its result certain.
+
+**When nothing is written.** Only if the worst that the controller may do, at every moment of the window, is as level as
+the plan; where strategies rank the pods, only if it certainly deletes the planned pods. What the controller may do is
+computed (`certainty`), never assumed.
+
+**Which pods.** A cost is needed only where the controller's choice has to change. So four ways are tried, and the one
+with the fewest writes is taken of those that make the result certain:
+
+1. the victims that the controller might spare get costs below all survivors,
+2. the survivors that it might delete get costs above all victims,
+3. all victims, or
+4. all survivors.
+
+Where the controller's other criteria cannot be relied on (pods that are not ready yet, a rollout, more deletions than
+it does in one sync), only 3 and 4 are tried: then costs alone decide. Victims are preferred where that takes few more
+writes, because costs on survivors leave the victims tied: a survivor that goes for another reason then spares one of
+them by chance.
+
+**Which order.** The first victims of a plan are the best plan for a smaller scale-down, and the last survivors the best
+for a larger one. So victims are written first one first, and survivors last one first: wherever writing stops, what was
+written is as good as so many costs can be.
+
+**Which numbers.** Victims count up from minus the number of all pods, so that a further plan, made among the pods that
+stay, begins above the last victim of this one, and earlier victims go first. A pod of a subset has the cost of its
+band; ours moves it inside the band. Costs of other writers are left alone where they are obeyed, and replaced where
+they are a tie-break.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from trimtab.ranking.certainty import Outcome, PossibleVictims, Window
+from trimtab.ranking.costs import INT32_MAX, LIMIT, Side
+from trimtab.ranking.levelings import StockCounts
+from trimtab.ranking.plan import Plan, outcomes, possible_victims
+from trimtab.ranking.sequences import places_in, removal_sequence, stock_order
+from trimtab.ranking.spreads import Spread, resolve
+from trimtab.ranking.workloads import Policy, Workload, pod_keys
+from trimtab.snapshot import Snapshot
+from trimtab.snapshot.columns import Mask
+
+BURST = 500
+"""How many pods a ReplicaSet's controller deletes in one sync; for more it sorts again."""
+_ROUNDS = 6
+"""How often a partial set of costs is extended before all pods of that side are written."""
+_WORTHWHILE = 0.8
+"""A partial set of costs that is larger than this share of its side is not tried: writing all is as good."""
+_PREFERENCE = 1.25
+"""Victims are written if that takes no more than so many times the writes on survivors."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodCost:
+    """The cost of a pod: without ours, whether ours may be written, and ours if there is one.
+
+    `banded` says that the cost without ours is the centre of a subset's band, which ours must not leave.
+    """
+
+    base: int = 0
+    is_writable: bool = True
+    own: int | None = None
+    banded: bool = False
+
+    @property
+    def current(self) -> int:
+        """The cost that the controller sees."""
+        return self.base if self.own is None else self.own
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Costs to write, the most useful one first, and the side that they are on; none where none are needed."""
+
+    side: Side
+    costs: tuple[tuple[str, int], ...]
+    is_exact: bool = False
+    """Whether costs alone put every victim before every survivor, whenever the controller acts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What is expected of one constraint with the costs that were really written."""
+
+    topology_key: str
+    domains: tuple[str, ...]
+    worst: tuple[int, ...]
+    skew: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Task:
+    """A plan to be made certain."""
+
+    plan: Plan
+    workload: Workload
+    snapshot: Snapshot
+    costs: Mapping[str, PodCost]
+    window: Window | None
+    survivors: tuple[str, ...]
+    exact: bool
+    spreads: tuple[Spread, ...]
+
+    @property
+    def victims(self) -> tuple[str, ...]:
+        return self.plan.keys
+
+    def size(self, side: Side) -> int:
+        """How many pods a side has."""
+        return len(self.victims if side is Side.VICTIMS else self.survivors)
+
+    def counterexample(self, costs: Mapping[str, int]) -> Outcome | None:
+        """Something worse than the plan that the controller may do with these costs in place of the current ones."""
+        everyone = {key: each.current for key, each in self.costs.items()} | dict(costs)
+        found = outcomes(self.workload, self.snapshot, len(self.victims), self.window, everyone)
+        return next((outcome for outcome in found if not self._is_as_good(outcome)), None)
+
+    def _is_as_good(self, outcome: Outcome) -> bool:
+        if self.exact or not self.plan.levelings:
+            return outcome.is_unique and set(self.keys(outcome.certain)) == set(self.victims)
+        found = PossibleVictims(self.workload.rows, (outcome,))
+        pairs = zip(self.spreads, self.plan.levelings, strict=True)
+        return all(StockCounts(spread, found).worst <= each.skew_after for spread, each in pairs)
+
+    def keys(self, chosen: Mask) -> tuple[str, ...]:
+        """The names of some of the workload's pods."""
+        return pod_keys(self.snapshot, self.workload.rows[chosen])
+
+    def separates(self, costs: Mapping[str, int]) -> bool:
+        """Whether costs alone put every victim before every survivor."""
+        victims, survivors = (
+            [costs.get(key, self.costs[key].current) for key in keys] for keys in (self.victims, self.survivors)
+        )
+        return not victims or not survivors or max(victims) < min(survivors)
+
+
+def deliver(
+    made: Plan,
+    workload: Workload,
+    snapshot: Snapshot,
+    policy: Policy | None = None,
+    *,
+    costs: Mapping[str, PodCost],
+    window: Window | None = None,
+    rely: bool = True,
+    now: int | None = None,
+) -> Delivery | None:
+    """The costs that make a plan's result certain; None if no costs of ours can.
+
+    `rely` says whether the controller's other criteria can be relied on until it has acted.
+    """
+    survivors = _survivors(made, workload, snapshot, policy, now)
+    exact = policy is not None and bool(policy.combination.strategies)
+    spreads = resolve(workload.constraints, snapshot, workload.rows)
+    task = _Task(made, workload, snapshot, costs, window, survivors, exact, spreads)
+    if task.separates({}):
+        return Delivery(Side.VICTIMS, (), is_exact=True)
+    found = task.counterexample({}) if rely else None
+    if rely and found is None:
+        return Delivery(Side.VICTIMS, ())
+    candidates = [*(_partial(task, found) if found is not None else ()), *_whole(task)]
+    return min(candidates, key=_effort(task), default=None)
+
+
+def expectations(
+    workload: Workload, snapshot: Snapshot, count: int, costs: Mapping[str, int], window: Window | None
+) -> tuple[Expectation, ...]:
+    """The least level result of each constraint that is possible with these costs."""
+    found = possible_victims(workload, snapshot, count, window, costs)
+    result = []
+    for spread in resolve(workload.constraints, snapshot, workload.rows):
+        counts = StockCounts(spread, found)
+        worst = tuple(counts.worst_counts.tolist())
+        result.append(Expectation(spread.constraint.topology_key, spread.names, worst, counts.skews[1]))
+    return tuple(result)
+
+
+def is_settled(workload: Workload, snapshot: Snapshot, count: int) -> bool:
+    """Whether nothing about these pods is about to change the controller's choice: all ready, and one sync."""
+    return count <= BURST and bool(snapshot.pods.ready[workload.rows].all())
+
+
+def _survivors(
+    made: Plan, workload: Workload, snapshot: Snapshot, policy: Policy | None, now: int | None
+) -> tuple[str, ...]:
+    """The pods that stay, in the order in which they would go next.
+
+    Ranks that hold for one step only say nothing of what comes after the victims; levels do.
+    """
+    if policy is not None and any(strategy.recompute for strategy in policy.combination.strategies):
+        policy = None
+    gone = set(made.keys)
+    stock = stock_order(workload, snapshot, now)
+    sequence = removal_sequence(workload, snapshot, policy, stock, places_in(stock), len(workload.rows), now)
+    return tuple(key for key in pod_keys(snapshot, sequence.rows) if key not in gone)
+
+
+def _partial(task: _Task, found: Outcome) -> Iterator[Delivery]:
+    """Costs for the pods alone about which the controller has to change its mind.
+
+    Each counterexample shows more such pods, until there is none.
+    """
+    for side in Side:
+        chosen: set[str] = set()
+        outcome: Outcome | None = found
+        for _ in range(_ROUNDS):
+            if outcome is None:
+                break
+            more = _doubtful(task, side, outcome) - chosen
+            if not more or len(chosen | more) > _WORTHWHILE * task.size(side):
+                break
+            chosen |= more
+            costs = _numbered(task, side, chosen)
+            if costs is None:
+                break
+            outcome = task.counterexample(costs)
+            if outcome is None:
+                yield _ordered(task, side, costs)
+
+
+def _doubtful(task: _Task, side: Side, outcome: Outcome) -> set[str]:
+    """Victims that may stay, or survivors that may go."""
+    if side is Side.VICTIMS:
+        return set(task.victims) - set(task.keys(outcome.certain))
+    return set(task.keys(outcome.certain | outcome.open)) - set(task.victims)
+
+
+def _whole(task: _Task) -> Iterator[Delivery]:
+    """Costs for all pods of one side, or, between costs of other writers, for the pods on the wrong side of zero."""
+    for side in Side:
+        costs = _numbered(task, side, set(task.victims if side is Side.VICTIMS else task.survivors))
+        if costs is not None and _is_enough(task, costs):
+            yield _ordered(task, side, costs)
+    if task.workload.foreign_costs == "TieBreak":
+        costs = _around_zero(task)
+        if _is_enough(task, costs):
+            yield Delivery(Side.VICTIMS, tuple(costs.items()), task.separates(costs))
+
+
+def _is_enough(task: _Task, costs: Mapping[str, int]) -> bool:
+    """Costs of other writers that are obeyed can make it impossible; then a certain result is enough."""
+    return task.separates(costs) or task.counterexample(costs) is None
+
+
+def _numbered(task: _Task, side: Side, chosen: set[str]) -> dict[str, int] | None:
+    """Costs for the chosen pods of one side, in the order in which they go; None where int32 has no room."""
+    order = [key for key in (task.victims if side is Side.VICTIMS else task.survivors) if key in chosen]
+    written = [key for key in order if task.costs[key].is_writable]
+    size, first = len(task.costs), _first_step(task, side)
+    steps = {key: first + at for at, key in enumerate(written)} if side is Side.SURVIVORS else {}
+    if side is Side.VICTIMS:
+        steps = {key: first - size + at for at, key in enumerate(written)}
+    if any(abs(step) > INT32_MAX for step in steps.values()):
+        return None
+    return {key: _moved(task.costs[key], step) for key, step in steps.items()}
+
+
+def _moved(cost: PodCost, step: int) -> int:
+    """A cost that is so many steps from the centre of the pod's band, or that replaces a cost without a band."""
+    return cost.base + max(-LIMIT, min(step, LIMIT)) if cost.banded else step
+
+
+def _first_step(task: _Task, side: Side) -> int:
+    """Where to begin: beyond zero, and beyond every cost that stays on the other side."""
+    others = task.survivors if side is Side.VICTIMS else task.victims
+    offsets = [each.current - (each.base if each.banded else 0) for each in (task.costs[key] for key in others)]
+    replaced = [offset for key, offset in zip(others, offsets, strict=True) if _counts_as_step(task.costs[key], task)]
+    return min((0, *replaced)) if side is Side.VICTIMS else max((0, *replaced)) + 1
+
+
+def _counts_as_step(cost: PodCost, task: _Task) -> bool:
+    """Whether a cost on the other side is one that ours has to go beyond: ours, or one that is a tie-break only."""
+    return cost.own is not None or task.workload.foreign_costs == "TieBreak"
+
+
+def _around_zero(task: _Task) -> dict[str, int]:
+    """Costs below zero for victims that have none, and at or above zero for survivors that are below it."""
+    size = len(task.costs)
+    victims = [key for key in task.victims if task.costs[key].current >= 0]
+    survivors = [key for key in task.survivors if task.costs[key].current < 0]
+    below = {key: at - size for at, key in enumerate(victims)}
+    return below | {key: at + 1 for at, key in enumerate(survivors)}
+
+
+def _ordered(task: _Task, side: Side, costs: Mapping[str, int]) -> Delivery:
+    order: Sequence[tuple[str, int]] = list(costs.items())
+    return Delivery(side, tuple(order if side is Side.VICTIMS else reversed(order)), task.separates(costs))
+
+
+def _effort(task: _Task) -> Callable[[Delivery], float]:
+    """Sorts deliveries by how many costs have to be written, with a preference for victims."""
+
+    def effort(delivery: Delivery) -> float:
+        writes = sum(task.costs[key].own != cost for key, cost in delivery.costs)
+        return writes if delivery.side is Side.VICTIMS else writes * _PREFERENCE + 1
+
+    return effort

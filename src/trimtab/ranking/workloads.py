@@ -1,0 +1,111 @@
+"""The pods that shrink together, and the policy that ranks them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from trimtab.api.errors import InvalidError
+from trimtab.api.scaledown import StrategySpec
+from trimtab.ranking.combination import Combination, Combined
+from trimtab.ranking.contenders import Contenders
+from trimtab.ranking.rankers import Constraint
+from trimtab.ranking.strategies import STRATEGIES, Factory, View
+from trimtab.ranking.victims import STOCK, Options
+from trimtab.snapshot import Snapshot
+from trimtab.snapshot.columns import IntColumn, Mask
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """The pods of one controller: rows of the snapshot's table of pods.
+
+    `related` are the pods that criterion 5 counts: those of all ReplicaSets with the same owner. A ReplicaSet without
+    an owner, and a ReplicationController, have none: upstream's controller does not even count their own pods.
+    `base_costs` has, for pods whose deletion cost Trimtab wrote, the cost without ours: ours expresses no intent.
+    `foreign_costs` says how costs of other writers count: as an order to obey, or only between equals.
+    `available` says, for a CloneSet, which of `rows` are available.
+    """
+
+    rows: IntColumn
+    related: IntColumn
+    constraints: tuple[Constraint, ...] = ()
+    kind: Literal["ReplicaSet", "CloneSet"] = "ReplicaSet"
+    options: Options = STOCK
+    available: Mask | None = None
+    base_costs: Mapping[str, int] = field(default_factory=dict)
+    foreign_costs: Literal["Obey", "TieBreak"] = "Obey"
+
+    @classmethod
+    def owned_by(
+        cls, snapshot: Snapshot, uid: str, *, related: Iterable[str] = (), constraints: Sequence[Constraint] = ()
+    ) -> Workload:
+        """The active pods that the object with this UID manages.
+
+        `related` are the UIDs of all ReplicaSets with the same owner, itself included; none for a standalone one.
+        """
+        rows = active_rows(snapshot, uid)
+        groups = [active_rows(snapshot, sibling) for sibling in dict.fromkeys(related)]
+        return cls(rows, np.concatenate([rows[:0], *groups]), tuple(constraints))
+
+    @classmethod
+    def of_all(cls, snapshot: Snapshot, *, constraints: Sequence[Constraint] = ()) -> Workload:
+        """All active pods there are, as those of one Deployment."""
+        rows = np.flatnonzero(snapshot.pods.active).astype(np.int64)
+        return cls(rows, rows, tuple(constraints))
+
+    def without(self, row: int) -> Workload:
+        """The same without one pod."""
+        keep = self.rows != row
+        return replace(
+            self,
+            rows=self.rows[keep],
+            related=self.related[self.related != row],
+            available=None if self.available is None else self.available[keep],
+        )
+
+    def contenders(self, snapshot: Snapshot, costs: Mapping[str, int] | None = None) -> Contenders:
+        """The pods as the controller sees them, without Trimtab's costs; `costs` replace those of some pods."""
+        column = snapshot.pods.column("cost")[self.rows]
+        replaced = {**self.base_costs, **(costs or {})}
+        if replaced:
+            pairs = zip(pod_keys(snapshot, self.rows), column.tolist(), strict=True)
+            column = np.array([replaced.get(name, cost) for name, cost in pairs], dtype=np.int64)
+        return Contenders(snapshot.pods, self.rows, column)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Policy:
+    """Strategies, constructed and validated, with the values that they need from elsewhere."""
+
+    combination: Combination
+    usage: Mapping[str, float] = field(default_factory=dict)
+    stated: Mapping[str, float] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, specs: Sequence[StrategySpec], registry: Mapping[str, Factory] = STRATEGIES) -> Policy:
+        """A policy of these strategies. Raises InvalidError for what is wrong with them."""
+        return cls(Combination.of(specs, registry))
+
+    def rank(self, snapshot: Snapshot, rows: IntColumn, now: int | None) -> Combined:
+        """The ranks of these pods. Strategies may ask for the time, so it must be known."""
+        if now is None:
+            raise InvalidError("now", "is needed to rank pods by strategies; give the time in nanoseconds")
+        view = View(snapshot, rows, now, usage=self.usage, stated=self.stated, scores=self.scores)
+        return self.combination.rank(view)
+
+
+def active_rows(snapshot: Snapshot, uid: str) -> IntColumn:
+    """The rows of the active pods that the object with this UID manages."""
+    rows = snapshot.pods.owned_by(uid)
+    return rows[snapshot.pods.active[rows]]
+
+
+def pod_keys(snapshot: Snapshot, rows: IntColumn) -> tuple[str, ...]:
+    """The names (`namespace/name`) of these rows."""
+    names = snapshot.pods.rows.names
+    return tuple(names[row] or "" for row in rows.tolist())

@@ -1,0 +1,95 @@
+"""The topology constraints by which a workload is kept level: those of its template, or else the defaults. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from trimtab.api import codec, selectors
+from trimtab.api.documents import Document
+from trimtab.api.errors import InvalidError
+from trimtab.api.meta import LabelSelector
+from trimtab.api.model import Model
+from trimtab.api.pods import TopologySpreadConstraint
+from trimtab.api.selectors import Selector
+from trimtab.ranking.rankers import Constraint
+from trimtab.snapshot import Snapshot
+from trimtab.snapshot.nodes import ABSENT
+
+
+class _TemplateSpec(Model):
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+
+
+class _Template(Model):
+    spec: _TemplateSpec = _TemplateSpec()
+
+
+def constraints_for(
+    template: Document | None,
+    snapshot: Snapshot,
+    defaults: Sequence[Constraint],
+    labels: Mapping[str, str] | None = None,
+) -> tuple[Constraint, ...]:
+    """The constraints of a workload whose pods have these labels.
+
+    The first one is never traded for a later one, so hard constraints come before soft ones, and of those, coarse ones
+    (zones) before fine ones (nodes). A key that no node has is left out.
+    """
+    stated = [_constraint(each, labels or {}) for each in _template_constraints(template)]
+    by_key = _strictest(stated or defaults)
+    domains = {key: _domains(snapshot, key) for key in by_key}
+    known = [each for key, each in by_key.items() if domains[key]]
+    return tuple(sorted(known, key=lambda each: (not each.hard, domains[each.topology_key])))
+
+
+def _strictest(constraints: Iterable[Constraint]) -> dict[str, Constraint]:
+    """One constraint for each topology key: a hard one before a soft one, then the one with the smaller maxSkew."""
+    found: dict[str, Constraint] = {}
+    for each in constraints:
+        known = found.get(each.topology_key)
+        if known is None or (not each.hard, each.max_skew) < (not known.hard, known.max_skew):
+            found[each.topology_key] = each
+    return found
+
+
+def _constraint(stated: TopologySpreadConstraint, labels: Mapping[str, str]) -> Constraint:
+    return Constraint(
+        topology_key=stated.topology_key,
+        max_skew=stated.max_skew,
+        hard=stated.when_unsatisfiable == "DoNotSchedule",
+        selector=_selector(stated, labels),
+        min_domains=stated.min_domains or 0,
+        honor_affinity=stated.node_affinity_policy != "Ignore",
+        honor_taints=stated.node_taints_policy == "Honor",
+    )
+
+
+def _selector(stated: TopologySpreadConstraint, labels: Mapping[str, str]) -> Selector | None:
+    """The pods that a constraint counts: `labelSelector` and the pods' own values of `matchLabelKeys`.
+
+    None, which means the workload's own pods, where there is no selector: for the scheduler such a constraint counts no
+    pod at all, and keeping the workload level is what its author meant.
+    """
+    written = stated.label_selector
+    if written is None:
+        return None
+    own = {key: labels[key] for key in stated.match_label_keys if key in labels}
+    try:
+        selector = selectors.compile(
+            LabelSelector(match_labels={**own, **written.match_labels}, match_expressions=written.match_expressions)
+        )
+    except InvalidError:
+        return None
+    return None if selector.empty else selector
+
+
+def _template_constraints(template: Document | None) -> tuple[TopologySpreadConstraint, ...]:
+    try:
+        return () if template is None else codec.view(template, _Template).spec.topology_spread_constraints
+    except InvalidError:
+        return ()
+
+
+def _domains(snapshot: Snapshot, topology_key: str) -> int:
+    codes = set(snapshot.nodes.codes(topology_key)[snapshot.nodes.known].tolist())
+    return len(codes - {ABSENT})

@@ -1,0 +1,50 @@
+"""Whether the pods of a workload are at rest, so that its controller's criteria other than costs can be relied on.
+
+They are not while something else is about to change them: a spec that its controller has not observed yet, a rollout, a
+ReplicaSet with more or fewer pods than its size, a pod that is not ready and may become ready, an orphan that the
+controller may adopt.
+"""
+
+from __future__ import annotations
+
+from trimtab.api import selectors
+from trimtab.api.apps import Deployment
+from trimtab.api.errors import InvalidError
+from trimtab.api.meta import LabelSelector
+from trimtab.scaledown.view import View, Workload
+
+
+def is_stable(view: View, workload: Workload) -> bool:
+    """Whether nothing but the scale-down itself is changing the pods of a workload."""
+    if workload.status.observed_generation < workload.metadata.generation:
+        return False
+    return _is_at_rest(view, workload) and not _has_orphans(view, workload)
+
+
+def _is_at_rest(view: View, workload: Workload) -> bool:
+    controllers: list[Workload] = [workload]
+    if isinstance(workload, Deployment):
+        sets = view.sets_of(workload)
+        controllers = [each for each in sets if each.desired_replicas or _active(view, each.metadata.uid)]
+        if len(controllers) != 1:
+            return False
+    return all(_active(view, each.metadata.uid) == each.desired_replicas for each in controllers)
+
+
+def _active(view: View, uid: str) -> int:
+    return sum(pod.active for pod in view.pods_of(uid))
+
+
+def _has_orphans(view: View, workload: Workload) -> bool:
+    """Whether an active pod without a controller matches the workload's selector."""
+    orphans = [pod for pod in view.orphans_in(workload.metadata.namespace) if pod.active]
+    if not orphans:
+        return False
+    written = workload.spec.selector
+    try:
+        selector = selectors.compile(
+            written if isinstance(written, LabelSelector) or written is None else LabelSelector(match_labels=written)
+        )
+    except InvalidError:
+        return True
+    return any(selector.matches(pod.metadata.labels) for pod in orphans)

@@ -1,0 +1,201 @@
+"""What a ReplicaSet's controller may delete, against a brute force over moments, input orders and sort algorithms."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.ranking.crowds import NOW, NOW_NS, make
+from tests.unit.ranking.twins import ReplicaSetTwin
+from trimtab.api.pods import Pod
+from trimtab.api.times import from_ns
+from trimtab.ranking import certainty
+from trimtab.ranking.certainty import PossibleVictims, Window, possible_victims
+from trimtab.ranking.contenders import Contenders
+from trimtab.ranking.rankers import SameNodeRanker
+from trimtab.ranking.victims import Options, order_contenders
+from trimtab.snapshot import Snapshot
+
+SECOND = 10**9
+AGES = (2, 3, 3.5, 4, 5, 8, 8.5, 60, 64, 70)
+"""Seconds: several share a scale, and several cross into the next one within a few seconds."""
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> list[Pod]:
+    """Up to six pods whose ages and UIDs collide often."""
+    size = draw(st.integers(2, 6))
+    uids = draw(st.permutations("abcdef"))
+    return [
+        make(
+            f"p{number}",
+            uid=uids[number],
+            node=draw(st.sampled_from(["n1", "n2"])),
+            ready=draw(st.sampled_from([True, True, True, False])),
+            since=NOW - timedelta(seconds=draw(st.sampled_from(AGES))),
+            created=NOW - timedelta(seconds=draw(st.sampled_from(AGES))),
+            restarts=draw(st.sampled_from([0, 0, 1])),
+        )
+        for number in range(size)
+    ]
+
+
+def contenders_of(given_pods: Sequence[Pod]) -> Contenders:
+    """These pods in a snapshot."""
+    view = Snapshot()
+    for pod in given_pods:
+        view.put(pod)
+    return Contenders(view.pods, [view.pods.rows.index[pod.key] for pod in given_pods])
+
+
+def names(found: PossibleVictims, given_pods: Sequence[Pod], rows: Sequence[int]) -> set[str]:
+    """The names of rows."""
+    by_row = dict(zip(found.rows.tolist(), given_pods, strict=True))
+    return {by_row[row].metadata.name for row in rows}
+
+
+def insertion_sort(twin: ReplicaSetTwin, given_pods: Sequence[Pod]) -> list[Pod]:
+    """What Go's sort does to twelve elements and fewer."""
+    order: list[Pod] = []
+    for pod in given_pods:
+        place = len(order)
+        while place and twin.compare(pod, order[place - 1]) < 0:
+            place -= 1
+        order.insert(place, pod)
+    return order
+
+
+def quicksort(twin: ReplicaSetTwin, given_pods: Sequence[Pod]) -> list[Pod]:
+    """What it does to more, with the first element as the pivot."""
+    if len(given_pods) < 2:
+        return list(given_pods)
+    pivot, *others = given_pods
+    smaller = [pod for pod in others if twin.compare(pod, pivot) < 0]
+    larger = [pod for pod in others if twin.compare(pod, pivot) >= 0]
+    return [*quicksort(twin, smaller), pivot, *quicksort(twin, larger)]
+
+
+def merge_sort(twin: ReplicaSetTwin, given_pods: Sequence[Pod]) -> list[Pod]:
+    """An algorithm that Go does not use: the rule does not depend on it."""
+    return sorted(given_pods, key=functools.cmp_to_key(twin.compare))
+
+
+def outcomes(given_pods: Sequence[Pod], count: int, window: Window, moments: Sequence[int]) -> Iterator[frozenset[str]]:
+    """The sets that upstream's comparison deletes, over moments, input orders and algorithms."""
+    rng = random.Random(1)
+    orders = list(itertools.permutations(given_pods))
+    for moment in moments:
+        assert window.start <= moment <= window.end
+        twin = ReplicaSetTwin(given_pods, from_ns(moment))
+        for order in rng.sample(orders, min(40, len(orders))):
+            for algorithm in (insertion_sort, quicksort, merge_sort):
+                yield frozenset(pod.metadata.name for pod in algorithm(twin, order)[:count])
+
+
+@given(pods(), st.integers(0, 5), st.integers(0, 8))
+@settings(max_examples=150, deadline=None)
+def test_no_moment_order_or_algorithm_leads_to_another_set(given_pods: list[Pod], count: int, seconds: int) -> None:
+    """Pods that are said to go always do, and no other pod goes than those that are said to be possible."""
+    count = min(count, len(given_pods))
+    window = Window(NOW_NS, NOW_NS + seconds * SECOND)
+    found = possible_victims(contenders_of(given_pods), contenders_of(given_pods).rows, count, window)
+    always = names(found, given_pods, found.always.tolist())
+    possible = names(found, given_pods, found.possible.tolist())
+    moments = [NOW_NS + half * SECOND // 2 for half in range(2 * seconds + 1)]
+    for deleted in outcomes(given_pods, count, window, moments):
+        assert always <= deleted <= possible
+
+
+def test_a_moment_later_an_age_is_in_another_scale() -> None:
+    """A pod of 4.2 s is older than one of 3.5 s; 0.9 s later both are of one scale, and UIDs decide."""
+    given_pods = [
+        make("older", uid="a", since=NOW - timedelta(seconds=4.3), created=NOW),
+        make("younger", uid="b", since=NOW - timedelta(seconds=3.5), created=NOW),
+    ]
+    contenders = contenders_of(given_pods)
+    now = possible_victims(contenders, contenders.rows, 1, Window(NOW_NS, NOW_NS))
+    soon = possible_victims(contenders, contenders.rows, 1, Window(NOW_NS, NOW_NS + SECOND))
+    assert names(now, given_pods, now.always.tolist()) == {"younger"}
+    assert now.is_unique
+    assert names(soon, given_pods, soon.always.tolist()) == set()
+    assert names(soon, given_pods, soon.possible.tolist()) == {"older", "younger"}
+
+
+def test_a_clock_tolerance_widens_the_window_to_both_sides() -> None:
+    """A controller whose clock is behind acts as if it were earlier."""
+    window = Window.after(NOW_NS, seconds=2, tolerance=5)
+    assert window == Window(NOW_NS - 5 * SECOND, NOW_NS + 7 * SECOND)
+
+
+def test_inside_a_scale_a_comparison_that_is_not_transitive_makes_everything_possible() -> None:
+    """Rule 2: x before z before y by UID, y before x by restarts."""
+    late, early = NOW - timedelta(seconds=5), NOW - timedelta(seconds=6)
+    given_pods = [
+        make("x", uid="a", since=late, created=NOW),
+        make("y", uid="c", since=late, created=NOW, restarts=1),
+        make("z", uid="b", since=early, created=NOW),
+    ]
+    contenders = contenders_of(given_pods)
+    found = possible_victims(contenders, contenders.rows, 1, Window(NOW_NS, NOW_NS))
+    assert names(found, given_pods, found.possible.tolist()) == {"x", "y", "z"}
+    assert names(found, given_pods, found.always.tolist()) == set()
+
+
+@pytest.mark.parametrize("related", [True, False])
+def test_without_related_pods_crowded_nodes_do_not_count(related: bool) -> None:
+    """A ReplicaSet without an owner has no related pods: criterion 5 never applies to it."""
+    old, young = NOW - timedelta(hours=3), NOW - timedelta(minutes=1)
+    given_pods = [
+        make("a1", uid="1", node="a", since=old, created=old),
+        make("a2", uid="2", node="a", since=old, created=old),
+        make("b1", uid="3", node="b", since=young, created=young),
+    ]
+    contenders = contenders_of(given_pods)
+    rows = contenders.rows if related else contenders.rows[:0]
+    found = possible_victims(contenders, rows, 1, Window(NOW_NS, NOW_NS))
+    assert names(found, given_pods, found.possible.tolist()) == ({"a1", "a2"} if related else {"b1"})
+
+
+def test_without_logarithmic_ages_only_equal_pods_are_left_to_chance() -> None:
+    """The feature gate off: the younger goes first, at every moment."""
+    ages = (4.3, 3.5, 3.5)
+    given_pods = [
+        make(f"p{n}", uid=f"{n}", since=NOW - timedelta(seconds=age), created=NOW) for n, age in enumerate(ages)
+    ]
+    contenders = contenders_of(given_pods)
+    window = Window(NOW_NS, NOW_NS + 10 * SECOND)
+    one = possible_victims(contenders, contenders.rows, 1, window, Options(logarithmic=False))
+    two = possible_victims(contenders, contenders.rows, 2, window, Options(logarithmic=False))
+    assert names(one, given_pods, one.possible.tolist()) == {"p1", "p2"}
+    assert not one.is_unique
+    assert two.is_unique
+
+
+def test_a_clonesets_choice_depends_on_no_clock_but_on_ties() -> None:
+    """OpenKruise compares ages as they are; pods that tie go in any order."""
+    since = NOW - timedelta(seconds=5)
+    given_pods = [make(name, uid=name, node="n", since=since, created=since) for name in "ab"]
+    contenders = contenders_of(given_pods)
+    order = order_contenders(contenders, np.zeros(2))
+    found = certainty.only(contenders, order, 1)
+    assert len(found.possible) == 2
+    ranked = order_contenders(contenders, SameNodeRanker().ranks(contenders, Snapshot().nodes))
+    assert certainty.only(contenders, ranked, 1).is_unique
+
+
+def test_with_more_crossings_than_are_evaluated_nothing_is_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The effort is bounded, and the answer stays on the safe side."""
+    monkeypatch.setattr(certainty, "MOST_MOMENTS", 1)
+    given_pods = [make(f"p{n}", uid=f"{n}", since=NOW - timedelta(seconds=n + 2), created=NOW) for n in range(4)]
+    contenders = contenders_of(given_pods)
+    found = possible_victims(contenders, contenders.rows, 2, Window(NOW_NS, NOW_NS + 10 * SECOND))
+    assert len(found.always) == 0
+    assert len(found.possible) == 4

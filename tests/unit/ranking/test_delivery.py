@@ -1,0 +1,234 @@
+"""The fewest costs that make a plan certain, against a brute force over moments and input orders."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.ranking.crowds import NOW, NOW_NS, make, view_of
+from tests.unit.ranking.test_certainty import insertion_sort, quicksort
+from tests.unit.ranking.twins import ReplicaSetTwin
+from trimtab.api.annotations import DELETION_COST
+from trimtab.api.nodes import ZONE
+from trimtab.api.pods import Pod
+from trimtab.api.scaledown import StrategySpec
+from trimtab.api.times import from_ns
+from trimtab.ranking import Constraint, Plan, Policy, Workload, plan
+from trimtab.ranking.certainty import Window
+from trimtab.ranking.costs import INT32_MAX, Side
+from trimtab.ranking.delivery import Delivery, PodCost, deliver, expectations, is_settled
+from trimtab.snapshot import Snapshot
+
+SECOND = 10**9
+ZONES = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c"}
+NODES = {name: {ZONE: zone} for name, zone in ZONES.items()}
+WINDOW = Window(NOW_NS, NOW_NS + 6 * SECOND)
+AGES = (2, 3, 3.5, 4, 5, 8, 8.5, 60, 64, 7200)
+
+
+@st.composite
+def pods(draw: st.DrawFn, *, foreign: bool = False) -> list[Pod]:
+    """Up to seven ready pods over three zones, whose ages collide often."""
+    size = draw(st.integers(2, 7))
+    uids = draw(st.permutations("abcdefg"))
+    costs = st.sampled_from([None, "-2147483648", "-2147483647", "-5", "0", "3", "2147483647"])
+    return [
+        make(
+            f"p{number}",
+            uid=uids[number],
+            node=draw(st.sampled_from(sorted(ZONES))),
+            since=NOW - timedelta(seconds=draw(st.sampled_from(AGES))),
+            created=NOW - timedelta(seconds=draw(st.sampled_from(AGES))),
+            cost=draw(costs) if foreign else None,
+        )
+        for number in range(size)
+    ]
+
+
+def costs_of(given_pods: Sequence[Pod], *, writable: bool) -> dict[str, PodCost]:
+    """The costs of other writers, which may be replaced or not."""
+    found = {pod.key: pod.metadata.annotations.get(DELETION_COST) for pod in given_pods}
+    return {
+        key: PodCost() if text is None else PodCost(base=int(text), is_writable=writable) for key, text in found.items()
+    }
+
+
+def with_costs(given_pods: Sequence[Pod], costs: Mapping[str, int]) -> list[Pod]:
+    """The pods after the costs were written."""
+    changed = []
+    for pod in given_pods:
+        if pod.key in costs:
+            annotations = {**pod.metadata.annotations, DELETION_COST: str(costs[pod.key])}
+            metadata = msgspec.structs.replace(pod.metadata, annotations=annotations)
+            changed.append(msgspec.structs.replace(pod, metadata=metadata))
+        else:
+            changed.append(pod)
+    return changed
+
+
+def skews(given_pods: Sequence[Pod], count: int) -> set[int]:
+    """The skews that upstream's comparison leaves over moments, input orders and algorithms."""
+    rng = random.Random(2)
+    orders = list(itertools.permutations(given_pods))
+    found = set()
+    for half in range(13):
+        twin = ReplicaSetTwin(given_pods, from_ns(NOW_NS + half * SECOND // 2))
+        for order in rng.sample(orders, min(12, len(orders))):
+            for algorithm in (insertion_sort, quicksort):
+                left = Counter(ZONES[pod.spec.node_name] for pod in algorithm(twin, order)[count:])
+                counts = [left[zone] for zone in "abc"]
+                found.add(max(counts) - min(counts))
+    return found
+
+
+def planned(given_pods: Sequence[Pod], count: int, **more: str) -> tuple[Plan, Workload, Snapshot]:
+    """The plan to remove so many of these pods."""
+    view = view_of(given_pods, NODES)
+    everyone = Workload.of_all(view, constraints=[Constraint(ZONE)])
+    workload = Workload(everyone.rows, everyone.related, everyone.constraints, **more)  # type: ignore[arg-type]
+    return plan(workload, view, replicas=len(given_pods) - count, now=NOW_NS, window=WINDOW), workload, view
+
+
+@given(pods(), st.integers(1, 6), st.booleans())
+@settings(max_examples=120, deadline=None)
+def test_with_its_costs_every_outcome_is_as_level_as_the_plan(given_pods: list[Pod], count: int, rely: bool) -> None:
+    """Whenever the controller acts in the window, and however it lists and sorts the pods."""
+    count = min(count, len(given_pods) - 1)
+    made, workload, view = planned(given_pods, count)
+    costs = costs_of(given_pods, writable=False)
+    found = deliver(made, workload, view, costs=costs, window=WINDOW, rely=rely, now=NOW_NS)
+    assert found is not None
+    assert len(found.costs) <= max(count, len(given_pods) - count)
+    assert max(skews(with_costs(given_pods, dict(found.costs)), count)) <= made.levelings[0].skew_after
+
+
+@given(pods(foreign=True), st.integers(1, 6))
+@settings(max_examples=120, deadline=None)
+def test_costs_of_other_writers_as_a_tie_break_do_not_prevent_a_level_result(given_pods: list[Pod], count: int) -> None:
+    """Down to the smallest int32, below which nothing can be written."""
+    count = min(count, len(given_pods) - 1)
+    made, workload, view = planned(given_pods, count, foreign_costs="TieBreak")
+    costs = costs_of(given_pods, writable=True)
+    found = deliver(made, workload, view, costs=costs, window=WINDOW, now=NOW_NS)
+    assert found is not None
+    assert all(-(2**31) <= cost <= INT32_MAX for _, cost in found.costs)
+    assert max(skews(with_costs(given_pods, dict(found.costs)), count)) <= made.levelings[0].skew_after
+
+
+@given(pods(foreign=True), st.integers(1, 6))
+@settings(max_examples=80, deadline=None)
+def test_obeyed_costs_of_other_writers_are_never_replaced(given_pods: list[Pod], count: int) -> None:
+    """And where a delivery is found all the same, it holds."""
+    count = min(count, len(given_pods) - 1)
+    made, workload, view = planned(given_pods, count)
+    costs = costs_of(given_pods, writable=False)
+    found = deliver(made, workload, view, costs=costs, window=WINDOW, now=NOW_NS)
+    if found is None:
+        return
+    assert not {key for key, _ in found.costs} & {key for key, cost in costs.items() if not cost.is_writable}
+    assert max(skews(with_costs(given_pods, dict(found.costs)), count)) <= made.levelings[0].skew_after
+
+
+def story() -> list[Pod]:
+    """Ten old pods in zones a and b each, ten young ones in c."""
+    old, young = NOW - timedelta(days=9), NOW - timedelta(days=1)
+    return [
+        make(f"{zone}{n}", uid=f"{zone}{n}", node=f"{zone}1", since=since, created=since)
+        for zone, since in (("a", old), ("b", old), ("c", young))
+        for n in range(10)
+    ]
+
+
+def delivered(given_pods: Sequence[Pod], count: int, *, rely: bool = True) -> Delivery:
+    """The delivery for a Deployment's pods on nodes of their own."""
+    made, workload, view = planned(given_pods, count)
+    alone = Workload(workload.rows, workload.rows[:0], workload.constraints)
+    costs = costs_of(given_pods, writable=False)
+    found = deliver(made, alone, view, costs=costs, window=WINDOW, rely=rely, now=NOW_NS)
+    assert found is not None
+    return found
+
+
+def test_only_the_pods_about_which_the_controller_must_change_its_mind_are_written() -> None:
+    """10/10/10 to 7/7/6: six victims of the old zones; that four of the young ones go is certain, whichever."""
+    found = delivered(story(), 10)
+    assert found.side is Side.VICTIMS
+    assert Counter(key.partition("/")[2][0] for key, _ in found.costs) == {"a": 3, "b": 3}
+
+
+def test_without_reliance_on_other_criteria_all_victims_are_written() -> None:
+    """First one first, from minus the number of all pods on."""
+    found = delivered(story(), 10, rely=False)
+    assert [cost for _, cost in found.costs] == list(range(-30, -20))
+
+
+def test_of_many_victims_the_survivors_are_written() -> None:
+    """The last survivor first: wherever writing stops, the best ones have their costs."""
+    found = delivered(story(), 26, rely=False)
+    assert found.side is Side.SURVIVORS
+    assert [cost for _, cost in found.costs] == [4, 3, 2, 1]
+
+
+def test_costs_that_already_have_their_effect_are_not_written_again() -> None:
+    """As after an earlier plan for the same size."""
+    given_pods = story()
+    found = delivered(given_pods, 10, rely=False)
+    made, workload, view = planned(given_pods, 10)
+    costs = {pod.key: PodCost(own=dict(found.costs).get(pod.key)) for pod in given_pods}
+    again = deliver(made, workload, view, costs=costs, window=WINDOW, rely=False, now=NOW_NS)
+    assert again == Delivery(Side.VICTIMS, (), is_exact=True)
+
+
+def test_nothing_is_written_where_the_worst_outcome_is_as_level() -> None:
+    """Pods of clearly different ages, the youngest of each zone go."""
+    given_pods = [
+        make(f"{zone}{n}", uid=f"{zone}{n}", node=f"{zone}1", since=since, created=since)
+        for zone in "abc"
+        for n, since in enumerate((NOW - timedelta(days=9), NOW - timedelta(seconds=100)))
+    ]
+    assert delivered(given_pods, 3).costs == ()
+    assert len(delivered(given_pods, 3, rely=False).costs) == 3
+
+
+def test_with_strategies_the_very_pods_must_be_certain() -> None:
+    """A result that is as level is not enough: the policy asked for these pods."""
+    given_pods = story()
+    view = view_of(given_pods, NODES)
+    workload = Workload.of_all(view, constraints=[Constraint(ZONE)])
+    policy = Policy.of([StrategySpec(name="Oldest")])
+    made = plan(workload, view, policy, replicas=25, now=NOW_NS, window=WINDOW)
+    costs = costs_of(given_pods, writable=False)
+    found = deliver(made, workload, view, policy, costs=costs, window=WINDOW, now=NOW_NS)
+    assert found is not None
+    assert {key for key, _ in found.costs} == set(made.keys)
+
+
+def test_a_partial_delivery_is_announced_with_its_worst_result() -> None:
+    """Three of six costs written: what the controller may then leave is known before it acts."""
+    given_pods = story()
+    made, workload, view = planned(given_pods, 10)
+    alone = Workload(workload.rows, workload.rows[:0], workload.constraints)
+    found = delivered(given_pods, 10)
+    whole = expectations(alone, view, 10, dict(found.costs), WINDOW)
+    part = expectations(alone, view, 10, dict(found.costs[:3]), WINDOW)
+    assert (whole[0].topology_key, whole[0].skew) == (ZONE, made.levelings[0].skew_after)
+    assert part[0].skew == 6
+    assert sum(part[0].worst) == 20
+
+
+@pytest.mark.parametrize(
+    ("unready", "count", "want"), [(0, 5, True), (1, 5, False), (0, 501, False)], ids=["settled", "unready", "bursts"]
+)
+def test_pods_are_settled_if_all_are_ready_and_one_sync_is_enough(unready: int, count: int, want: bool) -> None:
+    """Otherwise other criteria than costs may change before the controller has acted."""
+    given_pods = [*story(), *(make(f"u{n}", uid=f"u{n}", node="a1", ready=False) for n in range(unready))]
+    _, workload, view = planned(given_pods, 5)
+    assert is_settled(workload, view, count) is want
