@@ -24,15 +24,19 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.lab.policing import Policies
 from tests.lab.subset_processes import define, is_installed
 from trimtab.api import crds
 from trimtab.api.documents import JSON
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.install import access, deployments, reviews
 from trimtab.install.options import Options, account
 from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
 from trimtab.kube.config import discover
 from trimtab.kube.errors import ApiError, MethodNotAllowed, NotFound
+from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Resource, untyped
 from trimtab_lab import provisioning
 from trimtab_lab.controlplane import accounts
@@ -52,6 +56,8 @@ class Trimtab:
     """Trimtab's own namespace, which is exempt from everything that it does."""
     folder: Path
     configuration: JSON
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the namespaces about which the webhooks are called; all that are managed, if empty."""
     ports: Mapping[str, int] = field(
         default_factory=lambda: {name: find_free_port() for name in (WEBHOOKS, CONTROLLERS, SCHEDULER)}
     )
@@ -72,7 +78,9 @@ class Trimtab:
         self.folder.joinpath("trimtab.json").write_text(json.dumps(self.configuration))
         await define(self.client)
         has_cel = await _has_cel(self.client)
-        self.objects = [*_identity(self.configuration, self.namespace, components), *self._registration()]
+        self.objects = list(_identity(self.configuration, self.namespace, components))
+        if WEBHOOKS in components:
+            self.objects += self._registration()
         await provisioning.create_missing(self.client, self.objects, has_cel=has_cel)
         for component in components:
             self.kubeconfigs[component] = await self._kubeconfig(component)
@@ -80,7 +88,11 @@ class Trimtab:
     def _registration(self) -> Iterator[JSON]:
         configuration = Options(namespace=self.namespace, configuration=self.configuration).read()
         where = reviews.by_url(self.configuration["webhooks"]["url"])
-        yield from reviews.configurations(configuration, where, labels=crds.MANAGED_BY_LABELS)
+        for each in reviews.configurations(configuration, where, labels=crds.MANAGED_BY_LABELS):
+            for webhook in each["webhooks"]:
+                selector = webhook["namespaceSelector"]
+                selector["matchLabels"] = {**selector.get("matchLabels", {}), **self.labels}
+            yield each
 
     async def _kubeconfig(self, component: str) -> Path:
         """A kubeconfig with a token of the component's ServiceAccount, or the administrator's if there are none."""
@@ -181,13 +193,23 @@ def configuration(namespace: str, **more: Any) -> JSON:
     }
 
 
+def cluster_wide(name: str, **more: Any) -> JSON:
+    """The configuration of an installation for all namespaces."""
+    return {**configuration(name, **more), "namespaces": []}
+
+
 @asynccontextmanager
 async def running(
-    client: Client, tree: JSON, components: Sequence[str], *, stays_registered: bool = False
+    client: Client,
+    tree: JSON,
+    components: Sequence[str],
+    *,
+    stays_registered: bool = False,
+    labels: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Trimtab]:
     """Install Trimtab and run these components, until the context ends."""
     with tempfile.TemporaryDirectory(prefix="trimtab-e2e-") as folder:
-        made = Trimtab(client, tree["namespace"], Path(folder), tree)
+        made = Trimtab(client, tree["namespace"], Path(folder), tree, labels or {})
         try:
             await made.install(components)
             await asyncio.gather(*(made.start(component) for component in components))
@@ -219,6 +241,21 @@ async def running_subsets(client: Client, namespace: str) -> AsyncIterator[Trimt
             yield made
         finally:
             await client.delete_all(UnitedTopology, namespace=namespace)
+
+
+@asynccontextmanager
+async def running_policies(client: Client, namespace: str, *more: str) -> AsyncIterator[Policies]:
+    """Controllers for the ScaleDownPolicies of a namespace, and further components."""
+    policies = Policies(client, namespace, Informer(client, ScaleDownPolicy, namespace=namespace))
+    async with running(client, configuration(namespace), [CONTROLLERS, *more]):
+        watching = asyncio.ensure_future(policies.informer.run())
+        try:
+            await policies.informer.wait_synced()
+            yield policies
+        finally:
+            await client.delete_all(ScaleDownPolicy, namespace=namespace)
+            await client.delete_all(PodGroupCost, namespace=namespace)
+            await cancel(watching)
 
 
 def _identity(tree: JSON, namespace: str, components: Sequence[str]) -> Iterator[JSON]:
