@@ -44,8 +44,8 @@ format: install ## Let ruff fix and format the code
 test: install ## All tests but the end-to-end suite, in two processes
 	@$(BIN)/python -m pytest -m "not e2e" -n 2 --dist loadfile $(ARGS)
 
-e2e: install ## The end-to-end suite, on the control plane that KUBECONFIG names or on a lab
-	@$(BIN)/python -m pytest -m e2e tests/e2e $(ARGS)
+e2e: install ## The end-to-end suite, on a lab: the embedded one, or the binaries in CONTROL_PLANE=DIR
+	@$(if $(CONTROL_PLANE),CONTROL_PLANE=$(CONTROL_PLANE)) $(BIN)/python -m pytest -m e2e tests/e2e tests/scenarios/test_walk.py $(ARGS)
 
 up: install ## Start a lab: API server, workload controllers, simulated nodes, and Trimtab
 	@$(BIN)/trimtab lab up $(ARGS)

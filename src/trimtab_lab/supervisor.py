@@ -1,6 +1,7 @@
 """The supervisor of a lab: one process that starts the others, restarts them, and stops them.
 
-The API server keeps everything in memory, so when it exits, the supervisor stops. Every other process may exit at any
+The processes up to the API server are the foundation of a lab: the embedded API server, which keeps everything in
+memory, or etcd and kube-apiserver. When one of them exits, the supervisor stops. Every other process may exit at any
 moment: it is restarted and reads what it needs from the API server.
 
     .lab/state.json     the process ids of the supervisor and of its processes
@@ -29,8 +30,11 @@ from typing import Any
 import click
 
 API_SERVER = "apiserver"
+EMBEDDED = "the embedded API server"
 
-_READY_TIMEOUT = 30.0
+TRIMTAB = (sys.executable, "-m", "trimtab")
+
+_READY_TIMEOUT = 60.0
 _STOP_TIMEOUT = 10.0
 _RESTART_DELAY = 0.5
 _POLL_SECONDS = 0.05
@@ -42,10 +46,13 @@ class LabError(click.ClickException):
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """A process of a lab: its name, and the arguments of `python -m trimtab` that start it."""
+    """A process of a lab: its name, and the command line that starts it."""
 
     name: str
     arguments: tuple[str, ...]
+    program: tuple[str, ...] = TRIMTAB
+    is_ready: Callable[[], bool] | None = None
+    """Whether the process serves; the next process of the foundation is started then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,8 @@ class LabState:
     pid: int
     port: int
     processes: dict[str, int]
+    control_plane: str = EMBEDDED
+    """Which control plane it is, for people."""
 
     @property
     def is_running(self) -> bool:
@@ -73,6 +82,9 @@ class Supervisor:
     on_ready: Callable[[], None] = lambda: None
     provision: Callable[[Path, Awaitable[None]], Awaitable[None]] | None = None
     """Creates the first objects of the cluster, given its kubeconfig and a future that is done once it is ready."""
+    control_plane: str = EMBEDDED
+    prepare: Callable[[], None] = lambda: None
+    """Writes the files that the processes need, before the first of them is started."""
     _running: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
 
     @property
@@ -84,16 +96,22 @@ class Supervisor:
         """Start all processes, API server first, and restart them until cancelled or until the API server exits."""
         self._prepare()
         try:
-            first, *others = self.processes
-            await self._start(first)
-            await self._prepare_cluster(first)
-            for spec in others:
+            await self._prepare_cluster()
+            for spec in self._others:
                 await self._start(spec)
             self.on_ready()
-            await self._watch(first, others)
+            await self._watch()
         finally:
             await self._stop()
             (self.folder / "state.json").unlink(missing_ok=True)
+
+    @property
+    def _foundation(self) -> Sequence[ProcessSpec]:
+        return self.processes[: [spec.name for spec in self.processes].index(API_SERVER) + 1]
+
+    @property
+    def _others(self) -> Sequence[ProcessSpec]:
+        return self.processes[len(self._foundation) :]
 
     def _prepare(self) -> None:
         state = read_state(self.folder)
@@ -104,20 +122,19 @@ class Supervisor:
             )
         if state is not None:
             self.report(f"the last lab in {self.folder} was not stopped properly; starting a new one")
-            _kill_orphans(state)
+            _kill_orphans(state, self.folder)
         if is_port_in_use(self.port):
             raise LabError(
                 f"port {self.port} is in use by another program; stop it, or choose another port with --port"
             )
         (self.folder / "logs").mkdir(parents=True, exist_ok=True)
+        self.prepare()
 
     async def _start(self, spec: ProcessSpec) -> None:
         log = (self.folder / "logs" / f"{spec.name}.log").open("ab")
         with log:
             self._running[spec.name] = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "trimtab",
+                *spec.program,
                 *spec.arguments,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
@@ -126,30 +143,49 @@ class Supervisor:
             )
         self._write_state()
 
-    async def _prepare_cluster(self, spec: ProcessSpec) -> None:
-        """Wait for the API server and create the first objects."""
-        ready = asyncio.ensure_future(self._until_ready(spec))
+    async def _prepare_cluster(self) -> None:
+        """Start the foundation, and create the first objects once the API server is ready."""
+        ready = asyncio.ensure_future(self._start_foundation())
         try:
             await (ready if self.provision is None else self.provision(self.kubeconfig, ready))
         finally:
             ready.cancel()
 
+    async def _start_foundation(self) -> None:
+        for spec in self._foundation:
+            await self._start(spec)
+            await self._until_ready(spec)
+
     async def _until_ready(self, spec: ProcessSpec) -> None:
+        check = spec.is_ready or (lambda: is_ready(self.port))
         deadline = time.monotonic() + _READY_TIMEOUT
-        while not is_ready(self.port):
+        while not await asyncio.to_thread(check):
             process = self._running[spec.name]
-            if process.returncode is not None or time.monotonic() > deadline:
-                raise LabError(f"the API server did not start; see {self.folder}/logs/{spec.name}.log")
+            if process.returncode is not None:
+                raise LabError(f"{_title(spec)} did not start; {self._last_lines(spec)}")
+            if time.monotonic() > deadline:
+                raise LabError(f"{_title(spec)} is not ready after {_READY_TIMEOUT:.0f} s; {self._last_lines(spec)}")
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def _watch(self, first: ProcessSpec, others: Sequence[ProcessSpec]) -> None:
-        """Restart processes that exit, except the API server: all objects are lost with it."""
+    def _last_lines(self, spec: ProcessSpec) -> str:
+        path = self.folder / "logs" / f"{spec.name}.log"
+        lines = path.read_text(errors="replace").splitlines()[-3:]
+        return "\n".join([f"see {path}, which ends with:" if lines else f"see {path}", *lines])
+
+    async def _watch(self) -> None:
+        """Restart processes that exit, except those of the foundation: the lab ends with them."""
         async with asyncio.TaskGroup() as group:
-            restarters = [group.create_task(self._restart(spec)) for spec in others]
-            await self._running[first.name].wait()
-            for restarter in restarters:
-                restarter.cancel()
-        raise LabError(f"the API server exited, which ends the lab; see {self.folder}/logs/{first.name}.log")
+            restarters = [group.create_task(self._restart(spec)) for spec in self._others]
+            waiters = [group.create_task(self._exited(spec)) for spec in self._foundation]
+            done, _ = await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
+            for task in (*restarters, *waiters):
+                task.cancel()
+        first = done.pop().result()
+        raise LabError(f"{_title(first)} exited, which ends the lab; see {self.folder}/logs/{first.name}.log")
+
+    async def _exited(self, spec: ProcessSpec) -> ProcessSpec:
+        await self._running[spec.name].wait()
+        return spec
 
     async def _restart(self, spec: ProcessSpec) -> None:
         while True:
@@ -159,23 +195,18 @@ class Supervisor:
             await self._start(spec)
 
     async def _stop(self) -> None:
-        """Stop the processes in the reverse order of their start."""
-        for name in reversed(list(self._running)):
-            process = self._running[name]
-            if process.returncode is None:
-                process.terminate()
-        for process in self._running.values():
-            try:
-                await asyncio.wait_for(process.wait(), _STOP_TIMEOUT)
-            except TimeoutError:
-                process.kill()
-                await process.wait()
+        """Stop the processes in the reverse order of their start, those of the foundation one after the other."""
+        foundation = [spec.name for spec in self._foundation]
+        await asyncio.gather(*(_end(self._running[name]) for name in self._running if name not in foundation))
+        for name in reversed(foundation):
+            if name in self._running:
+                await _end(self._running[name])
 
     def _write_state(self) -> None:
         processes = {name: process.pid for name, process in self._running.items()}
-        text = json.dumps({"pid": os.getpid(), "port": self.port, "processes": processes})
+        state = {"pid": os.getpid(), "port": self.port, "processes": processes, "controlPlane": self.control_plane}
         temporary = self.folder / "state.json.new"
-        temporary.write_text(text)
+        temporary.write_text(json.dumps(state))
         temporary.replace(self.folder / "state.json")
 
 
@@ -183,17 +214,18 @@ def read_state(folder: Path) -> LabState | None:
     """Read the state of the lab in a folder, if there is one."""
     try:
         tree: dict[str, Any] = json.loads((folder / "state.json").read_text())
-        return LabState(int(tree["pid"]), int(tree["port"]), {str(k): int(v) for k, v in tree["processes"].items()})
+        processes = {str(name): int(pid) for name, pid in tree["processes"].items()}
+        return LabState(int(tree["pid"]), int(tree["port"]), processes, str(tree.get("controlPlane", EMBEDDED)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def stop(folder: Path, *, within: float = 2 * _STOP_TIMEOUT) -> bool:
+def stop(folder: Path, *, within: float = 4 * _STOP_TIMEOUT) -> bool:
     """Stop the lab in a folder and wait until it has stopped; false if none is running."""
     state = read_state(folder)
     if state is None or not state.is_running:
         if state is not None:
-            _kill_orphans(state)
+            _kill_orphans(state, folder)
             (folder / "state.json").unlink(missing_ok=True)
         return False
     os.kill(state.pid, signal.SIGTERM)
@@ -247,31 +279,53 @@ def is_ready(port: int) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # without the CA bundle of the machine, which is slow to load
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    return answers(f"https://127.0.0.1:{port}/readyz", context)
+
+
+def answers(url: str, context: ssl.SSLContext) -> bool:
+    """Whether a server on this machine answers 200; a proxy of the environment is not asked."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     try:
-        with urllib.request.urlopen(f"https://127.0.0.1:{port}/readyz", timeout=1, context=context) as answer:
+        with opener.open(url, timeout=1) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False
 
 
-def _kill_orphans(state: LabState) -> None:
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Ask a process to stop, and kill it if it does not."""
+    if process.returncode is None:
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), _STOP_TIMEOUT)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def _kill_orphans(state: LabState, folder: Path) -> None:
     """Kill processes that still run although their supervisor was killed."""
     for pid in state.processes.values():
-        if is_alive(pid) and _is_ours(pid):
+        if is_alive(pid) and _is_ours(pid, folder):
             os.kill(pid, signal.SIGKILL)
 
 
-def _is_ours(pid: int) -> bool:
-    """Whether a process is one of ours: process ids are reused."""
+def _is_ours(pid: int, folder: Path) -> bool:
+    """Whether a process is one of this lab's: process ids are reused. Real binaries have the folder in their flags."""
     try:
-        return b"trimtab" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
+    return b"trimtab" in command or os.fsencode(folder.absolute()) in command
 
 
 def _looks_like_a_lab(folder: Path) -> bool:
     names = {path.name for path in folder.iterdir()}
     return not names or bool(names & {"state.json", "kubeconfig", "logs"})
+
+
+def _title(spec: ProcessSpec) -> str:
+    return "the API server" if spec.name == API_SERVER else spec.name
 
 
 def _exit_text(code: int) -> str:

@@ -1,40 +1,82 @@
-"""The control plane under test: the one that KUBECONFIG names, or a lab."""
+"""The control plane under test: the one that KUBECONFIG names, or a lab.
+
+The lab is embedded, or on the real binaries in the folder that CONTROL_PLANE names (`make e2e CONTROL_PLANE=DIR`). The
+results end with the control plane that they are of.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from trimtab.kube.client import Client
+from trimtab.kube.config import discover
+from trimtab.kube.sessions import Session
 from trimtab_lab import supervisor
 
 NO_NODES = "name: node-controllers\n"
 """Without nodes of the lab's own, which would take part in tests that bring theirs, but with its node controllers."""
+CONTROL_PLANE = pytest.StashKey[str]()
 
 
 @pytest.fixture(scope="session", autouse=True)
-def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def control_plane(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Path]:
     """The kubeconfig of the control plane. A lab is started for the session and used like any other cluster."""
-    named = os.environ.get("KUBECONFIG")
-    if named:
+    named, binaries = os.environ.get("KUBECONFIG"), os.environ.get("CONTROL_PLANE")
+    if named and not binaries:
+        pytestconfig.stash[CONTROL_PLANE] = f"the cluster of {named}, Kubernetes {server_version(Path(named))}"
         yield Path(named)
         return
     state = tmp_path_factory.mktemp("lab")
+    with lab(state, *(("--control-plane", binaries) if binaries else ())) as description:
+        kubeconfig = state / "kubeconfig"
+        pytestconfig.stash[CONTROL_PLANE] = f"{description}, Kubernetes {server_version(kubeconfig)}"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("KUBECONFIG", str(kubeconfig))
+            yield kubeconfig
+
+
+@contextmanager
+def lab(state: Path, *more: str) -> Iterator[str]:
+    """`trimtab lab up` with its scheduler alone: tests bring the webhooks and controllers that they are about."""
     (state / "shape.yaml").write_text(NO_NODES)
     options = ["--state", str(state), "--shape", str(state / "shape.yaml"), "--port", str(supervisor.find_free_port())]
-    options += ["--component", "scheduler"]  # tests bring the webhooks and controllers that they are about
-    command = [sys.executable, "-m", "trimtab", "lab", "up", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as lab:  # noqa: S603 - our own program
-        assert lab.stdout is not None
-        assert any("lab is up" in line for line in lab.stdout)
-        threading.Thread(target=lab.stdout.read, daemon=True).start()
-        os.environ["KUBECONFIG"] = str(state / "kubeconfig")
-        yield state / "kubeconfig"
-        del os.environ["KUBECONFIG"]
-        lab.send_signal(signal.SIGINT)
+    command = [sys.executable, "-m", "trimtab", "lab", "up", *options, "--component", "scheduler", *more]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own program
+        assert process.stdout is not None
+        assert any("lab is up" in line for line in process.stdout)
+        threading.Thread(target=process.stdout.read, daemon=True).start()
+        found = supervisor.read_state(state)
+        assert found is not None
+        try:
+            yield found.control_plane
+        finally:
+            process.send_signal(signal.SIGINT)
+
+
+def server_version(kubeconfig: Path) -> str:
+    """The version that an API server reports."""
+
+    async def ask() -> str:
+        async with Client(Session(discover(kubeconfig))) as client:
+            answer: dict[str, str] = json.loads((await client.call("GET", "/version")).body)
+            return answer["gitVersion"]
+
+    return asyncio.run(ask())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Which control plane the results are of."""
+    if CONTROL_PLANE in config.stash:
+        terminalreporter.write_line(f"control plane: {config.stash[CONTROL_PLANE]}")

@@ -6,10 +6,12 @@ The same holds on the lab and on a real control plane: nothing here knows which 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from tests.e2e.processes import CONTROLLERS, Trimtab, configuration, running
 from tests.lab.clonesets import CloneSetSandbox, cloneset_sandbox, template
 from trimtab.api.cloneset import SPECIFIED_DELETE
 from trimtab.api.nodes import ZONE
@@ -40,6 +42,19 @@ async def client() -> AsyncIterator[Client]:
     """A client of the control plane under test."""
     async with Client(Session(config.discover())) as made:
         yield made
+
+
+@asynccontextmanager
+async def running_clonesets(client: Client) -> AsyncIterator[tuple[CloneSetSandbox, Trimtab]]:
+    """A namespace whose CloneSets a process of Trimtab reconciles.
+
+    Tests of settings that no configuration has, and those that write ranks themselves, have a controller of their own.
+    """
+    async with (
+        cloneset_sandbox(client, manager="trimtab") as made,
+        running(client, configuration(made.name), [CONTROLLERS]) as trimtab,
+    ):
+        yield made, trimtab
 
 
 async def example(made: CloneSetSandbox, **spec: Any) -> None:
@@ -73,7 +88,7 @@ def skew(names: set[str]) -> int:
 
 async def test_the_example_goes_in_the_printed_inner_orders(client: Client) -> None:
     """Scaled down one by one: c-2, a-1, c-1, a-0, b-0, c-0 in the one zone, d-1, e-1, d-0, e-0 in the other."""
-    async with cloneset_sandbox(client) as made:
+    async with running_clonesets(client) as (made, _):
         await example(made, template=template(spread=ZONE))
         for size in range(9, -1, -1):
             await made.scale(size)
@@ -85,7 +100,7 @@ async def test_the_example_goes_in_the_printed_inner_orders(client: Client) -> N
 
 async def test_the_example_goes_in_the_same_way_at_once(client: Client) -> None:
     """One request for six fewer takes the first six of that sequence: the zones are left level."""
-    async with cloneset_sandbox(client) as made:
+    async with running_clonesets(client) as (made, _):
         await example(made, template=template(spread=ZONE))
         await made.scale(4)
         left = await made.until(4)
@@ -179,13 +194,13 @@ async def test_overlapping_clonesets_report_it(client: Client) -> None:
 
 async def test_a_killed_controller_goes_on(client: Client) -> None:
     """Killed while it grows and shrinks, it leaves exactly what is wanted."""
-    async with cloneset_sandbox(client) as made:
+    async with running_clonesets(client) as (made, trimtab):
         await made.create(30)
         await made.until(30)
         for size in (60, 25, 40):
             await made.scale(size)
-            await made.kill()
-            await made.start()
+            await trimtab.kill(CONTROLLERS)
+            await trimtab.start(CONTROLLERS)
         await made.until(40)
         await made.reported(lambda cloneset: cloneset.status.replicas == 40)
 

@@ -124,7 +124,7 @@ async def test_others_are_kept_from_changing_costs_where_an_administrator_says_s
     ours = f"system:serviceaccount:{options.namespace}:{account('webhooks')}"
     async with connected(control_plane) as client, protected(client, options, name):
         await wait_until_refused(client, name)
-        with pytest.raises(Forbidden, match="is kept by Trimtab"):
+        with pytest.raises(Forbidden, match="is written by Trimtab"):
             await change(client, name, "9", subresource="status")
         await client.patch(Pod, "p", {"metadata": {"labels": {"tier": "web"}}}, namespace=name)
         async with connected(control_plane, user=ours) as trimtab:
@@ -143,4 +143,4 @@ async def test_by_default_others_are_warned(control_plane: Path) -> None:
                 if warnings:
                     break
                 await asyncio.sleep(0.2)
-        assert "is kept by Trimtab in this namespace" in warnings[0]
+        assert "is written by Trimtab in this namespace" in warnings[0]

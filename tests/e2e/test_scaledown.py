@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.processes import Trimtab, holding
 from tests.lab.deployments import DeploymentSandbox, deployment_sandbox, is_ready, skew
-from tests.lab.holding import Holding, serving, unregister
 from trimtab.admission import metrics as webhooks
 from trimtab.api.annotations import DELETION_COST, SCALE_PLAN
 from trimtab.api.apps import Deployment, ReplicaSet
@@ -100,7 +100,7 @@ async def by_autoscaler(made: DeploymentSandbox, replicas: int) -> None:
 )
 async def test_two_zones_then_three_stay_level_over_four_cycles(client: Client, resize: Resize) -> None:
     """A zone that is added later is not emptied again by the next scale-down."""
-    async with deployment_sandbox(client, TWO_ZONES) as made, serving(client, made.name):
+    async with deployment_sandbox(client, TWO_ZONES) as made, holding(client, made.name):
         await made.deploy("web", 20)
         await made.reshape(THREE_ZONES)
         for _ in range(4):
@@ -119,39 +119,39 @@ async def test_growing_and_shrinking_by_chance_ends_as_planned(
     rng = random.Random(7)
     async with (
         deployment_sandbox(client, {"zone-a": 12, "zone-b": 6, "zone-c": 3}) as made,
-        serving(client, made.name) as holding,
+        holding(client, made.name) as trimtab,
     ):
         await made.deploy("web", 30)
         size, level, unlevel = 30, 0, list[str]()
         for _ in range(ROUNDS):
             size = rng.choice([each for each in range(6, 61) if each != size])
-            before, told = made.spread(), _told(holding)
+            before, counted = made.spread(), await _counts(trimtab)
             await made.scale("web", size)
             after = await made.settled(size)
             if sum(before) <= size:
                 continue
-            await _ended(holding)
+            await _until_plans_end(made, trimtab)
             if skew(after) <= max(1, skew(_levelled(before, size))):
                 level += 1
             else:
-                news = {what: count - told[what] for what, count in _told(holding).items() if count > told[what]}
-                unlevel.append(f"{before} to {size}: {after}, {news or 'nobody asked us'}")
+                counts = await _counts(trimtab)
+                news = {what: count - counted[what] for what, count in counts.items() if count > counted[what]}
+                unlevel.append(f"{before} to {size}: {after}, {news or 'the webhook was not called'}")
         figures = f"{level} of {level + len(unlevel)} scale-downs as level as can be; others: {unlevel or 'none'}"
         record_property("told", figures)
         assert all("planned" not in each or "miss" in each for each in unlevel), "every miss has a cause"
         assert level >= len(unlevel) * 4
 
 
-def _told(holding: Holding) -> dict[str, float]:
-    """What is counted: outcomes of requests, misses by their causes, and late requests."""
-    outcomes = {each.value: holding.sample("requests_total", outcome=each.value) for each in HoldOutcome}
-    misses = {f"miss: {each.value}": holding.sample("misses_total", cause=each.value) for each in MissCause}
-    registry = holding.edge.metrics.registry
+async def _counts(trimtab: Trimtab) -> dict[str, float]:
+    """What the webhooks have counted: outcomes of requests, misses by their causes, and late requests."""
+    scale = "trimtab_scaledown_"
+    outcomes = {each.value: await trimtab.sample(f"{scale}requests_total", outcome=each.value) for each in HoldOutcome}
+    misses = {
+        f"miss: {each.value}": await trimtab.sample(f"{scale}misses_total", cause=each.value) for each in MissCause
+    }
     late = {
-        f"edge: {each}": registry.get_sample_value(
-            "trimtab_webhook_reviews_total", {"hook": "scale", "outcome": each.value}
-        )
-        or 0.0
+        f"edge: {each}": await trimtab.sample("trimtab_webhook_reviews_total", hook="scale", outcome=each.value)
         for each in (webhooks.ReviewOutcome.LATE, webhooks.ReviewOutcome.FAILED, webhooks.ReviewOutcome.BUSY)
     }
     return {**outcomes, **misses, **late}
@@ -165,16 +165,18 @@ def _levelled(counts: tuple[int, ...], size: int) -> tuple[int, ...]:
     return tuple(left)
 
 
-async def _ended(holding: Holding) -> None:
-    """Wait until no plan is open."""
+async def _until_plans_end(made: DeploymentSandbox, trimtab: Trimtab) -> None:
+    """Wait until no cost of a plan is left, and the plan is evaluated."""
     async with asyncio.timeout(30):
-        while holding.view.plans:
+        while any(SCALE_PLAN in pod.metadata.annotations for pod in made.pods.store) or await trimtab.sample(
+            "trimtab_scaledown_oldest_cost_seconds"
+        ):
             await asyncio.sleep(0.1)
 
 
 async def test_requests_in_quick_succession_end_as_level_as_one(client: Client) -> None:
     """The controller is still busy with the first when the last one comes."""
-    async with deployment_sandbox(client, TWO_ZONES) as made, serving(client, made.name):
+    async with deployment_sandbox(client, TWO_ZONES) as made, holding(client, made.name):
         await made.deploy("web", 20)
         await made.reshape(THREE_ZONES)
         await made.scale("web", 30)
@@ -186,7 +188,7 @@ async def test_requests_in_quick_succession_end_as_level_as_one(client: Client) 
 
 async def test_a_paused_deployment_shrinks_by_replicaset(client: Client) -> None:
     """Each of its ReplicaSets shrinks to the planned size, and stays level."""
-    async with deployment_sandbox(client, THREE_ZONES) as made, serving(client, made.name) as holding:
+    async with deployment_sandbox(client, THREE_ZONES) as made, holding(client, made.name) as trimtab:
         await made.deploy("web", 24)
         template = {"metadata": {"labels": {"app": "web", "version": "2"}}}
         await made.client.patch(Deployment, "web", {"spec": {"template": template}}, namespace=made.name)
@@ -197,10 +199,11 @@ async def test_a_paused_deployment_shrinks_by_replicaset(client: Client) -> None
         if sum(size > 0 for size in sets.values()) < 2:
             pytest.skip("the rollout was over before it could be paused")
         await made.scale("web", 9)
-        await _ended(holding)
+        await _until_plans_end(made, trimtab)
         await _still(made)
-        assert holding.holder.tracker.results, _told(holding)
-        assert sum(holding.holder.tracker.results[-1].misses.values()) == 0
+        counts = await _counts(trimtab)
+        assert counts[HoldOutcome.PLANNED.value] + counts[HoldOutcome.AS_STOCK.value] > 0, counts
+        assert await trimtab.sample("trimtab_scaledown_misses_total") == 0
         assert all(
             each.desired_replicas < sets[each.metadata.uid] for each in await _sets(made) if sets[each.metadata.uid]
         )
@@ -222,10 +225,10 @@ async def _still(made: DeploymentSandbox) -> None:
 
 async def test_a_dry_run_changes_nothing(client: Client) -> None:
     """Nothing is written, the request is not held, and there is no warning."""
-    async with deployment_sandbox(client, THREE_ZONES) as made, serving(client, made.name) as holding:
+    async with deployment_sandbox(client, THREE_ZONES) as made, holding(client, made.name) as trimtab:
         await made.deploy("web", 9)
         await made.client.resize(Deployment, "web", 4, namespace=made.name, dry_run=True)
-        assert holding.sample("costs_written_total") == 0
+        assert await trimtab.sample("trimtab_scaledown_costs_written_total") == 0
         assert made.warnings == []
 
 
@@ -234,7 +237,7 @@ async def test_a_dry_run_changes_nothing(client: Client) -> None:
 )
 async def test_workloads_that_own_their_pods_stay_level_too(client: Client, kind: type[Any]) -> None:
     """By their own `/scale`."""
-    async with deployment_sandbox(client, TWO_ZONES) as made, serving(client, made.name):
+    async with deployment_sandbox(client, TWO_ZONES) as made, holding(client, made.name):
         body = made.deployment("web", 12)
         if kind is ReplicationController:
             body["spec"]["selector"] = {"app": "web"}
@@ -252,9 +255,9 @@ async def test_workloads_that_own_their_pods_stay_level_too(client: Client, kind
 async def test_with_trimtab_stopped_scaling_works_as_if_it_were_not_installed(client: Client) -> None:
     """The webhook is still registered, and does not answer."""
     async with deployment_sandbox(client, THREE_ZONES) as made:
+        async with holding(client, made.name, stays_registered=True) as trimtab:
+            await made.deploy("web", 12)
         try:
-            async with serving(client, made.name, stays_registered=True):
-                await made.deploy("web", 12)
             await made.scale("web", 6)
             await made.settled(6)
             await made.update("web", 9)
@@ -262,16 +265,16 @@ async def test_with_trimtab_stopped_scaling_works_as_if_it_were_not_installed(cl
             await made.scale("web", 0)
             await made.settled(0)
         finally:
-            await unregister(client, made.name)
+            await trimtab.uninstall()
 
 
 async def test_a_workload_at_rest_is_not_written_to(client: Client) -> None:
     """After a scale-down nothing of ours is left on any pod, and no pod is written to from then on."""
-    async with deployment_sandbox(client, THREE_ZONES) as made, serving(client, made.name) as holding:
+    async with deployment_sandbox(client, THREE_ZONES) as made, holding(client, made.name) as trimtab:
         await made.deploy("web", 12)
         await made.scale("web", 4)
         await made.settled(4)
-        await _ended(holding)
+        await _until_plans_end(made, trimtab)
         left = [pod.metadata.annotations for pod in made.pods.store]
         assert not any(SCALE_PLAN in each or DELETION_COST in each for each in left)
         written: list[Pod] = []

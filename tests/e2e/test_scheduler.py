@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.e2e.processes import SCHEDULER, Trimtab, cluster_wide
 from trimtab.api.core import Event, Namespace
 from trimtab.api.documents import JSON
 from trimtab.api.nodes import Node
@@ -48,6 +49,8 @@ class Cluster:
     name: str
     pods: Informer[Pod]
     events: Informer[Event]
+    kubeconfig: Path = Path()
+    """That of the scheduler's processes."""
     moves: dict[str, list[str]] = field(default_factory=dict)
 
     async def add_nodes(self, *names: str, zones: int = 3, cpu: str = "4") -> None:
@@ -117,7 +120,7 @@ class Cluster:
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     """A namespace and nodes that go away with the test."""
     async with Client(Session(config.discover())) as client:
         name = f"trimtab-e2e-{uuid.uuid4().hex[:10]}"
@@ -127,9 +130,14 @@ async def cluster() -> AsyncIterator[Cluster]:
         made = Cluster(client, name, Informer(client, Pod, namespace=name), Informer(client, Event, namespace=name))
         made.pods.subscribe(added=made.seen, updated=lambda _, new: made.seen(new))
         watching = [asyncio.ensure_future(informer.run()) for informer in (made.pods, made.events)]
+        tree = cluster_wide(name, scheduler={"leaderElection": {"resourceName": name}})
+        trimtab = Trimtab(client, tree["namespace"], tmp_path, tree)
         try:
+            await trimtab.install([SCHEDULER])
+            made.kubeconfig = trimtab.kubeconfigs[SCHEDULER]
             yield made
         finally:
+            await trimtab.uninstall()
             await cancel(*watching)
             await client.delete_all(PODS, namespace=name, grace_period_seconds=0)
             await client.delete_all(NODES, label_selector=f"trimtab-e2e={name}")
@@ -137,19 +145,21 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 
 @asynccontextmanager
-async def scheduler(folder: Path, name: str, **fields: Any) -> AsyncIterator[asyncio.subprocess.Process]:
-    """`trimtab run` for the pods of that name."""
+async def scheduler(folder: Path, cluster: Cluster, **fields: Any) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`trimtab run` for the pods that name this cluster's scheduler, with the permissions of an installed scheduler."""
     written = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "leaderElection": {"leaderElect": False},
-        "profiles": [{"schedulerName": name}],
+        "profiles": [{"schedulerName": cluster.name}],
         **fields,
     }
     path = folder / "scheduler.yaml"
     await asyncio.to_thread(path.write_text, yaml.safe_dump(written))
     command = ("-m", "trimtab", "run", "--scheduler-config", str(path), "--port", "-1", "--log-level", "warning")
-    process = await asyncio.create_subprocess_exec(sys.executable, *command)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *command, "--component", SCHEDULER, "--kubeconfig", str(cluster.kubeconfig)
+    )
     try:
         yield process
     finally:
@@ -165,7 +175,7 @@ async def test_pods_are_bound_evenly_over_zones_with_events(cluster: Cluster, tm
     selector = {"matchLabels": {"app": "web"}}
     constraint = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
     await cluster.add_pods(names, topologySpreadConstraints=[{**constraint, "labelSelector": selector}])
-    async with scheduler(tmp_path, cluster.name):
+    async with scheduler(tmp_path, cluster):
         await cluster.all_bound(9)
         placed = sorted(pod.spec.node_name for pod in cluster.pods.store)
         assert placed == sorted([cluster.node(name) for name in "abc"] * 3)
@@ -187,7 +197,7 @@ async def test_a_refused_pod_is_reported_and_scheduled_after_a_node_grows(cluste
         found = (pod.status.condition("PodScheduled") for pod in store)
         return any(each is not None and each.reason == "Unschedulable" for each in found)
 
-    async with scheduler(tmp_path, cluster.name):
+    async with scheduler(tmp_path, cluster):
         await cluster.until(is_refused)
         (pod,) = cluster.pods.store
         condition = pod.status.condition("PodScheduled")
@@ -203,13 +213,13 @@ async def test_a_refused_pod_is_reported_and_scheduled_after_a_node_grows(cluste
 async def test_a_killed_and_restarted_scheduler_loses_no_pod(cluster: Cluster, tmp_path: Path) -> None:
     """Whatever it had in mind when it was killed, every pod is bound in the end, and none ever moved."""
     await cluster.add_nodes(*(f"n{number}" for number in range(10)), cpu="2")
-    async with scheduler(tmp_path, cluster.name) as first:
+    async with scheduler(tmp_path, cluster) as first:
         adding = asyncio.ensure_future(cluster.add_pods([f"web-{number}" for number in range(150)]))
         await cluster.all_bound(20)
         first.send_signal(signal.SIGKILL)
         await first.wait()
         await adding
-    async with scheduler(tmp_path, cluster.name):
+    async with scheduler(tmp_path, cluster):
         await cluster.all_bound(150)
     assert len(cluster.moves) == 150
     assert {len(places) for places in cluster.moves.values()} == {1}
@@ -221,15 +231,15 @@ async def test_another_scheduler_takes_over_from_a_killed_leader(cluster: Cluste
     election = {
         "leaderElect": True,
         "resourceName": cluster.name,
-        "resourceNamespace": cluster.name,
+        "resourceNamespace": f"trimtab-{cluster.name}",
         "leaseDuration": "3s",
         "renewDeadline": "2s",
         "retryPeriod": "500ms",
     }
-    async with scheduler(tmp_path, cluster.name, leaderElection=election) as first:
+    async with scheduler(tmp_path, cluster, leaderElection=election) as first:
         await cluster.add_pods(["early"])
         await cluster.all_bound(1)
-        async with scheduler(tmp_path, cluster.name, leaderElection=election):
+        async with scheduler(tmp_path, cluster, leaderElection=election):
             first.send_signal(signal.SIGKILL)
             await first.wait()
             await cluster.add_pods(["late"])
@@ -244,7 +254,7 @@ async def test_kube_scheduler_and_trimtab_each_schedule_their_own_pods(cluster: 
         await cluster.all_bound(1, patience=5.0)
     except TimeoutError:
         pytest.skip("no kube-scheduler answers here")
-    async with scheduler(tmp_path, cluster.name):
+    async with scheduler(tmp_path, cluster):
         await asyncio.gather(
             cluster.add_pods([f"ours-{number}" for number in range(60)]),
             cluster.add_pods([f"theirs-{number}" for number in range(60)], scheduler=KUBE_SCHEDULER),

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
+from tests.e2e.processes import CONTROLLERS, WEBHOOKS, Trimtab, running_subsets
 from tests.lab.deployments import TAINT, DeploymentSandbox, deployment_sandbox
-from tests.lab.subset_processes import SubsetProcesses, running_subsets
 from trimtab.api import annotations as keys
 from trimtab.api.annotations import DELETION_COST, NAMESPACE_LABEL
 from trimtab.api.apps import Deployment, ReplicaSet
@@ -352,7 +352,7 @@ async def test_an_eviction_that_a_budget_refuses_is_reverted(client: Client) -> 
 async def test_webhooks_and_controller_are_killed_and_it_converges(client: Client) -> None:
     """Pods are created all the time; those without a reservation are matched afterwards."""
     async with deployment_sandbox(client, ZONES) as made, running_subsets(client, made.name) as trimtab:
-        if trimtab.controller is None:
+        if trimtab is None:
             pytest.skip("the Trimtab that is installed here is not ours to kill")
         await create_topology(made, in_zone("a", "zone-a", 6), in_zone("b", "zone-b", "50%"), in_zone("c", "zone-c"))
         await made.deploy("web", 4)
@@ -365,16 +365,16 @@ async def test_webhooks_and_controller_are_killed_and_it_converges(client: Clien
         await counted(made, **{row.name: total[row.name] for row in status.subset_statuses})
 
 
-async def trouble(trimtab: SubsetProcesses, made: DeploymentSandbox) -> None:
+async def trouble(trimtab: Trimtab, made: DeploymentSandbox) -> None:
     """Sizes change while parts of Trimtab end and begin."""
     await made.scale("web", 10)
-    await trimtab.kill_controller()
+    await trimtab.kill(CONTROLLERS)
     await made.settled(10)
     assert made.spread()[0] == 6
-    await trimtab.start_controller()
-    await trimtab.kill_webhooks()
+    await trimtab.start(CONTROLLERS)
+    await trimtab.kill(WEBHOOKS)
     await made.scale("web", 14)
     await made.settled(14)
-    await trimtab.start_webhooks()
+    await trimtab.start(WEBHOOKS)
     node = next(iter(made.machines.store))
     assert isinstance(node, Node)

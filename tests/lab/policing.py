@@ -27,6 +27,7 @@ from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel, within
 from trimtab.kube.errors import AlreadyExists, ApiError, NotFound, ServerError
+from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Resource
 from trimtab.kube.stores import Store
 from trimtab.scaledown.continuous.delivery import ContinuousSettings
@@ -66,17 +67,13 @@ def _is_established(condition: Condition) -> bool:
     return condition.type == "Established" and condition.status == "True"
 
 
-class PolicyControllers:
-    """The controllers of policies, at work in one namespace."""
+class Policies:
+    """The policies of one namespace, and an informer that shows their statuses."""
 
-    def __init__(self, client: Client, namespace: str, **settings: Any) -> None:
-        defaults = Defaults(only=frozenset({namespace}))
+    def __init__(self, client: Client, namespace: str, informer: Informer[ScaleDownPolicy]) -> None:
         self.client = client
         self.namespace = namespace
-        self.view = View(client)
-        self.sources = sources_for(client, self.view, lambda: defaults, networks=LOOPBACK)
-        made = ContinuousSettings(**{"batch": 0.1, "resync_sampled": 1.0, **settings})
-        self.controller = ScaleDownPolicies(client, self.view, self.sources, defaults=defaults, settings=made)
+        self.informer = informer
 
     async def policy(self, name: str = "web", **spec: Any) -> None:
         """Create a policy, for the Deployment web by default."""
@@ -92,14 +89,26 @@ class PolicyControllers:
             found = store.get(f"{self.namespace}/{name}")  # type: ignore[arg-type]
             return found is not None and condition(found)
 
-        await within(self.client.clock, 60.0, self.view.policies.wait_for(is_satisfied))
-        found = self.view.policies.get(f"{self.namespace}/{name}")  # type: ignore[arg-type]
+        await within(self.client.clock, 60.0, self.informer.wait_for(is_satisfied))
+        found = self.informer.get(f"{self.namespace}/{name}")  # type: ignore[arg-type]
         assert found is not None
         return found
 
     async def ranked(self, count: int, name: str = "web") -> ScaleDownPolicy:
         """Wait until a policy ranks so many pods, and is ready."""
         return await self.wait_for_status(lambda policy: is_ready(policy) and policy.status.ranked_pods == count, name)
+
+
+class PolicyControllers(Policies):
+    """The controllers of policies, at work in one namespace, in this process."""
+
+    def __init__(self, client: Client, namespace: str, **settings: Any) -> None:
+        defaults = Defaults(only=frozenset({namespace}))
+        self.view = View(client)
+        super().__init__(client, namespace, self.view.policies)
+        self.sources = sources_for(client, self.view, lambda: defaults, networks=LOOPBACK)
+        made = ContinuousSettings(**{"batch": 0.1, "resync_sampled": 1.0, **settings})
+        self.controller = ScaleDownPolicies(client, self.view, self.sources, defaults=defaults, settings=made)
 
 
 def is_ready(policy: ScaleDownPolicy) -> bool:
@@ -193,17 +202,29 @@ BAD_POLICIES: dict[str, tuple[JSON, str]] = {
 
 
 async def bad_policies_are_refused(client: Client, namespace: str) -> None:
-    """Each with the field and what to write; and a good one is taken."""
+    """Each with the field and what to write; and a good one is admitted."""
     await define(client)
-    kind = {"apiVersion": POLICIES.api_version, "kind": "ScaleDownPolicy", "metadata": {"name": "web"}}
-    good: JSON = {**kind, "spec": {"targetRef": DEPLOYMENT}}
     async with validating(client, namespace):
-        await within(client.clock, 30.0, _taken(client, namespace, good))
-        for spec, words in BAD_POLICIES.values():
-            with pytest.raises(ApiError, match=re.escape(words)):
-                await client.create(POLICIES.raw, {**kind, "spec": spec}, namespace=namespace)
-        await client.create(POLICIES.raw, good, namespace=namespace)
-        await client.delete(POLICIES, "web", namespace=namespace)
+        await within(client.clock, 30.0, _taken(client, namespace, _policy(targetRef=DEPLOYMENT)))
+        await each_bad_policy_is_refused(client, namespace)
+
+
+def _policy(**spec: Any) -> JSON:
+    return {
+        "apiVersion": POLICIES.api_version,
+        "kind": "ScaleDownPolicy",
+        "metadata": {"name": "web"},
+        "spec": spec,
+    }
+
+
+async def each_bad_policy_is_refused(client: Client, namespace: str) -> None:
+    """With the field and what to write, where the webhook is registered; and a good one is admitted."""
+    for spec, words in BAD_POLICIES.values():
+        with pytest.raises(ApiError, match=re.escape(words)):
+            await client.create(POLICIES.raw, _policy(**spec), namespace=namespace)
+    await client.create(POLICIES.raw, _policy(targetRef=DEPLOYMENT), namespace=namespace)
+    await client.delete(POLICIES, "web", namespace=namespace)
 
 
 async def _taken(client: Client, namespace: str, good: JSON) -> None:
@@ -283,7 +304,7 @@ async def settle(made: DeploymentSandbox) -> None:
     await made.client.clock.sleep(2 * INITIAL)
 
 
-async def long_work_is_spared(made: DeploymentSandbox, policies: PolicyControllers) -> None:
+async def long_work_is_spared(made: DeploymentSandbox, policies: Policies) -> None:
     """The pods that have worked longest are deleted last: six workers, four of them busy, scaled down to three."""
     await made.deploy("web", 6)
     async with employed(made) as workers:
@@ -299,7 +320,7 @@ async def long_work_is_spared(made: DeploymentSandbox, policies: PolicyControlle
     assert {pod.metadata.name for pod in made.pods.store} == set(names[3:])
 
 
-async def unwanted_nodes_empty_first(made: DeploymentSandbox, policies: PolicyControllers) -> None:
+async def unwanted_nodes_empty_first(made: DeploymentSandbox, policies: Policies) -> None:
     """Nodes get a PreferNoSchedule taint while their pods run; those pods go first."""
     await made.deploy("web", 8)
     marked = {node.metadata.name for node in made.machines.store if node.metadata.labels.get(ZONE) == "zone-a"}
@@ -324,7 +345,7 @@ def _cheaper(costs: dict[str, int], there: set[str]) -> bool:
     return bool(cheap and dear) and max(cheap) < min(dear)
 
 
-async def three_stay_on_two_zones(made: DeploymentSandbox, policies: PolicyControllers) -> None:
+async def three_stay_on_two_zones(made: DeploymentSandbox, policies: Policies) -> None:
     """Three replicas on two zones, scaled down to two, over and over."""
     await policies.policy(delivery="Continuous")
     await made.deploy("web", 3)

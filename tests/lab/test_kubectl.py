@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 from pathlib import Path
@@ -13,10 +14,15 @@ import yaml
 
 from tests.lab.wire import CORE, CRDS, DEPLOYMENTS, PODS, REPLICA_SETS, Wire, deployment, owned_by, pod
 from tools.webhooks import WebhookServer
+from trimtab.install import definitions, manifests
+from trimtab.install.options import Options
 from trimtab_lab.apiserver.wire.server import Server
 
 FOUND = [path for path in os.environ.get("KUBECTLS", shutil.which("kubectl") or "").split(os.pathsep) if path]
 ROOT = Path(__file__).parents[2]
+
+EXPLAINED: dict[str, str] = json.loads((ROOT / "tests/recordings/kubectl/explain.json").read_text())
+"""What `kubectl explain` prints on a real server (`tools/explain.py`)."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -145,6 +151,52 @@ async def test_fields_are_explained(kubectl: Kubectl) -> None:
     output = await kubectl("explain", "clonesets")
     assert "CloneSet keeps a number of identical pods" in output
     assert "spec\t<Object> -required-" in output
+
+
+@pytest.mark.parametrize("path", EXPLAINED)
+async def test_built_in_kinds_are_explained_as_by_a_real_server(kubectl: Kubectl, path: str) -> None:
+    """Descriptions, types and enumerations, as they were recorded; `-required-` is not compared.
+
+    Published schemas require fields by markers in comments of the Go source; the lab's follow from its types.
+    """
+    output = await kubectl("explain", path)
+    assert _comparable(output) == _comparable(EXPLAINED[path])
+
+
+def _comparable(text: str) -> list[str]:
+    return [line.rstrip().removesuffix(" -required-") for line in text.strip().splitlines()]
+
+
+UNSERVED = [
+    {"apiVersion": "unserved.example.com/v1", "kind": "Thing", "metadata": {"name": "a"}},
+    {"apiVersion": "apps/v1", "kind": "Thing", "metadata": {"name": "a"}},
+]
+
+
+@pytest.mark.parametrize("thing", UNSERVED, ids=["of an unserved group", "of a served group"])
+async def test_an_unserved_kind_has_no_matches(kubectl: Kubectl, thing: dict[str, Any]) -> None:
+    """With kubectl's own message, as on a real server."""
+    for verb in ("apply", "create"):
+        errors = await kubectl.refused(verb, "-f", "-", given=thing)
+        assert f'no matches for kind "Thing" in version "{thing["apiVersion"]}"' in errors
+
+
+async def test_an_installation_is_applied_or_refused_with_a_reason(kubectl: Kubectl) -> None:
+    """`trimtab install | kubectl apply -f -`: each refused object is named by its kind, with why."""
+    options = Options()
+    printed = manifests.everything(options, definitions.choose(options, "all", []).manifests)
+    text = yaml.safe_dump_all(printed)
+    _, output, errors = await kubectl.run("apply", "-f", "-", given=text)
+    refused = {
+        "NetworkPolicy: the lab does not enforce network policies": 3,
+        'ValidatingWebhookConfiguration.admissionregistration.k8s.io "trimtab" is invalid': 1,
+        "ValidatingAdmissionPolicy: admission policies are written in CEL": 1,
+        "ValidatingAdmissionPolicyBinding: admission policies are written in CEL": 1,
+        'MutatingWebhookConfiguration.admissionregistration.k8s.io "trimtab" is invalid': 1,
+    }
+    found = {words: errors.count(words) for words in refused if words in errors}
+    assert len(output.splitlines()) + sum(found.values()) == len(printed), errors
+    assert found.items() <= refused.items()
 
 
 async def test_objects_are_changed_by_patches_labels_annotations_and_scale(kubectl: Kubectl) -> None:

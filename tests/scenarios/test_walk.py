@@ -1,4 +1,7 @@
-"""The README's walk, typed with kubectl as it is written; and again while parts of the lab are killed."""
+"""The README's walk, typed with kubectl as it is written; and again while parts of the lab are killed.
+
+CONTROL_PLANE names a folder with real binaries: the walk is then typed on a lab of these as well.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,10 +32,18 @@ pytestmark = [
 ]
 
 
+BINARIES = os.environ.get("CONTROL_PLANE", "")
+REAL = pytest.mark.skipif(not BINARIES, reason="CONTROL_PLANE names no folder with etcd and kube-apiserver")
+CONTROL_PLANES = [
+    pytest.param((), id="on the embedded API server"),
+    pytest.param(("--control-plane", BINARIES), id="on real binaries", marks=[REAL, pytest.mark.e2e]),
+]
+
+
 @contextmanager
-def lab(folder: Path) -> Iterator[subprocess.Popen[str]]:
+def lab(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """`trimtab lab up`, until the block ends; then Ctrl-C."""
-    command = [sys.executable, "-m", "trimtab", "lab", "up", "--port", str(supervisor.find_free_port())]
+    command = [sys.executable, "-m", "trimtab", "lab", "up", "--port", str(supervisor.find_free_port()), *options]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stdout is not None
         for line in process.stdout:
@@ -67,12 +78,16 @@ def type_walk(folder: Path) -> None:
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
-def test_the_walk_works_as_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", CONTROL_PLANES)
+def test_the_walk_works_as_written(
+    tmp_path: Path, options: tuple[str, ...], record_property: Callable[[str, object], None]
+) -> None:
     """What a newcomer types first must not fail; and Ctrl-C leaves nothing running."""
     assert len(WALK) > 5
-    with lab(tmp_path) as process:
+    with lab(tmp_path, *options) as process:
         state = supervisor.read_state(tmp_path / ".lab")
         assert state is not None
+        record_property("told", f"on {state.control_plane}")
         type_walk(tmp_path)
     assert process.returncode == 0
     assert [name for name, pid in state.processes.items() if supervisor.is_alive(pid)] == []

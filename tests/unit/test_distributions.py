@@ -194,7 +194,8 @@ def test_help_imports_neither_numpy_nor_the_client(arguments: tuple[str, ...], p
     assert "trimtab.cli" in modules
     assert not {"numpy", "aiohttp", "msgspec", "rich", "cryptography"} & set(modules)
     lab_modules = {name for name in modules if name.startswith("trimtab_lab")}
-    assert lab_modules == ({"trimtab_lab", "trimtab_lab.cli", "trimtab_lab.cli.commands"} if arguments else set())
+    command_line = {"trimtab_lab", *(f"trimtab_lab.cli{name}" for name in ("", ".commands", ".options"))}
+    assert lab_modules == (command_line if arguments else set())
 
 
 def test_both_have_one_version_and_require_each_other_in_it() -> None:

@@ -7,8 +7,8 @@ skew. The end of each step has the recorded numbers, so that a column of numbers
 **Time.** A step of half a second may decide everything, and one of a minute nothing. So each step has its own scale: a
 longer step is wider, but far less than in proportion, and the seconds are printed at its edges.
 
-**Colours** come from two palettes; the viewer's preference for dark or light chooses, also where the file is an image
-in a page. Nothing depends on colour alone: domains have lanes, steps have numbers, failures have a sign.
+**Colours** are those of `chartstyle`, light or dark. Nothing depends on colour alone: domains have lanes, steps have
+numbers, failures have a sign.
 """
 
 from __future__ import annotations
@@ -19,33 +19,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
+from trimtab_lab.scenarios import chartstyle
 from trimtab_lab.scenarios.runner import ALL, Outcome, StepRecord
 from trimtab_lab.scenarios.timelines import Moment, Tally, moments
-
-_STYLE = """
-svg { --surface: #ffffff; --ink: #1c2430; --quiet: #5b6676; --grid: #d9dfe7; --band: #f5f7fa;
-      --ready: #2f6fcb; --starting: #a9c8f2; --leaving: #b3bac4; --skew: #c2570c; --bad: #b3261e; }
-@media (prefers-color-scheme: dark) {
-  svg { --surface: #14181f; --ink: #e8ecf2; --quiet: #9aa6b6; --grid: #313a47; --band: #1a2029;
-        --ready: #6ba4f0; --starting: #2d4e7e; --leaving: #596373; --skew: #f0934a; --bad: #ff8a80; }
-}
-text { font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; font-size: 12px;
-       fill: var(--ink); }
-.title { font-size: 17px; font-weight: 600; }
-.quiet { fill: var(--quiet); }
-.small { font-size: 11px; }
-.number { font-weight: 600; font-variant-numeric: tabular-nums; text-anchor: end;
-          paint-order: stroke; stroke: var(--surface); stroke-width: 4px; stroke-linejoin: round; }
-.surface { fill: var(--surface); }
-.band { fill: var(--band); }
-.grid { stroke: var(--grid); stroke-width: 1; }
-.mark { stroke: var(--quiet); stroke-width: 1; stroke-dasharray: 2 3; }
-.ready { fill: var(--ready); } .starting { fill: var(--starting); } .leaving { fill: var(--leaving); }
-.skew { fill: var(--skew); }
-.badge { fill: var(--quiet); } .badge.bad { fill: var(--bad); }
-.badge-text { fill: var(--surface); font-size: 10px; font-weight: 600; text-anchor: middle; }
-.bad-text { fill: var(--bad); }
-"""
 
 LAYERS = (("ready", "ready"), ("starting", "starting"), ("terminating", "leaving"))
 """The layers of a lane, from the bottom: the field of `Tally`, and its class."""
@@ -170,11 +146,13 @@ def _root(outcome: Outcome, key: str, width: float, height: float) -> ET.Element
             "height": _n(height),
             "role": "img",
             "aria-labelledby": "title description",
+            "font-family": chartstyle.FONT,
+            "font-size": "12",
         },
     )
     _add(root, "title", {"id": "title"}, f"{outcome.story.name}: pods by {key}")
     _add(root, "desc", {"id": "description"}, _description(outcome, key))
-    _add(root, "style", {}, _STYLE)
+    _add(root, "style", {}, chartstyle.style_sheet())
     _add(root, "rect", {"class": "surface", "width": "100%", "height": "100%"})
     return root
 
@@ -281,8 +259,8 @@ def _list(root: ET.Element, outcome: Outcome, key: str, top: float) -> None:
     for record in outcome.records:
         _badge(group, _MARGIN + 9, y - 4, record.number, bad=bool(record.failures))
         line = _text(group, _MARGIN + 26, y, f"{record.title} ")
-        detail = _add(line, "tspan", {"class": "quiet"}, f"({record.took:.1f} s) ")
-        detail.tail = f"→ {_outcome(record, key)}"
+        detail = _add(line, "tspan", {"class": "quiet"}, f"({record.took:.1f} s)")
+        detail.tail = f" → {_outcome(record, key)}"
         y += _LINE
         for failure in record.failures:
             _text(group, _MARGIN + 26, y, f"✗ {_cut(failure, 140)}", "bad-text")
@@ -298,7 +276,7 @@ def _outcome(record: StepRecord, key: str) -> str:
 
 
 def _add(parent: ET.Element, tag: str, attributes: dict[str, str], text: str | None = None) -> ET.Element:
-    element = ET.SubElement(parent, tag, attributes)
+    element = ET.SubElement(parent, tag, {**chartstyle.attributes(tag, attributes.get("class", "")), **attributes})
     element.text = text
     return element
 

@@ -165,6 +165,8 @@ class Continuous:
             return Result()
         pods = self._groups.pods(group)
         carrier = carrier_for(group, len(pods))
+        if carrier is not None:
+            self.kept.add(key)  # before costs are written: events of nodes that arrive meanwhile must requeue it
         result = await self._keep(group, pods, carrier, report)
         self._record(key, report, kept=carrier is not None)
         return result

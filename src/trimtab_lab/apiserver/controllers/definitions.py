@@ -2,7 +2,8 @@
 
 1. A definition that is created or changed takes effect at once; its status reports that afterwards (`Established`).
 2. Names that another definition or a built-in kind uses are not accepted, and the status reports that.
-3. A deleted definition is removed when all its objects are gone.
+3. Stored objects are shown with the defaults of the present schema (that of the storage version), and not written.
+4. A deleted definition is removed when all its objects are gone.
 """
 
 from __future__ import annotations
@@ -70,6 +71,16 @@ class DefinitionController:
             for kind in kinds:
                 registry.add(kind)
             self._kinds[name] = kinds
+            self._default(kinds[0])
+
+    def _default(self, kind: Kind) -> None:
+        """Show stored objects with the defaults of the present schema, as if these were applied when they are read."""
+        assert kind.custom is not None  # noqa: S101 - called for custom kinds only
+        for entry in self._cluster.store.collection(kind.collection).present():
+            tree = entry.tree()
+            kind.custom.schema.default(tree)
+            if tree != entry.tree():
+                entry.rewrite(tree)
 
     def _conflict(self, name: str, wanted: Kind) -> str:
         """Why the names of a definition cannot be accepted; empty if they can."""

@@ -3,6 +3,7 @@
 It receives every event and keeps the graph of owners and dependents, by uid. For an object:
 
 1. If it is being deleted in the foreground, its blocking dependents are deleted first; then its finalizer is removed.
+   In a circle of owners that all wait for one another, one of them is made not to block.
 2. If it is being deleted with orphaning, it is removed from the owners of its dependents; then its finalizer is
    removed.
 3. If one of its owners exists, it stays, and references to missing owners are removed.
@@ -108,7 +109,24 @@ class GarbageCollector:
                 self._cluster.store.replace(self._cluster.store.collection(object_key[0]), entry, tree)
             return
         foreground = bool(waiting) and bool(self._dependents.get(entry.uid))
+        if foreground and self._is_circular(entry):
+            entry = self._unblock(object_key, entry)
         await self._delete(object_key, entry, "Foreground" if foreground else "")
+
+    def _is_circular(self, entry: Entry) -> bool:
+        """Whether a dependent waits in the foreground as well; like Kubernetes' check, it has false positives."""
+        dependents = (self._entry(key) for key in self._dependents.get(entry.uid, ()))
+        return any(_finalizer(each) == FOREGROUND for each in dependents)
+
+    def _unblock(self, object_key: ObjectKey, entry: Entry) -> Entry:
+        """Make an object block the deletion of none of its owners, and check these again."""
+        tree = entry.tree()
+        for owner in tree["metadata"]["ownerReferences"]:
+            if owner.get("blockOwnerDeletion"):
+                owner["blockOwnerDeletion"] = False
+            if owner["uid"] in self._keys:
+                self._queue.add(self._keys[owner["uid"]])
+        return self._cluster.store.replace(self._cluster.store.collection(object_key[0]), entry, tree)
 
     def _present(self, uid: str, dependent: Entry) -> Entry | None:
         object_key = self._keys.get(uid)

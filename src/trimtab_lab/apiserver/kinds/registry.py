@@ -22,6 +22,10 @@ POLICIES = (
     "use a ValidatingWebhookConfiguration or a MutatingWebhookConfiguration instead"
 )
 
+NETWORK_POLICIES = (
+    "the lab does not enforce network policies, since its pods are simulated and have no network; leave it out"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
@@ -167,6 +171,7 @@ BUILT_IN: tuple[Kind, ...] = (
     _kind("autoscaling/v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "hpa", subresources="status"),
     _kind("coordination.k8s.io/v1", "Lease", "leases"),
     _kind("events.k8s.io/v1", "Event", "events", "ev", collection="/events"),
+    _kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", "netpol", unsupported=NETWORK_POLICIES),
     _kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", "pdb", subresources="status"),
     _kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", "pc", **_CLUSTER),
     _kind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", **_CLUSTER),

@@ -75,6 +75,11 @@ class Entry:
         self.data: bytes = encode(tree)
         self.fields: Mapping[str, str] | None = None
 
+    def rewrite(self, tree: Tree) -> None:
+        """Show the object differently from now on, at the same version: the schema that it is read with has changed."""
+        self.data = encode(tree)
+        self.fields = None
+
     def tree(self) -> Tree:
         """A fresh copy of the object, without `kind` and `apiVersion`."""
         tree: Tree = decode(self.data)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from trimtab_lab.apiserver.admission.users import User
+from trimtab_lab.apiserver.kinds.errors import status_error
 from trimtab_lab.apiserver.kinds.serialization import decoding, protobuf
 from trimtab_lab.apiserver.storage.store import Tree
+from trimtab_lab.apiserver.verbs.negotiation import JSON, YAML, negotiate
 
 _ALLOWED = {"allowed": True, "reason": "every authenticated user of the lab may do everything"}
 
@@ -25,6 +27,17 @@ REVIEWS: Mapping[str, tuple[str, Callable[[Tree, User], Tree]]] = {
     "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": ("SelfSubjectAccessReview", _self_subject_access_review),
 }
 """By path: the kind of the body, and the function that answers it."""
+
+
+def shape(review: Tree, accept: str) -> Tree:
+    """The review as the client accepts it: itself or its metadata; it has no table. Raises a StatusError of 406."""
+    match negotiate(accept).shape:
+        case "object":
+            return review
+        case "metadata":
+            return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {}}
+        case _:
+            raise status_error(406, f"only the following media types are accepted: {JSON}, {YAML}")
 
 
 def respond(path: str, body: bytes, content_type: str, user: User) -> Tree | None:

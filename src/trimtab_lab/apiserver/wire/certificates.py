@@ -10,6 +10,7 @@ import base64
 import ipaddress
 import os
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -83,7 +84,8 @@ class Authority:
         alternatives: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address(a)) for a in _ADDRESSES]
         alternatives += [x509.DNSName(name) for name in _NAMES]
         subject = [x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")]
-        return self._sign(subject, ExtendedKeyUsageOID.SERVER_AUTH, x509.SubjectAlternativeName(alternatives))
+        names = x509.SubjectAlternativeName(alternatives)
+        return self._sign(subject, ExtendedKeyUsageOID.SERVER_AUTH, alternatives=names)
 
     def client(self, user: str, *groups: str) -> Pair:
         """A client certificate: the common name is the user, the organizations are the groups."""
@@ -91,15 +93,22 @@ class Authority:
         subject.append(x509.NameAttribute(NameOID.COMMON_NAME, user))
         return self._sign(subject, ExtendedKeyUsageOID.CLIENT_AUTH)
 
+    def peer(self, name: str) -> Pair:
+        """A certificate for a server on this machine that is also a client of its own kind, such as etcd."""
+        addresses = [x509.IPAddress(ipaddress.ip_address(address)) for address in _ADDRESSES[:2]]
+        alternatives = x509.SubjectAlternativeName([*addresses, x509.DNSName("localhost")])
+        usages = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+        return self._sign([x509.NameAttribute(NameOID.COMMON_NAME, name)], *usages, alternatives=alternatives)
+
     def _sign(
         self,
         subject: list[x509.NameAttribute[str]],
-        usage: x509.ObjectIdentifier,
+        *usages: x509.ObjectIdentifier,
         alternatives: x509.SubjectAlternativeName | None = None,
     ) -> Pair:
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(x509.Name(subject), key).issuer_name(self._certificate.subject)
-        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         builder = builder.add_extension(issuer, critical=False)
         if alternatives is not None:
@@ -128,21 +137,8 @@ class Identity:
 
     def write_kubeconfig(self, path: Path, url: str, context: str = "lab") -> None:
         """Write a kubeconfig for an administrator."""
-        admin = self.authority.client(ADMIN, MASTERS)
-        cluster = {"server": url, "certificate-authority-data": _base64(self.authority.pair.certificate)}
-        user = {"client-certificate-data": _base64(admin.certificate), "client-key-data": _base64(admin.key)}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": context, "cluster": cluster}],
-            "users": [{"name": ADMIN, "user": user}],
-            "contexts": [{"name": context, "context": {"cluster": context, "user": ADMIN}}],
-            "current-context": context,
-        }
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        partial.touch(mode=0o600)
-        partial.write_text(yaml.safe_dump(config, sort_keys=False))
-        partial.replace(path)
+        user = client_credentials(self.authority.client(ADMIN, MASTERS))
+        write_kubeconfig(path, url, self.authority.pair.certificate, ADMIN, user, context=context)
 
     def _load(self) -> Authority:
         certificate, key = self.folder / "ca.crt", self.folder / "ca.key"
@@ -155,6 +151,29 @@ class Identity:
         if not self._server[0].exists() or not _is_valid(self._server[0].read_bytes()):
             authority.server().write(*self._server)
         return authority
+
+
+def client_credentials(pair: Pair) -> dict[str, str]:
+    """The user of a kubeconfig who presents a client certificate."""
+    return {"client-certificate-data": _base64(pair.certificate), "client-key-data": _base64(pair.key)}
+
+
+def write_kubeconfig(
+    path: Path, url: str, authority: bytes, name: str, user: Mapping[str, str], *, context: str = "lab"
+) -> None:
+    """Write a kubeconfig for a user, which only its owner can read, in one step."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": context, "cluster": {"server": url, "certificate-authority-data": _base64(authority)}}],
+        "users": [{"name": name, "user": dict(user)}],
+        "contexts": [{"name": context, "context": {"cluster": context, "user": name}}],
+        "current-context": context,
+    }
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.touch(mode=0o600)
+    partial.write_text(yaml.safe_dump(config, sort_keys=False))
+    partial.replace(path)
 
 
 def _builder(subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:

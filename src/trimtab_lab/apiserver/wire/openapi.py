@@ -2,8 +2,8 @@
 
 kubectl reads three things from them: whether the PATCH of a kind takes `fieldValidation` (then it leaves validation to
 the server), how lists are merged (`x-kubernetes-patch-merge-key`), and what `explain` prints. The schemas of built-in
-kinds are generated from the table of Go types and have no descriptions; those of custom kinds are the ones in their
-definition.
+kinds are generated from the table of Go types, with the published descriptions; those of custom kinds are the ones in
+their definition.
 
 Version 3 has a document for each group version, version 2 one for all.
 """
@@ -18,9 +18,14 @@ from typing import Any
 from trimtab.api.errors import InvalidError
 from trimtab.api.patches.mergekeys import Schema
 from trimtab_lab.apiserver.kinds.registry import SUBRESOURCES, Kind, Registry
-from trimtab_lab.apiserver.kinds.serialization.typetable import resolved, types
+from trimtab_lab.apiserver.kinds.serialization.typetable import descriptions, resolved, types
 from trimtab_lab.apiserver.storage.store import Tree, encode
 from trimtab_lab.apiserver.verbs.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+
+PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+EMPTY = b"\x0a\x032.0\x12\x0e\x0a\x0aKubernetes\x12\x00"
+"""A version 2 document without kinds, as protobuf. kubectl asks for it if a kind is in no document of version 3, and
+then reports that there is no such kind; with an error instead, it reports that error."""
 
 _V3 = "#/components/schemas/"
 _V2 = "#/definitions/"
@@ -55,6 +60,18 @@ _LEAVES: Mapping[str, Tree] = {
     "MicroTime": {"type": "string", "format": "date-time"},
 }
 """Types other than structs; a type that is missing here accepts any value."""
+
+_UNIONS: Mapping[str, tuple[str, Tree]] = {
+    "IntOrString": (
+        "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+        {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
+    ),
+    "Quantity": (
+        "io.k8s.apimachinery.pkg.api.resource.Quantity",
+        {"oneOf": [{"type": "string"}, {"type": "number"}]},
+    ),
+}
+"""Types of version 3 that are one of two types, with their names and schemas; `explain` prints the name."""
 
 _QUERY = {
     "patch": ("dryRun", "fieldManager", "fieldValidation", "force"),
@@ -182,6 +199,8 @@ def _schemas(kinds: Iterable[Kind], prefix: str) -> Iterator[tuple[str, Tree]]:
     built_in = [kind for kind in kinds if kind.name in types()["kinds"]]
     roots = {types()["kinds"][kind.name]: kind for kind in built_in}
     yield _LIST_META_NAME, _LIST_META
+    if prefix == _V3:
+        yield from _UNIONS.values()
     for name in _reachable([*roots, _OBJECT_META]):
         schema = _struct(name, prefix)
         if name in roots:
@@ -214,12 +233,13 @@ def _struct(name: str, prefix: str) -> Tree:
         "properties": {field: _property(name, field, text, prefix) for field, text in fields.items()},
     }
     required = [field for field, text in fields.items() if not text.endswith(("?", "!"))]
-    return schema | ({"required": required} if required else {})
+    return _described(name, "") | schema | ({"required": required} if required else {})
 
 
 def _property(owner: str, field: str, text: str, prefix: str) -> Tree:
     """The schema of a field, with the extensions that kubectl needs to merge it."""
     schema = dict(_type(text.rstrip("?!"), prefix))
+    schema |= _described(owner, field)
     try:
         known = Schema(owner)
         merging = known.list_field(field) if schema.get("type") == "array" else known.object_field(field)
@@ -232,10 +252,19 @@ def _property(owner: str, field: str, text: str, prefix: str) -> Tree:
     return schema
 
 
+def _described(owner: str, field: str) -> Tree:
+    """The description of a field, and the values of an enumeration."""
+    known = descriptions().get(owner, {})
+    found = (("description", known.get(field)), ("enum", known.get(f"{field}=")))
+    return {name: value for name, value in found if value}
+
+
 def _type(text: str, prefix: str) -> Tree:
     bare, target = text.lstrip("*"), resolved(text)
     if isinstance(target, dict):
         return {"$ref": prefix + _full(bare)} if prefix == _V2 else {"allOf": [{"$ref": prefix + _full(bare)}]}
+    if prefix == _V3 and target in _UNIONS:
+        return {"allOf": [{"$ref": prefix + _UNIONS[target][0]}]}
     if target in _LEAVES:
         return _LEAVES[target]
     if target.startswith("[]"):

@@ -37,10 +37,10 @@ from trimtab_lab.apiserver.verbs import access_reviews
 from trimtab_lab.apiserver.verbs.cluster import Cluster
 from trimtab_lab.apiserver.verbs.encoding import StreamedBody
 from trimtab_lab.apiserver.verbs.negotiation import JSON
-from trimtab_lab.apiserver.verbs.options import read_query
+from trimtab_lab.apiserver.verbs.options import check_timeout, flag, read_query
 from trimtab_lab.apiserver.verbs.requests import Request, Response
 from trimtab_lab.apiserver.verbs.watches import Watch
-from trimtab_lab.apiserver.wire import discovery, routes
+from trimtab_lab.apiserver.wire import discovery, openapi, routes
 from trimtab_lab.apiserver.wire.authentication import Authenticator
 from trimtab_lab.apiserver.wire.certificates import Identity
 from trimtab_lab.apiserver.wire.faults import NO_FAULT, Faults, Injection
@@ -167,12 +167,15 @@ class Server:
             if path in HEALTH and http.method == "GET":
                 return _text("ok")
             raise unauthorized()
+        parameters = read_query(query)
+        if not flag(parameters, "watch"):
+            check_timeout(parameters)
         target = self._paths.find(path)
         if target is None:
             return await self._serve_document(http, path, user)
         request = Request(
             target,
-            read_query(query),
+            parameters,
             user,
             content_type=headers.get(hdrs.CONTENT_TYPE, ""),
             accept=headers.get(hdrs.ACCEPT, JSON),
@@ -228,11 +231,13 @@ class Server:
         if http.method == "POST":
             review = access_reviews.respond(path, await http.read(), http.headers.get(hdrs.CONTENT_TYPE, ""), user)
             if review is not None:
-                return _json(review, 201)
-        found = self._document(path, http.headers.get(hdrs.ACCEPT, "")) if http.method == "GET" else None
-        if found is not None:
-            return found
-        raise path_not_found() if http.method == "GET" else method_not_allowed()
+                return _json(access_reviews.shape(review, http.headers.get(hdrs.ACCEPT, JSON)), 201)
+        found = self._document(path, http.headers.get(hdrs.ACCEPT, ""))
+        if found is None:
+            raise path_not_found()
+        if http.method != "GET":
+            raise method_not_allowed()
+        return found
 
     def _document(self, path: str, accept: str) -> web.StreamResponse | None:
         plain = path.rstrip("/") or "/"
@@ -271,6 +276,8 @@ class Server:
 
     def _openapi(self, path: str, accept: str) -> web.StreamResponse | None:
         if path == "/openapi/v2":
+            if accept.startswith(openapi.PROTOBUF):
+                return _http_response(Response(200, openapi.EMPTY, openapi.PROTOBUF.replace("@", ".")), [])
             if accept and JSON not in accept and "*/*" not in accept:
                 raise status_error(406, f"only the following media types are accepted: {JSON}")
             return _http_response(Response(200, self._documents.v2()), [])

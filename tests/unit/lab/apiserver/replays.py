@@ -246,7 +246,7 @@ def _advance(request: Tree, answer: Tree, state: dict[str, Tree]) -> None:
     if not isinstance(body, dict) or (request.get("query") or {}).get("dryRun"):
         return
     if request["method"] == "POST" and answer["status"] == 201 and "metadata" in body and body["kind"] != "Status":
-        state[f"{path}/{body['metadata']['name']}"] = denormalised(body)
+        state[f"{path}/{body['metadata'].get('name', '')}"] = denormalised(body)  # a review has no name
     elif request["method"] in ("PATCH", "PUT", "DELETE") and answer["status"] == 200:
         target = path.removesuffix("/status")
         if body["kind"] == "Status":

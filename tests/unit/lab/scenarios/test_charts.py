@@ -83,15 +83,25 @@ def test_a_legend_says_what_colours_mean() -> None:
     assert [box.get("class") for box in legend.iter(f"{SVG}rect")] == ["ready", "starting", "leaving", "skew"]
 
 
-def test_both_palettes_are_there_and_no_colour_is_fixed() -> None:
-    """Everything takes its colour from the palette that the viewer's preference chooses."""
-    text = charts.draw(SEEN, "zone")
-    style = drawn(SEEN).findtext(f"{SVG}style") or ""
-    light, dark = (set(re.findall(r"(--[a-z]+):", part)) for part in style.split("@media"))
-    assert "prefers-color-scheme: dark" in style
-    assert light == dark
-    assert set(re.findall(r"var\((--[a-z]+)\)", style)) <= light
-    assert not re.search(r'(fill|stroke)="', text)
+def test_colours_are_attributes_and_a_dark_palette_replaces_them() -> None:
+    """Viewers without style sheets or variables show the light palette; what has a colour has a dark one too."""
+    root = drawn(SEEN)
+    style = root.findtext(f"{SVG}style") or ""
+    assert "var(" not in style
+    assert style.strip().startswith("@media (prefers-color-scheme: dark)")
+    for element in root.iter():
+        for attribute in {"fill", "stroke"} & element.attrib.keys():
+            assert re.fullmatch("#[0-9a-f]{6}", element.attrib[attribute])
+            names = [f".{name}" for name in element.get("class", "").split()] + [element.tag.removeprefix(SVG)]
+            assert any(f"  {name} {{ {attribute}: #" in style for name in names)
+
+
+@pytest.mark.parametrize("tag", ["text", "rect", "path", "circle", "line"])
+def test_every_shape_has_a_colour_of_its_own(tag: str) -> None:
+    """Without one, a viewer would draw it black."""
+    shapes = list(drawn(SEEN).iter(f"{SVG}{tag}"))
+    assert shapes
+    assert all({"fill", "stroke"} & element.attrib.keys() for element in shapes)
 
 
 def test_a_lane_shows_each_state_for_as_long_as_it_lasted() -> None:

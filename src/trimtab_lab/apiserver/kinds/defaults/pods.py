@@ -59,6 +59,8 @@ def default_pod(tree: Tree) -> None:
             _requests_from_limits(container.get("resources"))
     if "enableServiceLinks" not in spec:
         spec["enableServiceLinks"] = True
+    if (spec.get("terminationGracePeriodSeconds") or 0) < 0:  # in a template it stays as it is
+        spec["terminationGracePeriodSeconds"] = 1
     default_pod_spec(spec)
     if spec.get("resources"):
         _pod_level_requests(spec)

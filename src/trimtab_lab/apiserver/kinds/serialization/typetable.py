@@ -1,4 +1,4 @@
-"""The generated tables of Kubernetes' Go types (`wiretypes.json`, `wirenumbers.json`), loaded once."""
+"""The generated tables of Kubernetes' types (`wiretypes.json`, `wirenumbers.json`, `descriptions.json`), read once."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ def types() -> dict[str, dict[str, Any]]:
 def numbers() -> dict[str, dict[str, int | list[int]]]:
     """Type → field → its protobuf number, or a path of numbers for a field of an embedded struct."""
     return msgspec.json.decode(_bytes("wirenumbers.json"), type=dict[str, dict[str, int | list[int]]])
+
+
+@cache
+def descriptions() -> dict[str, dict[str, str | list[str]]]:
+    """Type → field → its description; the type's own is under the empty name, values of enumerations under `field=`."""
+    return msgspec.json.decode(_bytes("descriptions.json"), type=dict[str, dict[str, str | list[str]]])
 
 
 def resolved(text: str) -> str | dict[str, str]:

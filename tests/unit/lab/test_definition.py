@@ -1,0 +1,97 @@
+"""The processes of a lab."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from trimtab_lab.cli.commands import lab
+from trimtab_lab.controlplane.binaries import Binaries
+from trimtab_lab.controlplane.versions import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER, Version
+from trimtab_lab.definition import ControlPlane, LabOptions, supervisor_for, write_configuration
+
+VERSIONS = {
+    ETCD: Version(3, 6, 8),
+    API_SERVER: Version(1, 36, 4),
+    CONTROLLER_MANAGER: Version(1, 36, 4),
+    SCHEDULER: Version(1, 36, 4),
+}
+
+
+def options(state: Path, *names: str) -> LabOptions:
+    """The options of a lab on these binaries; an embedded one without."""
+    binaries = Binaries(Path("/bin"), {name: VERSIONS[name] for name in names})
+    return LabOptions(state, 1, control_plane=ControlPlane(binaries) if names else None)
+
+
+@pytest.mark.parametrize(
+    ("names", "processes"),
+    [
+        pytest.param((), "apiserver workloads nodes scheduler webhooks controllers", id="embedded"),
+        pytest.param(
+            tuple(VERSIONS),
+            "etcd apiserver kube-controller-manager kube-scheduler nodes scheduler webhooks controllers",
+            id="all binaries",
+        ),
+        pytest.param(
+            (ETCD, API_SERVER),
+            "etcd apiserver workloads nodes scheduler webhooks controllers",
+            id="etcd and kube-apiserver alone",
+        ),
+    ],
+)
+def test_the_lab_runs_what_the_binaries_do_not(tmp_path: Path, names: tuple[str, ...], processes: str) -> None:
+    """In the order of their start."""
+    made = supervisor_for(options(tmp_path, *names))
+    assert " ".join(spec.name for spec in made.processes) == processes
+
+
+@pytest.mark.parametrize(
+    ("names", "profiles"),
+    [
+        pytest.param((), ["default-scheduler", "trimtab"], id="embedded"),
+        pytest.param((ETCD, API_SERVER), ["default-scheduler", "trimtab"], id="no kube-scheduler"),
+        pytest.param((ETCD, API_SERVER, SCHEDULER), ["trimtab"], id="kube-scheduler"),
+    ],
+)
+def test_trimtab_is_the_default_scheduler_where_there_is_none(
+    tmp_path: Path, names: tuple[str, ...], profiles: list[str]
+) -> None:
+    """Otherwise it schedules the pods that name it."""
+    write_configuration(options(tmp_path, *names))
+    tree = json.loads((tmp_path / "trimtab.json").read_text())
+    assert [each["schedulerName"] for each in tree["scheduler"]["profiles"]] == profiles
+
+
+def test_trimtab_has_its_own_identity_on_a_real_api_server(tmp_path: Path) -> None:
+    """A kubeconfig for each component, instead of the administrator's."""
+    made = supervisor_for(options(tmp_path, *VERSIONS))
+    for name in ("scheduler", "webhooks", "controllers"):
+        (spec,) = (spec for spec in made.processes if spec.name == name)
+        assert f"{tmp_path}/trimtab-{name}.kubeconfig" in spec.arguments
+    write_configuration(options(tmp_path, *VERSIONS))
+    assert json.loads((tmp_path / "trimtab.json").read_text())["namespace"] == "trimtab-system"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(["--control-plane", "/nowhere"], "/nowhere is not a folder", id="no folder"),
+        pytest.param(["--control-plane"], "$KUBEBUILDER_ASSETS is not set", id="no value"),
+        pytest.param(["--feature-gates", "A=true"], "need --control-plane", id="gates of the embedded lab"),
+        pytest.param(
+            ["--control-plane", "/nowhere", "--state", "x", "--extra-arg", "v"], "is not NAME=--FLAG", id="argument"
+        ),
+    ],
+)
+def test_mistakes_are_explained_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+) -> None:
+    """On the command line."""
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    result = CliRunner().invoke(lab, ["up", *arguments])
+    assert result.exit_code != 0
+    assert words in result.output
