@@ -63,6 +63,12 @@ class DefaultPolicy(Model):
     when_unranked: Annotated[
         WhenUnranked, Meta(description="action (Wait or Fallback) and timeoutSeconds, as in a ScaleDownPolicy")
     ] = WhenUnranked()
+    other_costs: Annotated[
+        Literal["Obey", "TieBreak"] | None, Meta(description="Obey or TieBreak, as in a ScaleDownPolicy")
+    ] = None
+    budget_milliseconds: Annotated[
+        int, Meta(description="a whole number from 0 to 25000, as in a ScaleDownPolicy", ge=0, le=25_000)
+    ] = 0
 
 
 class ControllerGates(Model):

@@ -69,7 +69,12 @@ def read_defaults(
 
 def _default_policy(form: configuration.DefaultPolicy) -> DefaultPolicy:
     spec = ScaleDownPolicySpec(
-        strategies=form.strategies, delivery=form.delivery, carrier=form.carrier, when_unranked=form.when_unranked
+        strategies=form.strategies,
+        delivery=form.delivery,
+        carrier=form.carrier,
+        when_unranked=form.when_unranked,
+        other_costs=form.other_costs,
+        budget_milliseconds=form.budget_milliseconds,
     )
     everywhere = form.namespace_selector is None
     return DefaultPolicy(form.name, spec, EVERYTHING if everywhere else compile_selector(form.namespace_selector))
