@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab.ranking.contenders import Contenders, Criterion, Level
+from trimtab.ranking.contenders import AppliedCriterion, Contenders, Criterion
 from trimtab.ranking.keys import SECOND, Packed, packed
 from trimtab.ranking.scales import starts
 from trimtab.ranking.skews import OpenCounts
@@ -52,7 +52,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class DeletionOutcome:
     """What happens at one moment, as masks over the contenders: `certain` pods go, and `take` of the `open` ones."""
 
     certain: Mask
@@ -79,7 +79,7 @@ class PossibleVictims:
     """Everything that a controller may do in a window: one outcome for each set of groups that occurs in it."""
 
     rows: IntColumn
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[DeletionOutcome, ...]
 
     @property
     def always(self) -> IntColumn:
@@ -127,7 +127,7 @@ def outcomes(
     count: int,
     window: Window,
     options: Options = STOCK,
-) -> Iterator[Outcome]:
+) -> Iterator[DeletionOutcome]:
     """The same, one distinct outcome after the other."""
     moments = _moments(contenders, window, options)
     if count >= len(contenders) or len(moments) > MOST_MOMENTS:
@@ -163,12 +163,14 @@ def only(contenders: Contenders, order: Order, count: int) -> PossibleVictims:
 
 def _everything(contenders: Contenders) -> PossibleVictims:
     size = len(contenders)
-    return PossibleVictims(contenders.rows, (Outcome(np.ones(size, np.bool_), np.zeros(size, np.bool_), 0),))
+    return PossibleVictims(contenders.rows, (DeletionOutcome(np.ones(size, np.bool_), np.zeros(size, np.bool_), 0),))
 
 
 def _anything(contenders: Contenders, count: int) -> PossibleVictims:
     size = len(contenders)
-    return PossibleVictims(contenders.rows, (Outcome(np.zeros(size, np.bool_), np.ones(size, np.bool_), count),))
+    return PossibleVictims(
+        contenders.rows, (DeletionOutcome(np.zeros(size, np.bool_), np.ones(size, np.bool_), count),)
+    )
 
 
 def _moments(contenders: Contenders, window: Window, options: Options) -> list[int]:
@@ -187,26 +189,28 @@ def _moments(contenders: Contenders, window: Window, options: Options) -> list[i
     return [window.start, *sorted(crossings)]
 
 
-def _outcome(contenders: Contenders, unchanging: Packed, levels: Sequence[Level], count: int) -> Outcome:
+def _outcome(
+    contenders: Contenders, unchanging: Packed, levels: Sequence[AppliedCriterion], count: int
+) -> DeletionOutcome:
     """The outcome at one moment: `unchanging` are the keys of criteria 1 to 5, `levels` the criteria from 6 on."""
     keys = packed([unchanging.keys, levels[0].keys(slice(None))]).keys
     outcome = _cut(keys, count)
     return outcome if outcome.is_unique else _refined(contenders, levels, outcome)
 
 
-def _cut(keys: IntColumn, count: int) -> Outcome:
+def _cut(keys: IntColumn, count: int) -> DeletionOutcome:
     """The first `count` pods by a key; pods with the key at which the count is reached are open."""
     if count == 0:
-        return Outcome(np.zeros(len(keys), np.bool_), np.zeros(len(keys), np.bool_), 0)
+        return DeletionOutcome(np.zeros(len(keys), np.bool_), np.zeros(len(keys), np.bool_), 0)
     last = np.partition(keys, count - 1)[count - 1]
     certain, chance = keys < last, keys == last
     take = count - int(certain.sum())
     if take == int(chance.sum()):
-        return Outcome(certain | chance, np.zeros(len(keys), np.bool_), 0)
-    return Outcome(certain, chance, take)
+        return DeletionOutcome(certain | chance, np.zeros(len(keys), np.bool_), 0)
+    return DeletionOutcome(certain, chance, take)
 
 
-def _refined(contenders: Contenders, levels: Sequence[Level], outcome: Outcome) -> Outcome:
+def _refined(contenders: Contenders, levels: Sequence[AppliedCriterion], outcome: DeletionOutcome) -> DeletionOutcome:
     """The outcome with the group at the cut compared pod by pod, where that comparison is a strict weak order."""
     group = np.flatnonzero(outcome.open)
     if len(group) > MOST_COMPARED:
@@ -218,10 +222,10 @@ def _refined(contenders: Contenders, levels: Sequence[Level], outcome: Outcome) 
     certain, chance = outcome.certain.copy(), np.zeros(len(outcome.open), np.bool_)
     certain[group[inner.certain]] = True
     chance[group[inner.open]] = True
-    return Outcome(certain, chance, inner.take)
+    return DeletionOutcome(certain, chance, inner.take)
 
 
-def _comparison(contenders: Contenders, levels: Sequence[Level], group: IntColumn) -> Mask:
+def _comparison(contenders: Contenders, levels: Sequence[AppliedCriterion], group: IntColumn) -> Mask:
     """Whether the controller's comparison puts the pod of each row before the pod of each column."""
     less = np.zeros((len(group), len(group)), np.bool_)
     undecided = ~np.eye(len(group), dtype=np.bool_)

@@ -52,7 +52,7 @@ _BESIDE_UID = 40
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Level:
+class AppliedCriterion:
     """A criterion at work: the keys of some contenders, of which the smaller goes first.
 
     Where the keys are scales of times, `exact` has the times, and `shuffle` decides between different ones.
@@ -96,14 +96,14 @@ class Contenders:
         return {row: place for place, row in enumerate(self.rows.tolist())}
 
     @functools.cached_property
-    def standing(self) -> tuple[Level, ...]:
+    def standing(self) -> tuple[AppliedCriterion, ...]:
         """Criteria 1 to 4: those before location and age."""
         phase = self.column("phase")
         return (
-            Level(Criterion.UNASSIGNED, (self.column("node") != NOWHERE).__getitem__),  # 1
-            Level(Criterion.PHASE, np.where(phase > PHASES["Running"], 0, phase).__getitem__),  # 2
-            Level(Criterion.READY, self.column("ready").__getitem__),  # 3
-            Level(Criterion.COST, self.column("cost").__getitem__),  # 4
+            AppliedCriterion(Criterion.UNASSIGNED, (self.column("node") != NOWHERE).__getitem__),  # 1
+            AppliedCriterion(Criterion.PHASE, np.where(phase > PHASES["Running"], 0, phase).__getitem__),  # 2
+            AppliedCriterion(Criterion.READY, self.column("ready").__getitem__),  # 3
+            AppliedCriterion(Criterion.COST, self.column("cost").__getitem__),  # 4
         )
 
     @functools.cached_property
@@ -112,14 +112,14 @@ class Contenders:
         return packed([level.keys(ALL) for level in self.standing]).keys
 
     @functools.cached_property
-    def seniority(self) -> tuple[Level, ...]:
+    def seniority(self) -> tuple[AppliedCriterion, ...]:
         """Criteria 6 to 8 of a CloneSet: times as they are."""
         created, restarts = self.column("created"), self.column("restarts")
         ready_since = newest_first(self.column("ready_since"), NEVER)
         return (
-            Level(Criterion.READY_TIME, ready_since.__getitem__),  # 6
-            Level(Criterion.RESTARTS, (-restarts).__getitem__),  # 7
-            Level(Criterion.CREATION, newest_first(created, NEVER).__getitem__),  # 8
+            AppliedCriterion(Criterion.READY_TIME, ready_since.__getitem__),  # 6
+            AppliedCriterion(Criterion.RESTARTS, (-restarts).__getitem__),  # 7
+            AppliedCriterion(Criterion.CREATION, newest_first(created, NEVER).__getitem__),  # 8
         )
 
     @functools.cached_property

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from trimtab.ranking.certainty import Outcome, PossibleVictims, Window
+from trimtab.ranking.certainty import DeletionOutcome, PossibleVictims, Window
 from trimtab.ranking.costs import INT32_MAX, LIMIT, Side
 from trimtab.ranking.levelings import StockCounts
 from trimtab.ranking.plan import Plan, outcomes, possible_victims
@@ -111,13 +111,13 @@ class _Task:
         """How many pods a side has."""
         return len(self.victims if side is Side.VICTIMS else self.survivors)
 
-    def counterexample(self, costs: Mapping[str, int]) -> Outcome | None:
+    def counterexample(self, costs: Mapping[str, int]) -> DeletionOutcome | None:
         """Something worse than the plan that the controller may do with these costs in place of the current ones."""
         everyone = {key: each.current for key, each in self.costs.items()} | dict(costs)
         found = outcomes(self.workload, self.snapshot, len(self.victims), self.window, everyone)
         return next((outcome for outcome in found if not self._is_as_good(outcome)), None)
 
-    def _is_as_good(self, outcome: Outcome) -> bool:
+    def _is_as_good(self, outcome: DeletionOutcome) -> bool:
         if self.exact or not self.plan.levelings:
             return outcome.is_unique and set(self.keys(outcome.certain)) == set(self.victims)
         found = PossibleVictims(self.workload.rows, (outcome,))
@@ -197,14 +197,14 @@ def _survivors(
     return tuple(key for key in pod_keys(snapshot, sequence.rows) if key not in gone)
 
 
-def _partial(task: _Task, found: Outcome) -> Iterator[Delivery]:
+def _partial(task: _Task, found: DeletionOutcome) -> Iterator[Delivery]:
     """Costs for the pods alone about which the controller has to change its mind.
 
     Each counterexample shows more such pods, until there is none.
     """
     for side in Side:
         chosen: set[str] = set()
-        outcome: Outcome | None = found
+        outcome: DeletionOutcome | None = found
         for _ in range(_ROUNDS):
             if outcome is None:
                 break
@@ -220,7 +220,7 @@ def _partial(task: _Task, found: Outcome) -> Iterator[Delivery]:
                 yield _ordered(task, side, costs)
 
 
-def _doubtful(task: _Task, side: Side, outcome: Outcome) -> set[str]:
+def _doubtful(task: _Task, side: Side, outcome: DeletionOutcome) -> set[str]:
     """Victims that may stay, or survivors that may go."""
     if side is Side.VICTIMS:
         return set(task.victims) - set(task.keys(outcome.certain))

@@ -24,7 +24,7 @@ import numpy as np
 
 from trimtab.api.errors import InvalidError
 from trimtab.ranking import certainty
-from trimtab.ranking.certainty import Outcome, PossibleVictims, Window
+from trimtab.ranking.certainty import DeletionOutcome, PossibleVictims, Window
 from trimtab.ranking.levelings import Leveling, leveling
 from trimtab.ranking.rankers import ranker_for
 from trimtab.ranking.sequences import (
@@ -153,7 +153,7 @@ def outcomes(
     count: int,
     window: Window | None,
     costs: Mapping[str, int] | None = None,
-) -> Iterator[Outcome]:
+) -> Iterator[DeletionOutcome]:
     """The same, one distinct outcome after the other."""
     contenders = workload.contenders(snapshot, costs)
     if workload.kind == "CloneSet":

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trimtab.api.errors import InvalidError
-from trimtab.ranking.contenders import ALL, Contenders, Criterion, Level, Where
+from trimtab.ranking.contenders import ALL, AppliedCriterion, Contenders, Criterion, Where
 from trimtab.ranking.keys import (
     Packed,
     descending,
@@ -104,7 +104,7 @@ class Order:
     """Pods in the order in which they are deleted, and the criteria."""
 
     def __init__(
-        self, contenders: Contenders, order: IntColumn, levels: Sequence[Level], ranks: npt.NDArray[Any]
+        self, contenders: Contenders, order: IntColumn, levels: Sequence[AppliedCriterion], ranks: npt.NDArray[Any]
     ) -> None:
         self.contenders = contenders
         self.rows: IntColumn = contenders.rows[order]
@@ -188,16 +188,16 @@ def order_replicas(
 
 def replicaset_levels(
     contenders: Contenders, ranks: SmallColumn, now: int | None, options: Options = STOCK
-) -> tuple[Level, ...]:
+) -> tuple[AppliedCriterion, ...]:
     """The criteria of a ReplicaSet's order at one moment; `ranks` are the same-node counts."""
     standing = [level for level in contenders.standing if options.deletion_cost or level.criterion != Criterion.COST]
     scaled = options.logarithmic and now is not None
     return (
         *standing,  # 1 to 4
-        Level(Criterion.SAME_NODE, (-ranks).__getitem__),  # 5
+        AppliedCriterion(Criterion.SAME_NODE, (-ranks).__getitem__),  # 5
         _time(Criterion.READY_TIME, contenders.column("ready_since"), now if scaled else None, options.base),  # 6
-        Level(Criterion.RESTARTS, lambda where: -contenders.some("restarts", where)),  # 7
-        Level(Criterion.SIDECAR_RESTARTS, lambda where: -contenders.some("sidecar_restarts", where)),  # 7
+        AppliedCriterion(Criterion.RESTARTS, lambda where: -contenders.some("restarts", where)),  # 7
+        AppliedCriterion(Criterion.SIDECAR_RESTARTS, lambda where: -contenders.some("sidecar_restarts", where)),  # 7
         _time(Criterion.CREATION, contenders.column("created"), now if scaled else None, options.base),  # 8
     )
 
@@ -212,9 +212,9 @@ def cloneset_order(
 
 def order_contenders(contenders: Contenders, ranks: FloatColumn, available: Mask | None = None) -> Order:
     """The same for contenders that rankers have used already: their cached columns are used again."""
-    availability = () if available is None else (Level(Criterion.AVAILABLE, available.__getitem__),)
+    availability = () if available is None else (AppliedCriterion(Criterion.AVAILABLE, available.__getitem__),)
     unassigned, phase, ready, cost = contenders.standing
-    rank = Level(Criterion.RANK, descending(ranks).__getitem__)  # 5
+    rank = AppliedCriterion(Criterion.RANK, descending(ranks).__getitem__)  # 5
     levels = (unassigned, phase, *availability, ready, cost, rank)
     order = order_within(contenders, *(level.keys(ALL) for level in levels))
     return Order(contenders, order, (*levels, *contenders.seniority), ranks)
@@ -238,11 +238,11 @@ def same_node_counts(
     return found
 
 
-def _time(criterion: Criterion, times: IntColumn, now: int | None, base: Base) -> Level:
+def _time(criterion: Criterion, times: IntColumn, now: int | None, base: Base) -> AppliedCriterion:
     """Criterion 6 or 8: of two scales, or without `now` of two times, the younger goes first, an unknown one before all
     others."""
     if now is None:
-        return Level(criterion, newest_first(times, NEVER).__getitem__)
+        return AppliedCriterion(criterion, newest_first(times, NEVER).__getitem__)
     moment = now
 
     def scale(where: Where) -> npt.NDArray[np.int8]:
@@ -251,7 +251,7 @@ def _time(criterion: Criterion, times: IntColumn, now: int | None, base: Base) -
         found[chosen == NEVER] = _BEFORE_ALL
         return found
 
-    return Level(criterion, scale, _SHUFFLES[criterion], times.__getitem__)
+    return AppliedCriterion(criterion, scale, _SHUFFLES[criterion], times.__getitem__)
 
 
 _SHUFFLES = {
@@ -260,11 +260,11 @@ _SHUFFLES = {
 }
 
 
-def _plain(contenders: Contenders, levels: Sequence[Level]) -> IntColumn:
+def _plain(contenders: Contenders, levels: Sequence[AppliedCriterion]) -> IntColumn:
     return contenders.sort(packed([level.keys(ALL) for level in levels]))
 
 
-def _shuffled(contenders: Contenders, levels: Sequence[Level]) -> IntColumn:
+def _shuffled(contenders: Contenders, levels: Sequence[AppliedCriterion]) -> IntColumn:
     """Slots by the criteria up to the ready time's scale and by UID; then each group fills its slots."""
     upto = next(i for i, level in enumerate(levels) if level.criterion is Criterion.READY_TIME)
     order, alike = contenders.sort_by_uid(packed([level.keys(ALL) for level in levels[: upto + 1]]))
