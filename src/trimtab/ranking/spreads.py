@@ -2,9 +2,10 @@
 
 1. A constraint counts the pods of the workload's namespace that its selector matches: those of the workload, and those
    of others, which count but are never victims. Without a selector it counts the workload's own pods.
-2. Nodes count that the workload's pods may run on, by their node selector and affinity (`nodeAffinityPolicy`, Honor
-   unless stated otherwise) and, where `nodeTaintsPolicy` is Honor, by their taints; a node must have the topology keys
-   of all hard constraints to count for a hard one. Pods on other nodes are in no domain.
+2. Nodes count that any of the workload's pods may run on, by its node selector and affinity (`nodeAffinityPolicy`,
+   Honor unless stated otherwise) and, where `nodeTaintsPolicy` is Honor, by its tolerations; a node must have the
+   topology keys of all hard constraints to count for a hard one. Pods on other nodes are in no domain. (The pods of a
+   workload can differ: those of a subset have the node affinity of that subset.)
 3. Domains are those of these nodes, empty ones included. With fewer of them than `minDomains`, the minimum counts as 0.
 """
 
@@ -64,17 +65,28 @@ class Spread:
 
 def resolve(constraints: Sequence[Constraint], snapshot: Snapshot, rows: IntColumn) -> tuple[Spread, ...]:
     """The constraints of a workload with these pods."""
-    pod = snapshot.pods.objects[int(rows[0])] if len(rows) else None
+    pods = _distinct(snapshot, rows)
     hard = tuple(each.topology_key for each in constraints if each.hard)
-    return tuple(_resolve(each, hard if each.hard else (), snapshot, rows, pod) for each in constraints)
+    return tuple(_resolve(each, hard if each.hard else (), snapshot, rows, pods) for each in constraints)
+
+
+def _distinct(snapshot: Snapshot, rows: IntColumn) -> list[Pod]:
+    """One pod for each way in which the workload's pods restrict their nodes; equal parts of pods are shared."""
+    found: dict[tuple[int, int, int], Pod] = {}
+    for row in rows.tolist():
+        pod = snapshot.pods.objects[row]
+        if pod is not None:
+            spec = pod.spec
+            found.setdefault((id(spec.node_selector), id(spec.affinity), id(spec.tolerations)), pod)
+    return list(found.values())
 
 
 def _resolve(
-    constraint: Constraint, required: Sequence[str], snapshot: Snapshot, rows: IntColumn, pod: Pod | None
+    constraint: Constraint, required: Sequence[str], snapshot: Snapshot, rows: IntColumn, pods: Sequence[Pod]
 ) -> Spread:
     label = snapshot.nodes.label(constraint.topology_key)
     codes = label.codes[: len(snapshot.nodes)].astype(np.int64)
-    codes[~_eligible(constraint, required, snapshot, pod)] = ABSENT
+    codes[~_eligible(constraint, required, snapshot, pods)] = ABSENT
     if constraint.limited_values:
         allowed = [label.index[value] for value in constraint.limited_values if value in label.index]
         codes[~np.isin(codes, allowed)] = ABSENT
@@ -85,8 +97,8 @@ def _resolve(
     by_node = np.append(number[codes], ABSENT)  # the last, -1, is that of NOWHERE
     own = by_node[snapshot.pods.node[rows]]
     others = np.zeros(len(order), dtype=np.int64)
-    if constraint.selector is not None and pod is not None:
-        matching = _matching(constraint, snapshot, pod)
+    if constraint.selector is not None and pods:
+        matching = _matching(constraint, snapshot, pods[0])
         own[~np.isin(rows, matching)] = ABSENT
         foreign = by_node[snapshot.pods.node[np.setdiff1d(matching, rows)]]
         others = np.bincount(foreign[foreign != ABSENT], minlength=len(order)).astype(np.int64)
@@ -101,19 +113,26 @@ def _matching(constraint: Constraint, snapshot: Snapshot, pod: Pod) -> IntColumn
     return counted
 
 
-def _eligible(constraint: Constraint, required: Sequence[str], snapshot: Snapshot, pod: Pod | None) -> Mask:
+def _eligible(constraint: Constraint, required: Sequence[str], snapshot: Snapshot, pods: Sequence[Pod]) -> Mask:
+    """The nodes that any of these pods may run on."""
     nodes = snapshot.nodes
     eligible: Mask = nodes.known.copy()
     for key in required:
         eligible &= nodes.codes(key) != ABSENT
-    if pod is None:
-        return eligible
+    if pods:
+        eligible &= np.logical_or.reduce([_usable(constraint, snapshot, pod) for pod in pods])
+    return eligible
+
+
+def _usable(constraint: Constraint, snapshot: Snapshot, pod: Pod) -> Mask:
+    """The nodes that a pod may run on, as far as the constraint's policies ask."""
+    usable: Mask = np.ones(len(snapshot.nodes), dtype=np.bool_)
     affinity = nodeselectors.required(pod.spec)
     if constraint.honor_affinity and not affinity.unrestricted:
-        eligible &= nodes.evaluate(affinity, functools.partial(_allows, affinity))
+        usable &= snapshot.nodes.evaluate(affinity, functools.partial(_allows, affinity))
     if constraint.honor_taints:
-        eligible &= nodes.evaluate(("taints", pod.spec.tolerations), _tolerated_by(pod))
-    return eligible
+        usable &= snapshot.nodes.evaluate(("taints", pod.spec.tolerations), _tolerated_by(pod))
+    return usable
 
 
 def _allows(required: nodeselectors.RequiredNodeAffinity, node: Any) -> bool:

@@ -102,7 +102,13 @@ def test_no_lab_is_running(tmp_path: Path) -> None:
     status = trimtab("lab", "status", folder=tmp_path)
     assert (status.returncode, "start one with 'trimtab lab up'" in status.stdout) == (3, True)
     asked = trimtab("lab", "status", "-o", "json", folder=tmp_path)
-    assert json.loads(asked.stdout) == {"running": False, "ready": False, "port": None, "parts": {}, "controlPlane": None}
+    assert json.loads(asked.stdout) == {
+        "running": False,
+        "ready": False,
+        "port": None,
+        "parts": {},
+        "controlPlane": None,
+    }
     assert "no lab is running" in trimtab("lab", "down", folder=tmp_path).stdout
 
 

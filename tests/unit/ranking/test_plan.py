@@ -403,6 +403,18 @@ def test_domains_are_those_that_the_policies_leave(constraint: Constraint, domai
     assert planned(made, 1, [constraint]).levelings[0].domains == domains
 
 
+def test_pods_of_different_subsets_are_counted_in_all_their_zones() -> None:
+    """A subset gives its pods a node affinity of their own: the zones of all of them count."""
+    made = cluster("a: a1", "b: b1", "c: c1").with_pods(
+        *(labelled(f"p{n}", "a1").node_selector(pool="a") for n in range(2)),
+        *(labelled(f"q{n}", ["b1", "c1"][n % 2]).node_selector(pool="rest") for n in range(4)),
+    )
+    for name, pool in (("a1", "a"), ("b1", "rest"), ("c1", "rest")):
+        made.node(name).labels(pool=pool)
+    found = planned(made, 3).levelings[0]
+    assert (found.domains, found.before, found.after) == (("a", "b", "c"), (2, 2, 2), (1, 1, 1))
+
+
 def test_a_node_without_the_key_of_another_hard_constraint_does_not_count() -> None:
     """As in the scheduler: it contributes to no hard constraint."""
     made = cluster("a: a1 a2", "b: b1").running("a1", "a2", "b1")
