@@ -101,11 +101,6 @@ class PossibleVictims:
         found = [each.counts(domains, counts) for each in self.outcomes]
         return min(each.best for each in found), max(each.worst for each in found)
 
-    def worst_counts(self, domains: IntColumn, counts: IntColumn) -> IntColumn:
-        """The pods that stay in each domain in one of the worst cases."""
-        found = [each.counts(domains, counts) for each in self.outcomes]
-        return max(found, key=lambda each: each.worst).worst_counts()
-
 
 def possible_victims(
     contenders: Contenders,

@@ -173,7 +173,7 @@ def expectations(
     for spread in resolve(workload.constraints, snapshot, workload.rows):
         counts = StockCounts(spread, found)
         worst = tuple(counts.worst_counts.tolist())
-        result.append(Expectation(spread.constraint.topology_key, spread.names, worst, counts.skews[1]))
+        result.append(Expectation(spread.constraint.topology_key, spread.names, worst, counts.worst))
     return tuple(result)
 
 

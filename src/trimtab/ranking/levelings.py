@@ -105,26 +105,25 @@ class StockCounts:
         counts = spread.counts
         if spread.has_too_few_domains:
             counts = np.append(counts, 0)  # a domain that cannot fill makes the minimum 0
-        self._stock = stock
-        self._domains, self._counts = spread.domains, counts
+        self._found = [each.counts(spread.domains, counts) for each in stock.outcomes]
 
     @property
     def skews(self) -> tuple[int, int]:
         """The smallest and the largest skew."""
-        return self._stock.skews(self._domains, self._counts)
+        return min(each.best for each in self._found), self.worst
 
     @property
     def worst(self) -> int:
         """The largest skew."""
-        return max(each.counts(self._domains, self._counts).worst for each in self._stock.outcomes)
+        return max(each.worst for each in self._found)
 
     @property
     def worst_counts(self) -> IntColumn:
         """One of the least level distributions."""
-        return self._stock.worst_counts(self._domains, self._counts)[: self._size]
+        return max(self._found, key=lambda each: each.worst).worst_counts()[: self._size]
 
     @property
     def is_certain(self) -> bool:
         """Whether every outcome leaves the same distribution."""
-        found = {each.counts(self._domains, self._counts).certain_counts for each in self._stock.outcomes}
-        return len(found) == 1 and None not in found
+        distributions = {each.certain_counts for each in self._found}
+        return len(distributions) == 1 and None not in distributions
