@@ -89,7 +89,7 @@ def plan_controller(
     constraints = constraints_for(workload.spec.template, snapshot, defaults, labels)
     costs = {key: plan_costs.pod_cost(pod, replace_foreign=foreign_costs == "TieBreak") for key, pod in active.items()}
     with snapshot.with_assumed(gone=[pod.key for pod in assumed]):
-        ranked = _ranked(workload, size, snapshot, constraints, costs, model, foreign_costs)
+        ranked = _ranked(workload, size, snapshot, constraints, costs, model, foreign_costs, defaults)
         if len(ranked.rows) <= size.after:
             return None
         plan = make_plan(ranked, snapshot, policy, replicas=size.after, now=model.now, window=model.window)
@@ -135,17 +135,18 @@ def _ranked(
     costs: Mapping[str, PodCost],
     model: ControllerModel,
     foreign_costs: ForeignCosts,
+    defaults: Sequence[Constraint],
 ) -> RankedWorkload:
     owned = RankedWorkload.owned_by(snapshot, size.uid, related=size.siblings)
-    return RankedWorkload(
+    ranked = RankedWorkload(
         owned.rows,
         owned.related,
         constraints,
-        kind="CloneSet" if isinstance(workload, CloneSet) else "ReplicaSet",
         options=model.options,
         base_costs={key: cost.base for key, cost in costs.items() if cost.own is not None},
         foreign_costs=foreign_costs,
     )
+    return clonesets.ranked(workload, ranked, defaults) if isinstance(workload, CloneSet) else ranked
 
 
 def expectations(plan: ControllerPlan, snapshot: Snapshot, written: Set[str]) -> tuple[Expectation, ...]:

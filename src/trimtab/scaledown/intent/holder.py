@@ -11,8 +11,8 @@ show that, in every process, and the answer is given at once. A repeat that arri
 it.
 
 **One at a time.** Requests for one workload are held one after the other; the budget of each starts at its arrival. One
-that has waited for half of it is admitted without a plan: what is left is too little to write costs, and API servers
-give up on callers that wait for too long.
+that has waited for half of it, or finds others waiting, is admitted without a plan: requests that change a workload
+several times a second are not worth holding up.
 
 **Without a plan.** Whatever the reason, the caller gets a warning, the workload an event, and the result is checked all
 the same. A request that could not be verified by an uncached read is reported as far as the caches know its workload.

@@ -15,12 +15,18 @@ from dataclasses import dataclass
 from trimtab.kube.clocks import Clock, cancel
 from trimtab.kube.limits import TokenBucket
 
+MOST_WAITING = 2
+"""How many requests for one workload wait for another one."""
 _REMEMBERED = 1024
 """How many workloads' limits are remembered."""
 
 
 class WorkloadLocks:
-    """A lock for each workload, granted in the order of arrival to those that still wait for it."""
+    """A lock for each workload, granted in the order of arrival to those that still wait for it.
+
+    Few may wait. When one request is stored, the API server reviews the others again, since they were made for a
+    workload that has changed: with many waiting, each of them would wait many times.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -29,7 +35,10 @@ class WorkloadLocks:
 
     @asynccontextmanager
     async def acquire(self, workload: str, seconds: float) -> AsyncIterator[bool]:
-        """Wait for earlier requests, for some seconds at most, and hold the lock: whether it was granted."""
+        """Wait for earlier requests, for some seconds at most, and hold the lock: whether it was granted.
+
+        If others are waiting for it already, it is not.
+        """
         is_held = await self._wait(workload, seconds)
         try:
             yield is_held
@@ -42,6 +51,8 @@ class WorkloadLocks:
         if waiting is None:
             self._waiting[workload] = deque()
             return True
+        if sum(not turn.done() for turn in waiting) >= MOST_WAITING:
+            return False
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting.append(turn)
         alarm = asyncio.ensure_future(self._clock.sleep(seconds))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from trimtab.scaledown.intent.ratelimits import RateLimiter, Rates, WorkloadLocks
+from trimtab.scaledown.intent.ratelimits import MOST_WAITING, RateLimiter, Rates, WorkloadLocks
 from trimtab.testing.clocks import VirtualClock
 
 
@@ -68,6 +68,26 @@ async def test_a_request_waits_for_others_only_so_long() -> None:
     await clock.advance(3.0)
     assert [task.result() for task in tasks] == [True, False, True]
     assert served == ["1", "3"]
+
+
+async def test_few_requests_wait() -> None:
+    """A flood of requests is not held up; once those that wait are served, others may wait again."""
+    turns = WorkloadLocks(VirtualClock())
+    outcomes = list[bool]()
+
+    async def serve(go: asyncio.Event) -> None:
+        async with turns.acquire("web", 1.0) as is_granted:
+            outcomes.append(is_granted)
+            await go.wait()
+
+    go = asyncio.Event()
+    tasks = [asyncio.ensure_future(serve(go)) for _ in range(MOST_WAITING + 3)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert outcomes == [True, False, False]
+    go.set()
+    await asyncio.gather(*tasks)
+    assert outcomes == [True, False, False, *[True] * MOST_WAITING]
 
 
 async def test_a_request_that_is_cancelled_as_it_gets_the_lock_passes_it_on() -> None:
