@@ -94,7 +94,7 @@ def configuration(namespace: str, webhook_port: int, serving_port: int, policy: 
         "kind": "TrimtabConfiguration",
         "namespace": namespace,
         "leaderElection": {"enabled": False},
-        "scaleDown": {"defaultPolicies": [{"name": "level", **policy}], **scale_down},
+        "scaleDown": {"defaultPolicies": [{"name": "level", "mode": "Enforce", **policy}], **scale_down},
         "serving": {"host": "127.0.0.1", "port": serving_port},
         "webhooks": {"host": "127.0.0.1", "port": webhook_port, "url": f"https://127.0.0.1:{webhook_port}"},
     }

@@ -35,7 +35,7 @@ _CONFIGURATION: dict[str, Any] = {
     "apiVersion": "trimtab.dev/v1alpha1",
     "kind": "TrimtabConfiguration",
     "leaderElection": {"enabled": False},
-    "scaleDown": {"defaultPolicies": [{"name": "level"}]},
+    "scaleDown": {"defaultPolicies": [{"name": "level", "mode": "Enforce"}]},
     "serving": {"port": -1},
 }
 

@@ -225,7 +225,7 @@ async def running(
 
 def holding(client: Client, namespace: str, *, stays_registered: bool = False) -> Any:
     """The webhooks, with a default policy that keeps workloads level, for as long as the context."""
-    tree = configuration(namespace, scaleDown={"defaultPolicies": [{"name": "level"}]})
+    tree = configuration(namespace, scaleDown={"defaultPolicies": [{"name": "level", "mode": "Enforce"}]})
     return running(client, tree, [WEBHOOKS], stays_registered=stays_registered)
 
 

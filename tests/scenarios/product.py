@@ -42,7 +42,7 @@ def configured(**more: Any) -> TrimtabConfiguration:
     }
     tree: Mapping[str, Any] = {
         "scheduler": scheduler,
-        "scaleDown": {"defaultPolicies": [{"name": "level"}]},
+        "scaleDown": {"defaultPolicies": [{"name": "level", "mode": "Enforce"}]},
         "webhooks": {"host": "127.0.0.1", "port": port, "url": f"https://127.0.0.1:{port}"},
         "serving": {"port": 0},
     }

@@ -25,7 +25,7 @@ async def outcomes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[di
     """What comes of each story, one after the other: cluster and product share one event loop here."""
     told = [stories.load(path) for path in stories.trimtab_stories().values()]
     folder = tmp_path_factory.mktemp("lab")
-    generous = configured(scaleDown={"budgetSeconds": 10, "defaultPolicies": [{}]})
+    generous = configured(scaleDown={"budgetSeconds": 10, "defaultPolicies": [{"mode": "Enforce"}]})
     async with (
         lab(folder, told) as client,
         product(client, folder / "kubeconfig", generous, ("webhooks", "controllers")),

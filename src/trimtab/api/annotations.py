@@ -64,7 +64,8 @@ NAMESPACE_LABEL_VALUE = "enabled"
 MANAGED_BY = "trimtab.dev/managed-by"
 """On a CloneSet: the name of the controller that manages it."""
 OPT_OUT = "trimtab.dev/scale-down"
-"""On a workload or a namespace: `disabled` exempts it from every policy."""
+"""On a workload or a namespace: `disabled` exempts it from every policy. As a label of a namespace, `enforce` and
+`observe` are the mode of default policies there."""
 OPTED_OUT = "disabled"
 PROTECT_COSTS = "trimtab.dev/protect-costs"
 """A label of namespaces in which only Trimtab may change the costs of existing pods."""
@@ -213,6 +214,8 @@ class Reason(enum.StrEnum):
     # ScaleDownPolicy, condition Ready.
     RANKING = "Ranking"
     """Condition Ready of ScaleDownPolicy: The policy works: its costs are kept current."""
+    OBSERVING = "Observing"
+    """Condition Ready of ScaleDownPolicy: Its scale-downs are observed, and nothing is written to pods."""
     ON_SCALE_INTENT = "OnScaleIntent"
     """Condition Ready of ScaleDownPolicy: The policy works: costs are written on each scale-down."""
     INVALID = "Invalid"
@@ -262,6 +265,9 @@ class Reason(enum.StrEnum):
     SCALE_DOWN_SKIPPED = "ScaleDownSkipped"
     """Event on the workload: A scale-down was admitted without a plan although a policy applies. Fix: The message
     names the cause."""
+    SCALE_DOWN_OBSERVED = "ScaleDownObserved"
+    """Event on the workload: A scale-down was observed. The message says what the controller left, and what Trimtab
+    would have left. Fix: To let Trimtab act, set the policy's `mode` to `Enforce`."""
     SCALE_DOWN_MISSED = "ScaleDownMissed"
     """Event on the workload: A scale-down ended less level than was possible. Fix: The message has both skews and the
     cause; see docs/scale-down.md."""

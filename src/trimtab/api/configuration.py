@@ -20,7 +20,7 @@ from trimtab.api import codec, selectors
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab.api.model import Model
-from trimtab.api.scaledown import StrategySpec, WhenUnranked, strategy_problems
+from trimtab.api.scaledown import Mode, StrategySpec, WhenUnranked, strategy_problems
 
 API_VERSION: Final = "trimtab.dev/v1alpha1"
 KIND: Final = "TrimtabConfiguration"
@@ -49,6 +49,12 @@ class DefaultPolicy(Model):
     namespace_selector: Annotated[
         LabelSelector | None, Meta(description="a label selector of namespaces; all namespaces if omitted")
     ] = None
+    mode: Annotated[
+        Mode,
+        Meta(
+            description="Observe or Enforce; the label trimtab.dev/scale-down=enforce of a namespace enforces it there"
+        ),
+    ] = "Observe"
     strategies: Annotated[
         tuple[StrategySpec, ...],
         Meta(description="a list of strategies, as in a ScaleDownPolicy; by default, pods are kept level"),

@@ -67,6 +67,9 @@ class WhenUnranked(Model):
     ] = 30
 
 
+Mode = Literal["Observe", "Enforce"]
+
+
 class ScaleDownPolicySpec(Model):
     """The target, the strategies, and how costs are delivered."""
 
@@ -79,6 +82,13 @@ class ScaleDownPolicySpec(Model):
     strategies: Annotated[
         tuple[StrategySpec, ...], Meta(description="The strategies that rank pods; by default, pods are kept level.")
     ] = ()
+    mode: Annotated[
+        Mode,
+        Meta(
+            description="Enforce writes costs; Observe writes nothing to pods, holds no request, and reports what "
+            "the controller left beside what Trimtab would have left."
+        ),
+    ] = "Enforce"
     delivery: Annotated[
         Literal["OnScaleIntent", "Continuous"],
         Meta(description="OnScaleIntent writes costs when a scale-down is requested; Continuous keeps them current."),

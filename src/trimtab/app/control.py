@@ -95,13 +95,13 @@ def _topology_settings(dependencies: Dependencies) -> UnitedTopologySettings:
 
 
 def _policy_of(view: View, now: Callable[[], Defaults]) -> Callable[[CloneSet], ScaleDownPolicySpec | None]:
-    """A function that finds the policy that applies to a CloneSet."""
+    """A function that finds the policy that is enforced for a CloneSet."""
 
     def policy_of(cloneset: CloneSet) -> ScaleDownPolicySpec | None:
         namespace = cloneset.metadata.namespace
         policy = effective_policy(
             workload_ref(cloneset), view.policies_in(namespace), now(), view.namespace_labels(namespace)
         )
-        return None if policy is None else policy.spec
+        return policy.spec if policy is not None and policy.is_enforced else None
 
     return policy_of

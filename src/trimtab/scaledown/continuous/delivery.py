@@ -308,7 +308,7 @@ class Continuous:
 def carrier_for(group: Group, active: int) -> Carrier | None:
     """The carrier in which a group is to have costs now; None where it is to have none."""
     spec = group.spec
-    if spec is None:
+    if spec is None or spec.mode == "Observe":
         return None
     carrier = Carrier(spec.carrier)
     if spec.delivery == "Continuous":

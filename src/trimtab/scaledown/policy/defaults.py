@@ -69,6 +69,7 @@ def read_defaults(
 
 def _default_policy(form: configuration.DefaultPolicy) -> DefaultPolicy:
     spec = ScaleDownPolicySpec(
+        mode=form.mode,
         strategies=form.strategies,
         delivery=form.delivery,
         carrier=form.carrier,

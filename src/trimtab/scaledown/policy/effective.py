@@ -6,7 +6,8 @@ Of several policies that refer to a workload, the most specific one applies:
 2. one whose `targetRef` names the workload's owner (the Deployment of a ReplicaSet);
 3. one whose `selector` matches the labels of the workload's pods as its template states them; the one with more
    requirements before the one with fewer;
-4. a default from the configuration: the first in its list whose namespace selector matches.
+4. a default from the configuration: the first in its list whose namespace selector matches. A label of the namespace
+   replaces its mode.
 
 Among equals the older policy applies, then the one whose name comes first: an order that does not change when either is
 edited. Policies of 1 to 3 that refer to one workload *overlap*, and both report it in a condition. A default is made to
@@ -23,12 +24,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+import msgspec
+
 from trimtab.api import times
 from trimtab.api.annotations import OPT_OUT, OPTED_OUT
-from trimtab.api.scaledown import TARGETS, UNSUPPORTED_KINDS, ScaleDownPolicy, ScaleDownPolicySpec
+from trimtab.api.scaledown import TARGETS, UNSUPPORTED_KINDS, Mode, ScaleDownPolicy, ScaleDownPolicySpec
 from trimtab.kube.stores import key_of
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.policy.workloads import WorkloadRef, compile_selector, opts_out
+
+
+_MODES: Mapping[str, Mode] = {"enforce": "Enforce", "observe": "Observe"}
+"""The modes of default policies by the label of a namespace."""
 
 
 def is_on_scale_intent(spec: ScaleDownPolicySpec) -> bool:
@@ -58,6 +65,11 @@ class EffectivePolicy:
     specificity: Specificity = Specificity.DEFAULT
     overridden: tuple[str, ...] = ()
     """The policies (`namespace/name`) that would apply without this one, the next one first."""
+
+    @property
+    def is_enforced(self) -> bool:
+        """Whether anything is written to pods."""
+        return self.spec.mode == "Enforce"
 
     def __str__(self) -> str:
         return f"ScaleDownPolicy {self.key}" if self.key else f'the default policy "{self.name}"'
@@ -140,5 +152,7 @@ def _precedence(policy: ScaleDownPolicy) -> tuple[int, int, str]:
 def _default_policy(defaults: Defaults, namespace_labels: Mapping[str, str]) -> EffectivePolicy | None:
     for each in defaults.policies:
         if each.namespaces.matches(namespace_labels):
-            return EffectivePolicy(each.spec, "", each.name)
+            mode = _MODES.get(namespace_labels.get(OPT_OUT, ""), each.spec.mode)
+            spec = each.spec if mode == each.spec.mode else msgspec.structs.replace(each.spec, mode=mode)
+            return EffectivePolicy(spec, "", each.name)
     return None

@@ -133,6 +133,9 @@ def _ready(spec: ScaleDownPolicySpec, findings: Findings) -> Condition:
             return Condition(type=READY, status="False", reason=reason, message=message)
     is_continuous = spec.delivery == "Continuous"
     delivery = "costs are kept current" if is_continuous else "costs are written on each scale-down"
+    if spec.mode == "Observe":
+        message = f"applies to {_listed(findings.applies_to)}: scale-downs are observed, and nothing is written to pods"
+        return Condition(type=READY, status="True", reason=Reason.OBSERVING, message=message)
     foreign = f"; {len(findings.foreign)} pods keep costs of other programs" if findings.foreign else ""
     message = f"applies to {_listed(findings.applies_to)}: {findings.ranked} pods are ranked, {delivery}{foreign}"
     reason = Reason.RANKING if is_continuous else Reason.ON_SCALE_INTENT
