@@ -271,6 +271,9 @@ class Reason(enum.StrEnum):
     SCALE_DOWN_MISSED = "ScaleDownMissed"
     """Event on the workload: A scale-down ended less level than was possible. Fix: The message has both skews and the
     cause; see docs/scale-down.md."""
+    SCALE_DOWN_DURING_ROLLOUT = "ScaleDownDuringRollout"
+    """Event on the workload: A scale-down ended level while a rollout was in progress, which replaces the pods and
+    decides how level they are in the end."""
     COSTS_OVERWRITTEN = "CostsOverwritten"
     """Event on the workload: Another writer replaced deletion costs during a scale-down. Fix: Use `otherCosts:
     TieBreak`, or exclude the workload from the other writer."""

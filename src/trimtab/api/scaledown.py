@@ -141,6 +141,32 @@ class PlanStatus(Model):
     error: Annotated[str, Meta(description="Why some costs could not be written; empty if all were.")] = ""
 
 
+class ScaleDownCounts(Model):
+    """How many scale-downs a policy applied to, by how they ended."""
+
+    total: Annotated[int, Meta(description="All that have ended.")] = 0
+    level: Annotated[int, Meta(description="Those that ended level.")] = 0
+    best: Annotated[int, Meta(description="Those that ended as level as was possible.")] = 0
+    missed: Annotated[int, Meta(description="Those that ended less level than was possible.")] = 0
+    skipped: Annotated[int, Meta(description="Those that were admitted without a plan.")] = 0
+    observed: Annotated[int, Meta(description="Those that were only observed.")] = 0
+
+
+class ScaleDownSummary(Model):
+    """A scale-down that has ended."""
+
+    time: Annotated[datetime | None, Meta(description="When it was requested.")] = None
+    workload: Annotated[str, Meta(description="The workload, such as Deployment/web.")] = ""
+    from_: Annotated[int, Meta(description="The replicas before.")] = msgspec.field(name="from", default=0)
+    to: Annotated[int, Meta(description="The replicas requested.")] = 0
+    outcome: Annotated[str, Meta(description="What came of the request: planned, observed, or why not.")] = ""
+    result: Annotated[str, Meta(description="How it ended: level, best, missed, not-applied or superseded.")] = ""
+    cause: Annotated[str, Meta(description="Why it ended less level than was possible.")] = ""
+    left: Annotated[str, Meta(description="The pods left in each domain of the first topology key.")] = ""
+    planned: Annotated[str, Meta(description="The pods that the plan leaves in each domain.")] = ""
+    stock: Annotated[str, Meta(description="The pods that an unmodified controller may leave in each domain.")] = ""
+
+
 class ScaleDownPolicyStatus(Model):
     """The observed state."""
 
@@ -150,6 +176,10 @@ class ScaleDownPolicyStatus(Model):
     unranked_pods: Annotated[int, Meta(description="The number of pods without a rank.")] = 0
     last_plan: Annotated[PlanStatus | None, Meta(description="The last planned scale-down.")] = None
     last_error: Annotated[str, Meta(description="The last error.")] = ""
+    counts: Annotated[ScaleDownCounts, Meta(description="How many scale-downs ended how.")] = ScaleDownCounts()
+    recent: Annotated[
+        tuple[ScaleDownSummary, ...], Meta(description="The last ten scale-downs, the latest first.", max_length=10)
+    ] = ()
 
 
 class ScaleDownPolicy(Model):

@@ -26,6 +26,7 @@ from trimtab.app.dependencies import Dependencies, defaults
 from trimtab.app.scheduling import default_constraints
 from trimtab.kube.components import Background, Candidate, Component, ComponentGroup
 from trimtab.kube.events import Recorder
+from trimtab.kube.paced_events import PacedRecorder
 from trimtab.ranking.plan import Policy
 from trimtab.ranking.rankers import constraints_of
 from trimtab.ranking.strategies import Factory
@@ -50,6 +51,8 @@ from trimtab.unitedtopology.readiness import evaluator
 from trimtab.unitedtopology.view import View as TopologyView
 
 LEASE = "trimtab-webhooks"
+HISTORY = "/scaledowns"
+"""The path of the last scale-downs, beside the metrics."""
 _SKIPPED: Mapping[ReviewOutcome, HoldOutcome] = {
     ReviewOutcome.LATE: HoldOutcome.LATE,
     ReviewOutcome.FAILED: HoldOutcome.FAILED,
@@ -94,6 +97,7 @@ class _ScaleDowns:
         )
         self._reports = PlanReports(dependencies.client)
         self._recorder = Recorder(dependencies.client, component="trimtab-scaledown")
+        self._events = PacedRecorder(self._recorder, dependencies.client.clock)
         self.holder = ScaleDownHolder(
             dependencies.client,
             self._view,
@@ -103,8 +107,10 @@ class _ScaleDowns:
             policy_of=partial(_policy_of, dependencies.strategies, self._sources),
             on_plan=self._reports.record,
             prepare=prepare,
-            recorder=self._recorder,
+            recorder=self._events,
+            on_result=self._reports.record_end,
         )
+        dependencies.documents[HISTORY] = lambda: [record.tree() for record in self.holder.history.records()]
         for source, age in self._sources.ages().items():
             self._metrics.watch_samples(source, age)
         dependencies.switch.subscribe("webhooks", self._switch)
@@ -118,6 +124,7 @@ class _ScaleDowns:
             "samples": Background(self._sources.run),
             "reports": Background(self._reports.run),
             "events": Background(self._recorder.run),
+            "event-pace": Background(self._events.run),
         }
 
     def on_skip(self, hook: Hook, request: AdmissionRequest, reason: str, outcome: ReviewOutcome) -> None:

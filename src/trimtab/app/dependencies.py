@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -30,6 +31,8 @@ class Dependencies:
     registry: CollectorRegistry
     strategies: Mapping[str, Factory] = field(default_factory=lambda: STRATEGIES)
     """Trimtab's own strategies, and those of installed packages."""
+    documents: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    """What is served as JSON beside the metrics, by path."""
 
     @cached_property
     def switch(self) -> Switch:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -83,6 +84,8 @@ class App:
     settings: Settings
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     components: dict[str, Component] = field(default_factory=dict)
+    documents: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    """What is served as JSON beside the metrics, by path."""
     connect: Callable[[Endpoint], Transport] = Session
     """Opens the connection to the cluster; tests replace it."""
     port: int = -1
@@ -96,7 +99,7 @@ class App:
         async with AsyncExitStack() as stack:
             client = Client(self.connect(endpoint), clock=SystemClock())
             stack.push_async_callback(client.close)
-            dependencies = Dependencies(client, configuration, self.registry, registry())
+            dependencies = Dependencies(client, configuration, self.registry, registry(), self.documents)
             self.components.update({name: COMPONENTS[name](dependencies) for name in configuration.components})
             if configuration.serving.port >= 0:
                 await self._serve(stack, configuration.serving)
@@ -117,5 +120,7 @@ class App:
     async def _serve(self, stack: AsyncExitStack, serving: Serving) -> None:
         from trimtab.app import health
 
-        self.port = await stack.enter_async_context(health.served(serving, self.components, self.registry))
+        self.port = await stack.enter_async_context(
+            health.served(serving, self.components, self.registry, self.documents)
+        )
         log.info("health and metrics are served on http://%s:%d", serving.host, self.port)

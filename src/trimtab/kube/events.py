@@ -3,7 +3,8 @@
 `record` only queues the event; a task of its own writes it: the first time as a new object, later as a patch that
 increments its count, so that `kubectl describe` shows a repeated event as one line. As in client-go, ten events about
 one object that differ only in their message become one "(combined from similar events)", and the events of one object
-are rate-limited: 25 at once, then one every five minutes.
+are rate-limited: 25 at once, then one every five minutes. Events that the caller paces (`PacedRecorder`) are exempt
+from both: all of one reason about one object are one event, with the message of the last one.
 
 An event that cannot be written is dropped with a log line. Callers never wait for events or fail because of them.
 """
@@ -64,6 +65,9 @@ class PendingEvent:
     action: str
     at: int
     """When it happened, in nanoseconds; unique for each event of a recorder."""
+    count: int = 1
+    """How many times it happened since it was last recorded."""
+    is_paced: bool = False
 
     @property
     def similarity(self) -> Hashable:
@@ -119,6 +123,8 @@ class Correlator:
 
     def correlate(self, event: PendingEvent) -> tuple[Hashable, PendingEvent] | None:
         """The event to write with the key to count it under, or None if the rate limit is exceeded."""
+        if event.is_paced:
+            return event.similarity, event
         similar = self._similar.get(event.similarity)
         if similar is None or event.at - similar.last > _SIMILAR_FOR:
             similar = self._similar.put(event.similarity, _SimilarEvents())
@@ -162,13 +168,20 @@ class Recorder:
         self, about: Object | ObjectReference, severity: str, reason: str, message: str, *, action: str = ""
     ) -> None:
         """Queue an event about an object. Never waits, never raises."""
-        reference = about if isinstance(about, ObjectReference) else reference_to(about)
         self._last = max(self._clock.now(), self._last + 1)
-        event = PendingEvent(reference, severity, reason, message[:_LONGEST], action, self._last)
+        self._queue(PendingEvent(_referenced(about), severity, reason, message[:_LONGEST], action, self._last))
+
+    def record_paced(self, about: ObjectReference, severity: str, reason: str, message: str, count: int) -> None:
+        """Queue an event that happened so many times, with the message of the last time."""
+        self._last = max(self._clock.now(), self._last + 1)
+        self._queue(PendingEvent(about, severity, reason, message[:_LONGEST], "", self._last, count, is_paced=True))
+
+    def _queue(self, event: PendingEvent) -> None:
         try:
             self._backlog.put_nowait(event)
         except asyncio.QueueFull:
-            log.warning("dropped an event about %s, the queue is full: %s: %s", _label(reference), reason, message)
+            about = _label(event.about)
+            log.warning("dropped an event about %s, the queue is full: %s: %s", about, event.reason, event.message)
 
     async def run(self) -> None:
         """Write queued events until cancelled."""
@@ -212,19 +225,20 @@ class Recorder:
 
     async def _count_up(self, known: _WrittenEvent, event: PendingEvent) -> bool:
         """Increment the count; return False if the event has expired (API servers keep events for an hour)."""
-        patch = {"count": known.count + 1, "lastTimestamp": times.format_time(event.at), "message": event.message}
+        count = known.count + event.count
+        patch = {"count": count, "lastTimestamp": times.format_time(event.at), "message": event.message}
         try:
             await self._client.patch(_EVENTS, known.name, patch, namespace=_namespace(event.about))
         except NotFound:
             return False
-        known.count += 1
+        known.count = count
         return True
 
     async def _create(self, under: Hashable, event: PendingEvent) -> None:
         name = f"{event.about.name[:_LONGEST_NAME]}.{event.at:x}"
         with contextlib.suppress(AlreadyExists):  # an earlier attempt whose response was lost
             await self._client.create(_EVENTS, self._body(name, event), namespace=_namespace(event.about))
-        self._written.put(under, _WrittenEvent(name, event.at, 1))
+        self._written.put(under, _WrittenEvent(name, event.at, event.count))
 
     def _body(self, name: str, event: PendingEvent) -> JSON:
         at = times.format_time(event.at)
@@ -239,9 +253,13 @@ class Recorder:
             "reportingInstance": self._instance,
             "firstTimestamp": at,
             "lastTimestamp": at,
-            "count": 1,
+            "count": event.count,
         }
         return body | ({"action": event.action} if event.action else {})
+
+
+def _referenced(about: Object | ObjectReference) -> ObjectReference:
+    return about if isinstance(about, ObjectReference) else reference_to(about)
 
 
 def reference_to(an_object: Object) -> ObjectReference:

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 LogFormat = Literal["console", "json"]
+FIELDS = "fields"
+"""The name in `extra` of further fields of a JSON log line: `log.info(..., extra={FIELDS: {...}})`."""
 
 
 async def until_stopped(work: Callable[[], Any]) -> None:
@@ -33,12 +35,13 @@ class _JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line = {
+        line: dict[str, Any] = {
             "time": moment,
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
+        line |= getattr(record, FIELDS, {})
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line)

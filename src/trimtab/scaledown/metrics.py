@@ -12,7 +12,7 @@ from enum import StrEnum
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from trimtab.ranking.plan import Plan
-from trimtab.scaledown.results.levels import LevelResult
+from trimtab.scaledown.results.levels import LevelCheck, LevelResult
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.35, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 _SKEWS = (0, 1, 2, 3, 5, 10, 20, 50, 100, 1000)
@@ -37,6 +37,8 @@ class HoldOutcome(StrEnum):
     """The workload is a ReplicaSet that its Deployment resizes."""
     STALE = "stale"
     """The review does not describe the workload as it is."""
+    OBSERVED = "observed"
+    """The policy's mode is Observe: nothing was written, and the result is recorded."""
     OTHER_DELIVERY = "other-delivery"
     """The policy's costs are delivered another way: kept current at all times, or by another carrier."""
     ROLLOUT = "rollout"
@@ -108,8 +110,9 @@ class Metrics:
         self._skew = self._histogram(
             "skew",
             _SKEWS,
-            "The difference between the fullest and the emptiest domain: before a plan, after it, and without it.",
-            *("topology_key", "state"),
+            "The difference between the fullest and the emptiest domain: before a scale-down, as planned, as an "
+            "unmodified controller may leave it, and after.",
+            *("topology_key", "state", "mode"),
         )
         self._written = self._counter("costs_written", "Costs that were written to pods.")
         self._reverted = self._counter("costs_reverted", "Costs that were reverted, by reason.", "reason")
@@ -117,7 +120,7 @@ class Metrics:
         self._results = self._counter(
             "results",
             "Scale-downs by how level they ended; those that ended less level than was possible by cause.",
-            *("result", "cause"),
+            *("mode", "result", "cause"),
         )
         self._deleted = self._counter(
             "pods_deleted", "Pods that were deleted as planned, by what decided it.", "decision"
@@ -178,11 +181,17 @@ class Metrics:
         """Costs that were kept current were reverted, because some pods had no rank."""
         self._fallbacks.labels(HoldOutcome.UNRANKED.value).inc()
 
-    def record_skews(self, plan: Plan) -> None:
-        """The skews of a plan: before it, after it, and without it."""
+    def record_skews(self, check: LevelCheck, mode: str) -> None:
+        """The skews of a scale-down that has ended."""
+        states = (("before", check.before), ("planned", check.possible), ("stock", check.stock), ("after", check.skew))
+        for state, skew in states:
+            self._skew.labels(check.topology_key, state, mode).observe(skew)
+
+    def record_planned_skews(self, plan: Plan) -> None:
+        """The skews of a scale-down by costs that are kept current, whose result is not checked."""
         for each in plan.levelings:
-            for state, skew in (("before", each.skew_before), ("after", each.skew_after), ("stock", each.skew_stock)):
-                self._skew.labels(each.topology_key, state).observe(skew)
+            for state, skew in (("before", each.skew_before), ("planned", each.skew_after), ("stock", each.skew_stock)):
+                self._skew.labels(each.topology_key, state, "enforce").observe(skew)
 
     def record_costs_written(self, count: int) -> None:
         """So many costs were written."""
@@ -198,9 +207,9 @@ class Metrics:
         if count:
             self._misses.labels(cause.value).inc(count)
 
-    def record_result(self, result: LevelResult, cause: str) -> None:
+    def record_result(self, result: LevelResult, cause: str, mode: str) -> None:
         """A scale-down has ended."""
-        self._results.labels(result.value, cause).inc()
+        self._results.labels(mode, result.value, cause).inc()
 
     def record_deletion(self, decision: str) -> None:
         """A pod was deleted as planned."""

@@ -7,7 +7,7 @@ the size that it will have.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from trimtab.api.annotations import plan_annotation
@@ -66,7 +66,10 @@ class ControllerPlan:
     """Whether the result depends on the controller's other criteria, and so on when it acts."""
     replaces_foreign: bool = False
     """Whether costs of other writers are replaced."""
+    assumed: tuple[str, ...] = ()
+    """Victims of earlier requests, which count as gone."""
     ranked: RankedWorkload | None = None
+    """Its rows are those of the time of planning."""
     window: Window | None = None
 
 
@@ -117,6 +120,7 @@ def plan_controller(
             constraints=constraints,
             is_relying=not delivery.is_exact,
             replaces_foreign=foreign_costs == "TieBreak",
+            assumed=tuple(pod.key for pod in assumed),
             ranked=ranked,
             window=model.window,
         )
@@ -150,11 +154,15 @@ def _ranked(
 
 
 def expectations(plan: ControllerPlan, snapshot: Snapshot, written: Set[str]) -> tuple[Expectation, ...]:
-    """The least level result of a plan of whose costs only some were written."""
+    """The least level result of a plan of whose costs only some were written, for the pods that there are now."""
     if plan.delivery is None or plan.ranked is None:
         return ()
     costs = {key: cost for key, cost in plan.delivery.costs if key in written}
-    return delivery_expectations(plan.ranked, snapshot, len(plan.plan.victims), costs, plan.window)
+    with snapshot.with_assumed(gone=plan.assumed):
+        current = RankedWorkload.owned_by(snapshot, plan.size.uid, related=plan.size.siblings)
+        ranked = replace(plan.ranked, rows=current.rows, related=current.related)
+        count = len(ranked.rows) - plan.size.after
+        return delivery_expectations(ranked, snapshot, count, costs, plan.window) if count > 0 else ()
 
 
 def earlier_victims(pods: Sequence[Pod], replicas: int) -> list[Pod]:

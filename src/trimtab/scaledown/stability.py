@@ -11,6 +11,7 @@ from trimtab.api import selectors
 from trimtab.api.apps import Deployment
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
+from trimtab.scaledown import clonesets
 from trimtab.scaledown.view import View, Workload
 
 
@@ -21,14 +22,26 @@ def is_stable(view: View, workload: Workload) -> bool:
     return _is_at_rest(view, workload) and not _has_orphans(view, workload)
 
 
-def _is_at_rest(view: View, workload: Workload) -> bool:
-    controllers: list[Workload] = [workload]
+def is_rolling_out(view: View, workload: Workload) -> bool:
+    """Whether a Deployment has pods of several ReplicaSets, or a CloneSet pods of several revisions."""
     if isinstance(workload, Deployment):
-        sets = view.sets_of(workload)
-        controllers = [each for each in sets if each.desired_replicas or _active(view, each.metadata.uid)]
-        if len(controllers) != 1:
-            return False
-    return all(_active(view, each.metadata.uid) == each.desired_replicas for each in controllers)
+        return len(_controllers(view, workload)) > 1
+    return clonesets.is_rolling(workload, view.pods_of(workload.metadata.uid))
+
+
+def _is_at_rest(view: View, workload: Workload) -> bool:
+    controllers = _controllers(view, workload)
+    return len(controllers) == 1 and all(
+        _active(view, each.metadata.uid) == each.desired_replicas for each in controllers
+    )
+
+
+def _controllers(view: View, workload: Workload) -> list[Workload]:
+    """The controllers of a workload's pods: of a Deployment, the ReplicaSets that have or want any."""
+    if not isinstance(workload, Deployment):
+        return [workload]
+    sets = view.sets_of(workload)
+    return [each for each in sets if each.desired_replicas or _active(view, each.metadata.uid)]
 
 
 def _active(view: View, uid: str) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from trimtab.api.annotations import PlanAnnotation, plan_annotation
 from trimtab.api.pods import Pod
@@ -28,8 +29,9 @@ from trimtab.scaledown.metrics import HoldOutcome, Metrics
 from trimtab.scaledown.pod_costs import annotation_for, plan_cost
 from trimtab.scaledown.replicaset_plans import ControllerPlan
 from trimtab.scaledown.results.levels import ExpectedLevel
-from trimtab.scaledown.results.open_plans import OpenPlan, Resize, resizes_of
+from trimtab.scaledown.results.open_plans import ROLLOUT, OpenPlan, Resize, resizes_of
 from trimtab.scaledown.results.plan_tracker import PlanTracker
+from trimtab.scaledown.stability import is_rolling_out
 from trimtab.scaledown.view import View
 
 _ANSWER = 0.1
@@ -82,22 +84,22 @@ class PlanDelivery:
             await self._clock.sleep(min(settle, budget.left(budget.seconds - _ANSWER)))
         finally:
             self._tracker.answer(key, plan, is_complete=is_complete)
-        for each in plans:
-            if each.delivery is not None:
-                self._metrics.record_skews(each.plan)
-        return self._result(checked, plans, report, changes, is_complete=is_complete)
+        result = self._result(checked, plans, report, changes, is_complete=is_complete)
+        return replace(result, plan=plan, costs_written=len(report.versions))
 
     async def extend(
-        self, checked: CheckedRequest, plans: Sequence[ControllerPlan], *, answered: int | None = None
-    ) -> int:
-        """Keep the costs in place that bring these plans about, and write those that are missing: how many.
+        self, checked: CheckedRequest, plans: Sequence[ControllerPlan], predecessor: OpenPlan | None = None
+    ) -> OpenPlan:
+        """Keep the costs in place that bring these plans about, and write those that are missing.
 
-        No request waits for this: it needs no costs, or was admitted already (`answered` says when, if that is known).
+        No request waits for this: it needs no costs, or was admitted already, by a plan that is to be replaced.
         """
         annotation = self._new_annotation(checked)
         plan = self._open_plan(annotation.plan, checked, plans)
         changes = [*_new_costs(annotation, plans), *self._adopted_costs(checked.key, annotation, plans)]
-        return await self._adopt(checked, plan, changes, answered)
+        plan.decision = "" if predecessor is None else predecessor.decision
+        await self._adopt(checked, plan, changes, None if predecessor is None else predecessor.answered)
+        return plan
 
     def is_repeat(self, checked: CheckedRequest) -> bool:
         """Whether costs for this very size are in place, and nothing about the workload has changed since."""
@@ -120,12 +122,13 @@ class PlanDelivery:
         ]
         await self._adopt(checked, plan, changes)
 
-    def skip(self, checked: CheckedRequest, plans: Sequence[ControllerPlan], outcome: HoldOutcome) -> None:
+    def skip(self, checked: CheckedRequest, plans: Sequence[ControllerPlan], outcome: HoldOutcome) -> OpenPlan:
         """Track a request that is admitted without costs, so that its result is checked all the same."""
         plan = self._open_plan(uuid.uuid4().hex[:12], checked, plans)
         plan.skipped, plan.relies_until, plan.is_exact = outcome, None, False
         self._tracker.begin(checked.key, plan)
         self._tracker.answer(checked.key, plan, is_complete=False)
+        return plan
 
     def _present(self, checked: CheckedRequest) -> list[tuple[Pod, PlanAnnotation]]:
         """The pods that have a cost for this very request, and its annotation."""
@@ -141,7 +144,7 @@ class PlanDelivery:
 
     async def _adopt(
         self, checked: CheckedRequest, plan: OpenPlan, changes: Sequence[CostChange], answered: int | None = None
-    ) -> int:
+    ) -> None:
         is_complete = False
         self._tracker.begin(checked.key, plan)
         plan.answered = answered
@@ -150,7 +153,8 @@ class PlanDelivery:
             is_complete = report.is_complete and bool(plan.victims)
         finally:
             self._tracker.answer(checked.key, plan, is_complete=is_complete, at=answered)
-        return len(report.versions)
+        if answered is not None and report.versions:
+            log.info("%s: wrote %d costs, the controller has not acted yet", checked.key, len(report.versions))
 
     def _new_annotation(self, checked: CheckedRequest) -> PlanAnnotation:
         metadata = checked.workload.metadata
@@ -184,11 +188,12 @@ class PlanDelivery:
         relies = any(plan.is_relying for plan in plans)
         return OpenPlan(
             *(name, uid, size, resizes, victims, frozenset(survivors)),
-            expected=tuple(ExpectedLevel.of(plan.size.uid, plan.constraints, plan.plan) for plan in plans),
+            expected=tuple(ExpectedLevel(plan.size.uid, plan.constraints, plan.plan.levelings) for plan in plans),
             is_exact=not relies,
             with_costs=frozenset(self._uids(plans)),
             request=checked,
             relies_until=self._clock.monotonic() + round(self._window * SECOND) if relies else None,
+            is_rolling=is_rolling_out(self._view, checked.workload),
             skipped=HoldOutcome.FOREIGN_COSTS if any(plan.delivery is None for plan in plans) else None,
         )
 
@@ -214,6 +219,8 @@ class PlanDelivery:
             error, warnings = "; ".join([shortfall, *failures]), (*warnings, shortfall)
         elif not is_complete:
             error, warnings = _NOT_SEEN, (*warnings, _NOT_SEEN)
+        if is_rolling_out(self._view, checked.workload):
+            warnings = (*warnings, ROLLOUT)
         request = checked.request
         log.info("%s: %d → %d: %s", checked.key, request.before, request.after, "; ".join(warnings))
         is_whole = is_complete and all(each.delivery is not None for each in plans)

@@ -9,7 +9,7 @@ is not verified. In order:
 3. Its namespace may be written to. The rest of Trimtab then prepares for the new size (`prepare`: the bands of subsets,
    which need no policy), in half of the budget at most.
 4. A policy applies to the workload that was read: a review of `/scale` has no labels.
-5. The policy's costs are written on scale-downs, and some pods are to stay.
+5. The policy's costs are written on scale-downs, or its mode is Observe, and some pods are to stay.
 6. The caches have synced, the request is within the rate limits, and no other workload selects the same pods. A request
    that fails here is *skipped*: its user, an event and a metric say so, and its result is checked all the same.
 """
@@ -78,31 +78,34 @@ class Gate:
         policy = self._groups.policy_for(ref)
         if policy is None:
             return HoldResult(HoldOutcome.NO_POLICY if self._view.synced else HoldOutcome.NOT_SYNCED)
-        skip, warnings = self._why_skipped(request, ref)
-        if skip is not HoldOutcome.CONFLICT and not is_on_scale_intent(policy.spec):
+        skip, warnings = self._why_skipped(request, ref, policy)
+        if skip is not HoldOutcome.CONFLICT and policy.is_enforced and not is_on_scale_intent(policy.spec):
             return HoldResult(HoldOutcome.OTHER_DELIVERY)
         if request.after == 0:
             return HoldResult(HoldOutcome.AS_STOCK)
         return CheckedRequest(request, workload, policy, _within(budget, policy), skip, warnings)
 
-    def _why_skipped(self, request: ScaleDownRequest, ref: WorkloadRef) -> tuple[HoldOutcome | None, tuple[str, ...]]:
+    def _why_skipped(
+        self, request: ScaleDownRequest, ref: WorkloadRef, policy: EffectivePolicy
+    ) -> tuple[HoldOutcome | None, tuple[str, ...]]:
         """Why a request is not planned although a policy applies, and warnings with details."""
         if not self._view.synced:
             return HoldOutcome.NOT_SYNCED, ()
         conflicts = self._groups.conflicting_with(ref)
         if conflicts:
             return HoldOutcome.CONFLICT, (_conflict_warning(ref, conflicts),)
-        return (None if self._limits.allow(request.key) else HoldOutcome.RATE_LIMITED), ()
+        is_allowed = self._limits.allow(request.key) if policy.is_enforced else self._limits.observations.take()
+        return (None if is_allowed else HoldOutcome.RATE_LIMITED), ()
 
     def policy_for(self, workload: Workload) -> EffectivePolicy | None:
-        """The policy whose costs are written on scale-downs of a workload, where one applies."""
+        """The policy by which scale-downs of a workload are planned or observed, where one applies."""
         ref = workload_ref(workload)
         if is_managed_by_deployment(workload.metadata) or not self.defaults.allows_writes(ref.namespace):
             return None
         policy = self._groups.policy_for(ref)
-        if policy is None or not is_on_scale_intent(policy.spec) or self._groups.conflicting_with(ref):
+        if policy is None or self._groups.conflicting_with(ref):
             return None
-        return policy
+        return None if policy.is_enforced and not is_on_scale_intent(policy.spec) else policy
 
     async def _prepare_for(self, request: ScaleDownRequest, budget: TimeBudget) -> None:
         if self._prepare is not None:

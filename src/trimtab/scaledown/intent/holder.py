@@ -14,6 +14,9 @@ it.
 that has waited for half of it, or finds others waiting, is admitted without a plan: requests that change a workload
 several times a second are not worth holding up.
 
+**Observed.** Where the policy's mode is Observe, the request is planned and answered at once. Nothing is written; what
+the controller left is recorded beside what the plan would have left.
+
 **Without a plan.** Whatever the reason, the caller gets a warning, the workload an event, and the result is checked all
 the same. A request that could not be verified by an uncached read is reported as far as the caches know its workload.
 """
@@ -51,7 +54,9 @@ from trimtab.scaledown.intent.requests import (
 from trimtab.scaledown.intent.settle_time import INITIAL, LONGEST, SettleTime
 from trimtab.scaledown.metrics import HoldOutcome, Metrics
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
+from trimtab.scaledown.replicaset_plans import ControllerPlan
 from trimtab.scaledown.results.evaluation import PATIENCE
+from trimtab.scaledown.results.history import History, ScaleDownRecord
 from trimtab.scaledown.results.open_plans import OpenPlan
 from trimtab.scaledown.results.plan_tracker import ABANDONED, PlanTracker
 from trimtab.scaledown.results.reporter import EventRecorder, ScaleDownReporter
@@ -102,9 +107,11 @@ class ScaleDownHolder:
         on_plan: Callable[[DeliveredPlan], None] | None = None,
         prepare: Prepare | None = None,
         recorder: EventRecorder | None = None,
+        on_result: Callable[[ScaleDownRecord], None] | None = None,
     ) -> None:
         self.settings = settings
-        self._reporter = ScaleDownReporter(recorder)
+        self.history = History(client.clock, on_close=on_result)
+        self._reporter = ScaleDownReporter(recorder, self.history)
         self.metrics = metrics or Metrics()
         self.settle_time = SettleTime(settings.settle, min(settings.longest_settle, (settings.budget - RESERVE) / 2))
         self._clock = client.clock
@@ -221,25 +228,42 @@ class ScaleDownHolder:
         workload = self._view.workload(request.kind, request.namespace, request.name)
         is_known = workload is not None and workload.metadata.uid == request.uid
         policy = self._gate.policy_for(workload) if workload is not None and is_known else None
-        if workload is None or policy is None or self.tracker.is_open(request.key):
+        is_checked_by_another = outcome is HoldOutcome.BUSY or self.tracker.is_open(request.key)
+        if workload is None or policy is None or is_checked_by_another:
             warning = self._reporter.skipped(request, outcome, verified=policy is not None)
-            return HoldResult(outcome, (warning,))
+            return HoldResult(outcome, () if policy is not None and not policy.is_enforced else (warning,))
         budget = TimeBudget(self._clock, self._clock.monotonic(), self.settings.budget)
         return self._skip(CheckedRequest(request, workload, policy, budget), outcome)
 
     def _skip(self, checked: CheckedRequest, outcome: HoldOutcome) -> HoldResult:
         """Admit a request without a plan, report that, and check its result all the same."""
         warning = self._reporter.skipped(checked.request, outcome)
+        plans: tuple[ControllerPlan, ...] = ()
+        result = HoldResult(outcome, (*checked.skip_warnings, warning) if checked.policy.is_enforced else ())
         if self._view.synced:
             try:
-                self._delivery.skip(checked, self._planner.outline(checked), outcome)
+                plans = self._planner.outline(checked)
+                result = replace(result, plan=self._delivery.skip(checked, plans, outcome))
             except InvalidError as error:
                 log.warning("%s: its result is not checked: %s", checked.key, error)
-        return HoldResult(outcome, (*checked.skip_warnings, warning))
+        self._reporter.answered(checked, result, plans)
+        return result
+
+    def _observe(self, checked: CheckedRequest) -> HoldResult:
+        """Admit a request at once, and record what becomes of it beside what the plan would have left."""
+        planned = self._planner.preview(checked)
+        if isinstance(planned, HoldOutcome):
+            return self._skip(checked, planned)
+        plan = self._delivery.skip(checked, planned.plans, HoldOutcome.OBSERVED)
+        result = HoldResult(HoldOutcome.OBSERVED, plan=plan)
+        self._reporter.answered(checked, result, planned.plans)
+        return result
 
     async def _serve(self, checked: CheckedRequest) -> HoldResult:
         if checked.skip is not None:
             return self._skip(checked, checked.skip)
+        if not checked.policy.is_enforced:
+            return self._observe(checked)
         if self._delivery.is_repeat(checked):
             await self._delivery.renew(checked)
             known = self._results.get(checked.identity, HoldResult(HoldOutcome.REPEATED))
@@ -251,7 +275,7 @@ class ScaleDownHolder:
             return await self._without_costs(checked, planned)
         result = await self._delivery.deliver(checked, planned.plans)
         self._remember(checked.identity, result)
-        self._reporter.planned(checked, result)
+        self._reporter.answered(checked, result, planned.plans)
         self._report(checked, planned, result)
         return result
 
@@ -260,15 +284,17 @@ class ScaleDownHolder:
         outcome = replicaset_plans.reason_without_costs(planned.plans)
         if not planned.deliverable:
             return self._skip(checked, outcome) if planned.plans else HoldResult(outcome)
-        await self._delivery.extend(checked, planned.plans)
+        plan = await self._delivery.extend(checked, planned.plans)
+        result = HoldResult(outcome, plan=plan)
         if outcome is HoldOutcome.FOREIGN_COSTS:
-            return HoldResult(outcome, (self._reporter.skipped(checked.request, outcome),))
-        return HoldResult(outcome)
+            result = replace(result, warnings=(self._reporter.skipped(checked.request, outcome),))
+        self._reporter.answered(checked, result, planned.plans)
+        return result
 
     async def _take_over(self, key: str, workload: Workload) -> None:
         """Plan what is left of a scale-down that no running process tracks."""
         policy = self._gate.policy_for(workload)
-        if policy is None:
+        if policy is None or not policy.is_enforced:
             return
         metadata, size = workload.metadata, workload.desired_replicas
         request = ScaleDownRequest(type(workload).__name__, metadata.namespace, metadata.name, metadata.uid, size, size)
@@ -278,7 +304,7 @@ class ScaleDownHolder:
             log.info("%s: takes over a scale-down that is still in progress", key)
             await self._delivery.extend(checked, planned.plans)
 
-    async def _reassure(self, workload: str, plan: OpenPlan) -> None:
+    async def _reassure(self, _: str, plan: OpenPlan) -> None:
         """Plan a request again whose controller has not acted while its result was certain."""
         if plan.request is None:
             return
@@ -289,9 +315,7 @@ class ScaleDownHolder:
         checked = replace(plan.request, budget=self._background_budget())
         planned = self._planner.replan(checked, current)
         if planned.deliverable:
-            written = await self._delivery.extend(checked, planned.plans, answered=plan.answered)
-            if written:
-                log.info("%s: wrote %d costs, because its controller has not acted yet", workload, written)
+            await self._delivery.extend(checked, planned.plans, plan)
 
     def _background_budget(self) -> TimeBudget:
         """The time for writing costs when no request is held."""

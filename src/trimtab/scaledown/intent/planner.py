@@ -117,6 +117,16 @@ class Planner:
         policy = self._policy_of(checked.policy, pods)
         return PlannedRequest(policy, tuple(self._plans(checked, workload, policy, sizes)))
 
+    def preview(self, checked: CheckedRequest) -> PlannedRequest | HoldOutcome:
+        """The plans for a request that is only observed, as things are now; nothing is waited for."""
+        workload = checked.workload
+        if clonesets.is_rolling(workload, self._view.pods_of(workload.metadata.uid)):
+            return HoldOutcome.ROLLOUT
+        sizes = self._sizes(workload, checked.request.after)
+        pods = [pod for size in sizes for pod in self._view.pods_of(size.uid) if pod.active]
+        policy = self._policy_of(checked.policy, pods)
+        return PlannedRequest(policy, tuple(self._plans(checked, workload, policy, sizes)))
+
     def outline(self, checked: CheckedRequest) -> tuple[ControllerPlan, ...]:
         """The plans for a request that is not going to be delivered: what would have been possible."""
         sizes = self._sizes(checked.workload, checked.request.after)

@@ -90,6 +90,9 @@ class Rates:
     writes: float = 500.0
     """How many costs a second all requests together may write."""
     writes_burst: int = 10_000
+    observations: float = 50.0
+    """How many requests a second are planned where nothing is written."""
+    observations_burst: int = 500
     reads: float = 200.0
     """How many requests a second are verified at all."""
     reads_burst: int = 1_000
@@ -106,6 +109,7 @@ class RateLimiter:
         self._clock = clock
         self._all = TokenBucket(rates.all, rates.all_burst, clock)
         self.writes = TokenBucket(rates.writes, rates.writes_burst, clock)
+        self.observations = TokenBucket(rates.observations, rates.observations_burst, clock)
         self.reads = TokenBucket(rates.reads, rates.reads_burst, clock)
         self._writing = 0
         self._each: dict[str, TokenBucket] = {}

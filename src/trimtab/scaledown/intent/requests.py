@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from trimtab.kube.clocks import SECOND, Clock
 from trimtab.ranking.plan import Plan
 from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.effective import EffectivePolicy
 from trimtab.scaledown.view import Workload
+
+if TYPE_CHECKING:
+    from trimtab.scaledown.results.open_plans import OpenPlan
 
 BUDGET = 2.0
 """Seconds for which a request is held at most; the API server is configured to wait a second longer."""
@@ -97,6 +101,9 @@ class HoldResult:
     warnings: tuple[str, ...] = ()
     error: str = ""
     """For the policy's status: more detailed than the warnings."""
+    plan: OpenPlan | None = None
+    """The plan whose result will be checked, if there is one."""
+    costs_written: int = 0
 
 
 @dataclass(frozen=True, slots=True)

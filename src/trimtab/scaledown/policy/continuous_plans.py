@@ -61,7 +61,7 @@ class ContinuousPlans:
         if not plans:
             return
         for each in plans:
-            self._metrics.record_skews(each)
+            self._metrics.record_planned_skews(each)
         metadata = workload.metadata
         name = (type(workload).__name__, metadata.namespace, metadata.name)
         self._reports.record(DeliveredPlan(policy, *name, before, after, plans, self._clock.now()))

@@ -33,7 +33,6 @@ from trimtab.kube.stores import key_of
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.policy.workloads import WorkloadRef, compile_selector, opts_out
 
-
 _MODES: Mapping[str, Mode] = {"enforce": "Enforce", "observe": "Observe"}
 """The modes of default policies by the label of a namespace."""
 

@@ -78,6 +78,8 @@ def status(policy: ScaleDownPolicy, findings: Findings, now: int) -> ScaleDownPo
         ranked_pods=findings.ranked,
         unranked_pods=len(findings.unranked),
         last_plan=policy.status.last_plan,
+        counts=policy.status.counts,
+        recent=policy.status.recent,
         last_error=findings.error or findings.strategy_fault or findings.problem or _last_plan_error(policy),
     )
 
@@ -89,7 +91,7 @@ def _last_plan_error(policy: ScaleDownPolicy) -> str:
 
 
 def tree(new: ScaleDownPolicyStatus) -> JSON:
-    """The part of a status that the controller writes, as it is patched: `plan_reports` writes the last plan."""
+    """The part of a status that the controller writes, as it is patched: `plan_reports` writes the rest."""
     return {
         "observedGeneration": new.observed_generation,
         "conditions": [_condition_tree(each) for each in new.conditions],

@@ -36,6 +36,8 @@ class PlanState(Enum):
     IN_PROGRESS = "in-progress"
     DONE = "done"
     NOT_APPLIED = "not-applied"
+    SUPERSEDED = "superseded"
+    """Another plan for the workload followed before the controller was done."""
 
     @property
     def keeps_costs(self) -> bool:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from trimtab.ranking.plan import Plan
+from trimtab.ranking.levelings import Leveling
 from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.spreads import resolve
 from trimtab.ranking.workloads import active_rows
@@ -31,16 +31,11 @@ class LevelResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExpectedLevel:
-    """What a plan leaves of one controller's pods: the skew of each of its constraints, in their order."""
+    """What a plan leaves of one controller's pods, for each of its constraints in their order."""
 
     uid: str
     constraints: tuple[Constraint, ...]
-    skews: tuple[int, ...]
-
-    @classmethod
-    def of(cls, uid: str, constraints: Sequence[Constraint], plan: Plan) -> ExpectedLevel:
-        """The skews of a plan."""
-        return cls(uid, tuple(constraints), tuple(each.skew_after for each in plan.levelings))
+    levelings: tuple[Leveling, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +47,10 @@ class LevelCheck:
     possible: int
     skew: int
     counts: tuple[int, ...]
+    before: int = 0
+    """The skew before the scale-down."""
+    stock: int = 0
+    """The largest skew that an unmodified controller may leave."""
 
     @property
     def is_missed(self) -> bool:
@@ -60,11 +59,15 @@ class LevelCheck:
 
     def sentence(self) -> str:
         """What is left, and what was possible."""
-        if len(self.counts) > _NAMED:
-            left = f"a skew of {self.skew} over {len(self.counts)} domains"
-        else:
-            left = "/".join(map(str, self.counts))
-        return f"{self.topology_key}: left {left}, a skew of {self.skew} where {self.possible} was possible"
+        left = f"{self.topology_key}: left {counted(self.counts)}"
+        return f"{left}, a skew of {self.skew} where {self.possible} was possible"
+
+
+def counted(counts: Sequence[int]) -> str:
+    """The pods of each domain; of very many domains the fewest and the most."""
+    if len(counts) > _NAMED:
+        return f"{min(counts)} to {max(counts)} in each of {len(counts)} domains"
+    return "/".join(map(str, counts))
 
 
 def check_levels(expected: Iterable[ExpectedLevel], snapshot: Snapshot) -> tuple[LevelCheck, ...]:
@@ -72,11 +75,12 @@ def check_levels(expected: Iterable[ExpectedLevel], snapshot: Snapshot) -> tuple
     checks = []
     for each in expected:
         rows = active_rows(snapshot, each.uid)
-        for spread, skew in zip(resolve(each.constraints, snapshot, rows), each.skews, strict=True):
+        for spread, leveling in zip(resolve(each.constraints, snapshot, rows), each.levelings, strict=True):
             counts = spread.counts
             left = tuple(np.asarray(counts).tolist())
             key, most = spread.constraint.topology_key, spread.constraint.max_skew
-            checks.append(LevelCheck(key, most, skew, spread.skew(counts), left))
+            skews = (leveling.skew_before, leveling.skew_stock)
+            checks.append(LevelCheck(key, most, leveling.skew_after, spread.skew(counts), left, *skews))
     return tuple(checks)
 
 

@@ -14,6 +14,8 @@ from trimtab.scaledown.metrics import HoldOutcome, MissCause
 from trimtab.scaledown.results.evaluation import PlanState, count_misses
 from trimtab.scaledown.results.levels import ExpectedLevel, LevelCheck, LevelResult
 
+ROLLOUT = "a rollout is in progress, which replaces pods and decides how level they are in the end"
+
 
 class Resize(NamedTuple):
     """The size of a controller of pods before a plan, and by the plan."""
@@ -42,6 +44,8 @@ class OpenPlan:
     """The UIDs of the pods that have a cost of this plan."""
     request: CheckedRequest | None = None
     """The request that it is for, if it may have to be planned again."""
+    decision: str = ""
+    """The request's record in the history, if it has one."""
     relies_until: int | None = None
     """Until when the result is certain without further costs, on the monotonic clock; None: at all times."""
     skipped: HoldOutcome | None = None
@@ -50,6 +54,8 @@ class OpenPlan:
     """Earlier plans of this process for the same workload."""
     is_complete: bool = False
     """Whether all costs were written and seen."""
+    is_rolling: bool = False
+    """Whether a rollout was in progress when it was made, or when it ended."""
     answered: int | None = None
     """When the request was answered, on the monotonic clock."""
     overwritten: int = 0
@@ -75,6 +81,7 @@ class OpenPlan:
         self.deleted_elsewhere |= earlier.deleted_elsewhere
         self.revisions |= earlier.revisions
         self.rewrites += earlier.rewrites
+        self.is_rolling |= earlier.is_rolling
         self.resizes = {**earlier.resizes, **self.resizes}
         self.supersedes |= earlier.supersedes | {earlier.plan}
 

@@ -28,12 +28,13 @@ from trimtab.kube.runners import Result, Runner
 from trimtab.scaledown import clonesets
 from trimtab.scaledown.cost_writer import CostWriter
 from trimtab.scaledown.intent.settle_time import SettleTime
-from trimtab.scaledown.metrics import Metrics, MissCause
+from trimtab.scaledown.metrics import HoldOutcome, Metrics, MissCause
 from trimtab.scaledown.pod_costs import by_plan, plan_cost
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.results.evaluation import PATIENCE, ControllerState, PlanState, evaluate
 from trimtab.scaledown.results.levels import LevelResult, check_levels, level_result
 from trimtab.scaledown.results.open_plans import OpenPlan, PlanResult, PlanTarget, Resize, resizes_of
+from trimtab.scaledown.stability import is_rolling_out
 from trimtab.scaledown.view import BY_NAMESPACE, BY_PLAN, KINDS, View, read_workload
 
 ABANDONED = 30.0
@@ -112,6 +113,8 @@ class PlanTracker:
         if earlier is not None:
             plan.supersede(earlier)
             self._close(workload)
+            if earlier.decision != plan.decision:
+                self._record(PlanResult(workload, earlier.plan, PlanState.SUPERSEDED, 0, {}), earlier)
         self._open[workload] = plan
         self._by_owner |= dict.fromkeys(plan.resizes, plan)
         self.queue.add(workload)
@@ -284,11 +287,21 @@ class PlanTracker:
             )
         elif plan.is_complete:
             self._settle_time.record_success()
+        plan.is_rolling |= self._is_rolling(workload)
         checks = check_levels(plan.expected, self._view.snapshot)
         result = level_result(checks)
         why = _cause(plan, misses) if result is LevelResult.MISSED else ""
-        self._metrics.record_result(result, why)
+        mode = "observe" if plan.skipped is HoldOutcome.OBSERVED else "enforce"
+        self._metrics.record_result(result, why, mode)
+        for check in checks:
+            self._metrics.record_skews(check, mode)
         self._record(PlanResult(workload, plan.plan, state, len(deleted), misses, result, why, checks), plan)
+
+    def _is_rolling(self, key: str) -> bool:
+        namespace, _, named = key.partition("/")
+        kind, _, name = named.partition("/")
+        workload = self._view.workload(kind, namespace, name)
+        return workload is not None and is_rolling_out(self._view, workload)
 
     def _close(self, workload: str) -> None:
         plan = self._open.pop(workload, None)
@@ -359,6 +372,8 @@ def _cause(plan: OpenPlan, misses: Mapping[MissCause, int]) -> str:
     """Why a workload is less level than was possible."""
     if plan.skipped is not None:
         return plan.skipped.value
+    if plan.is_rolling:
+        return HoldOutcome.ROLLOUT.value
     found = [cause for cause in MissCause if misses.get(cause)]
     if found:
         return found[0].value

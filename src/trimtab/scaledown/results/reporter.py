@@ -13,10 +13,13 @@ from typing import Protocol
 from trimtab.api.annotations import Reason
 from trimtab.api.meta import ObjectReference
 from trimtab.kube.events import NORMAL, WARNING
+from trimtab.scaledown import replicaset_plans
 from trimtab.scaledown.intent.requests import CheckedRequest, HoldResult, ScaleDownRequest
 from trimtab.scaledown.metrics import HoldOutcome
-from trimtab.scaledown.results.levels import LevelResult
-from trimtab.scaledown.results.open_plans import OpenPlan, PlanResult
+from trimtab.scaledown.replicaset_plans import ControllerPlan
+from trimtab.scaledown.results.history import History
+from trimtab.scaledown.results.levels import LevelCheck, LevelResult, counted
+from trimtab.scaledown.results.open_plans import ROLLOUT, OpenPlan, PlanResult
 
 _API_VERSIONS: Mapping[str, str] = {
     "Deployment": "apps/v1",
@@ -51,15 +54,30 @@ class EventRecorder(Protocol):
 class ScaleDownReporter:
     """Writes events about scale-downs; without a recorder, only the texts of warnings."""
 
-    def __init__(self, recorder: EventRecorder | None = None) -> None:
+    def __init__(self, recorder: EventRecorder | None, history: History) -> None:
         self._recorder = recorder
+        self._history = history
 
-    def planned(self, checked: CheckedRequest, result: HoldResult) -> None:
-        """Record a scale-down whose costs were written, at least in part."""
-        is_partial = result.outcome is HoldOutcome.PARTIAL
-        reason = Reason.SCALE_DOWN_PARTIAL if is_partial else Reason.SCALE_DOWN_PLANNED
-        sizes = f"{checked.request.before} → {checked.request.after}"
-        self._record(checked.request, WARNING if is_partial else NORMAL, reason, _sentence(sizes, result.warnings))
+    def answered(self, checked: CheckedRequest, result: HoldResult, plans: Sequence[ControllerPlan]) -> None:
+        """Record a request that has been answered, and the plans for it."""
+        levelings = [each for plan in plans for each in plan.plan.levelings]
+        victims = [key.partition("/")[2] for plan in plans for key in plan.plan.keys]
+        decision = self._history.open(checked, result, levelings, victims)
+        if result.plan is None:
+            self._history.close(decision, "")
+        else:
+            result.plan.decision = decision
+        self._record_plan(checked.request, result, plans)
+
+    def _record_plan(self, request: ScaleDownRequest, result: HoldResult, plans: Sequence[ControllerPlan]) -> None:
+        sizes = f"{request.before} → {request.after}"
+        if result.outcome is HoldOutcome.PARTIAL:
+            self._record(request, WARNING, Reason.SCALE_DOWN_PARTIAL, _sentence(sizes, result.warnings))
+        elif result.outcome is HoldOutcome.PLANNED:
+            self._record(request, NORMAL, Reason.SCALE_DOWN_PLANNED, _sentence(sizes, result.warnings))
+        elif result.outcome in (HoldOutcome.AS_STOCK, HoldOutcome.REPEATED):
+            texts = (*replicaset_plans.warnings(plans), "no further costs are needed")
+            self._record(request, NORMAL, Reason.SCALE_DOWN_PLANNED, _sentence(sizes, texts))
 
     def skipped(self, request: ScaleDownRequest, outcome: HoldOutcome, *, verified: bool = True) -> str:
         """Record a scale-down that was admitted without a plan; the warning for its user.
@@ -75,12 +93,25 @@ class ScaleDownReporter:
         return message
 
     def ended(self, result: PlanResult, plan: OpenPlan) -> None:
-        """Record a scale-down that ended less level than was possible."""
-        if result.result is not LevelResult.MISSED or plan.request is None:
+        """Record how a scale-down ended: an event if it was observed, or is less level than was possible."""
+        ending = result.state.value if result.result is None else result.result.value
+        self._history.close(plan.decision, ending, result.cause, result.checks)
+        if plan.request is None or result.result is None:
             return
+        request = plan.request.request
+        if plan.skipped is HoldOutcome.OBSERVED:
+            message = f"{request.before} → {request.after}: {_observation(result.checks, plan)}"
+            self._record(request, NORMAL, Reason.SCALE_DOWN_OBSERVED, message)
+        elif result.result is LevelResult.MISSED:
+            self._record_miss(request, result)
+        elif plan.is_rolling:
+            message = f"{request.before} → {request.after}: {ROLLOUT}"
+            self._record(request, NORMAL, Reason.SCALE_DOWN_DURING_ROLLOUT, message)
+
+    def _record_miss(self, request: ScaleDownRequest, result: PlanResult) -> None:
         left = "; ".join(check.sentence() for check in result.checks if check.is_missed)
         message = f"{left} ({result.cause})"
-        self._record(plan.request.request, WARNING, Reason.SCALE_DOWN_MISSED, message)
+        self._record(request, WARNING, Reason.SCALE_DOWN_MISSED, message)
         log.warning("%s: %s", result.workload, message)
 
     def overwritten(self, plan: OpenPlan, count: int) -> None:
@@ -100,6 +131,19 @@ class ScaleDownReporter:
                 uid=request.uid,
             )
             self._recorder.record(about, severity, reason.value, message)
+
+
+def _observation(checks: Sequence[LevelCheck], plan: OpenPlan) -> str:
+    """What the controller left, and what Trimtab would have left."""
+    levelings = [leveling for each in plan.expected for leveling in each.levelings]
+    pairs = list(zip(checks, levelings, strict=True))
+    if not pairs:
+        return "no constraints to keep level"
+    check, leveling = next((pair for pair in pairs if pair[0].is_missed), pairs[0])
+    if not check.is_missed:
+        return f"the controller left {counted(check.counts)}, as level as Trimtab would have"
+    would = counted(leveling.after)
+    return f"the controller left {counted(check.counts)}; Trimtab would have left {would} ({check.topology_key})"
 
 
 def _sentence(sizes: str, warnings: Sequence[str]) -> str:

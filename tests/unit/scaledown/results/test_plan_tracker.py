@@ -124,7 +124,9 @@ async def test_the_result_of_a_plan_is_recorded() -> None:
     (ended,) = cluster.holder.tracker.results
     assert (ended.state, ended.followed, sum(ended.misses.values())) == (PlanState.DONE, 6, 0)
     assert cluster.count("pods_deleted_total", decision="topology.kubernetes.io/zone") == 6
-    assert cluster.count("skew_count", topology_key="topology.kubernetes.io/zone", state="after") == 1
+    for state in ("before", "planned", "stock", "after"):
+        labels = {"topology_key": "topology.kubernetes.io/zone", "state": state, "mode": "enforce"}
+        assert cluster.count("skew_count", **labels) == 1
     await cluster.close()
 
 

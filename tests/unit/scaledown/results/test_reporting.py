@@ -49,7 +49,7 @@ async def test_a_planned_scale_down_is_an_event_and_ends_level(cluster: ScaleClu
     await cluster.advance(2)
     assert [reason for reason, _ in cluster.events] == ["ScaleDownPlanned"]
     assert cluster.events[0][1].startswith("12 → 6: kept 2/2/2; stock")
-    assert cluster.count("results_total", result="level", cause="") == 1
+    assert cluster.count("results_total", mode="enforce", result="level", cause="") == 1
 
 
 async def test_a_scale_down_that_is_certain_without_costs_is_checked_too(cluster: ScaleCluster) -> None:
@@ -57,7 +57,7 @@ async def test_a_scale_down_that_is_certain_without_costs_is_checked_too(cluster
     await cluster.scale(11)
     await cluster.advance(2)
     assert cluster.writes() == []
-    assert cluster.count("results_total", result="level", cause="") == 1
+    assert cluster.count("results_total", mode="enforce", result="level", cause="") == 1
 
 
 async def test_a_rate_limited_request_is_reported_and_its_result_checked() -> None:
@@ -69,9 +69,9 @@ async def test_a_rate_limited_request_is_reported_and_its_result_checked() -> No
     await cluster.advance(2)
     assert any("too many scale requests" in text for answer in cluster.answers for text in answer)
     reasons = [reason for reason, _ in cluster.events]
-    assert reasons == ["ScaleDownSkipped", "ScaleDownMissed"]
+    assert reasons == ["ScaleDownPlanned", "ScaleDownSkipped", "ScaleDownMissed"]
     assert "where 1 was possible (rate-limited)" in cluster.events[-1][1]
-    assert cluster.count("results_total", result="missed", cause="rate-limited") == 1
+    assert cluster.count("results_total", mode="enforce", result="missed", cause="rate-limited") == 1
     assert cluster.count("fallbacks_total", reason="rate-limited") == 1
     await cluster.close()
 
@@ -109,8 +109,8 @@ async def test_requests_beyond_the_limit_of_reads_are_reported() -> None:
     await cluster.advance(2)
     await cluster.scale(8)
     await cluster.advance(2)
-    assert [reason for reason, _ in cluster.events] == ["ScaleDownSkipped", "ScaleDownMissed"]
-    assert cluster.count("results_total", result="missed", cause="rate-limited") == 1
+    assert [reason for reason, _ in cluster.events] == ["ScaleDownPlanned", "ScaleDownSkipped", "ScaleDownMissed"]
+    assert cluster.count("results_total", mode="enforce", result="missed", cause="rate-limited") == 1
     await cluster.close()
 
 
