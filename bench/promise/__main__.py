@@ -12,7 +12,7 @@ import bench.promise
 from bench.promise.comparison import JSON
 from bench.promise.options import Options, add_options, read_options
 from bench.promise.report import Report, add_metrics
-from bench.promise.scenarios import flood, large, other_writer, paused, rest, rollout, rounds, standalone
+from bench.promise.scenarios import flood, large, observe, other_writer, paused, rest, rollout, rounds, standalone
 from bench.promise.stage import ZONES, Stage, stage
 
 
@@ -42,6 +42,12 @@ SCENARIOS = {
         other_writer.measure,
         other_writer.TWO_ZONES,
         other_writer.POLICY,
+    ),
+    "observe": Scenario(
+        "the mode Observe, and requests without Trimtab beside it",
+        observe.add_arguments,
+        observe.measure,
+        policy=observe.POLICY,
     ),
     "rest": Scenario("nothing happens, and no pod is written to", rest.add_arguments, rest.measure),
 }

@@ -134,5 +134,11 @@ async def _get(url: str) -> str:
         return await answer.text()
 
 
+async def history(installation: Product) -> list[JSON]:
+    """The scale-downs that it has recorded, the latest first."""
+    records: list[JSON] = json.loads(await _get(f"{installation.serving}/scaledowns"))
+    return records
+
+
 def _is_ignored(name: str) -> bool:
     return name.partition("{")[0].endswith(_IGNORED)

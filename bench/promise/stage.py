@@ -8,7 +8,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from bench.promise.options import Options
 from bench.promise.workloads import Workload
 from trimtab.kube import config
 from trimtab.kube.client import Client
+from trimtab.kube.errors import Timeout
 from trimtab.kube.sessions import Session
 
 PATIENCE = 180.0
@@ -125,7 +126,8 @@ class Stage:
     async def close(self) -> None:
         """Stop the simulated nodes, and remove what the run has created."""
         await self.client.delete(workloads.NAMESPACES, self.namespace)
-        await self.client.delete_all(watching.PODS, namespace=self.namespace, grace_period_seconds=0)
+        with suppress(Timeout):  # with thousands of pods; the namespace controller deletes them too
+            await self.client.delete_all(watching.PODS, namespace=self.namespace, grace_period_seconds=0)
         await self._nodes.aclose()
         await self.client.delete_all(workloads.NODES, label_selector=f"{workloads.CLUSTER}={self.run}")
 

@@ -519,11 +519,13 @@ def test_schema_and_type_refuse_the_same(name: str, path: str, value: Any) -> No
             "ScaleDownPolicy",
             {
                 "spec": {
+                    "mode": "Enforce",
                     "delivery": "OnScaleIntent",
                     "carrier": "Annotation",
                     "whenUnranked": {"action": "Wait", "timeoutSeconds": 30},
                 },
                 "spec.strategies[].weight": 1,
+                "spec.mode": "Enforce",
                 "spec.delivery": "OnScaleIntent",
                 "spec.carrier": "Annotation",
                 "spec.whenUnranked": {"action": "Wait", "timeoutSeconds": 30},
@@ -558,6 +560,7 @@ def test_defaults_are_those_of_the_types(kind: crds.CustomKind) -> None:
         pytest.param(
             "ScaleDownPolicy",
             {
+                "spec.mode": (scaledown.ScaleDownPolicySpec, "mode"),
                 "spec.delivery": (scaledown.ScaleDownPolicySpec, "delivery"),
                 "spec.carrier": (scaledown.ScaleDownPolicySpec, "carrier"),
                 "spec.whenUnranked.action": (scaledown.WhenUnranked, "action"),
