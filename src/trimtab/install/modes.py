@@ -35,10 +35,7 @@ def notes(installed: TrimtabConfiguration, *, is_local: bool = False) -> Iterato
     observing = [f'"{policy.name}"' for policy in settings.default_policies if policy.mode == "Observe"]
     if not observing or not settings.enabled:
         return
-    yield (
-        f"default policies in mode Observe: {', '.join(observing)}. Scale-downs are planned and reported, and nothing is "
-        "written to pods"
-    )
+    yield f"default policies in mode Observe: {', '.join(observing)}. They plan and report, and write nothing to pods"
     if not is_local:
         yield "to enforce everywhere: the same command with --mode enforce"
     yield f"to enforce in one namespace: kubectl label namespace NAME {OPT_OUT}=enforce"

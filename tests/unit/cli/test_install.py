@@ -106,7 +106,7 @@ def test_the_mode_of_default_policies(
 
 
 def test_the_configuration_is_printed_line_by_line(tmp_path: Path) -> None:
-    """So that people who keep the output in a repository can read and change the mode; it stays what `-o json` prints."""
+    """So that the mode can be read and changed in a file; the objects are those that `-o json` prints."""
     as_yaml, as_json = (trimtab("install", "-o", form, folder=tmp_path).stdout for form in ("yaml", "json"))
     assert '"mode": "Observe"' in [line.strip() for line in as_yaml.splitlines()]
     assert list(yaml.safe_load_all(as_yaml)) == json.loads(as_json)["items"]
