@@ -1,12 +1,12 @@
 """Writes the Grafana dashboard to `deploy/grafana` from a table of panels.
 
-A test checks that every metric that a panel names exists.
+A test checks that every metric and label that a panel names exists.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ class Panel:
     queries: Sequence[tuple[str, str]]
     unit: str = "short"
     description: str = ""
+    is_total: bool = False
+    """Whether it shows one value for the whole time range of the dashboard, instead of a graph."""
 
 
 def _rate(metric: str, *labels: str) -> str:
@@ -39,6 +41,64 @@ def _quantile(share: float, metric: str, *labels: str) -> str:
 
 def _mean(metric: str, *labels: str) -> str:
     return f"{_rate(f'{metric}_sum', *labels)} / {_rate(f'{metric}_count', *labels)}"
+
+
+_SKEW = "trimtab_scaledown_skew"
+_STATES: Mapping[str, Mapping[str, str]] = {
+    "observe": {
+        "after": "what was",
+        "planned": "what would have been with Trimtab",
+        "stock": "the worst that might have been",
+    },
+    "enforce": {"after": "what was", "planned": "as planned", "stock": "what might have been without Trimtab"},
+}
+"""The legends of the states of a skew, by mode. Without Trimtab several results may be possible: stock is the worst."""
+
+
+def _skews(series: str, mode: str, state: str, window: str, more: str = "") -> str:
+    labels = f'mode="{mode}", state="{state}", topology_key="$topology_key"{more}'
+    return f"sum (increase({_SKEW}_{series}{{{labels}}}[{window}]))"
+
+
+def _share_of_level(mode: str, state: str) -> str:
+    """The share of scale-downs with a skew of at most 1 in the time range of the dashboard."""
+    level = _skews("bucket", mode, state, "$__range", more=', le="1.0"')
+    return f"{level} / {_skews('count', mode, state, '$__range')}"
+
+
+def _mean_skew(mode: str, state: str) -> str:
+    """The mean skew over an hour: there may be minutes without a scale-down."""
+    return f"{_skews('sum', mode, state, '1h')} / {_skews('count', mode, state, '1h')}"
+
+
+def _comparisons() -> Iterator[Panel]:
+    """What would have been beside what was: shares and means, each for both modes."""
+    for mode, states in _STATES.items():
+        yield Panel(
+            f"Scale-downs with a skew of at most 1 (mode {mode})",
+            [(_share_of_level(mode, state), legend) for state, legend in states.items()],
+            unit="percentunit",
+            description="Their share in the time range of the dashboard, for the chosen topology key.",
+            is_total=True,
+        )
+    yield Panel(
+        "Decreases by mode and result",
+        [(_rate("trimtab_scaledown_results_total", "mode", "result"), "{{mode}}: {{result}}")],
+        unit="ops",
+        description="level: a skew of at most 1, or maxSkew; best: as level as possible; missed: less level than that.",
+    )
+    for mode, states in _STATES.items():
+        yield Panel(
+            f"Mean skew (mode {mode})",
+            [(_mean_skew(mode, state), legend) for state, legend in {"before": "before", **states}.items()],
+            description="Over an hour, for the chosen topology key.",
+        )
+    yield Panel(
+        "Decreases less level than possible",
+        [(_rate('trimtab_scaledown_results_total{result="missed"}', "mode", "cause"), "{{mode}}: {{cause}}")],
+        unit="ops",
+        description="By mode and cause. Those that were observed are what enforcing would have prevented.",
+    )
 
 
 ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
@@ -62,11 +122,6 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 "Requests by outcome",
                 [(_rate("trimtab_scaledown_requests_total", "outcome"), "{{outcome}}")],
                 unit="ops",
-            ),
-            Panel(
-                "Skew: before, after, stock",
-                [(_mean("trimtab_scaledown_skew", "state"), "{{state}}")],
-                description="Mean over the plans of each moment; stock is what Kubernetes alone would have left.",
             ),
             Panel(
                 "Costs written and reverted",
@@ -116,6 +171,7 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
             ),
         ),
     ),
+    ("What would have been beside what was", tuple(_comparisons())),
     (
         "Webhooks",
         (
@@ -205,6 +261,20 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
 """The dashboard, row by row."""
 
 
+_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+_DATASOURCE = {"name": "datasource", "type": "datasource", "query": "prometheus"}
+_TOPOLOGY_KEY = {
+    "name": "topology_key",
+    "label": "topology key",
+    "type": "query",
+    "datasource": _SOURCE,
+    "query": {"query": f"label_values({_SKEW}_count, topology_key)", "refId": "topology_key"},
+    "refresh": 2,
+    "sort": 2,
+}
+"""A choice of the keys that scale-downs have; sorted so that zones come before regions and hosts."""
+
+
 def dashboard() -> dict[str, Any]:
     """The dashboard as Grafana imports it."""
     return {
@@ -214,7 +284,7 @@ def dashboard() -> dict[str, Any]:
         "schemaVersion": 39,
         "refresh": "30s",
         "time": {"from": "now-6h", "to": "now"},
-        "templating": {"list": [{"name": "datasource", "type": "datasource", "query": "prometheus"}]},
+        "templating": {"list": [_DATASOURCE, _TOPOLOGY_KEY]},
         "panels": list(_panels()),
     }
 
@@ -244,17 +314,18 @@ def _panels() -> Iterator[dict[str, Any]]:
 
 
 def _panel(panel: Panel, number: int, position: dict[str, int]) -> dict[str, Any]:
-    source = {"type": "prometheus", "uid": "${datasource}"}
+    kind = {"type": "stat", "options": {"textMode": "value_and_name"}} if panel.is_total else {"type": "timeseries"}
+    once = {"instant": True, "range": False} if panel.is_total else {}
     return {
         "id": number,
-        "type": "timeseries",
+        **kind,
         "title": panel.title,
         "description": panel.description,
-        "datasource": source,
+        "datasource": _SOURCE,
         "gridPos": position,
         "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
         "targets": [
-            {"refId": chr(ord("A") + at), "datasource": source, "expr": expression, "legendFormat": legend}
+            {"refId": chr(ord("A") + at), "datasource": _SOURCE, "expr": expression, "legendFormat": legend, **once}
             for at, (expression, legend) in enumerate(panel.queries)
         ],
     }

@@ -54,6 +54,11 @@ def registered() -> _Registry:
     return registry
 
 
+def label_names(metric: MetricWrapperBase) -> tuple[str, ...]:
+    """The names of a metric's labels."""
+    return tuple(metric._labelnames)  # noqa: SLF001 - there is no other way
+
+
 def page() -> str:
     """The page."""
     return HEADING + "".join(sorted(_rows()))
@@ -68,7 +73,7 @@ def _rows() -> Iterator[str]:
     for metric in registered().metrics:
         (family,) = metric.describe()
         name = f"{family.name}_total" if family.type == "counter" else family.name
-        labels = ", ".join(f"`{label}`" for label in metric._labelnames)  # noqa: SLF001 - there is no other way
+        labels = ", ".join(f"`{label}`" for label in label_names(metric))
         yield f"| `{name}` | {family.type} | {labels} | {family.documentation} |\n"
 
 

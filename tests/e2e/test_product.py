@@ -30,7 +30,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def outcomes(control_plane: Path) -> AsyncIterator[dict[str, Outcome]]:
-    """The outcome of each story."""
+    """The outcome of each story. The default policy observes, as in an installation, unless a story enforces it."""
     name = f"stories-{secrets.token_hex(4)}"
     labels = {LABEL: name}
     policy = {"name": name, "namespaceSelector": {"matchLabels": labels}}

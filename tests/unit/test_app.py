@@ -97,7 +97,7 @@ def whole(**more: Any) -> TrimtabConfiguration:
         {
             "serving": {"port": 0},
             "webhooks": {"host": "127.0.0.1", "port": 0, "url": "https://127.0.0.1:9"},
-            "scaleDown": {"defaultPolicies": [{}]},
+            "scaleDown": {"defaultPolicies": [{"mode": "Enforce"}]},
             **more,
         }
     )

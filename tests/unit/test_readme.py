@@ -43,3 +43,16 @@ def test_the_pages_that_it_links_to_exist(page: Path) -> None:
     """Every relative link leads to a file."""
     links = [link for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()) if "://" not in link]
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_sections_that_it_links_to_exist(page: Path) -> None:
+    """Every anchor of a relative link is a heading of its page."""
+    links = [link for link in re.findall(r"\]\(([^)#]*)#([^)]+)\)", page.read_text()) if "://" not in link[0]]
+    assert [link for link in links if link[1] not in anchors(page.parent / link[0] if link[0] else page)] == []

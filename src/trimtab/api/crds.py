@@ -105,6 +105,7 @@ KINDS: tuple[CustomKind, ...] = (
         columns=(
             _column("Target-Kind", ".spec.targetRef.kind"),
             _column("Target", ".spec.targetRef.name"),
+            _column("Mode", ".spec.mode"),
             _column("Delivery", ".spec.delivery"),
             _column("Carrier", ".spec.carrier"),
             _column("Ready", '.status.conditions[?(@.type=="Ready")].status'),

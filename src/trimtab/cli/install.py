@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -34,7 +34,8 @@ _NAMESPACE = click.option(
     epilog="""
 \b
 Examples:
-  trimtab install | kubectl apply -f -
+  trimtab install | kubectl apply -f -                     observes scale-downs, and changes no pod
+  trimtab install --mode enforce | kubectl apply -f -      keeps every workload level on scale-downs
   trimtab install --image registry.example.com/trimtab:1.0 --config trimtab.yaml | kubectl apply -f -
   trimtab install --component webhooks --component controllers      without the scheduler
   trimtab install --deny-cost-changes --api-server-cidr 10.0.0.0/28
@@ -48,6 +49,12 @@ Examples:
 )
 @click.option("--replicas", type=click.IntRange(min=1), default=2, show_default=True, help="Of each component.")
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="A TrimtabConfiguration to install.")
+@click.option(
+    "--mode",
+    type=click.Choice(["observe", "enforce"]),
+    help="The mode of every default policy: observe plans and reports scale-downs and writes nothing to pods, enforce "
+    "keeps workloads level.  [default: observe, or as configured]",
+)
 @click.option(
     "--crds",
     type=click.Choice(["auto", "all", "none"]),
@@ -84,6 +91,7 @@ def install(
     components: tuple[str, ...],
     replicas: int,
     config_file: Path | None,
+    mode: str | None,
     crds: str,
     deny_cost_changes: bool,
     api_server_cidr: tuple[str, ...],
@@ -97,18 +105,17 @@ def install(
     from trimtab.install import definitions, manifests
     from trimtab.install.options import Options
 
-    overrides: dict[str, Any] = {}
     if local_only:
-        _print(_local(config_file), output)
+        _print(_local(config_file, mode), output)
         return
-    if config_file is not None:
-        overrides["configuration"] = with_scheduler(read_yaml(config_file), config_file.parent)
-    overrides |= {} if image is None else {"image": image}
-    chosen = components or tuple(overrides.get("configuration", {}).get("components") or ())
+    configuration = _configuration(config_file, mode)
+    overrides: dict[str, Any] = {} if image is None else {"image": image}
+    chosen = components or tuple(configuration.get("components") or ())
     overrides |= {"components": _components(chosen)} if chosen else {}
     options = Options(
         namespace=namespace,
         replicas=replicas,
+        configuration=configuration,
         deny_cost_changes=deny_cost_changes,
         api_server_ranges=_ranges(api_server_cidr),
         ca_bundle=b"" if ca_file is None else ca_file.read_bytes(),
@@ -119,16 +126,32 @@ def install(
     selection = definitions.choose(options, cast("Choice", crds), existing)
     options = replace(options, clonesets=definitions.has_clonesets(selection, existing), shared=shared)
     kept = [f"namespace {namespace} is not changed: {shared}"] if shared else []
-    for note in (*selection.notes, *kept, *_remaining_tasks(options)):
-        click.echo(f"trimtab: {note}", err=True)
+    _print_notes(*selection.notes, *kept, *_remaining_tasks(options), *_mode_notes(options))
     _print(manifests.everything(options, selection.manifests), output)
 
 
-def _local(config_file: Path | None) -> list[JSON]:
-    from trimtab.cli.run import configured
-    from trimtab.install import local
+def _configuration(config_file: Path | None, mode: str | None) -> Mapping[str, Any]:
+    """The configuration to install: the file's or the default one, with the mode from the command line."""
+    from trimtab.install.modes import MODES, with_mode
+    from trimtab.install.options import DEFAULT_CONFIGURATION
 
-    return local.manifests(configured(config_file, {}))
+    tree = DEFAULT_CONFIGURATION
+    if config_file is not None:
+        tree = with_scheduler(read_yaml(config_file), config_file.parent)
+    return tree if mode is None else with_mode(tree, MODES[mode])
+
+
+def _local(config_file: Path | None, mode: str | None) -> list[JSON]:
+    from trimtab.cli.run import configured
+    from trimtab.install import local, modes
+
+    if mode is not None:
+        reason = "--local prints no configuration; set mode in the file that `trimtab run --config` reads"
+        raise click.BadParameter(reason, param_hint="--mode")
+    configuration = configured(config_file, {})
+    objects = local.manifests(configuration)
+    _print_notes(*modes.notes(configuration, is_local=True))
+    return objects
 
 
 def _check(configuration: TrimtabConfiguration) -> None:
@@ -151,6 +174,14 @@ def _remaining_tasks(options: Options) -> Iterator[str]:
     yield f"the Deployment trimtab-webhooks is not ready until {files} are mounted"
     if not options.ca_bundle:
         yield "without --ca-file, API servers call the webhooks only if they trust that certificate's signer anyway"
+
+
+def _mode_notes(options: Options) -> Iterator[str]:
+    """How to enforce default policies that observe; the scheduler has nothing to do with them."""
+    from trimtab.install import modes
+
+    if set(options.components) != {"scheduler"}:
+        yield from modes.notes(options.read())
 
 
 def _components(names: Sequence[str]) -> tuple[str, ...]:
@@ -204,11 +235,29 @@ def _client(kubeconfig: Path | None, context: str) -> Client:
     return Client(Session(discover(kubeconfig, context=context))).using(retry=NO_RETRIES, timeout=10.0)
 
 
+def _print_notes(*notes: str) -> None:
+    """Print notes for people, apart from the objects."""
+    for note in notes:
+        click.echo(f"trimtab: {note}", err=True)
+
+
 def _print(objects: Sequence[JSON], output: str) -> None:
     if output == "json":
         click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}, indent=2))
     else:
-        click.echo(yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True, width=120), nl=False)
+        text = yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+        click.echo(text, nl=False)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines, such as the configuration, line by line."""
+
+    def represent_str(self, text: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in text else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
 
 
 @click.command(

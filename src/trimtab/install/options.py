@@ -19,10 +19,10 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 DEFAULT_CONFIGURATION: Mapping[str, Any] = {
     "apiVersion": configuration.API_VERSION,
     "kind": configuration.KIND,
-    "scaleDown": {"defaultPolicies": [{"name": "level"}]},
+    "scaleDown": {"defaultPolicies": [{"name": "level", "mode": "Observe"}]},
     "logs": {"format": "json"},
 }
-"""The configuration unless a file is given: every workload is kept level on scale-down."""
+"""The configuration unless a file is given: the scale-downs of every workload are observed, and nothing is changed."""
 
 CONTAINER_PORTS: Mapping[str, int] = {"webhooks": 9443, "serving": 10269}
 

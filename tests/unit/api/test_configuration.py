@@ -43,6 +43,12 @@ def test_every_value_is_read() -> None:
     assert [policy.delivery for policy in read.scale_down.default_policies] == ["Continuous"]
 
 
+def test_a_default_policy_observes_unless_it_says_otherwise() -> None:
+    """It applies to workloads whose owners have asked for nothing."""
+    read = configuration.read(policies({"name": "a"}, {"name": "b", "mode": "Enforce"}))
+    assert [policy.mode for policy in read.scale_down.default_policies] == ["Observe", "Enforce"]
+
+
 @pytest.mark.parametrize(
     ("tree", "path", "words"),
     [
@@ -97,6 +103,9 @@ def test_every_value_is_read() -> None:
             "scaleDown.defaultPolicies[0].strategies[0].threshold",
             "is required with several",
             id="several strategies without thresholds",
+        ),
+        pytest.param(
+            policies({"mode": "enforce"}), "scaleDown.defaultPolicies[0].mode", "Observe or Enforce", id="no mode"
         ),
         pytest.param(policies({}, {}), "scaleDown.defaultPolicies[1].name", "used twice", id="two of one name"),
         pytest.param(

@@ -482,6 +482,7 @@ def test_unknown_fields_survive(text: str, path: tuple[str | int, ...]) -> None:
         pytest.param("ScaleDownPolicy", "spec.strategies.0.weight", 1001, id="too much weight"),
         pytest.param("ScaleDownPolicy", "spec.strategies.0.threshold", 0, id="a threshold of nothing"),
         pytest.param("ScaleDownPolicy", "spec.strategies.0.args", [], id="arguments in a list"),
+        pytest.param("ScaleDownPolicy", "spec.mode", "enforce", id="a mode in lower case"),
         pytest.param("ScaleDownPolicy", "spec.delivery", "Never", id="a delivery that does not exist"),
         pytest.param("ScaleDownPolicy", "spec.whenUnranked.timeoutSeconds", 3601, id="more than an hour"),
         pytest.param("PodGroupCost", "spec.costs", {"a": "4"}, id="a cost in quotes"),

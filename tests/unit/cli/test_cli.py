@@ -34,7 +34,7 @@ def test_help_is_there_for_every_command(command: tuple[str, ...], tmp_path: Pat
     assert "Usage: " in done.stdout
 
 
-@pytest.mark.parametrize("command", [(), ("run",), ("lab",)])
+@pytest.mark.parametrize("command", [(), ("run",), ("install",), ("lab",)])
 def test_help_has_examples(command: tuple[str, ...], tmp_path: Path) -> None:
     """The commands that people start with show how."""
     assert "Examples:" in trimtab(*command, "--help", folder=tmp_path).stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -70,6 +71,66 @@ def test_the_tasks_of_an_administrator_with_own_certificates_are_printed(tmp_pat
     assert "without --ca-file" in done.stderr
 
 
+def modes(printed: str) -> list[str]:
+    """The modes of the default policies in the printed configuration."""
+    (config,) = [each for each in yaml.safe_load_all(printed) if each["kind"] == "ConfigMap"]
+    policies = yaml.safe_load(config["data"]["trimtab.yaml"])["scaleDown"]["defaultPolicies"]
+    return [each.get("mode", "") for each in policies]
+
+
+WRITTEN = "scaleDown: {defaultPolicies: [{name: a, mode: Enforce}, {name: b}]}\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "arguments", "want", "has_note"),
+    [
+        pytest.param("", (), ["Observe"], True, id="nothing is changed at first"),
+        pytest.param("", ("--mode", "observe"), ["Observe"], True, id="as asked for"),
+        pytest.param("", ("--mode", "enforce"), ["Enforce"], False, id="enforced"),
+        pytest.param(WRITTEN, (), ["Enforce", ""], True, id="a file decides"),
+        pytest.param(WRITTEN, ("--mode", "enforce"), 2 * ["Enforce"], False, id="a file is overridden"),
+        pytest.param(WRITTEN, ("--mode", "observe"), 2 * ["Observe"], True, id="a file is overridden to observe"),
+        pytest.param("", ("--component", "scheduler"), ["Observe"], False, id="the scheduler deletes nothing"),
+    ],
+)
+def test_the_mode_of_default_policies(
+    written: str, arguments: tuple[str, ...], want: list[str], has_note: bool, tmp_path: Path
+) -> None:
+    """A policy that observes comes with a note that says how to enforce it."""
+    if written:
+        (tmp_path / "trimtab.yaml").write_text(written)
+        arguments = ("--config", "trimtab.yaml", *arguments)
+    done = trimtab("install", *arguments, folder=tmp_path)
+    assert modes(done.stdout) == want
+    assert ("to enforce everywhere: the same command with --mode enforce" in done.stderr) == has_note
+
+
+def test_the_configuration_is_printed_line_by_line(tmp_path: Path) -> None:
+    """So that the mode can be read and changed in a file; the objects are those that `-o json` prints."""
+    as_yaml, as_json = (trimtab("install", "-o", form, folder=tmp_path).stdout for form in ("yaml", "json"))
+    assert '"mode": "Observe"' in [line.strip() for line in as_yaml.splitlines()]
+    assert list(yaml.safe_load_all(as_yaml)) == json.loads(as_json)["items"]
+
+
+@pytest.mark.parametrize(
+    ("written", "has_note"),
+    [pytest.param("{}", True, id="observes"), pytest.param("{mode: Enforce}", False, id="enforces")],
+)
+def test_processes_outside_the_cluster_observe_too(written: str, has_note: bool, tmp_path: Path) -> None:
+    """Their mode is that of the file which they read, so the option is refused."""
+    (tmp_path / "trimtab.yaml").write_text(
+        f"webhooks: {{url: 'https://127.0.0.1:9443'}}\nscaleDown: {{defaultPolicies: [{written}]}}\n"
+    )
+    done = trimtab("install", "--local", "--config", "trimtab.yaml", folder=tmp_path)
+    assert done.returncode == 0
+    assert ("kubectl label namespace NAME trimtab.dev/scale-down=enforce" in done.stderr) == has_note
+    assert "--mode" not in done.stderr
+    refused = trimtab("install", "--local", "--config", "trimtab.yaml", "--mode", "enforce", folder=tmp_path)
+    assert refused.returncode != 0
+    assert refused.stdout == ""
+    assert "set mode in the file that `trimtab run --config` reads" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("written", "message"),
     [
@@ -101,6 +162,7 @@ def test_an_invalid_configuration_is_not_installed(written: str, message: str, t
         pytest.param(("--component", "shop"), '"shop" is none of scheduler, webhooks', id="no component"),
         pytest.param(("--api-server-cidr", "10.0.0.1/8"), "has host bits set; write it as", id="no range"),
         pytest.param(("--config", "missing.yaml"), "missing.yaml: cannot be read", id="no file"),
+        pytest.param(("--mode", "watch"), "'watch' is not one of 'observe', 'enforce'", id="no mode"),
     ],
 )
 def test_an_invalid_option_is_reported_in_one_line(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
@@ -115,7 +177,7 @@ async def test_install_and_uninstall(server: Server, tmp_path: Path) -> None:
     """A cluster that can be asked gets all definitions; uninstalling says what it keeps, and what a flag would lose."""
     printed = await typed("install", "-o", "json", folder=tmp_path, server=server)
     assert '"clonesets.apps.kruise.io"' in printed.stdout
-    assert printed.stderr == ""
+    assert printed.stderr.count("\n") == 4, "no notes but those about the mode"
     planned = await typed("uninstall", "--dry-run", folder=tmp_path, server=server)
     assert "would remove Namespace trimtab-system" in planned.stdout
     done = await typed("uninstall", folder=tmp_path, server=server)

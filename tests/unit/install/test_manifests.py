@@ -79,13 +79,13 @@ def test_containers_ask_for_no_privilege() -> None:
 
 
 def test_the_installed_configuration_is_one_that_can_be_run() -> None:
-    """It says where Trimtab lives, and that workloads are kept level."""
+    """It says where Trimtab lives, and that the scale-downs of all workloads are observed."""
     (config,) = of_kind("ConfigMap", Options(namespace="level"))
     import json
 
     read = configuration.read(json.loads(config["data"]["trimtab.yaml"]))
     assert read.namespace == "level"
-    assert [policy.name for policy in read.scale_down.default_policies] == ["level"]
+    assert [(each.name, each.mode) for each in read.scale_down.default_policies] == [("level", "Observe")]
     assert (read.serving.host, read.webhooks.port) == ("0.0.0.0", 9443)  # noqa: S104 - in a pod
 
 

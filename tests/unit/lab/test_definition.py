@@ -49,6 +49,14 @@ def test_the_lab_runs_what_the_binaries_do_not(tmp_path: Path, names: tuple[str,
     assert " ".join(spec.name for spec in made.processes) == processes
 
 
+@pytest.mark.parametrize("names", [pytest.param((), id="embedded"), pytest.param(tuple(VERSIONS), id="all binaries")])
+def test_a_lab_enforces(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """It is there to show what Trimtab does."""
+    write_configuration(options(tmp_path, *names))
+    tree = json.loads((tmp_path / "trimtab.json").read_text())
+    assert tree["scaleDown"]["defaultPolicies"] == [{"name": "level", "mode": "Enforce"}]
+
+
 @pytest.mark.parametrize(
     ("names", "profiles"),
     [
