@@ -42,6 +42,8 @@ KINDS: Mapping[tuple[str, str], str] = {
 """The kinds that are reviewed, by group and resource."""
 SKIPPED = "Trimtab did not plan this scale-down, and the controller's own order decides"
 """The warning for requests that are admitted without a decision."""
+GRACE = 0.3
+"""Seconds beyond its budget that a decision on a busy machine may take to return; the API server waits for longer."""
 ROLLED_OUT = frozenset({"Deployment", "CloneSet"})
 """The kinds whose pods are replaced when the template changes."""
 
@@ -70,7 +72,7 @@ class ScaleReviews:
 
     def __init__(self, hold: Hold, *, budget: float = BUDGET) -> None:
         self._hold = hold
-        self.hooks: Sequence[Hook] = (Hook(NAME, PATH, self.decide, budget, SKIPPED),)
+        self.hooks: Sequence[Hook] = (Hook(NAME, PATH, self.decide, budget + GRACE, SKIPPED),)
 
     async def decide(self, request: AdmissionRequest) -> AdmissionResponse:
         """Admit a review, after holding it if it is a request to scale down."""
