@@ -12,7 +12,18 @@ import bench.promise
 from bench.promise.comparison import JSON
 from bench.promise.options import Options, add_options, read_options
 from bench.promise.report import Report, add_metrics
-from bench.promise.scenarios import flood, large, observe, other_writer, paused, rest, rollout, rounds, standalone
+from bench.promise.scenarios import (
+    flapping,
+    flood,
+    large,
+    observe,
+    other_writer,
+    paused,
+    rest,
+    rollout,
+    rounds,
+    standalone,
+)
 from bench.promise.stage import ZONES, Stage, stage
 
 
@@ -49,6 +60,7 @@ SCENARIOS = {
         observe.measure,
         policy=observe.POLICY,
     ),
+    "flapping": Scenario("an autoscaler that changes its mind", flapping.add_arguments, flapping.measure),
     "rest": Scenario("nothing happens, and no pod is written to", rest.add_arguments, rest.measure),
 }
 
