@@ -210,6 +210,10 @@ class Reason(enum.StrEnum):
     `Where: Meaning. Fix: action.` docs/reasons.md is generated from these lines.
     """
 
+    # All kinds.
+    UNREADABLE = "Unreadable"
+    """Event on any object: The object does not fit its type, or is nested too deep. It is skipped, and a version that
+    was read before is used. Fix: correct the field that the message names."""
     # ScaleDownPolicy, condition Ready.
     RANKING = "Ranking"
     """Condition Ready of ScaleDownPolicy: The policy works: its costs are kept current."""

@@ -3,6 +3,8 @@
 Decoding has a fast path and a slow path. The fast path is msgspec alone. If it fails, the bytes are decoded into plain
 values, nulls are dropped (in Kubernetes a null is an absent field), and the values are converted. If that fails too,
 the values are compared with the type piece by piece, to name the wrong element of a list.
+
+Text that is nested too deep to be decoded loses its deepest levels first, which no type declares (see `nesting`).
 """
 
 from __future__ import annotations
@@ -10,14 +12,16 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Hashable, Iterable
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
 from msgspec import inspect
 
+from trimtab.api import nesting
 from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ObjectMeta
+from trimtab.api.model import Model
 from trimtab.api.pods import Pod, PodList, PodSpec
 
 T = TypeVar("T")
@@ -25,6 +29,8 @@ T = TypeVar("T")
 _pack = msgspec.msgpack.Encoder().encode
 _set = msgspec.structs.force_setattr
 _LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length")
+
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError)
 
 _POOL_LIMIT = 16_384
 
@@ -38,12 +44,33 @@ _metadata_values = operator.attrgetter(*_SHARED_METADATA)
 def decode(data: bytes | str, kind: type[T]) -> T:
     """Decode JSON into a type. Raises InvalidError with the path of the wrong value."""
     try:
+        return _decode(data, kind)
+    except RecursionError:
+        if not is_partial(kind):
+            raise InvalidError("", nesting.TOO_DEEP) from None
+    return _decode(nesting.cut(data.encode() if isinstance(data, str) else data), kind)
+
+
+def decode_exactly(data: bytes, kind: type[T]) -> T:
+    """Decode JSON that fits the type as it is: the fast path alone. Raises an error without a path otherwise."""
+    value: T = _decoder(cast("Hashable", kind)).decode(data)
+    return value
+
+
+def _decode(data: bytes | str, kind: type[T]) -> T:
+    try:
         value: T = _decoder(cast("Hashable", kind)).decode(data)
     except msgspec.ValidationError:
         return convert(_plain(data), kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _NOT_JSON as error:
         raise InvalidError("", f"is not JSON: {error}") from error
     return value
+
+
+def is_partial(kind: Any) -> bool:
+    """Whether a type declares every field that it keeps, so that nothing of the text is kept whole."""
+    origin = get_origin(kind) or kind
+    return isinstance(origin, type) and issubclass(origin, Model) and all(map(is_partial, get_args(kind)))
 
 
 def convert(tree: Any, kind: type[T]) -> T:
@@ -51,7 +78,7 @@ def convert(tree: Any, kind: type[T]) -> T:
     try:
         return msgspec.convert(tree, kind, dec_hook=_read_hook)
     except msgspec.ValidationError:
-        tree = _without_nulls(tree, inspect.type_info(kind))
+        tree = _without_nulls(tree, _type_info(cast("Hashable", kind)))
     try:
         return msgspec.convert(tree, kind, dec_hook=_read_hook)
     except msgspec.ValidationError as error:
@@ -134,6 +161,12 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind, dec_hook=_read_hook)
 
 
+@functools.lru_cache(maxsize=256)
+def _type_info(kind: Any) -> inspect.Type:
+    """A type as msgspec sees it, cached: inspecting a large one takes milliseconds."""
+    return inspect.type_info(kind)
+
+
 def _read_hook(kind: type[Any], value: Any) -> Any:
     if kind is Document:
         if not isinstance(value, dict):
@@ -151,7 +184,7 @@ def _write_hook(value: Any) -> Any:
 def _plain(data: bytes | str) -> Any:
     try:
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _NOT_JSON as error:
         raise InvalidError("", f"is not JSON: {error}") from error
 
 
@@ -173,7 +206,7 @@ def _without_nulls(tree: Any, info: inspect.Type) -> Any:
 
 def _located(tree: Any, kind: Any, error: msgspec.ValidationError) -> InvalidError:
     """The error with its exact path: msgspec writes `[...]` for any element of a list."""
-    return _search(tree, inspect.type_info(kind), "") or InvalidError("", _reason(error, tree))
+    return _search(tree, _type_info(kind), "") or InvalidError("", _reason(error, tree))
 
 
 def _search(tree: Any, info: inspect.Type, path: str) -> InvalidError | None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import Condition, LabelSelector, ObjectMeta
 from trimtab.api.model import Model
@@ -51,6 +52,10 @@ class StrategySpec(Model):
         Meta(description="The maximum rank; higher ranks count as this. Required if there are several strategies."),
     ] = None
     args: Annotated[Mapping[str, Any], Meta(description="The arguments of the strategy.")] = {}
+
+    def __post_init__(self) -> None:
+        if self.args:
+            Document(self.args)  # raises if they are nested too deep
 
 
 class WhenUnranked(Model):

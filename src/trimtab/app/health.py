@@ -1,13 +1,14 @@
 """Liveness, readiness and metrics of a process over HTTP.
 
 GET /healthz    the process is alive
-GET /readyz     every component has synced; otherwise a line for each that has not
+GET /readyz     every component has synced; otherwise a line for each that has not. With `?verbose`, also a line for
+                each object of the cluster that cannot be read and is skipped, which does not affect readiness
 GET /metrics    for Prometheus
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from aiohttp import web
@@ -19,10 +20,13 @@ from trimtab.kube.components import Component
 
 @asynccontextmanager
 async def served(
-    settings: Serving, components: Mapping[str, Component], registry: CollectorRegistry
+    settings: Serving,
+    components: Mapping[str, Component],
+    registry: CollectorRegistry,
+    notes: Callable[[], Sequence[str]] = tuple,
 ) -> AsyncIterator[int]:
     """Serve until the block ends; yields the port."""
-    pages = Pages(components, registry)
+    pages = Pages(components, registry, notes)
     application = web.Application()
     application.router.add_get("/healthz", pages.healthz)
     application.router.add_get("/readyz", pages.readyz)
@@ -39,20 +43,27 @@ async def served(
 class Pages:
     """The handlers of the three paths."""
 
-    def __init__(self, components: Mapping[str, Component], registry: CollectorRegistry) -> None:
+    def __init__(
+        self,
+        components: Mapping[str, Component],
+        registry: CollectorRegistry,
+        notes: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
         self._components = components
         self._registry = registry
+        self._notes = notes
 
     async def healthz(self, _: web.Request) -> web.Response:
         """Answer 200: the process is alive."""
         return web.Response(text="ok\n")
 
-    async def readyz(self, _: web.Request) -> web.Response:
+    async def readyz(self, request: web.Request) -> web.Response:
         """Answer 200, or 503 with a line for each component that is not ready."""
         known = self._components.items()
         waiting = [f"{name} has not synced with the cluster yet" for name, each in known if not each.synced]
         missing = waiting + [f"{name}: {problem}" for name, each in known for problem in each.problems]
-        return web.Response(status=503 if missing else 200, text="\n".join(missing or ["ok"]) + "\n")
+        lines = [*(missing or ["ok"]), *(self._notes() if "verbose" in request.query else ())]
+        return web.Response(status=503 if missing else 200, text="\n".join(lines) + "\n")
 
     async def metrics(self, _: web.Request) -> web.Response:
         """Answer with all metrics of the process."""

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class Metrics:
     """The metrics of one process."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        registry = registry or CollectorRegistry()
         self._clock_offset = Gauge(
             "trimtab_clock_offset_seconds",
             "Seconds by which this process's clock is ahead of the API server's (negative: behind it).",
-            registry=registry or CollectorRegistry(),
+            registry=registry,
+        )
+        self._unreadable = Counter(
+            "trimtab_unreadable_objects_total",
+            "Versions of objects that could not be read and were skipped, by kind.",
+            ("kind",),
+            registry=registry,
         )
 
     def watch_clock_offset(self, offset: Callable[[], float]) -> None:
         """Set the function that measures the offset; it is called on each scrape."""
         self._clock_offset.set_function(offset)
+
+    def count_unreadable(self, kind: str) -> None:
+        """Count a version of an object that could not be read."""
+        self._unreadable.labels(kind).inc()

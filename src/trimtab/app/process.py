@@ -17,6 +17,7 @@ from trimtab.api.configuration import Serving, TrimtabConfiguration
 from trimtab.app.dependencies import Dependencies, defaults
 from trimtab.app.metrics import Metrics
 from trimtab.app.switch import ConfigurationWatch
+from trimtab.app.unreadable import UnreadableReports
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.clock_offset import ClockMonitor
@@ -98,14 +99,17 @@ class App:
             stack.push_async_callback(client.close)
             dependencies = Dependencies(client, configuration, self.registry, registry())
             self.components.update({name: COMPONENTS[name](dependencies) for name in configuration.components})
+            metrics = Metrics(self.registry)
+            unreadable = UnreadableReports(client, metrics)
             if configuration.serving.port >= 0:
-                await self._serve(stack, configuration.serving)
+                await self._serve(stack, configuration.serving, lambda: unreadable.lines)
             log.info("running %s against %s", ", ".join(self.components), endpoint.server)
-            watching = self._watching_clock(client) | self._watching_configuration(dependencies)
-            await ComponentGroup({**self.components, **watching}).run()
+            watching = self._watching_clock(client, metrics) | self._watching_configuration(dependencies)
+            reports = {"reports": Background(unreadable.run)}
+            await ComponentGroup({**self.components, **watching, **reports}).run()
 
-    def _watching_clock(self, client: Client) -> dict[str, Component]:
-        Metrics(self.registry).watch_clock_offset(lambda: -client.server_time.offset)
+    def _watching_clock(self, client: Client, metrics: Metrics) -> dict[str, Component]:
+        metrics.watch_clock_offset(lambda: -client.server_time.offset)
         return {"clock": Background(ClockMonitor(client.server_time, client.clock).run)}
 
     def _watching_configuration(self, dependencies: Dependencies) -> dict[str, Component]:
@@ -114,8 +118,8 @@ class App:
             return {}
         return {"switch": Background(ConfigurationWatch(dependencies.switch, read, dependencies.client.clock).run)}
 
-    async def _serve(self, stack: AsyncExitStack, serving: Serving) -> None:
+    async def _serve(self, stack: AsyncExitStack, serving: Serving, notes: Callable[[], list[str]]) -> None:
         from trimtab.app import health
 
-        self.port = await stack.enter_async_context(health.served(serving, self.components, self.registry))
+        self.port = await stack.enter_async_context(health.served(serving, self.components, self.registry, notes))
         log.info("health and metrics are served on http://%s:%d", serving.host, self.port)

@@ -148,7 +148,8 @@ async def count_objects(client: Client, definition: JSON) -> int:
     spec = definition["spec"]
     version = next(each["name"] for each in spec["versions"] if each["storage"])
     kind = untyped(f"{spec['group']}/{version}", spec["names"]["kind"], spec["names"]["plural"])
-    return len((await client.list(kind)).items)
+    listed = await client.list(kind)
+    return len(listed.items) + len(listed.rejected)
 
 
 def _definitions() -> Resource[JSON]:
