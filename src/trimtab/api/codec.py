@@ -9,9 +9,10 @@ Text that is nested too deep to be decoded loses its deepest levels first, which
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
@@ -31,6 +32,9 @@ _set = msgspec.structs.force_setattr
 _LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length")
 
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError)
+
+_SEARCHED = 1000
+"""How many parts of an object are tried to find the wrong one."""
 
 _POOL_LIMIT = 16_384
 
@@ -206,14 +210,30 @@ def _without_nulls(tree: Any, info: inspect.Type) -> Any:
 
 def _located(tree: Any, kind: Any, error: msgspec.ValidationError) -> InvalidError:
     """The error with its exact path: msgspec writes `[...]` for any element of a list."""
-    return _search(tree, _type_info(kind), "") or InvalidError("", _reason(error, tree))
+    with contextlib.suppress(_SearchEnded):
+        found = _search(tree, _type_info(kind), "", iter(range(_SEARCHED)))
+        if found is not None:
+            return found
+    return InvalidError("", str(error).replace("Expected `", "expected `"))
 
 
-def _search(tree: Any, info: inspect.Type, path: str) -> InvalidError | None:
-    """The error of the deepest part that does not convert, in the order of the type's fields."""
+class _SearchEnded(Exception):  # noqa: N818 - not an error: the search has a limit
+    """The wrong part was not found within the limit."""
+
+
+def _search(tree: Any, info: inspect.Type, path: str, left: Iterator[int]) -> InvalidError | None:
+    """The error of the deepest part that does not convert, in the order of the type's fields.
+
+    Only so many parts are tried: whoever wrote the object chose how many there are.
+    """
+    if next(left, None) is None:
+        raise _SearchEnded
     info = _select_type(info, tree)
+    most = getattr(info, "max_length", None)
+    if most is not None and isinstance(tree, (dict, list)) and len(tree) > most:
+        return InvalidError(path, f"has {len(tree)} entries; write at most {most}")
     for piece, piece_info, piece_path in _pieces(tree, info, path):
-        found = _search(piece, piece_info, piece_path)
+        found = _search(piece, piece_info, piece_path, left)
         if found is not None:
             return found
     try:

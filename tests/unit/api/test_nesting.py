@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab.api import nesting
@@ -38,6 +38,7 @@ def shortened(value: Any, limit: int) -> Any:
     return [shortened(part, limit - 1) for part in value]
 
 
+@settings(deadline=None)  # the first call imports numpy
 @given(TREES, st.integers(1, 6), st.booleans())
 def test_levels_below_a_limit_are_removed(value: Any, limit: int, is_ascii: bool) -> None:
     """And nothing else, whatever is in strings."""
@@ -46,6 +47,7 @@ def test_levels_below_a_limit_are_removed(value: Any, limit: int, is_ascii: bool
     assert nesting.is_too_deep(text, limit) == (depth(value) > limit)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_text_that_is_no_json_is_no_error(text: bytes) -> None:
     """The decoder says what is wrong with it."""
