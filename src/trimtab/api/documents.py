@@ -35,6 +35,17 @@ class Document:
         if nesting.is_too_deep(self._text):
             raise ValueError(nesting.TOO_DEEP)
 
+    @classmethod
+    def of_text(cls, text: bytes) -> Document:
+        """The document of a JSON object that is text already, without decoding it."""
+        if not text.startswith(b"{"):
+            raise ValueError("is not an object")
+        if nesting.is_too_deep(text):
+            raise ValueError(nesting.TOO_DEEP)
+        document = cls.__new__(cls)
+        document._text = text  # noqa: SLF001 - of the same class
+        return document
+
     @property
     def text(self) -> bytes:
         """The document as JSON."""

@@ -19,7 +19,7 @@ from trimtab.admission.certificate_authority import make_authority, sign
 from trimtab.admission.certificates import FileCertificates
 from trimtab.admission.server import AdmissionServer, Decide, Hook, admitted
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
-from trimtab.kube.clocks import SystemClock, cancel
+from trimtab.kube.clocks import SECOND, SystemClock, cancel
 from trimtab.testing.clocks import VirtualClock
 
 NOW = datetime.now(UTC)
@@ -121,7 +121,7 @@ async def test_a_body_that_is_no_review_is_refused(data: bytes, tmp_path: Path) 
 
 
 async def decided(
-    decide: Decide, *, timeout: float | None = None, in_flight: int = 10
+    decide: Decide, *, timeout: float | None = None, in_flight: int = 10, waited: float = 0.0
 ) -> tuple[Any, AdmissionServer, list[Any]]:
     """The answer of a hook in virtual time, and the reasons given to `on_skip`."""
     clock, reasons = VirtualClock(), []
@@ -134,7 +134,10 @@ async def decided(
         on_skip=lambda *what: reasons.append(what[2]),
         max_in_flight=in_flight,
     )
-    task = asyncio.ensure_future(server.decide(server.hooks["/h"], AdmissionRequest(uid="u"), timeout=timeout))
+    arrived = clock.monotonic() - round(waited * SECOND)
+    task = asyncio.ensure_future(
+        server.decide(server.hooks["/h"], AdmissionRequest(uid="u"), timeout=timeout, arrived=arrived)
+    )
     started = clock.now()
     while not task.done():
         await clock.advance(0.05)
