@@ -103,7 +103,7 @@ class Connection(web.RequestHandler):
     def abort(self) -> None:
         """Close the connection at once."""
         if self.transport is not None:
-            cast("asyncio.Transport", self.transport).abort()
+            self.transport.abort()
 
     def _expect(self, seconds: float) -> None:
         self._cancel()

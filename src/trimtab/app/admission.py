@@ -197,6 +197,7 @@ def _server(
         client_ca=Path(webhooks.client_ca_file) if webhooks.client_ca_file else None,
         clock=dependencies.client.clock,
         check=_self_check(dependencies, certificates),
+        lag=dependencies.lag,
     )
 
 

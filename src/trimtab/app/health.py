@@ -1,9 +1,11 @@
 """Liveness, readiness and metrics of a process over HTTP.
 
-GET /healthz    the process is alive
+GET /healthz    the process is alive, and its event loop not stuck
 GET /readyz     every component has synced; otherwise a line for each that has not. With `?verbose`, also a line for
                 each object of the cluster that cannot be read and is skipped, which does not affect readiness
 GET /metrics    for Prometheus
+
+It is served in an event loop of its own (`kube.side_loop`), so that a busy process answers its probes.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from trimtab.api.configuration import Serving
+from trimtab.app.loop_monitor import LoopMonitor
 from trimtab.kube.components import Component
 
 
@@ -24,9 +27,10 @@ async def served(
     components: Mapping[str, Component],
     registry: CollectorRegistry,
     notes: Callable[[], Sequence[str]] = tuple,
+    monitor: LoopMonitor | None = None,
 ) -> AsyncIterator[int]:
     """Serve until the block ends; yields the port."""
-    pages = Pages(components, registry, notes)
+    pages = Pages(components, registry, notes, monitor)
     application = web.Application()
     application.router.add_get("/healthz", pages.healthz)
     application.router.add_get("/readyz", pages.readyz)
@@ -48,20 +52,25 @@ class Pages:
         components: Mapping[str, Component],
         registry: CollectorRegistry,
         notes: Callable[[], Sequence[str]] = tuple,
+        monitor: LoopMonitor | None = None,
     ) -> None:
         self._components = components
         self._registry = registry
         self._notes = notes
+        self._monitor = monitor
 
     async def healthz(self, _: web.Request) -> web.Response:
-        """Answer 200: the process is alive."""
+        """Answer 200, or 503 if the event loop is stuck and the process should be restarted."""
+        if self._monitor is not None and self._monitor.is_stuck:
+            return web.Response(status=503, text="\n".join(self._monitor.problems) + "\n")
         return web.Response(text="ok\n")
 
     async def readyz(self, request: web.Request) -> web.Response:
         """Answer 200, or 503 with a line for each component that is not ready."""
         known = self._components.items()
         waiting = [f"{name} has not synced with the cluster yet" for name, each in known if not each.synced]
-        missing = waiting + [f"{name}: {problem}" for name, each in known for problem in each.problems]
+        stalled = [] if self._monitor is None else self._monitor.problems
+        missing = stalled + waiting + [f"{name}: {problem}" for name, each in known for problem in each.problems]
         lines = [*(missing or ["ok"]), *(self._notes() if "verbose" in request.query else ())]
         return web.Response(status=503 if missing else 200, text="\n".join(lines) + "\n")
 
