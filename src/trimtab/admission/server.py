@@ -35,7 +35,7 @@ from trimtab.admission.connections import Connection, Connections, Limits, Refus
 from trimtab.admission.metrics import Metrics, ReviewOutcome
 from trimtab.admission.self_check import SelfCheck
 from trimtab.api import admission, codec
-from trimtab.api.admission import AdmissionRequest, AdmissionResponse, answer
+from trimtab.api.admission import AdmissionRequest, AdmissionResponse, Status, UnreadableObjectError, answer
 from trimtab.api.errors import InvalidError
 from trimtab.kube.clocks import SECOND, Clock, SystemClock, cancel, within
 
@@ -66,6 +66,8 @@ class Hook:
     path: str
     decide: Decide
     budget: float
+    refuses_unreadable: bool = False
+    """Whether an object that cannot be read is refused, and not admitted without a decision."""
     skip_warning: str = ""
     """For the user of a request that is admitted without a decision; the reason is appended."""
 
@@ -198,11 +200,20 @@ class AdmissionServer:
         hook = self.hooks[http.path]
         try:
             request = admission.read_review(body)
+        except UnreadableObjectError as error:
+            return _answered(self._answer_unreadable(hook, error))
         except InvalidError as error:
             self.metrics.answered(hook.name, ReviewOutcome.MALFORMED, 0.0)
             return _malformed(error)
         timeout = _timeout(http.query.get("timeout", ""))
         return _answered(await self.decide(hook, request, timeout=timeout, arrived=connection.arrived))
+
+    def _answer_unreadable(self, hook: Hook, error: UnreadableObjectError) -> AdmissionResponse:
+        if not hook.refuses_unreadable:
+            return self._admit(hook, error.request, str(error), ReviewOutcome.FAILED, 0.0)
+        self.metrics.answered(hook.name, ReviewOutcome.DENIED, 0.0)
+        status = Status(status="Failure", message=str(error), reason="Invalid", code=422)
+        return AdmissionResponse(uid=error.request.uid, allowed=False, status=status)
 
     async def decide(
         self, hook: Hook, request: AdmissionRequest, *, timeout: float | None = None, arrived: int | None = None

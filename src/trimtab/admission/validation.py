@@ -81,7 +81,7 @@ class Validation:
     def __init__(self, client: Client, checks: Mapping[tuple[str, str], Check] = CHECKS) -> None:
         self._client = client
         self._checks = checks
-        self.hooks: Sequence[Hook] = (Hook("validation", PATH, self.decide, BUDGET),)
+        self.hooks: Sequence[Hook] = (Hook("validation", PATH, self.decide, BUDGET, refuses_unreadable=True),)
 
     async def decide(self, request: AdmissionRequest) -> AdmissionResponse:
         """Admit the object, or refuse it with every field that is wrong."""

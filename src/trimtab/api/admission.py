@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from trimtab.api import codec
+from trimtab.api import codec, nesting
 from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ListMeta
@@ -127,8 +127,16 @@ class _WireReview(Model):
     request: _WireRequest | None = None
 
 
+class UnreadableObjectError(InvalidError):
+    """A review of an object that is nested too deep, or is not an object. `request` has everything else."""
+
+    def __init__(self, path: str, reason: str, request: AdmissionRequest) -> None:
+        super().__init__(path, reason)
+        self.request = request
+
+
 def read_review(body: bytes) -> AdmissionRequest:
-    """The request of a review. Raises InvalidError with the path of the wrong value."""
+    """The request of a review. Raises InvalidError with the path of the wrong value, or UnreadableObjectError."""
     review = _decoded(body)
     if (review.api_version, review.kind) != ("admission.k8s.io/v1", "AdmissionReview"):
         raise InvalidError("apiVersion", f'"{review.api_version}" is not admission.k8s.io/v1')
@@ -140,8 +148,11 @@ def read_review(body: bytes) -> AdmissionRequest:
 def _decoded(body: bytes) -> _WireReview | AdmissionReview:
     """A review. One that does not fit is searched for the reason, unless it is large: no API server sends it."""
     try:
-        return codec.decode_exactly(body, _WireReview)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        try:
+            return codec.decode_exactly(body, _WireReview)
+        except RecursionError:
+            return codec.decode_exactly(nesting.cut(body), _WireReview)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if len(body) > _SEARCHED:
             raise InvalidError("", f"cannot be read: {error}") from error
     return codec.decode(body, AdmissionReview)
@@ -153,12 +164,13 @@ _SEARCHED = 65_536
 
 def _with_documents(wire: _WireRequest) -> AdmissionRequest:
     fields = msgspec.structs.asdict(wire)
-    for name in ("object", "old_object", "options"):
-        raw = bytes(fields[name])
+    raws = {name: bytes(fields.pop(name)) for name in ("object", "old_object", "options")}
+    for name, raw in raws.items():
         try:
             fields[name] = None if raw == b"null" else Document.of_text(raw)
         except ValueError as error:
-            raise InvalidError(f"request.{name}", str(error)) from None
+            left = {each: value for each, value in fields.items() if each not in raws}
+            raise UnreadableObjectError(f"request.{name}", str(error), AdmissionRequest(**left)) from None
     return AdmissionRequest(**fields)
 
 

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.test_server import AUTHORITY, body, counted, decided, hook, never, served, yes
+from tests.unit.admission.test_server import AUTHORITY, body, counted, decided, hook, never, no, post, served, yes
+from tests.unit.kube.strange_objects import deep
 from trimtab.admission.connections import Connections, Limits
-from trimtab.api import admission
+from trimtab.admission.server import Hook
+from trimtab.api import admission, nesting
 from trimtab.api.errors import InvalidError
 from trimtab.kube.clocks import SECOND
 from trimtab.testing.clocks import VirtualClock
@@ -217,3 +219,23 @@ def test_an_object_that_is_no_object_is_refused(value: Any) -> None:
     """By its field."""
     with pytest.raises(InvalidError, match=r"^request\.object: is not an object"):
         admission.read_review(body(object=value))
+
+
+@pytest.mark.parametrize("levels", [200, 1200])
+@pytest.mark.parametrize(
+    ("refuses", "want"),
+    [
+        pytest.param(True, {"allowed": False, "message": f"request.object: {nesting.TOO_DEEP}"}, id="by validation"),
+        pytest.param(False, {"allowed": True, "message": None}, id="admitted by the others"),
+    ],
+)
+async def test_an_object_that_is_nested_too_deep(levels: int, refuses: bool, want: Any, tmp_path: Path) -> None:
+    """A clear refusal where the hook says whether an object is valid; a request is never blocked by the others."""
+    data = body(object="@").replace(b'"@"', deep(levels).encode())
+    only = Hook("h", "/h", no, 2.0, refuses_unreadable=refuses)
+    async with served(tmp_path, [only]) as (server, session):
+        status, answer = await post(server, session, data)
+    response = answer["response"]
+    assert status == 200
+    assert {"allowed": response["allowed"], "message": response.get("status", {}).get("message")} == want
+    assert counted(server, "denied" if refuses else "failed") == 1

@@ -70,7 +70,7 @@ class ScaleReviews:
 
     def __init__(self, hold: Hold, *, budget: float = BUDGET) -> None:
         self._hold = hold
-        self.hooks: Sequence[Hook] = (Hook(NAME, PATH, self.decide, budget, SKIPPED),)
+        self.hooks: Sequence[Hook] = (Hook(NAME, PATH, self.decide, budget, skip_warning=SKIPPED),)
 
     async def decide(self, request: AdmissionRequest) -> AdmissionResponse:
         """Admit a review, after holding it if it is a request to scale down."""
