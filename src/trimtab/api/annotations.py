@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -166,6 +167,27 @@ def subset_annotations(annotations: Annotations) -> SubsetAnnotations | None:
     if not topology or not subset:
         return None
     return SubsetAnnotations(topology, subset, annotations.get(RESERVATION, ""))
+
+
+_COST = re.compile(r"0|-?[1-9][0-9]*|-0[0-9]*")
+_INT32 = range(-(2**31), 2**31)
+
+
+def parse_cost(text: str | None) -> int | None:
+    """A deletion cost as API servers accept it, an int32; None if there is none, or it is anything else."""
+    if text is None or not _COST.fullmatch(text):
+        return None
+    digits = text.lstrip("-0") or "0"  # any number of zeros may follow a minus sign
+    cost = int(digits) * (-1 if text.startswith("-") else 1) if len(digits) <= 10 else 2**31
+    return cost if cost in _INT32 else None
+
+
+def previous_cost(written: PlanAnnotation | PolicyCostAnnotation) -> str | None:
+    """The cost to restore; None if there was none, or if the annotation has a value that no API server would accept.
+
+    Anyone who may write a pod may have written the annotation.
+    """
+    return None if parse_cost(written.before) is None else written.before
 
 
 def cost_owner(annotations: Annotations, key: str = DELETION_COST) -> CostOwner:
