@@ -4,9 +4,10 @@
 
 **Requests are never blocked by a fault of ours.** When a hook fails, or is not done within its budget, it is cancelled
 and the request is admitted unchanged; a metric counts it and `on_skip` is called. The same happens when too many
-reviews are in flight. The API server's own timeout (`?timeout=3s`) shortens the budget, less the time for the answer to
-arrive; both count from the arrival of the request's first byte. Only a body that is no AdmissionReview is refused, with
-400. `connections` has the limits on connections, headers and bodies.
+reviews are in flight, and while the feature behind the hook is not ready: each feature is ready by itself. The API
+server's own timeout (`?timeout=3s`) shortens the budget, less the time for the answer to arrive; both count from the
+arrival of the request's first byte. Only a body that is no AdmissionReview is refused, with 400. `connections` has the
+limits on connections, headers and bodies.
 
 **Callers** are not authenticated, unless `client_ca` names the authority that signed the API server's client
 certificate. So a hook does not trust what a review says; it reads the objects that it acts on.
@@ -66,6 +67,8 @@ class Hook:
     path: str
     decide: Decide
     budget: float
+    is_ready: Callable[[], bool] = lambda: True
+    """Whether the feature that decides is ready; until then requests are admitted without a decision."""
     refuses_unreadable: bool = False
     """Whether an object that cannot be read is refused, and not admitted without a decision."""
     skip_warning: str = ""
@@ -224,6 +227,8 @@ class AdmissionServer:
         """
         if self._in_flight >= self._max_in_flight:
             return self._admit(hook, request, "too many reviews are in flight", ReviewOutcome.BUSY, 0.0)
+        if not hook.is_ready():
+            return self._admit(hook, request, "the caches have not synced yet", ReviewOutcome.NOT_READY, 0.0)
         budget = hook.budget if timeout is None else min(hook.budget, max(timeout - _ANSWER_TIME, 0.0))
         started = self._clock.monotonic() if arrived is None else arrived
         self._in_flight += 1

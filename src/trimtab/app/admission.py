@@ -24,7 +24,7 @@ from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.pods import Pod
 from trimtab.app.dependencies import Dependencies, defaults
 from trimtab.app.scheduling import default_constraints
-from trimtab.kube.components import Background, Candidate, Component, ComponentGroup
+from trimtab.kube.components import Background, Candidate, Component, ComponentGroup, FeatureGroup
 from trimtab.kube.events import Recorder
 from trimtab.ranking.plan import Policy
 from trimtab.ranking.rankers import constraints_of
@@ -66,11 +66,11 @@ def component(dependencies: Dependencies) -> Component:
         *(topologies.subsets.hooks if topologies else ()),
     ]
     on_skip: list[OnSkip] = [scale_downs.on_skip, *([topologies.subsets.report_undecided] if topologies else [])]
-    parts: dict[str, Component] = {
-        **scale_downs.parts,
-        **(topologies.parts if topologies else {}),
-        **({"election": candidate} if candidate else {}),
+    features: dict[str, Component] = {
+        "scale-downs": ComponentGroup(scale_downs.parts),
+        **({"subsets": ComponentGroup(topologies.parts)} if topologies else {}),
     }
+    parts: dict[str, Component] = {"features": FeatureGroup(features), **({"election": candidate} if candidate else {})}
     server = _server(dependencies, hooks, _certificates(dependencies, candidate), on_skip)
     return ComponentGroup({**parts, "server": server})
 

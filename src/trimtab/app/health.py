@@ -1,8 +1,8 @@
 """Liveness, readiness and metrics of a process over HTTP.
 
 GET /healthz    the process is alive, and its event loop not stuck
-GET /readyz     every component has synced; otherwise a line for each that has not. With `?verbose`, also a line for
-                each object of the cluster that cannot be read and is skipped, which does not affect readiness
+GET /readyz     every component has synced; otherwise a line for each that has not. With `?verbose`, also lines that do
+                not affect readiness: features with problems, and objects that cannot be read and are skipped
 GET /metrics    for Prometheus
 
 It is served in an event loop of its own (`kube.side_loop`), so that a busy process answers its probes.
@@ -18,7 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from trimtab.api.configuration import Serving
 from trimtab.app.loop_monitor import LoopMonitor
-from trimtab.kube.components import Component
+from trimtab.kube.components import Component, notes_of
 
 
 @asynccontextmanager
@@ -71,7 +71,8 @@ class Pages:
         waiting = [f"{name} has not synced with the cluster yet" for name, each in known if not each.synced]
         stalled = [] if self._monitor is None else self._monitor.problems
         missing = stalled + waiting + [f"{name}: {problem}" for name, each in known for problem in each.problems]
-        lines = [*(missing or ["ok"]), *(self._notes() if "verbose" in request.query else ())]
+        notes = [f"{name}: {note}" for name, each in known for note in notes_of(each)]
+        lines = [*(missing or ["ok"]), *([*notes, *self._notes()] if "verbose" in request.query else ())]
         return web.Response(status=503 if missing else 200, text="\n".join(lines) + "\n")
 
     async def metrics(self, _: web.Request) -> web.Response:

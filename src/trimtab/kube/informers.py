@@ -108,6 +108,11 @@ class Informer(Generic[T]):
         """The resourceVersion of the last list, event or bookmark."""
         return self._version
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the first list is complete, or the API server has said that there is no such kind."""
+        return self.synced or self.absent
+
     async def wait_synced(self) -> None:
         """Wait until the first list is complete."""
         await self._synced.wait()

@@ -7,6 +7,7 @@ import json
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,23 @@ async def test_requests_beyond_the_limit_in_flight_are_admitted() -> None:
     assert response.allowed
     assert took < 0.1
     assert counted(server, "busy") == 1
+
+
+async def test_a_feature_that_is_not_ready_admits_without_a_decision() -> None:
+    """And is counted; the hook is not called."""
+    clock, reasons = VirtualClock(), list[str]()
+    server = AdmissionServer(
+        [replace(hook(no), is_ready=lambda: False)],
+        certificates=FileCertificates(Path("none"), Path("none"), clock=clock),
+        host="",
+        port=0,
+        clock=clock,
+        on_skip=lambda *what: reasons.append(what[2]),
+    )
+    response = await server.decide(server.hooks["/h"], AdmissionRequest(uid="u"))
+    assert response.allowed
+    assert reasons == ["the caches have not synced yet"]
+    assert counted(server, "not-ready") == 1
 
 
 def test_two_hooks_cannot_share_a_path() -> None:
