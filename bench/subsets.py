@@ -32,6 +32,7 @@ from typing import Any
 from bench.figures import Figure, calibration
 from trimtab.admission.certificate_authority import KeyPair, make_authority, sign
 from trimtab.admission.certificates import FileCertificates
+from trimtab.admission.metrics import ReviewOutcome
 from trimtab.admission.server import AdmissionServer, Decide, Hook
 from trimtab.api import annotations as keys
 from trimtab.api import crds
@@ -313,7 +314,7 @@ class _Watch:
 
         return watched
 
-    def let_go(self, hook: Hook, request: AdmissionRequest, reason: str) -> None:
+    def let_go(self, hook: Hook, request: AdmissionRequest, reason: str, _: ReviewOutcome) -> None:
         """A request was admitted without a decision."""
         del hook, request
         self.outcomes.append(reason)

@@ -11,6 +11,7 @@ from typing import Any
 from bench.promise.comparison import COST, JSON, SECOND, PodFacts, is_ready, read_pods
 from bench.promise.levels import best_layout, skew, written
 from bench.promise.outcomes import SMALL, possible_outcomes
+from bench.promise.plans import foresight
 from bench.promise.stage import PATIENCE, Stage
 from bench.promise.watching import EventSeen
 from bench.promise.workloads import Workload
@@ -48,6 +49,10 @@ class Round:
     """Whether every outcome without costs is as level as possible; None for layouts too large to tell."""
     was_possible: bool | None = None
     """Whether the pods that went, with the costs they had, are a set that the controller could choose."""
+    is_foreseen: bool | None = None
+    """The same by Trimtab's own plan."""
+    is_named: bool | None = None
+    """Whether they are the set that the plan names; None where it leaves more than one possible."""
     more: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -146,7 +151,10 @@ class Measurement:
 
         `window` is in how many seconds the controller acts, if that is not what the options say.
         """
-        if len(self._facts) > SMALL or self.round.error:
+        if self.round.error:
+            return
+        self._compare_with_plan(window)
+        if len(self._facts) > SMALL:
             return
         options, delete = self._stage.options, len(self._facts) - self.round.target
         tolerance, length = (round(each * SECOND) for each in (options.tolerance, window or options.window))
@@ -155,10 +163,21 @@ class Measurement:
         self.round.is_certain = max(outcomes.skews) <= skew(self.round.best)
         self.round.was_possible = self._is_possible(delete)
 
+    def _compare_with_plan(self, window: float | None) -> None:
+        options, has_related = self._stage.options, self._workload.has_related_pods
+        tolerance, length = (round(each * SECOND) for each in (options.tolerance, window or options.window))
+        span = (self._started - tolerance, self._started + length + tolerance)
+        deleted = frozenset(self.round.deleted)
+        found = foresight(self._pods_at_deletion(), deleted, self._stage.zones, span, has_related=has_related)
+        self.round.is_foreseen, self.round.is_named = found.is_possible, found.is_named
+
+    def _pods_at_deletion(self) -> list[JSON]:
+        """The pods with the costs that were written meanwhile."""
+        return [_with_cost(pod, self._costs.get(pod["metadata"]["name"])) for pod in self._pods]
+
     def _is_possible(self, delete: int) -> bool:
         """Whether upstream's order allows what was deleted, with the costs that were written meanwhile."""
-        pods = [_with_cost(pod, self._costs.get(pod["metadata"]["name"])) for pod in self._pods]
-        facts = read_pods(pods, has_related=self._workload.has_related_pods)
+        facts = read_pods(self._pods_at_deletion(), has_related=self._workload.has_related_pods)
         span = (self._started, self._started + round(self.round.settle_seconds * SECOND))
         outcomes = possible_outcomes(facts, delete, self._stage.zones, span, random.Random(0))
         return frozenset(self.round.deleted) in outcomes.sets

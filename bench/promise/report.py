@@ -82,6 +82,11 @@ def add_certainty(report: Report, rounds: Sequence[Round]) -> None:
     small = [each for each in rounds if each.is_certain is not None]
     certain = [each for each in small if each.is_certain]
     uncertain = [each for each in small if not each.is_certain]
+    compared = [each for each in rounds if each.is_foreseen is not None]
+    named = [each for each in compared if each.is_named is not None]
+    report.add("deleted set called possible by the plan", _of(sum(bool(e.is_foreseen) for e in compared), compared))
+    report.add("  the plan names one set", _of(len(named), compared))
+    report.add("  of these the deleted set", _of(sum(bool(e.is_named) for e in named), named))
     report.add("small layouts (brute force)", len(small))
     report.add("  certain without costs", _of(len(certain), small))
     report.add("  certain, and written to (needless)", _of(sum(bool(e.pods_with_cost) for e in certain), certain))

@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.unit.lab.workloads.clusters import Wire
 from tests.unit.unitedtopology.clusters import TopologyCluster
+from trimtab.admission.metrics import ReviewOutcome
 from trimtab.admission.server import AdmissionServer
 from trimtab.admission.validation import Validation
 from trimtab.api import annotations as keys
@@ -144,7 +145,7 @@ class SubsetCluster(TopologyCluster):
             certificates=NoCertificates(),
             host="",
             port=0,
-            on_skip=lambda hook, request, reason: self._let_go(subsets, hook, request, reason),
+            on_skip=lambda *skip: self._let_go(subsets, *skip),
             clock=self.clock,
         )
         process = Process(edge, subsets, simulation, wire)
@@ -211,9 +212,9 @@ class SubsetCluster(TopologyCluster):
     async def _prepare(self, kind: str, namespace: str, name: str, replicas: int) -> int:
         return await self.preparation.prepare(kind, namespace, name, replicas)
 
-    def _let_go(self, subsets: SubsetHooks, hook: Any, request: Any, reason: str) -> None:
+    def _let_go(self, subsets: SubsetHooks, hook: Any, request: Any, reason: str, outcome: ReviewOutcome) -> None:
         self.let_go.append(f"{hook.name}: {reason}")
-        subsets.report_undecided(hook, request, reason)
+        subsets.report_undecided(hook, request, reason, outcome)
 
     def _configuration(self, name: str, kind: str, rule: JSON) -> JSON:
         labelled = {"matchLabels": {NAMESPACE_LABEL: NAMESPACE_LABEL_VALUE}} if name in ("pods", "deletions") else {}

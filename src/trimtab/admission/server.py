@@ -75,8 +75,8 @@ class Hook:
     """For the user of a request that is admitted without a decision; the reason is appended."""
 
 
-OnSkip = Callable[[Hook, AdmissionRequest, str], None]
-"""Called for each request that is admitted without a decision, with the reason."""
+OnSkip = Callable[[Hook, AdmissionRequest, str, ReviewOutcome], None]
+"""Called for each request that is admitted without a decision, with the reason and the outcome."""
 
 
 class Certificates(Protocol):
@@ -254,7 +254,7 @@ class AdmissionServer:
     ) -> AdmissionResponse:
         self.metrics.answered(hook.name, outcome, seconds)
         if self._on_skip is not None:
-            self._on_skip(hook, request, reason)
+            self._on_skip(hook, request, reason, outcome)
         return admitted(request, *([f"{hook.skip_warning}: {reason}"] if hook.skip_warning else []))
 
     def _since(self, started: int) -> float:

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from trimtab.admission.certificates import CONFIGURATIONS, FileCertificates, ManagedCertificates, always
-from trimtab.admission.metrics import Metrics
+from trimtab.admission.metrics import Metrics, ReviewOutcome
 from trimtab.admission.self_check import Registrations, SelfCheck, Target
 from trimtab.admission.server import AdmissionServer, Hook, OnSkip
 from trimtab.admission.validation import Validation, checks
@@ -36,6 +36,7 @@ from trimtab.scaledown.intent.holder import HoldSettings, ScaleDownHolder
 from trimtab.scaledown.intent.plan_reports import PlanReports
 from trimtab.scaledown.intent.planner import ModelSettings
 from trimtab.scaledown.intent.reviews import ScaleReviews
+from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.policy.effective import EffectivePolicy
 from trimtab.scaledown.sources import Sources
 from trimtab.scaledown.sources.targets import sources_for
@@ -49,6 +50,12 @@ from trimtab.unitedtopology.readiness import evaluator
 from trimtab.unitedtopology.view import View as TopologyView
 
 LEASE = "trimtab-webhooks"
+_SKIPPED: Mapping[ReviewOutcome, HoldOutcome] = {
+    ReviewOutcome.LATE: HoldOutcome.LATE,
+    ReviewOutcome.FAILED: HoldOutcome.FAILED,
+    ReviewOutcome.BUSY: HoldOutcome.RATE_LIMITED,
+}
+"""How requests to scale down are reported that the server admits without a decision."""
 Certificates = FileCertificates | ManagedCertificates
 
 log = logging.getLogger(__name__)
@@ -113,13 +120,12 @@ class _ScaleDowns:
             "events": Background(self._recorder.run),
         }
 
-    def on_skip(self, hook: Hook, request: AdmissionRequest, reason: str) -> None:
-        """Log and count a request that the server admitted without a decision."""
+    def on_skip(self, hook: Hook, request: AdmissionRequest, reason: str, outcome: ReviewOutcome) -> None:
+        """Report a request that the server admitted without a decision."""
         log.warning("%s %s/%s was admitted without a decision: %s", hook.name, request.namespace, request.name, reason)
         scale_down = reviews.scale_down_request(request) if hook.name == reviews.NAME else None
         if scale_down is not None:
-            self._metrics.record_late()
-            self.holder.report_late(scale_down)
+            self.holder.report_skipped(scale_down, _SKIPPED[outcome])
 
     def _switch(self, on: bool) -> None:
         self.holder.configure(replace(self.holder.defaults, enabled=on))
@@ -183,9 +189,9 @@ def _server(
 ) -> AdmissionServer:
     webhooks = dependencies.configuration.webhooks
 
-    def on_skip(hook: Hook, request: AdmissionRequest, reason: str) -> None:
+    def on_skip(hook: Hook, request: AdmissionRequest, reason: str, outcome: ReviewOutcome) -> None:
         for callback in callbacks:
-            callback(hook, request, reason)
+            callback(hook, request, reason, outcome)
 
     return AdmissionServer(
         hooks,

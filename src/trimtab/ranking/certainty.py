@@ -11,6 +11,8 @@ order at every sync. So a prediction for one moment is not certain:
    Where it is not (it need not be transitive), every combination of the group is possible.
 3. Scales change only when some age crosses the start of a scale. Between two crossings the groups stay the same, so
    evaluating each interval of the window once covers every moment of it.
+4. Restarts of sidecars count since Kubernetes 1.32. Which version the controller has is not known, so where they make a
+   difference both outcomes are possible.
 
 A clock that is off by d seconds makes the controller act as if it were d seconds earlier or later: a tolerance for
 clocks is added to both ends of the window.
@@ -136,11 +138,11 @@ def outcomes(
         upto = next(at for at, level in enumerate(levels) if level.criterion is Criterion.READY_TIME)
         if unchanging is None:
             unchanging = packed([level.keys(slice(None)) for level in levels[:upto]])
-        outcome = _outcome(contenders, unchanging, levels[upto:], count)
-        identity = (outcome.certain.tobytes(), outcome.open.tobytes())
-        if identity not in seen:
-            seen.add(identity)
-            yield outcome
+        for outcome in _outcomes_at(contenders, unchanging, levels[upto:], count):
+            identity = (outcome.certain.tobytes(), outcome.open.tobytes())
+            if identity not in seen:
+                seen.add(identity)
+                yield outcome
 
 
 def exact_order(contenders: Contenders, related_rows: IntColumn | Sequence[int], options: Options = STOCK) -> Order:
@@ -184,13 +186,19 @@ def _moments(contenders: Contenders, window: Window, options: Options) -> list[i
     return [window.start, *sorted(crossings)]
 
 
-def _outcome(
+def _outcomes_at(
     contenders: Contenders, unchanging: Packed, levels: Sequence[AppliedCriterion], count: int
-) -> DeletionOutcome:
-    """The outcome at one moment: `unchanging` are the keys of criteria 1 to 5, `levels` the criteria from 6 on."""
+) -> Iterator[DeletionOutcome]:
+    """The outcomes at one moment: `unchanging` are the keys of criteria 1 to 5, `levels` the criteria from 6 on."""
     keys = packed([unchanging.keys, levels[0].keys(slice(None))]).keys
     outcome = _cut(keys, count)
-    return outcome if outcome.is_unique else _refined(contenders, levels, outcome)
+    if outcome.is_unique:
+        yield outcome
+        return
+    yield _refined(contenders, levels, outcome)
+    if len(np.unique(contenders.some("sidecar_restarts", np.flatnonzero(outcome.open)))) > 1:
+        without = [level for level in levels if level.criterion is not Criterion.SIDECAR_RESTARTS]
+        yield _refined(contenders, without, outcome)
 
 
 def _cut(keys: IntColumn, count: int) -> DeletionOutcome:

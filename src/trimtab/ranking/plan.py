@@ -25,8 +25,8 @@ import numpy as np
 from trimtab.api.errors import InvalidError
 from trimtab.ranking import certainty
 from trimtab.ranking.certainty import DeletionOutcome, PossibleVictims, Window
+from trimtab.ranking.contenders import Contenders
 from trimtab.ranking.levelings import Leveling, leveling
-from trimtab.ranking.rankers import ranker_for
 from trimtab.ranking.sequences import (
     LAST_BEFORE_PLAN,
     RemovalSequence,
@@ -35,7 +35,6 @@ from trimtab.ranking.sequences import (
     removal_sequence,
     stock_order,
 )
-from trimtab.ranking.victims import order_contenders
 from trimtab.ranking.workloads import Policy, Workload, pod_keys
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn
@@ -157,14 +156,21 @@ def outcomes(
     """The same, one distinct outcome after the other."""
     contenders = workload.contenders(snapshot, costs)
     if workload.kind == "CloneSet":
-        ranks = ranker_for(workload.constraints).ranks(contenders, snapshot.nodes)
-        order = order_contenders(contenders, ranks, workload.available)
-        yield from certainty.only(contenders, order, count).outcomes
+        for moment in _cloneset_moments(workload, contenders, window):
+            order = workload.cloneset_order(contenders, snapshot, moment)
+            yield from certainty.only(contenders, order, count).outcomes
     elif window is None:
         order = certainty.exact_order(contenders, workload.related, workload.options)
         yield from certainty.only(contenders, order, count).outcomes
     else:
         yield from certainty.outcomes(contenders, workload.related, count, window, workload.options)
+
+
+def _cloneset_moments(workload: Workload, contenders: Contenders, window: Window | None) -> list[int | None]:
+    """The moments of a window after which a CloneSet's controller may choose otherwise, and its start."""
+    if window is None:
+        return [None]
+    return [window.start, *workload.availability_changes(contenders, window.start, window.end)]
 
 
 def _preference(places: IntColumn, possible: PossibleVictims) -> IntColumn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -12,10 +13,9 @@ from trimtab.ranking.combination import Combined, Part
 from trimtab.ranking.contenders import Criterion
 from trimtab.ranking.keys import descending, packed
 from trimtab.ranking.levels import Removal, removal
-from trimtab.ranking.rankers import ranker_for
 from trimtab.ranking.satisfaction import satisfy
 from trimtab.ranking.spreads import Spread, resolve
-from trimtab.ranking.victims import Order, order_contenders, order_replicas
+from trimtab.ranking.victims import Order, order_replicas
 from trimtab.ranking.workloads import Policy, Workload, pod_keys
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn
@@ -71,10 +71,15 @@ class RemovalSequence:
         parts = self.parts.get(row, ())
         if reason >= 0:
             topology_key = self.spreads[reason].constraint.topology_key
-            return Victim(key, None, topology_key, f"its domain of {topology_key} is the fullest", parts)
+            return Victim(key, None, topology_key, _from_fullest(topology_key), parts)
         if reason == _BY_STRATEGIES:
             return Victim(key, None, None, "it ranks higher by the policy's strategies", parts)
         return Victim(key, criterion, None, criterion.sentence, parts)
+
+
+@functools.lru_cache(maxsize=64)
+def _from_fullest(topology_key: str) -> str:
+    return f"its domain of {topology_key} is the fullest"
 
 
 def removal_sequence(
@@ -103,8 +108,7 @@ def stock_order(workload: Workload, snapshot: Snapshot, now: int | None) -> Orde
     contenders = workload.contenders(snapshot)
     if workload.kind == "ReplicaSet":
         return order_replicas(contenders, workload.related, now, workload.options)
-    ranks = ranker_for(workload.constraints).ranks(contenders, snapshot.nodes)
-    return order_contenders(contenders, ranks, workload.available)
+    return workload.cloneset_order(contenders, snapshot, now)
 
 
 def places_in(stock: Order) -> IntColumn:

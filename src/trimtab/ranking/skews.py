@@ -74,6 +74,8 @@ class OpenCounts:
     def worst_counts(self) -> IntColumn:
         """The pods that stay in each domain in one of the worst combinations."""
         counts = self.left.copy()
+        if self.take == 0:
+            return counts
         if len(counts) < 2:
             return counts - np.minimum(self.open, self.take)
         high, low = self._worst_pair()

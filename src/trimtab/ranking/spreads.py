@@ -72,13 +72,10 @@ def resolve(constraints: Sequence[Constraint], snapshot: Snapshot, rows: IntColu
 
 def _distinct(snapshot: Snapshot, rows: IntColumn) -> list[Pod]:
     """One pod for each way in which the workload's pods restrict their nodes; equal parts of pods are shared."""
-    found: dict[tuple[int, int, int], Pod] = {}
-    for row in rows.tolist():
-        pod = snapshot.pods.objects[row]
-        if pod is not None:
-            spec = pod.spec
-            found.setdefault((id(spec.node_selector), id(spec.affinity), id(spec.tolerations)), pod)
-    return list(found.values())
+    pods = [pod for pod in map(snapshot.pods.objects.__getitem__, rows.tolist()) if pod is not None]
+    specs = [pod.spec for pod in pods]
+    parts = [(id(spec.node_selector), id(spec.affinity), id(spec.tolerations)) for spec in specs]
+    return list(dict(zip(parts, pods, strict=True)).values())
 
 
 def _resolve(

@@ -12,11 +12,12 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.scaledown import StrategySpec
 from trimtab.ranking.combination import Combination, Combined
 from trimtab.ranking.contenders import Contenders
-from trimtab.ranking.rankers import Constraint
+from trimtab.ranking.rankers import Constraint, ranker_for
 from trimtab.ranking.strategies import STRATEGIES, Factory, View
-from trimtab.ranking.victims import STOCK, Options
+from trimtab.ranking.victims import STOCK, Options, Order, order_contenders
 from trimtab.snapshot import Snapshot
 from trimtab.snapshot.columns import IntColumn, Mask
+from trimtab.snapshot.pods import NEVER
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +28,8 @@ class Workload:
     an owner, and a ReplicationController, have none: upstream's controller does not even count their own pods.
     `base_costs` has, for pods whose deletion cost Trimtab wrote, the cost without ours: ours expresses no intent.
     `foreign_costs` says how costs of other writers count: as an order to obey, or only between equals.
-    `available` says, for a CloneSet, which of `rows` are available.
+    For a CloneSet, `min_ready` is for how many nanoseconds a pod has to be ready to be available, and `ranked_by` are
+    the constraints by which its controller ranks pods (none: by their nodes), if those are not `constraints`.
     """
 
     rows: IntColumn
@@ -35,7 +37,8 @@ class Workload:
     constraints: tuple[Constraint, ...] = ()
     kind: Literal["ReplicaSet", "CloneSet"] = "ReplicaSet"
     options: Options = STOCK
-    available: Mask | None = None
+    min_ready: int = 0
+    ranked_by: tuple[Constraint, ...] | None = None
     base_costs: Mapping[str, int] = field(default_factory=dict)
     foreign_costs: Literal["Obey", "TieBreak"] = "Obey"
 
@@ -59,13 +62,27 @@ class Workload:
 
     def without(self, row: int) -> Workload:
         """The same without one pod."""
-        keep = self.rows != row
-        return replace(
-            self,
-            rows=self.rows[keep],
-            related=self.related[self.related != row],
-            available=None if self.available is None else self.available[keep],
-        )
+        return replace(self, rows=self.rows[self.rows != row], related=self.related[self.related != row])
+
+    def cloneset_order(self, contenders: Contenders, snapshot: Snapshot, moment: int | None) -> Order:
+        """The order in which a CloneSet's controller would delete these pods at a moment."""
+        rules = self.constraints if self.ranked_by is None else self.ranked_by
+        ranks = ranker_for(rules).ranks(contenders, snapshot.nodes)
+        return order_contenders(contenders, ranks, self._available(contenders, moment))
+
+    def availability_changes(self, contenders: Contenders, start: int, end: int) -> list[int]:
+        """The moments of a window at which pods of a CloneSet become available."""
+        since = contenders.column("ready_since")
+        due = since[since != NEVER] + self.min_ready
+        return sorted(set(due[(due > start) & (due <= end)].tolist())) if self.min_ready else []
+
+    def _available(self, contenders: Contenders, moment: int | None) -> Mask | None:
+        """Which pods of a CloneSet are available; None where that is the same as being ready."""
+        if not self.min_ready or moment is None:
+            return None
+        since = contenders.column("ready_since")
+        available: Mask = contenders.column("ready").astype(np.bool_) & (since != NEVER)
+        return available & (since + self.min_ready <= moment)
 
     def contenders(self, snapshot: Snapshot, costs: Mapping[str, int] | None = None) -> Contenders:
         """The pods as the controller sees them, without Trimtab's costs; `costs` replace those of some pods."""
@@ -108,4 +125,4 @@ def active_rows(snapshot: Snapshot, uid: str) -> IntColumn:
 def pod_keys(snapshot: Snapshot, rows: IntColumn) -> tuple[str, ...]:
     """The names (`namespace/name`) of these rows."""
     names = snapshot.pods.rows.names
-    return tuple(names[row] or "" for row in rows.tolist())
+    return tuple(filter(None, map(names.__getitem__, rows.tolist())))

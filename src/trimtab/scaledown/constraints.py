@@ -35,7 +35,7 @@ def constraints_for(
     The first one is never traded for a later one, so hard constraints come before soft ones, and of those, coarse ones
     (zones) before fine ones (nodes). A key that no node has is left out.
     """
-    stated = [_constraint(each, labels or {}) for each in _template_constraints(template)]
+    stated = [_constraint(each, labels or {}) for each in template_constraints(template)]
     by_key = _strictest(stated or defaults)
     domains = {key: _domains(snapshot, key) for key in by_key}
     known = [each for key, each in by_key.items() if domains[key]]
@@ -83,7 +83,8 @@ def _selector(stated: TopologySpreadConstraint, labels: Mapping[str, str]) -> Se
     return None if selector.empty else selector
 
 
-def _template_constraints(template: Document | None) -> tuple[TopologySpreadConstraint, ...]:
+def template_constraints(template: Document | None) -> tuple[TopologySpreadConstraint, ...]:
+    """The constraints that a template states; none where it cannot be read."""
     try:
         return () if template is None else codec.view(template, _Template).spec.topology_spread_constraints
     except InvalidError:

@@ -47,6 +47,8 @@ class HoldOutcome(StrEnum):
     """A strategy could not rank every pod in time: the controller's own order decides."""
     RATE_LIMITED = "rate-limited"
     """Too many requests in too short a time."""
+    BUSY = "busy"
+    """Earlier requests for the same workload took too long."""
     NOT_SYNCED = "not-synced"
     """The caches have not synced yet."""
     FAILED = "failed"
@@ -63,13 +65,14 @@ FALLBACKS = frozenset(
         HoldOutcome.ROLLOUT,
         HoldOutcome.UNRANKED,
         HoldOutcome.RATE_LIMITED,
+        HoldOutcome.BUSY,
         HoldOutcome.NOT_SYNCED,
         HoldOutcome.FAILED,
     }
 )
 """Outcomes after which the controller's own order decides, wholly or in part, although a policy applies.
 
-Late requests are counted by `record_late`.
+Requests that the server admits without a decision are counted by `record_fallback`.
 """
 
 
@@ -167,9 +170,9 @@ class Metrics:
         if outcome in FALLBACKS:
             self._fallbacks.labels(outcome.value).inc()
 
-    def record_late(self) -> None:
-        """A request was admitted because no decision was made in time."""
-        self._fallbacks.labels("late").inc()
+    def record_fallback(self, outcome: HoldOutcome) -> None:
+        """The server admitted a request without a decision."""
+        self._fallbacks.labels(outcome.value).inc()
 
     def record_unranked_fallback(self) -> None:
         """Costs that were kept current were reverted, because some pods had no rank."""

@@ -89,7 +89,7 @@ def plan_controller(
     constraints = constraints_for(workload.spec.template, snapshot, defaults, labels)
     costs = {key: plan_costs.pod_cost(pod, replace_foreign=foreign_costs == "TieBreak") for key, pod in active.items()}
     with snapshot.with_assumed(gone=[pod.key for pod in assumed]):
-        ranked = _ranked(workload, size, snapshot, constraints, costs, model, foreign_costs)
+        ranked = _ranked(workload, size, snapshot, constraints, costs, model, foreign_costs, defaults)
         if len(ranked.rows) <= size.after:
             return None
         plan = make_plan(ranked, snapshot, policy, replicas=size.after, now=model.now, window=model.window)
@@ -135,17 +135,18 @@ def _ranked(
     costs: Mapping[str, PodCost],
     model: ControllerModel,
     foreign_costs: ForeignCosts,
+    defaults: Sequence[Constraint],
 ) -> RankedWorkload:
     owned = RankedWorkload.owned_by(snapshot, size.uid, related=size.siblings)
-    return RankedWorkload(
+    ranked = RankedWorkload(
         owned.rows,
         owned.related,
         constraints,
-        kind="CloneSet" if isinstance(workload, CloneSet) else "ReplicaSet",
         options=model.options,
         base_costs={key: cost.base for key, cost in costs.items() if cost.own is not None},
         foreign_costs=foreign_costs,
     )
+    return clonesets.ranked(workload, ranked, defaults) if isinstance(workload, CloneSet) else ranked
 
 
 def expectations(plan: ControllerPlan, snapshot: Snapshot, written: Set[str]) -> tuple[Expectation, ...]:
@@ -184,18 +185,26 @@ def reason_without_costs(plans: Sequence[ControllerPlan]) -> HoldOutcome:
     return HoldOutcome.REPEATED if any(each.relied_on for each in plans) else HoldOutcome.AS_STOCK
 
 
-def warnings(plans: Sequence[ControllerPlan]) -> tuple[str, ...]:
+def warnings(plans: Sequence[ControllerPlan], *, is_complete: bool = True) -> tuple[str, ...]:
     """The warnings for the user: the result of the plan, and what may be left without it."""
     several = len(plans) > 1
-    return tuple(f"{each.size.name}: {summary(each.plan)}" if several else summary(each.plan) for each in plans)
+    return tuple(
+        f"{each.size.name}: {_outlook(each, is_complete)}" if several else _outlook(each, is_complete) for each in plans
+    )
 
 
-def summary(plan: Plan) -> str:
+def _outlook(plan: ControllerPlan, is_complete: bool) -> str:
+    if plan.delivery is None:
+        return "not planned, because deletion costs of other writers prevent it"
+    return summary(plan.plan, "kept" if is_complete else "planned")
+
+
+def summary(plan: Plan, verb: str = "kept") -> str:
     """What a plan keeps, and what may be left without it."""
     improved = next((each for each in plan.levelings if not each.is_matched_by_stock), None)
     is_ranked = any(victim.parts for victim in plan.victims)
     if improved is not None or (plan.levelings and not is_ranked):
-        return (improved or plan.levelings[0]).sentence("kept")
+        return (improved or plan.levelings[0]).sentence(verb)
     chosen = len(set(plan.keys) - set(plan.stock.always))
     auxiliary = "would" if plan.stock.is_unique else "may"
     return f"the policy's strategies chose {chosen} of {len(plan.victims)} pods that stock {auxiliary} have kept"

@@ -199,3 +199,15 @@ def test_with_more_crossings_than_are_evaluated_nothing_is_certain(monkeypatch: 
     found = possible_victims(contenders, contenders.rows, 2, Window(NOW_NS, NOW_NS + 10 * SECOND))
     assert len(found.always) == 0
     assert len(found.possible) == 4
+
+
+def test_restarts_of_sidecars_count_in_some_versions_only() -> None:
+    """Kubernetes 1.32 deletes the pod with restarted sidecars first, 1.31 the younger one: both are possible."""
+    given_pods = [
+        make("restarted", uid="a", ready=False, created=NOW - timedelta(hours=3), sidecar_restarts=2),
+        make("younger", uid="b", ready=False, created=NOW - timedelta(minutes=1)),
+    ]
+    contenders = contenders_of(given_pods)
+    found = possible_victims(contenders, contenders.rows, 1, Window(NOW_NS, NOW_NS))
+    assert names(found, given_pods, found.possible.tolist()) == {"restarted", "younger"}
+    assert not found.is_unique

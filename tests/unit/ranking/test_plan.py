@@ -209,12 +209,16 @@ def test_the_stock_order_can_be_that_of_another_setting() -> None:
 
 def test_a_cloneset_is_compared_with_its_own_order() -> None:
     """OpenKruise takes from the fullest domain already; pods that are not available go first."""
-    view = cluster("a: a1", "b: b1").running("a1", "a1", "a1", "b1").snapshot()
+    early = [pod(f"pod-{number}").on("a1").phase("Running").created(OLD).ready(OLD) for number in range(3)]
+    late = pod("late").on("b1").phase("Running").created(OLD).ready(NEW)
+    view = cluster("a: a1", "b: b1").with_pods(*early, late).snapshot()
     everyone = Workload.of_all(view, constraints=ZONES)
-    available = everyone.rows != view.pods.rows.index["default/pod-03"]
-    clones = Workload(everyone.rows, everyone.related, everyone.constraints, kind="CloneSet", available=available)
+    clones = replace(everyone, kind="CloneSet", min_ready=NOW - parse_ns(NEW) + 1)
     made = plan(clones, view, replicas=3, now=NOW)
-    assert (made.keys, made.victims[0].criterion) == (("default/pod-03",), Criterion.AVAILABLE)
+    assert (made.keys, made.victims[0].criterion) == (("default/late",), Criterion.AVAILABLE)
+    assert made.stock.is_unique
+    later = plan(clones, view, replicas=3, now=NOW, window=Window(NOW, NOW + 1))
+    assert len(later.stock.possible) > 1, "it becomes available"
 
 
 def test_strategies_come_before_the_balance_and_explain_themselves() -> None:

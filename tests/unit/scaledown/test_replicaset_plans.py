@@ -16,8 +16,7 @@ from trimtab.ranking import plan
 from trimtab.ranking.plan import Policy, Workload
 from trimtab.ranking.rankers import Constraint
 from trimtab.scaledown.constraints import constraints_for
-from trimtab.scaledown.proportional import ControllerSize
-from trimtab.scaledown.replicaset_plans import ControllerPlan, earlier_victims, warnings
+from trimtab.scaledown.replicaset_plans import earlier_victims, summary
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import cluster, pod
 
@@ -100,5 +99,4 @@ def test_the_warning_names_strategies_where_they_decided() -> None:
     workload = Workload.of_all(snapshot, constraints=[Constraint(ZONE)])
     made = plan(workload, snapshot, Policy.of((StrategySpec(name="Stated"),)), replicas=2, now=NOW)
     assert sorted(made.keys) == ["default/a", "default/b"]
-    (told,) = warnings([ControllerPlan(ControllerSize("u", "web", 4, 2), made)])
-    assert told == "the policy's strategies chose 2 of 2 pods that stock may have kept"
+    assert summary(made) == "the policy's strategies chose 2 of 2 pods that stock may have kept"

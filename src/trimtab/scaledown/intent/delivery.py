@@ -34,8 +34,9 @@ from trimtab.scaledown.view import View
 
 _ANSWER = 0.1
 """Seconds of the budget that are left for answering."""
-_REASSURANCE = 5.0
-"""Seconds in which further costs are written for a request that was admitted already."""
+BACKGROUND = 5.0
+"""Seconds in which costs are written for a request that was admitted already."""
+_NOT_SEEN = "the watch of pods did not show all costs in time; the controller may not have seen them either"
 RESERVE = LAST + _ANSWER
 """Seconds of the budget in which neither a cost is written nor a controller waited for."""
 
@@ -82,36 +83,21 @@ class PlanDelivery:
         finally:
             self._tracker.answer(key, plan, is_complete=is_complete)
         for each in plans:
-            self._metrics.record_skews(each.plan)
+            if each.delivery is not None:
+                self._metrics.record_skews(each.plan)
         return self._result(checked, plans, report, changes, is_complete=is_complete)
 
-    async def reassure(self, workload: str, plan: OpenPlan, plans: Sequence[ControllerPlan]) -> None:
-        """Extend the certainty of a plan whose controller has not acted yet, with further costs where it needs them."""
-        if plan.request is None:
-            return
-        annotation = self._new_annotation(plan.request)
-        changes = [*_new_costs(annotation, plans), *self._adopted_costs(workload, annotation, plans)]
-        successor = self._open_plan(annotation.plan, plan.request, plans)
-        self._tracker.begin(workload, successor)
-        successor.answered = plan.answered
-        until = self._clock.monotonic() + round(_REASSURANCE * SECOND)
-        report = await self._writer.write(changes, until=until)
-        successor.is_complete = report.is_complete
-        if changes:
-            log.info("%s: wrote %d costs, because its controller has not acted yet", workload, len(report.versions))
+    async def extend(
+        self, checked: CheckedRequest, plans: Sequence[ControllerPlan], *, answered: int | None = None
+    ) -> int:
+        """Keep the costs in place that bring these plans about, and write those that are missing: how many.
 
-    async def rely(self, checked: CheckedRequest, plans: Sequence[ControllerPlan]) -> None:
-        """Keep the costs in place that bring these plans about."""
-        annotation = self._new_annotation(checked)
-        plan = self._open_plan(annotation.plan, checked, plans)
-        await self._adopt(checked, plan, list(self._adopted_costs(checked.key, annotation, plans)))
-
-    async def take_over(self, checked: CheckedRequest, plans: Sequence[ControllerPlan]) -> None:
-        """Write the costs of a scale-down that is in progress and that no running process tracks."""
+        No request waits for this: it needs no costs, or was admitted already (`answered` says when, if that is known).
+        """
         annotation = self._new_annotation(checked)
         plan = self._open_plan(annotation.plan, checked, plans)
         changes = [*_new_costs(annotation, plans), *self._adopted_costs(checked.key, annotation, plans)]
-        await self._adopt(checked, plan, changes)
+        return await self._adopt(checked, plan, changes, answered)
 
     def is_repeat(self, checked: CheckedRequest) -> bool:
         """Whether costs for this very size are in place, and nothing about the workload has changed since."""
@@ -153,14 +139,18 @@ class PlanDelivery:
         identity = checked.identity
         return [(pod, plan) for pod, plan in written if plan and (plan.uid, plan.generation, plan.to) == identity]
 
-    async def _adopt(self, checked: CheckedRequest, plan: OpenPlan, changes: Sequence[CostChange]) -> None:
+    async def _adopt(
+        self, checked: CheckedRequest, plan: OpenPlan, changes: Sequence[CostChange], answered: int | None = None
+    ) -> int:
         is_complete = False
         self._tracker.begin(checked.key, plan)
+        plan.answered = answered
         try:
             report = await self._write(changes, checked.budget)
             is_complete = report.is_complete and bool(plan.victims)
         finally:
-            self._tracker.answer(checked.key, plan, is_complete=is_complete)
+            self._tracker.answer(checked.key, plan, is_complete=is_complete, at=answered)
+        return len(report.versions)
 
     def _new_annotation(self, checked: CheckedRequest) -> PlanAnnotation:
         metadata = checked.workload.metadata
@@ -199,6 +189,7 @@ class PlanDelivery:
             with_costs=frozenset(self._uids(plans)),
             request=checked,
             relies_until=self._clock.monotonic() + round(self._window * SECOND) if relies else None,
+            skipped=HoldOutcome.FOREIGN_COSTS if any(plan.delivery is None for plan in plans) else None,
         )
 
     def _uids(self, plans: Sequence[ControllerPlan]) -> Iterable[str]:
@@ -216,14 +207,17 @@ class PlanDelivery:
         *,
         is_complete: bool,
     ) -> HoldResult:
-        warnings, error = replicaset_plans.warnings(plans), ""
+        warnings, error = replicaset_plans.warnings(plans, is_complete=is_complete), ""
         if not report.is_complete:
             shortfall = f"{_shortfall(report, len(changes))}{self._announcement(plans, report)}"
             failures = [f"{pod}: {reason}" for pod, reason in list(report.failed.items())[:1]]
             error, warnings = "; ".join([shortfall, *failures]), (*warnings, shortfall)
+        elif not is_complete:
+            error, warnings = _NOT_SEEN, (*warnings, _NOT_SEEN)
         request = checked.request
         log.info("%s: %d → %d: %s", checked.key, request.before, request.after, "; ".join(warnings))
-        return HoldResult(HoldOutcome.PLANNED if is_complete else HoldOutcome.PARTIAL, warnings, error)
+        is_whole = is_complete and all(each.delivery is not None for each in plans)
+        return HoldResult(HoldOutcome.PLANNED if is_whole else HoldOutcome.PARTIAL, warnings, error)
 
     def _announcement(self, plans: Sequence[ControllerPlan], report: WriteReport) -> str:
         """How level the result of a partial delivery will be at worst."""

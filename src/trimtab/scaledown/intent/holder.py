@@ -10,7 +10,12 @@ generation is the one that was planned for, nothing that the plan depends on has
 show that, in every process, and the answer is given at once. A repeat that arrives while the first is held waits for
 it.
 
-**One at a time.** Requests for one workload are held one after the other; the budget of each starts at its arrival.
+**One at a time.** Requests for one workload are held one after the other; the budget of each starts at its arrival. One
+that has waited for half of it, or finds others waiting, is admitted without a plan: requests that change a workload
+several times a second are not worth holding up.
+
+**Without a plan.** Whatever the reason, the caller gets a warning, the workload an event, and the result is checked all
+the same. A request that could not be verified by an uncached read is reported as far as the caches know its workload.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE
@@ -30,7 +35,7 @@ from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.strategies import StrategyError
 from trimtab.scaledown import replicaset_plans
 from trimtab.scaledown.cost_writer import WRITERS, CostWriter
-from trimtab.scaledown.intent.delivery import RESERVE, PlanDelivery
+from trimtab.scaledown.intent.delivery import BACKGROUND, RESERVE, PlanDelivery
 from trimtab.scaledown.intent.gate import Gate, Prepare
 from trimtab.scaledown.intent.overdue import OVERDUE, OverdueScaleDowns
 from trimtab.scaledown.intent.planner import MODEL, ModelSettings, PlannedRequest, Planner, PolicyOf, strategies_of
@@ -100,14 +105,12 @@ class ScaleDownHolder:
     ) -> None:
         self.settings = settings
         self._reporter = ScaleDownReporter(recorder)
-        self._verified: dict[str, CheckedRequest] = {}
-        """The requests that are being served, by workload."""
         self.metrics = metrics or Metrics()
         self.settle_time = SettleTime(settings.settle, min(settings.longest_settle, (settings.budget - RESERVE) / 2))
         self._clock = client.clock
         self._view = view
         self._on_plan = on_plan
-        self._locks = WorkloadLocks()
+        self._locks = WorkloadLocks(client.clock)
         self._results: dict[tuple[str, int, int], HoldResult] = {}
         limits = RateLimiter(settings.rates, client.clock)
         writer = CostWriter(client, metrics=self.metrics, writers=settings.writers)
@@ -186,7 +189,10 @@ class ScaleDownHolder:
             result = await self._hold(request, budget)
         except (ApiError, ConfigError, InvalidError, StrategyError) as error:
             log.warning("%s: planning failed: %s", request.key, error)
-            result = self._failed(request)
+            result = self._give_up(request, HoldOutcome.FAILED)
+        except Exception:
+            log.exception("%s: planning failed", request.key)
+            result = self._give_up(request, HoldOutcome.FAILED)
         finally:  # requests whose caller stopped waiting are counted too: they were held the longest
             self.metrics.add_held_requests(-1)
             self.metrics.record_request(result.outcome, budget.elapsed())
@@ -194,31 +200,41 @@ class ScaleDownHolder:
 
     async def _hold(self, request: ScaleDownRequest, budget: TimeBudget) -> HoldResult:
         if not self._gate.may_read():
-            warning = self._reporter.skipped(request, HoldOutcome.RATE_LIMITED, verified=False)
-            return HoldResult(HoldOutcome.RATE_LIMITED, (warning,))
-        async with self._locks.acquire(request.key):
+            return self._give_up(request, HoldOutcome.RATE_LIMITED)
+        async with self._locks.acquire(request.key, budget.seconds / 2) as is_granted:
+            if not is_granted:
+                return self._give_up(request, HoldOutcome.BUSY)
             checked = await self._gate.check(request, budget)
-            if isinstance(checked, HoldResult):
-                return checked
-            self._verified[request.key] = checked
-            try:
+            if isinstance(checked, CheckedRequest):
                 return await self._serve(checked)
-            finally:
-                self._verified.pop(request.key, None)
+            if checked.outcome is HoldOutcome.NOT_SYNCED:  # a policy may apply
+                return HoldResult(checked.outcome, (self._reporter.skipped(request, checked.outcome),))
+            return checked
 
-    def report_late(self, request: ScaleDownRequest) -> None:
-        """Record a request that was admitted because no decision was made in time."""
-        self._reporter.skipped(request, HoldOutcome.LATE, verified=request.key in self._verified)
+    def report_skipped(self, request: ScaleDownRequest, outcome: HoldOutcome) -> None:
+        """Record a request that the server admitted without a decision."""
+        self.metrics.record_fallback(outcome)
+        self._give_up(request, outcome)
 
-    def _failed(self, request: ScaleDownRequest) -> HoldResult:
-        warning = self._reporter.skipped(request, HoldOutcome.FAILED, verified=False)
-        return HoldResult(HoldOutcome.FAILED, (warning,))
+    def _give_up(self, request: ScaleDownRequest, outcome: HoldOutcome) -> HoldResult:
+        """Admit a request that was not served, and report that as far as the caches know its workload."""
+        workload = self._view.workload(request.kind, request.namespace, request.name)
+        is_known = workload is not None and workload.metadata.uid == request.uid
+        policy = self._gate.policy_for(workload) if workload is not None and is_known else None
+        if workload is None or policy is None or self.tracker.is_open(request.key):
+            warning = self._reporter.skipped(request, outcome, verified=policy is not None)
+            return HoldResult(outcome, (warning,))
+        budget = TimeBudget(self._clock, self._clock.monotonic(), self.settings.budget)
+        return self._skip(CheckedRequest(request, workload, policy, budget), outcome)
 
     def _skip(self, checked: CheckedRequest, outcome: HoldOutcome) -> HoldResult:
         """Admit a request without a plan, report that, and check its result all the same."""
         warning = self._reporter.skipped(checked.request, outcome)
         if self._view.synced:
-            self._delivery.skip(checked, self._planner.outline(checked), outcome)
+            try:
+                self._delivery.skip(checked, self._planner.outline(checked), outcome)
+            except InvalidError as error:
+                log.warning("%s: its result is not checked: %s", checked.key, error)
         return HoldResult(outcome, (*checked.skip_warnings, warning))
 
     async def _serve(self, checked: CheckedRequest) -> HoldResult:
@@ -231,10 +247,9 @@ class ScaleDownHolder:
         planned = await self._planner.plan(checked)
         if isinstance(planned, HoldOutcome):
             return self._skip(checked, planned)
-        plans = planned.deliverable
-        if not any(plan.changes for plan in plans):
+        if not any(plan.changes for plan in planned.plans):
             return await self._without_costs(checked, planned)
-        result = await self._delivery.deliver(checked, plans)
+        result = await self._delivery.deliver(checked, planned.plans)
         self._remember(checked.identity, result)
         self._reporter.planned(checked, result)
         self._report(checked, planned, result)
@@ -243,10 +258,11 @@ class ScaleDownHolder:
     async def _without_costs(self, checked: CheckedRequest, planned: PlannedRequest) -> HoldResult:
         """Admit a request for which no cost has to be written, or none can be."""
         outcome = replicaset_plans.reason_without_costs(planned.plans)
-        if planned.deliverable:
-            await self._delivery.rely(checked, planned.deliverable)
-        elif planned.plans:
-            return self._skip(checked, outcome)
+        if not planned.deliverable:
+            return self._skip(checked, outcome) if planned.plans else HoldResult(outcome)
+        await self._delivery.extend(checked, planned.plans)
+        if outcome is HoldOutcome.FOREIGN_COSTS:
+            return HoldResult(outcome, (self._reporter.skipped(checked.request, outcome),))
         return HoldResult(outcome)
 
     async def _take_over(self, key: str, workload: Workload) -> None:
@@ -256,12 +272,11 @@ class ScaleDownHolder:
             return
         metadata, size = workload.metadata, workload.desired_replicas
         request = ScaleDownRequest(type(workload).__name__, metadata.namespace, metadata.name, metadata.uid, size, size)
-        budget = TimeBudget(self._clock, self._clock.monotonic(), self.settings.budget)
-        checked = CheckedRequest(request, workload, policy, budget)
-        plans = self._planner.replan(checked, workload).deliverable
-        if any(plan.changes for plan in plans):
+        checked = CheckedRequest(request, workload, policy, self._background_budget())
+        planned = self._planner.replan(checked, workload)
+        if any(plan.changes for plan in planned.plans):
             log.info("%s: takes over a scale-down that is still in progress", key)
-            await self._delivery.take_over(checked, plans)
+            await self._delivery.extend(checked, planned.plans)
 
     async def _reassure(self, workload: str, plan: OpenPlan) -> None:
         """Plan a request again whose controller has not acted while its result was certain."""
@@ -269,10 +284,18 @@ class ScaleDownHolder:
             return
         request = plan.request.request
         current = self._view.workload(request.kind, request.namespace, request.name)
-        if current is not None and current.metadata.uid == plan.uid:
-            planned = self._planner.replan(plan.request, current)
-            if planned.deliverable:
-                await self._delivery.reassure(workload, plan, planned.deliverable)
+        if current is None or current.metadata.uid != plan.uid:
+            return
+        checked = replace(plan.request, budget=self._background_budget())
+        planned = self._planner.replan(checked, current)
+        if planned.deliverable:
+            written = await self._delivery.extend(checked, planned.plans, answered=plan.answered)
+            if written:
+                log.info("%s: wrote %d costs, because its controller has not acted yet", workload, written)
+
+    def _background_budget(self) -> TimeBudget:
+        """The time for writing costs when no request is held."""
+        return TimeBudget(self._clock, self._clock.monotonic(), BACKGROUND)
 
     def _report(self, checked: CheckedRequest, planned: PlannedRequest, result: HoldResult) -> None:
         if self._on_plan is not None:

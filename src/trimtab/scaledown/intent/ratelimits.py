@@ -7,35 +7,75 @@ requests for the largest workloads write as much as thousands for small ones.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-from trimtab.kube.clocks import Clock
+from trimtab.kube.clocks import Clock, cancel
 from trimtab.kube.limits import TokenBucket
 
+MOST_WAITING = 2
+"""How many requests for one workload wait for another one."""
 _REMEMBERED = 1024
 """How many workloads' limits are remembered."""
 
 
 class WorkloadLocks:
-    """A lock for each workload, granted in the order of arrival."""
+    """A lock for each workload, granted in the order of arrival to those that still wait for it.
 
-    def __init__(self) -> None:
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+    Few may wait. When one request is stored, the API server reviews the others again, since they were made for a
+    workload that has changed: with many waiting, each of them would wait many times.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        """Who waits for each lock that is held."""
 
     @asynccontextmanager
-    async def acquire(self, workload: str) -> AsyncIterator[None]:
-        """Wait for earlier requests, and hold the lock."""
-        lock, count = self._locks.get(workload, (asyncio.Lock(), 0))
-        self._locks[workload] = (lock, count + 1)
+    async def acquire(self, workload: str, seconds: float) -> AsyncIterator[bool]:
+        """Wait for earlier requests, for some seconds at most, and hold the lock: whether it was granted.
+
+        If others are waiting for it already, it is not.
+        """
+        is_held = await self._wait(workload, seconds)
         try:
-            async with lock:
-                yield
+            yield is_held
         finally:
-            lock, count = self._locks.pop(workload)
-            if count > 1:
-                self._locks[workload] = (lock, count - 1)
+            if is_held:
+                self._release(workload)
+
+    async def _wait(self, workload: str, seconds: float) -> bool:
+        waiting = self._waiting.get(workload)
+        if waiting is None:
+            self._waiting[workload] = deque()
+            return True
+        if sum(not turn.done() for turn in waiting) >= MOST_WAITING:
+            return False
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting.append(turn)
+        alarm = asyncio.ensure_future(self._clock.sleep(seconds))
+        try:
+            await asyncio.wait((turn, alarm), return_when=asyncio.FIRST_COMPLETED)
+            return turn.done()
+        except asyncio.CancelledError:
+            if turn.done():
+                self._release(workload)
+            raise
+        finally:
+            turn.cancel()
+            await cancel(alarm)
+
+    def _release(self, workload: str) -> None:
+        """Grant the lock to the first that still waits."""
+        waiting = self._waiting[workload]
+        while waiting:
+            turn = waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        del self._waiting[workload]
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class OpenPlan:
     relies_until: int | None = None
     """Until when the result is certain without further costs, on the monotonic clock; None: at all times."""
     skipped: HoldOutcome | None = None
-    """Why it was not delivered, where it was not."""
+    """Why it was not delivered, or not for every controller, where it was not."""
     supersedes: frozenset[str] = frozenset()
     """Earlier plans of this process for the same workload."""
     is_complete: bool = False

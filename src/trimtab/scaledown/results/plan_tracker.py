@@ -116,10 +116,10 @@ class PlanTracker:
         self._by_owner |= dict.fromkeys(plan.resizes, plan)
         self.queue.add(workload)
 
-    def answer(self, workload: str, plan: OpenPlan, *, is_complete: bool) -> None:
-        """Record that the request is being answered, and whether all costs are in place."""
+    def answer(self, workload: str, plan: OpenPlan, *, is_complete: bool, at: int | None = None) -> None:
+        """Record that the request is being answered, or was (`at`), and whether all costs are in place."""
         plan.is_complete = is_complete
-        plan.answered = self._clock.monotonic()
+        plan.answered = self._clock.monotonic() if at is None else at
         self.queue.add(workload)
 
     def renew(self, workload: str, annotation: PlanAnnotation) -> bool:

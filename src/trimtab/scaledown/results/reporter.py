@@ -26,6 +26,7 @@ _API_VERSIONS: Mapping[str, str] = {
 }
 _REASONS: Mapping[HoldOutcome, str] = {
     HoldOutcome.RATE_LIMITED: "there were too many scale requests in a short time",
+    HoldOutcome.BUSY: "earlier scale requests for the same workload were still being served",
     HoldOutcome.NOT_SYNCED: "Trimtab's caches have not synced yet",
     HoldOutcome.UNRANKED: "a strategy could not rank every pod in time",
     HoldOutcome.FAILED: "planning failed; see Trimtab's log",

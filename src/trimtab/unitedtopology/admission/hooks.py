@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 
+from trimtab.admission.metrics import ReviewOutcome
 from trimtab.admission.server import Hook
 from trimtab.api.admission import AdmissionRequest
 from trimtab.api.annotations import Reason
@@ -82,7 +83,7 @@ class SubsetHooks:
             await self._deletions.close()
             await self.batcher.close()
 
-    def report_undecided(self, hook: Hook, request: AdmissionRequest, reason: str) -> None:
+    def report_undecided(self, hook: Hook, request: AdmissionRequest, reason: str, _: ReviewOutcome) -> None:
         """Record an event on the UnitedTopology of a pod that was admitted without a decision."""
         if hook.name == pod_reviews.NAME:
             self._pods.report_undecided(request, reason)

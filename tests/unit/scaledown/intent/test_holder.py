@@ -289,6 +289,26 @@ async def test_a_paused_deployment_is_planned_by_replicaset(cluster: ScaleCluste
     assert await cluster.plan_annotations() == []
 
 
+async def test_a_replicaset_whose_costs_are_foreign_is_named(cluster: ScaleCluster) -> None:
+    """The other one is planned; what is left out is a warning, an event and a metric."""
+    patch = {"spec": {"template": {"metadata": {"labels": {"app": "web", "new": "yes"}}}}}
+    cluster.place_on("a-0", "a-1", "a-2", "b-0", "c-0", "a-3")
+    await cluster.patch(Deployment, "web", patch)
+    await cluster.patch(Deployment, "web", {"spec": {"paused": True}})
+    await cluster.run_pods()
+    for pod in await cluster.pods():
+        if "new" not in pod.metadata.labels:
+            await cluster.patch(Pod, pod.metadata.name, {"metadata": {"annotations": {DELETION_COST: "5"}}})
+    await cluster.scale(6)
+    assert outcomes(cluster) == {"partial": 1}
+    warnings = [text for answer in cluster.answers for text in answer]
+    assert sum("deletion costs of other writers prevent it" in text for text in warnings) == 1
+    assert len(warnings) == 2
+    await cluster.advance(2)
+    assert [reason for reason, _ in cluster.events] == ["ScaleDownPartial", "ScaleDownMissed"]
+    assert cluster.count("results_total", result="missed", cause="foreign-costs") == 1
+
+
 async def test_an_opt_out_is_looked_up_on_the_workload(cluster: ScaleCluster) -> None:
     """A Scale carries no annotations."""
     await cluster.patch(Deployment, "web", {"metadata": {"annotations": {OPT_OUT: OPTED_OUT}}})

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
-from trimtab.scaledown.intent.ratelimits import RateLimiter, Rates, WorkloadLocks
+import pytest
+
+from trimtab.scaledown.intent.ratelimits import MOST_WAITING, RateLimiter, Rates, WorkloadLocks
 from trimtab.testing.clocks import VirtualClock
 
 
 async def test_requests_for_one_workload_are_served_one_at_a_time() -> None:
     """In the order of arrival; another workload's requests do not wait."""
-    turns, seen, go = WorkloadLocks(), list[str](), asyncio.Event()
+    turns, seen, go = WorkloadLocks(VirtualClock()), list[str](), asyncio.Event()
 
     async def work(workload: str, name: str) -> None:
-        async with turns.acquire(workload):
+        async with turns.acquire(workload, 1.0):
             seen.append(name)
             await go.wait()
 
@@ -28,10 +30,10 @@ async def test_requests_for_one_workload_are_served_one_at_a_time() -> None:
 
 async def test_a_cancelled_waiter_does_not_block_others() -> None:
     """A cancelled request leaves no trace."""
-    turns, entered = WorkloadLocks(), asyncio.Event()
+    turns, entered = WorkloadLocks(VirtualClock()), asyncio.Event()
 
     async def hold() -> None:
-        async with turns.acquire("web"):
+        async with turns.acquire("web", 1.0):
             entered.set()
             await asyncio.get_running_loop().create_future()
 
@@ -42,8 +44,64 @@ async def test_a_cancelled_waiter_does_not_block_others() -> None:
     for task in (second, first):
         task.cancel()
     await asyncio.gather(first, second, return_exceptions=True)
-    async with asyncio.timeout(1), turns.acquire("web"):
-        pass
+    async with turns.acquire("web", 0.0) as is_granted:
+        assert is_granted
+
+
+async def test_a_request_waits_for_others_only_so_long() -> None:
+    """One that gives up is passed over: the next one waits for the request that is being served, not for it."""
+    clock, served = VirtualClock(), list[str]()
+    turns = WorkloadLocks(clock)
+
+    async def serve(name: str, seconds: float, patience: float) -> bool:
+        async with turns.acquire("web", patience) as is_granted:
+            if is_granted:
+                served.append(name)
+                await clock.sleep(seconds)
+            return is_granted
+
+    tasks = [asyncio.ensure_future(serve(*each)) for each in (("1", 3.0, 1.0), ("2", 1.0, 1.0), ("3", 1.0, 5.0))]
+    await clock.advance(2.0)
+    assert tasks[1].done()
+    assert not tasks[1].result()
+    assert served == ["1"]
+    await clock.advance(3.0)
+    assert [task.result() for task in tasks] == [True, False, True]
+    assert served == ["1", "3"]
+
+
+async def test_few_requests_wait() -> None:
+    """A flood of requests is not held up; once those that wait are served, others may wait again."""
+    turns = WorkloadLocks(VirtualClock())
+    outcomes = list[bool]()
+
+    async def serve(go: asyncio.Event) -> None:
+        async with turns.acquire("web", 1.0) as is_granted:
+            outcomes.append(is_granted)
+            await go.wait()
+
+    go = asyncio.Event()
+    tasks = [asyncio.ensure_future(serve(go)) for _ in range(MOST_WAITING + 3)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert outcomes == [True, False, False]
+    go.set()
+    await asyncio.gather(*tasks)
+    assert outcomes == [True, False, False, *[True] * MOST_WAITING]
+
+
+async def test_a_request_that_is_cancelled_as_it_gets_the_lock_passes_it_on() -> None:
+    """Otherwise no request for the workload would ever be served again."""
+    turns = WorkloadLocks(VirtualClock())
+    async with turns.acquire("web", 1.0):
+        waiting = asyncio.ensure_future(turns.acquire("web", 1.0).__aenter__())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    async with turns.acquire("web", 0.0) as is_granted:
+        assert is_granted
 
 
 async def test_limits_are_for_each_workload_and_for_all() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -91,12 +92,59 @@ async def test_a_forged_review_spends_no_token(field: str) -> None:
     await cluster.close()
 
 
-async def test_a_failure_is_reported_to_the_caller(cluster: ScaleCluster) -> None:
-    """The request is admitted, and says so."""
+async def test_a_failure_is_reported(cluster: ScaleCluster) -> None:
+    """To the caller, on the workload and as a metric, although the workload could not even be read."""
     cluster.product.refuse = lambda request: ConnectionError("away") if request.method == "GET" else None
+    result, _ = await cluster.held(cluster.holder.hold(await cluster.request(6)))
+    assert result.outcome is HoldOutcome.FAILED
+    assert "planning failed" in result.warnings[0]
+    assert [reason for reason, _ in cluster.events] == ["ScaleDownSkipped"]
+    assert cluster.count("fallbacks_total", reason="failed") == 1
 
-    with pytest.raises(ConnectionError):
-        await cluster.held(cluster.holder.hold(await cluster.request(6)))
+
+async def test_requests_beyond_the_limit_of_reads_are_reported() -> None:
+    """They are not verified: what the caches know is enough for an event."""
+    cluster = await story(rates=Rates(reads=0.001, reads_burst=1))
+    await cluster.scale(11)
+    await cluster.advance(2)
+    await cluster.scale(8)
+    await cluster.advance(2)
+    assert [reason for reason, _ in cluster.events] == ["ScaleDownSkipped", "ScaleDownMissed"]
+    assert cluster.count("results_total", result="missed", cause="rate-limited") == 1
+    await cluster.close()
+
+
+async def test_a_forged_request_beyond_the_limit_of_reads_is_no_event() -> None:
+    """Nothing is written about a workload that has another UID."""
+    cluster = await story(rates=Rates(reads=0.001, reads_burst=1))
+    request = replace(await cluster.request(6), uid="forged")
+    results = [(await cluster.held(cluster.holder.hold(request)))[0] for _ in range(2)]
+    assert [each.outcome for each in results] == [HoldOutcome.STALE, HoldOutcome.RATE_LIMITED]
+    assert cluster.events == []
+    await cluster.close()
+
+
+async def test_requests_do_not_wait_for_long_behind_others(cluster: ScaleCluster) -> None:
+    """After half of its budget a request is admitted without a plan, and reported."""
+    send = cluster.product.send
+
+    async def slowly(request: Request) -> Response:
+        if request.method == "PATCH":
+            await cluster.clock.sleep(60)
+        return await send(request)
+
+    cluster.product.send = slowly  # type: ignore[method-assign]
+    first = asyncio.ensure_future(cluster.holder.hold(await cluster.request(6)))
+    await cluster.clock.advance(0.1)
+    second = asyncio.ensure_future(cluster.holder.hold(await cluster.request(5)))
+    await cluster.clock.advance(cluster.holder.settings.budget / 2)
+    assert second.done()
+    assert second.result().outcome is HoldOutcome.BUSY
+    assert "earlier scale requests" in second.result().warnings[0]
+    assert [reason for reason, _ in cluster.events] == ["ScaleDownSkipped"]
+    assert cluster.count("fallbacks_total", reason="busy") == 1
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
 
 
 async def test_a_late_decision_is_an_event(cluster: ScaleCluster) -> None:
@@ -112,9 +160,10 @@ async def test_a_late_decision_is_an_event(cluster: ScaleCluster) -> None:
     request = await cluster.request(6)
     holding = asyncio.ensure_future(cluster.holder.hold(request))
     await cluster.clock.advance(0.1)
-    cluster.holder.report_late(request)
+    cluster.holder.report_skipped(request, HoldOutcome.LATE)
     assert [reason for reason, _ in cluster.events] == ["ScaleDownSkipped"]
     assert "did not decide in time" in cluster.events[0][1]
+    assert cluster.count("fallbacks_total", reason="late") == 1
     holding.cancel()
     await asyncio.gather(holding, return_exceptions=True)
 
