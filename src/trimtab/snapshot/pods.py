@@ -67,6 +67,13 @@ class LabelSets:
         self._free.append(number)
         return True
 
+    def copy(self) -> LabelSets:
+        """The same sets; changes of one do not affect the other."""
+        made = LabelSets()
+        made.rows, made._keys, made._counts = list(self.rows), list(self._keys), list(self._counts)
+        made._ids, made._free = dict(self._ids), list(self._free)
+        return made
+
     def _free_number(self) -> int:
         if self._free:
             return self._free.pop()
@@ -107,6 +114,13 @@ class PodTable:
     def __len__(self) -> int:
         """The length of the columns, rows without a pod included: see `column('present')`."""
         return len(self.rows)
+
+    def copy(self) -> PodTable:
+        """The same pods; changes of one do not affect the other."""
+        made = PodTable()
+        made.rows, made.objects, made.labels = self.rows.copy(), list(self.objects), self.labels.copy()
+        made.owners, made._columns = dict(self.owners), self._columns.copy()
+        return made
 
     @property
     def node(self) -> SmallColumn:

@@ -273,7 +273,7 @@ class ScaleDownHolder:
         metadata, size = workload.metadata, workload.desired_replicas
         request = ScaleDownRequest(type(workload).__name__, metadata.namespace, metadata.name, metadata.uid, size, size)
         checked = CheckedRequest(request, workload, policy, self._background_budget())
-        planned = self._planner.replan(checked, workload)
+        planned = await self._planner.replan(checked, workload)
         if any(plan.changes for plan in planned.plans):
             log.info("%s: takes over a scale-down that is still in progress", key)
             await self._delivery.extend(checked, planned.plans)
@@ -287,7 +287,7 @@ class ScaleDownHolder:
         if current is None or current.metadata.uid != plan.uid:
             return
         checked = replace(plan.request, budget=self._background_budget())
-        planned = self._planner.replan(checked, current)
+        planned = await self._planner.replan(checked, current)
         if planned.deliverable:
             written = await self._delivery.extend(checked, planned.plans, answered=plan.answered)
             if written:
