@@ -27,7 +27,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from aiohttp import web
 
@@ -40,6 +40,7 @@ from trimtab.api.admission import AdmissionRequest, AdmissionResponse, Status, U
 from trimtab.api.errors import InvalidError
 from trimtab.kube.clocks import SECOND, Clock, SystemClock, cancel, within
 
+T = TypeVar("T")
 Decide = Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]
 
 MAX_IN_FLIGHT = 512
@@ -77,6 +78,17 @@ class Hook:
 
 OnSkip = Callable[[Hook, AdmissionRequest, str, ReviewOutcome], None]
 """Called for each request that is admitted without a decision, with the reason and the outcome."""
+
+
+_LARGE = 16_384
+"""Bytes of a review, or of an object, from which on reading it takes long."""
+
+
+async def read_beside(size: int, read: Callable[..., T], *arguments: Any) -> T:
+    """Call a function that reads so many bytes; if that takes long, in another thread, so that the loop goes on."""
+    if size <= _LARGE:
+        return read(*arguments)
+    return await asyncio.to_thread(read, *arguments)
 
 
 class Certificates(Protocol):
@@ -202,7 +214,7 @@ class AdmissionServer:
             return _ping(body)
         hook = self.hooks[http.path]
         try:
-            request = admission.read_review(body)
+            request = await read_beside(len(body), admission.read_review, body)
         except UnreadableObjectError as error:
             return _answered(self._answer_unreadable(hook, error))
         except InvalidError as error:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 
@@ -33,6 +34,7 @@ _LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_
 
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError)
 
+_TOO_MANY = re.compile(r"Expected `(?:array|object)` of length <= (\d+)")
 _SEARCHED = 1000
 """How many parts of an object are tried to find the wrong one."""
 
@@ -64,11 +66,21 @@ def decode_exactly(data: bytes, kind: type[T]) -> T:
 def _decode(data: bytes | str, kind: type[T]) -> T:
     try:
         value: T = _decoder(cast("Hashable", kind)).decode(data)
-    except msgspec.ValidationError:
+    except msgspec.ValidationError as error:
+        _raise_if_exact(error)
         return convert(_plain(data), kind)
     except _NOT_JSON as error:
         raise InvalidError("", f"is not JSON: {error}") from error
     return value
+
+
+def _raise_if_exact(error: msgspec.ValidationError) -> None:
+    """Raise the error if it is about too many entries: no null causes that, and counting them again takes long."""
+    text, _, place = str(error).partition(" - at `$")
+    path = place.rstrip("`").removeprefix(".")
+    limit = _TOO_MANY.fullmatch(text)
+    if limit is not None and "[...]" not in path:
+        raise InvalidError(path, f"has too many entries; write at most {limit[1]}") from error
 
 
 def is_partial(kind: Any) -> bool:
@@ -231,7 +243,7 @@ def _search(tree: Any, info: inspect.Type, path: str, left: Iterator[int]) -> In
     info = _select_type(info, tree)
     most = getattr(info, "max_length", None)
     if most is not None and isinstance(tree, (dict, list)) and len(tree) > most:
-        return InvalidError(path, f"has {len(tree)} entries; write at most {most}")
+        return InvalidError(path, f"has too many entries; write at most {most}")
     for piece, piece_info, piece_path in _pieces(tree, info, path):
         found = _search(piece, piece_info, piece_path, left)
         if found is not None:

@@ -22,7 +22,7 @@ GROUP_COST_KIND = "PodGroupCost"
 
 MAX_VICTIMS = 500
 """How many victims a status lists."""
-_MAX_ARGS = 65_536
+_MAX_ARGS = 16_384
 """Bytes of a strategy's arguments as JSON."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from tests.unit.admission.test_server import AUTHORITY, body, counted, decided, hook, never, no, post, served, yes
 from tests.unit.kube.strange_objects import deep
 from trimtab.admission.connections import Connections, Limits
-from trimtab.admission.server import Hook
+from trimtab.admission.server import Hook, read_beside
 from trimtab.api import admission, nesting
 from trimtab.api.errors import InvalidError
 from trimtab.kube.clocks import SECOND
@@ -239,3 +240,15 @@ async def test_an_object_that_is_nested_too_deep(levels: int, refuses: bool, wan
     assert status == 200
     assert {"allowed": response["allowed"], "message": response.get("status", {}).get("message")} == want
     assert counted(server, "denied" if refuses else "failed") == 1
+
+
+async def test_large_reviews_are_read_in_another_thread() -> None:
+    """So that the event loop goes on; small ones are read at once."""
+
+    def read(data: bytes) -> tuple[int, str]:
+        return len(data), threading.current_thread().name
+
+    assert await read_beside(10_000, read, b"abc") == (3, "MainThread")
+    size, name = await read_beside(20_000, read, b"abc")
+    assert size == 3
+    assert name != "MainThread"
