@@ -4,10 +4,10 @@
 
 **Requests are never blocked by a fault of ours.** When a hook fails, or is not done within its budget, it is cancelled
 and the request is admitted unchanged; a metric counts it and `on_skip` is called. The same happens when too many
-reviews are in flight, and while the feature behind the hook is not ready: each feature is ready by itself. The API
-server's own timeout (`?timeout=3s`) shortens the budget, less the time for the answer to arrive; both count from the
-arrival of the request's first byte. Only a body that is no AdmissionReview is refused, with 400. `connections` has the
-limits on connections, headers and bodies.
+reviews are in flight or the event loop is late, and while the feature behind the hook is not ready: each feature is
+ready by itself. The API server's own timeout (`?timeout=3s`) shortens the budget, less the time for the answer to
+arrive; both count from the arrival of the request's first byte (see `deadlines`). Only a body that is no
+AdmissionReview is refused, with 400. `connections` has the limits on connections, headers and bodies.
 
 **Callers** are not authenticated, unless `client_ca` names the authority that signed the API server's client
 certificate. So a hook does not trust what a review says; it reads the objects that it acts on.
@@ -33,18 +33,21 @@ from aiohttp import web
 
 from trimtab.admission import self_check
 from trimtab.admission.connections import Connection, Connections, Limits, Refusal
+from trimtab.admission.deadlines import Deadlines
 from trimtab.admission.metrics import Metrics, ReviewOutcome
 from trimtab.admission.self_check import SelfCheck
 from trimtab.api import admission, codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, Status, UnreadableObjectError, answer
 from trimtab.api.errors import InvalidError
-from trimtab.kube.clocks import SECOND, Clock, SystemClock, cancel, within
+from trimtab.kube.clocks import SECOND, Clock, SystemClock, cancel
 
 T = TypeVar("T")
 Decide = Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]
 
 MAX_IN_FLIGHT = 512
 """How many reviews are decided at the same time; further requests are admitted without a decision."""
+_OVERLOADED = 0.5
+"""Seconds: a loop that is later than this cannot keep the budget of more requests."""
 _ANSWER_TIME = 0.25
 """Seconds reserved for the answer to arrive."""
 _GRACE = 5.0
@@ -155,6 +158,7 @@ class AdmissionServer:
         self._client_ca = client_ca
         self._clock = clock or SystemClock()
         self._max_in_flight = max_in_flight
+        self._deadlines = Deadlines(self._clock)
         self._in_flight = 0
         self._check = check
         self._limits = limits
@@ -183,6 +187,7 @@ class AdmissionServer:
         finally:
             await cancel(serving)
             await cancel(renewing)
+            await self._deadlines.close()
 
     async def _serve(self) -> None:
         await self._certificates.ready()
@@ -239,16 +244,17 @@ class AdmissionServer:
         """
         if self._in_flight >= self._max_in_flight:
             return self._admit(hook, request, "too many reviews are in flight", ReviewOutcome.BUSY, 0.0)
+        if self._lag() > _OVERLOADED:
+            return self._admit(hook, request, "Trimtab is overloaded", ReviewOutcome.BUSY, 0.0)
         if not hook.is_ready():
             return self._admit(hook, request, "the caches have not synced yet", ReviewOutcome.NOT_READY, 0.0)
         budget = hook.budget if timeout is None else min(hook.budget, max(timeout - _ANSWER_TIME, 0.0))
         started = self._clock.monotonic() if arrived is None else arrived
         self._in_flight += 1
         try:
-            left = budget - self._since(started)
-            if left <= 0:
+            if self._since(started) >= budget:
                 raise TimeoutError
-            response = await within(self._clock, left, _awaited(hook.decide(request)))
+            response = await self._deadlines.within(budget, started, hook.decide(request))
         except TimeoutError:
             reason = f"no decision within {budget:g} s"
             return self._admit(hook, request, reason, ReviewOutcome.LATE, self._since(started))
@@ -287,10 +293,6 @@ def _malformed(error: InvalidError) -> web.Response:
 
 def _answered(response: AdmissionResponse) -> web.Response:
     return web.Response(body=codec.encode(answer(response)), content_type="application/json")
-
-
-async def _awaited(decision: Awaitable[AdmissionResponse]) -> AdmissionResponse:
-    return await decision
 
 
 def _timeout(text: str) -> float | None:

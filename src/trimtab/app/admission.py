@@ -54,6 +54,7 @@ _SKIPPED: Mapping[ReviewOutcome, HoldOutcome] = {
     ReviewOutcome.LATE: HoldOutcome.LATE,
     ReviewOutcome.FAILED: HoldOutcome.FAILED,
     ReviewOutcome.BUSY: HoldOutcome.RATE_LIMITED,
+    ReviewOutcome.NOT_READY: HoldOutcome.NOT_SYNCED,
 }
 """How requests to scale down are reported that the server admits without a decision."""
 Certificates = FileCertificates | ManagedCertificates

@@ -207,6 +207,16 @@ def test_two_hooks_cannot_share_a_path() -> None:
         AdmissionServer([hook(yes), hook(no)], certificates=certificates, host="", port=0)
 
 
+async def test_an_overloaded_process_admits_without_a_decision() -> None:
+    """Its loop is late: it could not keep the budget."""
+    clock = VirtualClock()
+    certificates = FileCertificates(Path("none"), Path("none"), clock=clock)
+    server = AdmissionServer([hook(no)], certificates=certificates, host="", port=0, clock=clock, lag=lambda: 0.6)
+    response = await server.decide(server.hooks["/h"], AdmissionRequest(uid="u"))
+    assert response.allowed
+    assert counted(server, "busy") == 1
+
+
 @pytest.mark.parametrize(
     ("signer", "answered"),
     [
