@@ -193,6 +193,17 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 unit="s",
                 description="How far the clock of each process is ahead of the API server's.",
             ),
+            Panel(
+                "Event loop lag",
+                [(_quantile(0.99, "trimtab_event_loop_lag_seconds", "instance"), "{{instance}}")],
+                unit="s",
+                description="For how long a process could not do anything else, in one of a hundred measurements.",
+            ),
+            Panel(
+                "Objects that cannot be read",
+                [("sum by (kind) (increase(trimtab_unreadable_objects_total[1h]))", "{{kind}}")],
+                description="Versions of objects that were skipped in the last hour; events on them say why.",
+            ),
         ),
     ),
     (

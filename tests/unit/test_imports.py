@@ -29,7 +29,7 @@ CONTRACT_TYPES: dict[str, type[Contract]] = {
 }
 
 ALLOWED: dict[str, set[str]] = {
-    "api": {"jsonpatch", "jsonpointer", "msgspec"},
+    "api": {"jsonpatch", "jsonpointer", "msgspec", "numpy"},
     "snapshot": {"msgspec", "numpy"},
     "placement": {"msgspec", "numpy"},
     "ranking": {"msgspec", "numpy"},

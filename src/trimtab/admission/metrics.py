@@ -21,6 +21,8 @@ class ReviewOutcome(StrEnum):
     """Admitted without a decision, because the hook failed."""
     BUSY = "busy"
     """Admitted without a decision, because too many reviews were in flight."""
+    NOT_READY = "not-ready"
+    """Admitted without a decision, because the feature behind the hook is not ready."""
     MALFORMED = "malformed"
     """Refused, because the body was no AdmissionReview."""
 
@@ -37,7 +39,7 @@ class Metrics:
         self.registry = registry or CollectorRegistry()
         self._reviews = Counter(
             "trimtab_webhook_reviews_total",
-            "Admission reviews by outcome; late, failed and busy ones were admitted without a decision.",
+            "Admission reviews by outcome; late, failed, busy and not-ready ones were admitted without a decision.",
             ("hook", "outcome"),
             registry=self.registry,
         )

@@ -4,8 +4,10 @@
 
 **Requests are never blocked by a fault of ours.** When a hook fails, or is not done within its budget, it is cancelled
 and the request is admitted unchanged; a metric counts it and `on_skip` is called. The same happens when too many
-reviews are in flight. The API server's own timeout (`?timeout=3s`) shortens the budget, less the time for the answer to
-arrive. Only a body that is no AdmissionReview is refused, with 400.
+reviews are in flight or the event loop is late, and while the feature behind the hook is not ready: each feature is
+ready by itself. The API server's own timeout (`?timeout=3s`) shortens the budget, less the time for the answer to
+arrive; both count from the arrival of the request's first byte (see `deadlines`). Only a body that is no
+AdmissionReview is refused, with 400. `connections` has the limits on connections, headers and bodies.
 
 **Callers** are not authenticated, unless `client_ca` names the authority that signed the API server's client
 certificate. So a hook does not trust what a review says; it reads the objects that it acts on.
@@ -25,30 +27,35 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from aiohttp import web
 
 from trimtab.admission import self_check
+from trimtab.admission.connections import Connection, Connections, Limits, Refusal
+from trimtab.admission.deadlines import Deadlines
 from trimtab.admission.metrics import Metrics, ReviewOutcome
 from trimtab.admission.self_check import SelfCheck
-from trimtab.api import codec
-from trimtab.api.admission import AdmissionRequest, AdmissionResponse, AdmissionReview, answer
+from trimtab.api import admission, codec
+from trimtab.api.admission import AdmissionRequest, AdmissionResponse, Status, UnreadableObjectError, answer
 from trimtab.api.errors import InvalidError
-from trimtab.kube.clocks import SECOND, Clock, SystemClock, cancel, within
+from trimtab.kube.clocks import SECOND, Clock, SystemClock, cancel
 
+T = TypeVar("T")
 Decide = Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]
 
 MAX_IN_FLIGHT = 512
 """How many reviews are decided at the same time; further requests are admitted without a decision."""
-MAX_BODY = 16 * 1024 * 1024
-"""Bytes: two objects of the largest size that an API server stores, and the review around them."""
+_OVERLOADED = 0.5
+"""Seconds: a loop that is later than this cannot keep the budget of more requests."""
 _ANSWER_TIME = 0.25
 """Seconds reserved for the answer to arrive."""
 _GRACE = 5.0
 """Seconds that reviews in flight may take when the server stops."""
 _TIMEOUT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
+
+LIMITS = Limits()
 
 log = logging.getLogger(__name__)
 
@@ -64,12 +71,27 @@ class Hook:
     path: str
     decide: Decide
     budget: float
+    is_ready: Callable[[], bool] = lambda: True
+    """Whether the feature that decides is ready; until then requests are admitted without a decision."""
+    refuses_unreadable: bool = False
+    """Whether an object that cannot be read is refused, and not admitted without a decision."""
     skip_warning: str = ""
     """For the user of a request that is admitted without a decision; the reason is appended."""
 
 
 OnSkip = Callable[[Hook, AdmissionRequest, str, ReviewOutcome], None]
 """Called for each request that is admitted without a decision, with the reason and the outcome."""
+
+
+_LARGE = 16_384
+"""Bytes of a review, or of an object, from which on reading it takes long."""
+
+
+async def read_beside(size: int, read: Callable[..., T], *arguments: Any) -> T:
+    """Call a function that reads so many bytes; if that takes long, in another thread, so that the loop goes on."""
+    if size <= _LARGE:
+        return read(*arguments)
+    return await asyncio.to_thread(read, *arguments)
 
 
 class Certificates(Protocol):
@@ -120,7 +142,10 @@ class AdmissionServer:
         clock: Clock | None = None,
         max_in_flight: int = MAX_IN_FLIGHT,
         check: SelfCheck | None = None,
+        limits: Limits = LIMITS,
+        lag: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        """`lag` is how many seconds the event loop is late."""
         self.hooks = {hook.path: hook for hook in hooks}
         if len(self.hooks) != len(hooks):
             raise ValueError("two hooks have the same path")
@@ -133,8 +158,11 @@ class AdmissionServer:
         self._client_ca = client_ca
         self._clock = clock or SystemClock()
         self._max_in_flight = max_in_flight
+        self._deadlines = Deadlines(self._clock)
         self._in_flight = 0
         self._check = check
+        self._limits = limits
+        self._lag = lag
         self._listening = False
         self.metrics.watch_in_flight(lambda: self._in_flight)
 
@@ -159,29 +187,21 @@ class AdmissionServer:
         finally:
             await cancel(serving)
             await cancel(renewing)
+            await self._deadlines.close()
 
     async def _serve(self) -> None:
         await self._certificates.ready()
-        runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=_GRACE)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, self._host, self.port, ssl_context=self._context()).start()
-            host, self.port = runner.addresses[0][:2]
+        connections = Connections(self._answer, clock=self._clock, limits=self._limits, lag=self._lag)
+        async with connections.listening(self._host, self.port, self._context(), grace=_GRACE) as (host, port, *_):
+            self.port = port
             self._listening = True
             log.info("admission reviews are served on https://%s:%d", self._host, self.port)
-            if self._check is not None:
-                await self._check.run(*self_check.own_address(host, self.port))
-            await asyncio.get_running_loop().create_future()
-        finally:
-            self._listening = False
-            await runner.cleanup()
-
-    def _application(self) -> web.Application:
-        application = web.Application(client_max_size=MAX_BODY)
-        for path in self.hooks:
-            application.router.add_post(path, self._review)
-        application.router.add_post(self_check.PATH, _ping)
-        return application
+            try:
+                if self._check is not None:
+                    await self._check.run(*self_check.own_address(host, port))
+                await asyncio.get_running_loop().create_future()
+            finally:
+                self._listening = False
 
     def _context(self) -> ssl.SSLContext:
         context = self._certificates.context
@@ -190,25 +210,51 @@ class AdmissionServer:
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
-    async def _review(self, http: web.Request) -> web.Response:
+    async def _answer(self, http: web.BaseRequest, connection: Connection, body: bytes) -> web.Response:
+        if http.path != self_check.PATH and http.path not in self.hooks:
+            raise Refusal(404, "there is no such webhook")
+        if http.method != "POST":
+            raise Refusal(405, "webhooks are called with POST")
+        if http.path == self_check.PATH:
+            return _ping(body)
         hook = self.hooks[http.path]
         try:
-            request = _read(await http.read())
+            request = await read_beside(len(body), admission.read_review, body)
+        except UnreadableObjectError as error:
+            return _answered(self._answer_unreadable(hook, error))
         except InvalidError as error:
             self.metrics.answered(hook.name, ReviewOutcome.MALFORMED, 0.0)
             return _malformed(error)
-        response = await self.decide(hook, request, timeout=_timeout(http.query.get("timeout", "")))
-        return _answered(response)
+        timeout = _timeout(http.query.get("timeout", ""))
+        return _answered(await self.decide(hook, request, timeout=timeout, arrived=connection.arrived))
 
-    async def decide(self, hook: Hook, request: AdmissionRequest, *, timeout: float | None = None) -> AdmissionResponse:
-        """The hook's answer; if there is none within the budget, an answer that admits the request."""
+    def _answer_unreadable(self, hook: Hook, error: UnreadableObjectError) -> AdmissionResponse:
+        if not hook.refuses_unreadable:
+            return self._admit(hook, error.request, str(error), ReviewOutcome.FAILED, 0.0)
+        self.metrics.answered(hook.name, ReviewOutcome.DENIED, 0.0)
+        status = Status(status="Failure", message=str(error), reason="Invalid", code=422)
+        return AdmissionResponse(uid=error.request.uid, allowed=False, status=status)
+
+    async def decide(
+        self, hook: Hook, request: AdmissionRequest, *, timeout: float | None = None, arrived: int | None = None
+    ) -> AdmissionResponse:
+        """The hook's answer; if there is none within the budget, an answer that admits the request.
+
+        The budget counts from when the request arrived.
+        """
         if self._in_flight >= self._max_in_flight:
             return self._admit(hook, request, "too many reviews are in flight", ReviewOutcome.BUSY, 0.0)
+        if self._lag() > _OVERLOADED:
+            return self._admit(hook, request, "Trimtab is overloaded", ReviewOutcome.BUSY, 0.0)
+        if not hook.is_ready():
+            return self._admit(hook, request, "the caches have not synced yet", ReviewOutcome.NOT_READY, 0.0)
         budget = hook.budget if timeout is None else min(hook.budget, max(timeout - _ANSWER_TIME, 0.0))
-        started = self._clock.monotonic()
+        started = self._clock.monotonic() if arrived is None else arrived
         self._in_flight += 1
         try:
-            response = await within(self._clock, budget, _awaited(hook.decide(request)))
+            if self._since(started) >= budget:
+                raise TimeoutError
+            response = await self._deadlines.within(budget, started, hook.decide(request))
         except TimeoutError:
             reason = f"no decision within {budget:g} s"
             return self._admit(hook, request, reason, ReviewOutcome.LATE, self._since(started))
@@ -233,13 +279,12 @@ class AdmissionServer:
         return (self._clock.monotonic() - started) / SECOND
 
 
-async def _ping(http: web.Request) -> web.Response:
+def _ping(body: bytes) -> web.Response:
     """Admit a review of our own `SelfCheck`."""
     try:
-        request = _read(await http.read())
+        return _answered(admitted(admission.read_review(body)))
     except InvalidError as error:
         return _malformed(error)
-    return _answered(admitted(request))
 
 
 def _malformed(error: InvalidError) -> web.Response:
@@ -248,19 +293,6 @@ def _malformed(error: InvalidError) -> web.Response:
 
 def _answered(response: AdmissionResponse) -> web.Response:
     return web.Response(body=codec.encode(answer(response)), content_type="application/json")
-
-
-async def _awaited(decision: Awaitable[AdmissionResponse]) -> AdmissionResponse:
-    return await decision
-
-
-def _read(body: bytes) -> AdmissionRequest:
-    review = codec.decode(body, AdmissionReview)
-    if (review.api_version, review.kind) != ("admission.k8s.io/v1", "AdmissionReview"):
-        raise InvalidError("apiVersion", f'"{review.api_version}" is not admission.k8s.io/v1')
-    if review.request is None:
-        raise InvalidError("request", "is missing")
-    return review.request
 
 
 def _timeout(text: str) -> float | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
-from trimtab.admission.server import Hook, admitted
+from trimtab.admission.server import Hook, admitted, read_beside
 from trimtab.api import cloneset, codec, unitedtopology
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse, Status, StatusCause, StatusDetails
 from trimtab.api.cloneset import CloneSet
@@ -32,8 +32,7 @@ Check = Callable[[Document, AdmissionRequest, Client], Awaitable[Sequence[Invali
 
 
 async def _united_topology(document: Document, request: AdmissionRequest, client: Client) -> Sequence[InvalidError]:
-    topology = codec.decode(document.text, UnitedTopology)
-    problems = list(unitedtopology.problems(topology))
+    topology, problems = await read_beside(len(document.text), _read_topology, document)
     if problems:
         return problems
     others = await client.list(UnitedTopology, namespace=request.namespace)
@@ -48,17 +47,32 @@ async def _united_topology(document: Document, request: AdmissionRequest, client
     ]
 
 
+def _read_topology(document: Document) -> tuple[UnitedTopology, list[InvalidError]]:
+    topology = codec.decode(document.text, UnitedTopology)
+    return topology, list(unitedtopology.problems(topology))
+
+
 async def _clone_set(document: Document, request: AdmissionRequest, _: Client) -> Sequence[InvalidError]:
+    old = request.old_object
+    size = len(document.text) + (len(old.text) if old is not None else 0)
+    return await read_beside(size, _clone_set_problems, document, old)
+
+
+def _clone_set_problems(document: Document, old: Document | None) -> list[InvalidError]:
     wanted = codec.decode(document.text, CloneSet)
     problems = list(cloneset.problems(wanted))
-    if request.old_object is not None:
-        problems += cloneset.immutable_field_problems(codec.decode(request.old_object.text, CloneSet), wanted)
+    if old is not None:
+        problems += cloneset.immutable_field_problems(codec.decode(old.text, CloneSet), wanted)
     return problems
 
 
 async def _scale_down_policy(
     strategies: Mapping[str, Factory], document: Document, _request: AdmissionRequest, _client: Client
 ) -> Sequence[InvalidError]:
+    return await read_beside(len(document.text), _policy_problems, strategies, document)
+
+
+def _policy_problems(strategies: Mapping[str, Factory], document: Document) -> list[InvalidError]:
     return list(faults(codec.decode(document.text, ScaleDownPolicy), strategies))
 
 
@@ -81,12 +95,15 @@ class Validation:
     def __init__(self, client: Client, checks: Mapping[tuple[str, str], Check] = CHECKS) -> None:
         self._client = client
         self._checks = checks
-        self.hooks: Sequence[Hook] = (Hook("validation", PATH, self.decide, BUDGET),)
+        self.hooks: Sequence[Hook] = (Hook("validation", PATH, self.decide, BUDGET, refuses_unreadable=True),)
 
     async def decide(self, request: AdmissionRequest) -> AdmissionResponse:
         """Admit the object, or refuse it with every field that is wrong."""
         check = self._checks.get((request.kind.group, request.kind.kind))
-        if check is None or request.object is None or _same_spec(request.object, request.old_object):
+        if check is None or request.object is None:
+            return admitted(request)
+        size = len(request.object.text)
+        if await read_beside(size, _same_spec, request.object, request.old_object):
             return admitted(request)
         try:
             problems = await check(request.object, request, self._client)

@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from trimtab.api import codec, nesting
 from trimtab.api.documents import Document
+from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ListMeta
 from trimtab.api.model import Model
 
@@ -109,6 +111,67 @@ class AdmissionReview(Model, omit_defaults=False):
     kind: str = "AdmissionReview"
     request: AdmissionRequest | None = None
     response: AdmissionResponse | None = None
+
+
+class _WireRequest(AdmissionRequest):
+    """A request whose objects are not decoded: they may be large, and a hook reads a few fields of them."""
+
+    object: msgspec.Raw = msgspec.Raw(b"null")  # type: ignore[assignment]
+    old_object: msgspec.Raw = msgspec.Raw(b"null")  # type: ignore[assignment]
+    options: msgspec.Raw = msgspec.Raw(b"null")  # type: ignore[assignment]
+
+
+class _WireReview(Model):
+    api_version: str = ""
+    kind: str = ""
+    request: _WireRequest | None = None
+
+
+class UnreadableObjectError(InvalidError):
+    """A review of an object that is nested too deep, or is not an object. `request` has everything else."""
+
+    def __init__(self, path: str, reason: str, request: AdmissionRequest) -> None:
+        super().__init__(path, reason)
+        self.request = request
+
+
+def read_review(body: bytes) -> AdmissionRequest:
+    """The request of a review. Raises InvalidError with the path of the wrong value, or UnreadableObjectError."""
+    review = _decoded(body)
+    if (review.api_version, review.kind) != ("admission.k8s.io/v1", "AdmissionReview"):
+        raise InvalidError("apiVersion", f'"{review.api_version}" is not admission.k8s.io/v1')
+    if review.request is None:
+        raise InvalidError("request", "is missing")
+    return _with_documents(review.request) if isinstance(review.request, _WireRequest) else review.request
+
+
+def _decoded(body: bytes) -> _WireReview | AdmissionReview:
+    """A review. One that does not fit is searched for the reason, unless it is large: no API server sends it."""
+    try:
+        try:
+            return codec.decode_exactly(body, _WireReview)
+        except RecursionError:
+            return codec.decode_exactly(nesting.cut(body), _WireReview)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if len(body) > _SEARCHED:
+            raise InvalidError("", f"cannot be read: {error}") from error
+    return codec.decode(body, AdmissionReview)
+
+
+_SEARCHED = 65_536
+"""Bytes of a review up to which the reason is searched for."""
+
+
+def _with_documents(wire: _WireRequest) -> AdmissionRequest:
+    fields = msgspec.structs.asdict(wire)
+    raws = {name: bytes(fields.pop(name)) for name in ("object", "old_object", "options")}
+    for name, raw in raws.items():
+        try:
+            fields[name] = None if raw == b"null" else Document.of_text(raw)
+        except ValueError as error:
+            left = {each: value for each, value in fields.items() if each not in raws}
+            raise UnreadableObjectError(f"request.{name}", str(error), AdmissionRequest(**left)) from None
+    return AdmissionRequest(**fields)
 
 
 def answer(response: AdmissionResponse) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -169,6 +170,27 @@ def subset_annotations(annotations: Annotations) -> SubsetAnnotations | None:
     return SubsetAnnotations(topology, subset, annotations.get(RESERVATION, ""))
 
 
+_COST = re.compile(r"0|-?[1-9][0-9]*|-0[0-9]*")
+_INT32 = range(-(2**31), 2**31)
+
+
+def parse_cost(text: str | None) -> int | None:
+    """A deletion cost as API servers accept it, an int32; None if there is none, or it is anything else."""
+    if text is None or not _COST.fullmatch(text):
+        return None
+    digits = text.lstrip("-0") or "0"  # any number of zeros may follow a minus sign
+    cost = int(digits) * (-1 if text.startswith("-") else 1) if len(digits) <= 10 else 2**31
+    return cost if cost in _INT32 else None
+
+
+def previous_cost(written: PlanAnnotation | PolicyCostAnnotation) -> str | None:
+    """The cost to restore; None if there was none, or if the annotation has a value that no API server would accept.
+
+    Anyone who may write a pod may have written the annotation.
+    """
+    return None if parse_cost(written.before) is None else written.before
+
+
 def cost_owner(annotations: Annotations, key: str = DELETION_COST) -> CostOwner:
     """Who owns the cost that a pod has under this key. An active plan owns all costs of its pods."""
     if SCALE_PLAN in annotations:
@@ -211,6 +233,10 @@ class Reason(enum.StrEnum):
     `Where: Meaning. Fix: action.` docs/reasons.md is generated from these lines.
     """
 
+    # All kinds.
+    UNREADABLE = "Unreadable"
+    """Event on any object: The object does not fit its type, or is nested too deep. It is skipped, and a version that
+    was read before is used. Fix: correct the field that the message names."""
     # ScaleDownPolicy, condition Ready.
     RANKING = "Ranking"
     """Condition Ready of ScaleDownPolicy: The policy works: its costs are kept current."""

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from trimtab.api import codec, percent, selectors
+from trimtab.api import codec, limits, percent, selectors
 from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import Condition, LabelSelector, ObjectMeta
@@ -37,7 +37,10 @@ class ScaleStrategy(Model):
 
     pods_to_delete: Annotated[
         tuple[str, ...],
-        Meta(description="Names of pods to delete; they are replaced unless the CloneSet is scaled down by as many."),
+        Meta(
+            description="Names of pods to delete; they are replaced unless the CloneSet is scaled down by as many.",
+            max_length=10_000,
+        ),
     ] = ()
     max_unavailable: Annotated[
         int | str | None,
@@ -61,7 +64,7 @@ class UpdateStrategy(Model):
     paused: Annotated[bool, Meta(description="Whether updates are paused.")] = False
     in_place_update_strategy: Annotated[Document | None, Meta(description="Not supported: omit it.")] = None
     priority_strategy: Annotated[Document | None, Meta(description="Not supported: omit it.")] = None
-    scatter_strategy: Annotated[tuple[Document, ...], Meta(description="Not supported: omit it.")] = ()
+    scatter_strategy: Annotated[tuple[Document, ...], Meta(description="Not supported: omit it.", max_length=100)] = ()
 
 
 class CloneSetSpec(Model, kw_only=True):
@@ -78,7 +81,9 @@ class CloneSetSpec(Model, kw_only=True):
     min_ready_seconds: Annotated[
         int, Meta(description="The seconds for which a pod must be ready before it counts as available.", ge=0)
     ] = 0
-    volume_claim_templates: Annotated[tuple[Document, ...], Meta(description="Not supported: omit it.")] = ()
+    volume_claim_templates: Annotated[
+        tuple[Document, ...], Meta(description="Not supported: omit it.", max_length=100)
+    ] = ()
     lifecycle: Annotated[Document | None, Meta(description="Not supported: omit it.")] = None
 
 
@@ -119,7 +124,8 @@ class CloneSetStatus(Model):
     collision_count: Annotated[int | None, Meta(description="The number of name collisions of revisions.")] = None
     label_selector: Annotated[str, Meta(description="The selector as text, for autoscalers.")] = ""
     conditions: Annotated[
-        tuple[Condition, ...], Meta(description="The current conditions, such as FailedScale and FailedUpdate.")
+        tuple[Condition, ...],
+        Meta(description="The current conditions, such as FailedScale and FailedUpdate.", max_length=32),
     ] = ()
 
 
@@ -184,6 +190,10 @@ def _unsupported(spec: CloneSetSpec) -> Iterator[InvalidError]:
 
 
 def _selection(spec: CloneSetSpec) -> Iterator[InvalidError]:
+    too_many = list(limits.problems(spec.selector, "spec.selector"))
+    if too_many:
+        yield from too_many
+        return
     try:
         selector = selectors.compile(spec.selector)
         labels = codec.view(spec.template, _LabelView).metadata.labels

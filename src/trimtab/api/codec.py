@@ -3,21 +3,27 @@
 Decoding has a fast path and a slow path. The fast path is msgspec alone. If it fails, the bytes are decoded into plain
 values, nulls are dropped (in Kubernetes a null is an absent field), and the values are converted. If that fails too,
 the values are compared with the type piece by piece, to name the wrong element of a list.
+
+Text that is nested too deep to be decoded loses its deepest levels first, which no type declares (see `nesting`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
-from collections.abc import Callable, Hashable, Iterable
-from typing import Annotated, Any, TypeVar, cast
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
 from msgspec import inspect
 
+from trimtab.api import nesting
 from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import ObjectMeta
+from trimtab.api.model import Model
 from trimtab.api.pods import Pod, PodList, PodSpec
 
 T = TypeVar("T")
@@ -25,6 +31,12 @@ T = TypeVar("T")
 _pack = msgspec.msgpack.Encoder().encode
 _set = msgspec.structs.force_setattr
 _LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length")
+
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError)
+
+_TOO_MANY = re.compile(r"Expected `(?:array|object)` of length <= (\d+)")
+_SEARCHED = 1000
+"""How many parts of an object are tried to find the wrong one."""
 
 _POOL_LIMIT = 16_384
 
@@ -38,12 +50,43 @@ _metadata_values = operator.attrgetter(*_SHARED_METADATA)
 def decode(data: bytes | str, kind: type[T]) -> T:
     """Decode JSON into a type. Raises InvalidError with the path of the wrong value."""
     try:
+        return _decode(data, kind)
+    except RecursionError:
+        if not is_partial(kind):
+            raise InvalidError("", nesting.TOO_DEEP) from None
+    return _decode(nesting.cut(data.encode() if isinstance(data, str) else data), kind)
+
+
+def decode_exactly(data: bytes, kind: type[T]) -> T:
+    """Decode JSON that fits the type as it is: the fast path alone. Raises an error without a path otherwise."""
+    value: T = _decoder(cast("Hashable", kind)).decode(data)
+    return value
+
+
+def _decode(data: bytes | str, kind: type[T]) -> T:
+    try:
         value: T = _decoder(cast("Hashable", kind)).decode(data)
-    except msgspec.ValidationError:
+    except msgspec.ValidationError as error:
+        _raise_if_exact(error)
         return convert(_plain(data), kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _NOT_JSON as error:
         raise InvalidError("", f"is not JSON: {error}") from error
     return value
+
+
+def _raise_if_exact(error: msgspec.ValidationError) -> None:
+    """Raise the error if it is about too many entries: no null causes that, and counting them again takes long."""
+    text, _, place = str(error).partition(" - at `$")
+    path = place.rstrip("`").removeprefix(".")
+    limit = _TOO_MANY.fullmatch(text)
+    if limit is not None and "[...]" not in path:
+        raise InvalidError(path, f"has too many entries; write at most {limit[1]}") from error
+
+
+def is_partial(kind: Any) -> bool:
+    """Whether a type declares every field that it keeps, so that nothing of the text is kept whole."""
+    origin = get_origin(kind) or kind
+    return isinstance(origin, type) and issubclass(origin, Model) and all(map(is_partial, get_args(kind)))
 
 
 def convert(tree: Any, kind: type[T]) -> T:
@@ -51,7 +94,7 @@ def convert(tree: Any, kind: type[T]) -> T:
     try:
         return msgspec.convert(tree, kind, dec_hook=_read_hook)
     except msgspec.ValidationError:
-        tree = _without_nulls(tree, inspect.type_info(kind))
+        tree = _without_nulls(tree, _type_info(cast("Hashable", kind)))
     try:
         return msgspec.convert(tree, kind, dec_hook=_read_hook)
     except msgspec.ValidationError as error:
@@ -134,6 +177,12 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind, dec_hook=_read_hook)
 
 
+@functools.lru_cache(maxsize=256)
+def _type_info(kind: Any) -> inspect.Type:
+    """A type as msgspec sees it, cached: inspecting a large one takes milliseconds."""
+    return inspect.type_info(kind)
+
+
 def _read_hook(kind: type[Any], value: Any) -> Any:
     if kind is Document:
         if not isinstance(value, dict):
@@ -151,7 +200,7 @@ def _write_hook(value: Any) -> Any:
 def _plain(data: bytes | str) -> Any:
     try:
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _NOT_JSON as error:
         raise InvalidError("", f"is not JSON: {error}") from error
 
 
@@ -173,14 +222,30 @@ def _without_nulls(tree: Any, info: inspect.Type) -> Any:
 
 def _located(tree: Any, kind: Any, error: msgspec.ValidationError) -> InvalidError:
     """The error with its exact path: msgspec writes `[...]` for any element of a list."""
-    return _search(tree, inspect.type_info(kind), "") or InvalidError("", _reason(error, tree))
+    with contextlib.suppress(_SearchEnded):
+        found = _search(tree, _type_info(kind), "", iter(range(_SEARCHED)))
+        if found is not None:
+            return found
+    return InvalidError("", str(error).replace("Expected `", "expected `"))
 
 
-def _search(tree: Any, info: inspect.Type, path: str) -> InvalidError | None:
-    """The error of the deepest part that does not convert, in the order of the type's fields."""
+class _SearchEnded(Exception):  # noqa: N818 - not an error: the search has a limit
+    """The wrong part was not found within the limit."""
+
+
+def _search(tree: Any, info: inspect.Type, path: str, left: Iterator[int]) -> InvalidError | None:
+    """The error of the deepest part that does not convert, in the order of the type's fields.
+
+    Only so many parts are tried: whoever wrote the object chose how many there are.
+    """
+    if next(left, None) is None:
+        raise _SearchEnded
     info = _select_type(info, tree)
+    most = getattr(info, "max_length", None)
+    if most is not None and isinstance(tree, (dict, list)) and len(tree) > most:
+        return InvalidError(path, f"has too many entries; write at most {most}")
     for piece, piece_info, piece_path in _pieces(tree, info, path):
-        found = _search(piece, piece_info, piece_path)
+        found = _search(piece, piece_info, piece_path, left)
         if found is not None:
             return found
     try:

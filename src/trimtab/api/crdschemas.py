@@ -5,6 +5,8 @@ preserves unknown fields. There are no references, so a type that is used twice 
 is one that is not `required`, not a union with null. Fields that a schema does not name are pruned, so raw documents
 (templates, patches) are open objects: pods are created from them, and no field may be lost.
 
+Every list and map has a maximum, from its type or from `limits`, except for the content of raw documents.
+
 A schema states a default only where an absent field has a meaning. An empty list means the same as no list, so the
 server need not write one into every object. A server applies defaults from the outside to the inside and does not
 enter an absent object; an optional object therefore states the defaults of its fields.
@@ -18,6 +20,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from trimtab.api import limits
 from trimtab.api.documents import JSON, Document
 from trimtab.api.meta import Condition, LabelSelector
 from trimtab.api.model import Model
@@ -62,6 +65,7 @@ _ORDER = (
     "pattern",
     "minItems",
     "maxItems",
+    "maxProperties",
     "x-kubernetes-int-or-string",
     "x-kubernetes-preserve-unknown-fields",
     "x-kubernetes-map-type",
@@ -108,7 +112,10 @@ def _object(info: inspect.StructType) -> JSON:
     node: JSON = {
         "description": _summary(info.cls),
         "type": "object",
-        "properties": {field.encode_name: _property(field) for field in info.fields},
+        "properties": {
+            field.encode_name: _property(field, limits.SHARED.get(info.cls, {}).get(field.encode_name))
+            for field in info.fields
+        },
     }
     required = [field.encode_name for field in info.fields if field.required]
     if required:
@@ -118,8 +125,10 @@ def _object(info: inspect.StructType) -> JSON:
     return _ordered(node)
 
 
-def _property(field: inspect.Field) -> JSON:
+def _property(field: inspect.Field, most: int | None) -> JSON:
     node = _node(field.type)
+    if most is not None:
+        node["maxItems" if node["type"] == "array" else "maxProperties"] = most
     if field.encode_name in _INT64_FIELDS:
         node["format"] = "int64"
     default = _default(field.default)
@@ -141,9 +150,10 @@ def _list(info: inspect.VarTupleType) -> JSON:
 
 
 def _mapping(info: inspect.DictType) -> JSON:
+    most = {} if info.max_length is None else {"maxProperties": info.max_length}
     if isinstance(info.value_type, inspect.AnyType):
-        return dict(_OPEN)
-    return {"type": "object", "additionalProperties": _node(info.value_type)}
+        return _OPEN | most
+    return {"type": "object", "additionalProperties": _node(info.value_type)} | most
 
 
 def _union(info: inspect.UnionType) -> JSON:

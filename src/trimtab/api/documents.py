@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from trimtab.api import nesting
 from trimtab.api.errors import InvalidError
 
 JSON = dict[str, Any]
@@ -18,15 +19,32 @@ JSON = dict[str, Any]
 
 
 class Document:
-    """An immutable JSON object with every field.
+    """An immutable JSON object with every field, of limited depth.
 
-    Equal documents have equal text, so a document can be a dictionary key.
+    Equal documents have equal text, so a document can be a dictionary key. The limit (see `nesting`) is what allows
+    functions on its tree to recurse.
     """
 
     __slots__ = ("_text",)
 
     def __init__(self, value: Mapping[str, Any]) -> None:
-        self._text = msgspec.json.encode(value)
+        try:
+            self._text = msgspec.json.encode(value)
+        except RecursionError:
+            raise ValueError(nesting.TOO_DEEP) from None
+        if nesting.is_too_deep(self._text):
+            raise ValueError(nesting.TOO_DEEP)
+
+    @classmethod
+    def of_text(cls, text: bytes) -> Document:
+        """The document of a JSON object that is text already, without decoding it."""
+        if not text.startswith(b"{"):
+            raise ValueError("is not an object")
+        if nesting.is_too_deep(text):
+            raise ValueError(nesting.TOO_DEEP)
+        document = cls.__new__(cls)
+        document._text = text  # noqa: SLF001 - of the same class
+        return document
 
     @property
     def text(self) -> bytes:

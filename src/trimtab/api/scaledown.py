@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from trimtab.api import limits
+from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import Condition, LabelSelector, ObjectMeta
 from trimtab.api.model import Model
@@ -16,6 +18,12 @@ from trimtab.api.model import Model
 API_VERSION = "trimtab.dev/v1alpha1"
 POLICY_KIND = "ScaleDownPolicy"
 GROUP_COST_KIND = "PodGroupCost"
+
+
+MAX_VICTIMS = 500
+"""How many victims a status lists."""
+_MAX_ARGS = 16_384
+"""Bytes of a strategy's arguments as JSON."""
 
 
 TARGETS: Mapping[str, tuple[str, ...]] = {
@@ -50,7 +58,11 @@ class StrategySpec(Model):
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
         Meta(description="The maximum rank; higher ranks count as this. Required if there are several strategies."),
     ] = None
-    args: Annotated[Mapping[str, Any], Meta(description="The arguments of the strategy.")] = {}
+    args: Annotated[Mapping[str, Any], Meta(description="The arguments of the strategy.", max_length=100)] = {}
+
+    def __post_init__(self) -> None:
+        if self.args and len(Document(self.args).text) > _MAX_ARGS:
+            raise ValueError(f"has args of more than {_MAX_ARGS} bytes")
 
 
 class WhenUnranked(Model):
@@ -80,7 +92,8 @@ class ScaleDownPolicySpec(Model):
         LabelSelector | None, Meta(description="Selects the pods. Exactly one of targetRef and selector is required.")
     ] = None
     strategies: Annotated[
-        tuple[StrategySpec, ...], Meta(description="The strategies that rank pods; by default, pods are kept level.")
+        tuple[StrategySpec, ...],
+        Meta(description="The strategies that rank pods; by default, pods are kept level.", max_length=32),
     ] = ()
     mode: Annotated[
         Mode,
@@ -136,8 +149,10 @@ class PlanStatus(Model):
     time: Annotated[datetime | None, Meta(description="When it was planned.")] = None
     from_: Annotated[int, Meta(description="The replicas before.")] = msgspec.field(name="from", default=0)
     to: Annotated[int, Meta(description="The replicas requested.")] = 0
-    victims: Annotated[tuple[str, ...], Meta(description="The pods chosen for deletion, in order.")] = ()
-    skews: Annotated[tuple[SkewStatus, ...], Meta(description="The skew of each topology key.")] = ()
+    victims: Annotated[
+        tuple[str, ...], Meta(description="The first pods chosen for deletion, in order.", max_length=MAX_VICTIMS)
+    ] = ()
+    skews: Annotated[tuple[SkewStatus, ...], Meta(description="The skew of each topology key.", max_length=100)] = ()
     error: Annotated[str, Meta(description="Why some costs could not be written; empty if all were.")] = ""
 
 
@@ -171,7 +186,9 @@ class ScaleDownPolicyStatus(Model):
     """The observed state."""
 
     observed_generation: Annotated[int, Meta(description="The generation that this status reports on.")] = 0
-    conditions: Annotated[tuple[Condition, ...], Meta(description="Whether the policy works, and if not, why.")] = ()
+    conditions: Annotated[
+        tuple[Condition, ...], Meta(description="Whether the policy works, and if not, why.", max_length=32)
+    ] = ()
     ranked_pods: Annotated[int, Meta(description="The number of pods with a rank.")] = 0
     unranked_pods: Annotated[int, Meta(description="The number of pods without a rank.")] = 0
     last_plan: Annotated[PlanStatus | None, Meta(description="The last planned scale-down.")] = None
@@ -204,7 +221,10 @@ class PodGroupCostSpec(Model):
     owner: Annotated[GroupOwner, Meta(description="The workload that owns the pods.")] = GroupOwner()
     costs: Annotated[
         Mapping[str, int],
-        Meta(description="The cost of each pod by name; the pod with the highest cost is deleted first."),
+        Meta(
+            description="The cost of each pod by name; the pod with the highest cost is deleted first.",
+            max_length=20_000,
+        ),
     ] = {}
 
 
@@ -224,6 +244,8 @@ def problems(policy: ScaleDownPolicy) -> Iterator[InvalidError]:
         yield InvalidError("spec.selector", "cannot be combined with targetRef; write one of them")
     if spec.target_ref is not None:
         yield from _target_problems(spec.target_ref)
+    if spec.selector is not None:
+        yield from limits.problems(spec.selector, "spec.selector")
     yield from strategy_problems(spec.strategies)
 
 

@@ -12,6 +12,8 @@ leader) is passed to it here as a value or a function, because features do not i
 | `dependencies` | what all components are built from: client, configuration, strategies, metrics |
 | `switch` | turns scale-downs off and on while the process runs |
 | `process` | runs the components together |
+| `loop_monitor` | how late the event loop is |
+| `unreadable` | reports of objects that cannot be read |
 | `health` | liveness, readiness and metrics over HTTP |
 
 A component's module is imported when it is run: a process that is only a scheduler starts sooner.

@@ -24,7 +24,7 @@ from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.pods import Pod
 from trimtab.app.dependencies import Dependencies, defaults
 from trimtab.app.scheduling import default_constraints
-from trimtab.kube.components import Background, Candidate, Component, ComponentGroup
+from trimtab.kube.components import Background, Candidate, Component, ComponentGroup, FeatureGroup
 from trimtab.kube.events import Recorder
 from trimtab.kube.paced_events import PacedRecorder
 from trimtab.ranking.plan import Policy
@@ -57,6 +57,7 @@ _SKIPPED: Mapping[ReviewOutcome, HoldOutcome] = {
     ReviewOutcome.LATE: HoldOutcome.LATE,
     ReviewOutcome.FAILED: HoldOutcome.FAILED,
     ReviewOutcome.BUSY: HoldOutcome.RATE_LIMITED,
+    ReviewOutcome.NOT_READY: HoldOutcome.NOT_SYNCED,
 }
 """How requests to scale down are reported that the server admits without a decision."""
 Certificates = FileCertificates | ManagedCertificates
@@ -76,11 +77,11 @@ def component(dependencies: Dependencies) -> Component:
         *(topologies.subsets.hooks if topologies else ()),
     ]
     on_skip: list[OnSkip] = [scale_downs.on_skip, *([topologies.subsets.report_undecided] if topologies else [])]
-    parts: dict[str, Component] = {
-        **scale_downs.parts,
-        **(topologies.parts if topologies else {}),
-        **({"election": candidate} if candidate else {}),
+    features: dict[str, Component] = {
+        "scale-downs": ComponentGroup(scale_downs.parts),
+        **({"subsets": ComponentGroup(topologies.parts)} if topologies else {}),
     }
+    parts: dict[str, Component] = {"features": FeatureGroup(features), **({"election": candidate} if candidate else {})}
     server = _server(dependencies, hooks, _certificates(dependencies, candidate), on_skip)
     return ComponentGroup({**parts, "server": server})
 
@@ -210,6 +211,7 @@ def _server(
         client_ca=Path(webhooks.client_ca_file) if webhooks.client_ca_file else None,
         clock=dependencies.client.clock,
         check=_self_check(dependencies, certificates),
+        lag=dependencies.lag,
     )
 
 

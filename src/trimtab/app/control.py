@@ -15,7 +15,7 @@ from trimtab.cloneset.metrics import Metrics as CloneSetMetrics
 from trimtab.cloneset.settings import GATE
 from trimtab.cloneset.settings import Settings as CloneSetSettings
 from trimtab.kube.client import Client
-from trimtab.kube.components import Background, Component, ComponentGroup, LeaderElectedComponent
+from trimtab.kube.components import Background, Component, ComponentGroup, FeatureGroup, LeaderElectedComponent
 from trimtab.ranking.rankers import constraints_of
 from trimtab.scaledown.continuous.delivery import ContinuousSettings
 from trimtab.scaledown.policy.controller import ScaleDownPolicies
@@ -66,11 +66,10 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
             client, _cloneset_settings(dependencies), metrics=cloneset_metrics, policy_of=_policy_of(view, now)
         )
         dependencies.switch.subscribe("controllers", lambda _: scale_downs.configure(now()))
-        return ComponentGroup(
+        policies: dict[str, Component] = {"view": view, "samples": Background(sources.run), "controller": scale_downs}
+        return FeatureGroup(
             {
-                "view": view,
-                "samples": Background(sources.run),
-                "scaledownpolicies": scale_downs,
+                "scaledownpolicies": ComponentGroup(policies),
                 "unitedtopologies": topologies,
                 "clonesets": clonesets,
             }

@@ -15,7 +15,7 @@ from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
 from trimtab.app.switch import Switch
 from trimtab.kube.client import Client
-from trimtab.kube.leases import Elector, LeaseTimings
+from trimtab.kube.leases import Elector, LeaseCalls, LeaseTimings
 from trimtab.ranking.strategies import STRATEGIES, Factory
 from trimtab.scaledown.metrics import Metrics as ScaleDownMetrics
 from trimtab.scaledown.policy.defaults import Defaults, read_defaults
@@ -33,11 +33,20 @@ class Dependencies:
     """Trimtab's own strategies, and those of installed packages."""
     documents: dict[str, Callable[[], Any]] = field(default_factory=dict)
     """What is served as JSON beside the metrics, by path."""
+    lease_calls: LeaseCalls | None = None
+    """How leases are renewed, if not by the client."""
+    lag: Callable[[], float] = lambda: 0.0
+    """How many seconds the event loop is late."""
 
     @cached_property
     def switch(self) -> Switch:
         """Whether scale-downs are handled at this moment."""
         return Switch(on=self.configuration.scale_down.enabled)
+
+    @property
+    def leases(self) -> LeaseCalls:
+        """How leases are renewed."""
+        return self.lease_calls or LeaseCalls(self.client)
 
     @property
     def namespaces(self) -> frozenset[str]:
@@ -57,12 +66,14 @@ class Dependencies:
     def elect(self, lease: str) -> Elector:
         """A candidate for one of Trimtab's leases."""
         election = self.configuration.leader_election
+        leases = self.leases
         return Elector(
-            self.client,
+            leases.client,
             name=lease,
             namespace=self.configuration.namespace,
             identity=f"{socket.gethostname()}_{os.getpid()}",
             timings=LeaseTimings(election.lease_seconds, election.renew_seconds, election.retry_seconds),
+            run_in=leases.run_in,
         )
 
 

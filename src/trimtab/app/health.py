@@ -1,14 +1,17 @@
 """Liveness, readiness and metrics of a process over HTTP.
 
-GET /healthz    the process is alive
-GET /readyz     every component has synced; otherwise a line for each that has not
+GET /healthz    the process is alive, and its event loop not stuck
+GET /readyz     every component has synced; otherwise a line for each that has not. With `?verbose`, also lines that do
+                not affect readiness: features with problems, and objects that cannot be read and are skipped
 GET /metrics    for Prometheus
 GET /scaledowns the last scale-downs as JSON, the latest first (in processes that hold requests)
+
+It is served in an event loop of its own (`kube.side_loop`), so that a busy process answers its probes.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -18,7 +21,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from trimtab.api import codec
 from trimtab.api.configuration import Serving
-from trimtab.kube.components import Component
+from trimtab.app.loop_monitor import LoopMonitor
+from trimtab.kube.components import Component, notes_of
 
 
 @asynccontextmanager
@@ -27,9 +31,11 @@ async def served(
     components: Mapping[str, Component],
     registry: CollectorRegistry,
     documents: Mapping[str, Callable[[], Any]] | None = None,
+    notes: Callable[[], Sequence[str]] = tuple,
+    monitor: LoopMonitor | None = None,
 ) -> AsyncIterator[int]:
     """Serve until the block ends; yields the port. `documents` are served as JSON, by path."""
-    pages = Pages(components, registry)
+    pages = Pages(components, registry, notes, monitor)
     application = web.Application()
     application.router.add_get("/healthz", pages.healthz)
     application.router.add_get("/readyz", pages.readyz)
@@ -52,20 +58,33 @@ async def _json(document: Callable[[], Any], _: web.Request) -> web.Response:
 class Pages:
     """The handlers of the three paths."""
 
-    def __init__(self, components: Mapping[str, Component], registry: CollectorRegistry) -> None:
+    def __init__(
+        self,
+        components: Mapping[str, Component],
+        registry: CollectorRegistry,
+        notes: Callable[[], Sequence[str]] = tuple,
+        monitor: LoopMonitor | None = None,
+    ) -> None:
         self._components = components
         self._registry = registry
+        self._notes = notes
+        self._monitor = monitor
 
     async def healthz(self, _: web.Request) -> web.Response:
-        """Answer 200: the process is alive."""
+        """Answer 200, or 503 if the event loop is stuck and the process should be restarted."""
+        if self._monitor is not None and self._monitor.is_stuck:
+            return web.Response(status=503, text="\n".join(self._monitor.problems) + "\n")
         return web.Response(text="ok\n")
 
-    async def readyz(self, _: web.Request) -> web.Response:
+    async def readyz(self, request: web.Request) -> web.Response:
         """Answer 200, or 503 with a line for each component that is not ready."""
         known = self._components.items()
         waiting = [f"{name} has not synced with the cluster yet" for name, each in known if not each.synced]
-        missing = waiting + [f"{name}: {problem}" for name, each in known for problem in each.problems]
-        return web.Response(status=503 if missing else 200, text="\n".join(missing or ["ok"]) + "\n")
+        stalled = [] if self._monitor is None else self._monitor.problems
+        missing = stalled + waiting + [f"{name}: {problem}" for name, each in known for problem in each.problems]
+        notes = [f"{name}: {note}" for name, each in known for note in notes_of(each)]
+        lines = [*(missing or ["ok"]), *([*notes, *self._notes()] if "verbose" in request.query else ())]
+        return web.Response(status=503 if missing else 200, text="\n".join(lines) + "\n")
 
     async def metrics(self, _: web.Request) -> web.Response:
         """Answer with all metrics of the process."""

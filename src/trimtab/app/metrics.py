@@ -4,19 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 
 class Metrics:
     """The metrics of one process."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        registry = registry or CollectorRegistry()
         self._clock_offset = Gauge(
             "trimtab_clock_offset_seconds",
             "Seconds by which this process's clock is ahead of the API server's (negative: behind it).",
-            registry=registry or CollectorRegistry(),
+            registry=registry,
+        )
+        self._unreadable = Counter(
+            "trimtab_unreadable_objects_total",
+            "Versions of objects that could not be read and were skipped, by kind.",
+            ("kind",),
+            registry=registry,
+        )
+        self._lag = Histogram(
+            "trimtab_event_loop_lag_seconds",
+            "Seconds by which the event loop was late, measured ten times a second: the longest work without a pause.",
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+            registry=registry,
         )
 
     def watch_clock_offset(self, offset: Callable[[], float]) -> None:
         """Set the function that measures the offset; it is called on each scrape."""
         self._clock_offset.set_function(offset)
+
+    def count_unreadable(self, kind: str) -> None:
+        """Count a version of an object that could not be read."""
+        self._unreadable.labels(kind).inc()
+
+    def observe_lag(self, seconds: float) -> None:
+        """Record how late the event loop was."""
+        self._lag.observe(seconds)

@@ -7,24 +7,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from trimtab.api.configuration import Serving, TrimtabConfiguration
+from trimtab.api.configuration import TrimtabConfiguration
+from trimtab.app import health
 from trimtab.app.dependencies import Dependencies, defaults
+from trimtab.app.loop_monitor import LoopMonitor
 from trimtab.app.metrics import Metrics
 from trimtab.app.switch import ConfigurationWatch
+from trimtab.app.unreadable import UnreadableReports
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.clock_offset import ClockMonitor
 from trimtab.kube.clocks import SystemClock
 from trimtab.kube.components import Background, Component, ComponentGroup
 from trimtab.kube.endpoints import Endpoint
+from trimtab.kube.leases import LeaseCalls
 from trimtab.kube.sessions import Session
+from trimtab.kube.side_loop import SideLoop
 from trimtab.kube.transport import Transport
 from trimtab.ranking.strategies import registry
 
@@ -95,20 +100,51 @@ class App:
         """Run all components until cancelled, or until one of them raises."""
         configuration = self.settings.configuration
         check(configuration)
-        endpoint = config.discover(self.settings.kubeconfig, context=self.settings.context)
         async with AsyncExitStack() as stack:
-            client = Client(self.connect(endpoint), clock=SystemClock())
-            stack.push_async_callback(client.close)
-            dependencies = Dependencies(client, configuration, self.registry, registry(), self.documents)
+            client = await self._connect(stack)
+            metrics = Metrics(self.registry)
+            monitor = LoopMonitor(client.clock, metrics.observe_lag)
+            side = await stack.enter_async_context(SideLoop())
+            dependencies = Dependencies(
+                client,
+                configuration,
+                self.registry,
+                registry(),
+                self.documents,
+                lease_calls=await self._lease_calls(stack, side),
+                lag=lambda: monitor.lag,
+            )
             self.components.update({name: COMPONENTS[name](dependencies) for name in configuration.components})
+            unreadable = UnreadableReports(client, metrics)
             if configuration.serving.port >= 0:
-                await self._serve(stack, configuration.serving)
-            log.info("running %s against %s", ", ".join(self.components), endpoint.server)
-            watching = self._watching_clock(client) | self._watching_configuration(dependencies)
-            await ComponentGroup({**self.components, **watching}).run()
+                pages = health.served(
+                    *(configuration.serving, self.components, self.registry, self.documents),
+                    notes=lambda: unreadable.lines,
+                    monitor=monitor,
+                )
+                await self._serve(stack, side, pages)
+            watching = self._watching_clock(client, metrics) | self._watching_configuration(dependencies)
+            background = {"reports": Background(unreadable.run), "loop": Background(monitor.run)}
+            await ComponentGroup({**self.components, **watching, **background}).run()
 
-    def _watching_clock(self, client: Client) -> dict[str, Component]:
-        Metrics(self.registry).watch_clock_offset(lambda: -client.server_time.offset)
+    async def _connect(self, stack: AsyncExitStack) -> Client:
+        endpoint = self._endpoint()
+        client = Client(self.connect(endpoint), clock=SystemClock())
+        stack.push_async_callback(client.close)
+        log.info("running %s against %s", ", ".join(self.settings.configuration.components), endpoint.server)
+        return client
+
+    async def _lease_calls(self, stack: AsyncExitStack, side: SideLoop) -> LeaseCalls:
+        """Leases are renewed in the side loop, with connections of their own."""
+        transport = self.connect(self._endpoint())
+        stack.push_async_callback(lambda: side.run(transport.close()))
+        return LeaseCalls(Client(transport, clock=SystemClock()), side.run)
+
+    def _endpoint(self) -> Endpoint:
+        return config.discover(self.settings.kubeconfig, context=self.settings.context)
+
+    def _watching_clock(self, client: Client, metrics: Metrics) -> dict[str, Component]:
+        metrics.watch_clock_offset(lambda: -client.server_time.offset)
         return {"clock": Background(ClockMonitor(client.server_time, client.clock).run)}
 
     def _watching_configuration(self, dependencies: Dependencies) -> dict[str, Component]:
@@ -117,10 +153,7 @@ class App:
             return {}
         return {"switch": Background(ConfigurationWatch(dependencies.switch, read, dependencies.client.clock).run)}
 
-    async def _serve(self, stack: AsyncExitStack, serving: Serving) -> None:
-        from trimtab.app import health
-
-        self.port = await stack.enter_async_context(
-            health.served(serving, self.components, self.registry, self.documents)
-        )
-        log.info("health and metrics are served on http://%s:%d", serving.host, self.port)
+    async def _serve(self, stack: AsyncExitStack, side: SideLoop, pages: AbstractAsyncContextManager[int]) -> None:
+        self.port = await side.run(pages.__aenter__())
+        stack.push_async_callback(lambda: side.run(pages.__aexit__(None, None, None)))
+        log.info("health and metrics are served on port %d", self.port)

@@ -18,7 +18,12 @@ from trimtab.scheduler.service import Service
 
 def component(dependencies: Dependencies) -> Component:
     """The scheduler. It has its own lease, so that standby replicas keep warm caches."""
-    return Service(dependencies.client, settings(dependencies.configuration), metrics=Metrics(dependencies.registry))
+    return Service(
+        dependencies.client,
+        settings(dependencies.configuration),
+        metrics=Metrics(dependencies.registry),
+        leases=dependencies.leases,
+    )
 
 
 def settings(configuration: TrimtabConfiguration) -> Configuration:

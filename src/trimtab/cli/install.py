@@ -304,12 +304,16 @@ async def _uninstall(
             return
         if remove_crds and not sure:
             click.confirm("Delete all of these objects?", abort=True)
-        await removal.remove(client, options, click.echo)
+        left = await removal.remove(client, options, click.echo)
         if remove_crds:
-            await removal.remove_definitions(client, click.echo)
+            left += await removal.remove_definitions(client, click.echo)
         elif definitions:
             names = ", ".join(each["metadata"]["name"] for each in definitions)
             click.echo(f"kept, with all their objects: {names}; --remove-crds removes them")
+        for each in left:
+            click.echo(f"could not be done: {each}", err=True)
+        if left:
+            raise click.ClickException(f"{len(left)} steps could not be done; correct what is named and run this again")
 
 
 async def _print_losses(client: Client, definitions: Sequence[JSON]) -> None:

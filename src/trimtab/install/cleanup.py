@@ -12,7 +12,7 @@ from trimtab.api.annotations import NAMESPACE_LABEL
 from trimtab.api.core import Namespace
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
-from trimtab.kube.errors import Conflict
+from trimtab.kube.errors import ApiError, IncompleteSweep, NotFound
 from trimtab.scaledown import cost_writer
 from trimtab.scaledown.continuous import sweeps as continuous
 from trimtab.unitedtopology import costs
@@ -20,29 +20,48 @@ from trimtab.unitedtopology.metrics import Metrics
 from trimtab.unitedtopology.pod_annotator import PodAnnotator
 
 Cleanup = Callable[[Client], Awaitable[int]]
-"""Reverts something in the whole cluster; the number of changed objects."""
+"""Reverts something in the whole cluster; the number of changed objects.
+
+Raises IncompleteSweep, after all objects have been tried, if some could not be changed.
+"""
 
 _ATTEMPTS = 5
 
 
 async def subsets(client: Client) -> int:
     """Remove the annotations and costs of subsets. Pods stay where they are."""
-    count = 0
+    count, failed = 0, dict[str, str]()
     annotator = PodAnnotator(client, Metrics())
     for _ in range(_ATTEMPTS):
         pods = [pod async for page in client.pages(Pod) for pod in page.items if not pod.terminating]
-        changes = [(pod, change) for pod in pods if (change := costs.revert_change(pod))]
-        if not changes:
-            return count
-        count += len(await annotator.write(changes, reason="sweep"))
-    raise Conflict(f"gave up on some pods of subsets after {_ATTEMPTS} conflicting updates; run this again")
+        changes = [(pod, costs.revert_change(pod)) for pod in pods if f"pod {pod.key}" not in failed]
+        if not any(change for _, change in changes):
+            break
+        try:
+            count += len(await annotator.write(changes, reason="sweep"))
+        except IncompleteSweep as error:
+            count += error.count
+            failed.update(error.failed)
+    else:
+        failed["some pods of subsets"] = f"gave up after {_ATTEMPTS} conflicting updates; run this again"
+    if failed:
+        raise IncompleteSweep(failed, count=count)
+    return count
 
 
 async def namespace_labels(client: Client) -> int:
     """Remove the label of namespaces with a UnitedTopology."""
     labelled = await client.list(Namespace, label_selector=NAMESPACE_LABEL)
-    for namespace in labelled.items:
-        await client.patch(Namespace, namespace.metadata.name, {"metadata": {"labels": {NAMESPACE_LABEL: None}}})
+    failed: dict[str, str] = {}
+    for name in [namespace.metadata.name for namespace in labelled.items]:
+        try:
+            await client.patch(Namespace, name, {"metadata": {"labels": {NAMESPACE_LABEL: None}}})
+        except NotFound:
+            continue
+        except ApiError as error:
+            failed[f"namespace {name}"] = str(error)
+    if failed:
+        raise IncompleteSweep(failed, count=len(labelled.items) - len(failed))
     return len(labelled.items)
 
 

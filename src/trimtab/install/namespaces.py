@@ -63,6 +63,8 @@ async def why_in_use(client: Client, name: str) -> str:
         foreign = next((each["metadata"]["name"] for each in listed.items if not _may_be_removed(each)), "")
         if foreign:
             return f"{kind} {foreign} in it is not Trimtab's"
+        if listed.rejected:
+            return f"{kind} {listed.rejected[0].name} in it cannot be read"
     return reason
 
 

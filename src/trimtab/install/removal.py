@@ -7,6 +7,8 @@
 
 Definitions of our kinds stay unless a flag asks for their removal: deleting one deletes every object of the kind. Only
 objects with our label are removed, and the namespace only if everything in it is ours. Removal may be repeated.
+
+A refusal by the API server does not end a removal: what could not be done is listed at its end.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from trimtab.install.deployments import CONFIGURATION, CONFIGURATION_FILE
 from trimtab.install.options import MANAGED_BY, NAME, Options, account
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, within
-from trimtab.kube.errors import ApiError, NotFound
+from trimtab.kube.errors import ApiError, IncompleteSweep, NotFound, Unreachable
 from trimtab.kube.resources import Resource, untyped
 
 Report = Callable[[str], None]
@@ -84,22 +86,25 @@ def dry_run(options: Options) -> Iterator[str]:
 
 async def remove(
     client: Client, options: Options, report: Report, *, cleanups: Mapping[str, Cleanup] = CLEANUPS
-) -> None:
-    """Remove an installation from a cluster."""
+) -> list[str]:
+    """Remove an installation from a cluster; what could not be done. Raises Unreachable if the cluster is gone."""
     objects = manifests.everything(options)
-    await _delete(client, [each for each in objects if each["kind"] in _WEBHOOK_KINDS], report)
-    await _delete(client, [each for each in objects if each["kind"] == "Deployment"], report)
+    left = await _delete(client, [each for each in objects if each["kind"] in _WEBHOOK_KINDS], report)
+    left += await _delete(client, [each for each in objects if each["kind"] == "Deployment"], report)
     await _wait_for_pods(client, options, report)
     for what, cleanup in cleanups.items():
-        report(f"reverted: {await _run_cleanup(client, cleanup)}{what}")
+        done, failed = await _run_cleanup(client, what, cleanup)
+        report(f"reverted: {done}{what}")
+        left += failed
     rest = [each for each in objects if each["kind"] not in {*_WEBHOOK_KINDS, "Deployment"}]
-    await _delete(client, [*_created_at_runtime(options), *reversed(rest)], report)
+    left += await _delete(client, [*_created_at_runtime(options), *reversed(rest)], report)
     if options.shared:
         report(f"kept: Namespace {options.namespace}: {options.shared}")
+    return left
 
 
-async def _run_cleanup(client: Client, cleanup: Cleanup) -> str:
-    """Run a cleanup, with retries; its count as text, or `all` after a retry, when the count is unknown.
+async def _run_cleanup(client: Client, what: str, cleanup: Cleanup) -> tuple[str, list[str]]:
+    """Run a cleanup, with retries; its count as text, or `all` after a retry, when the count is unknown; and failures.
 
     API servers apply an admission policy for some seconds after it was removed.
     """
@@ -107,13 +112,21 @@ async def _run_cleanup(client: Client, cleanup: Cleanup) -> str:
     while True:
         try:
             count = await cleanup(client)
-        except ApiError:
-            count_text = "all "
+        except Unreachable:
+            raise
+        except ApiError as error:
             if client.clock.monotonic() >= until:
-                raise
+                return "not all ", _failures(what, error)
+            count_text = "all "
             await client.clock.sleep(_INTERVAL)
         else:
-            return count_text or f"{count} "
+            return count_text or f"{count} ", []
+
+
+def _failures(what: str, error: ApiError) -> list[str]:
+    if isinstance(error, IncompleteSweep):
+        return [f"{what}: {key}: {reason}" for key, reason in error.failed.items()]
+    return [f"{what}: {error}"]
 
 
 def _created_at_runtime(options: Options) -> Iterator[JSON]:
@@ -125,12 +138,20 @@ def _created_at_runtime(options: Options) -> Iterator[JSON]:
         yield {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
 
 
-async def remove_definitions(client: Client, report: Report) -> None:
-    """Remove our definitions, and with them every object of these kinds."""
+async def remove_definitions(client: Client, report: Report) -> list[str]:
+    """Remove our definitions, and with them every object of these kinds; what could not be done."""
+    left = []
     for each in await ours(client):
         name = each["metadata"]["name"]
-        await client.delete(_definitions(), name, uid=each["metadata"]["uid"])
-        report(f"removed CustomResourceDefinition {name}, and every object of that kind")
+        try:
+            await client.delete(_definitions(), name, uid=each["metadata"]["uid"])
+        except Unreachable:
+            raise
+        except ApiError as error:
+            left.append(f"CustomResourceDefinition {name}: {error}")
+        else:
+            report(f"removed CustomResourceDefinition {name}, and every object of that kind")
+    return left
 
 
 async def ours(client: Client) -> list[JSON]:
@@ -148,14 +169,17 @@ async def count_objects(client: Client, definition: JSON) -> int:
     spec = definition["spec"]
     version = next(each["name"] for each in spec["versions"] if each["storage"])
     kind = untyped(f"{spec['group']}/{version}", spec["names"]["kind"], spec["names"]["plural"])
-    return len((await client.list(kind)).items)
+    listed = await client.list(kind)
+    return len(listed.items) + len(listed.rejected)
 
 
 def _definitions() -> Resource[JSON]:
     return Resource.of(CustomResourceDefinition).raw
 
 
-async def _delete(client: Client, objects: Sequence[JSON], report: Report) -> None:
+async def _delete(client: Client, objects: Sequence[JSON], report: Report) -> list[str]:
+    """Delete what is ours of these; what the API server refused."""
+    left = []
     for each in objects:
         metadata = each["metadata"]
         name, namespace = metadata["name"], metadata.get("namespace", "")
@@ -169,7 +193,13 @@ async def _delete(client: Client, objects: Sequence[JSON], report: Report) -> No
             await client.delete(resource, name, namespace=namespace, uid=existing["metadata"]["uid"])
         except NotFound:
             continue
+        except Unreachable:
+            raise
+        except ApiError as error:
+            left.append(f"{label}: {error}")
+            continue
         report(f"removed {label}")
+    return left
 
 
 def _name_of(manifest: JSON) -> str:

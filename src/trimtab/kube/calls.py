@@ -19,6 +19,7 @@ from trimtab.kube.limits import TokenBucket
 from trimtab.kube.retries import RETRIES, RetryPolicy
 from trimtab.kube.server_time import ServerTime
 from trimtab.kube.transport import Request, Response, Stream, Transport
+from trimtab.kube.unreadable import UnreadableObjects
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +62,15 @@ class Caller:
         rng: random.Random | None = None,
         limiter: TokenBucket | None = None,
         server_time: ServerTime | None = None,
+        unreadable: UnreadableObjects | None = None,
     ) -> None:
         self.transport = transport
         self.settings = settings
         self.clock = clock or SystemClock()
         self.server_time = server_time or ServerTime(self.clock)
         """The API server's clock, from all answers to this client and to those that `using` returns."""
+        self.unreadable = unreadable or UnreadableObjects()
+        """The objects that could not be read, by this client and by those that `using` returns."""
         self._rng = rng or random.Random()  # noqa: S311 - jitter of retries, not a secret
         self._limiter = limiter
 
@@ -91,6 +95,7 @@ class Caller:
             rng=self._rng,
             limiter=self._limiter,
             server_time=self.server_time,
+            unreadable=self.unreadable,
         )
 
     async def call(

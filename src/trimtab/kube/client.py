@@ -22,7 +22,7 @@ from trimtab.kube.calls import SETTINGS, Caller, Observation, Settings
 from trimtab.kube.errors import Gone, Malformed
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request, Response
-from trimtab.kube.watches import Page, WatchEvent
+from trimtab.kube.watches import Page, RejectedObject, WatchEvent
 
 __all__ = ["PAGE", "SETTINGS", "Body", "Client", "Kind", "Observation", "PatchKind", "Settings"]
 
@@ -67,7 +67,10 @@ class Client(Caller):
         field_selector: str = "",
         limit: int = PAGE,
     ) -> Page[T]:
-        """List all objects of a kind, consistently. Restarts if the continue token expires (410 Gone)."""
+        """List all objects of a kind, consistently. Restarts if the continue token expires (410 Gone).
+
+        Objects that cannot be read are skipped and reported; the page has them in `rejected`.
+        """
         selectors = {"label_selector": label_selector, "field_selector": field_selector}
         for _ in range(_RESTARTS):
             try:
@@ -97,6 +100,8 @@ class Client(Caller):
             )
             response = await self.call("GET", resource.collection(namespace), params=params)
             page = watches.page(response.body, resource.model)
+            for rejected in page.rejected:
+                self.unreadable.report(resource, rejected)
             yield page
             token = page.continue_token
             if not token:
@@ -283,13 +288,13 @@ class Client(Caller):
 
 async def _all_pages(pages: AsyncIterator[Page[T]]) -> Page[T]:
     items: list[T] = []
+    rejected: list[RejectedObject] = []
     version = ""
     async for page in pages:
-        if page.rejected:
-            raise Malformed(f"{page.rejected[0].key} cannot be read: {page.rejected[0].error}")
         items += page.items
+        rejected += page.rejected
         version = page.resource_version
-    return Page(tuple(items), version)
+    return Page(tuple(items), version, rejected=tuple(rejected))
 
 
 def _resource(kind: Kind[T]) -> Resource[T]:

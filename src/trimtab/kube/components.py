@@ -81,6 +81,29 @@ class ComponentGroup:
             raise error.exceptions[0] from error
 
 
+class FeatureGroup(ComponentGroup):
+    """Features that run concurrently in one process, each ready by itself.
+
+    A feature that has not synced yet is waited for. One that has a problem is not: its requests are admitted without
+    a decision, and the others are served. If all have problems, so has the group.
+    """
+
+    @property
+    def synced(self) -> bool:
+        """Whether every feature has synced, or cannot."""
+        return all(part.synced or part.problems for part in self.parts.values())
+
+    @property
+    def problems(self) -> list[str]:
+        """The problems, if no feature is without."""
+        return super().problems if all(part.problems for part in self.parts.values()) else []
+
+    @property
+    def notes(self) -> list[str]:
+        """The problems of single features, which do not affect the others."""
+        return [] if self.problems else super().problems
+
+
 class LeaderElectedComponent:
     """A component that runs only while this process is the leader.
 
@@ -104,6 +127,11 @@ class LeaderElectedComponent:
     def problems(self) -> list[str]:
         """The problems of the component, while it runs here."""
         return [] if self._current is None else self._current.problems
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be known about the component, and does not affect its readiness."""
+        return notes_of(self._current)
 
     async def run(self) -> None:
         """Acquire the lease, run the component while it is held, and start again when it is lost."""
@@ -152,6 +180,15 @@ class Candidate:
                 await self._elector.run(_forever)
             except LeadershipLost as error:
                 log.warning("%s; waiting to acquire the lease again", error)
+
+
+def notes_of(component: Component | None) -> list[str]:
+    """What is to be known about a component, and does not affect its readiness."""
+    if isinstance(component, (FeatureGroup, LeaderElectedComponent)):
+        return component.notes
+    if isinstance(component, ComponentGroup):
+        return [f"{name}: {note}" for name, part in component.parts.items() for note in notes_of(part)]
+    return []
 
 
 async def _forever() -> None:

@@ -9,7 +9,8 @@ KubeError
     ├── Unreachable        no response: `sent` says whether the server may have received the request
     │   └── Untrusted      the server's certificate is not trusted
     ├── Malformed          the response is not what Kubernetes sends
-    ├── BadRequest 400 · Unauthorized 401 · Forbidden 403 · NotFound 404 · MethodNotAllowed 405
+    ├── IncompleteSweep    some of many objects could not be changed
+    ├── BadRequest 400 · Unauthorized 401 · Forbidden 403 · NotFound 404 (InvalidName) · MethodNotAllowed 405
     ├── AlreadyExists 409 · Conflict 409 · Gone 410 · TooLarge 413 · UnsupportedMediaType 415
     ├── Invalid 422        with `causes`, one for each field
     ├── TooManyRequests 429
@@ -100,6 +101,18 @@ class Malformed(ApiError):
     """A response that is not what Kubernetes sends, or an object that does not fit its type."""
 
 
+class IncompleteSweep(ApiError):
+    """Of many objects that were to be changed, some could not; all were tried."""
+
+    def __init__(self, failed: Mapping[str, str], *, count: int = 0) -> None:
+        key, reason = next(iter(failed.items()))
+        super().__init__(f"{len(failed)} objects could not be changed, {key} among them: {reason}")
+        self.failed = failed
+        """Why, by the key of the object."""
+        self.count = count
+        """How many were changed."""
+
+
 class BadRequest(ApiError):
     """The server cannot parse the request."""
 
@@ -114,6 +127,10 @@ class Forbidden(ApiError):
 
 class NotFound(ApiError):
     """The object or its kind does not exist."""
+
+
+class InvalidName(NotFound, ValueError):
+    """A name that no object can have, and that would lead to another path; no request is sent."""
 
 
 class MethodNotAllowed(ApiError):

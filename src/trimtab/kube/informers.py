@@ -11,6 +11,9 @@ is listed again and compared with the store: equal objects are skipped, and obje
 reported as deleted. An object of the same name with another UID is another object: the old one is reported as
 deleted, then the new one as added.
 
+**Objects that cannot be read** are skipped and reported (see `unreadable`). The last version that could be read stays
+in the store until the object is corrected or deleted. Nothing that a list or a watch sends ends `run`.
+
 **Order.** The store has the new state before handlers are called. Handlers are plain functions, called in the order of
 subscription, in the informer's own task: they add keys to a work queue and return (see `queues`).
 """
@@ -31,7 +34,7 @@ from trimtab.kube import versions
 from trimtab.kube.client import PAGE, Client, Kind
 from trimtab.kube.clocks import SECOND
 from trimtab.kube.errors import ApiError, ConfigError, Gone, Malformed, NotFound
-from trimtab.kube.resources import Key, Resource
+from trimtab.kube.resources import Key, Resource, split
 from trimtab.kube.retries import Backoff
 from trimtab.kube.stores import IndexFunction, Object, Store, key_of
 from trimtab.kube.watches import DELETED, Page, RejectedObject, WatchEvent
@@ -90,6 +93,7 @@ class Informer(Generic[T]):
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._failures = 0
         self._reported = ""
+        self._unreadable: set[Key] = set()
         self._pool = SpecPool() if self.resource.model is Pod else None
 
     # Reading.
@@ -103,6 +107,11 @@ class Informer(Generic[T]):
     def version(self) -> str:
         """The resourceVersion of the last list, event or bookmark."""
         return self._version
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the first list is complete, or the API server has said that there is no such kind."""
+        return self.synced or self.absent
 
     async def wait_synced(self) -> None:
         """Wait until the first list is complete."""
@@ -157,6 +166,10 @@ class Informer(Generic[T]):
                 self._stale = self._stale or isinstance(error, Malformed)
                 self.absent = self.absent or isinstance(error, NotFound)
                 await self._pause(str(error))
+            except Exception as error:
+                log.exception("the cache of %s failed and lists everything again", self.resource.plural)
+                self._stale = True
+                await self._pause(f"{type(error).__name__}: {error}")
 
     async def _pause(self, problem: str) -> None:
         """Back off with jitter after a failure; log each new problem once."""
@@ -176,7 +189,7 @@ class Informer(Generic[T]):
             async for page in pages:
                 self._handle_page(page, present)
                 version = page.resource_version
-        for key in self.store.keys_not_in(present):
+        for key in (*self.store.keys_not_in(present), *(self._unreadable - present)):
             self._remove(key)
         self._stale = False
         self._advance(version, versions.number(version))
@@ -191,9 +204,9 @@ class Informer(Generic[T]):
             present.add(key)
             if not self._is_cached(key, an_object):
                 self._put(key, an_object)
-        for rejected in page.rejected:
+        for rejected in page.rejected:  # which the client has reported
             present.add(rejected.key)
-            self._report_rejected(rejected)
+            self._skip(rejected)
         self._wake()
 
     def _is_cached(self, key: Key, listed: T) -> bool:
@@ -230,10 +243,10 @@ class Informer(Generic[T]):
         number = versions.number(event.resource_version)
         if number is not None and number <= self._number:
             return
-        if event.rejected is not None:
-            self._report_rejected(event.rejected)
         if event.type == DELETED:
             self._forget(event)
+        elif event.rejected is not None:
+            self._reject(event.rejected)
         elif event.object is not None:
             self._put(key_of(event.object), event.object)
         if event.resource_version:
@@ -254,9 +267,17 @@ class Informer(Generic[T]):
         if old is not None and old.metadata.uid != new.metadata.uid:
             self._remove(key)
             old = None
-        if self._pool is not None:
-            self._pool.adopt(cast("Pod", new))
-        self.store.put(key, new)
+        try:
+            if self._pool is not None:
+                self._pool.adopt(cast("Pod", new))
+            self.store.put(key, new)
+        except Exception as error:  # noqa: BLE001 - no object may end a watch
+            metadata = new.metadata
+            self._reject(
+                RejectedObject(metadata.namespace, metadata.name, metadata.uid, metadata.resource_version, error)
+            )
+            return
+        self._resolve(key)
         for handler in self._handlers:
             if old is None:
                 self._notify(handler.added, new)
@@ -269,6 +290,7 @@ class Informer(Generic[T]):
         self._number = -1 if number is None else number
 
     def _remove(self, key: Key, final: T | None = None) -> None:
+        self._resolve(key)
         known = self.store.remove(key)
         if known is not None:
             for handler in self._handlers:
@@ -283,14 +305,21 @@ class Informer(Generic[T]):
         except Exception:
             log.exception("a handler failed for %s %s", self.resource.kind, key_of(arguments[-1]))
 
-    def _report_rejected(self, rejected: RejectedObject) -> None:
-        """Log an unreadable object. Its last good state stays: it must not be treated as deleted."""
-        log.error(
-            "%s %s cannot be read, its last good state is used until it is corrected: %s",
-            self.resource.kind,
-            rejected.key,
-            rejected.error,
-        )
+    def _reject(self, rejected: RejectedObject) -> None:
+        self._skip(rejected)
+        self._client.unreadable.report(self.resource, rejected)
+
+    def _skip(self, rejected: RejectedObject) -> None:
+        """Skip an object. What is known of it stays, unless it was another object of the same name."""
+        known = self.store.get(rejected.key)
+        if known is not None and known.metadata.uid != rejected.uid:
+            self._remove(rejected.key)
+        self._unreadable.add(rejected.key)
+
+    def _resolve(self, key: Key) -> None:
+        if key in self._unreadable:
+            self._unreadable.discard(key)
+            self._client.unreadable.resolve(self.resource, *split(key))
 
     # Waiting.
 

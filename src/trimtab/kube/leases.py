@@ -9,6 +9,9 @@ measured; the timestamps in the lease are for people.
 **Work** is a coroutine that is cancelled when the lease is lost. Cancellation does not stop code that never awaits, so
 `check`, which reads the clock, also runs before every write (`Settings.before_write`).
 
+**A busy process keeps its lease.** All calls may be made in another event loop (`LeaseCalls`), so that work that keeps
+the main loop busy does not delay a renewal.
+
 **Shutdown.** The work is stopped first, while the lease is still renewed, and then the lease is released: the next
 leader need not wait, and the two never overlap.
 """
@@ -21,7 +24,7 @@ import math
 import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from trimtab.api import times
 from trimtab.api.documents import JSON
@@ -35,6 +38,8 @@ from trimtab.kube.retries import NO_RETRIES
 LEASES = Resource.of(Lease).raw
 _JITTER = 1.2
 _FAILURES = (ApiError, ConfigError, TimeoutError)
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +66,27 @@ class LeaseTimings:
 LEASE_TIMINGS = LeaseTimings()
 
 
+async def run_here(work: Coroutine[Any, Any, T]) -> T:
+    """Run the work in the loop of the caller."""
+    return await work
+
+
+class RunIn(Protocol):
+    """Runs a coroutine, perhaps in another event loop."""
+
+    async def __call__(self, work: Coroutine[Any, Any, T], /) -> T:
+        """Run it and wait for it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseCalls:
+    """How leases are read and written: by a client, in its event loop."""
+
+    client: Client
+    run_in: RunIn = run_here
+
+
 @dataclass(slots=True)
 class _Observation:
     """The spec of a lease, and when it was first seen."""
@@ -81,6 +107,7 @@ class Elector:
         identity: str,
         timings: LeaseTimings = LEASE_TIMINGS,
         rng: random.Random | None = None,
+        run_in: RunIn = run_here,
     ) -> None:
         self.name = name
         self.namespace = namespace
@@ -92,6 +119,7 @@ class Elector:
         self._observed: _Observation | None = None
         self._lease: JSON | None = None
         self._renewed: int | None = None
+        self._run_in = run_in
 
     @property
     def holder(self) -> str:
@@ -113,9 +141,9 @@ class Elector:
 
         Raises LeadershipLost, after the work has stopped, if the lease was lost.
         """
-        await self._acquire()
+        await self._run_in(self._acquire())
+        keeping = asyncio.ensure_future(self._run_in(self._keep()))  # first: the work may begin with a long step
         working = asyncio.ensure_future(work())
-        keeping = asyncio.ensure_future(self._keep())
         try:
             await asyncio.wait((working, keeping), return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
@@ -125,7 +153,7 @@ class Elector:
         finally:
             await cancel(working)
             await cancel(keeping)
-            await self._release()
+            await self._run_in(self._release())
 
     async def _acquire(self) -> None:
         log.info("%s is waiting for the lease %s/%s", self.identity, self.namespace, self.name)

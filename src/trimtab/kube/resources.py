@@ -22,6 +22,7 @@ from trimtab.api.policy import PodDisruptionBudget
 from trimtab.api.priorities import PriorityClass
 from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.kube.errors import InvalidName
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -93,10 +94,14 @@ def untyped(api_version: str, kind: str, plural: str, *, namespaced: bool = True
     return Resource(group, version, kind, plural, dict[str, Any], namespaced)
 
 
+_SHOWN = 100
+"""How many characters of a name are shown."""
+
+
 def _segment(name: str) -> str:
-    """A name as a path segment. Names that would change the path are refused, as by API servers."""
+    """A name as a path segment. For names that would change the path there is no object, as API servers say."""
     if name in ("", ".", "..") or "/" in name or "%" in name:
-        raise ValueError(f"{name!r} is not a valid object name")
+        raise InvalidName(f"{name[:_SHOWN]!r} is not a valid object name")
     return quote(name, safe="")
 
 

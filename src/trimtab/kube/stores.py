@@ -77,11 +77,12 @@ class Store(Generic[T]):
         return list(self._indexes[index])
 
     def put(self, key: Key, an_object: T) -> T | None:
-        """Store an object; return the one that it replaces."""
+        """Store an object; return the one that it replaces. If an index function fails, nothing is changed."""
         old = self._objects.get(key)
+        values = {name: dict.fromkeys(function(an_object)) for name, function in self._functions.items()}
         self._objects[key] = an_object
         for name, function in self._functions.items():
-            self._update_index(self._indexes[name], key, an_object, old, function)
+            self._update_index(self._indexes[name], key, an_object, values[name], () if old is None else function(old))
         return old
 
     def remove(self, key: Key) -> T | None:
@@ -95,13 +96,11 @@ class Store(Generic[T]):
 
     @staticmethod
     def _update_index(
-        index: dict[str, dict[Key, T]], key: Key, new: T, old: T | None, function: IndexFunction[T]
+        index: dict[str, dict[Key, T]], key: Key, new: T, values: Mapping[str, None], before: Iterable[str]
     ) -> None:
-        values = dict.fromkeys(function(new))
-        if old is not None:
-            for value in function(old):
-                if value not in values:
-                    _drop(index, value, key)
+        for value in before:
+            if value not in values:
+                _drop(index, value, key)
         for value in values:
             index.setdefault(value, {})[key] = new
 

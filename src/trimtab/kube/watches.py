@@ -4,8 +4,9 @@ A watch sends one line of JSON per event. Decoding the event's type first and it
 twice, so a line is decoded into its final type at once; only lines that do not fit (bookmarks of strict types, errors)
 are decoded again.
 
-An object that does not fit its type must not stop the others: a custom resource may have been stored before its schema
-was tightened. It is reported as a `RejectedObject`, with its key and the reason.
+An object that cannot be read must not stop the others: a custom resource may have been stored before its schema was
+tightened, and whoever may create an object may try to stop us with it. It is returned as a `RejectedObject`, with its
+key and the reason, whatever the decoder raised. `unreadable` reports them.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from trimtab.api import codec
+from trimtab.api import codec, nesting
 from trimtab.api.admission import Status
 from trimtab.api.errors import InvalidError
-from trimtab.api.meta import ListMeta, ObjectMeta
+from trimtab.api.meta import ListMeta
 from trimtab.api.model import Model
 from trimtab.kube.errors import Malformed, from_status
 from trimtab.kube.resources import Key, object_key
@@ -38,11 +39,18 @@ CHANGES = frozenset((ADDED, MODIFIED, DELETED))
 
 @dataclass(frozen=True, slots=True)
 class RejectedObject:
-    """An object that does not fit its type."""
+    """An object that cannot be read, and why."""
 
-    key: Key
+    namespace: str
+    name: str
+    uid: str
     resource_version: str
-    error: InvalidError
+    error: Exception
+
+    @property
+    def key(self) -> Key:
+        """The key of the object."""
+        return object_key(self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +73,17 @@ class WatchEvent(Generic[T]):
     rejected: RejectedObject | None = None
 
 
-class _Meta(Model):
-    metadata: ObjectMeta = ObjectMeta()
+class _Identity(Model):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Identified(Model):
+    """An object of which only its identity is read, however strange the rest is."""
+
+    metadata: _Identity = _Identity()
 
 
 class _List(Model, Generic[T]):
@@ -87,8 +104,8 @@ class _RawEvent(Model):
 def page(data: bytes, model: type[T]) -> Page[T]:
     """Decode a page of a list."""
     try:
-        read = codec.decode(data, _List[model])  # type: ignore[valid-type]
-    except InvalidError:
+        read = codec.decode_exactly(data, _List[model])  # type: ignore[valid-type]
+    except Exception:  # noqa: BLE001 - whatever it is, it is found again in the item that causes it
         return _page_by_item(data, model)
     return Page(read.items, read.metadata.resource_version, read.metadata.continue_)
 
@@ -99,8 +116,8 @@ def reader(model: type[T]) -> Callable[[bytes], WatchEvent[T]]:
 
     def read(line: bytes) -> WatchEvent[T]:
         try:
-            event = codec.decode(line, shape)
-        except InvalidError:
+            event = codec.decode_exactly(line, shape)
+        except Exception:  # noqa: BLE001 - whatever it is, it is raised again for the object alone
             return _decode_raw_event(line, model)
         if event.type in CHANGES:
             return WatchEvent(event.type, event.object, _version(event.object))
@@ -155,10 +172,11 @@ def _page_by_item(data: bytes, model: type[T]) -> Page[T]:
     items: list[T] = []
     rejected: list[RejectedObject] = []
     for item in raw.items or ():
-        try:
-            items.append(codec.decode(bytes(item), model))
-        except InvalidError as error:
-            rejected.append(_reject(bytes(item), error))
+        read = _read(bytes(item), model)
+        if isinstance(read, RejectedObject):
+            rejected.append(read)
+        else:
+            items.append(read)
     return Page(tuple(items), raw.metadata.resource_version, raw.metadata.continue_, tuple(rejected))
 
 
@@ -167,26 +185,43 @@ def _decode_raw_event(line: bytes, model: type[T]) -> WatchEvent[T]:
     body = bytes(event.object)
     if event.type == ERROR:
         raise from_status(_decoded(body, Status))
-    version = _decoded(body, _Meta).metadata.resource_version
+    version = _identity(body).resource_version
     if event.type == BOOKMARK:
         return WatchEvent(BOOKMARK, None, version)
     if event.type not in CHANGES:
         raise Malformed(f"the watch sent an event of unknown type {event.type!r}")
+    read = _read(body, model)
+    if isinstance(read, RejectedObject):
+        return WatchEvent(event.type, None, version, read)
+    return WatchEvent(event.type, read, version)
+
+
+def _read(body: bytes, model: type[T]) -> T | RejectedObject:
+    """The object, unless it cannot be read. Plain JSON is not read from text that may have lost its deepest levels."""
     try:
-        return WatchEvent(event.type, codec.decode(body, model), version)
-    except InvalidError as error:
-        return WatchEvent(event.type, None, version, _reject(body, error))
+        if not codec.is_partial(model) and nesting.is_too_deep(body):
+            raise InvalidError("", nesting.TOO_DEEP)
+        return codec.decode(body, model)
+    except Exception as error:  # noqa: BLE001 - no object may end a watch
+        identity = _identity(body)
+        return RejectedObject(identity.namespace, identity.name, identity.uid, identity.resource_version, error)
 
 
-def _reject(body: bytes, error: InvalidError) -> RejectedObject:
-    metadata = _decoded(body, _Meta).metadata
-    return RejectedObject(object_key(metadata.namespace, metadata.name), metadata.resource_version, error)
+def _identity(body: bytes) -> _Identity:
+    """The identity of an object; empty if even that cannot be read."""
+    try:
+        return codec.decode(body, _Identified).metadata
+    except InvalidError:
+        return _Identity()
 
 
 def _split(data: bytes, shape: type[T]) -> T:
     """Decode only the envelope. `codec` is not used: its handling of nulls would decode the raw parts."""
     try:
-        return msgspec.json.decode(data, type=shape)
+        try:
+            return msgspec.json.decode(data, type=shape)
+        except RecursionError:
+            return msgspec.json.decode(nesting.cut(data), type=shape)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Malformed(f"the response is not what Kubernetes sends: {error}") from error
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from trimtab.api import scaledown, selectors
+from trimtab.api import limits, scaledown, selectors
 from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab.api.scaledown import ScaleDownPolicy, StrategySpec
@@ -25,7 +25,7 @@ def faults(policy: ScaleDownPolicy, registry: Mapping[str, Factory] = STRATEGIES
     for error in scaledown.problems(policy):
         if str(error) not in several:  # which the strategies' own check reports again
             yield error
-    if policy.spec.selector is not None:
+    if policy.spec.selector is not None and next(limits.problems(policy.spec.selector, ""), None) is None:
         yield from _selector_faults(policy.spec.selector)
     yield from strategy_faults(policy.spec.strategies, registry)
 

@@ -22,7 +22,7 @@ from trimtab.api.annotations import SCALE_PLAN, PlanAnnotation
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, within
-from trimtab.kube.errors import ApiError, ConfigError, Conflict, NotFound
+from trimtab.kube.errors import ApiError, ConfigError, Conflict, IncompleteSweep, Invalid, NotFound
 from trimtab.kube.resources import Key
 from trimtab.kube.retries import Backoff, RetryPolicy
 from trimtab.kube.stores import key_of
@@ -152,33 +152,49 @@ class CostWriter:
     async def revert(self, pods: Iterable[Pod], *, reason: str) -> int:
         """Restore what these pods had before any plan; how many a plan had written to.
 
-        Raises ApiError if the API server refuses: the caller tries again later.
+        A pod that the API server refuses as invalid is passed over: a retry would not help. Raises another ApiError, if
+        there is one, after all pods have been tried: the caller tries again later.
         """
-        waiting = iter([pod for pod in pods if SCALE_PLAN in pod.metadata.annotations])
-        results = await asyncio.gather(
-            *(self._revert_some(waiting) for _ in range(self._writers)), return_exceptions=True
-        )
-        counts = [result for result in results if isinstance(result, int)]
-        self._metrics.record_costs_reverted(sum(counts), reason)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-        return sum(counts)
+        count, failed = await self._revert_all(pods, reason)
+        for key, error in failed.items():
+            if not isinstance(error, Invalid):
+                raise error
+            log.warning("the cost of pod %s cannot be reverted, and is left as it is: %s", key, error)
+        return count
 
-    async def _revert_some(self, waiting: Iterator[Pod]) -> int:
+    async def sweep(self, pods: Iterable[Pod], failed: dict[str, str]) -> int:
+        """Restore what these pods had before any plan, as `revert` does; every failure goes into `failed`."""
+        count, errors = await self._revert_all(pods, "sweep")
+        failed.update({f"pod {key}": str(error) for key, error in errors.items()})
+        return count
+
+    async def _revert_all(self, pods: Iterable[Pod], reason: str) -> tuple[int, dict[str, ApiError | ConfigError]]:
+        waiting = iter([pod for pod in pods if SCALE_PLAN in pod.metadata.annotations])
+        failed: dict[str, ApiError | ConfigError] = {}
+        counts = await asyncio.gather(*(self._revert_some(waiting, failed) for _ in range(self._writers)))
+        self._metrics.record_costs_reverted(sum(counts), reason)
+        return sum(counts), failed
+
+    async def _revert_some(self, waiting: Iterator[Pod], failed: dict[str, ApiError | ConfigError]) -> int:
         count = 0
         for pod in waiting:
-            count += await apply_change(self._client, pod, revert_plan_patch, attempts=_ATTEMPTS)
+            try:
+                count += await apply_change(self._client, pod, revert_plan_patch, attempts=_ATTEMPTS)
+            except (ApiError, ConfigError) as error:
+                failed[pod.key] = error
         return count
 
 
 async def sweep(client: Client, *, namespace: str = "", metrics: Metrics | None = None) -> int:
     """Revert every cost that a plan ever wrote, in all namespaces or in one; how many there were.
 
-    For uninstalling: it reads the cluster alone, needs no running Trimtab, and may be repeated.
+    For uninstalling: it reads the cluster alone, needs no running Trimtab, and may be repeated. Raises IncompleteSweep,
+    after all pods have been tried.
     """
     writer = CostWriter(client, metrics=metrics)
-    count = 0
+    count, failed = 0, dict[str, str]()
     async for page in client.pages(Pod, namespace=namespace):
-        count += await writer.revert(page.items, reason="sweep")
+        count += await writer.sweep(page.items, failed)
+    if failed:
+        raise IncompleteSweep(failed, count=count)
     return count

@@ -29,6 +29,7 @@ from trimtab.api.annotations import (
     cost_owner,
     plan_annotation,
     policy_cost_annotation,
+    previous_cost,
 )
 from trimtab.api.documents import JSON
 from trimtab.api.pods import Pod
@@ -78,7 +79,8 @@ def _without_plan(pod: Pod) -> Mapping[str, str]:
     plan = plan_annotation(annotations)
     if plan is not None and plan_cost(pod) is not None:
         del kept[DELETION_COST]
-        return kept if plan.before is None else {**kept, DELETION_COST: plan.before}
+        before = previous_cost(plan)
+        return kept if before is None else {**kept, DELETION_COST: before}
     return kept
 
 
@@ -156,7 +158,7 @@ def revert_policy_patch(pod: Pod) -> JSON | None:
     changes: dict[str, str | None] = {name: None for name in (POLICY_COST, RANKED_AMONG) if name in annotations}
     written = policy_cost_annotation(annotations)
     if written is not None and policy_cost(pod) is not None:
-        changes[CARRIER_KEYS[written.carrier]] = written.before
+        changes[CARRIER_KEYS[written.carrier]] = previous_cost(written)
     return _patch(pod, changes)
 
 

@@ -181,7 +181,7 @@ def orphans(pod: Pod) -> Iterable[str]:
 
 def is_known(informer: Informer[Any]) -> bool:
     """Whether an informer has synced, or its kind is not installed."""
-    return informer.synced or informer.absent
+    return informer.is_known
 
 
 async def read_workload(client: Client, kind: str, namespace: str, name: str) -> Workload | None:

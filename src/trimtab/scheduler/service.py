@@ -35,7 +35,7 @@ from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, cancel
 from trimtab.kube.informers import Informer
-from trimtab.kube.leases import Elector
+from trimtab.kube.leases import Elector, LeaseCalls
 from trimtab.kube.limits import TokenBucket
 from trimtab.kube.stores import Object
 from trimtab.scheduler.binding import Binder, BindingOutcome, BindingResult
@@ -73,6 +73,7 @@ class Service:
         rng: random.Random | None = None,
         metrics: Metrics | None = None,
         identity: str = "",
+        leases: LeaseCalls | None = None,
     ) -> None:
         self.configuration = configuration
         self.metrics = metrics or Metrics()
@@ -80,7 +81,7 @@ class Service:
         self._rng = rng or random.Random()  # noqa: S311 - breaks ties, guards nothing
         self._clock = client.clock
         self._client = client
-        self.elector = self._candidate()
+        self.elector = self._candidate(leases or LeaseCalls(client))
         writer = _limited(client, configuration.rate_limit)
         if self.elector is not None:
             writer = writer.using(before_write=self.elector.check)
@@ -227,17 +228,18 @@ class Service:
 
     # Parts.
 
-    def _candidate(self) -> Elector | None:
+    def _candidate(self, leases: LeaseCalls) -> Elector | None:
         election = self.configuration.election
         if election is None:
             return None
         return Elector(
-            self._client,
+            leases.client,
             name=election.name,
             namespace=election.namespace,
             identity=self.identity,
             timings=election.terms,
             rng=self._rng,
+            run_in=leases.run_in,
         )
 
     def _informers(self) -> list[Informer[Any]]:

@@ -50,6 +50,12 @@ class Rows:
         self._free.append(row)
         return row
 
+    def copy(self) -> Rows:
+        """The same rows; changes of one do not affect the other."""
+        made = Rows()
+        made.index, made.names, made._free = dict(self.index), list(self.names), list(self._free)
+        return made
+
 
 class Columns:
     """Named arrays of one length, grown together by doubling."""
@@ -71,6 +77,13 @@ class Columns:
         for name, array in self._arrays.items():
             self._arrays[name] = grown(array, self.capacity)
         return True
+
+    def copy(self) -> Columns:
+        """The same arrays; changes of one do not affect the other."""
+        made = Columns()
+        made._arrays = {name: array.copy() for name, array in self._arrays.items()}
+        made.capacity = self.capacity
+        return made
 
 
 def grown(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:

@@ -37,6 +37,10 @@ class LabelColumn:
     values: list[str] = field(default_factory=list)
     index: dict[str, int] = field(default_factory=dict)
 
+    def copy(self) -> LabelColumn:
+        """The same column; changes of one do not affect the other."""
+        return LabelColumn(self.codes.copy(), list(self.values), dict(self.index))
+
     def code(self, value: str) -> int:
         """The code of a value; a new one if the value is new."""
         code = self.index.get(value)
@@ -81,6 +85,18 @@ class NodeTable:
         self._labels: dict[LabelKey, LabelColumn] = {}
         self._predicates: dict[Hashable, _Predicate] = {}
         self._derived: dict[Hashable, tuple[tuple[int, int], Any]] = {}
+
+    def copy(self) -> NodeTable:
+        """The same nodes; changes of one do not affect the other. What can be computed again is left out."""
+        made = NodeTable()
+        made.rows, made.objects, made.changes = self.rows.copy(), list(self.objects), self.changes
+        made.resources, made.taint_sets = dict(self.resources), list(self.taint_sets)
+        made.images = {name: dict(holders) for name, holders in self.images.items()}
+        made._taint_ids, made._columns = dict(self._taint_ids), self._columns.copy()
+        made._allocatable, made._requested = self._allocatable.copy(order="F"), self._requested.copy(order="F")
+        made._assumed = self._assumed.copy(order="F")
+        made._labels = {key: column.copy() for key, column in self._labels.items()}
+        return made
 
     def __len__(self) -> int:
         """The length of the columns, rows without a node included: see `known`."""

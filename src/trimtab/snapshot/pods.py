@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import msgspec
 import numpy as np
 
-from trimtab.api.annotations import DELETION_COST
+from trimtab.api.annotations import DELETION_COST, parse_cost
 from trimtab.api.pods import ContainerStatus, Pod
 from trimtab.api.selectors import Selector
 from trimtab.api.times import ZERO_NS, from_ns, to_ns
@@ -24,10 +23,8 @@ NEVER = 0
 PHASES: Mapping[str, int] = {"Unknown": 1, "Running": 2, "Succeeded": 3, "Failed": 4}
 """Phases as numbers, in the order in which pods are deleted; all others count as Pending, 0."""
 
-_INT32 = range(-(2**31), 2**31)
 _ZERO = from_ns(ZERO_NS)
 _FARTHEST = 2**62  # so that the difference of two times fits 64 bits
-_COST = re.compile(r"0|-?[1-9][0-9]*|-0[0-9]*")
 _pack = msgspec.msgpack.Encoder().encode
 
 
@@ -70,6 +67,13 @@ class LabelSets:
         self._free.append(number)
         return True
 
+    def copy(self) -> LabelSets:
+        """The same sets; changes of one do not affect the other."""
+        made = LabelSets()
+        made.rows, made._keys, made._counts = list(self.rows), list(self._keys), list(self._counts)
+        made._ids, made._free = dict(self._ids), list(self._free)
+        return made
+
     def _free_number(self) -> int:
         if self._free:
             return self._free.pop()
@@ -110,6 +114,13 @@ class PodTable:
     def __len__(self) -> int:
         """The length of the columns, rows without a pod included: see `column('present')`."""
         return len(self.rows)
+
+    def copy(self) -> PodTable:
+        """The same pods; changes of one do not affect the other."""
+        made = PodTable()
+        made.rows, made.objects, made.labels = self.rows.copy(), list(self.objects), self.labels.copy()
+        made.owners, made._columns = dict(self.owners), self._columns.copy()
+        return made
 
     @property
     def node(self) -> SmallColumn:
@@ -227,11 +238,7 @@ def nanoseconds(moment: datetime | None) -> int:
 
 def deletion_cost(pod: Pod) -> int | None:
     """The cost that ReplicaSets honour; None if it is absent or not an int32 in the format that they accept."""
-    text = pod.metadata.annotations.get(DELETION_COST)
-    if text is None or not _COST.fullmatch(text):
-        return None
-    cost = int(text)
-    return cost if cost in _INT32 else None
+    return parse_cost(pod.metadata.annotations.get(DELETION_COST))
 
 
 def sidecar_restarts(pod: Pod) -> int:

@@ -30,6 +30,13 @@ class TermBook:
         self._holders: dict[HeldTerm, IntColumn] = {}
         self._index: dict[Pair, dict[HeldTerm, None]] = {}
 
+    def copy(self, nodes: NodeTable) -> TermBook:
+        """The same terms over a copy of the nodes; changes of one do not affect the other."""
+        made = TermBook(nodes)
+        made._holders = {held: holders.copy() for held, holders in self._holders.items()}
+        made._index = {pair: dict(indexed) for pair, indexed in self._index.items()}
+        return made
+
     def __len__(self) -> int:
         """The number of distinct terms."""
         return len(self._holders)

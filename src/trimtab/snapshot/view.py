@@ -65,6 +65,25 @@ class Snapshot:
         self._shapes = ShapeBook()
         self._contributions: dict[int, _Contribution] = {}
 
+    def copy(self) -> Snapshot:
+        """The same cluster, for a decision that takes long and is made in another thread while events go on.
+
+        Objects are shared: they are immutable. Tallies are counted again when they are requested.
+        """
+        made = Snapshot()
+        made.nodes, made.pods = self.nodes.copy(), self.pods.copy()
+        made.tallies, made.terms = TallyBook(made.pods, made.nodes), self.terms.copy(made.nodes)
+        made.namespaces = dict(self.namespaces)
+        made.ports = {
+            port: {node: Counter(taken) for node, taken in by_node.items()} for port, by_node in self.ports.items()
+        }
+        made._groups = {
+            kind: {namespace: dict(found) for namespace, found in of_kind.items()}
+            for kind, of_kind in self._groups.items()
+        }
+        made._contributions = dict(self._contributions)
+        return made
+
     def put(self, watched: Watched) -> None:
         """Add or update an object."""
         match watched:

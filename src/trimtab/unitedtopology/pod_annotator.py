@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from trimtab.api.pods import Pod
 from trimtab.kube.client import Client
-from trimtab.kube.errors import ApiError, Conflict, NotFound
+from trimtab.kube.errors import ApiError, Conflict, IncompleteSweep, NotFound
 from trimtab.unitedtopology import costs
 from trimtab.unitedtopology.costs import Change
 from trimtab.unitedtopology.metrics import Metrics
@@ -30,12 +30,12 @@ class PodAnnotator:
     async def write(self, changes: Iterable[tuple[Pod, Change]], *, reason: str) -> list[Pod]:
         """Apply changes, and return the pods that were written, as they are now.
 
-        A pod that has changed since, or is gone, is skipped: its event requeues it. Raises the first other failure,
-        after all pods have been tried.
+        A pod that has changed since, or is gone, is skipped: its event requeues it. Raises IncompleteSweep, if there
+        are other failures, after all pods have been tried.
         """
         waiting = iter([(pod, change) for pod, change in changes if change])
         written: list[Pod] = []
-        failures: list[ApiError] = []
+        failures: dict[str, str] = {}
 
         async def work() -> None:
             for pod, change in waiting:
@@ -44,10 +44,10 @@ class PodAnnotator:
         await asyncio.gather(*(work() for _ in range(self._concurrency)))
         self._metrics.record_pods(len(written), reason)
         if failures:
-            raise failures[0]
+            raise IncompleteSweep(failures, count=len(written))
         return written
 
-    async def _write_one(self, pod: Pod, change: Change, written: list[Pod], failures: list[ApiError]) -> None:
+    async def _write_one(self, pod: Pod, change: Change, written: list[Pod], failures: dict[str, str]) -> None:
         patch = costs.patch(pod, change)
         if patch is None:
             return
@@ -56,6 +56,6 @@ class PodAnnotator:
         except (Conflict, NotFound) as error:
             log.debug("%s is skipped: %s", pod.key, error)
         except ApiError as error:
-            failures.append(error)
+            failures[f"pod {pod.key}"] = str(error)
         else:
             written.append(answer)

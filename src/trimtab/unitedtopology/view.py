@@ -84,13 +84,21 @@ class View:
 
     @property
     def synced(self) -> bool:
-        """Whether every cache has been filled."""
-        return all(each.synced for each in self.required) and self.is_known("CloneSet")
+        """Whether every cache has been filled, those of kinds that are not installed aside."""
+        optional = (self.topologies, self.clonesets)
+        return all(each.synced for each in self.required if each not in optional) and all(
+            each.is_known for each in optional
+        )
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether every cache that decisions need has been filled."""
+        return all(each.synced for each in self.required)
 
     @property
     def problems(self) -> list[str]:
-        """The failures of the watches, for health pages."""
-        watched = (*self.required, *(() if self.clonesets.absent else (self.clonesets,)))
+        """The failures of the watches, for health pages. A kind that is not installed is none."""
+        watched = [each for each in (*self.required, self.clonesets) if not each.absent]
         return [f"{each.resource.plural}: {each.problem}" for each in watched if each.problem]
 
     async def run(self) -> None:
@@ -111,7 +119,7 @@ class View:
 
     def is_known(self, kind: str) -> bool:
         """Whether the cache of a kind of workload is filled, or the cluster does not have the kind."""
-        return kind != "CloneSet" or self.clonesets.synced or self.clonesets.absent
+        return kind != "CloneSet" or self.clonesets.is_known
 
     def workload(self, kind: str, namespace: str, name: str) -> Workload | None:
         """A workload as last seen."""

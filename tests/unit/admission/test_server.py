@@ -7,6 +7,7 @@ import json
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from trimtab.admission.certificate_authority import make_authority, sign
 from trimtab.admission.certificates import FileCertificates
 from trimtab.admission.server import AdmissionServer, Decide, Hook, admitted
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
-from trimtab.kube.clocks import SystemClock, cancel
+from trimtab.kube.clocks import SECOND, SystemClock, cancel
 from trimtab.testing.clocks import VirtualClock
 
 NOW = datetime.now(UTC)
@@ -121,7 +122,7 @@ async def test_a_body_that_is_no_review_is_refused(data: bytes, tmp_path: Path) 
 
 
 async def decided(
-    decide: Decide, *, timeout: float | None = None, in_flight: int = 10
+    decide: Decide, *, timeout: float | None = None, in_flight: int = 10, waited: float = 0.0
 ) -> tuple[Any, AdmissionServer, list[Any]]:
     """The answer of a hook in virtual time, and the reasons given to `on_skip`."""
     clock, reasons = VirtualClock(), []
@@ -134,7 +135,10 @@ async def decided(
         on_skip=lambda *what: reasons.append(what[2]),
         max_in_flight=in_flight,
     )
-    task = asyncio.ensure_future(server.decide(server.hooks["/h"], AdmissionRequest(uid="u"), timeout=timeout))
+    arrived = clock.monotonic() - round(waited * SECOND)
+    task = asyncio.ensure_future(
+        server.decide(server.hooks["/h"], AdmissionRequest(uid="u"), timeout=timeout, arrived=arrived)
+    )
     started = clock.now()
     while not task.done():
         await clock.advance(0.05)
@@ -179,11 +183,38 @@ async def test_requests_beyond_the_limit_in_flight_are_admitted() -> None:
     assert counted(server, "busy") == 1
 
 
+async def test_a_feature_that_is_not_ready_admits_without_a_decision() -> None:
+    """And is counted; the hook is not called."""
+    clock, reasons = VirtualClock(), list[str]()
+    server = AdmissionServer(
+        [replace(hook(no), is_ready=lambda: False)],
+        certificates=FileCertificates(Path("none"), Path("none"), clock=clock),
+        host="",
+        port=0,
+        clock=clock,
+        on_skip=lambda *what: reasons.append(what[2]),
+    )
+    response = await server.decide(server.hooks["/h"], AdmissionRequest(uid="u"))
+    assert response.allowed
+    assert reasons == ["the caches have not synced yet"]
+    assert counted(server, "not-ready") == 1
+
+
 def test_two_hooks_cannot_share_a_path() -> None:
     """One of them would never be called."""
     certificates = FileCertificates(Path("none"), Path("none"), clock=SystemClock())
     with pytest.raises(ValueError, match="the same path"):
         AdmissionServer([hook(yes), hook(no)], certificates=certificates, host="", port=0)
+
+
+async def test_an_overloaded_process_admits_without_a_decision() -> None:
+    """Its loop is late: it could not keep the budget."""
+    clock = VirtualClock()
+    certificates = FileCertificates(Path("none"), Path("none"), clock=clock)
+    server = AdmissionServer([hook(no)], certificates=certificates, host="", port=0, clock=clock, lag=lambda: 0.6)
+    response = await server.decide(server.hooks["/h"], AdmissionRequest(uid="u"))
+    assert response.allowed
+    assert counted(server, "busy") == 1
 
 
 @pytest.mark.parametrize(

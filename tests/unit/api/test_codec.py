@@ -24,9 +24,11 @@ from trimtab.api import (
     scaledown,
     unitedtopology,
 )
+from trimtab.api.admission import AdmissionReview
 from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.pods import Pod
+from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.api.unitedtopology import UnitedTopology
 
 KINDS: list[type[Any]] = [
@@ -267,3 +269,30 @@ def test_acronyms_are_read_under_their_own_names() -> None:
     pod = codec.convert({"spec": {"containers": [container]}, "status": status}, Pod)
     assert (pod.status.pod_ip, pod.status.host_ip) == ("192.0.2.1", "192.0.2.2")
     assert pod.spec.containers[0].ports[0].host_ip == "192.0.2.3"
+
+
+@pytest.mark.parametrize(
+    ("path", "tree"),
+    [
+        pytest.param("spec.strategies", {"strategies": [{"name": "Balance"}] * 33}, id="a list"),
+        pytest.param(
+            "spec.strategies[1].args",
+            {"strategies": [{"name": "Balance"}, {"name": "Taints", "args": {f"a{n}": n for n in range(101)}}]},
+            id="a map in a list",
+        ),
+    ],
+)
+@pytest.mark.parametrize("more", [{}, {"delivery": None}], ids=["", "with a null elsewhere"])
+def test_too_many_entries_are_named_by_their_field(path: str, tree: Any, more: Any) -> None:
+    """And are not searched one by one."""
+    data = json.dumps({"spec": {**tree, **more}}).encode()
+    with pytest.raises(InvalidError, match=r"has too many entries; write at most (32|100)$") as raised:
+        codec.decode(data, ScaleDownPolicy)
+    assert raised.value.path == path
+
+
+def test_the_search_for_an_error_is_limited() -> None:
+    """Far behind in a long list the error is msgspec's own: whoever wrote the list chose its length."""
+    tree = {"request": {"uid": "u", "userInfo": {"groups": ["g"] * 50_000 + [1]}}}
+    with pytest.raises(InvalidError, match=r"^expected `str`, got `int` - at `\$\.request\.userInfo\.groups\["):
+        codec.decode(json.dumps(tree).encode(), AdmissionReview)

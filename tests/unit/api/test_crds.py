@@ -217,7 +217,7 @@ INT_OR_STRING = "x-kubernetes-int-or-string"
 OPEN = "x-kubernetes-preserve-unknown-fields"
 
 KEYWORDS: dict[str, set[str]] = {
-    "object": {"properties", "additionalProperties", "required", "x-kubernetes-map-type", OPEN},
+    "object": {"maxProperties", "properties", "additionalProperties", "required", "x-kubernetes-map-type", OPEN},
     "array": {"items", "minItems", "maxItems", "x-kubernetes-list-type", "x-kubernetes-list-map-keys"},
     "string": {"format", "enum", "minLength", "maxLength", "pattern"},
     "integer": {"format", "minimum", "maximum"},
@@ -486,6 +486,14 @@ def test_unknown_fields_survive(text: str, path: tuple[str | int, ...]) -> None:
         pytest.param("ScaleDownPolicy", "spec.delivery", "Never", id="a delivery that does not exist"),
         pytest.param("ScaleDownPolicy", "spec.whenUnranked.timeoutSeconds", 3601, id="more than an hour"),
         pytest.param("PodGroupCost", "spec.costs", {"a": "4"}, id="a cost in quotes"),
+        pytest.param("PodGroupCost", "spec.costs", {f"p{n}": n for n in range(20_001)}, id="too many costs"),
+        pytest.param("ScaleDownPolicy", "spec.strategies", [{"name": "Balance"}] * 33, id="too many strategies"),
+        pytest.param(
+            "ScaleDownPolicy", "spec.strategies.0.args", {f"a{n}": n for n in range(101)}, id="too many arguments"
+        ),
+        pytest.param("UnitedTopology", "spec.subsets.0.tolerations", [{}] * 101, id="too many tolerations"),
+        pytest.param("UnitedTopology", "spec.subsets", [{"name": f"s{n}"} for n in range(1001)], id="too many subsets"),
+        pytest.param("CloneSet", "spec.scaleStrategy", {"podsToDelete": ["p"] * 10_001}, id="too many pods to delete"),
     ],
 )
 def test_schema_and_type_refuse_the_same(name: str, path: str, value: Any) -> None:
@@ -496,6 +504,65 @@ def test_schema_and_type_refuse_the_same(name: str, path: str, value: Any) -> No
     assert not fits(crds.schema(kind), tree)
     with pytest.raises(InvalidError):
         decoded(kind, tree)
+
+
+def unlimited(node: JSON, path: str) -> Iterator[str]:
+    """The lists and maps of a schema without a maximum; the content of raw documents has none."""
+    if node.get("type") == "array" and "maxItems" not in node:
+        yield path
+    if "additionalProperties" in node and "maxProperties" not in node:
+        yield path
+    for name, child in node.get("properties", {}).items():
+        yield from unlimited(child, f"{path}.{name}")
+    for word in ("items", "additionalProperties"):
+        if isinstance(node.get(word), dict):
+            yield from unlimited(node[word], f"{path}[]")
+
+
+@each_kind
+def test_every_list_and_map_has_a_maximum(kind: crds.CustomKind) -> None:
+    """Whoever may create an object does not decide how much work it is."""
+    assert list(unlimited(crds.schema(kind), "")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "want"),
+    [
+        pytest.param(
+            "ScaleDownPolicy",
+            {"selector": {"matchLabels": {f"k{n}": "v" for n in range(101)}}},
+            "spec.selector.matchLabels: has 101 entries; write at most 100",
+            id="labels of a selector",
+        ),
+        pytest.param(
+            "CloneSet",
+            {"selector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["v"] * 1001}]}},
+            "spec.selector.matchExpressions[0].values: has 1001 entries; write at most 1000",
+            id="values of an expression",
+        ),
+        pytest.param(
+            "UnitedTopology",
+            {"subsets": [{"name": "a", "nodeSelectorTerm": {"matchFields": [{"key": "a", "operator": "In"}] * 101}}]},
+            "spec.subsets[0].nodeSelectorTerm.matchFields: has 101 entries; write at most 100",
+            id="fields of a node selector",
+        ),
+        pytest.param(
+            "UnitedTopology",
+            {"subsets": [{"name": "a", "patch": {"metadata": {"annotations": {"a": "x" * 70_000}}}}]},
+            "spec.subsets[0].patch: has 70037 bytes; write at most 65536",
+            id="a patch",
+        ),
+    ],
+)
+def test_shared_types_are_limited_in_our_kinds(name: str, change: JSON, want: str) -> None:
+    """By validation, since the same types occur in objects of others, which Kubernetes does not limit."""
+    tree = {**BARE[name], "spec": {**BARE[name]["spec"], **change}}
+    problems: Any = {
+        "ScaleDownPolicy": scaledown.problems,
+        "CloneSet": cloneset.problems,
+        "UnitedTopology": unitedtopology.problems,
+    }[name]
+    assert want in [str(each) for each in problems(decoded(KINDS[name], tree))]
 
 
 @pytest.mark.parametrize(

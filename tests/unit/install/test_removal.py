@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from trimtab.install.deployments import CONFIGURATION, CONFIGURATION_FILE
 from trimtab.install.options import MANAGED_BY, NAME, Options
 from trimtab.kube.client import Client
 from trimtab.kube.config import discover
-from trimtab.kube.errors import ApiError, Forbidden, NotFound
+from trimtab.kube.errors import ApiError, Forbidden, IncompleteSweep, NotFound, Unreachable
 from trimtab.kube.resources import Resource, untyped
 from trimtab.kube.sessions import Session
 from trimtab_lab.apiserver.wire.server import Server
@@ -113,8 +114,51 @@ async def test_cleanups_are_retried_while_the_removed_policy_still_applies(
         await removal.remove(client, OPTIONS, lines.append, cleanups={"costs": cleanup})
         assert "reverted: all costs" in lines
         monkeypatch.setattr(removal, "_POLICY_TIMEOUT", 0.0)
-        with pytest.raises(Forbidden, match="never"):
-            await removal.remove(client, OPTIONS, lines.append, cleanups={"costs": refused})
+        done: list[str] = []
+        left = await removal.remove(client, OPTIONS, done.append, cleanups={"costs": refused, "labels": cleanup})
+        assert left == ["costs: never"]
+        assert done[-2:] == ["reverted: not all costs", "reverted: 12 labels"], "the rest was not done"
+
+
+async def test_what_could_not_be_done_is_listed_and_the_rest_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each object with the reason, whether it was to be reverted or removed."""
+    monkeypatch.setattr(removal, "_POLICY_TIMEOUT", 0.0)
+
+    async def cleanup(_: Client) -> int:
+        raise IncompleteSweep({"pod shop/a": "must be a 32bit integer", "pod shop/b": "denied"}, count=7)
+
+    class Refusing(Client):
+        """Refuses to delete Services."""
+
+        async def delete(self, kind: Any, name: str, **options: Any) -> None:
+            if kind.kind == "Service":
+                raise Forbidden("a lock is on it")
+            await super().delete(kind, name, **options)
+
+    async with a_cluster(tmp_path) as client:
+        await put(client, *manifests.everything(OPTIONS, []))
+        refusing = Refusing(client.transport, settings=client.settings)
+        lines: list[str] = []
+        left = await removal.remove(refusing, OPTIONS, lines.append, cleanups={"costs": cleanup})
+        assert left == [
+            "costs: pod shop/a: must be a 32bit integer",
+            "costs: pod shop/b: denied",
+            "Service level/trimtab-webhooks: a lock is on it",
+        ]
+        assert any(line.startswith("removed ClusterRole ") for line in lines)
+
+
+async def test_a_cluster_that_is_gone_ends_a_removal(tmp_path: Path) -> None:
+    """Nothing else could be done either."""
+
+    async def cleanup(_: Client) -> int:
+        raise Unreachable("no route to host")
+
+    async with a_cluster(tmp_path) as client:
+        with pytest.raises(Unreachable):
+            await removal.remove(client, OPTIONS, lambda _: None, cleanups={"costs": cleanup})
 
 
 async def test_names_that_the_configuration_chose_are_found_again(tmp_path: Path) -> None:

@@ -280,14 +280,6 @@ async def test_an_expired_list_is_restarted() -> None:
     assert [dict(r.params).get("limit") for r in server.requests] == ["2", "2"] * 3 + [None]
 
 
-async def test_a_list_with_an_unreadable_object_is_an_error() -> None:
-    """A list must not silently be incomplete."""
-    bad = {"metadata": {"name": "x", "namespace": "n"}, "spec": {"containers": 3}}
-    bench = Bench(ok({"metadata": {}, "items": [bad]}))
-    with pytest.raises(errors.Malformed, match=r"n/x cannot be read: spec\.containers"):
-        await bench.client.list(Pod)
-
-
 async def test_parameters_of_a_list() -> None:
     """Selectors go along with every part."""
     bench = Bench(ok({"metadata": {"continue": "more"}}), ok({"metadata": {"resourceVersion": "9"}}))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from tests.unit.kube.fakes import FakeServer
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
-from trimtab.kube.components import Candidate, ComponentGroup, LeaderElectedComponent
+from trimtab.kube.components import Candidate, ComponentGroup, FeatureGroup, LeaderElectedComponent, notes_of
 from trimtab.kube.errors import LeadershipLost
 from trimtab.kube.leases import Elector
 from trimtab.testing.clocks import VirtualClock
@@ -114,3 +116,38 @@ async def test_a_candidate_leads_until_the_lease_is_lost_and_tries_again() -> No
     seen.append(candidate.is_leader)
     assert seen == [False, True, False, True, False]
     assert len(electors) == 2
+
+
+class Feature:
+    """A component in a given state."""
+
+    def __init__(self, *, synced: bool, problems: Sequence[str] = ()) -> None:
+        self.synced = synced
+        self.problems = list(problems)
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        await asyncio.Event().wait()
+
+
+READY, WAITING, BROKEN = {"synced": True}, {"synced": False}, {"synced": False, "problems": ["pods: forbidden"]}
+STALE = {"synced": True, "problems": ["pods: forbidden"]}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "synced", "problems", "notes"),
+    [
+        pytest.param(READY, READY, True, [], [], id="both ready"),
+        pytest.param(READY, WAITING, False, [], [], id="one that has not synced is waited for"),
+        pytest.param(READY, BROKEN, True, [], ["b: pods: forbidden"], id="one that cannot sync is not waited for"),
+        pytest.param(READY, STALE, True, [], ["b: pods: forbidden"], id="a failing watch affects its feature alone"),
+        pytest.param(BROKEN, STALE, True, ["a: pods: forbidden", "b: pods: forbidden"], [], id="all have problems"),
+    ],
+)
+def test_each_feature_is_ready_by_itself(
+    one: Any, other: Any, synced: bool, problems: list[str], notes: list[str]
+) -> None:
+    """The process is ready if any of them can work and none is still starting."""
+    group = FeatureGroup({"a": Feature(**one), "b": Feature(**other)})
+    assert (group.synced, group.problems, group.notes) == (synced, problems, notes)
+    assert notes_of(ComponentGroup({"features": group})) == [f"features: {note}" for note in notes]

@@ -13,6 +13,7 @@ from trimtab.api.crds import KINDS
 from trimtab.api.leases import Lease
 from trimtab.api.nodes import Node
 from trimtab.api.pods import Pod
+from trimtab.kube.errors import NotFound
 from trimtab.kube.resources import RESOURCES, Key, Resource, object_key, split, untyped
 
 
@@ -49,8 +50,8 @@ def test_the_path_of_a_collection() -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a%2Fb", "../../secrets"])
 def test_a_name_that_would_be_another_path_is_refused(name: str) -> None:
-    """A name from outside must not lead elsewhere."""
-    with pytest.raises(ValueError, match="is not a valid object name"):
+    """A name from outside must not lead elsewhere: there is no such object, which callers handle."""
+    with pytest.raises(NotFound, match="is not a valid object name"):
         Resource.of(Pod).object(name, "prod")
     if name:
         with pytest.raises(ValueError, match="is not a valid object name"):

@@ -13,7 +13,7 @@ from trimtab.api import codec
 from trimtab.api.annotations import DELETION_COST, SCALE_PLAN, PlanAnnotation
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import SECOND
-from trimtab.kube.errors import Conflict, Forbidden
+from trimtab.kube.errors import Conflict, Forbidden, Invalid
 from trimtab.kube.resources import object_key
 from trimtab.scaledown import pod_costs
 from trimtab.scaledown.cost_writer import CostChange, CostWriter, WriteReport
@@ -178,3 +178,16 @@ async def test_reverting_gives_up_after_repeated_conflicts(cluster: InMemoryLab)
     wire.refuse = None  # type: ignore[attr-defined]
     assert await CostWriter(cluster.user).revert(await cluster.pods(), reason="done") == 3
     assert await costs(cluster) == {"a": None, "b": None, "c": None}
+
+
+async def test_a_pod_that_the_server_refuses_as_invalid_is_passed_over(
+    cluster: InMemoryLab, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A retry would not help, and the others are reverted."""
+    await written(cluster, await entries(cluster))
+    wire = cluster.user.transport
+    wire.refuse = lambda request: Invalid("no") if "/b" in request.path and request.method == "PATCH" else None  # type: ignore[attr-defined]
+    assert await CostWriter(cluster.user).revert(await cluster.pods(), reason="done") == 2
+    assert "the cost of pod default/b cannot be reverted, and is left as it is: no" in caplog.text
+    found = await costs(cluster)
+    assert (found["a"], found["c"]) == (None, None)

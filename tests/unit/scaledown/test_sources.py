@@ -354,6 +354,35 @@ async def test_what_is_not_a_200_is_no_answer(fetch: HttpFetch, response: dict[s
     await fetch.close()
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\npassword=x", id="a body that is no number"),
+        pytest.param(b"password=x\r\n\r\n", id="no HTTP at all"),
+        pytest.param(b"HTTP/1.1 password=x\r\n\r\n", id="a status that is none"),
+        pytest.param(b"HTTP/1.1 200 OK\r\npassword=x\r\n\r\n", id="a header that is none"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: password=x\r\n\r\n", id="a length that is none"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\npassword=x", id="a chunk that is none"),
+        pytest.param(b"HTTP/1.1 500 password=x\r\nContent-Length: 0\r\n\r\n", id="a reason for an error"),
+    ],
+)
+async def test_a_refusal_has_no_part_of_the_answer(fetch: HttpFetch, answer: bytes) -> None:
+    """Whoever may read a policy's status need not be allowed to call its pods."""
+
+    async def answering(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(answering, "127.0.0.1", 0)
+    async with server:
+        source = AnswerSource(VirtualClock(), fetch, networks=LOOPBACK)
+        settings = ProbeSettings(port=server.sockets[0].getsockname()[1])
+        await source.probe([ProbeRequest(running("p", "127.0.0.1"), settings)])
+    (refusal,) = source.refusals.values()
+    assert "password" not in refusal
+    await fetch.close()
+
+
 async def test_an_endless_answer_is_cut(fetch: HttpFetch) -> None:
     """After the first few bytes."""
 
@@ -382,7 +411,7 @@ async def test_a_refused_connection_is_no_answer(fetch: HttpFetch) -> None:
     """It is reported as Unanswered."""
     async with serving(unasked) as port:
         pass
-    with pytest.raises(Unanswered, match="cannot be probed"):
+    with pytest.raises(Unanswered, match="it cannot be reached: Connection refused"):
         await fetch("127.0.0.1", port, "/cost", 5)
     await fetch.close()
 

@@ -365,11 +365,8 @@ def recount(view: Snapshot, app: str) -> Counter[str]:
     return counted
 
 
-@settings(max_examples=150, deadline=None)
-@given(events=EVENTS)
-def test_after_any_events_the_counts_equal_a_recount(events: list[tuple[str, Any]]) -> None:
-    """Incremental counts of pods, requests, ports and terms never drift from what a recount would give."""
-    view = cluster("z1: a b", "z2: x y").snapshot()
+def apply(view: Snapshot, events: list[tuple[str, Any]]) -> None:
+    """Let these events happen."""
     for kind, what in events:
         if kind == "put":
             view.put(what.build())
@@ -381,6 +378,62 @@ def test_after_any_events_the_counts_equal_a_recount(events: list[tuple[str, Any
             view.drop(Node, "", what)
         else:
             per_node(view, selectors.parse(f"app={what}"))
+
+
+def observed(view: Snapshot) -> dict[str, Any]:
+    """What decisions see, by names: rows may differ."""
+    nodes, pods = view.nodes, view.pods
+    rows = dict(nodes.rows.index)
+    return {
+        "nodes": {
+            name: (
+                bool(nodes.known[row]),
+                int(nodes.pods[row]),
+                nodes.requested[row].tolist(),
+                nodes.assumed[row].tolist(),
+                nodes.label(ZONE).codes[row] == ABSENT or nodes.label(ZONE).values[nodes.label(ZONE).codes[row]],
+            )
+            for name, row in rows.items()
+        },
+        "pods": {
+            key: (pods.objects[row], nodes.rows.names[pods.node[row]] if pods.node[row] != NOWHERE else "")
+            for key, row in pods.rows.index.items()
+        },
+        "tallies": [per_node(view, selectors.parse(f"app={app}")) for app in ("web", "db")],
+        "terms": {
+            term: {name: int(view.terms.per_node(term)[row]) for name, row in rows.items()} for term in view.terms
+        },
+        "ports": {
+            port: {nodes.rows.names[row]: dict(taken) for row, taken in found.items()}
+            for port, found in view.ports.items()
+        },
+    }
+
+
+@settings(max_examples=150, deadline=None)
+@given(before=EVENTS, later=EVENTS)
+def test_a_copy_and_its_original_do_not_affect_each_other(
+    before: list[tuple[str, Any]], later: list[tuple[str, Any]]
+) -> None:
+    """Each sees its own events, as if it had always been alone."""
+    view, twin = (cluster("z1: a b", "z2: x y").snapshot() for _ in range(2))
+    apply(view, before)
+    apply(twin, before)
+    copied = view.copy()
+    apply(copied, later)
+    assert observed(view) == observed(twin)
+    apply(twin, later)
+    assert observed(copied) == observed(twin)
+    apply(view, later)
+    assert observed(view) == observed(copied)
+
+
+@settings(max_examples=150, deadline=None)
+@given(events=EVENTS)
+def test_after_any_events_the_counts_equal_a_recount(events: list[tuple[str, Any]]) -> None:
+    """Incremental counts of pods, requests, ports and terms never drift from what a recount would give."""
+    view = cluster("z1: a b", "z2: x y").snapshot()
+    apply(view, events)
     for app in ("web", "db"):
         assert per_node(view, selectors.parse(f"app={app}")) == dict(recount(view, app))
     placed = [p for p in view.pods.objects if p is not None and p.spec.node_name and not p.finished]

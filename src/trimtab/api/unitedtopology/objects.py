@@ -26,6 +26,9 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
 
 MAX_PODS = 2**31 - 1
 """The largest value of a workload's replicas."""
+MAX_SUBSETS = 1000
+MAX_PENDING = 10_000
+"""How many pods of a subset may be in creation, or in deletion, at the same time."""
 
 
 class Level(StrEnum):
@@ -64,7 +67,7 @@ class Subset(Model):
         Meta(description="Added to each required node selector term of the subset's pods."),
     ] = None
     tolerations: Annotated[
-        tuple[Toleration, ...], Meta(description="Appended to the tolerations of the subset's pods.")
+        tuple[Toleration, ...], Meta(description="Appended to the tolerations of the subset's pods.", max_length=100)
     ] = ()
     patch: Annotated[Document | None, Meta(description="A strategic merge patch for the subset's pods.")] = None
     max_replicas: Annotated[
@@ -104,7 +107,7 @@ class UnitedTopologySpec(Model):
     target_ref: Annotated[TargetReference, Meta(description="The workload whose pods are allocated to subsets.")]
     subsets: Annotated[
         tuple[Subset, ...],
-        Meta(description="The subsets, in the order in which they are filled.", min_length=1, max_length=1000),
+        Meta(description="The subsets, in the order in which they are filled.", min_length=1, max_length=MAX_SUBSETS),
     ]
     schedule_strategy: Annotated[ScheduleStrategy, Meta(description="How a subset is chosen for a new pod.")] = (
         ScheduleStrategy()
@@ -121,12 +124,16 @@ class SubsetStatus(Model):
     ] = 0
     creating: Annotated[
         Mapping[str, datetime],
-        Meta(description="Reservations of pods that are admitted but not counted yet, with the time of each."),
+        Meta(
+            description="Reservations of pods that are admitted but not counted yet, with the time of each.",
+            max_length=MAX_PENDING,
+        ),
     ] = {}
     deleting: Annotated[
         Mapping[str, datetime],
         Meta(
-            description="Pods that are being deleted or evicted and are still counted, by name, with the time of each."
+            description="Pods that are being deleted or evicted and are still counted, by name, with the time of each.",
+            max_length=MAX_PENDING,
         ),
     ] = {}
     missing_reschedule: Annotated[
@@ -139,7 +146,7 @@ class RevisionStatus(Model):
 
     revision: Annotated[str, Meta(description="The ReplicaSet's UID, or the CloneSet's revision hash.")]
     subset_statuses: Annotated[
-        tuple[SubsetStatus, ...], Meta(description="The subsets, in the order of the spec.")
+        tuple[SubsetStatus, ...], Meta(description="The subsets, in the order of the spec.", max_length=MAX_SUBSETS)
     ] = ()
 
 
@@ -158,18 +165,21 @@ class UnitedTopologyStatus(Model):
     replicas: Annotated[int, Meta(description="The workload's replicas, which percentages refer to.")] = 0
     revision: Annotated[str, Meta(description="The revision of subsetStatuses: the newest.")] = ""
     subset_statuses: Annotated[
-        tuple[SubsetStatus, ...], Meta(description="The subsets, in the order of the spec.")
+        tuple[SubsetStatus, ...], Meta(description="The subsets, in the order of the spec.", max_length=MAX_SUBSETS)
     ] = ()
     other_revisions: Annotated[
-        tuple[RevisionStatus, ...], Meta(description="The subsets with pods of other revisions.")
+        tuple[RevisionStatus, ...], Meta(description="The subsets with pods of other revisions.", max_length=1000)
     ] = ()
     shortages: Annotated[
-        tuple[Shortage, ...], Meta(description="Subsets without capacity, which are skipped for a time.")
+        tuple[Shortage, ...],
+        Meta(description="Subsets without capacity, which are skipped for a time.", max_length=MAX_SUBSETS),
     ] = ()
     counted_version: Annotated[
         str, Meta(description="The latest resourceVersion of a counted pod; counts from older views are ignored.")
     ] = ""
-    conditions: Annotated[tuple[Condition, ...], Meta(description="The current conditions, such as Ready.")] = ()
+    conditions: Annotated[
+        tuple[Condition, ...], Meta(description="The current conditions, such as Ready.", max_length=32)
+    ] = ()
 
 
 class UnitedTopology(Model, kw_only=True):

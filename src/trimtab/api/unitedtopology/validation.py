@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trimtab.api import codec, nodeselectors, percent, selectors
+from trimtab.api import codec, limits, nodeselectors, percent, selectors
 from trimtab.api.cloneset import SPECIFIED_DELETE
 from trimtab.api.documents import JSON, Document
 from trimtab.api.errors import InvalidError
@@ -15,6 +15,8 @@ from trimtab.api.unitedtopology.objects import MAX_PODS, TARGETS, Subset, Target
 
 _EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 _PATCHABLE = frozenset({"labels", "annotations", "finalizers"})
+_MAX_PATCH = 65_536
+"""Bytes of a patch as JSON: it is applied to every pod of the subset while its creation waits."""
 _POD: JSON = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -63,6 +65,7 @@ def _target_problems(target: TargetReference) -> Iterator[InvalidError]:
 def _subset_problems(subset: Subset) -> Iterator[InvalidError]:
     """Errors that would keep the subset's pods from being created or running; paths start at the subset."""
     if subset.node_selector_term is not None:
+        yield from limits.problems(subset.node_selector_term, "nodeSelectorTerm")
         yield from _term_problems(subset.node_selector_term)
     for index, toleration in enumerate(subset.tolerations):
         for problem in _toleration_problems(toleration):
@@ -103,6 +106,9 @@ def _toleration_problems(toleration: Toleration) -> Iterator[InvalidError]:
 
 def _patch_problems(patch: Document) -> Iterator[InvalidError]:
     """Errors of a patch: a patched pod must be valid, and must still belong to its workload."""
+    if len(patch.text) > _MAX_PATCH:
+        yield InvalidError("patch", f"has {len(patch.text)} bytes; write at most {_MAX_PATCH}")
+        return
     tree = patch.tree()
     for name in sorted(tree.keys() - {"metadata", "spec"}):
         yield InvalidError(f"patch.{name}", "cannot be patched; write metadata and spec only")

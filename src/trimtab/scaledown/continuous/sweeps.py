@@ -7,7 +7,7 @@ import contextlib
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import PodGroupCost
 from trimtab.kube.client import Client
-from trimtab.kube.errors import ApiError, NotFound
+from trimtab.kube.errors import IncompleteSweep, NotFound
 from trimtab.kube.limits import TokenBucket
 from trimtab.scaledown.continuous.annotation_costs import AnnotationCosts
 from trimtab.scaledown.continuous.carriers import CarrierReport
@@ -17,7 +17,8 @@ from trimtab.scaledown.continuous.group_costs import GroupCosts
 async def sweep(client: Client, *, namespace: str = "") -> int:
     """Revert every cost of a policy, in all namespaces or in one; how many there were.
 
-    It reads the cluster alone, needs no running Trimtab, and may be repeated.
+    It reads the cluster alone, needs no running Trimtab, and may be repeated. Raises IncompleteSweep, after all objects
+    have been tried.
     """
     limit = TokenBucket(1000.0, 1000, client.clock)
     report = CarrierReport()
@@ -28,6 +29,5 @@ async def sweep(client: Client, *, namespace: str = "") -> int:
         for known in (await client.list(PodGroupCost, namespace=namespace)).items:
             await groups.revert(known, report, reason="sweep")
     if report.failed:
-        key, reason = next(iter(report.failed.items()))
-        raise ApiError(f"costs of {len(report.failed)} objects could not be reverted, {key} among them: {reason}")
+        raise IncompleteSweep(report.failed, count=report.reverted)
     return report.reverted

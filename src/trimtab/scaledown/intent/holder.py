@@ -118,6 +118,7 @@ class ScaleDownHolder:
         self._view = view
         self._on_plan = on_plan
         self._locks = WorkloadLocks(client.clock)
+        self._observations: set[asyncio.Future[None]] = set()
         self._results: dict[tuple[str, int, int], HoldResult] = {}
         limits = RateLimiter(settings.rates, client.clock)
         writer = CostWriter(client, metrics=self.metrics, writers=settings.writers)
@@ -250,14 +251,24 @@ class ScaleDownHolder:
         return result
 
     def _observe(self, checked: CheckedRequest) -> HoldResult:
-        """Admit a request at once, and record what becomes of it beside what the plan would have left."""
-        planned = self._planner.preview(checked)
+        """Admit a request at once, and plan it in the background."""
+        task = asyncio.ensure_future(self._record_observation(checked))
+        self._observations.add(task)
+        task.add_done_callback(self._observations.discard)
+        return HoldResult(HoldOutcome.OBSERVED)
+
+    async def _record_observation(self, checked: CheckedRequest) -> None:
+        """Record what becomes of a request beside what the plan would have left."""
+        try:
+            planned = await self._planner.preview(checked)
+        except (InvalidError, StrategyError) as error:
+            log.warning("%s: planning failed: %s", checked.key, error)
+            planned = HoldOutcome.FAILED
         if isinstance(planned, HoldOutcome):
-            return self._skip(checked, planned)
+            self._skip(checked, planned)
+            return
         plan = self._delivery.skip(checked, planned.plans, HoldOutcome.OBSERVED)
-        result = HoldResult(HoldOutcome.OBSERVED, plan=plan)
-        self._reporter.answered(checked, result, planned.plans)
-        return result
+        self._reporter.answered(checked, HoldResult(HoldOutcome.OBSERVED, plan=plan), planned.plans)
 
     async def _serve(self, checked: CheckedRequest) -> HoldResult:
         if checked.skip is not None:
@@ -299,7 +310,7 @@ class ScaleDownHolder:
         metadata, size = workload.metadata, workload.desired_replicas
         request = ScaleDownRequest(type(workload).__name__, metadata.namespace, metadata.name, metadata.uid, size, size)
         checked = CheckedRequest(request, workload, policy, self._background_budget())
-        planned = self._planner.replan(checked, workload)
+        planned = await self._planner.replan(checked, workload)
         if any(plan.changes for plan in planned.plans):
             log.info("%s: takes over a scale-down that is still in progress", key)
             await self._delivery.extend(checked, planned.plans)
@@ -313,7 +324,7 @@ class ScaleDownHolder:
         if current is None or current.metadata.uid != plan.uid:
             return
         checked = replace(plan.request, budget=self._background_budget())
-        planned = self._planner.replan(checked, current)
+        planned = await self._planner.replan(checked, current)
         if planned.deliverable:
             await self._delivery.extend(checked, planned.plans, plan)
 

@@ -3,13 +3,20 @@
 Planning begins when our own watch has shown as many pods as the workload counts, and when the policy ranks every pod;
 both are waited for, within limits. Victims of earlier requests that are still being deleted are assumed gone (see
 `replicaset_plans`).
+
+The plan for ten thousand pods takes half a second. For many pods it is made in another thread, on a copy of the
+snapshot, while the event loop goes on; one at a time, so that a burst of them cannot take all processors.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from trimtab.api.apps import Deployment
 from trimtab.api.pods import Pod
@@ -28,11 +35,18 @@ from trimtab.scaledown.proportional import ControllerSize
 from trimtab.scaledown.replicaset_plans import ControllerModel, ControllerPlan, ForeignCosts
 from trimtab.scaledown.stability import is_stable
 from trimtab.scaledown.view import View, Workload
+from trimtab.snapshot import Snapshot
+
+T = TypeVar("T")
 
 _CATCH_UP = 0.3
 """Seconds that our own watch is given to show pods that the workload counts already."""
 _RANK_AGAIN = 0.05
 """Seconds between two attempts to rank all pods."""
+
+_MOST_IN_LOOP = 500
+"""How many pods are planned in the event loop: that takes about 20 ms."""
+_THREAD = ThreadPoolExecutor(1, thread_name_prefix="planner")
 
 WINDOW = 10.0
 """Seconds in which the controller is assumed to act; if it has not by then, certainty is evaluated again."""
@@ -108,29 +122,30 @@ class Planner:
         if policy is None:
             return HoldOutcome.UNRANKED
         sizes = self._sizes(workload, checked.request.after)
-        return PlannedRequest(policy, tuple(self._plans(checked, workload, policy, sizes)))
+        return PlannedRequest(policy, await self._plans(checked, workload, policy, sizes))
 
-    def replan(self, checked: CheckedRequest, workload: Workload) -> PlannedRequest:
+    async def replan(self, checked: CheckedRequest, workload: Workload) -> PlannedRequest:
         """The plans for a request that was admitted, as things are now; pods that have no rank are left unranked."""
         sizes = self._remaining(workload, checked.request.after)
         pods = [pod for size in sizes for pod in self._view.pods_of(size.uid) if pod.active]
         policy = self._policy_of(checked.policy, pods)
-        return PlannedRequest(policy, tuple(self._plans(checked, workload, policy, sizes)))
+        return PlannedRequest(policy, await self._plans(checked, workload, policy, sizes))
 
-    def preview(self, checked: CheckedRequest) -> PlannedRequest | HoldOutcome:
-        """The plans for a request that is only observed, as things are now; nothing is waited for."""
+    async def preview(self, checked: CheckedRequest) -> PlannedRequest | HoldOutcome:
+        """The plans for a request that is only observed, as things are now: no pods or ranks are waited for."""
         workload = checked.workload
         if clonesets.is_rolling(workload, self._view.pods_of(workload.metadata.uid)):
             return HoldOutcome.ROLLOUT
         sizes = self._sizes(workload, checked.request.after)
         pods = [pod for size in sizes for pod in self._view.pods_of(size.uid) if pod.active]
         policy = self._policy_of(checked.policy, pods)
-        return PlannedRequest(policy, tuple(self._plans(checked, workload, policy, sizes)))
+        return PlannedRequest(policy, await self._plans(checked, workload, policy, sizes))
 
     def outline(self, checked: CheckedRequest) -> tuple[ControllerPlan, ...]:
         """The plans for a request that is not going to be delivered: what would have been possible."""
         sizes = self._sizes(checked.workload, checked.request.after)
-        return tuple(self._plans(checked, checked.workload, Policy.of(()), sizes))
+        _, work = self._planning(checked, checked.workload, Policy.of(()), sizes)
+        return work(self._view.snapshot)
 
     async def _wait_for_pods(self, checked: CheckedRequest) -> None:
         """Wait, for a moment at most, until our own watch has shown as many pods as the workload says it has.
@@ -158,17 +173,13 @@ class Planner:
             owners = [size.uid for size in self._sizes(checked.workload, checked.request.after)]
             pods = [pod for uid in owners for pod in self._view.pods_of(uid) if pod.active]
             policy = self._policy_of(checked.policy, pods)
-            if not policy.combination.strategies or self._ranks_all(policy, owners):
+            if not policy.combination.strategies:
+                return policy
+            if await self._compute(len(pods), partial(_ranks_all, policy, owners, self._clock.now())):
                 return policy
             if budget.left(patience) <= 0:
                 return None
             await self._clock.sleep(_RANK_AGAIN)
-
-    def _ranks_all(self, policy: Policy, owners: Sequence[str]) -> bool:
-        snapshot = self._view.snapshot
-        groups = [RankedWorkload.owned_by(snapshot, uid).rows for uid in owners]
-        ranked = (policy.rank(snapshot, rows, self._clock.now()) for rows in groups if len(rows))
-        return not any(each.unranked.any() for each in ranked)
 
     def _sizes(self, workload: Workload, size: int) -> tuple[ControllerSize, ...]:
         sets = self._view.sets_of(workload) if isinstance(workload, Deployment) else ()
@@ -196,17 +207,38 @@ class Planner:
                 resized.append(ControllerSize(metadata.uid, metadata.name, active, wanted, tuple(siblings)))
         return (*to_resize, *resized)
 
-    def _plans(
+    async def _plans(
         self, checked: CheckedRequest, workload: Workload, policy: Policy, sizes: Sequence[ControllerSize]
-    ) -> list[ControllerPlan]:
-        """The plan of each controller that loses pods. Without an await: rows are valid until the next event."""
-        plans, model = [], self._model(workload)
-        for each in sizes:
-            plan = replicaset_plans.plan_controller(
-                *(workload, each, self._view.pods_of(each.uid), self._view.snapshot, policy),
-                defaults=self._constraints,
-                model=model,
-                foreign_costs=checked.policy.spec.other_costs or self.settings.foreign_costs,
-            )
-            plans += [plan] if plan is not None else []
-        return plans
+    ) -> tuple[ControllerPlan, ...]:
+        """The plan of each controller that loses pods."""
+        return await self._compute(*self._planning(checked, workload, policy, sizes))
+
+    def _planning(
+        self, checked: CheckedRequest, workload: Workload, policy: Policy, sizes: Sequence[ControllerSize]
+    ) -> tuple[int, Callable[[Snapshot], tuple[ControllerPlan, ...]]]:
+        """How many pods are to be planned, and the function that does it."""
+        pods = {each.uid: self._view.pods_of(each.uid) for each in sizes}
+        plan = partial(
+            replicaset_plans.plan_controller,
+            defaults=self._constraints,
+            model=self._model(workload),
+            foreign_costs=checked.policy.spec.other_costs or self.settings.foreign_costs,
+        )
+
+        def work(snapshot: Snapshot) -> tuple[ControllerPlan, ...]:
+            plans = (plan(workload, each, pods[each.uid], snapshot, policy) for each in sizes)
+            return tuple(each for each in plans if each is not None)
+
+        return sum(map(len, pods.values())), work
+
+    async def _compute(self, pods: int, work: Callable[[Snapshot], T]) -> T:
+        """Compute something from the snapshot. Without an await, or on a copy: rows are valid until the next event."""
+        if pods <= _MOST_IN_LOOP:
+            return work(self._view.snapshot)
+        return await asyncio.get_running_loop().run_in_executor(_THREAD, work, self._view.snapshot.copy())
+
+
+def _ranks_all(policy: Policy, owners: Sequence[str], now: int, snapshot: Snapshot) -> bool:
+    groups = [RankedWorkload.owned_by(snapshot, uid).rows for uid in owners]
+    ranked = (policy.rank(snapshot, rows, now) for rows in groups if len(rows))
+    return not any(each.unranked.any() for each in ranked)

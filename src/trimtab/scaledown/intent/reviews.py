@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from trimtab.admission.server import Hook, admitted
+from trimtab.admission.server import Hook, admitted, read_beside
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionResponse
 from trimtab.api.documents import Document
@@ -72,11 +72,12 @@ class ScaleReviews:
 
     def __init__(self, hold: Hold, *, budget: float = BUDGET) -> None:
         self._hold = hold
-        self.hooks: Sequence[Hook] = (Hook(NAME, PATH, self.decide, budget + GRACE, SKIPPED),)
+        self.hooks: Sequence[Hook] = (Hook(NAME, PATH, self.decide, budget + GRACE, skip_warning=SKIPPED),)
 
     async def decide(self, request: AdmissionRequest) -> AdmissionResponse:
         """Admit a review, after holding it if it is a request to scale down."""
-        scale_down = scale_down_request(request)
+        size = sum(len(each.text) for each in (request.object, request.old_object) if each is not None)
+        scale_down = await read_beside(size, scale_down_request, request)
         if scale_down is None:
             return admitted(request)
         result = await self._hold(scale_down)

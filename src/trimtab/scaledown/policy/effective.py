@@ -151,7 +151,7 @@ def _precedence(policy: ScaleDownPolicy) -> tuple[int, int, str]:
 def _default_policy(defaults: Defaults, namespace_labels: Mapping[str, str]) -> EffectivePolicy | None:
     for each in defaults.policies:
         if each.namespaces.matches(namespace_labels):
-            mode = _MODES.get(namespace_labels.get(OPT_OUT, ""), each.spec.mode)
+            mode = _MODES.get(namespace_labels.get(OPT_OUT, "").lower(), each.spec.mode)
             spec = each.spec if mode == each.spec.mode else msgspec.structs.replace(each.spec, mode=mode)
             return EffectivePolicy(spec, "", each.name)
     return None

@@ -19,7 +19,14 @@ from trimtab.api import times
 from trimtab.api.annotations import Reason
 from trimtab.api.documents import JSON
 from trimtab.api.meta import Condition
-from trimtab.api.scaledown import PlanStatus, ScaleDownPolicy, ScaleDownPolicySpec, ScaleDownPolicyStatus, SkewStatus
+from trimtab.api.scaledown import (
+    MAX_VICTIMS,
+    PlanStatus,
+    ScaleDownPolicy,
+    ScaleDownPolicySpec,
+    ScaleDownPolicyStatus,
+    SkewStatus,
+)
 from trimtab.kube.clocks import SECOND
 from trimtab.ranking.plan import Plan
 
@@ -27,8 +34,6 @@ READY = "Ready"
 CONDITIONS = (READY, Reason.OVERLAPPING, Reason.CARRIER_NOT_CONSUMED, Reason.OVERLAPPING_SELECTORS)
 """The types of all conditions."""
 
-MOST_VICTIMS = 500
-"""How many victims a status lists."""
 _NAMED = 3
 
 
@@ -269,7 +274,7 @@ def plan_status(plans: Sequence[Plan], before: int, after: int, now: int, error:
         time=times.from_ns(now // SECOND * SECOND),
         from_=before,
         to=after,
-        victims=victims[:MOST_VICTIMS],
+        victims=victims[:MAX_VICTIMS],
         skews=tuple(skews.values()),
         error=error,
     )

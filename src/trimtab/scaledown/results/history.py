@@ -124,7 +124,7 @@ class History:
 
     def records(self) -> list[ScaleDownRecord]:
         """All records, the latest first."""
-        return list(reversed(self._records.values()))
+        return list(self._records.values())[::-1]  # copied first: health pages are served by another thread
 
     def open(
         self, checked: CheckedRequest, result: HoldResult, levelings: Iterable[Leveling], victims: Sequence[str]

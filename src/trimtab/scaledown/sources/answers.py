@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -139,12 +140,15 @@ def _unmapped(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
 
 
 def read_answer(body: bytes) -> float:
-    """The number that a pod answered. Raises Unanswered for anything else."""
+    """The number that a pod answered. Raises Unanswered for anything else.
+
+    The reason never has a part of the answer: whoever may read a policy's status need not be allowed to call the pod.
+    """
     if len(body) > LARGEST:
         raise Unanswered(f"its answer is longer than {LARGEST} bytes; it should be a number")
     value = number(body.decode("ascii", "replace").strip())
     if math.isnan(value) or abs(value) > _MOST:
-        raise Unanswered(f"its answer is not a number such as 0, 5400 or -3.5: {body[:16]!r}")
+        raise Unanswered("its answer is not a number such as 0, 5400 or -3.5")
     return value
 
 
@@ -166,8 +170,10 @@ class HttpFetch:
                 return await _beginning(response)
         except TimeoutError:
             raise Unanswered(f"no answer within {seconds:g} s") from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise Unanswered(f"it cannot be probed: {error}") from error
+        except (aiohttp.ClientConnectorError, OSError) as error:
+            raise Unanswered(f"it cannot be reached: {_system_reason(error)}") from None
+        except (aiohttp.ClientError, ValueError):
+            raise Unanswered("its answer is not HTTP, or is incomplete") from None
 
     async def close(self) -> None:
         """Close the session."""
@@ -184,6 +190,12 @@ class HttpFetch:
                 headers={"Accept": "text/plain", "Accept-Encoding": "identity", "User-Agent": "trimtab"},
             )
         return self._session
+
+
+def _system_reason(error: aiohttp.ClientConnectorError | OSError) -> str:
+    """What the operating system says; aiohttp's own messages may quote what was received."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    return os.strerror(cause.errno) if cause.errno else type(cause).__name__
 
 
 async def _beginning(response: aiohttp.ClientResponse) -> bytes:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 
@@ -56,7 +57,9 @@ class SubsetHooks:
             self.topologies, self.batcher, client.clock, simulate=simulate, report=self._report, budget=budget
         )
         self._deletions = DeletionReviews(self.topologies, self.batcher, client.clock, budget=budget)
-        self.hooks: Sequence[Hook] = (*self._pods.hooks, *self._deletions.hooks)
+        self.hooks: Sequence[Hook] = [
+            replace(hook, is_ready=lambda: self.synced) for hook in (*self._pods.hooks, *self._deletions.hooks)
+        ]
 
     @property
     def synced(self) -> bool:

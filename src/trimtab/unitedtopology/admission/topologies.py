@@ -43,13 +43,14 @@ class Topologies:
 
     @property
     def synced(self) -> bool:
-        """Whether every cache has been filled."""
-        return all(informer.synced for informer in self._informers)
+        """Whether every cache has been filled. Where the kind is not installed, there are no UnitedTopologies."""
+        return self._sets.synced and self._topologies.is_known
 
     @property
     def problems(self) -> list[str]:
         """The failures of the watches."""
-        return [f"{informer.resource.plural}: {informer.problem}" for informer in self._informers if informer.problem]
+        watched = [informer for informer in self._informers if informer.problem and not informer.absent]
+        return [f"{informer.resource.plural}: {informer.problem}" for informer in watched]
 
     async def run(self) -> None:
         """Keep the caches current until cancelled."""

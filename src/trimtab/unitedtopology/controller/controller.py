@@ -131,7 +131,7 @@ class Controller:
         await cancel(*working)
 
     async def _finish(self) -> None:
-        if self.view.synced:  # before that no reconcile has started
+        if self.view.is_filled:  # before that no reconcile has started
             await asyncio.gather(self.runner.stop(), self._labeller.runner.stop())
         await self._recorder.flush()
 

@@ -1,0 +1,210 @@
+"""The connections of the admission server, with limits: whoever reaches the port cannot keep it busy or full.
+
+| limit | value | what happens beyond it |
+|---|---|---|
+| connections | 256 | the one that has waited longest without a request is closed |
+| TLS handshake | 5 s | closed |
+| time from the first byte of a request to the last | 5 s | closed |
+| time between two requests | 2 min, more than API servers keep an idle connection | closed |
+| headers | 128, of 8 KiB each | 400 |
+| body | 7 MiB: two objects as large as an API server takes, and the review around them | 413, before it is read |
+| bodies in memory | 64 MiB in all | 503 |
+
+A connection notes when the first byte of its request arrived, so that a deadline can be counted from there and not from
+when the server got around to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, cast
+
+from aiohttp import web
+
+from trimtab.kube.clocks import SECOND, Clock
+
+MAX_BODY = 7 * 1024 * 1024
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits, see the module's table. Times are in seconds."""
+
+    connections: int = 256
+    handshake_seconds: float = 5.0
+    request_seconds: float = 5.0
+    idle_seconds: float = 120.0
+    body: int = MAX_BODY
+    buffered: int = 64 * 1024 * 1024
+
+
+class Refusal(Exception):  # noqa: N818 - an answer, not a fault of ours
+    """A request that is refused with a status and a reason, and its connection closed."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+    def response(self) -> web.Response:
+        """The answer."""
+        answer = web.Response(status=self.status, text=f"{self.reason}\n")
+        answer.force_close()
+        return answer
+
+
+class Connection(web.RequestHandler):
+    """A connection that is closed when a request takes too long to arrive, or none arrives."""
+
+    def __init__(self, manager: Connections, **options: Any) -> None:
+        super().__init__(manager, **options)
+        self._owner = manager
+        self._alarm: asyncio.TimerHandle | None = None
+        self.arrived: int | None = None
+        """When the first byte of the current request arrived, on the monotonic clock."""
+        self.deciding = False
+        """Whether a request has arrived completely and is being answered."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for a request."""
+        super().connection_made(transport)
+        self._expect(self._owner.limits.request_seconds)
+
+    def data_received(self, data: bytes) -> None:
+        """Note when a request begins to arrive."""
+        if self.arrived is None:
+            self.arrived = self._owner.now()
+            self._expect(self._owner.limits.request_seconds)
+        super().data_received(data)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Stop waiting."""
+        self._cancel()
+        super().connection_lost(exc)
+
+    def complete(self) -> None:
+        """Note that the request has arrived: what it takes to answer is not the sender's time."""
+        self.deciding = True
+        self._cancel()
+
+    def answered(self) -> None:
+        """Note that the request is answered, and wait for the next."""
+        self.deciding, self.arrived = False, None
+        self._expect(self._owner.limits.idle_seconds)
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _expect(self, seconds: float) -> None:
+        self._cancel()
+        self._alarm = asyncio.get_running_loop().call_later(seconds, self.abort)
+
+    def _cancel(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+
+Respond = Callable[[web.BaseRequest, Connection, bytes], Awaitable[web.Response]]
+"""Answers a request whose body has arrived."""
+
+
+class Connections(web.Server):
+    """The connections of one server, and the factory of their protocols."""
+
+    def __init__(
+        self, respond: Respond, *, clock: Clock, limits: Limits, lag: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        """`lag` is how many seconds the event loop is late: what it reads now has been in the socket since then."""
+        super().__init__(self._handle, access_log=None, keepalive_timeout=limits.idle_seconds, lingering_time=0.0)
+        self.limits = limits
+        self._respond = respond
+        self._clock = clock
+        self._lag = lag
+        self._buffered = 0
+        self._quiet = True
+
+    def __call__(self) -> Connection:
+        """The protocol of a connection that was accepted; another one is closed if there are too many."""
+        waiting = [each for each in self.connections if isinstance(each, Connection) and not each.deciding]
+        if len(self.connections) >= self.limits.connections and waiting:
+            waiting[0].abort()
+        self._quiet = False
+        return Connection(self, loop=asyncio.get_running_loop(), **self._kwargs)
+
+    def now(self) -> int:
+        """When what the event loop reads now has arrived at the socket, at the latest."""
+        return self._clock.monotonic() - round(self._lag() * SECOND)
+
+    @asynccontextmanager
+    async def listening(self, host: str, port: int, context: ssl.SSLContext, *, grace: float) -> AsyncIterator[Any]:
+        """Accept connections until the block ends; then answer what is being decided. Yields the address."""
+        server = await asyncio.get_running_loop().create_server(
+            self, host, port, ssl=context, ssl_handshake_timeout=self.limits.handshake_seconds
+        )
+        trimming = asyncio.ensure_future(self._trim())
+        try:
+            yield server.sockets[0].getsockname()
+        finally:
+            trimming.cancel()
+            server.close()
+            self.pre_shutdown()
+            await self.shutdown(grace)
+            await server.wait_closed()
+
+    async def _handle(self, http: web.BaseRequest) -> web.Response:
+        connection = cast("Connection", http.protocol)
+        size = 0
+        try:
+            self._check(http.content_length or 0, self._buffered + (http.content_length or 0))
+            body = bytearray()
+            while chunk := await http.content.readany():
+                size += len(chunk)
+                self._buffered += len(chunk)
+                self._check(size, self._buffered)
+                body += chunk
+            connection.complete()
+            return await self._respond(http, connection, bytes(body))
+        except Refusal as refusal:
+            return refusal.response()
+        except ConnectionError:
+            return Refusal(400, "the connection was closed before the request was complete").response()
+        finally:
+            self._buffered -= size
+            connection.answered()
+
+    def _check(self, size: int, in_all: int) -> None:
+        if size > self.limits.body:
+            raise Refusal(413, f"the body is larger than {self.limits.body} bytes")
+        if in_all > self.limits.buffered:
+            raise Refusal(503, "too many large requests are being read")
+
+    async def _trim(self) -> None:
+        """Return the memory of closed connections to the system: each had half a megabyte of buffers.
+
+        C libraries keep freed memory for later, and after a burst of connections that may be hundreds of megabytes.
+        """
+        while True:
+            await asyncio.sleep(_TRIM_SECONDS)
+            if not self._quiet and len(self.connections) <= self.limits.connections // 8:
+                self._quiet = True
+                await asyncio.to_thread(_trim_heap)
+
+
+_TRIM_SECONDS = 10.0
+
+
+def _trim_heap() -> None:
+    """Give free memory of the heap back, where the C library can (glibc)."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

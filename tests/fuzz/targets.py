@@ -1,0 +1,188 @@
+"""What is fuzzed: for each target the input that it gets, and what must hold for any input.
+
+A target must answer, or refuse with the error that its callers handle. Everything else is a bug.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+from msgspec import inspect
+
+from tests.unit.kube.fakes import FakeServer
+from tests.unit.kube.strange_objects import deep, tree
+from trimtab.admission.validation import CHECKS, Validation
+from trimtab.api import codec
+from trimtab.api.admission import AdmissionReview
+from trimtab.api.cloneset import CloneSet
+from trimtab.api.errors import InvalidError
+from trimtab.api.scaledown import ScaleDownPolicy
+from trimtab.api.unitedtopology import UnitedTopology
+from trimtab.kube import watches
+from trimtab.kube.client import Client
+from trimtab.kube.errors import ApiError
+from trimtab.kube.resources import RESOURCES
+from trimtab.scaledown.intent.reviews import KINDS, scale_down_request
+from trimtab.testing.clocks import VirtualClock
+
+
+@dataclass(frozen=True)
+class Target:
+    """Inputs, and the check that every one of them must pass."""
+
+    inputs: st.SearchStrategy[Any]
+    check: Callable[[Any], None]
+
+
+@functools.cache
+def field_names(model: Any) -> list[str]:
+    """The names of all fields in a type and in the types of its fields."""
+    found: dict[str, None] = {}
+    queue, seen = [inspect.type_info(model)], set[Any]()
+    while queue:
+        info = queue.pop()
+        if isinstance(info, inspect.StructType):
+            if info.cls in seen:
+                continue
+            seen.add(info.cls)
+            found |= dict.fromkeys(field.encode_name for field in info.fields)
+            queue += [field.type for field in info.fields]
+        for inner in ("type", "item_type", "value_type"):
+            if isinstance(getattr(info, inner, None), inspect.Type):
+                queue.append(getattr(info, inner))
+        queue += getattr(info, "types", ())
+    return list(found)
+
+
+@functools.cache
+def values(model: Any) -> st.SearchStrategy[Any]:
+    """JSON values whose keys are often fields of the type."""
+    scalars = st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.text(max_size=8),
+        st.sampled_from(["10%", "a/b", "2026-01-01T00:00:00Z", "apps/v1", "Deployment", "..", "1e9Gi", "-1"]),
+    )
+    keys = st.one_of(st.sampled_from(field_names(model)), st.text(max_size=4))
+    return st.recursive(
+        scalars,
+        lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(keys, inner, max_size=5)),
+        max_leaves=30,
+    )
+
+
+@st.composite
+def texts(draw: st.DrawFn, model: Any) -> str:
+    """An object of a kind, valid but for one part; sometimes very deep, sometimes damaged."""
+    whole = tree(model, "fuzzed")
+    at: Any = whole
+    for _ in range(draw(st.integers(0, 4))):
+        containers = [each for each in (at.values() if isinstance(at, dict) else at) if isinstance(each, (dict, list))]
+        if not containers:
+            break
+        at = draw(st.sampled_from(containers))
+    part = "@" if draw(st.integers(0, 9)) == 0 else draw(values(model))
+    if isinstance(at, dict):
+        at[draw(st.sampled_from([*at, *field_names(model)]))] = part
+    else:
+        at.append(part)
+    text = json.dumps(whole).replace('"@"', deep(draw(st.sampled_from([100, 150, 300, 1100, 5000]))))
+    if draw(st.integers(0, 9)) == 0:
+        start = draw(st.integers(0, len(text) - 1))
+        text = text[:start] + draw(st.text(max_size=3)) + text[start + draw(st.integers(0, 3)) :]
+    return text
+
+
+def check_decoder(case: tuple[type[Any], str]) -> None:
+    """A list and a watch have the valid objects beside any text that is JSON."""
+    model, text = case
+    before, after = (json.dumps(tree(model, name)) for name in ("before", "after"))
+    try:
+        page = watches.page(f'{{"metadata":{{}},"items":[{before},{text},{after}]}}'.encode(), model)
+    except ApiError:
+        assert not _is_json(text)
+    else:
+        names = {each.metadata.name for each in page.items}
+        assert names >= {"before", "after"}, names
+    with suppress(ApiError):
+        watches.reader(model)(f'{{"type":"MODIFIED","object":{text}}}'.encode(errors="surrogatepass"))
+
+
+def check_kinds(case: tuple[type[Any], str]) -> None:
+    """An object of our kinds is admitted, or refused with what is wrong."""
+    model, text = case
+    resource = RESOURCES[model]
+    review = _review(resource.group, resource.version, resource.kind, resource.plural, text, text)
+    if review is not None and review.request is not None:
+        request = msgspec.structs.replace(review.request, old_object=None)
+        response = asyncio.run(_validated(request))
+        assert response.allowed or response.status is not None
+
+
+def check_reviews(case: tuple[type[Any], str]) -> None:
+    """A review of a workload is a request to scale down, or it is not."""
+    model, text = case
+    resource = RESOURCES[model]
+    old = json.dumps({**tree(model), "spec": {"replicas": 5}})
+    review = _review(resource.group, resource.version, resource.kind, resource.plural, text, old)
+    if review is not None and review.request is not None:
+        scale_down_request(review.request)
+
+
+def _review(group: str, version: str, kind: str, plural: str, new: str, old: str) -> AdmissionReview | None:
+    identity = {"group": group, "version": version}
+    request = {
+        "uid": "u",
+        "kind": {**identity, "kind": kind},
+        "resource": {**identity, "resource": plural},
+        "operation": "UPDATE",
+        "namespace": "n",
+        "name": "fuzzed",
+        "object": "@new",
+        "oldObject": "@old",
+    }
+    body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+    try:
+        text = body.replace('"@new"', new).replace('"@old"', old)
+        return codec.decode(text.encode(errors="surrogatepass"), AdmissionReview)
+    except InvalidError:
+        return None
+
+
+async def _validated(request: Any) -> Any:
+    clock = VirtualClock()
+    return await Validation(Client(FakeServer(clock), clock=clock), CHECKS).decide(request)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text.encode())
+    except RecursionError:
+        return False  # it may be, or not
+    except ValueError:
+        return False
+    return "\\ud" not in text.lower()  # half of a surrogate pair is JSON, but not text
+
+
+def _of(*models: type[Any]) -> st.SearchStrategy[Any]:
+    return st.sampled_from(models).flatmap(lambda model: st.tuples(st.just(model), texts(model)))
+
+
+_WORKLOADS = [model for model, each in RESOURCES.items() if (each.group, each.plural) in KINDS]
+
+TARGETS: Mapping[str, Target] = {
+    "decoder": Target(_of(*RESOURCES), check_decoder),
+    "kinds": Target(_of(CloneSet, UnitedTopology, ScaleDownPolicy), check_kinds),
+    "reviews": Target(_of(*_WORKLOADS), check_reviews),
+}
+"""All targets, by name."""

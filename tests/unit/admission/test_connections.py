@@ -1,0 +1,254 @@
+"""Limits of the admission server's connections: nothing that arrives at the port keeps it busy or full."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.admission.test_server import AUTHORITY, body, counted, decided, hook, never, no, post, served, yes
+from tests.unit.kube.strange_objects import deep
+from trimtab.admission.connections import Connections, Limits
+from trimtab.admission.server import Hook, read_beside
+from trimtab.api import admission, nesting
+from trimtab.api.errors import InvalidError
+from trimtab.kube.clocks import SECOND
+from trimtab.testing.clocks import VirtualClock
+
+
+class Caller:
+    """A connection to the server, byte by byte."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        """Send bytes."""
+        self.writer.write(data)
+
+    def post(self, data: bytes, *, length: int | None = None) -> None:
+        """Send a request, of which `length` may announce more than there is."""
+        size = len(data) if length is None else length
+        self.send(b"POST /h HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % size + data)
+
+    async def status(self) -> int:
+        """The status of the answer; 0 if the connection was closed without one."""
+        try:
+            line = await self.reader.readline()
+            head = await self.reader.readuntil(b"\r\n\r\n") if line else b""
+            headers = dict(each.split(b": ", 1) for each in head.lower().split(b"\r\n") if each)
+            length = int(headers.get(b"content-length", 0))
+            await self.reader.readexactly(length)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return 0
+        return int(line.split()[1]) if line else 0
+
+    async def closed(self) -> bool:
+        """Wait until the server closes the connection."""
+        try:
+            return await self.reader.read() == b""
+        except ConnectionError:
+            return True
+
+
+@asynccontextmanager
+async def calling(folder: Path, *, callers: int = 1, **limits: Any) -> AsyncIterator[list[Caller]]:
+    """A server with these limits, and connections to it."""
+    trust = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
+    async with served(folder, [hook(yes)], limits=Limits(**limits)) as (server, _):
+        made = [
+            Caller(*await asyncio.open_connection("127.0.0.1", server.port, ssl=trust, server_hostname="127.0.0.1"))
+            for _ in range(callers)
+        ]
+        yield made
+        for each in made:
+            each.writer.transport.abort()
+
+
+async def test_a_body_that_is_announced_as_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """Nothing but the headers was sent."""
+    async with calling(tmp_path, body=1000) as (caller,):
+        caller.post(b"", length=1001)
+        assert await caller.status() == 413
+        assert await caller.closed()
+
+
+async def test_a_body_that_grows_too_large_is_refused_while_it_is_read(tmp_path: Path) -> None:
+    """A chunked body does not announce its size."""
+    async with calling(tmp_path, body=1000) as (caller,):
+        caller.send(b"POST /h HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
+        caller.send(b"3e9\r\n" + b"x" * 1001 + b"\r\n")
+        assert await caller.status() == 413
+        assert await caller.closed()
+
+
+async def test_bodies_of_all_connections_together_have_a_limit(tmp_path: Path) -> None:
+    """Memory is limited, however many connections there are. It is free again after the answer."""
+    async with calling(tmp_path, callers=3, buffered=1000) as (first, second, third):
+        first.post(b"x" * 600, length=900)
+        await asyncio.sleep(0.05)
+        second.post(b"", length=500)
+        assert await second.status() == 503
+        first.send(b"x" * 300)
+        assert await first.status() == 400
+        third.post(body())
+        assert await third.status() == 200
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"POST /h HTTP/1.1\r\nHost", id="half of the headers"),
+        pytest.param(b"POST /h HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n{", id="a part of the body"),
+    ],
+)
+async def test_a_request_that_does_not_arrive_is_closed(sent: bytes, tmp_path: Path) -> None:
+    """However far it got."""
+    async with calling(tmp_path, request_seconds=0.05) as (caller,):
+        caller.send(sent)
+        assert await caller.closed()
+
+
+async def test_an_idle_connection_is_closed_after_its_own_time(tmp_path: Path) -> None:
+    """It is not the time for a request to arrive."""
+    async with calling(tmp_path, idle_seconds=0.05, request_seconds=60) as (caller,):
+        caller.post(body())
+        assert await caller.status() == 200
+        assert await caller.closed()
+
+
+async def test_a_connection_is_used_for_several_requests(tmp_path: Path) -> None:
+    """As API servers do."""
+    async with calling(tmp_path, request_seconds=60) as (caller,):
+        for _ in range(3):
+            caller.post(body())
+            assert await caller.status() == 200
+
+
+async def test_of_too_many_connections_the_one_that_waited_longest_is_closed(tmp_path: Path) -> None:
+    """A new one is always accepted: it may be an API server's."""
+    async with calling(tmp_path, callers=4, connections=2) as (first, second, third, last):
+        assert await first.closed()
+        assert await second.closed()
+        for each in (third, last):
+            each.post(body())
+            assert await each.status() == 200
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        pytest.param(b"GET /h", 405, id="another method"),
+        pytest.param(b"POST /other", 404, id="another path"),
+        pytest.param(b"POST /h?timeout=", 400, id="an empty timeout, and no review"),
+    ],
+)
+async def test_other_requests_are_refused(request_line: bytes, status: int, tmp_path: Path) -> None:
+    """With what is wrong."""
+    async with calling(tmp_path) as (caller,):
+        caller.send(request_line + b" HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}")
+        assert await caller.status() == status
+
+
+async def test_headers_are_limited(tmp_path: Path) -> None:
+    """In size and number."""
+    async with calling(tmp_path, callers=2) as (large, many):
+        large.send(b"POST /h HTTP/1.1\r\nHost: h\r\nX: " + b"x" * 10_000 + b"\r\n\r\n")
+        assert await large.status() == 400
+        many.send(b"POST /h HTTP/1.1\r\nHost: h\r\n" + b"X: x\r\n" * 200 + b"\r\n")
+        assert await many.status() == 400
+
+
+async def test_the_budget_counts_from_the_arrival_of_the_request() -> None:
+    """A request that has waited longer than its budget is admitted without calling the hook."""
+    (response, took), server, reasons = await decided(yes, waited=3.0)
+    assert response.allowed
+    assert response.warnings == ()
+    assert reasons == ["no decision within 2 s"]
+    assert counted(server, "late") == 1
+    assert took < 0.1
+
+
+async def test_what_is_left_of_the_budget_is_used() -> None:
+    """1.5 of 2 seconds have passed: half a second is left."""
+    (_, took), _, _ = await decided(never, waited=1.5)
+    assert took == pytest.approx(0.5, abs=0.1)
+
+
+async def test_the_lag_of_the_event_loop_counts_as_waiting() -> None:
+    """What a busy loop reads now has been in the socket since it became busy."""
+    clock = VirtualClock()
+
+    async def unused(*_: Any) -> Any:
+        raise AssertionError
+
+    connections = Connections(unused, clock=clock, limits=Limits(), lag=lambda: 1.5)
+    assert clock.monotonic() - connections.now() == 3 * SECOND // 2
+
+
+def test_a_large_review_that_does_not_fit_is_not_searched() -> None:
+    """The search takes time; a small one names the field."""
+    review: dict[str, Any] = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+    review["request"] = {"uid": "u", "userInfo": {"groups": [1]}}
+    with pytest.raises(InvalidError, match=r"^request\.userInfo\.groups\[0\]: 1: expected `str`, got `int`"):
+        admission.read_review(json.dumps(review).encode())
+    review["request"]["object"] = {"a": "x" * 70_000}
+    with pytest.raises(InvalidError, match=r"^cannot be read: Expected `str`, got `int`"):
+        admission.read_review(json.dumps(review).encode())
+
+
+def test_objects_of_a_review_keep_every_field() -> None:
+    """And null is no object."""
+    tree = {"uid": "u", "object": {"b": [1, {"c": None}], "a": "é"}, "oldObject": None}
+    read = admission.read_review(body(**tree))
+    assert read.object is not None
+    assert read.object.tree() == tree["object"]
+    assert read.old_object is None
+
+
+@pytest.mark.parametrize("value", [[], "x", 1, True])
+def test_an_object_that_is_no_object_is_refused(value: Any) -> None:
+    """By its field."""
+    with pytest.raises(InvalidError, match=r"^request\.object: is not an object"):
+        admission.read_review(body(object=value))
+
+
+@pytest.mark.parametrize("levels", [200, 1200])
+@pytest.mark.parametrize(
+    ("refuses", "want"),
+    [
+        pytest.param(True, {"allowed": False, "message": f"request.object: {nesting.TOO_DEEP}"}, id="by validation"),
+        pytest.param(False, {"allowed": True, "message": None}, id="admitted by the others"),
+    ],
+)
+async def test_an_object_that_is_nested_too_deep(levels: int, refuses: bool, want: Any, tmp_path: Path) -> None:
+    """A clear refusal where the hook says whether an object is valid; a request is never blocked by the others."""
+    data = body(object="@").replace(b'"@"', deep(levels).encode())
+    only = Hook("h", "/h", no, 2.0, refuses_unreadable=refuses)
+    async with served(tmp_path, [only]) as (server, session):
+        status, answer = await post(server, session, data)
+    response = answer["response"]
+    assert status == 200
+    assert {"allowed": response["allowed"], "message": response.get("status", {}).get("message")} == want
+    assert counted(server, "denied" if refuses else "failed") == 1
+
+
+async def test_large_reviews_are_read_in_another_thread() -> None:
+    """So that the event loop goes on; small ones are read at once."""
+
+    def read(data: bytes) -> tuple[int, str]:
+        return len(data), threading.current_thread().name
+
+    assert await read_beside(10_000, read, b"abc") == (3, "MainThread")
+    size, name = await read_beside(20_000, read, b"abc")
+    assert size == 3
+    assert name != "MainThread"

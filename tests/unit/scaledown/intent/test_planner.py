@@ -1,0 +1,127 @@
+"""The planner: plans of many pods are made beside the event loop, and are the same."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.kube.fakes import FakeServer
+from trimtab.api import codec
+from trimtab.api.apps import ReplicaSet
+from trimtab.api.documents import JSON
+from trimtab.api.nodes import ZONE
+from trimtab.api.scaledown import ScaleDownPolicySpec, StrategySpec
+from trimtab.kube.client import Client
+from trimtab.kube.clocks import cancel
+from trimtab.ranking.plan import Policy
+from trimtab.ranking.rankers import Constraint
+from trimtab.ranking.strategies import Ranks
+from trimtab.ranking.strategies import View as StrategyView
+from trimtab.scaledown.intent import planner as module
+from trimtab.scaledown.intent.planner import Planner
+from trimtab.scaledown.intent.requests import CheckedRequest, ScaleDownRequest, TimeBudget
+from trimtab.scaledown.policy.effective import EffectivePolicy
+from trimtab.scaledown.view import View
+from trimtab.snapshot.columns import IntColumn
+from trimtab.testing.builders import node, pod
+from trimtab.testing.clocks import VirtualClock
+
+PODS = 12
+PATIENCE = 30.0
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
+
+
+class Named:
+    """Ranks pods by their names, after `wait` has returned."""
+
+    recompute = False
+    one_at_a_time = False
+
+    def __init__(self, wait: Any = lambda: None) -> None:
+        self._wait = wait
+        self.threads: list[str] = []
+
+    def rank(self, rows: IntColumn, view: StrategyView) -> Ranks:
+        """The number in each name."""
+        self._wait()
+        self.threads.append(threading.current_thread().name)
+        return np.array([float(each.metadata.name[1:]) for each in view.pods(rows)])
+
+
+@asynccontextmanager
+async def planning(strategy: Named) -> AsyncIterator[tuple[Planner, CheckedRequest]]:
+    """A planner of a ReplicaSet with a dozen pods in three zones, and a request to shrink it to six."""
+    clock = VirtualClock()
+    server = FakeServer(clock)
+    server.put("/apis/apps/v1", "replicasets", replicaset())
+    for zone in "abc":
+        server.put("/api/v1", "nodes", node(zone, zone=zone).tree())
+    for number in range(PODS):
+        tree = pod(f"p{number:02d}").on("abc"[number % 3]).ready().tree()
+        tree["metadata"]["ownerReferences"] = [OWNER]
+        server.put("/api/v1", "pods", tree)
+    view = View(Client(server, clock=clock))
+    task = asyncio.create_task(view.run())
+    await clock.advance(1)
+    assert len(view.pods.store) == PODS
+    registry: Mapping[str, Any] = {"Named": lambda _: strategy}
+    planner = Planner(
+        view,
+        clock,
+        constraints=[Constraint(ZONE)],
+        policy_of=lambda policy, _: Policy.of(policy.spec.strategies, registry),
+    )
+    workload = codec.convert(replicaset(), ReplicaSet)
+    spec = ScaleDownPolicySpec(strategies=(StrategySpec(name="Named"),))
+    request = ScaleDownRequest("ReplicaSet", "default", "web", "rs", PODS, 6)
+    budget = TimeBudget(clock, clock.monotonic(), 2.0)
+    yield planner, CheckedRequest(request, workload, EffectivePolicy(spec, "default/named", "named"), budget)
+    await cancel(task)
+
+
+def replicaset() -> JSON:
+    """A ReplicaSet with all its pods."""
+    return {
+        "metadata": {"name": "web", "namespace": "default", "uid": "rs"},
+        "spec": {"replicas": PODS, "selector": {"matchLabels": {"app": "web"}}, "template": {}},
+        "status": {"replicas": PODS},
+    }
+
+
+async def test_a_plan_of_many_pods_is_the_same_as_in_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the thread differs."""
+    made, strategies = [], []
+    for most in (PODS, PODS - 1):
+        monkeypatch.setattr(module, "_MOST_IN_LOOP", most)
+        strategies.append(Named())
+        async with planning(strategies[-1]) as (planner, checked):
+            planned = await planner.plan(checked)
+            assert isinstance(planned, module.PlannedRequest)
+            (plan,) = planned.plans
+            made.append((plan.plan.keys, plan.victims, plan.survivors, plan.delivery))
+    assert made[0] == made[1]
+    assert len(made[0][0]) == 6
+    assert set(strategies[0].threads) == {"MainThread"}
+    assert all(name.startswith("planner") for name in strategies[1].threads)
+
+
+async def test_the_event_loop_goes_on_while_many_pods_are_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The strategy does not return before the loop has told it to."""
+    monkeypatch.setattr(module, "_MOST_IN_LOOP", PODS - 1)
+    go = threading.Event()
+
+    def wait() -> None:
+        assert go.wait(PATIENCE), "the event loop was blocked"
+
+    async with planning(Named(wait)) as (planner, checked):
+        task = asyncio.create_task(planner.replan(checked, checked.workload))
+        await asyncio.sleep(0)
+        go.set()
+        planned = await task
+    assert len(planned.plans) == 1

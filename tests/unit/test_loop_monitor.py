@@ -1,0 +1,82 @@
+"""The monitor of the event loop, and the health pages beside a loop that is busy."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.request
+
+import pytest
+from aiohttp.test_utils import make_mocked_request
+from prometheus_client import CollectorRegistry
+
+from trimtab.api.configuration import Serving
+from trimtab.app import health
+from trimtab.app.health import Pages
+from trimtab.app.loop_monitor import LoopMonitor
+from trimtab.kube.clocks import SECOND, cancel
+from trimtab.kube.side_loop import SideLoop
+from trimtab.testing.clocks import VirtualClock
+
+
+class BusyClock(VirtualClock):
+    """A virtual clock in which work without a pause can pass time."""
+
+    late: int = 0
+
+    def monotonic(self) -> int:
+        """The virtual time, and what the work took."""
+        return super().monotonic() + self.late
+
+
+async def test_the_lag_is_what_a_measurement_is_late() -> None:
+    """None when the loop is free."""
+    clock, seen = BusyClock(), list[float]()
+    monitor = LoopMonitor(clock, seen.append)
+    assert monitor.lag == 0.0
+    task = asyncio.create_task(monitor.run())
+    await clock.advance(0.2)
+    assert seen == [0.0, 0.0]
+    clock.late = 2 * SECOND
+    assert monitor.lag == pytest.approx(1.9), "known before the loop is free again"
+    await clock.advance(0.1)
+    assert seen[2] == pytest.approx(2.0)
+    await clock.advance(0.1)
+    assert seen[3] == pytest.approx(0.0)
+    await cancel(task)
+
+
+@pytest.mark.parametrize(
+    ("late", "ready", "alive"),
+    [
+        pytest.param(5, 200, 200, id="busy"),
+        pytest.param(20, 503, 200, id="stalled: another replica should answer"),
+        pytest.param(70, 503, 503, id="stuck: only a restart helps"),
+    ],
+)
+async def test_probes_say_how_late_the_loop_is(late: int, ready: int, alive: int) -> None:
+    """They are answered all the same."""
+    clock = BusyClock()
+    monitor = LoopMonitor(clock, lambda _: None)
+    task = asyncio.create_task(monitor.run())
+    await clock.advance(0.1)
+    clock.late = late * SECOND
+    pages = Pages({}, CollectorRegistry(), monitor=monitor)
+    answers = [await pages.readyz(make_mocked_request("GET", "/readyz")), await pages.healthz(_ANY)]
+    assert [answer.status for answer in answers] == [ready, alive]
+    if ready != 200:
+        assert answers[0].text == f"the event loop has been busy for {late} s\n"
+    await cancel(task)
+
+
+_ANY = make_mocked_request("GET", "/healthz")
+
+
+async def test_probes_and_metrics_are_answered_while_the_main_loop_is_busy() -> None:
+    """This function calls them without a pause, in the main loop."""
+    async with SideLoop() as side:
+        pages = health.served(Serving(host="127.0.0.1", port=0), {}, CollectorRegistry())
+        port = await side.run(pages.__aenter__())
+        for path in ("/readyz", "/healthz", "/metrics"):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+                assert answer.status == 200
+        await side.run(pages.__aexit__(None, None, None))
