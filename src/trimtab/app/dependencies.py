@@ -7,6 +7,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from ipaddress import ip_network
 
 from prometheus_client import CollectorRegistry
 
@@ -18,6 +19,7 @@ from trimtab.kube.leases import Elector, LeaseTimings
 from trimtab.ranking.strategies import STRATEGIES, Factory
 from trimtab.scaledown.metrics import Metrics as ScaleDownMetrics
 from trimtab.scaledown.policy.defaults import Defaults, read_defaults
+from trimtab.scaledown.sources.answers import Network
 from trimtab.unitedtopology.metrics import Metrics as UnitedTopologyMetrics
 
 
@@ -40,6 +42,11 @@ class Dependencies:
     def namespaces(self) -> frozenset[str]:
         """The namespaces that Trimtab handles; all, if empty."""
         return frozenset(self.configuration.namespaces)
+
+    @property
+    def probe_networks(self) -> tuple[Network, ...]:
+        """The networks in which pods are probed; all, if empty."""
+        return tuple(ip_network(text) for text in self.configuration.scale_down.probe_networks)
 
     @cached_property
     def scale_down_metrics(self) -> ScaleDownMetrics:
