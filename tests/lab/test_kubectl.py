@@ -354,6 +354,22 @@ async def test_a_webhook_denies_and_another_one_warns(kubectl: Kubectl) -> None:
         assert output == "configmap/a created\n"
 
 
+async def test_a_token_of_a_service_account_is_created_and_used(kubectl: Kubectl, wire: Wire) -> None:
+    """It authenticates as the ServiceAccount, until that is deleted."""
+    await kubectl("create", "serviceaccount", "robot")
+    token = (await kubectl("create", "token", "robot", "--duration=30m")).strip()
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    user = (await wire.call("POST", path, review, token=token)).tree["status"]["userInfo"]
+    assert user["username"] == "system:serviceaccount:default:robot"
+    refused = await kubectl.refused(
+        "create", "token", "robot", "--bound-object-kind", "Secret", "--bound-object-name", "s"
+    )
+    assert "the lab does not bind tokens to objects; leave it out" in refused
+    await kubectl("delete", "serviceaccount", "robot")
+    assert (await wire.call("POST", path, review, token=token)).status == 401
+
+
 async def test_a_node_is_drained(kubectl: Kubectl, wire: Wire) -> None:
     """drain cordons a node and evicts its pods."""
     await wire.create("/api/v1/nodes", {"metadata": {"name": "node-1"}})
