@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -110,3 +112,29 @@ def audited_users(state: Path) -> set[str]:
     """The users in the audit log; its last line may be incomplete."""
     text = (state / "logs" / "audit.log").read_text()
     return {json.loads(line)["user"]["username"] for line in text.split("\n")[:-1]}
+
+
+def test_the_status_names_the_control_plane_and_its_processes(state: Path) -> None:
+    """For people and for programs."""
+    shown = trimtab("status", "--state", str(state), "-o", "json")
+    status = json.loads(shown.stdout)
+    assert (status["running"], status["ready"]) == (True, True)
+    assert status["controlPlane"] == binaries.find(Path(BINARIES)).summary
+    assert {"etcd", *PROCESSES, "nodes", "scheduler"} == status["parts"].keys()
+    assert binaries.find(Path(BINARIES)).summary in trimtab("status", "--state", str(state)).stdout
+
+
+def test_a_story_is_played_on_a_temporary_lab(tmp_path: Path) -> None:
+    """With a chart; the lab is gone afterwards."""
+    chart = tmp_path / "story.svg"
+    options = ("-o", "json", "--chart", str(chart), "--state", str(tmp_path / "none"))
+    played = trimtab("run", "stays-level", "--control-plane", BINARIES, *options)
+    assert played.returncode == 0, played.stderr
+    assert json.loads(played.stdout)["failures"] == []
+    assert chart.read_text().startswith("<svg")
+
+
+def trimtab(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `trimtab lab`."""
+    command = [sys.executable, "-m", "trimtab", "lab", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own program
