@@ -120,6 +120,7 @@ _UID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{1
 _TOKEN_VOLUME = re.compile(r"\bkube-api-access-[a-z0-9]{5}\b")
 _ADDRESS = re.compile(r"\b10\.0\.0\.\d{1,3}\b")
 _PORT = re.compile(r"https://127\.0\.0\.1:\d+")
+_WEB_TOKEN = re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]+")
 _CERTIFICATE = re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]+")
 _WHOLE = re.compile(r'"\{\\"(?:apiVersion|kind).*\}"(?=: strict decoding error)', re.DOTALL)
 _RECORD = re.compile(r"(in record \(|current: )\d+")
@@ -198,6 +199,7 @@ def _normal_text(text: str, generated: str) -> str:
         (_PORT, "https://127.0.0.1:<port>"),
         (_RECORD, r"\1<version>"),
         (_CERTIFICATE, "<certificate>"),
+        (_WEB_TOKEN, "<token>"),
         (_WHOLE, '"<object>"'),
     ):
         text = pattern.sub(name, text)

@@ -37,6 +37,7 @@ PACKAGES = {
     "rbac.v1": f"{_API}/rbac/v1",
     "autoscaling.v1": f"{_API}/autoscaling/v1",
     "admissionregistration.v1": f"{_API}/admissionregistration/v1",
+    "authentication.v1": f"{_API}/authentication/v1",
     "apiextensions.v1": "staging/src/k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1",
     "meta.v1": _META,
 }
@@ -49,6 +50,7 @@ GROUPS = {
     "coordination.v1": "coordination.k8s.io/v1",
     "scheduling.v1": "scheduling.k8s.io/v1",
     "admissionregistration.v1": "admissionregistration.k8s.io/v1",
+    "authentication.v1": "authentication.k8s.io/v1",
     "apiextensions.v1": "apiextensions.k8s.io/v1",
     "apps.v1": "apps/v1",
     "policy.v1": "policy/v1",
@@ -85,6 +87,7 @@ ROOTS = {
     "rbac.v1": ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"],
     "autoscaling.v1": ["HorizontalPodAutoscaler", "Scale"],
     "admissionregistration.v1": ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"],
+    "authentication.v1": ["TokenRequest"],
     "apiextensions.v1": ["CustomResourceDefinition"],
 }
 """The kinds of the table; all types that they refer to are included."""

@@ -17,7 +17,7 @@ from typing import Any
 from trimtab_lab import provisioning, supervisor
 from trimtab_lab.controlplane import accounts, identities
 from trimtab_lab.controlplane.binaries import Binaries
-from trimtab_lab.controlplane.commands import Commands, Customization, Layout, Ports
+from trimtab_lab.controlplane.commands import COMPONENTS, Commands, Customization, Layout, Ports, listening_ports
 from trimtab_lab.controlplane.versions import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
 from trimtab_lab.supervisor import ProcessSpec, Supervisor
 
@@ -92,7 +92,7 @@ def supervisor_for(options: LabOptions) -> Supervisor:
 
 def _embedded(options: LabOptions) -> list[ProcessSpec]:
     arguments = ("lab", "apiserver", "--state", str(options.state), "--port", str(options.port))
-    return [ProcessSpec(supervisor.API_SERVER, arguments)]
+    return [ProcessSpec(supervisor.API_SERVER, arguments, ports=(options.port,))]
 
 
 def _binaries(control_plane: ControlPlane, layout: Layout, ports: Ports) -> list[ProcessSpec]:
@@ -101,10 +101,10 @@ def _binaries(control_plane: ControlPlane, layout: Layout, ports: Ports) -> list
     commands = Commands(layout, ports, binaries.versions, control_plane.customization)
     checks = {ETCD: lambda: _is_healthy(layout, ports.etcd_client)}
     names = {API_SERVER: supervisor.API_SERVER}
+    lines = {name: commands.arguments(name) for name in COMPONENTS if binaries.has(name)}
     return [
-        ProcessSpec(names.get(name, name), commands.arguments(name), (binaries.path(name),), checks.get(name))
-        for name in (ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER)
-        if binaries.has(name)
+        ProcessSpec(names.get(name, name), line, (binaries.path(name),), checks.get(name), listening_ports(line))
+        for name, line in lines.items()
     ]
 
 

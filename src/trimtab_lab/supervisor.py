@@ -53,6 +53,8 @@ class ProcessSpec:
     program: tuple[str, ...] = TRIMTAB
     is_ready: Callable[[], bool] | None = None
     """Whether the process serves; the next process of the foundation is started then."""
+    ports: tuple[int, ...] = ()
+    """The ports on which the process listens; they must be free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +125,15 @@ class Supervisor:
         if state is not None:
             self.report(f"the last lab in {self.folder} was not stopped properly; starting a new one")
             _kill_orphans(state, self.folder)
-        if is_port_in_use(self.port):
-            raise LabError(
-                f"port {self.port} is in use by another program; stop it, or choose another port with --port"
-            )
+        self._check_ports()
         (self.folder / "logs").mkdir(parents=True, exist_ok=True)
         self.prepare()
+
+    def _check_ports(self) -> None:
+        for spec in self.processes:
+            for port in filter(is_port_in_use, spec.ports):
+                choice = "choose another port with --port" if port == self.port else "change --extra-arg"
+                raise LabError(f"port {port} of {_title(spec)} is in use by another program; stop it, or {choice}")
 
     async def _start(self, spec: ProcessSpec) -> None:
         log = (self.folder / "logs" / f"{spec.name}.log").open("ab")
@@ -190,7 +195,8 @@ class Supervisor:
     async def _restart(self, spec: ProcessSpec) -> None:
         while True:
             code = await self._running[spec.name].wait()
-            self.report(f"{spec.name} exited ({_exit_text(code)}); restarting it")
+            log = self.folder / "logs" / f"{spec.name}.log"
+            self.report(f"{spec.name} exited ({_exit_text(code)}), see {log}; restarting it")
             await asyncio.sleep(_RESTART_DELAY)
             await self._start(spec)
 

@@ -1,9 +1,9 @@
 """Trimtab as a user runs it: `trimtab run`, one process a component, with the objects that `trimtab install` prints.
 
 Each test has an installation of its own for one namespace, so that a control plane can be shared: webhooks are called
-by URL, and cluster roles have a suffix. Where the control plane issues tokens (`TokenRequest`), the processes use those
-of their ServiceAccounts and have the printed permissions only; the embedded lab, which does not enforce permissions,
-gives them the administrator's kubeconfig. What the processes count is read from their metrics endpoints.
+by URL, and cluster roles have a suffix. The processes use tokens of their ServiceAccounts and have the printed
+permissions only; the embedded lab does not enforce permissions. What the processes count is read from their metrics
+endpoints.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from trimtab.install.options import Options, account
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.config import discover
-from trimtab.kube.errors import ApiError, MethodNotAllowed, NotFound
+from trimtab.kube.errors import ApiError, NotFound
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Resource, untyped
 from trimtab_lab import provisioning
@@ -44,6 +44,8 @@ from trimtab_lab.supervisor import find_free_port
 
 WEBHOOKS, CONTROLLERS, SCHEDULER = "webhooks", "controllers", "scheduler"
 PATIENCE = 60.0
+LOOPBACK = "127.0.0.0/8"
+"""Where the pods of tests answer probes."""
 _CLUSTER_ROLES = ("ClusterRole", "ClusterRoleBinding")
 
 
@@ -95,16 +97,12 @@ class Trimtab:
             yield each
 
     async def _kubeconfig(self, component: str) -> Path:
-        """A kubeconfig with a token of the component's ServiceAccount, or the administrator's if there are none."""
+        """A kubeconfig with a token of the component's ServiceAccount."""
         administrator = Path(os.environ["KUBECONFIG"].split(os.pathsep)[0])
-        endpoint = discover(administrator)
-        path = self.folder / f"{component}.kubeconfig"
-        try:
-            paths = {account(component): path}
-            authority = _authority(administrator)
-            await accounts.write_kubeconfigs(self.client, endpoint.server, authority, paths, self.namespace)
-        except (NotFound, MethodNotAllowed):
-            return administrator
+        server, path = discover(administrator).server, self.folder / f"{component}.kubeconfig"
+        await accounts.write_kubeconfigs(
+            self.client, server, authority_of(administrator), {account(component): path}, self.namespace
+        )
         return path
 
     async def uninstall(self) -> None:
@@ -247,7 +245,8 @@ async def running_subsets(client: Client, namespace: str) -> AsyncIterator[Trimt
 async def running_policies(client: Client, namespace: str, *more: str) -> AsyncIterator[Policies]:
     """Controllers for the ScaleDownPolicies of a namespace, and further components."""
     policies = Policies(client, namespace, Informer(client, ScaleDownPolicy, namespace=namespace))
-    async with running(client, configuration(namespace), [CONTROLLERS, *more]):
+    tree = configuration(namespace, scaleDown={"probeNetworks": [LOOPBACK]})
+    async with running(client, tree, [CONTROLLERS, *more]):
         watching = asyncio.ensure_future(policies.informer.run())
         try:
             await policies.informer.wait_synced()
@@ -296,7 +295,7 @@ def _resource(tree: JSON) -> Resource[JSON]:
     return untyped(tree["apiVersion"], tree["kind"], plural, namespaced="namespace" in tree["metadata"])
 
 
-def _authority(kubeconfig: Path) -> bytes:
+def authority_of(kubeconfig: Path) -> bytes:
     """The certificate authority of a kubeconfig's cluster."""
     import base64
 

@@ -1,21 +1,34 @@
-"""CloneSets over the wire: the proposal's example and stories, and the cost proposal's workflow and test plan.
+"""CloneSets that a process of Trimtab reconciles: the proposal's example and stories, and the cost proposal's workflow
+and test plan.
 
 The same holds on the lab and on a real control plane: nothing here knows which one it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from tests.e2e.processes import CONTROLLERS, Trimtab, configuration, running
-from tests.lab.clonesets import CloneSetSandbox, cloneset_sandbox, template
+from tests.e2e.processes import CONTROLLERS, WEBHOOKS, Trimtab, configuration, running
+from tests.lab.clonesets import (
+    CLONESETS,
+    THREE_ZONES,
+    CloneSetSandbox,
+    cloneset_sandbox,
+    manifest,
+    ranks_are_followed,
+    recomputed_ranks_are_waited_for,
+    template,
+)
+from trimtab.api.annotations import ALPHA_COST, STATED_COST
 from trimtab.api.cloneset import SPECIFIED_DELETE
+from trimtab.api.documents import JSON
 from trimtab.api.nodes import ZONE
-from trimtab.api.pods import Pod, TopologySpreadConstraint
+from trimtab.api.pods import Pod
 from trimtab.kube import config
 from trimtab.kube.client import Client
 from trimtab.kube.errors import Invalid
@@ -32,9 +45,8 @@ revision of the CloneSet's own."""
 YOUNGEST_FIRST = ["c-2", "d-1", "e-1", "a-1", "c-1", "d-0", "e-0", "a-0", "b-0", "c-0"]
 """The proposal's pods (a letter is a node), with ages that give the two inner orders which it prints."""
 
-AZS = {"az-1": "a1 a2", "az-2": "b1 b2", "az-3": "c1 c2"}
 TWELVE = tuple(f"p{number}" for number in range(1, 13))
-RANKS = {name: number % 4 + 1 for number, name in enumerate(TWELVE)}
+BY_RANK = {"featureGates": {"CloneSetPodCost": True}}
 
 
 @pytest.fixture
@@ -45,16 +57,26 @@ async def client() -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def running_clonesets(client: Client) -> AsyncIterator[tuple[CloneSetSandbox, Trimtab]]:
-    """A namespace whose CloneSets a process of Trimtab reconciles.
-
-    Tests of settings that no configuration has, and those that write ranks themselves, have a controller of their own.
-    """
+async def running_clonesets(
+    client: Client, *components: str, **fields: Any
+) -> AsyncIterator[tuple[CloneSetSandbox, Trimtab]]:
+    """A namespace whose CloneSets a process of Trimtab reconciles, with these fields in its configuration."""
     async with (
         cloneset_sandbox(client, manager="trimtab") as made,
-        running(client, configuration(made.name), [CONTROLLERS]) as trimtab,
+        running(client, configuration(made.name, **fields), [CONTROLLERS, *components]) as trimtab,
     ):
         yield made, trimtab
+
+
+def default_constraints(*constraints: JSON) -> JSON:
+    """The field of a configuration that gives the cluster these default constraints."""
+    arguments = {"defaultingType": "List", "defaultConstraints": list(constraints)}
+    profile = {
+        "schedulerName": "trimtab",
+        "pluginConfig": [{"name": "PodTopologySpread", "args": arguments}],
+    }
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    return {"scheduler": {**kind, "profiles": [profile]}}
 
 
 async def example(made: CloneSetSandbox, **spec: Any) -> None:
@@ -68,19 +90,12 @@ async def example(made: CloneSetSandbox, **spec: Any) -> None:
 
 async def twelve(made: CloneSetSandbox) -> None:
     """The cluster of the cost proposal's example: P1 to P4 in the first zone, and so on."""
-    await made.nodes(AZS)
+    await made.nodes(THREE_ZONES)
     await made.create(12, **HELD)
-    nodes = [name for names in AZS.values() for name in names.split()]
+    nodes = [name for names in THREE_ZONES.values() for name in names.split()]
     for number, name in enumerate(TWELVE):
         await made.place(name, nodes[number // 4 * 2 + number % 2], since=f"2026-01-01T00:{number:02d}:00Z")
     await made.reported(lambda cloneset: cloneset.status.available_replicas == 12)
-
-
-def skew(names: set[str]) -> int:
-    """By how many pods the fullest of the three zones exceeds the emptiest."""
-    zones = [TWELVE.index(name) // 4 for name in names]
-    sizes = [zones.count(zone) for zone in range(3)]
-    return max(sizes) - min(sizes)
 
 
 # The topology proposal.
@@ -110,7 +125,7 @@ async def test_the_example_goes_in_the_same_way_at_once(client: Client) -> None:
 
 async def test_pods_that_share_a_node_go_first(client: Client) -> None:
     """Story 1: without constraints, every node is left with one pod before any is left with none."""
-    async with cloneset_sandbox(client) as made:
+    async with running_clonesets(client, **default_constraints()) as (made, _):
         await example(made)
         await made.scale(5)
         assert sorted(name[0] for name in await made.until(5)) == ["a", "b", "c", "d", "e"]
@@ -118,8 +133,8 @@ async def test_pods_that_share_a_node_go_first(client: Client) -> None:
 
 async def test_pods_go_by_the_clusters_default_constraints(client: Client) -> None:
     """Story 2, for a template that states none."""
-    rule = TopologySpreadConstraint(max_skew=1, topology_key=ZONE, when_unsatisfiable="ScheduleAnyway")
-    async with cloneset_sandbox(client, default_constraints=(rule,)) as made:
+    rule = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}
+    async with running_clonesets(client, **default_constraints(rule)) as (made, _):
         await example(made)
         await made.scale(2)
         assert {name[0] in "abc" for name in await made.until(2)} == {True, False}
@@ -130,7 +145,7 @@ async def test_pods_go_by_the_clusters_default_constraints(client: Client) -> No
 
 async def test_growing_rolling_out_and_shrinking(client: Client) -> None:
     """Pods are made, replaced within bounds, and deleted; status and scale say so."""
-    async with cloneset_sandbox(client) as made:
+    async with running_clonesets(client) as (made, _):
         await made.nodes({"x": "a b"})
         await made.create(4, updateStrategy={"maxUnavailable": 2})
         await made.until(4)
@@ -154,33 +169,44 @@ async def test_growing_rolling_out_and_shrinking(client: Client) -> None:
         await made.reported(lambda cloneset: cloneset.status.replicas == 3)
 
 
-async def refusal(made: CloneSetSandbox, spec: dict[str, Any]) -> str:
-    """What is reported about an invalid CloneSet."""
-    try:
-        await made.create(2, **spec)
-    except Invalid as error:
-        return error.message
-    refused = await made.condition("InvalidSpec")
-    assert (await made.event("InvalidSpec")).message == refused.message
-    return refused.message
+UNSUPPORTED: dict[str, Any] = {
+    "updateStrategy": {"type": "InPlaceOnly", "partition": 1},
+    "lifecycle": {"preDelete": {}},
+}
+UNSUPPORTED_FIELDS = ("spec.updateStrategy.type", "spec.updateStrategy.partition", "spec.lifecycle")
 
 
-async def test_what_is_not_supported_is_refused(client: Client) -> None:
-    """By the webhook, where there is one; else a condition and an event say so, and nothing is made."""
-    fields = ("spec.updateStrategy.type", "spec.updateStrategy.partition", "spec.lifecycle")
-    async with cloneset_sandbox(client) as made:
-        spec: dict[str, Any] = {
-            "updateStrategy": {"type": "InPlaceOnly", "partition": 1},
-            "lifecycle": {"preDelete": {}},
-        }
-        report = await refusal(made, spec)
-        assert all(field in report for field in fields)
+async def test_what_is_not_supported_is_refused_by_the_webhook(client: Client) -> None:
+    """With the fields."""
+    async with running_clonesets(client, WEBHOOKS) as (made, _):
+        report = await asyncio.wait_for(refusal(made), 30)
+        assert all(field in report for field in UNSUPPORTED_FIELDS)
+
+
+async def refusal(made: CloneSetSandbox) -> str:
+    """The message of the webhook, once the API server calls it."""
+    body = manifest(2, by="trimtab", **UNSUPPORTED)
+    while True:
+        try:
+            await made.client.create(CLONESETS, body, namespace=made.name, dry_run=True)
+        except Invalid as error:
+            return error.message
+        await asyncio.sleep(0.1)
+
+
+async def test_what_is_not_supported_is_reported_without_a_webhook(client: Client) -> None:
+    """In a condition and an event, and nothing is made."""
+    async with running_clonesets(client) as (made, _):
+        await made.create(2, **UNSUPPORTED)
+        refused = await made.condition("InvalidSpec")
+        assert (await made.event("InvalidSpec")).message == refused.message
+        assert all(field in refused.message for field in UNSUPPORTED_FIELDS)
         assert made.names == set()
 
 
 async def test_overlapping_clonesets_report_it(client: Client) -> None:
     """Both say so, and each keeps its own number."""
-    async with cloneset_sandbox(client) as made:
+    async with running_clonesets(client) as (made, _):
         await made.create(2)
         await made.until(2)
         await made.create(1, "copy", selector={"matchLabels": {"app": "web"}}, template=template(app="web", tier="b"))
@@ -208,26 +234,19 @@ async def test_a_killed_controller_goes_on(client: Client) -> None:
 # The cost proposal.
 
 
-@pytest.mark.parametrize("carrier", ["AlphaAnnotation", "PodGroupCost"])
-async def test_the_workflow_of_twelve_pods_in_three_zones(client: Client, carrier: str) -> None:
-    """One of P4, P8 and P12 goes, then another of them: no rank is written anew, and the skew stays at 1."""
-    async with cloneset_sandbox(client, pod_cost=True) as made:
-        await twelve(made)
-        await made.govern(carrier=carrier, strategies=[{"name": "Balance"}])
-        await (made.annotate(RANKS) if carrier == "AlphaAnnotation" else made.cost(RANKS))
-        for size in (11, 10):
-            await made.scale(size)
-            left = await made.until(size)
-            assert set(TWELVE) - left < {"p4", "p8", "p12"}
-            assert skew(left) == 1
+@pytest.mark.parametrize("story", [ranks_are_followed, recomputed_ranks_are_waited_for], ids=lambda each: each.__name__)
+async def test_a_cloneset_follows_a_policy(client: Client, story: Callable[[CloneSetSandbox], Awaitable[None]]) -> None:
+    """The workflow, and the third item of the test plan, with the ranks that the policy's controller writes."""
+    async with running_clonesets(client, **BY_RANK) as (made, _):
+        await story(made)
 
 
 async def test_scaling_down_respects_ranks(client: Client) -> None:
-    """First item of the test plan."""
+    """First item of the test plan, with ranks of a component that is not Trimtab's."""
     ranks = {name: (number * 7) % 12 for number, name in enumerate(TWELVE)}
-    async with cloneset_sandbox(client, pod_cost=True) as made:
+    async with running_clonesets(client, **BY_RANK) as (made, _):
         await twelve(made)
-        await made.annotate(ranks)
+        await made.annotate(ALPHA_COST, ranks)
         for size in (11, 9, 6, 5, 1):
             await made.scale(size)
             left = await made.until(size)
@@ -236,37 +255,19 @@ async def test_scaling_down_respects_ranks(client: Client) -> None:
 
 async def test_ranks_are_ignored_if_one_is_missing(client: Client) -> None:
     """Second item: the scale-down is held up, and after the policy's timeout the original order decides."""
-    async with cloneset_sandbox(client, pod_cost=True) as made:
+    async with running_clonesets(client, **BY_RANK) as (made, _):
         await twelve(made)
         await made.govern(
-            carrier="AlphaAnnotation", strategies=[{"name": "Balance"}], whenUnranked={"timeoutSeconds": 3}
+            carrier="AlphaAnnotation",
+            delivery="Continuous",
+            strategies=[{"name": "Stated"}],
+            whenUnranked={"timeoutSeconds": 3},
         )
-        await made.annotate({name: 12 - number for number, name in enumerate(TWELVE[:11])})
+        await made.annotate(STATED_COST, {name: number for number, name in enumerate(TWELVE[:11])})
+        await made.annotated(ALPHA_COST, 11)
         await made.scale(9)
         await made.condition("WaitingForRanks", "p12")
         assert len(made.names) == 12
-        assert await made.until(9) == set(TWELVE) - {"p12", "p11", "p8"}
+        assert await made.until(9) == set(TWELVE) - {"p4", "p8", "p12"}
         report = await made.event("RanksIgnored")
         assert report.message == "Scaled down in the original order: 1 of 12 pods have no rank: p12 after 3 s"
-
-
-async def test_a_strategy_that_needs_recomputation(client: Client) -> None:
-    """Third item: not by two, but by one; not by one more until ranks are recomputed. Quick requests wait in line."""
-    async with cloneset_sandbox(client, pod_cost=True) as made:
-        await twelve(made)
-        await made.govern(
-            carrier="PodGroupCost", strategies=[{"name": "AntiAffinity"}], whenUnranked={"timeoutSeconds": 3600}
-        )
-        await made.cost({name: number for number, name in enumerate(TWELVE)})
-        for size in (11, 10, 9):
-            await made.scale(size)
-        left = set(TWELVE) - {"p12"}
-        for turn in ("p1", "p7"):
-            await made.condition("WaitingForRanks", "not been recomputed")
-            assert made.names == left
-            await made.cost({name: int(name == turn) for name in left})
-            left -= {turn}
-            await made.until(len(left))
-            assert made.names == left
-        await made.reported(lambda cloneset: cloneset.status.replicas == 9 and cloneset.status.rank_wait is None)
-        assert made.gone == ["p12", "p1", "p7"]

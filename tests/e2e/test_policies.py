@@ -20,9 +20,6 @@ from tests.lab.policing import (
     policy_json,
     settle,
 )
-from tests.lab.policing import (
-    running_policies as running_policies_here,
-)
 from trimtab.api.annotations import DELETION_COST, POLICY_COST
 from trimtab.api.scaledown import ScaleDownPolicy
 from trimtab.kube import config
@@ -44,15 +41,10 @@ async def client() -> AsyncIterator[Client]:
         yield made
 
 
-PROBED = "long-running work is spared"
-"""Its pods answer on loopback addresses, which an installation never probes: its controllers run in this process."""
-
-
 @pytest.mark.parametrize("name", STORIES)
 async def test_a_story_of_the_proposal(client: Client, name: str) -> None:
     """With the result that the proposal describes."""
-    run = running_policies_here if name == PROBED else running_policies
-    async with deployment_sandbox(client, TWO_ZONES) as made, run(client, made.name) as policies:
+    async with deployment_sandbox(client, TWO_ZONES) as made, running_policies(client, made.name) as policies:
         await STORIES[name](made, policies)
 
 

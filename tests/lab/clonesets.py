@@ -1,21 +1,23 @@
-"""CloneSets looked after by a controller in this process, in a namespace of their own, on any control plane.
+"""CloneSets in a namespace of their own, on any control plane; and the stories of policies that rank their pods.
 
-Nodes are objects without kubelets, in zones of the test's choosing: pods are put on them by name, and the test says
-since when they are ready. (A control plane gives nodes up that do not report for most of a minute; no test takes that
-long.) Pods end at once when they are deleted. Everything goes away with the context.
+A process of Trimtab reconciles them, or a controller in this process. Nodes are objects without kubelets, in zones of
+the test's choosing: pods are put on them by name, and the test says since when they are ready. (A control plane gives
+nodes up that do not report for most of a minute; no test takes that long.) Pods end at once when they are deleted.
+Everything goes away with the context.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from trimtab.api import crds, times
-from trimtab.api.annotations import ALPHA_COST, MANAGED_BY, OPT_OUT, OPTED_OUT
+from trimtab.api.annotations import MANAGED_BY, OPT_OUT, OPTED_OUT
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Event, Namespace
 from trimtab.api.documents import JSON
@@ -44,7 +46,6 @@ DEFINITIONS = Resource.of(CustomResourceDefinition).raw
 CLONESETS = Resource.of(CloneSet).raw
 NODES = Resource.of(Node).raw
 PODS = Resource.of(Pod).raw
-COSTS = Resource.of(PodGroupCost).raw
 POLICIES = Resource.of(ScaleDownPolicy).raw
 
 
@@ -145,21 +146,11 @@ class CloneSetSandbox:
         await self.client.create(POLICIES, {**body, "spec": {"targetRef": target, **spec}}, namespace=self.name)
         await self._until(self.policies, lambda store: len(store) > 0)
 
-    async def annotate(self, ranks: Mapping[str, int]) -> None:
-        """Write ranks into pods, one by one, as a ranking component does."""
-        for name, rank in ranks.items():
-            patch = {"metadata": {"annotations": {ALPHA_COST: str(rank)}}}
+    async def annotate(self, key: str, values: Mapping[str, int]) -> None:
+        """Write an annotation of pods, one by one, as a ranking component does."""
+        for name, value in values.items():
+            patch = {"metadata": {"annotations": {key: str(value)}}}
             await self.client.patch(Pod, name, patch, namespace=self.name)
-
-    async def cost(self, costs: Mapping[str, int], name: str = "web") -> None:
-        """Write the costs of a group at once."""
-        spec = {"owner": {"kind": "CloneSet", "name": name}, "costs": dict(costs)}
-        body = {"apiVersion": "trimtab.dev/v1alpha1", "kind": "PodGroupCost", "metadata": {"name": name}, "spec": spec}
-        try:
-            await self.client.create(COSTS, body, namespace=self.name)
-        except AlreadyExists:
-            known = await self.client.get(COSTS, name, namespace=self.name)
-            await self.client.replace(COSTS, {**known, "spec": spec})
 
     # Results.
 
@@ -172,6 +163,12 @@ class CloneSetSandbox:
         """Wait until there are so many active pods; returns their names."""
         await self._until(self.pods, lambda store: sum(pod.active for pod in store) == count)
         return self.names
+
+    async def annotated(self, key: str, count: int) -> None:
+        """Wait until so many active pods have an annotation."""
+        await self._until(
+            self.pods, lambda store: sum(pod.active and key in pod.metadata.annotations for pod in store) == count
+        )
 
     async def reported(self, holds: Callable[[CloneSet], bool], name: str = "web") -> CloneSet:
         """Wait for a condition of a CloneSet."""
@@ -281,6 +278,90 @@ async def cloneset_sandbox(client: Client, *, manager: str = "", **settings: Any
         await made.kill()
         await cancel(*watching)
         await _clean(client, name)
+
+
+# Policies whose ranks a CloneSet follows, where Trimtab's controllers run with the gate CloneSetPodCost.
+
+THREE_ZONES = {"az-1": "a1 a2", "az-2": "b1 b2", "az-3": "c1 c2"}
+
+
+@asynccontextmanager
+async def group_costs(made: CloneSetSandbox) -> AsyncIterator[Informer[PodGroupCost]]:
+    """An informer of the PodGroupCosts of a namespace, for as long as the context."""
+    costs: Informer[PodGroupCost] = Informer(made.client, PodGroupCost, namespace=made.name)
+    watching = asyncio.ensure_future(costs.run())
+    try:
+        await costs.wait_synced()
+        yield costs
+    finally:
+        await cancel(watching)
+
+
+async def run_twelve(made: CloneSetSandbox, **spec: Any) -> None:
+    """Create twelve pods, four in each of three zones, and wait until they are available."""
+    await made.nodes(THREE_ZONES)
+    await made.create(12, updateStrategy={"maxUnavailable": "100%"}, **spec)
+    await made.until(12)
+    await made.run_pods(*(name for names in THREE_ZONES.values() for name in names.split()))
+    await made.reported(lambda cloneset: cloneset.status.available_replicas == 12)
+
+
+def zone_sizes(made: CloneSetSandbox) -> list[int]:
+    """How many pods are in each zone, by the first letter of the node."""
+    places = [pod.spec.node_name.removeprefix(f"{made.name}-")[0] for pod in made.pods.store if pod.active]
+    return [places.count(letter) for letter in "abc"]
+
+
+async def ranks_are_followed(made: CloneSetSandbox) -> None:
+    """The workflow of twelve pods in three zones: ranks are written once, and whatever the size, zones are level."""
+    async with group_costs(made) as costs:
+        await made.govern(delivery="Continuous", carrier="PodGroupCost", strategies=[{"name": "Balance"}])
+        await run_twelve(made)
+        await within(made.client.clock, PATIENCE, costs.wait_for(lambda store: any(map(_ranks_three_zones, store))))
+        first = {name: cost for each in costs.store for name, cost in each.spec.costs.items()}
+        for size in (11, 10, 9, 6, 3):
+            there = set(made.names)
+            await made.scale(size)
+            left = await made.until(size)
+            assert min(first[name] for name in there - left) >= max(first[name] for name in left)
+            assert max(zone_sizes(made)) - min(zone_sizes(made)) <= 1
+        for each in costs.store:
+            assert each.spec.costs.items() <= first.items(), "no rank was written anew"
+
+
+def _ranks_three_zones(costs: PodGroupCost) -> bool:
+    """Whether it has the ranks of twelve pods in three zones: four values, each for three pods."""
+    return sorted(Counter(costs.spec.costs.values()).values()) == [3, 3, 3, 3]
+
+
+async def recomputed_ranks_are_waited_for(made: CloneSetSandbox) -> None:
+    """Each removal is followed by ranks for the pods that are left, and only then by the next one, however quickly
+    requests follow one another."""
+    ranked: list[frozenset[str]] = []
+    avoided = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+    apart = template(app="web")
+    preferred = [{"weight": 1, "podAffinityTerm": avoided}]
+    apart["spec"]["affinity"] = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    async with group_costs(made) as costs:
+        costs.subscribe(
+            added=lambda new: ranked.append(frozenset(new.spec.costs)),
+            updated=lambda _, new: ranked.append(frozenset(new.spec.costs)),
+        )
+        await made.govern(
+            delivery="Continuous",
+            carrier="PodGroupCost",
+            strategies=[{"name": "AntiAffinity"}],
+            whenUnranked={"timeoutSeconds": 600},
+        )
+        await run_twelve(made, template=apart)
+        everyone = frozenset(made.names)
+        await within(made.client.clock, PATIENCE, costs.wait_for(lambda _: everyone in ranked))
+        for size in (11, 10, 8):
+            await made.scale(size)
+        await made.until(8)
+    steps = [everyone - set(made.gone[:count]) for count in range(4)]
+    assert [step for step in ranked if step in steps and len(step) < 12] == steps[1:]
+    assert not [event for event in made.events.store if event.reason == "RanksIgnored"]
 
 
 async def _clean(client: Client, name: str) -> None:

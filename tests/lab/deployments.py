@@ -10,7 +10,7 @@ import asyncio
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from trimtab.api.apps import Deployment, ReplicaSet
@@ -47,6 +47,8 @@ class DeploymentSandbox:
     warnings: list[str]
     patience: float = PATIENCE
     history: list[tuple[int, ...]] = field(default_factory=list)
+    exits: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """What else ends with the sandbox."""
 
     async def reshape(self, zones: Mapping[str, int]) -> None:
         """Have these zones with so many nodes each, and wait until they are ready."""
@@ -160,6 +162,7 @@ async def deployment_sandbox(client: Client, zones: Mapping[str, int]) -> AsyncI
     finally:
         await _clean(client, made)
         await cancel(*tasks)
+        await made.exits.aclose()
 
 
 async def _clean(client: Client, made: DeploymentSandbox) -> None:

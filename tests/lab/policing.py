@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_network
 from typing import Any
 
@@ -249,7 +249,11 @@ def costed(store: Store[Pod], annotation: str) -> dict[str, int]:
 
 
 class Workers:
-    """An endpoint for each pod, at an address of its own on this machine."""
+    """An endpoint for each pod, at an address of its own on this machine.
+
+    Endpoints are closed with the sandbox, after the controllers that probe them have ended: asyncio leaks a connection
+    that it accepts while it closes a server.
+    """
 
     def __init__(self, made: DeploymentSandbox) -> None:
         self.answers: dict[str, str] = {}
@@ -257,7 +261,6 @@ class Workers:
         self.port = 0
         self._fleet = made
         self._names: dict[str, str] = {}
-        self._stack = AsyncExitStack()
 
     async def employ(self) -> None:
         """Give every pod of the fleet its address and its endpoint."""
@@ -269,7 +272,7 @@ class Workers:
         application.router.add_get("/cost", self._answer)
         runner = web.AppRunner(application, access_log=None)
         await runner.setup()
-        self._stack.push_async_callback(runner.cleanup)
+        self._fleet.exits.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, address, self.port).start()
         self.port = runner.addresses[0][1]
         self._names[address] = name
@@ -279,21 +282,6 @@ class Workers:
     async def _answer(self, request: web.Request) -> web.Response:
         name = self._names[request.transport.get_extra_info("sockname")[0]] if request.transport else ""
         return web.Response(text=self.answers.get(name, "0"))
-
-    async def close(self) -> None:
-        """Close all endpoints."""
-        await self._stack.aclose()
-
-
-@asynccontextmanager
-async def employed(made: DeploymentSandbox) -> AsyncIterator[Workers]:
-    """Endpoints for the pods of a fleet, for as long as the context."""
-    workers = Workers(made)
-    try:
-        await workers.employ()
-        yield workers
-    finally:
-        await workers.close()
 
 
 # The stories.
@@ -307,16 +295,17 @@ async def settle(made: DeploymentSandbox) -> None:
 async def long_work_is_spared(made: DeploymentSandbox, policies: Policies) -> None:
     """The pods that have worked longest are deleted last: six workers, four of them busy, scaled down to three."""
     await made.deploy("web", 6)
-    async with employed(made) as workers:
-        names = sorted(pod.metadata.name for pod in made.pods.store)
-        workers.answers = {name: str(600 * at) for at, name in enumerate(names)}
-        probe = {"name": "Probe", "args": {"port": workers.port, "periodSeconds": 5, "maxAgeSeconds": 60}}
-        await policies.policy(strategies=[probe], delivery="Continuous")
-        await policies.ranked(6)
-        await made.until(lambda store: len(costed(store, DELETION_COST)) == len(names))
-        await settle(made)
-        await made.scale("web", 3)
-        await made.settled(3)
+    workers = Workers(made)
+    await workers.employ()
+    names = sorted(pod.metadata.name for pod in made.pods.store)
+    workers.answers = {name: str(600 * at) for at, name in enumerate(names)}
+    probe = {"name": "Probe", "args": {"port": workers.port, "periodSeconds": 5, "maxAgeSeconds": 60}}
+    await policies.policy(strategies=[probe], delivery="Continuous")
+    await policies.ranked(6)
+    await made.until(lambda store: len(costed(store, DELETION_COST)) == len(names))
+    await settle(made)
+    await made.scale("web", 3)
+    await made.settled(3)
     assert {pod.metadata.name for pod in made.pods.store} == set(names[3:])
 
 

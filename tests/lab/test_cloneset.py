@@ -5,26 +5,30 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.lab.clonesets import CLONESETS, CloneSetSandbox, cloneset_sandbox, manifest, template
+from tests.lab.clonesets import (
+    CLONESETS,
+    CloneSetSandbox,
+    cloneset_sandbox,
+    manifest,
+    ranks_are_followed,
+    recomputed_ranks_are_waited_for,
+)
 from tests.lab.test_chaos import trouble
 from tests.lab.test_kubectl import FOUND, Kubectl
 from trimtab.api import configuration
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import PodGroupCost
 from trimtab.app.process import App, Settings
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.config import discover
 from trimtab.kube.errors import ApiError
-from trimtab.kube.informers import Informer
 from trimtab.kube.sessions import Session
 from trimtab_lab.apiserver.wire.server import Server
 
@@ -92,10 +96,9 @@ async def test_trouble_on_the_wire_leaves_exactly_what_is_wanted(client: Client,
 
 
 @asynccontextmanager
-async def trimtab(client: Client, server: Server) -> AsyncIterator[tuple[CloneSetSandbox, Informer[PodGroupCost]]]:
-    """A namespace that Trimtab reconciles, with nodes in three zones, and the costs that it writes there."""
+async def trimtab(client: Client, server: Server) -> AsyncIterator[CloneSetSandbox]:
+    """A namespace that Trimtab reconciles."""
     async with cloneset_sandbox(client, manager="trimtab") as made:
-        await made.nodes({"az-1": "a1 a2", "az-2": "b1 b2", "az-3": "c1 c2"})
         told = {
             "components": ["controllers"],
             "namespaces": [made.name],
@@ -103,69 +106,17 @@ async def trimtab(client: Client, server: Server) -> AsyncIterator[tuple[CloneSe
             "leaderElection": {"enabled": False},
             "serving": {"port": -1},
         }
-        app = App(Settings(configuration.read(told), server.kubeconfig))
-        costs: Informer[PodGroupCost] = Informer(client, PodGroupCost, namespace=made.name)
-        working = [asyncio.ensure_future(each) for each in (app.run(), costs.run())]
+        running = asyncio.ensure_future(App(Settings(configuration.read(told), server.kubeconfig)).run())
         try:
-            yield made, costs
+            yield made
         finally:
-            await cancel(*working)
+            await cancel(running)
 
 
-async def twelve(made: CloneSetSandbox, **spec: Any) -> None:
-    """Twelve pods, four in each zone."""
-    await made.create(12, updateStrategy={"maxUnavailable": "100%"}, **spec)
-    await made.until(12)
-    await made.run_pods("a1", "a2", "b1", "b2", "c1", "c2")
-    await made.reported(lambda cloneset: cloneset.status.available_replicas == 12)
-
-
-def zones(made: CloneSetSandbox) -> list[int]:
-    """How many pods are in each zone, by the first letter of the node."""
-    places = [pod.spec.node_name.removeprefix(f"{made.name}-")[0] for pod in made.pods.store if pod.active]
-    return [places.count(letter) for letter in "abc"]
-
-
-async def test_a_policy_ranks_and_the_cloneset_follows(client: Client, server: Server) -> None:
-    """The workflow of twelve pods in three zones, with the ranks that the policy's controller writes."""
-    async with trimtab(client, server) as (made, costs):
-        await made.govern(delivery="Continuous", carrier="PodGroupCost", strategies=[{"name": "Balance"}])
-        await twelve(made)
-        await costs.wait_for(lambda store: any(len(set(each.spec.costs.values())) == 4 for each in store))
-        for size in (11, 10, 9, 6, 3):
-            before = {name: cost for each in costs.store for name, cost in each.spec.costs.items()}
-            there = set(made.names)
-            await made.scale(size)
-            left = await made.until(size)
-            assert min(before[name] for name in there - left) >= max(before[name] for name in left)
-            assert max(zones(made)) - min(zones(made)) <= 1
-
-
-async def test_a_policy_that_must_rank_anew_is_waited_for(client: Client, server: Server) -> None:
-    """Each removal is followed by ranks for the pods that are left, and only then by the next one."""
-    ranked: list[frozenset[str]] = []
-    avoids = {
-        "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
-    }
-    apart = template(app="web")
-    preferred = [{"weight": 1, **avoids}]
-    apart["spec"]["affinity"] = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
-    async with trimtab(client, server) as (made, costs):
-        costs.subscribe(
-            added=lambda new: ranked.append(frozenset(new.spec.costs)),
-            updated=lambda _, new: ranked.append(frozenset(new.spec.costs)),
-        )
-        await made.govern(
-            delivery="Continuous",
-            carrier="PodGroupCost",
-            strategies=[{"name": "AntiAffinity"}],
-            whenUnranked={"timeoutSeconds": 600},
-        )
-        await twelve(made, template=apart)
-        await costs.wait_for(lambda store: any(set(each.spec.costs) == made.names for each in store))
-        everyone = frozenset(made.names)
-        await made.scale(8)
-        await made.until(8)
-        steps = [everyone - set(made.gone[:count]) for count in range(4)]
-        assert [step for step in ranked if step in steps and len(step) < 12] == steps[1:]
-        assert not [event for event in made.events.store if event.reason == "RanksIgnored"]
+@pytest.mark.parametrize("story", [ranks_are_followed, recomputed_ranks_are_waited_for], ids=lambda each: each.__name__)
+async def test_a_cloneset_follows_a_policy(
+    client: Client, server: Server, story: Callable[[CloneSetSandbox], Awaitable[None]]
+) -> None:
+    """With the ranks that the policy's controller writes."""
+    async with trimtab(client, server) as made:
+        await story(made)

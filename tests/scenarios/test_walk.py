@@ -149,7 +149,7 @@ def test_a_port_in_use_is_explained(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "trimtab", "lab", "up", "--port", port]
         refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603
     assert refused.returncode == 1
-    assert f"port {port} is in use by another program" in refused.stderr
+    assert f"port {port} of the API server is in use by another program; stop it, or choose" in refused.stderr
 
 
 def test_a_lab_that_was_killed_is_cleaned_up_by_the_next(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_network
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, inspect
@@ -115,6 +116,13 @@ class ScaleDown(Model):
     cost_writers: Annotated[
         tuple[str, ...],
         Meta(description="a list of user names whose changes of costs the protection of costs does not refuse"),
+    ] = ()
+    probe_networks: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="a list of networks such as 10.244.0.0/16, in which alone pods are probed; by default, all "
+            "addresses but loopback, link-local and multicast ones"
+        ),
     ] = ()
     controller_gates: Annotated[
         ControllerGates, Meta(description="the feature gates of kube-controller-manager that deletions depend on")
@@ -298,11 +306,24 @@ def _scale_down_problems(settings: ScaleDown) -> Iterator[InvalidError]:
             f"{settings.settle_milliseconds} leaves no time in the budget for writing costs; "
             f"write less than budgetSeconds · 1000 - {RESERVED_MILLISECONDS}",
         )
+    for index, text in enumerate(settings.probe_networks):
+        if not _is_network(text):
+            yield InvalidError(
+                f"scaleDown.probeNetworks[{index}]", f'"{text}" is not a network; write it as 10.244.0.0/16'
+            )
     for index, policy in enumerate(settings.default_policies):
         at = f"scaleDown.defaultPolicies[{index}]"
         if policy.name in [other.name for other in settings.default_policies[:index]]:
             yield InvalidError(f"{at}.name", f'"{policy.name}" is used twice; give each policy a unique name')
         yield from _policy_problems(policy, at)
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ip_network(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _policy_problems(policy: DefaultPolicy, at: str) -> Iterator[InvalidError]:

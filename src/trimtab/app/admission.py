@@ -94,7 +94,10 @@ class _ScaleDowns:
         self._metrics = dependencies.scale_down_metrics
         self._view = View(dependencies.client)
         self._sources = sources_for(
-            dependencies.client, self._view, lambda: replace(configured, enabled=dependencies.switch.on)
+            dependencies.client,
+            self._view,
+            lambda: replace(configured, enabled=dependencies.switch.on),
+            networks=dependencies.probe_networks,
         )
         self._reports = PlanReports(dependencies.client)
         self._recorder = Recorder(dependencies.client, component="trimtab-scaledown")

@@ -49,7 +49,7 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
 
     def make(client: Client) -> Component:
         view = View(client)
-        sources = sources_for(client, view, now)
+        sources = sources_for(client, view, now, networks=dependencies.probe_networks)
         topologies = UnitedTopologies(client, _topology_settings(dependencies), metrics=dependencies.topology_metrics)
         scale_downs = ScaleDownPolicies(
             client,

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from ipaddress import ip_network
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -19,6 +20,7 @@ from trimtab.kube.leases import Elector, LeaseCalls, LeaseTimings
 from trimtab.ranking.strategies import STRATEGIES, Factory
 from trimtab.scaledown.metrics import Metrics as ScaleDownMetrics
 from trimtab.scaledown.policy.defaults import Defaults, read_defaults
+from trimtab.scaledown.sources.answers import Network
 from trimtab.unitedtopology.metrics import Metrics as UnitedTopologyMetrics
 
 
@@ -52,6 +54,11 @@ class Dependencies:
     def namespaces(self) -> frozenset[str]:
         """The namespaces that Trimtab handles; all, if empty."""
         return frozenset(self.configuration.namespaces)
+
+    @property
+    def probe_networks(self) -> tuple[Network, ...]:
+        """The networks in which pods are probed; all, if empty."""
+        return tuple(ip_network(text) for text in self.configuration.scale_down.probe_networks)
 
     @cached_property
     def scale_down_metrics(self) -> ScaleDownMetrics:

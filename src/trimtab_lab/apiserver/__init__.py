@@ -22,7 +22,7 @@ The way of a request:
     verbs.reads, watches  get, list, watch
     verbs.writes          create, update, patch: decode, default, admit, prepare, validate, admit, store
     verbs.deletes         delete and deletecollection: grace period, finalizers, propagation
-    verbs.scale, binding, eviction
+    verbs.scale, binding, eviction, tokens
     verbs.encoding        the response as JSON, as a table, or as metadata only
 
 Garbage collection and the deletion of namespaces run in Kubernetes' controller manager. Without them a deletion would

@@ -37,7 +37,10 @@ CONTROL_PLANE = click.option(
     "they are there. Without DIR: the folder that $KUBEBUILDER_ASSETS names.  [default: the embedded API server]",
 )
 FEATURE_GATES = click.option(
-    "--feature-gates", multiple=True, metavar="A=true,B=false", help="Feature gates of all Kubernetes binaries."
+    "--feature-gates",
+    multiple=True,
+    metavar="A=true,B=false",
+    help="Feature gates of all Kubernetes binaries; of one, by --extra-arg.",
 )
 EMULATED_VERSION = click.option(
     "--emulated-version", default="", metavar="1.NN", help="The version that all Kubernetes binaries emulate."
@@ -47,7 +50,8 @@ EXTRA_ARGS = click.option(
     "extra_args",
     multiple=True,
     metavar="NAME=--FLAG",
-    help="A further argument of a binary, such as kube-apiserver=--v=4; repeatable.",
+    help="A further argument of a binary, such as kube-apiserver=--v=4 or "
+    "kube-controller-manager=--feature-gates=SomeFeature=true; repeatable.",
 )
 
 

@@ -1,4 +1,4 @@
-"""Tokens for Trimtab's processes on a real API server, so that they have the permissions of an installation only."""
+"""Tokens for Trimtab's processes: on a real API server they have the permissions of an installation only."""
 
 from __future__ import annotations
 

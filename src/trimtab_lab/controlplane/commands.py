@@ -6,7 +6,8 @@ of users come last, where they override those of the lab; feature gates of both 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,8 @@ FRONT_PROXY = "front-proxy-client"
 SERVICE_RANGE = "10.0.0.0/16"
 PROGRESS_INTERVAL = "5s"
 """How often etcd reports the progress of a watch, as kubeadm configures it."""
+_LISTENING = ("--secure-port", "--listen-client-urls", "--listen-peer-urls")
+_PORT = re.compile(r"(?:^|:)(\d+)(?=$|[,/])")
 COMPONENTS = (ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER)
 
 AUDIT_POLICY: Mapping[str, object] = {
@@ -203,6 +206,13 @@ class Commands:
         """Without progress of watches on request, the API server rejects streaming lists: better not offer them."""
         is_needed = name == API_SERVER and not versions.supports_watch_progress(self.versions[ETCD])
         return {"WatchList": False} if is_needed else {}
+
+
+def listening_ports(arguments: Sequence[str]) -> tuple[int, ...]:
+    """The ports on which a binary with these arguments listens; of a repeated flag, the last one counts."""
+    flags = dict(argument.partition("=")[::2] for argument in arguments)
+    texts = [flags[name] for name in _LISTENING if name in flags]
+    return tuple(int(port) for text in texts for port in _PORT.findall(text))
 
 
 def parse_gates(texts: tuple[str, ...]) -> dict[str, bool]:

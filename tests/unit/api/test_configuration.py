@@ -75,6 +75,12 @@ def test_a_default_policy_observes_unless_it_says_otherwise() -> None:
             {"scaleDown": {"budgetSeconds": 40}}, "scaleDown.budgetSeconds", "from 0.1 to 25", id="a budget too large"
         ),
         pytest.param(
+            {"scaleDown": {"probeNetworks": ["10.0.0.0/8", "10.0.0.1/8"]}},
+            "scaleDown.probeNetworks[1]",
+            '"10.0.0.1/8" is not a network; write it as 10.244.0.0/16',
+            id="an address instead of a network",
+        ),
+        pytest.param(
             {"scaleDown": {"settleMilliseconds": 2000}},
             "scaleDown.settleMilliseconds",
             "write less than budgetSeconds",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from tests.unit.lab.controlplane.test_binaries import OUTPUT, fill
+from trimtab_lab import supervisor
 from trimtab_lab.cli.commands import lab
 from trimtab_lab.controlplane.binaries import Binaries
 from trimtab_lab.controlplane.versions import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER, Version
@@ -82,6 +85,41 @@ def test_trimtab_has_its_own_identity_on_a_real_api_server(tmp_path: Path) -> No
         assert f"{tmp_path}/trimtab-{name}.kubeconfig" in spec.arguments
     write_configuration(options(tmp_path, *VERSIONS))
     assert json.loads((tmp_path / "trimtab.json").read_text())["namespace"] == "trimtab-system"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(
+            ["--port", "{port}"],
+            "port {port} of the API server is in use by another program; stop it, or choose another port with --port",
+            id="kube-apiserver",
+        ),
+        pytest.param(
+            ["--extra-arg", "kube-scheduler=--secure-port={port}"],
+            "port {port} of kube-scheduler is in use by another program; stop it, or change --extra-arg",
+            id="kube-scheduler",
+        ),
+        pytest.param(
+            ["--extra-arg", "etcd=--listen-client-urls=https://127.0.0.1:{port}"],
+            "port {port} of etcd is in use by another program; stop it, or change --extra-arg",
+            id="etcd",
+        ),
+    ],
+)
+def test_a_port_in_use_is_explained(tmp_path: Path, arguments: list[str], words: str) -> None:
+    """With the port and the binary that needs it, before anything starts."""
+    fill(tmp_path, **OUTPUT)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        command = ["up", "--state", str(tmp_path / "lab"), "--port", str(supervisor.find_free_port())]
+        command += ["--control-plane", str(tmp_path), *(each.format(port=port) for each in arguments)]
+        result = CliRunner().invoke(lab, command)
+    assert result.exit_code == 1
+    assert words.format(port=port) in result.output
+    assert not (tmp_path / "lab" / "logs").exists()
 
 
 @pytest.mark.parametrize(

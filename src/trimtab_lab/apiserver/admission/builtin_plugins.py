@@ -114,7 +114,6 @@ class BuiltInPlugins:
             if field not in tree["spec"] and field in old["spec"]:
                 tree["spec"][field] = old["spec"][field]
         _tolerate_failures(tree["spec"])
-        self._inherit_topology(tree)
 
     def _inherit_topology(self, tree: Tree) -> None:
         node = tree["spec"].get("nodeName")

@@ -42,6 +42,7 @@ SUBRESOURCES: Mapping[str, Subresource] = {
     "scale": Subresource("scale", "autoscaling/v1", "Scale"),
     "binding": Subresource("binding", "v1", "Binding", ("create",)),
     "eviction": Subresource("eviction", "policy/v1", "Eviction", ("create",)),
+    "token": Subresource("token", "authentication.k8s.io/v1", "TokenRequest", ("create",)),
     "finalize": Subresource("finalize", verbs=("update",)),
 }
 
@@ -161,7 +162,7 @@ BUILT_IN: tuple[Kind, ...] = (
     _kind("v1", "ReplicationController", "replicationcontrollers", "rc", subresources="scale status", categories="all"),
     _kind("v1", "ResourceQuota", "resourcequotas", "quota", subresources="status"),
     _kind("v1", "Secret", "secrets"),
-    _kind("v1", "ServiceAccount", "serviceaccounts", "sa"),
+    _kind("v1", "ServiceAccount", "serviceaccounts", "sa", subresources="token"),
     _kind("v1", "Service", "services", "svc", subresources="status", categories="all"),
     _kind("apps/v1", "ControllerRevision", "controllerrevisions"),
     _kind("apps/v1", "DaemonSet", "daemonsets", "ds", subresources="status", categories="all"),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from trimtab.api import times
 from trimtab_lab.apiserver.admission.builtin_plugins import BuiltInPlugins
+from trimtab_lab.apiserver.admission.service_account_tokens import ServiceAccountTokens
 from trimtab_lab.apiserver.admission.webhook_dispatcher import Call
 from trimtab_lab.apiserver.admission.webhook_plugin import WebhookPlugin
 from trimtab_lab.apiserver.kinds.registry import Kind, Registry
@@ -36,6 +37,7 @@ class Cluster:
         self.store = Store(history)
         self.broadcaster = Broadcaster(self.store, bookmark_interval)
         self.plugins = BuiltInPlugins(self.store, self.registry, self.rng)
+        self.tokens = ServiceAccountTokens(self.store, clock)
         self.webhooks = WebhookPlugin(self.store, self.registry, call)
 
     def now(self) -> str:

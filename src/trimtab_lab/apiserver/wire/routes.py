@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from trimtab_lab.apiserver.kinds.errors import method_not_allowed
-from trimtab_lab.apiserver.verbs import binding, deletes, eviction, reads, scale, writes
+from trimtab_lab.apiserver.verbs import binding, deletes, eviction, reads, scale, tokens, writes
 from trimtab_lab.apiserver.verbs.cluster import Cluster
 from trimtab_lab.apiserver.verbs.options import flag
 from trimtab_lab.apiserver.verbs.requests import Request, Response
@@ -26,6 +26,7 @@ WRITES: Mapping[tuple[str, str, str], Write] = {
     ("POST", "collection", "binding"): binding.create,
     ("POST", "object", "binding"): binding.create,
     ("POST", "object", "eviction"): eviction.create,
+    ("POST", "object", "token"): tokens.create,
     ("PUT", "object", ""): writes.update,
     ("PUT", "object", "status"): writes.update,
     ("PUT", "object", "finalize"): writes.update,

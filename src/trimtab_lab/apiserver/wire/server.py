@@ -77,12 +77,12 @@ class Server:
         seed: int | None = None,
     ) -> None:
         self.identity = Identity(folder)
-        self.authenticator = Authenticator(tokens)
         self.faults = Faults()
         self._webhook_client = WebhookClient(resolver)
         self.cluster = Cluster(
             clock=clock, call=self._webhook_client, history=history, bookmark_interval=bookmark_interval, seed=seed
         )
+        self.authenticator = Authenticator(tokens, self.cluster.tokens.user)
         authority = self.identity.authority.pair.certificate.decode()
         self._controllers = (
             GarbageCollector(self.cluster),
@@ -229,7 +229,8 @@ class Server:
 
     async def _serve_document(self, http: web.BaseRequest, path: str, user: User) -> web.StreamResponse:
         if http.method == "POST":
-            review = access_reviews.respond(path, await http.read(), http.headers.get(hdrs.CONTENT_TYPE, ""), user)
+            body, content_type = await http.read(), http.headers.get(hdrs.CONTENT_TYPE, "")
+            review = access_reviews.respond(path, body, content_type, user, self.cluster.now())
             if review is not None:
                 return _json(access_reviews.shape(review, http.headers.get(hdrs.ACCEPT, JSON)), 201)
         found = self._document(path, http.headers.get(hdrs.ACCEPT, ""))

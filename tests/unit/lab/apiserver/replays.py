@@ -160,7 +160,7 @@ def _of_creation(request: Tree, answer: Tree, body: Tree) -> Iterator[Case]:
         return
     kind, resource = f"{sent['apiVersion']} {sent['kind']}", request["path"].rpartition("/")[2]
     warnings = [json.loads(text[6:]) for text in answer["headers"].get("warning") or ()]
-    if not wiretypes.known(kind) or resource in ("binding", "eviction"):
+    if not wiretypes.known(kind) or resource in ("binding", "eviction", "token"):
         return
     level = (request.get("query") or {}).get("fieldValidation", "Warn")
     if answer["status"] == 400 and f"cannot be handled as a {sent['kind']}" in body["message"]:

@@ -27,6 +27,7 @@ Tree = dict[str, Any]
 # What a server adds that is not a default: system fields, and what depends on other objects.
 ADDED = re.compile(
     r"""metadata\.(creationTimestamp|generation|namespace|resourceVersion|uid|name)
+      | metadata\.labels(\.topology\.kubernetes\.io/(zone|region))?
       | status(\..*)?
       | spec\.(preemptionPolicy|priority|serviceAccount|serviceAccountName|imagePullSecrets|tolerations(\[\d+\])?)
       | spec\.volumes(\[\d+\])? | spec\.(init)?[cC]ontainers\[\d+\]\.volumeMounts(\[\d+\])?

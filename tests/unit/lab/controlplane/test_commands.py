@@ -83,6 +83,19 @@ def test_feature_gates_versions_and_arguments_are_passed_through() -> None:
     assert not any("gates" in each or "emulated" in each for each in line(ETCD, customization))
 
 
+def test_the_ports_of_a_binary_follow_from_its_arguments() -> None:
+    """Those that the lab has chosen, unless the user sets others."""
+    assert commands.listening_ports(line(ETCD)) == (2, 3)
+    assert [commands.listening_ports(line(name)) for name in (API_SERVER, CONTROLLER_MANAGER, SCHEDULER)] == [
+        (1,),
+        (4,),
+        (5,),
+    ]
+    other = Customization(extra={SCHEDULER: ("--secure-port=7",), ETCD: ("--listen-peer-urls=https://[::1]:8",)})
+    assert commands.listening_ports(line(SCHEDULER, other)) == (7,)
+    assert commands.listening_ports(line(ETCD, other)) == (2, 8)
+
+
 def test_feature_gates_and_arguments_are_parsed() -> None:
     """As Kubernetes writes gates; arguments by binary."""
     assert commands.parse_gates(("A=true,B=false", "C=true")) == {"A": True, "B": False, "C": True}

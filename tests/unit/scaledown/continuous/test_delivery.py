@@ -228,8 +228,30 @@ async def test_writes_are_limited(cluster: PolicyCluster) -> None:
 async def test_a_changed_zone_of_a_node_changes_costs(cluster: PolicyCluster) -> None:
     """Zone b gets a second node with three pods: its first three cost what those of zone a cost, the others less."""
     await balanced(cluster, 9)
-    await cluster.user.patch(Node, "a2", {"metadata": {"labels": {"topology.kubernetes.io/zone": "b"}}})
+    await move_node(cluster)
     await cluster.look()
+    await costs_follow_the_moved_node(cluster)
+
+
+async def test_a_zone_that_changes_while_the_first_costs_are_written_changes_them(cluster: PolicyCluster) -> None:
+    """Although the group is not reconciled yet."""
+    await cluster.stop_policies()
+    cluster.settings = type(cluster.settings)(rate=1.0, burst=2)
+    await cluster.start_policies()
+    await balanced(cluster, 9)
+    assert 0 < len(await cluster.costs()) < 9
+    await move_node(cluster)
+    await cluster.advance(60)
+    await costs_follow_the_moved_node(cluster)
+
+
+async def move_node(cluster: PolicyCluster) -> None:
+    """Label the node a2 as one of zone b."""
+    await cluster.user.patch(Node, "a2", {"metadata": {"labels": {"topology.kubernetes.io/zone": "b"}}})
+
+
+async def costs_follow_the_moved_node(cluster: PolicyCluster) -> None:
+    """Each zone costs by itself: three pods in zone a, six in zone b."""
     by_node = {pod.metadata.name: pod.spec.node_name for pod in await cluster.pods()}
     costs = await cluster.costs()
     alone = sorted(cost for name, cost in costs.items() if by_node[name] == "a1")

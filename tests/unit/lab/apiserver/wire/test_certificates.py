@@ -49,11 +49,12 @@ def test_the_kubeconfig_authenticates_an_administrator(tmp_path: Path) -> None:
 
 
 def test_the_user_comes_from_a_token_or_a_certificate() -> None:
-    """An unknown token is not authenticated, even with a valid certificate."""
+    """A certificate decides for a client that presents both; an unknown token alone is not authenticated."""
     authenticator = Authenticator({"secret": User("robot")})
     certificate = {"subject": ((("organizationName", "ops"),), (("commonName", "ada"),))}
     assert authenticator.user("Bearer secret", None) == User("robot")
     assert authenticator.user(None, certificate) == User("ada", ("ops", "system:authenticated"))
-    assert authenticator.user("Bearer guess", certificate) is None
+    assert authenticator.user("Bearer guess", certificate) == User("ada", ("ops", "system:authenticated"))
+    assert authenticator.user("Bearer guess", None) is None
     assert authenticator.user("Basic secret", None) is None
     assert authenticator.user(None, None) is None
