@@ -31,6 +31,7 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.components import ComponentGroup
 from trimtab.kube.config import discover
 from trimtab.kube.sessions import Session
+from trimtab.scaledown.intent.reviews import GRACE
 from trimtab.testing.clocks import VirtualClock
 from trimtab_lab import provisioning
 from trimtab_lab.apiserver.wire.server import Server
@@ -200,6 +201,7 @@ async def test_every_hook_has_a_webhook_configuration_and_the_reverse() -> None:
     webhooks = component.parts["server"]
     assert isinstance(webhooks, AdmissionServer)
     asked = {review.path: review.budget(configured) for review in (*reviews.REVIEWS, reviews.CLONESETS)}
+    asked["/scale"] += GRACE
     assert asked == {path: hook.budget for path, hook in webhooks.hooks.items()}
 
 

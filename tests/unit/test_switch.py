@@ -78,7 +78,11 @@ async def test_the_switch_applies_to_webhooks_and_controllers() -> None:
     webhooks, controllers = admission.component(dependencies), control.component(dependencies)
     assert isinstance(webhooks, ComponentGroup)
     assert isinstance(controllers, ComponentGroup)
-    holder, keeper = webhooks.parts["scale-downs"], controllers.parts["scaledownpolicies"]
+    features = webhooks.parts["features"]
+    assert isinstance(features, ComponentGroup)
+    scale_downs = features.parts["scale-downs"]
+    assert isinstance(scale_downs, ComponentGroup)
+    holder, keeper = scale_downs.parts["scale-downs"], controllers.parts["scaledownpolicies"]
     assert isinstance(holder, ScaleDownHolder)
     assert isinstance(keeper, ScaleDownPolicies)
     before = holder.defaults

@@ -137,7 +137,7 @@ def _wrong_records(stage: Stage, rounds: list[Round], history: list[JSON]) -> It
     """Rounds whose record is missing, or says otherwise than our watches."""
     by_workload: dict[str, list[JSON]] = {}
     for record in reversed(history):
-        if record["namespace"] == stage.namespace:
+        if record["namespace"] == stage.namespace and record.get("result") != "superseded":
             by_workload.setdefault(record["name"], []).append(record)
     for each in rounds:
         records = by_workload.get(each.workload, [])
@@ -146,7 +146,7 @@ def _wrong_records(stage: Stage, rounds: list[Round], history: list[JSON]) -> It
             continue
         record = records.pop(0)
         zones = record["distributions"][0]
-        left = dict(zip(zones["domains"], zones["left"], strict=True))
+        left = dict(zip(zones["domains"], zones.get("left", ()), strict=False))
         planned = max(zones["planned"]) - min(zones["planned"])
         best = max(each.best.values()) - min(each.best.values())
         sizes = (record["from"], record["to"]) == (sum(each.before.values()), each.target)

@@ -251,7 +251,10 @@ class ScaleDownHolder:
         return result
 
     def _observe(self, checked: CheckedRequest) -> HoldResult:
-        """Admit a request at once, and plan it in the background."""
+        """Admit a request at once, and plan it in the background; a repeat is planned already."""
+        known = self.tracker.open_plan(checked.key)
+        if known is not None and known.request is not None and known.request.identity == checked.identity:
+            return HoldResult(HoldOutcome.REPEATED)
         task = asyncio.ensure_future(self._record_observation(checked))
         self._observations.add(task)
         task.add_done_callback(self._observations.discard)

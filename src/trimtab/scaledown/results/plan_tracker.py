@@ -133,6 +133,10 @@ class PlanTracker:
         self.answer(workload, plan, is_complete=plan.is_complete)
         return True
 
+    def open_plan(self, workload: str) -> OpenPlan | None:
+        """The open plan of this process for a workload."""
+        return self._open.get(workload)
+
     def is_open(self, workload: str) -> bool:
         """Whether this process has an open plan for a workload."""
         return workload in self._open

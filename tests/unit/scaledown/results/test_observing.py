@@ -139,3 +139,13 @@ async def test_a_request_that_follows_another_supersedes_it(cluster: ScaleCluste
         (8, "missed"),
         (10, "superseded"),
     ]
+
+
+async def test_a_repeated_review_is_recorded_once(cluster: ScaleCluster) -> None:
+    """API servers ask again after a conflict."""
+    await cluster.stop()
+    request = await cluster.request(8)
+    for _ in range(3):
+        await cluster.held(cluster.holder.hold(request))
+    await cluster.advance(1)
+    assert len(cluster.holder.history) == 1
