@@ -82,7 +82,9 @@ async def test_the_switch_applies_to_webhooks_and_controllers() -> None:
     assert isinstance(features, ComponentGroup)
     scale_downs = features.parts["scale-downs"]
     assert isinstance(scale_downs, ComponentGroup)
-    holder, keeper = scale_downs.parts["scale-downs"], controllers.parts["scaledownpolicies"]
+    policies = controllers.parts["scaledownpolicies"]
+    assert isinstance(policies, ComponentGroup)
+    holder, keeper = scale_downs.parts["scale-downs"], policies.parts["controller"]
     assert isinstance(holder, ScaleDownHolder)
     assert isinstance(keeper, ScaleDownPolicies)
     before = holder.defaults
