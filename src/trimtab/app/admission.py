@@ -81,7 +81,10 @@ def component(dependencies: Dependencies) -> Component:
         "scale-downs": ComponentGroup(scale_downs.parts),
         **({"subsets": ComponentGroup(topologies.parts)} if topologies else {}),
     }
-    parts: dict[str, Component] = {"features": FeatureGroup(features), **({"election": candidate} if candidate else {})}
+    parts: dict[str, Component] = {
+        "features": FeatureGroup(features, client.clock),
+        **({"election": candidate} if candidate else {}),
+    }
     server = _server(dependencies, hooks, _certificates(dependencies, candidate), on_skip)
     return ComponentGroup({**parts, "server": server})
 

@@ -72,7 +72,8 @@ def _factory(dependencies: Dependencies) -> Callable[[Client], Component]:
                 "scaledownpolicies": ComponentGroup(policies),
                 "unitedtopologies": topologies,
                 "clonesets": clonesets,
-            }
+            },
+            client.clock,
         )
 
     return make

@@ -13,8 +13,12 @@ from functools import partial
 from typing import Protocol
 
 from trimtab.kube.client import Client
+from trimtab.kube.clocks import SECOND, Clock
 from trimtab.kube.errors import LeadershipLost
 from trimtab.kube.leases import Elector
+
+_PATIENCE = 30.0
+"""Seconds for which a feature with a problem is waited for at the start: most problems do not last."""
 
 log = logging.getLogger(__name__)
 
@@ -84,14 +88,20 @@ class ComponentGroup:
 class FeatureGroup(ComponentGroup):
     """Features that run concurrently in one process, each ready by itself.
 
-    A feature that has not synced yet is waited for. One that has a problem is not: its requests are admitted without
-    a decision, and the others are served. If all have problems, so has the group.
+    A feature that has not synced yet is waited for; for a while only, if it has a problem. Then its requests are
+    admitted without a decision, and the others are served. If all have problems, so has the group.
     """
+
+    def __init__(self, parts: Mapping[str, Component], clock: Clock) -> None:
+        super().__init__(parts)
+        self._clock = clock
+        self._patient_until = clock.monotonic() + round(_PATIENCE * SECOND)
 
     @property
     def synced(self) -> bool:
         """Whether every feature has synced, or cannot."""
-        return all(part.synced or part.problems for part in self.parts.values())
+        is_patient = self._clock.monotonic() < self._patient_until
+        return all(part.synced or (part.problems and not is_patient) for part in self.parts.values())
 
     @property
     def problems(self) -> list[str]:

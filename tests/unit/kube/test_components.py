@@ -144,10 +144,13 @@ STALE = {"synced": True, "problems": ["pods: forbidden"]}
         pytest.param(BROKEN, STALE, True, ["a: pods: forbidden", "b: pods: forbidden"], [], id="all have problems"),
     ],
 )
-def test_each_feature_is_ready_by_itself(
+async def test_each_feature_is_ready_by_itself(
     one: Any, other: Any, synced: bool, problems: list[str], notes: list[str]
 ) -> None:
     """The process is ready if any of them can work and none is still starting."""
-    group = FeatureGroup({"a": Feature(**one), "b": Feature(**other)})
+    clock = VirtualClock()
+    group = FeatureGroup({"a": Feature(**one), "b": Feature(**other)}, clock)
+    assert group.synced is (one["synced"] and other["synced"]), "problems at the start may not last"
+    await clock.advance(31)
     assert (group.synced, group.problems, group.notes) == (synced, problems, notes)
     assert notes_of(ComponentGroup({"features": group})) == [f"features: {note}" for note in notes]

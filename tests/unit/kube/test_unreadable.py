@@ -234,3 +234,25 @@ def test_a_typed_view_of_a_deep_object_is_complete() -> None:
     with_deep_fields = text.replace('"metadata": {', f'"metadata": {{"managedFields": {deep(5000)}, ', 1)
     assert codec.decode(with_deep_fields.encode(), CloneSet) == codec.decode(text.encode(), CloneSet)
     assert split(key_of(codec.decode(with_deep_fields.encode(), CloneSet))) == ("n", "strange")
+
+
+async def test_a_fault_of_ours_does_not_end_a_watch(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Everything is listed again, after a pause; until then the cache says what is wrong."""
+    stage = Stage(Node, good(Node, "a", 5))
+    await stage.settle()
+
+    def fails(_: Any) -> None:
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.informer, "_handle_event", fails)
+        await stage.tell("ADDED", good(Node, "b", 11))
+    assert stage.informer.problem == "RuntimeError: a bug"
+    assert "the cache of nodes failed and lists everything again" in caplog.text
+    stage.server.items.append(good(Node, "b", 11))
+    await stage.clock.advance(60)
+    assert stage.names == {"a", "b"}
+    assert stage.informer.problem == ""
+    await stage.close()
