@@ -132,19 +132,7 @@ class ScaleDownHolder:
             server_time=client.server_time,
             settings=settings.model,
         )
-        self.tracker = PlanTracker(
-            client,
-            view,
-            writer,
-            metrics=self.metrics,
-            settle_time=self.settle_time,
-            patience=settings.patience,
-            abandoned=settings.abandoned,
-            defaults=lambda: self.defaults,
-            reassure=self._reassure,
-            on_result=self._reporter.ended,
-            on_overwritten=self._reporter.overwritten,
-        )
+        self.tracker = self._new_tracker(client, writer)
         self._delivery = PlanDelivery(
             view,
             client.clock,
@@ -159,6 +147,21 @@ class ScaleDownHolder:
             view, client.clock, is_tracked=self.tracker.is_open, take_over=self._take_over, after=settings.overdue
         )
         self.metrics.watch_settle_time(lambda: self.settle_time.seconds)
+
+    def _new_tracker(self, client: Client, writer: CostWriter) -> PlanTracker:
+        return PlanTracker(
+            client,
+            self._view,
+            writer,
+            metrics=self.metrics,
+            settle_time=self.settle_time,
+            patience=self.settings.patience,
+            abandoned=self.settings.abandoned,
+            defaults=lambda: self.defaults,
+            reassure=self._reassure,
+            on_result=self._reporter.ended,
+            on_overwritten=self._reporter.overwritten,
+        )
 
     @property
     def defaults(self) -> Defaults:

@@ -17,7 +17,7 @@ for: its costs are reverted as soon as no request is held for it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from trimtab.api.annotations import SCALE_PLAN, PlanAnnotation, plan_annotation
 from trimtab.api.pods import Pod
@@ -28,13 +28,12 @@ from trimtab.kube.runners import Result, Runner
 from trimtab.scaledown import clonesets
 from trimtab.scaledown.cost_writer import CostWriter
 from trimtab.scaledown.intent.settle_time import SettleTime
-from trimtab.scaledown.metrics import HoldOutcome, Metrics, MissCause
+from trimtab.scaledown.metrics import Metrics
 from trimtab.scaledown.pod_costs import by_plan, plan_cost
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
+from trimtab.scaledown.results.endings import PlanEndings
 from trimtab.scaledown.results.evaluation import PATIENCE, ControllerState, PlanState, evaluate
-from trimtab.scaledown.results.levels import LevelResult, check_levels, level_result
 from trimtab.scaledown.results.open_plans import OpenPlan, PlanResult, PlanTarget, Resize, resizes_of
-from trimtab.scaledown.stability import is_rolling_out
 from trimtab.scaledown.view import BY_NAMESPACE, BY_PLAN, KINDS, View, read_workload
 
 ABANDONED = 30.0
@@ -77,8 +76,7 @@ class PlanTracker:
         self._clock = client.clock
         self._view = view
         self._writer = writer
-        self._metrics = metrics
-        self._settle_time = settle_time
+        self._endings = PlanEndings(view, metrics, settle_time)
         self._patience = patience
         self._abandoned = abandoned
         self._defaults = defaults
@@ -274,38 +272,7 @@ class PlanTracker:
         if state is not PlanState.DONE:
             self._record(PlanResult(workload, plan.plan, state, 0, {}), plan)
             return
-        remaining = [pod for uid in plan.resizes for pod in self._view.pods_of(uid) if pod.active]
-        active = {pod.metadata.uid for pod in remaining}
-        deleted = [uid for uid in plan.victims if uid not in active]
-        for uid in deleted:
-            self._metrics.record_deletion(plan.victims[uid])
-        misses = plan.misses(remaining)
-        for cause, count in misses.items():
-            self._metrics.record_misses(cause, count)
-        if misses[MissCause.LAG]:
-            self._settle_time.record_miss()
-            seconds = self._settle_time.seconds
-            log.warning(
-                "%s: the controller deleted %d pods before it saw their costs; the settle time is %.2f s from now on",
-                *(workload, misses[MissCause.LAG], seconds),
-            )
-        elif plan.is_complete:
-            self._settle_time.record_success()
-        plan.is_rolling |= self._is_rolling(workload)
-        checks = check_levels(plan.expected, self._view.snapshot)
-        result = level_result(checks)
-        why = _cause(plan, misses) if result is LevelResult.MISSED else ""
-        mode = "observe" if plan.skipped is HoldOutcome.OBSERVED else "enforce"
-        self._metrics.record_result(result, why, mode)
-        for check in checks:
-            self._metrics.record_skews(check, mode)
-        self._record(PlanResult(workload, plan.plan, state, len(deleted), misses, result, why, checks), plan)
-
-    def _is_rolling(self, key: str) -> bool:
-        namespace, _, named = key.partition("/")
-        kind, _, name = named.partition("/")
-        workload = self._view.workload(kind, namespace, name)
-        return workload is not None and is_rolling_out(self._view, workload)
+        self._record(self._endings.end(workload, plan), plan)
 
     def _close(self, workload: str) -> None:
         plan = self._open.pop(workload, None)
@@ -370,17 +337,3 @@ class PlanTracker:
         pods = (pod for workload in self._view.plans for pod in self._view.pods.store.by(BY_PLAN, workload))
         plans = (plan_annotation(pod.metadata.annotations) for pod in pods)
         return max((now - plan.at / 1000 for plan in plans if plan is not None), default=0.0)
-
-
-def _cause(plan: OpenPlan, misses: Mapping[MissCause, int]) -> str:
-    """Why a workload is less level than was possible."""
-    if plan.skipped is not None:
-        return plan.skipped.value
-    if plan.is_rolling:
-        return HoldOutcome.ROLLOUT.value
-    found = [cause for cause in MissCause if misses.get(cause)]
-    if found:
-        return found[0].value
-    if not plan.is_complete:
-        return MissCause.UNWRITTEN.value
-    return MissCause.EARLIER_CRITERION.value if not all(plan.ready.values()) else "unknown"
