@@ -84,7 +84,8 @@ def _is_ready(each: App) -> bool:
 
 def _listening(running: Product, name: str) -> Any:
     def connect(endpoint: Endpoint) -> Listening:
-        running.heard[name] = Listening(Session(endpoint))
+        before = running.heard.get(name)  # a process has connections of its own for its leases
+        running.heard[name] = Listening(Session(endpoint), set() if before is None else before.calls)
         return running.heard[name]
 
     return connect

@@ -17,7 +17,7 @@ from trimtab.app.dependencies import Dependencies
 from trimtab.app.switch import CHECK_INTERVAL, ConfigurationWatch, Switch
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
-from trimtab.kube.components import ComponentGroup
+from trimtab.kube.components import Component, ComponentGroup
 from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.policy.controller import ScaleDownPolicies
 from trimtab.testing.clocks import VirtualClock
@@ -71,20 +71,21 @@ def test_every_process_that_plans_exposes_the_age_of_its_samples() -> None:
         assert found == 0.0
 
 
+def part(component: Component, *names: str) -> Component:
+    """A part of a component, by its path."""
+    for name in names:
+        assert isinstance(component, ComponentGroup)
+        component = component.parts[name]
+    return component
+
+
 async def test_the_switch_applies_to_webhooks_and_controllers() -> None:
     """Requests are not held any more, and the controllers revert written costs."""
     clock = VirtualClock()
     dependencies = Dependencies(Client(FakeServer(clock), clock=clock), configured(on=True), CollectorRegistry())
     webhooks, controllers = admission.component(dependencies), control.component(dependencies)
-    assert isinstance(webhooks, ComponentGroup)
-    assert isinstance(controllers, ComponentGroup)
-    features = webhooks.parts["features"]
-    assert isinstance(features, ComponentGroup)
-    scale_downs = features.parts["scale-downs"]
-    assert isinstance(scale_downs, ComponentGroup)
-    policies = controllers.parts["scaledownpolicies"]
-    assert isinstance(policies, ComponentGroup)
-    holder, keeper = scale_downs.parts["scale-downs"], policies.parts["controller"]
+    holder = part(webhooks, "features", "scale-downs", "scale-downs")
+    keeper = part(controllers, "scaledownpolicies", "controller")
     assert isinstance(holder, ScaleDownHolder)
     assert isinstance(keeper, ScaleDownPolicies)
     before = holder.defaults

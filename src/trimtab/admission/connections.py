@@ -3,6 +3,7 @@
 | limit | value | what happens beyond it |
 |---|---|---|
 | connections | 256 | the one that has waited longest without a request is closed |
+| TLS handshakes begun within 5 s and not done | 1,000 | the new connection is closed |
 | TLS handshake | 5 s | closed |
 | time from the first byte of a request to the last | 5 s | closed |
 | time between two requests | 2 min, more than API servers keep an idle connection | closed |
@@ -39,6 +40,7 @@ class Limits:
     """The limits, see the module's table. Times are in seconds."""
 
     connections: int = 256
+    handshakes: int = 1000
     handshake_seconds: float = 5.0
     request_seconds: float = 5.0
     idle_seconds: float = 120.0
@@ -74,7 +76,8 @@ class Connection(web.RequestHandler):
         """Whether a request has arrived completely and is being answered."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for a request."""
+        """Wait for a request: the TLS handshake is done."""
+        self._owner.handshakes.pop(self, None)
         super().connection_made(transport)
         self._expect(self._owner.limits.request_seconds)
 
@@ -133,14 +136,26 @@ class Connections(web.Server):
         self._lag = lag
         self._buffered = 0
         self._quiet = True
+        self.handshakes: dict[Connection, float] = {}
+        """When each handshake ends that is not done, at the latest; asyncio does not say which have failed."""
 
     def __call__(self) -> Connection:
-        """The protocol of a connection that was accepted; another one is closed if there are too many."""
+        """The protocol of a connection that was accepted; another one is closed if there are too many.
+
+        Raises ConnectionRefusedError, on which asyncio closes the connection before it allocates any buffers.
+        """
+        now = asyncio.get_running_loop().time()
+        while self.handshakes and next(iter(self.handshakes.values())) <= now:
+            del self.handshakes[next(iter(self.handshakes))]
+        if len(self.handshakes) >= self.limits.handshakes:
+            raise ConnectionRefusedError("too many TLS handshakes at a time")
         waiting = [each for each in self.connections if isinstance(each, Connection) and not each.deciding]
         if len(self.connections) >= self.limits.connections and waiting:
             waiting[0].abort()
         self._quiet = False
-        return Connection(self, loop=asyncio.get_running_loop(), **self._kwargs)
+        made = Connection(self, loop=asyncio.get_running_loop(), **self._kwargs)
+        self.handshakes[made] = now + self.limits.handshake_seconds
+        return made
 
     def now(self) -> int:
         """When what the event loop reads now has arrived at the socket, at the latest."""

@@ -144,6 +144,25 @@ async def test_of_too_many_connections_the_one_that_waited_longest_is_closed(tmp
             assert await each.status() == 200
 
 
+@pytest.mark.filterwarnings("ignore:unclosed <socket")  # asyncio leaves the refused socket to the collector
+async def test_tls_handshakes_at_a_time_are_limited(tmp_path: Path) -> None:
+    """Each takes memory before a byte of a request has arrived. When they fail, there is room again."""
+    trust = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
+    limits = Limits(handshakes=2, handshake_seconds=0.3)
+    async with served(tmp_path, [hook(yes)], limits=limits) as (server, _):
+        silent = [Caller(*await asyncio.open_connection("127.0.0.1", server.port)) for _ in range(3)]
+        assert await silent[2].closed(), "the third is refused at once"
+        assert not silent[0].reader.at_eof()
+        assert await silent[0].closed(), "the first is closed when its time is over"
+        assert await silent[1].closed()
+        opened = await asyncio.open_connection("127.0.0.1", server.port, ssl=trust, server_hostname="127.0.0.1")
+        caller = Caller(*opened)
+        caller.post(body())
+        assert await caller.status() == 200
+        for each in (*silent, caller):
+            each.writer.transport.abort()
+
+
 @pytest.mark.parametrize(
     ("request_line", "status"),
     [
