@@ -102,7 +102,7 @@ class _ScaleDowns:
             lambda: replace(configured, enabled=dependencies.switch.on),
             networks=dependencies.probe_networks,
         )
-        self._reports = PlanReports(dependencies.client)
+        self._reports = PlanReports(dependencies.client, self._view.policies.get)
         self._recorder = Recorder(dependencies.client, component="trimtab-scaledown")
         self._events = PacedRecorder(self._recorder, dependencies.client.clock)
         self.holder = ScaleDownHolder(

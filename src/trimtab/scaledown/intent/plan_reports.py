@@ -7,7 +7,8 @@ another process has written meanwhile, they are added to what that one wrote.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 
 from trimtab.api import codec
 from trimtab.api.documents import JSON
@@ -26,14 +27,17 @@ RECENT = 10
 """How many scale-downs a status lists."""
 _AGAIN = 0.5
 """Seconds after which a report is repeated that another process has overtaken."""
+log = logging.getLogger(__name__)
 _SKIPPED = frozenset(outcome.value for outcome in FALLBACKS if outcome.value != "partial")
 
 
 class PlanReports:
     """Writes what became of scale-downs into the statuses of policies, in the background."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, find: Callable[[Key], ScaleDownPolicy | None] = lambda _: None) -> None:
         self._client = client
+        self._find = find
+        """Finds a policy in a cache."""
         self._last: dict[Key, DeliveredPlan] = {}
         self._ended: dict[Key, list[ScaleDownRecord]] = {}
         self.queue: WorkQueue[Key] = WorkQueue(client.clock)
@@ -79,23 +83,22 @@ class PlanReports:
         if not ended:
             return Result()
         namespace, name = split(key)
-        try:
-            policy = await self._client.get(ScaleDownPolicy, name, namespace=namespace)
+        policy = self._find(key)
+        if policy is not None:
             own = [record for record in ended if record.policy_uid == policy.metadata.uid]
             patch = {
                 "metadata": {"resourceVersion": policy.metadata.resource_version},
                 "status": status_patch(policy.status, own),
             }
-            await self._client.patch(ScaleDownPolicy, name, patch, namespace=namespace, subresource="status")
-        except Conflict:
-            return Result(_AGAIN)
-        except NotFound:
-            self._ended.pop(key, None)
-            return Result()
-        left = self._ended[key][len(ended) :]
-        self._ended[key] = left
-        if not left:
-            del self._ended[key]
+            try:
+                await self._client.patch(ScaleDownPolicy, name, patch, namespace=namespace, subresource="status")
+            except Conflict:
+                return Result(_AGAIN)
+            except NotFound:
+                log.debug("policy %s is gone", key)
+        left = self._ended.pop(key)[len(ended) :]
+        if left:
+            self._ended[key] = left
         return Result(_AGAIN if left else None)
 
 
