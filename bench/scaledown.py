@@ -31,7 +31,8 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import Resource
 from trimtab.kube.sessions import Session
-from trimtab.scaledown.intent.holder import HoldSettings, ScaleDownHolder
+from trimtab.scaledown.intent.hold_settings import HoldSettings
+from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.ratelimits import Rates
 from trimtab.scaledown.intent.reviews import ScaleReviews
 from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE

@@ -17,7 +17,8 @@ from trimtab.api.documents import JSON
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import NotFound
-from trimtab.scaledown.intent.holder import HoldSettings, ScaleDownHolder
+from trimtab.scaledown.intent.hold_settings import HoldSettings
+from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.reviews import ScaleReviews
 from trimtab.scaledown.metrics import Metrics
 from trimtab.scaledown.policy.defaults import LEVEL_EVERYONE, Defaults

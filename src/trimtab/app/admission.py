@@ -33,7 +33,8 @@ from trimtab.ranking.strategies import Factory
 from trimtab.ranking.victims import Options
 from trimtab.scaledown.intent import reviews
 from trimtab.scaledown.intent.gate import Prepare
-from trimtab.scaledown.intent.holder import HoldSettings, ScaleDownHolder
+from trimtab.scaledown.intent.hold_settings import HoldSettings
+from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.plan_reports import PlanReports
 from trimtab.scaledown.intent.planner import ModelSettings
 from trimtab.scaledown.intent.reviews import ScaleReviews

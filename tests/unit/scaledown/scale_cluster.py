@@ -34,7 +34,8 @@ from trimtab.kube.client import Client
 from trimtab.kube.clocks import SECOND, Clock, cancel
 from trimtab.kube.resources import Resource
 from trimtab.kube.transport import Request
-from trimtab.scaledown.intent.holder import HoldSettings, ScaleDownHolder
+from trimtab.scaledown.intent.hold_settings import HoldSettings
+from trimtab.scaledown.intent.holder import ScaleDownHolder
 from trimtab.scaledown.intent.planner import PolicyOf, strategies_of
 from trimtab.scaledown.intent.requests import DeliveredPlan, ScaleDownRequest
 from trimtab.scaledown.intent.reviews import ScaleReviews

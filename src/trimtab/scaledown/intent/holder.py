@@ -25,40 +25,38 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
 
 from trimtab.api.errors import InvalidError
-from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
 from trimtab.kube.errors import ApiError, ConfigError
 from trimtab.kube.retries import NO_RETRIES
-from trimtab.ranking.rankers import Constraint
 from trimtab.ranking.strategies import StrategyError
 from trimtab.scaledown import replicaset_plans
-from trimtab.scaledown.cost_writer import WRITERS, CostWriter
+from trimtab.scaledown.cost_writer import CostWriter
 from trimtab.scaledown.intent.delivery import BACKGROUND, RESERVE, PlanDelivery
 from trimtab.scaledown.intent.gate import Gate, Prepare
-from trimtab.scaledown.intent.overdue import OVERDUE, OverdueScaleDowns
-from trimtab.scaledown.intent.planner import MODEL, ModelSettings, PlannedRequest, Planner, PolicyOf, strategies_of
-from trimtab.scaledown.intent.ratelimits import RATES, RateLimiter, Rates, WorkloadLocks
+from trimtab.scaledown.intent.hold_settings import SETTINGS, HoldSettings
+from trimtab.scaledown.intent.overdue import OverdueScaleDowns
+from trimtab.scaledown.intent.planner import PlannedRequest, Planner, PolicyOf, strategies_of
+from trimtab.scaledown.intent.ratelimits import RateLimiter, WorkloadLocks
 from trimtab.scaledown.intent.requests import (
-    BUDGET,
     CheckedRequest,
     DeliveredPlan,
     HoldResult,
     ScaleDownRequest,
     TimeBudget,
 )
-from trimtab.scaledown.intent.settle_time import INITIAL, LONGEST, SettleTime
+from trimtab.scaledown.intent.settle_time import SettleTime
 from trimtab.scaledown.metrics import HoldOutcome, Metrics
 from trimtab.scaledown.policy.defaults import NO_DEFAULTS, Defaults
 from trimtab.scaledown.replicaset_plans import ControllerPlan
-from trimtab.scaledown.results.evaluation import PATIENCE
 from trimtab.scaledown.results.history import History, ScaleDownRecord
 from trimtab.scaledown.results.open_plans import OpenPlan
-from trimtab.scaledown.results.plan_tracker import ABANDONED, PlanTracker
+from trimtab.scaledown.results.plan_tracker import PlanTracker
 from trimtab.scaledown.results.reporter import EventRecorder, ScaleDownReporter
 from trimtab.scaledown.view import View, Workload
 
@@ -66,30 +64,6 @@ _REMEMBERED = 1024
 """How many results are remembered for repeats."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class HoldSettings:
-    """How requests are held; times in seconds."""
-
-    budget: float = BUDGET
-    settle: float = INITIAL
-    longest_settle: float = LONGEST
-    """The settle time never takes more of the budget than is left for writing."""
-    patience: float = PATIENCE
-    """How long an answered request may take to be stored before its costs are reverted."""
-    abandoned: float = ABANDONED
-    """How long the plans of other processes are left to them."""
-    overdue: float = OVERDUE
-    """After how long a scale-down that no running process tracks is taken over."""
-    writers: int = WRITERS
-    rates: Rates = RATES
-    constraints: tuple[Constraint, ...] = (Constraint(ZONE), Constraint(HOSTNAME))
-    """The constraints of workloads whose templates state none."""
-    model: ModelSettings = MODEL
-
-
-SETTINGS = HoldSettings()
 
 
 class ScaleDownHolder:
@@ -118,7 +92,7 @@ class ScaleDownHolder:
         self._view = view
         self._on_plan = on_plan
         self._locks = WorkloadLocks(client.clock)
-        self._observations: set[asyncio.Future[None]] = set()
+        self._background: set[asyncio.Future[None]] = set()
         self._results: dict[tuple[str, int, int], HoldResult] = {}
         limits = RateLimiter(settings.rates, client.clock)
         writer = CostWriter(client, metrics=self.metrics, writers=settings.writers)
@@ -242,15 +216,11 @@ class ScaleDownHolder:
     def _skip(self, checked: CheckedRequest, outcome: HoldOutcome) -> HoldResult:
         """Admit a request without a plan, report that, and check its result all the same."""
         warning = self._reporter.skipped(checked.request, outcome)
-        plans: tuple[ControllerPlan, ...] = ()
         result = HoldResult(outcome, (*checked.skip_warnings, warning) if checked.policy.is_enforced else ())
         if self._view.synced:
-            try:
-                plans = self._planner.outline(checked)
-                result = replace(result, plan=self._delivery.skip(checked, plans, outcome))
-            except InvalidError as error:
-                log.warning("%s: its result is not checked: %s", checked.key, error)
-        self._reporter.answered(checked, result, plans)
+            self._in_background(self._track_skipped(checked, result))
+        else:
+            self._reporter.answered(checked, result, ())
         return result
 
     def _observe(self, checked: CheckedRequest) -> HoldResult:
@@ -258,13 +228,26 @@ class ScaleDownHolder:
         known = self.tracker.open_plan(checked.key)
         if known is not None and known.request is not None and known.request.identity == checked.identity:
             return HoldResult(HoldOutcome.REPEATED)
-        task = asyncio.ensure_future(self._record_observation(checked))
-        self._observations.add(task)
-        task.add_done_callback(self._observations.discard)
+        self._in_background(self._track_observed(checked))
         return HoldResult(HoldOutcome.OBSERVED)
 
-    async def _record_observation(self, checked: CheckedRequest) -> None:
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _track_skipped(self, checked: CheckedRequest, result: HoldResult) -> None:
+        """Compare what becomes of a request with what would have been possible."""
+        earlier, plans = self.tracker.open_plan(checked.key), tuple[ControllerPlan, ...]()
+        try:
+            plans = await self._planner.outline(checked)
+        except InvalidError as error:
+            log.warning("%s: its result is not checked: %s", checked.key, error)
+        self._track(checked, result, plans, earlier)
+
+    async def _track_observed(self, checked: CheckedRequest) -> None:
         """Record what becomes of a request beside what the plan would have left."""
+        earlier = self.tracker.open_plan(checked.key)
         try:
             planned = await self._planner.preview(checked)
         except (InvalidError, StrategyError) as error:
@@ -272,9 +255,20 @@ class ScaleDownHolder:
             planned = HoldOutcome.FAILED
         if isinstance(planned, HoldOutcome):
             self._skip(checked, planned)
-            return
-        plan = self._delivery.skip(checked, planned.plans, HoldOutcome.OBSERVED)
-        self._reporter.answered(checked, HoldResult(HoldOutcome.OBSERVED, plan=plan), planned.plans)
+        else:
+            self._track(checked, HoldResult(HoldOutcome.OBSERVED), planned.plans, earlier)
+
+    def _track(
+        self,
+        checked: CheckedRequest,
+        result: HoldResult,
+        plans: tuple[ControllerPlan, ...],
+        earlier: OpenPlan | None,
+    ) -> None:
+        """Track a request without costs, unless another one has been planned since (`earlier` was open before it)."""
+        if plans and self.tracker.open_plan(checked.key) is earlier:
+            result = replace(result, plan=self._delivery.skip(checked, plans, result.outcome))
+        self._reporter.answered(checked, result, plans)
 
     async def _serve(self, checked: CheckedRequest) -> HoldResult:
         if checked.skip is not None:

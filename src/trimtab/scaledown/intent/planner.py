@@ -141,11 +141,10 @@ class Planner:
         policy = self._policy_of(checked.policy, pods)
         return PlannedRequest(policy, await self._plans(checked, workload, policy, sizes))
 
-    def outline(self, checked: CheckedRequest) -> tuple[ControllerPlan, ...]:
+    async def outline(self, checked: CheckedRequest) -> tuple[ControllerPlan, ...]:
         """The plans for a request that is not going to be delivered: what would have been possible."""
         sizes = self._sizes(checked.workload, checked.request.after)
-        _, work = self._planning(checked, checked.workload, Policy.of(()), sizes)
-        return work(self._view.snapshot)
+        return await self._plans(checked, checked.workload, Policy.of(()), sizes)
 
     async def _wait_for_pods(self, checked: CheckedRequest) -> None:
         """Wait, for a moment at most, until our own watch has shown as many pods as the workload says it has.
