@@ -50,8 +50,8 @@ class Report:
 def summarize(report: Report, rounds: Sequence[Round], *, may_report: bool = False, is_strict: bool = False) -> None:
     """Add the rows that all scenarios share.
 
-    With `may_report` an event on the workload excuses an unlevel result; with `is_strict` every result fails that is
-    less level than possible.
+    With `may_report` an event on the workload, or a warning (events are paced), excuses an unlevel result; with
+    `is_strict` every result fails that is less level than possible.
     """
     report.rounds += rounds
     complete = [each for each in rounds if not each.error]
@@ -74,7 +74,7 @@ def summarize(report: Report, rounds: Sequence[Round], *, may_report: bool = Fal
         report.add("not completed", len(rounds) - len(complete))
     missed = [each for each in rounds if (each.is_worse_than_possible if is_strict else each.is_unlevel)]
     report.failures += [each.line() for each in rounds if each.error]
-    report.failures += [each.line() for each in missed if not (may_report and each.events)]
+    report.failures += [each.line() for each in missed if not (may_report and (each.events or each.warnings))]
 
 
 def add_certainty(report: Report, rounds: Sequence[Round]) -> None:

@@ -140,17 +140,19 @@ def _wrong_records(stage: Stage, rounds: list[Round], history: list[JSON]) -> It
         if record["namespace"] == stage.namespace and record.get("result") != "superseded":
             by_workload.setdefault(record["name"], []).append(record)
     for each in rounds:
+        sizes = (sum(each.before.values()), each.target)
         records = by_workload.get(each.workload, [])
-        if not records:
+        matching = [record for record in records if (record["from"], record["to"]) == sizes]
+        if not matching:
             yield f"{each.line()}: no record"
             continue
-        record = records.pop(0)
+        record = matching[0]
+        records.remove(record)
         zones = record["distributions"][0]
         left = dict(zip(zones["domains"], zones.get("left", ()), strict=False))
         planned = max(zones["planned"]) - min(zones["planned"])
         best = max(each.best.values()) - min(each.best.values())
-        sizes = (record["from"], record["to"]) == (sum(each.before.values()), each.target)
-        if not sizes or left != each.after or planned != best or record["mode"] != "Observe":
+        if left != each.after or planned != best or record["mode"] != "Observe":
             yield f"{each.line()}: recorded {record['from']} → {record['to']}, left {left}, planned {zones['planned']}"
 
 

@@ -8,7 +8,8 @@ Requests are always admitted: the answer carries warnings only. What becomes of 
 **Repeats.** An API server may ask twice for one request, and autoscalers try again on conflict. While the workload's
 generation is the one that was planned for, nothing that the plan depends on has changed: the annotations on its pods
 show that, in every process, and the answer is given at once. A repeat that arrives while the first is held waits for
-it.
+it. Where a rollout has deleted the annotated pods meanwhile, further costs are written without holding the request
+again: during a rollout every request is repeated, because the workload's status changes all the time.
 
 **One at a time.** Requests for one workload are held one after the other; the budget of each starts at its arrival. One
 that has waited for half of it, or finds others waiting, is admitted without a plan: requests that change a workload
@@ -226,7 +227,7 @@ class ScaleDownHolder:
     def _observe(self, checked: CheckedRequest) -> HoldResult:
         """Admit a request at once, and plan it in the background; a repeat is planned already."""
         known = self.tracker.open_plan(checked.key)
-        if known is not None and known.request is not None and known.request.identity == checked.identity:
+        if known is not None and known.is_for(checked):
             return HoldResult(HoldOutcome.REPEATED)
         self._in_background(self._track_observed(checked))
         return HoldResult(HoldOutcome.OBSERVED)
@@ -277,8 +278,12 @@ class ScaleDownHolder:
             return self._observe(checked)
         if self._delivery.is_repeat(checked):
             await self._delivery.renew(checked)
-            known = self._results.get(checked.identity, HoldResult(HoldOutcome.REPEATED))
-            return HoldResult(HoldOutcome.REPEATED, known.warnings)
+            return self._repeated(checked)
+        known = self.tracker.open_plan(checked.key)
+        if known is not None and known.is_answer_to(checked):
+            self.tracker.answer(checked.key, known, is_complete=True)
+            self._in_background(self._reassure(checked.key, known))
+            return self._repeated(checked)
         planned = await self._planner.plan(checked)
         if isinstance(planned, HoldOutcome):
             return self._skip(checked, planned)
@@ -289,6 +294,10 @@ class ScaleDownHolder:
         self._reporter.answered(checked, result, planned.plans)
         self._report(checked, planned, result)
         return result
+
+    def _repeated(self, checked: CheckedRequest) -> HoldResult:
+        known = self._results.get(checked.identity, HoldResult(HoldOutcome.REPEATED))
+        return HoldResult(HoldOutcome.REPEATED, known.warnings)
 
     async def _without_costs(self, checked: CheckedRequest, planned: PlannedRequest) -> HoldResult:
         """Admit a request for which no cost has to be written, or none can be."""

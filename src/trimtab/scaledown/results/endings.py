@@ -27,6 +27,8 @@ class PlanEndings:
     def end(self, workload: str, plan: OpenPlan) -> PlanResult:
         """The result of a plan for a workload (`namespace/Kind/name`) whose controllers have their new sizes."""
         remaining = [pod for uid in plan.resizes for pod in self._view.pods_of(uid) if pod.active]
+        if len(remaining) > sum(each.after for each in plan.resizes.values()) and not self._is_rolling(workload):
+            return PlanResult(workload, plan.plan, PlanState.SUPERSEDED, 0, {})  # it has grown again
         active = {pod.metadata.uid for pod in remaining}
         deleted = [uid for uid in plan.victims if uid not in active]
         for uid in deleted:

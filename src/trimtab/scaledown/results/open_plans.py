@@ -73,6 +73,14 @@ class OpenPlan:
         """Whether an annotation is of this plan or one that it supersedes."""
         return annotation is not None and (annotation.plan == self.plan or annotation.plan in self.supersedes)
 
+    def is_for(self, checked: CheckedRequest) -> bool:
+        """Whether it is for this very request, or one that is repeated by it."""
+        return self.request is not None and self.request.identity == checked.identity
+
+    def is_answer_to(self, checked: CheckedRequest) -> bool:
+        """Whether this request was answered before, with all costs in place."""
+        return self.is_for(checked) and self.answered is not None and self.is_complete
+
     def supersede(self, earlier: OpenPlan) -> None:
         """Take over what an earlier plan for the same workload has not finished."""
         unfinished = {uid: why for uid, why in earlier.victims.items() if uid not in self.survivors}

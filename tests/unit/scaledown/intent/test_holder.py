@@ -310,6 +310,22 @@ async def test_a_replicaset_whose_costs_are_foreign_is_named(cluster: ScaleClust
     assert cluster.count("results_total", mode="enforce", result="missed", cause="foreign-costs") == 1
 
 
+async def test_a_repeat_is_not_held_again_where_the_annotated_pods_are_gone(cluster: ScaleCluster) -> None:
+    """As during a rollout: further costs are written without holding the request."""
+    await cluster.stop()
+    request = await cluster.request(9)
+    _, first = await cluster.held(cluster.holder.hold(request))
+    assert first >= 0.3
+    for pod in await cluster.pods():
+        if SCALE_PLAN in pod.metadata.annotations:
+            await cluster.user.delete(Pod, pod.metadata.name, namespace="default", grace_period_seconds=0)
+    await cluster.settle()
+    result, again = await cluster.held(cluster.holder.hold(request))
+    assert result.outcome is HoldOutcome.REPEATED
+    assert again < 0.1
+    assert result.warnings
+
+
 async def test_an_opt_out_is_looked_up_on_the_workload(cluster: ScaleCluster) -> None:
     """A Scale carries no annotations."""
     await cluster.patch(Deployment, "web", {"metadata": {"annotations": {OPT_OUT: OPTED_OUT}}})
