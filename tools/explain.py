@@ -1,6 +1,8 @@
 """Record what `kubectl explain` prints on a real API server (`tests/recordings/kubectl/explain.json`).
 
 KUBECONFIG=… python -m tools.explain
+
+Our kinds are created first, from `deploy/crds`.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-TARGET = Path(__file__).parents[1] / "tests" / "recordings" / "kubectl" / "explain.json"
+ROOT = Path(__file__).parents[1]
+TARGET = ROOT / "tests" / "recordings" / "kubectl" / "explain.json"
+CRDS = ROOT / "deploy" / "crds"
 PATHS = (
     "pods",
     "pod.spec.terminationGracePeriodSeconds",
@@ -24,16 +28,24 @@ PATHS = (
     "clusterrole.rules",
     "validatingwebhookconfiguration.webhooks.rules",
     "crd.spec.names",
+    "clonesets",
+    "scaledownpolicy.spec.strategies",
 )
 
 
 def explain(path: str, *options: str) -> str:
     """What `kubectl explain` prints, without spaces at the ends of lines."""
-    kubectl = shutil.which("kubectl") or "kubectl"
-    text = subprocess.run([kubectl, "explain", path, *options], capture_output=True, text=True, check=True).stdout  # noqa: S603
+    text = _kubectl("explain", path, *options)
     return "\n".join(line.rstrip() for line in text.splitlines())
 
 
+def _kubectl(*arguments: str) -> str:
+    command = [shutil.which("kubectl") or "kubectl", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603
+
+
 if __name__ == "__main__":
+    _kubectl("apply", "-f", str(CRDS))
+    _kubectl("wait", "--for=condition=Established", "-f", str(CRDS))
     TARGET.parent.mkdir(exist_ok=True)
     TARGET.write_text(json.dumps({path: explain(path) for path in PATHS}, indent=1, ensure_ascii=False) + "\n")

@@ -25,7 +25,7 @@ from trimtab.api.extensions import CustomResourceDefinition
 from trimtab.api.meta import Condition
 from trimtab.api.nodes import HOSTNAME, ZONE, Node
 from trimtab.api.pods import Pod
-from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy, ScaleDownPolicySpec
+from trimtab.api.scaledown import PodGroupCost, ScaleDownPolicy
 from trimtab.cloneset import kind_owner
 from trimtab.cloneset.controller import Controller
 from trimtab.cloneset.settings import Settings
@@ -35,8 +35,6 @@ from trimtab.kube.errors import AlreadyExists, NotFound
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Resource, object_key, untyped
 from trimtab.kube.stores import Store
-from trimtab.scaledown.policy.effective import effective_policy
-from trimtab.scaledown.policy.workloads import workload_ref
 
 PATIENCE = 30.0
 TAINT = {"key": "clones.trimtab.dev/only", "effect": "NoSchedule"}
@@ -203,21 +201,15 @@ class CloneSetSandbox:
 
     # The controller.
 
-    async def start(self, **settings: Any) -> None:
+    async def start(self) -> None:
         """Start a controller for the namespace, named after it: other controllers skip its CloneSets."""
-        mine = Settings(name=self.name, namespaces=frozenset({self.name}), **settings)
-        made = Controller(self.client, mine, policy_of=self.policy_of)
-        self.controller = asyncio.ensure_future(made.run())
+        mine = Settings(name=self.name, namespaces=frozenset({self.name}))
+        self.controller = asyncio.ensure_future(Controller(self.client, mine).run())
 
     async def kill(self) -> None:
         """Stop the controller."""
         if self.controller is not None:
             await cancel(self.controller)
-
-    def policy_of(self, cloneset: CloneSet) -> ScaleDownPolicySpec | None:
-        """The policy that speaks for a CloneSet."""
-        found = effective_policy(workload_ref(cloneset), self.policies.store)  # which does not ask the namespace
-        return None if found is None else found.spec
 
     def left(self, pod: Pod) -> None:
         """Record a deleted pod, once."""
@@ -244,7 +236,7 @@ async def define(client: Client) -> None:
 
 
 @asynccontextmanager
-async def cloneset_sandbox(client: Client, *, manager: str = "", **settings: Any) -> AsyncIterator[CloneSetSandbox]:
+async def cloneset_sandbox(client: Client, *, manager: str = "") -> AsyncIterator[CloneSetSandbox]:
     """A namespace whose CloneSets are reconciled, which is removed at the end of the context.
 
     Unless Trimtab itself is the manager, a controller is started here, and Trimtab is opted out of the namespace.
@@ -272,7 +264,7 @@ async def cloneset_sandbox(client: Client, *, manager: str = "", **settings: Any
         for informer in informers:
             await informer.wait_synced()
         if not manager:
-            await made.start(**settings)
+            await made.start()
         yield made
     finally:
         await made.kill()

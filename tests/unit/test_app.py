@@ -7,6 +7,7 @@ import base64
 import ssl
 import urllib.request
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -23,7 +24,7 @@ from trimtab.api import configuration
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import HOSTNAME, ZONE
-from trimtab.app import admission, scheduling
+from trimtab.app import admission, control, scheduling
 from trimtab.app.dependencies import Dependencies
 from trimtab.install import local, reviews
 from trimtab.kube.client import Client, PatchKind
@@ -32,6 +33,8 @@ from trimtab.kube.components import ComponentGroup
 from trimtab.kube.config import discover
 from trimtab.kube.sessions import Session
 from trimtab.scaledown.intent.reviews import GRACE
+from trimtab.scaledown.sources import Sources
+from trimtab.scaledown.sources.targets import sources_for
 from trimtab.testing.clocks import VirtualClock
 from trimtab_lab import provisioning
 from trimtab_lab.apiserver.wire.server import Server
@@ -50,6 +53,22 @@ def test_the_scheduler_looks_after_the_namespaces_that_are_named() -> None:
     election = scheduling.settings(configuration.read({"scheduler": elsewhere})).election
     assert election is not None
     assert election.namespace == "leases"
+
+
+@pytest.mark.parametrize("module", [admission, control], ids=["webhooks", "controllers"])
+async def test_pods_are_probed_in_the_configured_networks(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By every component that probes."""
+    networks: list[Any] = []
+
+    def recorded(*given: Any, **named: Any) -> Sources:
+        networks.extend(named["networks"])
+        return sources_for(*given, **named)
+
+    monkeypatch.setattr(module, "sources_for", recorded)
+    configured = whole(scaleDown={"probeNetworks": ["10.1.0.0/16"]}, leaderElection={"enabled": False})
+    clock = VirtualClock()
+    module.component(Dependencies(Client(FakeServer(clock), clock=clock), configured, CollectorRegistry()))
+    assert networks == [ip_network("10.1.0.0/16")]
 
 
 def test_a_mistake_in_the_schedulers_part_is_named_from_the_top() -> None:

@@ -34,6 +34,8 @@ _PACKAGES = {
     "apiextensions.v1": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1",
 }
 _OBJECT_META = "meta.v1.ObjectMeta"
+_ANY_KIND = "core.v1.ConfigMap"
+"""Custom kinds share the descriptions of the fields that every object has."""
 _LIST_META: Tree = {
     "type": "object",
     "properties": {
@@ -280,9 +282,9 @@ def _custom(kind: Kind, prefix: str) -> Tree:
     given = dict(kind.custom.schema_tree)
     meta = {"$ref": prefix + _full(_OBJECT_META)}
     common = {
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
-        "metadata": meta if prefix == _V2 else {"allOf": [meta]},
+        "apiVersion": {"type": "string", **_described(_ANY_KIND, "apiVersion")},
+        "kind": {"type": "string", **_described(_ANY_KIND, "kind")},
+        "metadata": (meta if prefix == _V2 else {"allOf": [meta]}) | _described(_ANY_KIND, "metadata"),
     }
     properties = {**common, **{k: v for k, v in (given.get("properties") or {}).items() if k not in common}}
     return {**given, "properties": properties, "x-kubernetes-group-version-kind": [_gvk(kind)]}
