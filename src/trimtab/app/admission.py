@@ -153,7 +153,12 @@ class _Topologies:
         self.view = TopologyView(client)
         simulation = Simulation(self.view, client.clock)
         self.subsets = SubsetHooks(
-            client, simulate=simulation, ended=self.view.ended_pods, registry=dependencies.registry
+            client,
+            simulate=simulation,
+            ended=self.view.ended_pods,
+            outside=self.view.pods_outside,
+            workload=self.view.workload,
+            registry=dependencies.registry,
         )
         levels = Levels(self.view, evaluate=evaluator(pod_webhook=True))
         annotator = PodAnnotator(client, dependencies.topology_metrics)

@@ -56,10 +56,10 @@ class WebhookProcess:
         self.subsets = SubsetHooks(Client(self.server, clock=self.clock), simulate=simulate, rng=random.Random(1))
         self._running = asyncio.ensure_future(self.subsets.run())
 
-    async def create_topology(self, tree: JSON) -> None:
+    async def create_topology(self, tree: JSON, *, replicas: int = 10) -> None:
         """Store a UnitedTopology and its ReplicaSet, and let the hooks see them."""
         owned = {"name": "web-1", "namespace": "shop", "ownerReferences": [DEPLOYMENT], "uid": "r1"}
-        self.server.put(*SETS, {"metadata": owned})
+        self.server.put(*SETS, {"metadata": owned, "spec": {"replicas": replicas}})
         for stored in self.server.objects("replicasets"):
             stored["metadata"]["uid"] = "r1"
         self.server.put(*TOPOLOGIES, tree)
