@@ -86,8 +86,8 @@ def plan_controller(
 ) -> ControllerPlan | None:
     """The plan for a controller with these pods that shrinks to its new size; None if it loses no pod."""
     named = [pod for pod in pods if pod.active and clonesets.is_named(workload, pod)]
-    earlier = earlier_victims(pods, workload.desired_replicas, uids=_owners(workload, size))
-    assumed = list({pod.key: pod for pod in (*earlier, *named)}.values())
+    leaving = earlier_victims(pods, workload.desired_replicas, uids=_owners(workload, size))
+    assumed = list({pod.key: pod for pod in (*leaving, *named)}.values())
     active = {pod.key: pod for pod in pods if pod.active}
     labels = next((pod.metadata.labels for pod in active.values()), {})
     constraints = constraints_for(workload.spec.template, snapshot, defaults, labels)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
@@ -45,19 +45,25 @@ class SubsetHooks:
         ended: EndedPods = no_ended_pods,
         outside: PodsOutside = no_pods_outside,
         workload: CachedWorkload = no_workload,
+        allowed_fields: Collection[str] = (),
         registry: CollectorRegistry | None = None,
         budget: float = pod_reviews.BUDGET,
         rng: random.Random | None = None,
     ) -> None:
-        """`ended`, `outside` and `workload` read caches of pods and workloads, where the process has them."""
-        self.topologies = Topologies(client, workload=workload, rng=rng)
+        """`ended`, `outside` and `workload` read caches of pods and workloads, where the process has them;
+        `allowed_fields` are the privileged fields that patches may change."""
+        self.topologies = Topologies(client, workload=workload, allowed_fields=allowed_fields, rng=rng)
         self.batcher = StatusBatcher(
             client, self.topologies.get, ended=ended, outside=outside, metrics=AdmissionMetrics(registry), rng=rng
         )
         self.topologies.on_deleted(self.batcher.forget)
         self._recorder = Recorder(client, component=COMPONENT, rng=rng)
         self._pods = PodReviews(
-            self.topologies, self.batcher, client.clock, simulate=simulate, report=self._report, budget=budget
+            *(self.topologies, self.batcher, client.clock),
+            simulate=simulate,
+            report=self._report,
+            allowed_fields=allowed_fields,
+            budget=budget,
         )
         self._deletions = DeletionReviews(self.topologies, self.batcher, client.clock, budget=budget)
         self.hooks: Sequence[Hook] = [

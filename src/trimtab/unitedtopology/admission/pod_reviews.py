@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -84,14 +84,18 @@ class PodReviews:
         *,
         simulate: Simulate | None = None,
         report: Report | None = None,
+        allowed_fields: Collection[str] = (),
         budget: float = BUDGET,
     ) -> None:
-        """Without `simulate`, Adaptive takes the first subset with free capacity, as Fixed does."""
+        """`allowed_fields` are the privileged fields that patches may change.
+
+        Without `simulate`, Adaptive takes the first subset with free capacity, as Fixed does."""
         self._topologies = topologies
         self._batcher = batcher
         self._clock = clock
         self._simulate = simulate
         self._report = report
+        self._allowed_fields = allowed_fields
         self.hooks: Sequence[Hook] = (Hook(NAME, PATH, self.decide, budget),)
 
     async def decide(self, request: AdmissionRequest) -> AdmissionResponse:
@@ -129,7 +133,8 @@ class PodReviews:
         def shaped(subset: int, by: UnitedTopology = topology) -> JSON:
             chosen = by.spec.subsets[subset]
             annotations = SubsetAnnotations(by.metadata.name, chosen.name, reservation)
-            return _with_cost(shaping.shape(tree, chosen, annotations), by, subset)
+            pod = shaping.shape(tree, chosen, annotations, allowed_fields=self._allowed_fields)
+            return _with_cost(pod, by, subset)
 
         fits = self._fits(topology, shaped, request.namespace)
         creation = PodCreation(

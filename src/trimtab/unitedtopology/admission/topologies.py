@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,10 +60,17 @@ class Topologies:
     """Cached UnitedTopologies and ReplicaSets, kept current while `run` runs."""
 
     def __init__(
-        self, client: Client, *, workload: CachedWorkload = no_workload, rng: random.Random | None = None
+        self,
+        client: Client,
+        *,
+        workload: CachedWorkload = no_workload,
+        allowed_fields: Collection[str] = (),
+        rng: random.Random | None = None,
     ) -> None:
+        """`allowed_fields` are the privileged fields that patches may change."""
         self._lookups = Lookups(client.using(retry=NO_RETRIES, urgent=True))
         self._workload = workload
+        self._allowed_fields = allowed_fields
         self._topologies: Informer[UnitedTopology] = Informer(
             client, UnitedTopology, indexes={_BY_NAMESPACE: by_namespace, _BY_TARGET: by_target}, rng=rng
         )
@@ -134,7 +141,8 @@ class Topologies:
             return False
         version = (topology.metadata.uid, topology.metadata.generation)
         if version not in self._usable:
-            self._usable[version] = next(unitedtopology.problems(topology), None) is None
+            problems = unitedtopology.problems(topology, allowed_fields=self._allowed_fields)
+            self._usable[version] = next(problems, None) is None
         return self._usable[version]
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -32,16 +33,17 @@ async def cluster() -> AsyncIterator[ScaleCluster]:
 async def stranger(cluster: ScaleCluster, plan: PlanAnnotation, *, of_other: bool = False) -> str:
     """A pod that claims to have a cost of a plan: of no controller, or of another Deployment; its name."""
     annotations = {SCALE_PLAN: codec.encode(plan).decode(), DELETION_COST: str(plan.cost)}
-    metadata = {"name": "stranger", "annotations": annotations}
+    name = "stranger"
     if of_other:
         await cluster.deploy(1, "other")
-        metadata["name"] = next(each for each in await names(cluster) if each.startswith("other-"))
-        await cluster.patch(Pod, metadata["name"], {"metadata": {"annotations": annotations}})
+        name = next(each for each in await names(cluster) if each.startswith("other-"))
+        await cluster.patch(Pod, name, {"metadata": {"annotations": annotations}})
     else:
-        body = {"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "app:1"}]}}
+        containers = [{"name": "main", "image": "app:1"}]
+        body = {"metadata": {"name": name, "annotations": annotations}, "spec": {"containers": containers}}
         await cluster.user.create(Pod, body, namespace="default")
     await cluster.settle()
-    return str(metadata["name"])
+    return name
 
 
 async def names(cluster: ScaleCluster) -> list[str]:
@@ -53,7 +55,7 @@ async def forged(cluster: ScaleCluster, to: int, *, plan: str = "forged") -> Pla
     """A plan as Trimtab would write it for the Deployment."""
     metadata = (await cluster.get(Deployment, "web")).metadata
     at = cluster.clock.now() // 1_000_000 + 1_000_000
-    fields = {"uid": metadata.uid, "generation": metadata.generation, "side": "victims"}
+    fields: dict[str, Any] = {"uid": metadata.uid, "generation": metadata.generation, "side": "victims"}
     return PlanAnnotation(plan=plan, workload="Deployment/web", to=to, at=at, share=to, was=12, cost=FORGED, **fields)
 
 
