@@ -84,7 +84,9 @@ def _is_ready(each: App) -> bool:
 
 def _listening(running: Product, name: str) -> Any:
     def connect(endpoint: Endpoint) -> Listening:
-        running.heard[name] = Listening(Session(endpoint))
+        """A process has two connections: the second is for leases. Their calls are recorded together."""
+        earlier = running.heard.get(name)
+        running.heard[name] = Listening(Session(endpoint), earlier.calls if earlier is not None else set())
         return running.heard[name]
 
     return connect
