@@ -176,8 +176,11 @@ async def test_the_controllers_change_one_label_of_a_namespace(control_plane: Pa
         acting_as(control_plane, CONTROLLERS, group="system:masters") as controllers,
     ):
         words = "change no more of a namespace than the label"
-        await until_refused(lambda: controllers.patch(Namespace, name, {"metadata": {"labels": enforce}}), words)
-        for metadata in ({"annotations": {"note": "x"}}, {"labels": {"tier": None}}, {"finalizers": ["a.example/b"]}):
+        await until_refused(
+            lambda: controllers.patch(Namespace, name, {"metadata": {"annotations": {"tried": secrets.token_hex(4)}}}),
+            words,
+        )
+        for metadata in ({"labels": enforce}, {"labels": {"tier": None}}, {"finalizers": ["a.example/b"]}):
             with pytest.raises(Forbidden, match=words):
                 await controllers.patch(Namespace, name, {"metadata": metadata})
         for value in (NAMESPACE_LABEL_VALUE, None):
