@@ -52,6 +52,7 @@ from trimtab.kube.sessions import Session
 from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab.unitedtopology.controller.controller import Controller
 from trimtab.unitedtopology.controller.controller import Settings as ControllerSettings
+from trimtab.unitedtopology.view import View
 from trimtab_lab.apiserver.wire.server import Server
 
 PODS = 1_000
@@ -272,14 +273,15 @@ def _control(pipe: Connection, kubeconfig: Path) -> None:
 def _answer(pipe: Connection, kubeconfig: Path, folder: Path) -> None:
     async def run() -> None:
         async with Client(Session(discover(kubeconfig))) as client:
-            subsets, watch = SubsetHooks(client), _Watch()
+            view, watch = View(client), _Watch()
+            subsets = SubsetHooks(client, ended=view.ended_pods, outside=view.pods_outside, workload=view.workload)
             hooks = [replace(hook, decide=watch.over(hook.decide)) for hook in subsets.hooks]
             certificates = FileCertificates(folder / "tls.crt", folder / "tls.key", clock=client.clock)
             edge = AdmissionServer(
                 hooks, certificates=certificates, host="127.0.0.1", port=0, on_skip=watch.let_go, clock=client.clock
             )
-            async with _running(subsets.run()), _running(edge.run()):
-                while not (edge.synced and subsets.synced):
+            async with _running(view.run()), _running(subsets.run()), _running(edge.run()):
+                while not (edge.synced and subsets.synced and view.synced):
                     await asyncio.sleep(0.01)
                 pipe.send(edge.port)
                 await asyncio.to_thread(pipe.recv)

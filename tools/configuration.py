@@ -19,6 +19,7 @@ SECTIONS: dict[str, type[Model]] = {
     "": configuration.TrimtabConfiguration,
     "scaleDown": configuration.ScaleDown,
     "scaleDown.defaultPolicies[]": configuration.DefaultPolicy,
+    "unitedTopology": configuration.UnitedTopologies,
     "webhooks": configuration.Webhooks,
     "webhooks.certificates": configuration.Certificates,
     "leaderElection": configuration.LeaderElection,

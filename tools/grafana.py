@@ -230,6 +230,7 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 [
                     (_rate("trimtab_subset_status_writes_total", "outcome"), "{{outcome}}"),
                     (_rate("trimtab_subset_reservations_withdrawn_total"), "withdrawn"),
+                    (_rate("trimtab_subset_reservations_refused_total", "reason"), "refused: {{reason}}"),
                 ],
                 unit="ops",
             ),

@@ -79,7 +79,14 @@ class SubsetProcesses:
         client = self.client
         view = View(client)
         simulation = Simulation(view, client.clock)
-        subsets = SubsetHooks(client, simulate=simulation, ended=view.ended_pods, budget=UNHURRIED)
+        subsets = SubsetHooks(
+            client,
+            simulate=simulation,
+            ended=view.ended_pods,
+            outside=view.pods_outside,
+            workload=view.workload,
+            budget=UNHURRIED,
+        )
         levels = Levels(view, evaluate=evaluator(pod_webhook=True))
         preparation = ScaleDownPreparation(view, levels, PodAnnotator(client, Metrics()), client.clock)
 

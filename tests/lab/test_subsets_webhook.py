@@ -76,7 +76,7 @@ class Shop:
         body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
         return await self.client.create(Deployment, body, namespace=NAMESPACE)
 
-    async def revision(self, name: str, owner: Deployment | None, replicas: int = 1) -> JSON:
+    async def revision(self, name: str, owner: Deployment | None, replicas: int = 100) -> JSON:
         """A ReplicaSet, of a Deployment or by itself; the reference that its pods have to it."""
         selector = {"app": "web", "revision": name}
         template = {**TEMPLATE, "metadata": {"labels": selector}}
@@ -202,12 +202,12 @@ async def test_each_revision_has_limits_of_its_own(shop: Shop, hooks: SubsetHook
 async def test_other_workloads_get_subsets_too(kind: str, shop: Shop, hooks: SubsetHooks) -> None:
     """ReplicaSets by themselves and CloneSets, whose size percentages are of."""
     api = "apps/v1" if kind == "ReplicaSet" else "apps.kruise.io/v1alpha1"
-    await shop.create_topology(zone("a", "50%"), zone("b"), kind=kind, api=api)
+    await shop.create_topology(zone("a", "25%"), zone("b"), kind=kind, api=api)
     await seen(hooks)
     if kind == "ReplicaSet":
-        owner = await shop.revision("web", None, replicas=2)
+        owner = await shop.revision("web", None, replicas=4)
     else:
-        spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE}
+        spec = {"replicas": 4, "selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE}
         body = {"apiVersion": api, "kind": kind, "metadata": {"name": "web"}, "spec": spec}
         made = await shop.client.create(CloneSet, body, namespace=NAMESPACE)
         owner = _reference(api, kind, "web", made.metadata.uid)

@@ -23,6 +23,7 @@ from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.errors import Invalid, TooManyRequests, Unreachable
 from trimtab.kube.resources import Resource
 from trimtab.kube.retries import NO_RETRIES
+from trimtab.unitedtopology.admission.hooks import SubsetHooks
 from trimtab_lab.apiserver.kinds.errors import status_error
 
 ZONES = (subset("subset-a", "z1", 10), subset("subset-b", "z2", "30%"), subset("subset-c", "z3"))
@@ -419,6 +420,29 @@ async def test_three_processes_never_exceed_a_limit(three: SubsetCluster) -> Non
     assert await three.zones() == {"z1": 7, "z2": 12, "z3": 11}
     assert three.let_go == []
     assert all(sum(len(process.wire.requests) for process in three.processes) for _ in three.processes)
+
+
+async def test_no_pod_of_a_workload_is_taken_for_forged(three: SubsetCluster) -> None:
+    """In bursts of a hundred, through sizes that grow at once, deletions and a rollout, with watches that lag."""
+    await three.create_topology(subset("a", "z1", 60), subset("b", "z2", "40%"), subset("c", "z3"))
+    await three.deploy(100)
+    for size in (200, 120, 180):
+        await scale(three, size)
+    for pod in (await three.user.list(Pod, namespace="default")).items[:60]:
+        await three.user.delete(Pod, pod.metadata.name, namespace="default")
+    await three.run_pods()
+    await three.user.patch(Deployment, "web", {"spec": {"template": template(image="web:2")}}, namespace="default")
+    await three.run_pods()
+    assert sum((await three.zones()).values()) == 180
+    assert three.let_go == []
+    assert [refused(process.subsets) for process in three.processes] == [0, 0, 0]
+
+
+def refused(subsets: SubsetHooks) -> float:
+    """How many pods got no reservation because no owner wanted them."""
+    name = "trimtab_subset_reservations_refused_total"
+    samples = (each for metric in subsets.batcher.metrics.registry.collect() for each in metric.samples)
+    return sum(each.value for each in samples if each.name == name)
 
 
 async def test_a_webhook_process_is_killed(three: SubsetCluster) -> None:

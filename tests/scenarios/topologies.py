@@ -135,7 +135,14 @@ class SubsetCluster(TopologyCluster):
         client = Client(wire, clock=self.clock, rng=random.Random(7))
         topologies = TopologyView(client, rng=random.Random(10))
         simulation = Simulation(topologies, client.clock, rng=random.Random(8))
-        subsets = SubsetHooks(client, simulate=simulation, ended=topologies.ended_pods, rng=random.Random(9))
+        subsets = SubsetHooks(
+            client,
+            simulate=simulation,
+            ended=topologies.ended_pods,
+            outside=topologies.pods_outside,
+            workload=topologies.workload,
+            rng=random.Random(9),
+        )
         view = ScaleDownView(client)
         holder = ScaleDownHolder(client, view, defaults=self.policies, prepare=self._prepare)
         scale = ScaleReviews(holder.hold)

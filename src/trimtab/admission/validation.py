@@ -9,7 +9,7 @@ Nothing depends on this hook: a controller reports an invalid object in its cond
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from trimtab.admission.server import Hook, admitted, read_beside
@@ -31,8 +31,10 @@ Check = Callable[[Document, AdmissionRequest, Client], Awaitable[Sequence[Invali
 """Finds what is wrong with an object; objects that it refers to are read with the client."""
 
 
-async def _united_topology(document: Document, request: AdmissionRequest, client: Client) -> Sequence[InvalidError]:
-    topology, problems = await read_beside(len(document.text), _read_topology, document)
+async def _united_topology(
+    allowed_fields: Collection[str], document: Document, request: AdmissionRequest, client: Client
+) -> Sequence[InvalidError]:
+    topology, problems = await read_beside(len(document.text), _read_topology, allowed_fields, document)
     if problems:
         return problems
     others = await client.list(UnitedTopology, namespace=request.namespace)
@@ -47,9 +49,9 @@ async def _united_topology(document: Document, request: AdmissionRequest, client
     ]
 
 
-def _read_topology(document: Document) -> tuple[UnitedTopology, list[InvalidError]]:
+def _read_topology(allowed_fields: Collection[str], document: Document) -> tuple[UnitedTopology, list[InvalidError]]:
     topology = codec.decode(document.text, UnitedTopology)
-    return topology, list(unitedtopology.problems(topology))
+    return topology, list(unitedtopology.problems(topology, allowed_fields=allowed_fields))
 
 
 async def _clone_set(document: Document, request: AdmissionRequest, _: Client) -> Sequence[InvalidError]:
@@ -76,11 +78,14 @@ def _policy_problems(strategies: Mapping[str, Factory], document: Document) -> l
     return list(faults(codec.decode(document.text, ScaleDownPolicy), strategies))
 
 
-def checks(strategies: Mapping[str, Factory] = STRATEGIES) -> Mapping[tuple[str, str], Check]:
-    """All checks by group and kind; `strategies` are those that policies may name."""
+def checks(
+    strategies: Mapping[str, Factory] = STRATEGIES, *, allowed_fields: Collection[str] = ()
+) -> Mapping[tuple[str, str], Check]:
+    """All checks by group and kind; `strategies` are those that policies may name, `allowed_fields` the privileged
+    fields that the patches of subsets may change."""
     return {
         ("apps.kruise.io", "CloneSet"): _clone_set,
-        ("apps.kruise.io", "UnitedTopology"): _united_topology,
+        ("apps.kruise.io", "UnitedTopology"): partial(_united_topology, allowed_fields),
         ("trimtab.dev", "ScaleDownPolicy"): partial(_scale_down_policy, strategies),
     }
 

@@ -22,6 +22,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.meta import LabelSelector
 from trimtab.api.model import Model
 from trimtab.api.scaledown import Mode, StrategySpec, WhenUnranked, strategy_problems
+from trimtab.api.unitedtopology.privileges import FIELDS, PatchField
 
 API_VERSION: Final = "trimtab.dev/v1alpha1"
 KIND: Final = "TrimtabConfiguration"
@@ -173,6 +174,15 @@ class Webhooks(Model):
     ] = ""
 
 
+class UnitedTopologies(Model):
+    """What UnitedTopologies may change."""
+
+    allowed_patch_fields: Annotated[
+        tuple[PatchField, ...],
+        Meta(description=f"a list of privileged fields that the patches of subsets may change: {', '.join(FIELDS)}"),
+    ] = ()
+
+
 class LeaderElection(Model):
     """Leader election of the controllers. The scheduler's is in its own configuration."""
 
@@ -242,6 +252,7 @@ class TrimtabConfiguration(Model):
         Meta(description="a KubeSchedulerConfiguration, or the path of a file that contains one"),
     ] = None
     scale_down: Annotated[ScaleDown, Meta(description="an object; see below")] = ScaleDown()
+    united_topology: Annotated[UnitedTopologies, Meta(description="an object; see below")] = UnitedTopologies()
     webhooks: Annotated[Webhooks, Meta(description="an object; see below")] = Webhooks()
     leader_election: Annotated[LeaderElection, Meta(description="an object; see below")] = LeaderElection()
     serving: Annotated[Serving, Meta(description="an object; see below")] = Serving()

@@ -18,7 +18,7 @@ from trimtab.admission.certificates import CONFIGURATIONS, FileCertificates, Man
 from trimtab.admission.metrics import Metrics, ReviewOutcome
 from trimtab.admission.self_check import Registrations, SelfCheck, Target
 from trimtab.admission.server import AdmissionServer, Hook, OnSkip
-from trimtab.admission.validation import Validation, checks
+from trimtab.admission.validation import Check, Validation, checks
 from trimtab.api.admission import AdmissionRequest
 from trimtab.api.configuration import TrimtabConfiguration
 from trimtab.api.pods import Pod
@@ -73,7 +73,7 @@ def component(dependencies: Dependencies) -> Component:
     candidate = Candidate(partial(dependencies.elect, LEASE)) if configuration.leader_election.enabled else None
     hooks = [
         *ScaleReviews(scale_downs.holder.hold, budget=configuration.scale_down.budget_seconds).hooks,
-        *Validation(client, checks(dependencies.strategies)).hooks,
+        *Validation(client, _checks(dependencies)).hooks,
         *(topologies.subsets.hooks if topologies else ()),
     ]
     on_skip: list[OnSkip] = [scale_downs.on_skip, *([topologies.subsets.report_undecided] if topologies else [])]
@@ -87,6 +87,11 @@ def component(dependencies: Dependencies) -> Component:
     }
     server = _server(dependencies, hooks, _certificates(dependencies, candidate), on_skip)
     return ComponentGroup({**parts, "server": server})
+
+
+def _checks(dependencies: Dependencies) -> Mapping[tuple[str, str], Check]:
+    allowed = dependencies.configuration.united_topology.allowed_patch_fields
+    return checks(dependencies.strategies, allowed_fields=allowed)
 
 
 class _ScaleDowns:
@@ -151,12 +156,19 @@ class _Topologies:
 
     def __init__(self, dependencies: Dependencies) -> None:
         client = dependencies.client
+        allowed = dependencies.configuration.united_topology.allowed_patch_fields
         self.view = TopologyView(client)
         simulation = Simulation(self.view, client.clock)
         self.subsets = SubsetHooks(
-            client, simulate=simulation, ended=self.view.ended_pods, registry=dependencies.registry
+            client,
+            simulate=simulation,
+            ended=self.view.ended_pods,
+            outside=self.view.pods_outside,
+            workload=self.view.workload,
+            allowed_fields=allowed,
+            registry=dependencies.registry,
         )
-        levels = Levels(self.view, evaluate=evaluator(pod_webhook=True))
+        levels = Levels(self.view, evaluate=evaluator(pod_webhook=True, allowed_fields=allowed))
         annotator = PodAnnotator(client, dependencies.topology_metrics)
         settle = dependencies.configuration.scale_down.settle_milliseconds / 1000
         self.preparation = ScaleDownPreparation(self.view, levels, annotator, client.clock, settle=settle)

@@ -90,7 +90,9 @@ def _cloneset_settings(dependencies: Dependencies) -> CloneSetSettings:
 
 def _topology_settings(dependencies: Dependencies) -> UnitedTopologySettings:
     return UnitedTopologySettings(
-        pod_webhook=dependencies.configuration.gate("PodWebhook"), namespaces=dependencies.namespaces
+        pod_webhook=dependencies.configuration.gate("PodWebhook"),
+        namespaces=dependencies.namespaces,
+        allowed_fields=dependencies.configuration.united_topology.allowed_patch_fields,
     )
 
 

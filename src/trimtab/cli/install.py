@@ -38,7 +38,7 @@ Examples:
   trimtab install --mode enforce | kubectl apply -f -      keeps every workload level on scale-downs
   trimtab install --image registry.example.com/trimtab:1.0 --config trimtab.yaml | kubectl apply -f -
   trimtab install --component webhooks --component controllers      without the scheduler
-  trimtab install --deny-cost-changes --api-server-cidr 10.0.0.0/28
+  trimtab install --deny-cost-changes --api-server-cidr auto
   trimtab install --local --config trimtab.yaml | kubectl apply -f -    for `trimtab run` outside the cluster
 """
 )
@@ -69,7 +69,10 @@ Examples:
     help="Deny changes of costs by others in namespaces labelled trimtab.dev/protect-costs=true, instead of a warning.",
 )
 @click.option(
-    "--api-server-cidr", multiple=True, help="A CIDR that API servers call webhooks from; repeatable.  [default: any]"
+    "--api-server-cidr",
+    multiple=True,
+    help="A CIDR that API servers call webhooks from, or auto for the addresses that they publish in the cluster; "
+    "repeatable.  [default: any]",
 )
 @click.option(
     "--ca-file",
@@ -117,7 +120,7 @@ def install(
         replicas=replicas,
         configuration=configuration,
         deny_cost_changes=deny_cost_changes,
-        api_server_ranges=_ranges(api_server_cidr),
+        api_server_ranges=_ranges(api_server_cidr, kubeconfig, context),
         ca_bundle=b"" if ca_file is None else ca_file.read_bytes(),
         **overrides,
     )
@@ -126,7 +129,8 @@ def install(
     selection = definitions.choose(options, cast("Choice", crds), existing)
     options = replace(options, clonesets=definitions.has_clonesets(selection, existing), shared=shared)
     kept = [f"namespace {namespace} is not changed: {shared}"] if shared else []
-    _print_notes(*selection.notes, *kept, *_remaining_tasks(options), *_mode_notes(options))
+    notes = (*_remaining_tasks(options), *_port_notes(options), *_mode_notes(options))
+    _print_notes(*selection.notes, *kept, *notes)
     _print(manifests.everything(options, selection.manifests), output)
 
 
@@ -176,6 +180,17 @@ def _remaining_tasks(options: Options) -> Iterator[str]:
         yield "without --ca-file, API servers call the webhooks only if they trust that certificate's signer anyway"
 
 
+def _port_notes(options: Options) -> Iterator[str]:
+    """Who reaches the webhooks' port."""
+    if "webhooks" not in options.components:
+        return
+    if options.api_server_ranges:
+        found = ", ".join(options.api_server_ranges)
+        yield f"only {found} reach the webhooks' port, where the network enforces NetworkPolicies"
+    elif not options.read().webhooks.client_ca_file:
+        yield "the webhooks' port is open to the whole cluster; --api-server-cidr auto (or a CIDR) limits it"
+
+
 def _mode_notes(options: Options) -> Iterator[str]:
     """How to enforce default policies that observe; the scheduler has nothing to do with them."""
     from trimtab.install import modes
@@ -194,13 +209,36 @@ def _components(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in known if name in names)
 
 
-def _ranges(cidrs: Sequence[str]) -> tuple[str, ...]:
+_AUTO = "auto"
+
+
+def _ranges(cidrs: Sequence[str], kubeconfig: Path | None, context: str) -> tuple[str, ...]:
     import ipaddress
 
     try:
-        return tuple(str(ipaddress.ip_network(text)) for text in cidrs)
+        stated = [str(ipaddress.ip_network(text)) for text in cidrs if text != _AUTO]
     except ValueError as error:
-        raise click.BadParameter(f"{error}; write it as 10.0.0.0/28", param_hint="--api-server-cidr") from error
+        reason = f"{error}; write it as 10.0.0.0/28, or write auto"
+        raise click.BadParameter(reason, param_hint="--api-server-cidr") from error
+    return tuple(dict.fromkeys([*stated, *(_api_servers(kubeconfig, context) if _AUTO in cidrs else ())]))
+
+
+def _api_servers(kubeconfig: Path | None, context: str) -> tuple[str, ...]:
+    """The addresses of the cluster's API servers: without them the port would be open, so that is an error."""
+    from trimtab.install import api_servers
+    from trimtab.kube.errors import KubeError
+
+    async def ask() -> tuple[str, ...]:
+        async with _client(kubeconfig, context) as client:
+            return await api_servers.ranges(client)
+
+    try:
+        found, reason = asyncio.run(ask()), "the Service kubernetes in default has no address other machines can use"
+    except KubeError as error:
+        found, reason = (), f"the cluster was not reached: {error}"
+    if not found:
+        raise click.BadParameter(f"auto found no API server: {reason}; write a CIDR", param_hint="--api-server-cidr")
+    return found
 
 
 def _cluster_state(kubeconfig: Path | None, context: str, namespace: str) -> tuple[list[JSON] | None, str]:

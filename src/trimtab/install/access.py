@@ -6,6 +6,9 @@ its own namespace only and, where RBAC allows, by object name.
 
 If the configuration names namespaces, writing is granted in these only; the whole cluster is then read-only. Reading is
 needed everywhere: every pod on a node uses its resources.
+
+RBAC can neither exclude a namespace nor limit a patch to one label. What the controllers do not need of these
+permissions (pods in kube-system, all of a namespace but one label), admission policies refuse: see `privileges`.
 """
 
 from __future__ import annotations
@@ -115,7 +118,7 @@ ACCESS: Mapping[str, Access] = {
             Permission("apps", ("deployments", "replicasets"), ("get", *READ)),
             Permission("apps.kruise.io", ("clonesets", "unitedtopologies"), ("get", *READ)),
             _TOPOLOGY_STATUS,
-            Permission("trimtab.dev", ("scaledownpolicies",), READ),
+            Permission("trimtab.dev", ("scaledownpolicies",), ("get", *READ)),
             _POLICY_STATUS,
             _USAGE,
             _EVENTS,

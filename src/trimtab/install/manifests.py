@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trimtab.api.documents import JSON
-from trimtab.install import access, deployments, protection, reviews
+from trimtab.install import access, deployments, privileges, protection, reviews
 from trimtab.install.options import Options
 
 
@@ -22,4 +22,5 @@ def everything(options: Options, definitions: Sequence[JSON] = ()) -> list[JSON]
         *deployments.manifests(options),
         *reviews.manifests(options),
         *protection.manifests(options),
+        *privileges.manifests(options),
     ]

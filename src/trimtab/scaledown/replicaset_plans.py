@@ -86,7 +86,8 @@ def plan_controller(
 ) -> ControllerPlan | None:
     """The plan for a controller with these pods that shrinks to its new size; None if it loses no pod."""
     named = [pod for pod in pods if pod.active and clonesets.is_named(workload, pod)]
-    assumed = list({pod.key: pod for pod in (*earlier_victims(pods, workload.desired_replicas), *named)}.values())
+    leaving = earlier_victims(pods, workload.desired_replicas, uids=_owners(workload, size))
+    assumed = list({pod.key: pod for pod in (*leaving, *named)}.values())
     active = {pod.key: pod for pod in pods if pod.active}
     labels = next((pod.metadata.labels for pod in active.values()), {})
     constraints = constraints_for(workload.spec.template, snapshot, defaults, labels)
@@ -165,8 +166,16 @@ def expectations(plan: ControllerPlan, snapshot: Snapshot, written: Set[str]) ->
         return delivery_expectations(ranked, snapshot, count, costs, plan.window) if count > 0 else ()
 
 
-def earlier_victims(pods: Sequence[Pod], replicas: int) -> list[Pod]:
+def _owners(workload: Workload, size: ControllerSize) -> Set[str]:
+    """The UIDs of the workloads whose scale-downs resize a controller: itself, the workload, and its owner."""
+    owner = workload.metadata.controller
+    return {size.uid, workload.metadata.uid, *([owner.uid] if owner is not None else [])}
+
+
+def earlier_victims(pods: Sequence[Pod], replicas: int, *, uids: Set[str]) -> list[Pod]:
     """Victims of earlier requests that still exist; `replicas` is the workload's present size.
+
+    `uids` are those of the workloads that own the pods: an annotation that names another one counts for nothing.
 
     A request has taken effect if the workload is no larger than it asked for. Where costs were written to its victims,
     they are those; where they were written to its survivors, all others. This is relied on only as far as it leaves as
@@ -174,7 +183,7 @@ def earlier_victims(pods: Sequence[Pod], replicas: int) -> list[Pod]:
     """
     active = [pod for pod in pods if pod.active]
     annotated = ((pod.key, plan_annotation(pod.metadata.annotations)) for pod in active if plan_cost(pod) is not None)
-    plans = {key: plan for key, plan in annotated if plan is not None and plan.to >= replicas}
+    plans = {key: plan for key, plan in annotated if plan is not None and plan.uid in uids and plan.to >= replicas}
     if not plans:
         return []
     by_survivors = any(plan.side == Side.SURVIVORS.value for plan in plans.values())

@@ -14,6 +14,7 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from trimtab.api.annotations import PlanAnnotation, plan_annotation
 from trimtab.api.apps import Deployment, ReplicaSet
 from trimtab.api.cloneset import CloneSet
 from trimtab.api.core import Namespace, ReplicationController
@@ -155,8 +156,25 @@ class View:
         return self.pods.store.values(BY_PLAN)
 
     def planned_pods(self, namespace: str, workload: str) -> list[Pod]:
-        """The pods that plans for a workload (`Deployment/web`) have annotated."""
+        """The pods of a workload (`Deployment/web`) that plans for it have annotated."""
+        return [pod for pod in self.naming_pods(namespace, workload) if self.plan_of(pod) is not None]
+
+    def naming_pods(self, namespace: str, workload: str) -> list[Pod]:
+        """All pods with a plan's annotation that names a workload, whether it owns them or not."""
         return self.pods.store.by(BY_PLAN, f"{namespace}/{workload}")
+
+    def plan_of(self, pod: Pod) -> PlanAnnotation | None:
+        """The annotation of a plan for the workload that owns the pod. Anyone who may write a pod may annotate it: one
+        that names another workload counts for nothing."""
+        plan, owner = plan_annotation(pod.metadata.annotations), pod.metadata.controller
+        if plan is None or owner is None:
+            return None
+        kind, _, name = plan.workload.partition("/")
+        workload = self.workload(kind, pod.metadata.namespace, name)
+        if workload is None:
+            return None
+        owners = [workload, *(self.sets_of(workload) if isinstance(workload, Deployment) else ())]
+        return plan if any(each.metadata.uid == owner.uid for each in owners) else None
 
     def _keep_snapshot(self) -> None:
         self.pods.subscribe(

@@ -22,6 +22,9 @@ Simulations take time, and hundreds of pods may come at once. If one pod of a re
 revision are not simulated, unless pods that were placed in the meantime can make a node fit
 (`PodCreation.is_affected_by_peers`: spread constraints or pod affinity). When the caller's time is used up
 (`is_out_of_time`), the last result for that revision is used, and without one the pod takes the subset.
+
+**No more than wanted.** A pod whose owner wants no more pods (see `demand`) gets no reservation, and neither does one
+for which the status has no space (`statuses.MOST_ENTRIES`, `statuses.MOST_ROWS`).
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from trimtab.api.unitedtopology import UnitedTopology, UnitedTopologyStatus
-from trimtab.subsets.statuses import Row, Table, announced_key
+from trimtab.subsets.demand import Demand, Owner, OwnerRows
+from trimtab.subsets.statuses import MOST_ENTRIES, Row, Table, announced_key
 
 
 def fits_anywhere(subset: int) -> bool:
@@ -56,6 +60,8 @@ class PodCreation:
     """Whether it would find a node as this subset shapes it; called for Adaptive only, where there is free capacity."""
     is_affected_by_peers: bool = False
     """Whether placing other pods of the workload can make a node fit for it."""
+    owner: Owner | None = None
+    """Its controller; without one, the pod is taken to be wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,8 @@ class Uncertainty:
     status."""
     full: bool = False
     """Whether a subset was skipped because it is full: some of its pods may have ended."""
+    owners: set[str] = field(default_factory=set)
+    """The UIDs of owners that want no more pods, by a size or a count that may be out of date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,8 @@ class Allocation:
     status: UnitedTopologyStatus
     choices: Mapping[str, int | None]
     uncertainty: Uncertainty
+    unwanted: frozenset[str] = frozenset()
+    """The reservations that were not made because the pod's owner wants no more pods, or the status has no space."""
 
 
 def allocate(
@@ -95,12 +105,14 @@ def allocate(
     now: datetime,
     confirmed: Collection[str] = (),
     replicas: int | None = None,
+    demands: Mapping[str, Demand] | None = None,
     is_out_of_time: Callable[[], bool] = never_out_of_time,
 ) -> Allocation:
-    """Reserve capacity for these pods, in their order. `replicas` is the workload's size, if it was just read."""
-    chooser = _SubsetChooser(topology, now, frozenset(confirmed), replicas, is_out_of_time)
+    """Reserve capacity for these pods, in their order. `replicas` is the workload's size, if it was just read;
+    `demands` are those of the pods' owners by UID, where they are known better than by `PodCreation.owner`."""
+    chooser = _SubsetChooser(topology, now, frozenset(confirmed), replicas, is_out_of_time, demands or {})
     choices = {creation.reservation: chooser.reserve(creation) for creation in creations}
-    return Allocation(chooser.table.frozen(), choices, chooser.uncertainty)
+    return Allocation(chooser.table.frozen(), choices, chooser.uncertainty, frozenset(chooser.unwanted))
 
 
 def has_percentages(topology: UnitedTopology) -> bool:
@@ -128,7 +140,8 @@ def announce(topology: UnitedTopology, deletions: Iterable[PodDeletion], *, now:
     for pod in deletions:
         row = table.row(pod.revision, pod.subset)
         if row is not None and pod.name not in row.deleting:
-            _announce(row, pod, now)
+            if table.entries < MOST_ENTRIES:
+                _announce(row, pod, now)
         elif row is not None and pod.reservation in row.creating:
             del row.deleting[pod.name]
     return table.frozen()
@@ -169,9 +182,14 @@ class _SubsetChooser:
         confirmed: frozenset[str],
         replicas: int | None,
         is_out_of_time: Callable[[], bool],
+        demands: Mapping[str, Demand],
     ) -> None:
         self.table = Table(topology, replicas=replicas)
         self.uncertainty = Uncertainty()
+        self.unwanted: set[str] = set()
+        self._entries = self.table.entries
+        self._demands = demands
+        self._owners: dict[str, OwnerRows] = {}
         self._now = now
         self._confirmed = confirmed
         self._is_out_of_time = is_out_of_time
@@ -183,15 +201,47 @@ class _SubsetChooser:
 
     def reserve(self, creation: PodCreation) -> int | None:
         """Reserve capacity, or find the reservation of an earlier attempt whose response was lost."""
+        if not self.table.has_space_for(creation.revision):
+            self.unwanted.add(creation.reservation)
+            return None
         rows = self.table.rows(creation.revision)
         for index, row in enumerate(rows):
             if creation.reservation in row.creating:
                 return index
+        owner = self._owner(creation)
+        if self._entries >= MOST_ENTRIES or (owner is not None and not self._is_wanted(creation, owner)):
+            self.unwanted.add(creation.reservation)
+            return None
         choice = self._choose(rows, creation)
         if choice is not None:
             rows[choice].creating[creation.reservation] = self._now
             rows[choice].reschedule = max(0, rows[choice].reschedule - 1)
+            self._entries += 1
+            if owner is not None:
+                owner.wanted -= 1
         return choice
+
+    def _owner(self, creation: PodCreation) -> OwnerRows | None:
+        """The rows of a pod's owner: those of its revision for a ReplicaSet, and all of them for a CloneSet."""
+        owner = creation.owner
+        if owner is None:
+            return None
+        if owner.uid not in self._owners:
+            everything = [row for _, row in self.table.all()]
+            rows = self.table.rows(creation.revision) if creation.revision == owner.uid else everything
+            demand = self._demands.get(owner.uid, Demand(owner.most))
+            self._owners[owner.uid] = OwnerRows(rows, demand, self._confirmed)
+        return self._owners[owner.uid]
+
+    def _is_wanted(self, creation: PodCreation, owner: OwnerRows) -> bool:
+        """Whether the pod's owner wants it; records where that is not certain."""
+        if owner.wanted > 0:
+            return True
+        if owner.demand.listed is not None:
+            return owner.drop_abandoned(self._now)
+        self.uncertainty.owners.add(creation.owner.uid if creation.owner is not None else "")
+        _merge(self.uncertainty.deleting, owner.unconfirmed())
+        return False
 
     def _choose(self, rows: Sequence[Row], creation: PodCreation) -> int | None:
         if not self._adaptive:

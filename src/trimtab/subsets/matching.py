@@ -19,7 +19,7 @@ from trimtab.api import codec, nodeselectors
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import Node
 from trimtab.api.pods import NodeSelector, NodeSelectorTerm, Pod
-from trimtab.api.unitedtopology import Subset
+from trimtab.api.unitedtopology import Subset, privileges
 from trimtab.subsets.shaping import patched, restricts
 
 
@@ -63,6 +63,6 @@ def _has_patch(pod: Pod, subset: Subset) -> bool:
     if subset.patch is None:
         return True
     try:
-        return codec.convert(patched(codec.to_tree(pod), subset), Pod) == pod
+        return codec.convert(patched(codec.to_tree(pod), subset, allowed_fields=privileges.FIELDS), Pod) == pod
     except InvalidError:
         return False

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from trimtab.api import codec
@@ -17,15 +18,18 @@ from trimtab.api.documents import JSON
 from trimtab.api.errors import InvalidError
 from trimtab.api.patches import schema_for, strategic_merge
 from trimtab.api.pods import NodeSelectorTerm
-from trimtab.api.unitedtopology import Subset
+from trimtab.api.unitedtopology import Subset, privileges
 
 _AFFINITY = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 _PARTS = ("matchExpressions", "matchFields")
 
 
-def shape(pod: JSON, subset: Subset, annotations: SubsetAnnotations) -> JSON:
-    """A new document; the pod stays as it was. Raises InvalidError where the patch does not apply to it."""
-    shaped = patched(pod, subset)
+def shape(pod: JSON, subset: Subset, annotations: SubsetAnnotations, *, allowed_fields: Collection[str] = ()) -> JSON:
+    """A new document; the pod stays as it was. Raises InvalidError where the patch does not apply to it.
+
+    `allowed_fields` are the privileged fields that a patch may change (see `unitedtopology.privileges`).
+    """
+    shaped = patched(pod, subset, allowed_fields=allowed_fields)
     spec = _object(shaped, "spec")
     if restricts(subset.node_selector_term):
         _require(spec, codec.to_tree(subset.node_selector_term))
@@ -68,12 +72,14 @@ def restricts(term: NodeSelectorTerm | None) -> bool:
     return term is not None and bool(term.match_expressions or term.match_fields)
 
 
-def patched(pod: JSON, subset: Subset) -> JSON:
+def patched(pod: JSON, subset: Subset, *, allowed_fields: Collection[str] = ()) -> JSON:
     """The pod under the subset's patch alone."""
     patch = subset.patch.tree() if subset.patch is not None else {}
     try:
         merged: JSON = strategic_merge(pod, patch, schema_for("v1", "Pod"))
         _check(pod, merged)
+        for problem in privileges.problems(pod, merged, allowed_fields):
+            raise problem
     except InvalidError as error:
         raise error.under("patch") from None
     return merged

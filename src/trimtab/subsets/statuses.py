@@ -16,10 +16,22 @@ from datetime import datetime
 import msgspec
 
 from trimtab.api.documents import JSON
-from trimtab.api.unitedtopology import RevisionStatus, SubsetStatus, UnitedTopology, UnitedTopologyStatus, status_tree
+from trimtab.api.unitedtopology import (
+    MAX_PENDING,
+    MAX_SUBSETS,
+    RevisionStatus,
+    SubsetStatus,
+    UnitedTopology,
+    UnitedTopologyStatus,
+    status_tree,
+)
 from trimtab.subsets.apportionment import limits
 
 UNLIMITED = -1
+MOST_ENTRIES = MAX_PENDING
+"""How many entries of `creating` and `deleting` all subsets of a status have together: API servers store 1.5 MB."""
+MOST_ROWS = MAX_SUBSETS
+"""How many rows all revisions of a status have together; four revisions are always allowed."""
 
 
 @dataclass(slots=True)
@@ -88,6 +100,15 @@ class Table:
     def row(self, revision: str, subset: str) -> Row | None:
         """The row of a subset, if the revision is known and the subset exists."""
         return next((row for row in self._revisions.get(revision, ()) if row.name == subset), None)
+
+    @property
+    def entries(self) -> int:
+        """How many entries all rows have."""
+        return sum(len(row.creating) + len(row.deleting) for _, row in self.all())
+
+    def has_space_for(self, revision: str) -> bool:
+        """Whether rows of a revision exist, or may be added."""
+        return revision in self._revisions or len(self._revisions) < max(4, MOST_ROWS // len(self._limits))
 
     def all(self) -> Iterator[tuple[str, Row]]:
         """Every row with its revision."""

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _BATCH_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+
+
+class RefusalReason(StrEnum):
+    """Why a pod whose workload has subsets got no reservation, and was admitted without a subset."""
+
+    OWNER_NOT_FOUND = "owner-not-found"
+    """Its owner does not exist with that UID: the review may be forged."""
+    NOT_WANTED = "not-wanted"
+    """Its owner wants no more pods than it has, or the status has no space."""
 
 
 class Metrics:
@@ -76,6 +86,18 @@ class AdmissionMetrics:
             "Reservations withdrawn because the pod was admitted without them.",
             registry=self.registry,
         )
+
+        self._refused = Counter(
+            "trimtab_subset_reservations_refused_total",
+            "Pods admitted without a subset because no owner wants them, by reason; such reviews may be forged.",
+            ("reason",),
+            registry=self.registry,
+        )
+
+    def record_refusals(self, reason: RefusalReason, pods: int = 1) -> None:
+        """Count pods that got no reservation because no owner wants them."""
+        if pods:
+            self._refused.labels(reason.value).inc(pods)
 
     def record_write(self, outcome: str, pods: int) -> None:
         """Count a status update for so many pods."""

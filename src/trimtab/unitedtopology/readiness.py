@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -70,14 +70,15 @@ class Cluster(Protocol):
 Evaluate = Callable[[UnitedTopology, Cluster], Readiness]
 
 
-def evaluator(*, pod_webhook: bool) -> Evaluate:
-    """The function that evaluates UnitedTopologies in a process with this feature gate."""
+def evaluator(*, pod_webhook: bool, allowed_fields: Collection[str] = ()) -> Evaluate:
+    """The function that evaluates UnitedTopologies in a process with this feature gate, and with these privileged
+    fields that patches may change."""
 
     def evaluate(topology: UnitedTopology, cluster: Cluster) -> Readiness:
         if not pod_webhook:
             message = "the feature gate PodWebhook is false, and UnitedTopology needs it"
             return Readiness(Reason.POD_WEBHOOK_DISABLED, message)
-        problems = "; ".join(map(str, unitedtopology.problems(topology)))
+        problems = "; ".join(map(str, unitedtopology.problems(topology, allowed_fields=allowed_fields)))
         if problems:
             return Readiness(Reason.INVALID, problems)
         first = min(cluster.same_target(topology) or [topology], key=creation_order)

@@ -11,12 +11,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from trimtab.api import percent
 from trimtab.api.apps import Deployment, ReplicaSet
-from trimtab.api.cloneset import CloneSet
+from trimtab.api.cloneset import SPECIFIED_DELETE, CloneSet
+from trimtab.api.errors import InvalidError
+from trimtab.api.pods import Pod
 from trimtab.api.unitedtopology import UnitedTopology
 
 _REVISION = "deployment.kubernetes.io/revision"
 
+_LIFECYCLE = "lifecycle.apps.kruise.io/state"
+"""The label with which OpenKruise delays deletions."""
 _LONGEST = 63
 """Characters of a label's value."""
 _FIRST = datetime.min.replace(tzinfo=UTC)
@@ -54,6 +59,25 @@ def target_of(workload: Workload, sets: Iterable[ReplicaSet] = ()) -> Target:
             return Target(uid, workload.desired_replicas, uid, frozenset((uid,)), parent)
         case CloneSet():
             return Target(uid, workload.desired_replicas, _label(workload.status.update_revision), frozenset((uid,)))
+
+
+def most_pods(workload: Workload) -> int:
+    """The most pods that a workload creates: with the surge of a CloneSet, which a Deployment gives its ReplicaSets."""
+    surge = workload.spec.update_strategy.max_surge if isinstance(workload, CloneSet) else None
+    size = workload.desired_replicas
+    try:
+        return size + (0 if surge is None else max(0, percent.scaled(surge, size, round_up=True)))
+    except InvalidError:  # its controller reports that
+        return size
+
+
+def is_leaving(pod: Pod, workload: Workload) -> bool:
+    """Whether a CloneSet may create the successor of an active pod: the pod is to be deleted by name or by label."""
+    if not isinstance(workload, CloneSet):
+        return False
+    labels = pod.metadata.labels
+    is_named = pod.metadata.name in workload.spec.scale_strategy.pods_to_delete
+    return is_named or SPECIFIED_DELETE in labels or labels.get(_LIFECYCLE) == "PreparingDelete"
 
 
 def replicas_of(target: Target | None) -> int:

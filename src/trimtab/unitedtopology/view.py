@@ -208,6 +208,11 @@ class View:
         ended = self.pods.store.by(BY_ENDED, topology)
         return {pod.metadata.name: pod.metadata.resource_version for pod in ended}
 
+    def pods_outside(self, owner: str) -> int:
+        """How many active pods of an owner, by its UID, have no annotation of a subset."""
+        owned = self.pods.store.by(BY_CONTROLLER, owner)
+        return sum(pod.active and subset_annotations(pod.metadata.annotations) is None for pod in owned)
+
     def member(self, pod: Pod, topology: UnitedTopology) -> Member:
         """A pod as a member; computed once for each version of the pod, the spec and the node's labels."""
         node = self.nodes.get(Key(pod.spec.node_name)) if pod.spec.node_name else None

@@ -11,6 +11,10 @@ import pytest
 import yaml
 
 from tests.unit.cli.test_cli import trimtab
+from trimtab.kube.client import Client
+from trimtab.kube.config import discover
+from trimtab.kube.resources import untyped
+from trimtab.kube.sessions import Session
 from trimtab_lab.apiserver.wire.server import Server
 
 
@@ -161,6 +165,7 @@ def test_an_invalid_configuration_is_not_installed(written: str, message: str, t
     [
         pytest.param(("--component", "shop"), '"shop" is none of scheduler, webhooks', id="no component"),
         pytest.param(("--api-server-cidr", "10.0.0.1/8"), "has host bits set; write it as", id="no range"),
+        pytest.param(("--api-server-cidr", "auto"), "auto found no API server: the cluster", id="no cluster"),
         pytest.param(("--config", "missing.yaml"), "missing.yaml: cannot be read", id="no file"),
         pytest.param(("--mode", "watch"), "'watch' is not one of 'observe', 'enforce'", id="no mode"),
     ],
@@ -173,11 +178,37 @@ def test_an_invalid_option_is_reported_in_one_line(arguments: tuple[str, ...], m
     assert "Traceback" not in done.stderr
 
 
+async def test_the_port_is_open_to_api_servers_alone_if_their_addresses_are_asked_for(
+    server: Server, tmp_path: Path
+) -> None:
+    """They publish them; without the option, a note says that the port is open."""
+    open_to_all = await typed("install", "-o", "json", folder=tmp_path, server=server)
+    assert "the webhooks' port is open to the whole cluster" in open_to_all.stderr
+    nowhere = await typed("install", "--api-server-cidr", "auto", folder=tmp_path, server=server)
+    assert nowhere.stdout == ""
+    assert "auto found no API server: the Service kubernetes in default has no address" in nowhere.stderr
+    async with Client(Session(discover(server.kubeconfig))) as client:
+        addresses = [{"ip": "10.0.0.7"}, {"ip": "fd00::7"}, {"ip": "127.0.0.1"}]
+        body = {"metadata": {"name": "kubernetes"}, "subsets": [{"addresses": addresses}]}
+        await client.create(untyped("v1", "Endpoints", "endpoints"), body, namespace="default")
+    printed = await typed("install", "--api-server-cidr", "auto", "-o", "json", folder=tmp_path, server=server)
+    assert webhooks_ingress(printed.stdout) == ["10.0.0.7/32", "fd00::7/128"]
+    assert "only 10.0.0.7/32, fd00::7/128 reach the webhooks' port" in printed.stderr
+    assert "open to the whole cluster" not in printed.stderr
+
+
+def webhooks_ingress(printed: str) -> list[str]:
+    """The CIDRs from which the webhooks are reached."""
+    policies = [each for each in json.loads(printed)["items"] if each["kind"] == "NetworkPolicy"]
+    (webhooks,) = [each for each in policies if each["metadata"]["name"] == "trimtab-webhooks"]
+    return [caller["ipBlock"]["cidr"] for caller in webhooks["spec"]["ingress"][0]["from"]]
+
+
 async def test_install_and_uninstall(server: Server, tmp_path: Path) -> None:
     """A cluster that can be asked gets all definitions; uninstalling says what it keeps, and what a flag would lose."""
     printed = await typed("install", "-o", "json", folder=tmp_path, server=server)
     assert '"clonesets.apps.kruise.io"' in printed.stdout
-    assert printed.stderr.count("\n") == 4, "no notes but those about the mode"
+    assert printed.stderr.count("\n") == 5, "no notes but those about the mode, and the one about the port"
     planned = await typed("uninstall", "--dry-run", folder=tmp_path, server=server)
     assert "would remove Namespace trimtab-system" in planned.stdout
     done = await typed("uninstall", folder=tmp_path, server=server)

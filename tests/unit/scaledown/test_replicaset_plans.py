@@ -55,12 +55,12 @@ def test_a_cluster_without_zones_is_kept_level_on_nodes() -> None:
     assert constraints_for(None, Snapshot(), DEFAULTS) == ()
 
 
-def web(name: str, side: str = "", *, to: int = 2, at: int = 1, share: int = 2, plan: str = "p") -> Pod:
+def web(name: str, side: str = "", *, to: int = 2, at: int = 1, share: int = 2, plan: str = "p", uid: str = "u") -> Pod:
     """A pod, with a annotation of a plan that wrote its side."""
     made = pod(name)
     if side:
         cost = -1 if side == "victims" else 1
-        fields: dict[str, Any] = {"workload": "ReplicaSet/web", "uid": "u", "generation": 1}
+        fields: dict[str, Any] = {"workload": "ReplicaSet/web", "uid": uid, "generation": 1}
         mark = PlanAnnotation(plan=plan, to=to, at=at, share=share, side=side, cost=cost, **fields)
         made = made.annotations({DELETION_COST: str(cost), SCALE_PLAN: codec.encode(mark).decode()})
     return made.build()
@@ -80,12 +80,13 @@ def web(name: str, side: str = "", *, to: int = 2, at: int = 1, share: int = 2, 
             "cd",
             id="one plan after the other",
         ),
+        pytest.param([web("a", "victims", uid="x"), web("b"), web("c")], 2, "", id="a plan for another workload"),
         pytest.param([pod("x").terminating().build(), web("b"), web("c")], 2, "", id="who is going already is gone"),
     ],
 )
 def test_earlier_victims_count_as_gone(pods: list[Pod], size: int, want: str) -> None:
     """As far as the workload wants no more than those requests asked for."""
-    assert "".join(each.metadata.name for each in earlier_victims(pods, size)) == want
+    assert "".join(each.metadata.name for each in earlier_victims(pods, size, uids={"u"})) == want
 
 
 def test_the_warning_names_strategies_where_they_decided() -> None:

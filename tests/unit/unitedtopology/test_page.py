@@ -14,7 +14,7 @@ from trimtab.api import codec, unitedtopology
 from trimtab.api.annotations import NAMESPACE_LABEL, SUBSET_COST
 from trimtab.api.unitedtopology import SubsetStatus, UnitedTopology, UnitedTopologyStatus
 from trimtab.subsets import reservations
-from trimtab.unitedtopology.metrics import AdmissionMetrics, Metrics
+from trimtab.unitedtopology.metrics import AdmissionMetrics, Metrics, RefusalReason
 from trimtab.unitedtopology.readiness import REASONS
 
 PAGE = (Path(__file__).parents[3] / "docs/united-topology.md").read_text()
@@ -60,6 +60,7 @@ def test_metrics_are_those_of_the_code() -> None:
     metrics, admission = Metrics(), AdmissionMetrics()
     metrics.record_pods(1, "reconcile")
     admission.record_write("written", 1)
+    admission.record_refusals(RefusalReason.NOT_WANTED)
     registries = (metrics.registry, admission.registry)
     families = [family for registry in registries for family in registry.collect()]
     known = {name for family in families for name in (family.name, *(sample.name for sample in family.samples))}

@@ -20,6 +20,8 @@ from __future__ import annotations
 from trimtab.api.unitedtopology.objects import (
     API_VERSION,
     KIND,
+    MAX_PENDING,
+    MAX_SUBSETS,
     TARGETS,
     AdaptiveStrategy,
     Level,
@@ -39,6 +41,8 @@ from trimtab.api.unitedtopology.validation import problems
 __all__ = [
     "API_VERSION",
     "KIND",
+    "MAX_PENDING",
+    "MAX_SUBSETS",
     "TARGETS",
     "AdaptiveStrategy",
     "Level",

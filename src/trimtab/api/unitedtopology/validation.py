@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from trimtab.api import codec, limits, nodeselectors, percent, selectors
 from trimtab.api.cloneset import SPECIFIED_DELETE
@@ -11,6 +11,7 @@ from trimtab.api.errors import InvalidError
 from trimtab.api.patches import schema_for, strategic_merge
 from trimtab.api.pods import Container, NodeSelector, NodeSelectorTerm, Pod, Toleration
 from trimtab.api.quantities import parse
+from trimtab.api.unitedtopology import privileges
 from trimtab.api.unitedtopology.objects import MAX_PODS, TARGETS, Subset, TargetReference, UnitedTopology
 
 _EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -31,8 +32,8 @@ _POD: JSON = {
 """A pod to test patches on; it has lists, so that merging into them is tested too."""
 
 
-def problems(topology: UnitedTopology) -> Iterator[InvalidError]:
-    """The errors that a schema cannot find."""
+def problems(topology: UnitedTopology, *, allowed_fields: Collection[str] = ()) -> Iterator[InvalidError]:
+    """The errors that a schema cannot find. `allowed_fields` are the privileged fields that patches may change."""
     yield from _target_problems(topology.spec.target_ref)
     seen: dict[str, int] = {}
     for index, subset in enumerate(topology.spec.subsets):
@@ -43,7 +44,7 @@ def problems(topology: UnitedTopology) -> Iterator[InvalidError]:
                 f"{path}.name",
                 f'"{subset.name}" is already the name of spec.subsets[{first}]; give each subset a unique name',
             )
-        for problem in _subset_problems(subset):
+        for problem in _subset_problems(subset, allowed_fields):
             yield problem.under(path)
     strategy = topology.spec.schedule_strategy
     if strategy.adaptive is not None and strategy.type != "Adaptive":
@@ -62,7 +63,7 @@ def _target_problems(target: TargetReference) -> Iterator[InvalidError]:
         )
 
 
-def _subset_problems(subset: Subset) -> Iterator[InvalidError]:
+def _subset_problems(subset: Subset, allowed_fields: Collection[str]) -> Iterator[InvalidError]:
     """Errors that would keep the subset's pods from being created or running; paths start at the subset."""
     if subset.node_selector_term is not None:
         yield from limits.problems(subset.node_selector_term, "nodeSelectorTerm")
@@ -71,7 +72,7 @@ def _subset_problems(subset: Subset) -> Iterator[InvalidError]:
         for problem in _toleration_problems(toleration):
             yield problem.under(f"tolerations[{index}]")
     if subset.patch is not None:
-        yield from _patch_problems(subset.patch)
+        yield from _patch_problems(subset.patch, allowed_fields)
     yield from _limit_problems(subset.max_replicas)
 
 
@@ -104,8 +105,8 @@ def _toleration_problems(toleration: Toleration) -> Iterator[InvalidError]:
         yield InvalidError("effect", "must be NoExecute if tolerationSeconds is set; write NoExecute")
 
 
-def _patch_problems(patch: Document) -> Iterator[InvalidError]:
-    """Errors of a patch: a patched pod must be valid, and must still belong to its workload."""
+def _patch_problems(patch: Document, allowed_fields: Collection[str]) -> Iterator[InvalidError]:
+    """Errors of a patch: a patched pod must be valid, must still belong to its workload, and gets no privileges."""
     if len(patch.text) > _MAX_PATCH:
         yield InvalidError("patch", f"has {len(patch.text)} bytes; write at most {_MAX_PATCH}")
         return
@@ -125,6 +126,14 @@ def _patch_problems(patch: Document) -> Iterator[InvalidError]:
     else:
         for problem in _pod_problems(pod):
             yield problem.under("patch")
+        yield from _privilege_problems(tree, allowed_fields)
+
+
+def _privilege_problems(patch: JSON, allowed_fields: Collection[str]) -> Iterator[InvalidError]:
+    before = privileges.sample(_POD, patch)
+    after = strategic_merge(before, patch, schema_for("v1", "Pod"))
+    for problem in privileges.problems(before, after, allowed_fields):
+        yield problem.under("patch")
 
 
 def _pod_problems(pod: Pod) -> Iterator[InvalidError]:

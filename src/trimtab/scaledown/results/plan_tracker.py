@@ -10,6 +10,9 @@ process are left to that process for a while: it may be holding a request right 
 and any process reverts them. The time is measured by the own clock, from when a plan was first seen: the clocks of two
 machines differ.
 
+**Annotations of others.** Anyone who may write a pod may annotate it. An annotation counts only on a pod that the
+workload owns. On any other pod it decides nothing, and is reverted as one of an abandoned plan is.
+
 **Skipped** are namespaces for which another Trimtab is responsible. Where scale-downs are disabled, no plan is waited
 for: its costs are reverted as soon as no request is held for it.
 """
@@ -50,6 +53,8 @@ _WORKERS = 2
 
 Reassure = Callable[[str, OpenPlan], Awaitable[None]]
 """Extends the certainty of an open plan whose controller has not acted yet."""
+
+_AnnotatedPod = tuple[Pod, PlanAnnotation]
 
 log = logging.getLogger(__name__)
 
@@ -149,15 +154,16 @@ class PlanTracker:
     async def reconcile(self, workload: str) -> Result:
         """Evaluate the plans for a workload (`namespace/Kind/name`)."""
         namespace, _, named = workload.partition("/")
-        annotated = self._annotated(workload)
+        annotated, unowned = self._annotated(workload)
         plan = self._open.get(workload)
-        if (not annotated and plan is None) or not self._defaults().covers(namespace):
+        if not (annotated or unowned or plan) or not self._defaults().covers(namespace):
             return Result()
         if plan is not None and plan.answered is None:
             return Result(_POLL)
         if not self._defaults().enabled:
-            await self._revert(workload, plan, [pod for pod, _ in annotated], "disabled")
+            await self._revert(workload, plan, [pod for pod, _ in (*annotated, *unowned)], "disabled")
             return Result()
+        await self._revert(workload, None, [pod for pod, _ in self._abandoned_among(workload, unowned)], "not-owned")
         target, pods = self._target(workload, annotated, plan)
         if target is None:
             return Result(_POLL)
@@ -209,25 +215,37 @@ class PlanTracker:
         if plan is not None and self._open.get(workload) is plan:
             self._end(workload, plan, state)
 
-    def _annotated(self, workload: str) -> list[tuple[Pod, PlanAnnotation]]:
-        """The pods with a plan's annotation for a workload that are not terminating."""
+    def _annotated(self, workload: str) -> tuple[list[_AnnotatedPod], list[_AnnotatedPod]]:
+        """The pods with a plan's annotation for a workload that are not terminating: its own, and all others."""
         namespace, _, named = workload.partition("/")
-        pods = [pod for pod in self._view.planned_pods(namespace, named) if not pod.terminating]
+        pods = [pod for pod in self._view.naming_pods(namespace, named) if not pod.terminating]
         found = ((pod, plan_annotation(pod.metadata.annotations)) for pod in pods)
         annotated = [(pod, plan) for pod, plan in found if plan is not None]
         now, known = self._clock.monotonic(), self._first_seen.pop(workload, {})
         if annotated:
             self._first_seen[workload] = {plan.plan: known.get(plan.plan, now) for _, plan in annotated}
-        return annotated
+        owned = {pod.key for pod, _ in annotated if self._view.plan_of(pod) or self._has_written_to(workload, pod)}
+        own = [each for each in annotated if each[0].key in owned]
+        return own, [each for each in annotated if each[0].key not in owned]
+
+    def _has_written_to(self, workload: str, pod: Pod) -> bool:
+        """Whether the open plan of this process is for the pod's controller, although that is not cached any more."""
+        plan, owner = self._open.get(workload), pod.metadata.controller
+        is_covered = plan is not None and plan.covers(plan_annotation(pod.metadata.annotations))
+        return is_covered and plan is not None and owner is not None and owner.uid in plan.resizes
+
+    def _abandoned_among(self, workload: str, annotated: Sequence[_AnnotatedPod]) -> list[_AnnotatedPod]:
+        """The pods whose plans were first seen so long ago that no other process is responsible for them."""
+        seen, now = self._first_seen.get(workload, {}), self._clock.monotonic()
+        return [(pod, plan) for pod, plan in annotated if now - seen[plan.plan] >= round(self._abandoned * SECOND)]
 
     def _target(
-        self, workload: str, annotated: Sequence[tuple[Pod, PlanAnnotation]], own_plan: OpenPlan | None
+        self, workload: str, annotated: Sequence[_AnnotatedPod], own_plan: OpenPlan | None
     ) -> tuple[PlanTarget | None, list[Pod]]:
         """What is to be evaluated, and the pods whose costs depend on it: the plan of this process, or else the last of
         those that others have abandoned; nothing, while all of them are left to other processes."""
         seen = self._first_seen.get(workload, {})
-        now, patience = self._clock.monotonic(), round(self._abandoned * SECOND)
-        abandoned = [(pod, plan) for pod, plan in annotated if now - seen[plan.plan] >= patience]
+        now, abandoned = self._clock.monotonic(), self._abandoned_among(workload, annotated)
         if own_plan is not None:
             own = {pod.key: pod for pod, plan in annotated if own_plan.covers(plan)}
             age = (now - (own_plan.answered or now)) / SECOND
@@ -303,7 +321,7 @@ class PlanTracker:
         """Remember that another writer replaced a cost of an open plan."""
         for workload in by_plan(pod):
             plan = self._open.get(workload)
-            if plan is not None and plan.covers(plan_annotation(pod.metadata.annotations)):
+            if plan is not None and self._has_written_to(workload, pod):
                 plan.overwritten += 1
 
     def _pod_deleted(self, pod: Pod) -> None:
@@ -324,7 +342,7 @@ class PlanTracker:
 
     def _is_deleted_elsewhere(self, pod: Pod, plan: OpenPlan) -> bool:
         """Whether a pod's own state shows that its controller did not choose it by this plan."""
-        owner, annotation = pod.metadata.controller, plan_annotation(pod.metadata.annotations)
+        owner, annotation = pod.metadata.controller, self._view.plan_of(pod)
         disrupted = pod.status.condition("DisruptionTarget")
         is_of_other_plan = annotation is not None and not plan.covers(annotation)
         if (disrupted is not None and disrupted.status == "True") or is_of_other_plan:
@@ -335,5 +353,5 @@ class PlanTracker:
     def _oldest(self) -> float:
         now = self._clock.now() / SECOND
         pods = (pod for workload in self._view.plans for pod in self._view.pods.store.by(BY_PLAN, workload))
-        plans = (plan_annotation(pod.metadata.annotations) for pod in pods)
+        plans = (self._view.plan_of(pod) for pod in pods)
         return max((now - plan.at / 1000 for plan in plans if plan is not None), default=0.0)

@@ -5,11 +5,14 @@ What is decided, and why it is safe, is in `trimtab.subsets`.
 **Pods that ended without a request.** A pod that finished, or was released by its workload, is replaced at once, and no
 webhook was called for it. Where a subset is full, the process's own cache of pods is checked for any such pod that is
 still counted. That decides nothing: it only triggers an uncached list of the pods, as for a first recount.
+
+**Pods that their owner does not want.** What an owner wants is decided from the size that was found with it, and from
+the status; if it wants nothing by these, its size is read, deletions are confirmed, and at last its pods are listed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -27,6 +30,7 @@ from trimtab.kube.resources import Key
 from trimtab.kube.stores import key_of
 from trimtab.subsets import allocation, statuses
 from trimtab.subsets.allocation import PodCreation, PodDeletion
+from trimtab.subsets.demand import Demand, Owner
 from trimtab.subsets.members import revision_of
 from trimtab.subsets.recount import Recount, recount
 from trimtab.unitedtopology.admission.lookups import Lookups
@@ -39,6 +43,16 @@ _LONGEST_SIMULATION = 0.3
 
 EndedPods = Callable[[Key], Mapping[str, str]]
 """The pods annotated with a UnitedTopology that finished or have no owner, as last seen: resource versions by name."""
+
+
+PodsOutside = Callable[[str], int]
+"""How many active pods of an owner, by its UID, are in no subset, as last seen."""
+
+
+def no_pods_outside(owner: str) -> int:
+    """Without a cache of pods: all of them are taken to be in the status."""
+    del owner
+    return 0
 
 
 def no_ended_pods(topology: Key) -> Mapping[str, str]:
@@ -70,10 +84,18 @@ class SimulationBudget:
 class Allocator:
     """Decides for a batch of requests."""
 
-    def __init__(self, lookups: Lookups, clock: Clock, *, ended: EndedPods = no_ended_pods) -> None:
+    def __init__(
+        self,
+        lookups: Lookups,
+        clock: Clock,
+        *,
+        ended: EndedPods = no_ended_pods,
+        outside: PodsOutside = no_pods_outside,
+    ) -> None:
         self._lookups = lookups
         self._clock = clock
         self._ended = ended
+        self._outside = outside
 
     async def decide(
         self, topology: UnitedTopology, batch: PendingBatch, *, replicas: int | None, listed_version: str
@@ -109,7 +131,8 @@ class Allocator:
                 recounted = await self._recount(topology, topology.status.revision)
                 topology, listed = recounted.topology, recounted.listed_version
                 allocated = await self._allocate(topology, creations, replicas, budget)
-        return Decision(_with(topology, allocated.status), allocated.choices, listed_version=listed)
+        status = _with(topology, allocated.status)
+        return Decision(status, allocated.choices, listed_version=listed, unwanted=allocated.unwanted)
 
     def _has_ended_pods(self, topology: UnitedTopology, listed_version: str) -> bool:
         """Whether the cache shows pods that ended, without an announcement, since the pods were counted."""
@@ -151,10 +174,11 @@ class Allocator:
         replicas: int | None,
         budget: SimulationBudget,
     ) -> allocation.Allocation:
-        """Allocate; while that depends on unconfirmed deletions, read their pods and allocate again."""
+        """Allocate; while that depends on unconfirmed deletions or on what owners want, read and allocate again."""
         namespace = topology.metadata.namespace
         confirmed = self._lookups.known_terminating(allocation.announced_deletions(topology), namespace=namespace)
         checked: set[str] = set()
+        demands = _Demands(self._lookups, creations, self._outside)
         while True:
             with budget:
                 result = allocation.allocate(
@@ -163,17 +187,40 @@ class Allocator:
                     now=self._now(),
                     confirmed=confirmed,
                     replicas=replicas,
+                    demands=demands.known,
                     is_out_of_time=budget.is_over,
                 )
             uncertain = [entry for entry in result.uncertainty.deleting.items() if entry[0] not in checked]
-            if not uncertain:
+            if not uncertain and not result.uncertainty.owners:
                 return result
+            await demands.read(result.uncertainty.owners, namespace, can_list=not uncertain)
             some = dict(uncertain[:_MOST_AT_ONCE])
             checked.update(some)
             confirmed |= await self._lookups.confirm_terminating(some, namespace=namespace)
 
     def _now(self) -> datetime:
         return times.from_ns(self._clock.now())
+
+
+class _Demands:
+    """What the owners of some pods want: from caches, and read as far as that is in doubt."""
+
+    def __init__(self, lookups: Lookups, creations: Sequence[PodCreation], outside: PodsOutside) -> None:
+        self._lookups = lookups
+        self._owners: dict[str, Owner] = {each.owner.uid: each.owner for each in creations if each.owner is not None}
+        self._read: set[str] = set()
+        self.known = {uid: Demand(owner.most, outside(uid)) for uid, owner in self._owners.items()}
+
+    async def read(self, uids: Iterable[str], namespace: str, *, can_list: bool) -> None:
+        """Read the sizes of owners; of those whose size has been read, list the pods."""
+        for uid in sorted(uids):
+            if uid not in self._read:
+                self._read.add(uid)
+                most = await self._lookups.most_pods(self._owners[uid], namespace=namespace)
+                self.known[uid] = replace(self.known[uid], most=most)
+            elif can_list:
+                listed = await self._lookups.owned_pods(self._owners[uid], namespace=namespace)
+                self.known[uid] = replace(self.known[uid], listed=listed)
 
 
 def deletion_of(pod: Pod | None, topology: UnitedTopology, uid: str) -> PodDeletion | None:

@@ -1,6 +1,6 @@
 """The hooks of UnitedTopologies, and the caches that they share.
 
-    subsets = SubsetHooks(client, simulate=simulation, ended=view.ended_pods, registry=registry)
+    subsets = SubsetHooks(client, simulate=simulation, ended=view.ended_pods, …, registry=registry)
     AdmissionServer([*subsets.hooks], …, on_skip=subsets.report_undecided)     and beside it     subsets.run()
 
 Every process that serves webhooks has its own; they coordinate through the status of the UnitedTopology only.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
@@ -24,11 +24,11 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.events import WARNING, Recorder
 from trimtab.kube.stores import Object
 from trimtab.unitedtopology.admission import pod_reviews
-from trimtab.unitedtopology.admission.allocator import EndedPods, no_ended_pods
+from trimtab.unitedtopology.admission.allocator import EndedPods, PodsOutside, no_ended_pods, no_pods_outside
 from trimtab.unitedtopology.admission.deletion_reviews import DeletionReviews
 from trimtab.unitedtopology.admission.pod_reviews import PodReviews, Simulate
 from trimtab.unitedtopology.admission.status_batcher import StatusBatcher
-from trimtab.unitedtopology.admission.topologies import Topologies
+from trimtab.unitedtopology.admission.topologies import CachedWorkload, Topologies, no_workload
 from trimtab.unitedtopology.metrics import AdmissionMetrics
 
 COMPONENT = "trimtab-pods"
@@ -43,18 +43,27 @@ class SubsetHooks:
         *,
         simulate: Simulate | None = None,
         ended: EndedPods = no_ended_pods,
+        outside: PodsOutside = no_pods_outside,
+        workload: CachedWorkload = no_workload,
+        allowed_fields: Collection[str] = (),
         registry: CollectorRegistry | None = None,
         budget: float = pod_reviews.BUDGET,
         rng: random.Random | None = None,
     ) -> None:
-        self.topologies = Topologies(client, rng=rng)
+        """`ended`, `outside` and `workload` read caches of pods and workloads, where the process has them;
+        `allowed_fields` are the privileged fields that patches may change."""
+        self.topologies = Topologies(client, workload=workload, allowed_fields=allowed_fields, rng=rng)
         self.batcher = StatusBatcher(
-            client, self.topologies.get, ended=ended, metrics=AdmissionMetrics(registry), rng=rng
+            client, self.topologies.get, ended=ended, outside=outside, metrics=AdmissionMetrics(registry), rng=rng
         )
         self.topologies.on_deleted(self.batcher.forget)
         self._recorder = Recorder(client, component=COMPONENT, rng=rng)
         self._pods = PodReviews(
-            self.topologies, self.batcher, client.clock, simulate=simulate, report=self._report, budget=budget
+            *(self.topologies, self.batcher, client.clock),
+            simulate=simulate,
+            report=self._report,
+            allowed_fields=allowed_fields,
+            budget=budget,
         )
         self._deletions = DeletionReviews(self.topologies, self.batcher, client.clock, budget=budget)
         self.hooks: Sequence[Hook] = [

@@ -23,9 +23,10 @@ from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.errors import NotFound
 from trimtab.kube.resources import Key, object_key
+from trimtab.subsets.demand import ListedPods, Owner
 from trimtab.subsets.members import member_of
 from trimtab.subsets.recount import Observation
-from trimtab.unitedtopology.targets import KINDS, Workload
+from trimtab.unitedtopology.targets import KINDS, Workload, is_leaving, most_pods
 
 _Entry = tuple[Key, datetime]
 """An announced deletion: the pod's key, and the time of the announcement."""
@@ -82,6 +83,31 @@ class Lookups:
         """Read the target. Raises NotFound."""
         target = topology.spec.target_ref
         return await self._client.get(KINDS[target.kind], target.name, namespace=topology.metadata.namespace)
+
+    async def owner(self, kind: str, name: str, *, namespace: str) -> Workload | None:
+        """Read the controller of pods; None if it does not exist."""
+        try:
+            return await self._client.get(KINDS[kind], name, namespace=namespace)
+        except NotFound:
+            return None
+
+    async def most_pods(self, owner: Owner, *, namespace: str) -> int:
+        """The most pods that an owner may have; none if it does not exist any more."""
+        found = await self.owner(owner.kind, owner.name, namespace=namespace)
+        return most_pods(found) if found is not None and found.metadata.uid == owner.uid else 0
+
+    async def owned_pods(self, owner: Owner, *, namespace: str) -> ListedPods:
+        """List the pods of an owner."""
+        workload = await self.owner(owner.kind, owner.name, namespace=namespace)
+        if workload is None:
+            return ListedPods()
+        listed = await self._client.list(Pod, namespace=namespace, label_selector=_selector(workload))
+        pods = [pod for pod in listed.items if pod.metadata.controller and pod.metadata.controller.uid == owner.uid]
+        annotations = (subset_annotations(pod.metadata.annotations) for pod in pods)
+        return ListedPods(
+            active=sum(pod.active and not is_leaving(pod, workload) for pod in pods),
+            reservations=frozenset(each.reservation for each in annotations if each is not None),
+        )
 
     async def observe(self, topology: UnitedTopology, revision: str) -> Observation:
         """Read what a recount needs. The UnitedTopology must have been read before. Raises NotFound."""

@@ -30,6 +30,8 @@ class Decision:
     choices: Mapping[str, int | None] = field(default_factory=dict)
     announced: frozenset[str] = frozenset()
     """The pods whose deletion was announced."""
+    unwanted: frozenset[str] = frozenset()
+    """The reservations that were not made because the owner of the pod wants no more pods."""
     listed_version: str = ""
     """The resource version of the pods, if they were listed uncached."""
 

@@ -4,12 +4,17 @@ Admitted without changes: a pod whose owner has no UnitedTopology; one for which
 has a reservation already (the review is repeated because another webhook changed the pod); and, by the HTTPS server,
 one for which no decision was made in time. The controller counts those where they are.
 
+A review may be forged. So a pod whose owner does not exist with that UID, or wants no more pods than it has (see
+`trimtab.subsets.demand`), is admitted without changes too, and counted: the answer shows nothing of a subset's patch.
+
 A dry run gets the same answer from the cached status, and reserves nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+import re
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -31,7 +36,8 @@ from trimtab.subsets.members import revision_of
 from trimtab.unitedtopology.admission.allocator import SimulationBudget
 from trimtab.unitedtopology.admission.pending import Assignment
 from trimtab.unitedtopology.admission.status_batcher import StatusBatcher
-from trimtab.unitedtopology.admission.topologies import Topologies
+from trimtab.unitedtopology.admission.topologies import AppliedTopology, OwnerNotFoundError, Topologies
+from trimtab.unitedtopology.metrics import RefusalReason
 
 NAME = "pods"
 PATH = "/pods"
@@ -40,10 +46,19 @@ BUDGET = 1.0
 _DIGITS = 12
 """How many digits of a review's UID make a reservation unique in one UnitedTopology."""
 
+_PREFIX = 58
+"""How many characters of `generateName` an API server uses for the name of a pod."""
+_LABEL = 63
+"""Characters of a label's value; before a pod is validated, a longer one is possible."""
+_OTHER_CHARACTERS = re.compile(r"[^A-Za-z0-9.-]")
+
 Simulate = Callable[[JSON, str], bool]
 """Whether a node in the cluster can take a shaped pod. The second argument is its namespace."""
 Report = Callable[[Object, Reason, str], None]
 """Records an event on an object, with a reason and a message."""
+
+
+log = logging.getLogger(__name__)
 
 
 class _Pod(Model):
@@ -69,14 +84,18 @@ class PodReviews:
         *,
         simulate: Simulate | None = None,
         report: Report | None = None,
+        allowed_fields: Collection[str] = (),
         budget: float = BUDGET,
     ) -> None:
-        """Without `simulate`, Adaptive takes the first subset with free capacity, as Fixed does."""
+        """`allowed_fields` are the privileged fields that patches may change.
+
+        Without `simulate`, Adaptive takes the first subset with free capacity, as Fixed does."""
         self._topologies = topologies
         self._batcher = batcher
         self._clock = clock
         self._simulate = simulate
         self._report = report
+        self._allowed_fields = allowed_fields
         self.hooks: Sequence[Hook] = (Hook(NAME, PATH, self.decide, budget),)
 
     async def decide(self, request: AdmissionRequest) -> AdmissionResponse:
@@ -84,36 +103,46 @@ class PodReviews:
         if request.operation != "CREATE" or request.sub_resource or request.object is None:
             return admitted(request)
         pod = codec.decode(request.object.text, _Pod)
-        topology = await self._topologies.find(pod.metadata, request.namespace)
-        if topology is None:
+        try:
+            applied = await self._topologies.find(pod.metadata, request.namespace)
+        except OwnerNotFoundError as error:
+            log.info("pod %s in %s gets no subset: %s", _name(request, pod.metadata), request.namespace, error)
+            self._batcher.metrics.record_refusals(RefusalReason.OWNER_NOT_FOUND)
             return admitted(request)
-        return await self._assign(request, pod.metadata, request.object.tree(), topology)
+        if applied is None:
+            return admitted(request)
+        return await self._assign(request, pod.metadata, request.object.tree(), applied)
 
     def report_undecided(self, request: AdmissionRequest, reason: str) -> None:
         """Record an event about a pod that was admitted without a decision."""
         metadata = codec.decode(request.object.text, _Pod).metadata if request.object is not None else ObjectMeta()
         topology = self._topologies.find_cached(metadata, request.namespace)
         if topology is not None and self._report is not None:
-            name = request.name or metadata.generate_name
-            message = f"pod {name} was admitted without a subset: {reason}"
+            message = f"pod {_name(request, metadata)} was admitted without a subset: {reason}"
             self._report(topology, Reason.ADMITTED_WITHOUT_SUBSET, message)
 
     async def _assign(
-        self, request: AdmissionRequest, metadata: ObjectMeta, tree: JSON, topology: UnitedTopology
+        self, request: AdmissionRequest, metadata: ObjectMeta, tree: JSON, applied: AppliedTopology
     ) -> AdmissionResponse:
+        topology = applied.topology
         key = key_of(topology)
         if self._has_reservation(metadata, topology):
             return admitted(request)
-        reservation = f"{metadata.generate_name or request.name}{request.uid.replace('-', '')[-_DIGITS:]}"
+        reservation = _reservation(metadata.generate_name or request.name, request.uid)
 
         def shaped(subset: int, by: UnitedTopology = topology) -> JSON:
             chosen = by.spec.subsets[subset]
             annotations = SubsetAnnotations(by.metadata.name, chosen.name, reservation)
-            return _with_cost(shaping.shape(tree, chosen, annotations), by, subset)
+            pod = shaping.shape(tree, chosen, annotations, allowed_fields=self._allowed_fields)
+            return _with_cost(pod, by, subset)
 
         fits = self._fits(topology, shaped, request.namespace)
         creation = PodCreation(
-            reservation, revision_of(metadata), fits, is_affected_by_peers=_is_affected_by_peers(tree)
+            reservation,
+            revision_of(metadata)[:_LABEL],
+            fits,
+            is_affected_by_peers=_is_affected_by_peers(tree),
+            owner=applied.owner,
         )
         if request.dry_run:
             assignment: Assignment | None = self._predict(topology, creation)
@@ -133,7 +162,7 @@ class PodReviews:
         current = self._batcher.current(key_of(topology))
         if annotations is None or annotations.topology != topology.metadata.name or current is None:
             return False
-        row = statuses.Table(current).row(revision_of(metadata), annotations.subset)
+        row = statuses.Table(current).row(revision_of(metadata)[:_LABEL], annotations.subset)
         return row is not None and annotations.reservation in row.creating
 
     def _fits(self, topology: UnitedTopology, shaped: Shaping, namespace: str) -> Callable[[int], bool]:
@@ -175,6 +204,15 @@ class PodReviews:
 
     def _now(self) -> datetime:
         return times.from_ns(self._clock.now())
+
+
+def _name(request: AdmissionRequest, metadata: ObjectMeta) -> str:
+    return (request.name or metadata.generate_name)[:_LABEL]
+
+
+def _reservation(prefix: str, uid: str) -> str:
+    """The identity of a reservation; of limited length, and of characters that its key in the status can have."""
+    return _OTHER_CHARACTERS.sub("", prefix[:_PREFIX]) + _OTHER_CHARACTERS.sub("", uid.replace("-", "")[-_DIGITS:])
 
 
 def _with_cost(pod: JSON, topology: UnitedTopology, subset: int) -> JSON:

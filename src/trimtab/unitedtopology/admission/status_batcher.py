@@ -17,7 +17,13 @@ from trimtab.kube.clocks import cancel
 from trimtab.kube.resources import Key
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.subsets.allocation import PodCreation
-from trimtab.unitedtopology.admission.allocator import Allocator, EndedPods, no_ended_pods
+from trimtab.unitedtopology.admission.allocator import (
+    Allocator,
+    EndedPods,
+    PodsOutside,
+    no_ended_pods,
+    no_pods_outside,
+)
 from trimtab.unitedtopology.admission.lookups import Lookups
 from trimtab.unitedtopology.admission.pending import Assignment
 from trimtab.unitedtopology.admission.topology_batch import Dependencies, TopologyBatch
@@ -33,6 +39,7 @@ class StatusBatcher:
         cached: Callable[[Key], UnitedTopology | None],
         *,
         ended: EndedPods = no_ended_pods,
+        outside: PodsOutside = no_pods_outside,
         metrics: AdmissionMetrics | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -45,7 +52,7 @@ class StatusBatcher:
             clock=client.clock,
             cached=cached,
             lookups=self.lookups,
-            allocator=Allocator(self.lookups, client.clock, ended=ended),
+            allocator=Allocator(self.lookups, client.clock, ended=ended, outside=outside),
             metrics=self.metrics,
             rng=rng or random.Random(),  # noqa: S311 - spreads retries, guards nothing
         )

@@ -1,15 +1,17 @@
 """The UnitedTopology that applies to a pod, by its owner, from the caches of the webhook process.
 
-A pod of a Deployment is owned by a ReplicaSet, and that by the Deployment, which then is the target. A ReplicaSet that
-is not cached yet is read uncached, because its first pods are created within milliseconds. Of two UnitedTopologies with
-the same target the older one applies; while that is invalid, or is being deleted, pods are admitted without a subset.
+A pod of a Deployment is owned by a ReplicaSet, and that by the Deployment, which then is the target. An owner that is
+not cached yet is read uncached, because its first pods are created within milliseconds. A review may be forged: only an
+owner that exists with the UID of the pod's reference has a UnitedTopology. Of two UnitedTopologies with the same target
+the older one applies; while that is invalid, or is being deleted, pods are admitted without a subset.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
 from trimtab.api import unitedtopology
@@ -18,22 +20,57 @@ from trimtab.api.meta import ObjectMeta, OwnerReference
 from trimtab.api.unitedtopology import UnitedTopology
 from trimtab.kube.client import Client
 from trimtab.kube.clocks import cancel
-from trimtab.kube.errors import NotFound
 from trimtab.kube.informers import Informer
 from trimtab.kube.resources import Key, object_key
 from trimtab.kube.retries import NO_RETRIES
 from trimtab.kube.stores import by_namespace, key_of
-from trimtab.unitedtopology.targets import by_target, creation_order, target_key
+from trimtab.subsets.demand import Owner
+from trimtab.unitedtopology.admission.lookups import Lookups
+from trimtab.unitedtopology.targets import Workload, by_target, creation_order, most_pods, target_key
 
 _BY_NAMESPACE = "namespace"
 _BY_TARGET = "target"
 
 
+_OWNERS = {("apps/v1", "ReplicaSet"), ("apps.kruise.io/v1alpha1", "CloneSet")}
+"""The controllers of pods whose workloads can have subsets."""
+
+CachedWorkload = Callable[[str, str, str], Workload | None]
+"""A workload as last seen, by kind, namespace and name."""
+
+
+def no_workload(kind: str, namespace: str, name: str) -> None:
+    """Without a cache of workloads: owners other than ReplicaSets are read."""
+    del kind, namespace, name
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedTopology:
+    """The UnitedTopology that applies to a pod, and the pod's owner."""
+
+    topology: UnitedTopology
+    owner: Owner
+
+
+class OwnerNotFoundError(Exception):
+    """The owner of a pod does not exist with that UID."""
+
+
 class Topologies:
     """Cached UnitedTopologies and ReplicaSets, kept current while `run` runs."""
 
-    def __init__(self, client: Client, *, rng: random.Random | None = None) -> None:
-        self._client = client.using(retry=NO_RETRIES, urgent=True)
+    def __init__(
+        self,
+        client: Client,
+        *,
+        workload: CachedWorkload = no_workload,
+        allowed_fields: Collection[str] = (),
+        rng: random.Random | None = None,
+    ) -> None:
+        """`allowed_fields` are the privileged fields that patches may change."""
+        self._lookups = Lookups(client.using(retry=NO_RETRIES, urgent=True))
+        self._workload = workload
+        self._allowed_fields = allowed_fields
         self._topologies: Informer[UnitedTopology] = Informer(
             client, UnitedTopology, indexes={_BY_NAMESPACE: by_namespace, _BY_TARGET: by_target}, rng=rng
         )
@@ -74,22 +111,29 @@ class Topologies:
         """Whether a namespace has a UnitedTopology: pods of all others are admitted at once."""
         return bool(self._topologies.store.by(_BY_NAMESPACE, namespace))
 
-    async def find(self, metadata: ObjectMeta, namespace: str) -> UnitedTopology | None:
-        """The UnitedTopology that applies to a pod; reads the pod's ReplicaSet if it is not cached."""
-        owner = metadata.controller
-        if owner is None or not self.has_any_in(namespace):
+    async def find(self, metadata: ObjectMeta, namespace: str) -> AppliedTopology | None:
+        """The UnitedTopology that applies to a pod; reads the pod's owner if it is not cached.
+
+        Raises OwnerNotFoundError if the owner does not exist with that UID.
+        """
+        reference = metadata.controller
+        if reference is None or not _can_own(reference) or not self.has_any_in(namespace):
             return None
-        parent = await self._parent(owner, namespace) if owner.kind == "ReplicaSet" else None
-        return self._of(parent or owner, namespace)
+        owner = self._cached_owner(reference, namespace)
+        if owner is None:
+            owner = await self._lookups.owner(reference.kind, reference.name, namespace=namespace)
+        if owner is None or owner.metadata.uid != reference.uid:
+            raise OwnerNotFoundError(f"{reference.kind} {reference.name} with UID {reference.uid} does not exist")
+        topology = self._of(_target(owner, reference), namespace)
+        if topology is None:
+            return None
+        return AppliedTopology(topology, Owner(reference.kind, reference.name, reference.uid, most_pods(owner)))
 
     def find_cached(self, metadata: ObjectMeta, namespace: str) -> UnitedTopology | None:
         """The UnitedTopology that applies to a pod, from the caches alone."""
-        owner = metadata.controller
-        if owner is None:
-            return None
-        replicaset = self._sets.get(object_key(namespace, owner.name)) if owner.kind == "ReplicaSet" else None
-        parent = replicaset.metadata.controller if replicaset is not None else None
-        return self._of(parent or owner, namespace)
+        reference = metadata.controller
+        owner = self._cached_owner(reference, namespace) if reference is not None and _can_own(reference) else None
+        return self._of(_target(owner, reference), namespace) if owner is not None and reference is not None else None
 
     def is_usable(self, topology: UnitedTopology) -> bool:
         """Whether it is valid and not being deleted; validated once for each generation."""
@@ -97,22 +141,20 @@ class Topologies:
             return False
         version = (topology.metadata.uid, topology.metadata.generation)
         if version not in self._usable:
-            self._usable[version] = next(unitedtopology.problems(topology), None) is None
+            problems = unitedtopology.problems(topology, allowed_fields=self._allowed_fields)
+            self._usable[version] = next(problems, None) is None
         return self._usable[version]
 
     @property
     def _informers(self) -> tuple[Informer[Any], ...]:
         return (self._topologies, self._sets)
 
-    async def _parent(self, owner: OwnerReference, namespace: str) -> OwnerReference | None:
-        """The owner of a ReplicaSet."""
-        replicaset = self._sets.get(object_key(namespace, owner.name))
-        if replicaset is None or replicaset.metadata.uid != owner.uid:
-            try:
-                replicaset = await self._client.get(ReplicaSet, owner.name, namespace=namespace)
-            except NotFound:
-                return None
-        return replicaset.metadata.controller if replicaset.metadata.uid == owner.uid else None
+    def _cached_owner(self, reference: OwnerReference, namespace: str) -> Workload | None:
+        """The owner as last seen, if it has that UID."""
+        key = object_key(namespace, reference.name)
+        found: Workload | None = self._sets.get(key) if reference.kind == "ReplicaSet" else None
+        found = found or self._workload(reference.kind, namespace, reference.name)
+        return found if found is not None and found.metadata.uid == reference.uid else None
 
     def _of(self, workload: OwnerReference, namespace: str) -> UnitedTopology | None:
         if workload.kind not in unitedtopology.TARGETS.get(workload.api_version, ()):
@@ -124,3 +166,12 @@ class Topologies:
     def _forget(self, topology: UnitedTopology) -> None:
         uid = topology.metadata.uid
         self._usable = {version: usable for version, usable in self._usable.items() if version[0] != uid}
+
+
+def _target(owner: Workload, reference: OwnerReference) -> OwnerReference:
+    """The workload that a UnitedTopology names: the owner of a ReplicaSet, where it has one."""
+    return (owner.metadata.controller if isinstance(owner, ReplicaSet) else None) or reference
+
+
+def _can_own(reference: OwnerReference) -> bool:
+    return (reference.api_version, reference.kind) in _OWNERS

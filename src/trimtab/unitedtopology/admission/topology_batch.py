@@ -34,7 +34,7 @@ from trimtab.unitedtopology.admission import pacing
 from trimtab.unitedtopology.admission.allocator import Allocator
 from trimtab.unitedtopology.admission.lookups import Lookups
 from trimtab.unitedtopology.admission.pending import Decision, PendingBatch
-from trimtab.unitedtopology.metrics import AdmissionMetrics
+from trimtab.unitedtopology.metrics import AdmissionMetrics, RefusalReason
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +124,9 @@ class TopologyBatch:
             batch = self.pending.take()
             started = self._clock.monotonic()
             try:
-                batch.answer(await self._commit(topology, batch))
+                decision = await self._commit(topology, batch)
+                batch.answer(decision)
+                self._shared.metrics.record_refusals(RefusalReason.NOT_WANTED, len(decision.unwanted))
             except _StaleError:
                 self.pending.put_back(batch)
                 topology = None

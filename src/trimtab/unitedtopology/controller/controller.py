@@ -61,6 +61,8 @@ class Settings:
     workers: int = 4
     namespaces: frozenset[str] = frozenset()
     """The namespaces to manage; all, where empty."""
+    allowed_fields: tuple[str, ...] = ()
+    """The privileged fields that patches may change."""
 
 
 SETTINGS = Settings()
@@ -82,7 +84,7 @@ class Controller:
         self.view = View(client, rng=rng)
         self._client = client
         self._clock = client.clock
-        self._evaluate = evaluator(pod_webhook=settings.pod_webhook)
+        self._evaluate = evaluator(pod_webhook=settings.pod_webhook, allowed_fields=settings.allowed_fields)
         self.levels = levels.Levels(self.view, evaluate=self._evaluate)
         self._annotator = PodAnnotator(client, self.metrics)
         self._recorder = Recorder(client, component=COMPONENT, rng=rng)

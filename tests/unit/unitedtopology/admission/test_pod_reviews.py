@@ -50,16 +50,17 @@ def newcomer(**annotations: str) -> JSON:
 class WebhookProcess:
     """The hooks of one process over a fake server."""
 
-    def __init__(self, simulate: Simulate | None) -> None:
+    def __init__(self, simulate: Simulate | None, allowed_fields: tuple[str, ...] = ()) -> None:
         self.clock = VirtualClock()
         self.server = FakeServer(self.clock)
-        self.subsets = SubsetHooks(Client(self.server, clock=self.clock), simulate=simulate, rng=random.Random(1))
+        client = Client(self.server, clock=self.clock)
+        self.subsets = SubsetHooks(client, simulate=simulate, allowed_fields=allowed_fields, rng=random.Random(1))
         self._running = asyncio.ensure_future(self.subsets.run())
 
-    async def create_topology(self, tree: JSON) -> None:
+    async def create_topology(self, tree: JSON, *, replicas: int = 10) -> None:
         """Store a UnitedTopology and its ReplicaSet, and let the hooks see them."""
         owned = {"name": "web-1", "namespace": "shop", "ownerReferences": [DEPLOYMENT], "uid": "r1"}
-        self.server.put(*SETS, {"metadata": owned})
+        self.server.put(*SETS, {"metadata": owned, "spec": {"replicas": replicas}})
         for stored in self.server.objects("replicasets"):
             stored["metadata"]["uid"] = "r1"
         self.server.put(*TOPOLOGIES, tree)
@@ -103,8 +104,8 @@ async def processes() -> AsyncIterator[Callable[..., WebhookProcess]]:
     """Makes processes, and ends them."""
     made: list[WebhookProcess] = []
 
-    def make(simulate: Simulate | None = None) -> WebhookProcess:
-        made.append(WebhookProcess(simulate))
+    def make(simulate: Simulate | None = None, allowed_fields: tuple[str, ...] = ()) -> WebhookProcess:
+        made.append(WebhookProcess(simulate, allowed_fields))
         return made[-1]
 
     yield make
@@ -299,6 +300,21 @@ async def test_a_patch_that_does_not_apply_withdraws_the_reservation(processes: 
     assert subset_of(nameless, await process.ask(review("CREATE", nameless))) is None
     await process.until(lambda: not process.row.get("creating"))
     await process.until(lambda: [each["reason"] for each in process.server.objects("events")] == ["PatchFailed"])
+
+
+@pytest.mark.parametrize(
+    ("allowed", "want"),
+    [pytest.param((), None, id="without consent"), pytest.param(("serviceAccountName",), "a", id="with consent")],
+)
+async def test_a_privileged_patch_needs_consent(
+    allowed: tuple[str, ...], want: str | None, processes: Callable[..., WebhookProcess]
+) -> None:
+    """It was stored while no webhook validated it."""
+    process = processes(allowed_fields=allowed)
+    divided = topology(1, -1)
+    divided["spec"]["subsets"][0]["patch"] = {"spec": {"serviceAccountName": "admin"}}
+    await process.create_topology(divided)
+    assert subset_of(newcomer(), await process.ask(review("CREATE", newcomer()))) == want
 
 
 @pytest.mark.parametrize(
