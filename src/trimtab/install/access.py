@@ -118,7 +118,7 @@ ACCESS: Mapping[str, Access] = {
             Permission("apps", ("deployments", "replicasets"), ("get", *READ)),
             Permission("apps.kruise.io", ("clonesets", "unitedtopologies"), ("get", *READ)),
             _TOPOLOGY_STATUS,
-            Permission("trimtab.dev", ("scaledownpolicies",), ("get", *READ)),
+            Permission("trimtab.dev", ("scaledownpolicies",), READ),
             _POLICY_STATUS,
             _USAGE,
             _EVENTS,
