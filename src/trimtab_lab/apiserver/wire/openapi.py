@@ -280,6 +280,9 @@ def _custom(kind: Kind, prefix: str) -> Tree:
     """The schema of a definition, with the fields that every object has."""
     assert kind.custom is not None  # noqa: S101 – called for custom kinds only
     given = dict(kind.custom.schema_tree)
+    if prefix == _V2 and given.get("x-kubernetes-preserve-unknown-fields"):
+        # kubectl would reject fields that are not listed, so Kubernetes lists none.
+        return {"type": "object", "x-kubernetes-group-version-kind": [_gvk(kind)]}
     meta = {"$ref": prefix + _full(_OBJECT_META)}
     common = {
         "apiVersion": {"type": "string", **_described(_ANY_KIND, "apiVersion")},
