@@ -156,10 +156,13 @@ def _operation_v3(kind: Kind, method: str, *, listed: bool = False) -> Tree:
     operation: Tree = {
         "tags": [f"{kind.group or 'core'}_{kind.version}"],
         "operationId": _identifier(kind, method, listed=listed),
-        "parameters": [{"name": name, "in": "query", "schema": {"type": "string"}} for name in _QUERY[method]],
         "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": shown}}}},
         "x-kubernetes-group-version-kind": _gvk(kind),
     }
+    if _QUERY[method]:  # Go drops an empty list, and compares documents
+        operation["parameters"] = [
+            {"name": name, "in": "query", "schema": {"type": "string"}} for name in _QUERY[method]
+        ]
     if method in ("post", "put", "patch"):
         content = _patch_types(kind) if method == "patch" else ["application/json", "application/yaml"]
         operation["requestBody"] = {"content": {name: {"schema": shown} for name in content}, "required": True}
