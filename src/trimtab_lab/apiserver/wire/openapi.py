@@ -5,7 +5,7 @@ the server), how lists are merged (`x-kubernetes-patch-merge-key`), and what `ex
 kinds are generated from the table of Go types, with the published descriptions; those of custom kinds are the ones in
 their definition.
 
-Version 3 has a document for each group version, version 2 one for all.
+Version 3 has a document for each group version, version 2 one for all. Empty lists and objects are left out, as Go does.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _operation_v3(kind: Kind, method: str, *, listed: bool = False) -> Tree:
         "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": shown}}}},
         "x-kubernetes-group-version-kind": _gvk(kind),
     }
-    if _QUERY[method]:  # Go drops an empty list, and compares documents
+    if _QUERY[method]:
         operation["parameters"] = [
             {"name": name, "in": "query", "schema": {"type": "string"}} for name in _QUERY[method]
         ]
@@ -233,10 +233,8 @@ def _reachable(waiting: list[str]) -> list[str]:
 
 def _struct(name: str, prefix: str) -> Tree:
     fields = {field: text.rpartition("|")[2] for field, text in types()["types"][name].items()}
-    schema: Tree = {
-        "type": "object",
-        "properties": {field: _property(name, field, text, prefix) for field, text in fields.items()},
-    }
+    properties = {field: _property(name, field, text, prefix) for field, text in fields.items()}
+    schema: Tree = {"type": "object"} | ({"properties": properties} if properties else {})
     required = [field for field, text in fields.items() if not text.endswith(("?", "!"))]
     return _described(name, "") | schema | ({"required": required} if required else {})
 
