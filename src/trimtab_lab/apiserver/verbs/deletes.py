@@ -44,6 +44,8 @@ from trimtab_lab.apiserver.verbs.writes import ATTEMPTS
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
+REPLICATION_CONTROLLERS = "/replicationcontrollers"
+"""Their pods are orphaned unless a client asks for something else, for the sake of old clients."""
 CUSTOM_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 UNDELETABLE_NAMESPACES = ("default", "kube-system", "kube-public")
 _ENDED = ("Succeeded", "Failed")
@@ -232,7 +234,7 @@ class _Deletion:
     def _set_finalizers(self) -> None:
         """Replace the finalizers of a propagation policy by the one that is requested now."""
         finalizers = list(self._metadata.get("finalizers") or ())
-        wanted = _propagation(self._options, finalizers)
+        wanted = _propagation(self._kind, self._options, finalizers)
         kept = [name for name in finalizers if name not in (FOREGROUND, ORPHAN)]
         kept += [wanted] if wanted and self._kind.collection != "/events" else []
         if set(kept) != set(finalizers):
@@ -287,13 +289,14 @@ class _Deletion:
         return DeleteResult(self._cluster.store.remove(collection, self._seen, self._tree), gone=True)
 
 
-def _propagation(options: DeleteOptions, finalizers: list[str]) -> str:
-    """The finalizer that the options request; without options, the one that the object has already."""
+def _propagation(kind: Kind, options: DeleteOptions, finalizers: list[str]) -> str:
+    """The finalizer that the options request; without options, the one that the object has already, or the kind's."""
     if options.orphan is not None:
         return ORPHAN if options.orphan else ""
     if options.propagation:
         return {"Foreground": FOREGROUND, "Orphan": ORPHAN}.get(options.propagation, "")
-    return next((name for name in finalizers if name in (FOREGROUND, ORPHAN)), "")
+    default = ORPHAN if kind.collection == REPLICATION_CONTROLLERS else ""
+    return next((name for name in finalizers if name in (FOREGROUND, ORPHAN)), default)
 
 
 def check_preconditions(kind: Kind, seen: Entry, options: DeleteOptions) -> None:

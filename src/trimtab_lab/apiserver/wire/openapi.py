@@ -5,7 +5,7 @@ the server), how lists are merged (`x-kubernetes-patch-merge-key`), and what `ex
 kinds are generated from the table of Go types, with the published descriptions; those of custom kinds are the ones in
 their definition.
 
-Version 3 has a document for each group version, version 2 one for all.
+Version 3 has a document for each group version, version 2 one for all. Empty lists and objects are left out, as Go does.
 """
 
 from __future__ import annotations
@@ -156,10 +156,13 @@ def _operation_v3(kind: Kind, method: str, *, listed: bool = False) -> Tree:
     operation: Tree = {
         "tags": [f"{kind.group or 'core'}_{kind.version}"],
         "operationId": _identifier(kind, method, listed=listed),
-        "parameters": [{"name": name, "in": "query", "schema": {"type": "string"}} for name in _QUERY[method]],
         "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": shown}}}},
         "x-kubernetes-group-version-kind": _gvk(kind),
     }
+    if _QUERY[method]:
+        operation["parameters"] = [
+            {"name": name, "in": "query", "schema": {"type": "string"}} for name in _QUERY[method]
+        ]
     if method in ("post", "put", "patch"):
         content = _patch_types(kind) if method == "patch" else ["application/json", "application/yaml"]
         operation["requestBody"] = {"content": {name: {"schema": shown} for name in content}, "required": True}
@@ -230,10 +233,8 @@ def _reachable(waiting: list[str]) -> list[str]:
 
 def _struct(name: str, prefix: str) -> Tree:
     fields = {field: text.rpartition("|")[2] for field, text in types()["types"][name].items()}
-    schema: Tree = {
-        "type": "object",
-        "properties": {field: _property(name, field, text, prefix) for field, text in fields.items()},
-    }
+    properties = {field: _property(name, field, text, prefix) for field, text in fields.items()}
+    schema: Tree = {"type": "object"} | ({"properties": properties} if properties else {})
     required = [field for field, text in fields.items() if not text.endswith(("?", "!"))]
     return _described(name, "") | schema | ({"required": required} if required else {})
 
@@ -280,6 +281,9 @@ def _custom(kind: Kind, prefix: str) -> Tree:
     """The schema of a definition, with the fields that every object has."""
     assert kind.custom is not None  # noqa: S101 – called for custom kinds only
     given = dict(kind.custom.schema_tree)
+    if prefix == _V2 and given.get("x-kubernetes-preserve-unknown-fields"):
+        # kubectl would reject fields that are not listed, so Kubernetes lists none.
+        return {"type": "object", "x-kubernetes-group-version-kind": [_gvk(kind)]}
     meta = {"$ref": prefix + _full(_OBJECT_META)}
     common = {
         "apiVersion": {"type": "string", **_described(_ANY_KIND, "apiVersion")},
