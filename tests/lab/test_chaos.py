@@ -60,7 +60,7 @@ class Leaders:
             elector = Elector(self._client, name="chaos", namespace="default", identity=identity, timings=SHORT)
             with suppress(LeadershipLost, ApiError):
                 await elector.run(lambda: self._act(identity))
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(2 * SHORT.retry_period)  # the other candidate has its turn
 
     async def _act(self, identity: str) -> None:
         began = time.monotonic()
