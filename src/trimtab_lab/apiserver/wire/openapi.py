@@ -5,7 +5,7 @@ the server), how lists are merged (`x-kubernetes-patch-merge-key`), and what `ex
 kinds are generated from the table of Go types, with the published descriptions; those of custom kinds are the ones in
 their definition.
 
-Version 3 has a document for each group version, version 2 one for all. Empty lists and objects are left out, as Go does.
+Version 3 has a document for each group version, version 2 one for all. Empty values are left out, as Go does.
 """
 
 from __future__ import annotations
