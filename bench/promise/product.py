@@ -17,7 +17,7 @@ from bench.promise import processes, workloads
 from bench.promise.comparison import JSON
 from bench.promise.options import Options
 from trimtab.kube.client import Client, PatchKind
-from trimtab.kube.errors import NotFound
+from trimtab.kube.errors import AlreadyExists, NotFound, UnsupportedMediaType
 from trimtab.kube.resources import Resource, untyped
 
 _READY_SECONDS = 60.0
@@ -87,7 +87,13 @@ async def _objects(config: Path, options: Options) -> list[JSON]:
 
 
 async def _apply(client: Client, tree: JSON) -> None:
-    await client.patch(_resource(tree), tree["metadata"]["name"], tree, how=PatchKind.APPLY, force=True)
+    try:
+        await client.patch(_resource(tree), tree["metadata"]["name"], tree, how=PatchKind.APPLY, force=True)
+    except UnsupportedMediaType:  # the embedded lab has neither server-side apply nor CEL
+        for hook in tree.get("webhooks", ()):
+            hook.pop("matchConditions", None)
+        with suppress(AlreadyExists):
+            await client.create(_resource(tree), tree)
 
 
 async def _remove(client: Client, objects: list[JSON], system: str) -> None:
