@@ -69,6 +69,7 @@ async def shrink(made: DeploymentSandbox) -> tuple[int, ...]:
     left = await made.settled(12)
     await made.until(lambda store: not any(SCALE_PLAN in pod.metadata.annotations for pod in store))
     assert not [pod for pod in made.pods.store if DELETION_COST in pod.metadata.annotations]
+    await asyncio.sleep(2.0)  # an observed result is evaluated within half a second, unless the workload grows again
     await made.scale("web", 18)
     await made.settled(18)
     return left
