@@ -37,29 +37,19 @@ _NAMED = 3
 
 Prepare = Callable[[str, str, str, int], Coroutine[Any, Any, int]]
 """Prepares for a workload, by kind, namespace and name, that is about to have this size; how many writes it took."""
-IsPrepared = Callable[[str, str, str], bool]
-"""Whether something is prepared for scale-downs of a workload, by kind, namespace and name."""
 
 
 class Gate:
     """Decides which requests are planned; the outcome of all others is final."""
 
     def __init__(
-        self,
-        client: Client,
-        view: View,
-        limits: RateLimiter,
-        *,
-        defaults: Defaults,
-        prepare: Prepare | None = None,
-        is_prepared: IsPrepared | None = None,
+        self, client: Client, view: View, limits: RateLimiter, *, defaults: Defaults, prepare: Prepare | None = None
     ) -> None:
         self._client = client
         self._view = view
         self._limits = limits
         self._groups = Groups(view, defaults)
         self._prepare = prepare
-        self._is_prepared = is_prepared or (lambda *_: prepare is not None)
 
     @property
     def defaults(self) -> Defaults:
@@ -73,21 +63,6 @@ class Gate:
     def may_read(self) -> bool:
         """Whether one more unverified request may be looked up."""
         return self._limits.reads.take()
-
-    def observed(self, request: ScaleDownRequest, budget: TimeBudget) -> CheckedRequest | None:
-        """The request with its workload and policy from the caches, if it is only to be observed.
-
-        Nothing is written for it, so an uncached read is not worth its time: of a forged request nothing becomes.
-        """
-        workload = self._view.workload(request.kind, request.namespace, request.name)
-        if workload is None or not self._view.synced or not _is_same(request, workload) or request.after == 0:
-            return None
-        policy = self.policy_for(workload)
-        if policy is None or policy.is_enforced:
-            return None
-        if self._is_prepared(request.kind, request.namespace, request.name) or not self._limits.observations.take():
-            return None
-        return CheckedRequest(request, workload, policy, budget)
 
     async def check(self, request: ScaleDownRequest, budget: TimeBudget) -> CheckedRequest | HoldResult:
         """The request with its workload and policy, or its result."""
@@ -147,14 +122,10 @@ def _within(budget: TimeBudget, policy: EffectivePolicy) -> TimeBudget:
 
 def _is_current(request: ScaleDownRequest, workload: Workload) -> bool:
     """Whether a review describes the workload as it is. A user whose request is out of date has to repeat it."""
-    return _is_same(request, workload) and request.resource_version in ("", workload.metadata.resource_version)
-
-
-def _is_same(request: ScaleDownRequest, workload: Workload) -> bool:
-    """Whether a review is about this workload and its size."""
     metadata, size = workload.metadata, workload.desired_replicas
-    is_same = bool(request.uid) and request.uid == metadata.uid and metadata.deletion_timestamp is None
-    return is_same and size == request.before > request.after >= 0
+    is_same = bool(request.uid) and request.uid == metadata.uid
+    is_same = is_same and request.resource_version in ("", metadata.resource_version)
+    return is_same and metadata.deletion_timestamp is None and size == request.before > request.after >= 0
 
 
 def _conflict_warning(ref: WorkloadRef, conflicts: Sequence[WorkloadRef]) -> str:

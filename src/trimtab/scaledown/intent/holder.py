@@ -39,7 +39,7 @@ from trimtab.ranking.strategies import StrategyError
 from trimtab.scaledown import replicaset_plans
 from trimtab.scaledown.cost_writer import CostWriter
 from trimtab.scaledown.intent.delivery import BACKGROUND, RESERVE, PlanDelivery
-from trimtab.scaledown.intent.gate import Gate, IsPrepared, Prepare
+from trimtab.scaledown.intent.gate import Gate, Prepare
 from trimtab.scaledown.intent.hold_settings import SETTINGS, HoldSettings
 from trimtab.scaledown.intent.overdue import OverdueScaleDowns
 from trimtab.scaledown.intent.planner import PlannedRequest, Planner, PolicyOf, strategies_of
@@ -81,7 +81,6 @@ class ScaleDownHolder:
         policy_of: PolicyOf = strategies_of,
         on_plan: Callable[[DeliveredPlan], None] | None = None,
         prepare: Prepare | None = None,
-        is_prepared: IsPrepared | None = None,
         recorder: EventRecorder | None = None,
         on_result: Callable[[ScaleDownRecord], None] | None = None,
     ) -> None:
@@ -99,7 +98,7 @@ class ScaleDownHolder:
         limits = RateLimiter(settings.rates, client.clock)
         writer = CostWriter(client, metrics=self.metrics, writers=settings.writers)
         reader = client.using(retry=NO_RETRIES, timeout=settings.budget, urgent=True)
-        self._gate = Gate(reader, view, limits, defaults=defaults, prepare=prepare, is_prepared=is_prepared)
+        self._gate = Gate(reader, view, limits, defaults=defaults, prepare=prepare)
         self._planner = Planner(
             view,
             client.clock,
@@ -186,9 +185,6 @@ class ScaleDownHolder:
         return result
 
     async def _hold(self, request: ScaleDownRequest, budget: TimeBudget) -> HoldResult:
-        observed = self._gate.observed(request, budget)
-        if observed is not None:
-            return self._observe(observed)
         if not self._gate.may_read():
             return self._give_up(request, HoldOutcome.RATE_LIMITED)
         async with self._locks.acquire(request.key, budget.seconds / 2) as is_granted:

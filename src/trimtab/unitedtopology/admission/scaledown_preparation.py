@@ -49,10 +49,6 @@ class ScaleDownPreparation:
         self._clock = clock
         self._settle = settle
 
-    def applies_to(self, kind: str, namespace: str, name: str) -> bool:
-        """Whether a workload has subsets whose costs depend on its size."""
-        return bool(self._levels(kind, namespace, name, replicas=1))
-
     async def prepare(self, kind: str, namespace: str, name: str, replicas: int) -> int:
         """Write the costs of a workload's pods for this size, and return how many were written.
 
