@@ -25,7 +25,7 @@ from trimtab.scaledown.cost_writer import LAST, CostChange, CostWriter, WriteRep
 from trimtab.scaledown.intent.ratelimits import RateLimiter
 from trimtab.scaledown.intent.requests import CheckedRequest, HoldResult, TimeBudget
 from trimtab.scaledown.intent.settle_time import SettleTime
-from trimtab.scaledown.metrics import HoldOutcome, Metrics
+from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.pod_costs import annotation_for, plan_cost
 from trimtab.scaledown.replicaset_plans import ControllerPlan
 from trimtab.scaledown.results.levels import ExpectedLevel
@@ -57,7 +57,6 @@ class PlanDelivery:
         *,
         limits: RateLimiter,
         settle_time: SettleTime,
-        metrics: Metrics,
         window: float,
     ) -> None:
         self._view = view
@@ -66,7 +65,6 @@ class PlanDelivery:
         self._tracker = tracker
         self._limits = limits
         self._settle_time = settle_time
-        self._metrics = metrics
         self._window = window
         """Seconds for which certainty holds that depends on when the controller acts."""
 

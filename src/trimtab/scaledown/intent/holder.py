@@ -115,7 +115,6 @@ class ScaleDownHolder:
             self.tracker,
             limits=limits,
             settle_time=self.settle_time,
-            metrics=self.metrics,
             window=settings.model.window,
         )
         self._overdue = OverdueScaleDowns(
@@ -164,7 +163,7 @@ class ScaleDownHolder:
         try:
             await asyncio.gather(*tasks)
         finally:
-            await cancel(*tasks)
+            await cancel(*tasks, *self._background)
 
     async def hold(self, request: ScaleDownRequest) -> HoldResult:
         """Put costs in place for a request, and return when it may be admitted. Errors do not stop it."""
@@ -235,7 +234,12 @@ class ScaleDownHolder:
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        task.add_done_callback(self._background_ended)
+
+    def _background_ended(self, task: asyncio.Future[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the result of a scale-down is not checked", exc_info=error)
 
     async def _track_skipped(self, checked: CheckedRequest, result: HoldResult) -> None:
         """Compare what becomes of a request with what would have been possible."""

@@ -9,10 +9,8 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
 from trimtab.api import codec, times
 from trimtab.api.documents import JSON
@@ -71,7 +69,8 @@ class Distribution(Model):
 class ScaleDownRecord(Model):
     """One governed decrease."""
 
-    id: Annotated[str, Meta(description="The decision; plans of one decision have names of their own.")]
+    id: str
+    """The decision; plans of one decision have names of their own."""
     time: str
     mode: Mode
     kind: str

@@ -35,6 +35,18 @@ async def story(**settings: object) -> ScaleCluster:
     return cluster
 
 
+def write_slowly(cluster: ScaleCluster) -> None:
+    """Let every write of Trimtab take a minute."""
+    send = cluster.product.send
+
+    async def slowly(request: Request) -> Response:
+        if request.method == "PATCH":
+            await cluster.clock.sleep(60)
+        return await send(request)
+
+    cluster.product.send = slowly  # type: ignore[method-assign]
+
+
 @pytest.fixture
 async def cluster() -> AsyncIterator[ScaleCluster]:
     """The cluster of the story."""
@@ -126,14 +138,7 @@ async def test_a_forged_request_beyond_the_limit_of_reads_is_no_event() -> None:
 
 async def test_requests_do_not_wait_for_long_behind_others(cluster: ScaleCluster) -> None:
     """After half of its budget a request is admitted without a plan, and reported."""
-    send = cluster.product.send
-
-    async def slowly(request: Request) -> Response:
-        if request.method == "PATCH":
-            await cluster.clock.sleep(60)
-        return await send(request)
-
-    cluster.product.send = slowly  # type: ignore[method-assign]
+    write_slowly(cluster)
     first = asyncio.ensure_future(cluster.holder.hold(await cluster.request(6)))
     await cluster.clock.advance(0.1)
     second = asyncio.ensure_future(cluster.holder.hold(await cluster.request(5)))
@@ -149,14 +154,7 @@ async def test_requests_do_not_wait_for_long_behind_others(cluster: ScaleCluster
 
 async def test_a_late_decision_is_an_event(cluster: ScaleCluster) -> None:
     """The server admits the request while its costs are still being written."""
-    send = cluster.product.send
-
-    async def slowly(request: Request) -> Response:
-        if request.method == "PATCH":
-            await cluster.clock.sleep(60)
-        return await send(request)
-
-    cluster.product.send = slowly  # type: ignore[method-assign]
+    write_slowly(cluster)
     request = await cluster.request(6)
     holding = asyncio.ensure_future(cluster.holder.hold(request))
     await cluster.clock.advance(0.1)
