@@ -64,25 +64,45 @@ def own_and_rented(most: int | None = None) -> list[JSON]:
 
 async def create_topology(made: DeploymentSandbox, *subsets: JSON, kind: str = "Deployment", **spec: JSON) -> None:
     """A UnitedTopology of the workload web, and wait until it is in effect."""
-    target = {"apiVersion": VERSIONS[kind], "kind": kind, "name": "web"}
+    await _create(made, "web", kind, subsets=list(subsets), **spec)
+    await _wait_until_asked(made)
+
+
+async def _create(made: DeploymentSandbox, name: str, kind: str, **spec: JSON) -> None:
     body = {
         "apiVersion": "apps.kruise.io/v1alpha1",
         "kind": "UnitedTopology",
-        "metadata": {"name": "web"},
-        "spec": {"targetRef": target, "subsets": list(subsets), **spec},
+        "metadata": {"name": name},
+        "spec": {"targetRef": {"apiVersion": VERSIONS[kind], "kind": kind, "name": name}, **spec},
     }
     await made.client.create(UnitedTopology, body, namespace=made.name)
 
-    await eventually(lambda: is_asked(made, kind))
+
+async def _wait_until_asked(made: DeploymentSandbox) -> None:
+    """Wait until new pods get subsets: the API server has seen the namespace's label, the webhook the UnitedTopology.
+
+    A later UnitedTopology of a ReplicaSet shows that; its pod is replaced until it has a subset.
+    """
+    await _create(made, "probe", "ReplicaSet", subsets=[{"name": "any"}])
+    tree = made.deployment("probe", 1)
+    await made.client.create(ReplicaSet, tree, namespace=made.name)
+
+    async def is_asked() -> bool:
+        found = [pod for pod in made.pods.store if pod.active and pod.metadata.labels.get("app") == "probe"]
+        if any(keys.subset_annotations(pod.metadata.annotations) is not None for pod in found):
+            return True
+        for pod in found:
+            await made.client.delete(Pod, pod.metadata.name, namespace=made.name, grace_period_seconds=0)
+        return False
+
+    await eventually(is_asked)
+    await made.client.delete(ReplicaSet, "probe", namespace=made.name, propagation="Background")
+    await made.client.delete(UnitedTopology, "probe", namespace=made.name)
+    await eventually(lambda: _are_gone(made, "probe"))
 
 
-async def is_asked(made: DeploymentSandbox, kind: str) -> bool:
-    """Whether the API server has seen the namespace's label: it asks about pods then, dry runs included."""
-    owner = {"apiVersion": VERSIONS[kind], "kind": kind, "name": "web", "uid": "none", "controller": True}
-    tree = made.deployment("web", 1)["spec"]["template"]
-    body = {**tree, "metadata": {**tree["metadata"], "name": "probe", "ownerReferences": [owner]}}
-    answer = await made.client.create(Pod, body, namespace=made.name, dry_run=True)
-    return keys.subset_annotations(answer.metadata.annotations) is not None
+async def _are_gone(made: DeploymentSandbox, app: str) -> bool:
+    return not any(pod.metadata.labels.get("app") == app for pod in made.pods.store)
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
