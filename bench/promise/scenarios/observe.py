@@ -1,27 +1,32 @@
 """The mode Observe: nothing is written, requests are hardly slower, and every recorded result is right.
 
-Workloads in two namespaces grow and shrink in the same way. The webhook for scale requests is told to leave out one of
-the namespaces, so that its requests are answered without Trimtab. What Trimtab recorded of the others is compared with
-what our own watches saw.
+Workloads grow and shrink. Every other scale-down of a workload is requested by a user whom the webhooks are told to
+leave out, so that it is answered without Trimtab. What Trimtab recorded of the others is compared with what our watches
+saw, and the API server's audit log, where it is given, with the promise that no pod is written.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import random
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
 
-from bench.promise import product, workloads
+from bench.promise import product
 from bench.promise.comparison import JSON
 from bench.promise.measuring import Measurement, Round, attach_events
 from bench.promise.report import Report, tally
 from bench.promise.scenarios.rounds import grow
 from bench.promise.stage import Stage
 from bench.promise.workloads import DEPLOYMENTS, Workload
+from trimtab.kube import config
+from trimtab.kube.client import Client
 from trimtab.kube.resources import untyped
+from trimtab.kube.sessions import Session
 
 POLICY = {"mode": "Observe"}
 _HOOKS = untyped(
@@ -33,93 +38,100 @@ _HOOKS = untyped(
 _MOST_EXTRA_SECONDS = 0.05
 
 
-@dataclass
-class Answers:
-    """How long scale requests took, with Trimtab and without."""
-
-    observed: list[float] = field(default_factory=list)
-    unobserved: list[float] = field(default_factory=list)
+_OBSERVED, _LEFT_OUT = "promise-observed", "promise-left-out"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this scenario."""
-    parser.add_argument("--rounds", type=int, default=500, help="observed scale-downs (default: 500)")
+    parser.add_argument("--rounds", type=int, default=500, help="observed scale-downs, and as many without (500)")
     parser.add_argument("--workloads", type=int, default=6, help="workloads side by side (default: 6)")
+    parser.add_argument("--audit-log", type=Path, help="the API server's audit log, with at least the metadata of pods")
 
 
 async def measure(stage: Stage, arguments: argparse.Namespace) -> Report:
     """Play all rounds, then read Trimtab's history."""
-    left_out = f"{stage.namespace}-without"
-    await stage.client.create(workloads.NAMESPACES, {"metadata": {"name": left_out}})
-    await _leave_out(stage, left_out)
+    await _leave_out(stage)
     players = [Workload(DEPLOYMENTS, f"w{index}") for index in range(arguments.workloads)]
-    finished, answers, todo = list[Measurement](), Answers(), iter(range(arguments.rounds))
-    await asyncio.gather(*(_play(stage, left_out, each, todo, finished, answers) for each in players))
+    finished, todo = list[tuple[bool, Measurement]](), iter(range(2 * arguments.rounds))
+    async with _acting_as(stage, _OBSERVED) as observed, _acting_as(stage, _LEFT_OUT) as left_out:
+        await asyncio.gather(*(_play(each, (observed, left_out), todo, finished) for each in players))
     await asyncio.sleep(5.0)
     history = await product.history(stage.product) if stage.product else []
-    rounds = [measurement.round for measurement in finished]
-    attach_events(rounds, stage.events.seen)
-    await stage.client.delete(workloads.NAMESPACES, left_out)
-    return _report(stage, finished, answers, history)
+    attach_events([measurement.round for _, measurement in finished], stage.events.seen)
+    report = _report(stage, finished, history)
+    if arguments.audit_log:
+        _add_audited(report, arguments.audit_log.read_text())
+    return report
 
 
-async def _leave_out(stage: Stage, namespace: str) -> None:
-    """Keep the API server from sending requests of a namespace to Trimtab."""
-    rule = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [namespace]}
+async def _leave_out(stage: Stage) -> None:
+    """Keep the API server from sending the requests of one user to Trimtab."""
+    condition = {"name": "left-out", "expression": f"request.userInfo.username != '{_LEFT_OUT}'"}
     for each in (await stage.client.list(_HOOKS)).items:
         if "trimtab" not in each["metadata"]["name"]:
             continue
         for hook in each["webhooks"]:
-            selector = hook.setdefault("namespaceSelector", {})
-            selector.setdefault("matchExpressions", []).append(rule)
+            hook.setdefault("matchConditions", []).append(condition)
         await stage.client.replace(_HOOKS, each)
     await asyncio.sleep(2.0)  # API servers learn of changed webhooks by a watch of their own
 
 
+@asynccontextmanager
+async def _acting_as(stage: Stage, user: str) -> AsyncIterator[Stage]:
+    """A stage whose requests are made as another user, who may do everything."""
+    endpoint = config.discover(stage.options.kubeconfig)
+    identity = {"Impersonate-User": (user,), "Impersonate-Group": ("system:masters",)}
+    async with Client(Session(replace(endpoint, impersonate=identity))) as client:
+        yield replace(stage, client=client)
+
+
 async def _play(
-    stage: Stage,
-    left_out: str,
-    workload: Workload,
-    todo: Iterator[int],
-    finished: list[Measurement],
-    answers: Answers,
+    workload: Workload, stages: tuple[Stage, Stage], todo: Iterator[int], finished: list[tuple[bool, Measurement]]
 ) -> None:
-    size = 1
-    await stage.create(workload, size)
-    body = workloads.manifest(workload, stage.run, 0)
-    await stage.client.create(workload.kind, body, namespace=left_out)
+    """Shrink one workload again and again: observed, left out, observed, …"""
+    size, is_observed = 1, False
+    await stages[0].create(workload, size)
     for index in todo:
+        is_observed = not is_observed
+        stage = stages[0 if is_observed else 1]
         rng = random.Random(f"{stage.options.seed}/{index}")
         size = await grow(stage, workload, size, rng)
         measurement = Measurement(stage, workload, rng.randrange(1, size))
-        await _time_unobserved(stage, left_out, workload, answers)
         await measurement.request()
-        answers.observed.append(measurement.round.request_seconds)
         await measurement.finish()
-        finished.append(measurement)
+        finished.append((is_observed, measurement))
         size = measurement.round.target
         if len(finished) % 25 == 0:
             print(f"[{len(finished)}] {measurement.round.line()}", flush=True)
 
 
-async def _time_unobserved(stage: Stage, left_out: str, workload: Workload, answers: Answers) -> None:
-    """The same kind of request without Trimtab: up, not timed, and down, timed. Its pods are never created."""
-    for size in (0, 1, 0):
-        began = time.monotonic()
-        await stage.client.resize(workload.kind, workload.name, size, namespace=left_out)
-    answers.unobserved.append(time.monotonic() - began)
+def _add_audited(report: Report, lines: str) -> None:
+    """Count the writes of pods in an audit log that change metadata: bindings, statuses and deletions are others'."""
+    entries = [json.loads(line) for line in lines.splitlines()]
+    writes = [each for each in entries if each["verb"] in ("patch", "update") and _is_pod(each.get("objectRef", {}))]
+    report.add("audit log: entries about pods", len(entries))
+    report.add("audit log: pods patched or updated", len(writes))
+    if writes:
+        report.failures.append(f"{len(writes)} pods were written; the first: {writes[0]['requestURI']}")
 
 
-def _report(stage: Stage, finished: list[Measurement], answers: Answers, history: list[JSON]) -> Report:
-    rounds = [measurement.round for measurement in finished]
+def _is_pod(reference: JSON) -> bool:
+    return reference.get("resource") == "pods" and not reference.get("subresource")
+
+
+def _report(stage: Stage, finished: list[tuple[bool, Measurement]], history: list[JSON]) -> Report:
+    rounds = [measurement.round for is_observed, measurement in finished if is_observed]
+    left_out = [measurement.round for is_observed, measurement in finished if not is_observed]
     report = Report(f"{len(rounds)} observed scale-downs", rounds=rounds)
     costs = len(stage.pods.cost_writes)
-    extra = _p99(answers.observed) - _p99(answers.unobserved)
+    with_trimtab, without = (sorted(each.request_seconds for each in some) for some in (rounds, left_out))
+    extra = _at(with_trimtab, 0.99) - _at(without, 0.99)
     wrong = list(_wrong_records(stage, rounds, history))
     report.add("costs written to pods", costs)
     report.add("scale-downs that stock left with a skew above 1", sum(each.skew > 1 for each in rounds))
-    report.add("p99 of requests with Trimtab, seconds", f"{_p99(answers.observed):.3f}")
-    report.add("p99 of requests without, seconds", f"{_p99(answers.unobserved):.3f}")
+    for name, seconds in (("with Trimtab", with_trimtab), ("without", without)):
+        shares = " · ".join(f"{_at(seconds, share):.3f}" for share in (0.5, 0.9, 0.99, 1.0))
+        report.add(f"requests {name}, seconds: p50 · p90 · p99 · longest", shares)
     report.add("records", len(history))
     report.add("wrong or missing records", len(wrong))
     report.add("requests with a warning", sum(bool(each.warnings) for each in rounds))
@@ -156,6 +168,5 @@ def _wrong_records(stage: Stage, rounds: list[Round], history: list[JSON]) -> It
             yield f"{each.line()}: recorded {record['from']} → {record['to']}, left {left}, planned {zones['planned']}"
 
 
-def _p99(seconds: list[float]) -> float:
-    ordered = sorted(seconds)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))] if ordered else 0.0
+def _at(ordered: list[float], share: float) -> float:
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
