@@ -30,6 +30,7 @@ from trimtab.kube.credentials import Credentials, FileMaterial, InlineMaterial, 
 from trimtab.kube.endpoints import Endpoint
 from trimtab.kube.errors import ConfigError
 from trimtab.kube.execplugins import ExecCredentials, Plugin
+from trimtab.kube.files import parse_yaml
 from trimtab.kube.tls import Trust
 
 T = TypeVar("T")
@@ -177,10 +178,10 @@ def load(paths: Sequence[Path], clock: Clock, *, context: str = "", environ: Map
 def read(path: Path) -> ConfigFile:
     """Read one file."""
     try:
-        tree = yaml.safe_load(path.read_bytes())
+        tree = parse_yaml(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"the kubeconfig {path} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark else ""
         raise ConfigError(f"the kubeconfig {path} is not valid YAML{where}") from None
