@@ -96,7 +96,7 @@ def _check_plain(value: Any, path: str) -> None:
     """Check that a value is one that JSON has: YAML also has sets, binary data, and keys of any kind."""
     if isinstance(value, dict):
         for key, each in value.items():
-            if not isinstance(key, (str, int, float)):
+            if isinstance(key, bool) or not isinstance(key, (str, int, float)):
                 raise InvalidError(path, f"{short_repr(key)} is not a text: write a name as the key")
             _check_plain(each, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list):
