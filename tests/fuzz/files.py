@@ -63,8 +63,8 @@ WORDS = (
     *("proxy-url", "as", "as-uid", "user", "cluster", "name", "namespace", "current-context"),
 )
 VALUES = (
-    *("", "~", "~nobody/x", "/", "..", "\0", "a\0b", "u", "v", "w", "https://[", "https://[::1", "http://h:port"),
-    *("https://h:99999999", "https://u:hunter2@h", "socks5://h", "//", "LS0tLQ==", "aHVudGVyMg==", "=", "hunter2"),
+    *("", "~", "~no-such-user/x", "/", "..", "\0", "a\0b", "u", "v", "w", "https://[", "https://[::1", "http://h:port"),
+    *("https://h:99999999", "https://u:p@h", "socks5://h", "//", "LS0tLQ==", "aHVudGVyMg==", "="),
     *("50%", "<= 3", "3..1", "1e9", "9" * 5000, "zone", "web", "Deployment", "apps/v1", "\ud800", "\N{PILE OF POO}"),
 )
 SNIPPETS = (

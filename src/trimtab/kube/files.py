@@ -27,21 +27,23 @@ def parse_yaml(text: str | bytes, loader: type[yaml.SafeLoader] = yaml.SafeLoade
         raise yaml.YAMLError("it is nested too deeply") from None
     except Exception as error:
         raise yaml.YAMLError(f"a value cannot be read as what it is written as: {error}") from error
-    if _contains_itself(tree, set()):
-        raise yaml.YAMLError("an anchor contains an alias of itself")
+    _check(tree, set())
     return tree
 
 
-def _contains_itself(value: Any, around: set[int]) -> bool:
-    """Whether a list or mapping is inside itself; `around` has the identities of those around the value."""
+def _check(value: Any, around: set[int]) -> None:
+    """Check that no list or mapping is inside itself (`around` has the identities of those around the value), and that
+    every text can be written: YAML can name half of a character (`"\\ud800"`)."""
+    if isinstance(value, str) and any("\ud800" <= each <= "\udfff" for each in value):
+        raise yaml.YAMLError("a text has half of a surrogate pair")
     if not isinstance(value, (dict, list)):
-        return False
+        return
     if id(value) in around:
-        return True
+        raise yaml.YAMLError("an anchor contains an alias of itself")
     around.add(id(value))
-    found = any(_contains_itself(each, around) for each in (value.values() if isinstance(value, dict) else value))
+    for each in (*value, *value.values()) if isinstance(value, dict) else value:
+        _check(each, around)
     around.remove(id(value))
-    return found
 
 
 def read_yaml(path: Path) -> Mapping[str, Any]:

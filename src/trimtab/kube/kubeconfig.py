@@ -142,7 +142,10 @@ class Entry(Generic[T]):
 
     def file(self, name: str) -> Path:
         """A path, resolved relative to that file."""
-        return self.path.parent / Path(name).expanduser()
+        try:
+            return self.path.parent / Path(name).expanduser()
+        except RuntimeError as error:
+            raise ConfigError(f"{self.path}: {name!r} is not a path: {error}") from error
 
 
 @dataclass(slots=True)
@@ -315,8 +318,8 @@ def _cluster_info(cluster: Entry[Cluster]) -> JSON:
 def _read_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"the kubeconfig {path} cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a path with a null byte
+        raise ConfigError(f"the file {path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _impersonation(user: User) -> dict[str, tuple[str, ...]]:
