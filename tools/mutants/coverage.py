@@ -37,17 +37,12 @@ class Coverage:
         del self.lines[test]
 
     def tests(self, mutant: Mutant, most: float) -> list[str]:
-        """The tests that execute the changed statement, the fastest first, that take so many seconds at most; for a
-        variable, those of its module."""
-        found = [test for test, files in self.lines.items() if self._executes(files.get(mutant.path), mutant)]
+        """The tests that execute the changed statement, the fastest first, that take so many seconds at most."""
+        wanted = set(mutant.lines)
+        found = [test for test, files in self.lines.items() if not wanted.isdisjoint(files.get(mutant.path, ()))]
         found.sort(key=lambda test: (self.seconds[test], test))
         ends = itertools.accumulate(self.seconds[test] for test in found)
         return [test for test, end in zip(found, ends, strict=True) if end <= most] or found[:1]
-
-    def _executes(self, lines: set[int] | None, mutant: Mutant) -> bool:
-        if not lines:
-            return False
-        return not mutant.function or not lines.isdisjoint(mutant.lines)
 
     @contextmanager
     def record(self, test: str, paths: Iterable[str]) -> Iterator[None]:

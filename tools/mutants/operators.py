@@ -1,7 +1,8 @@
 """Which changes are made to a module: a table of rules on its syntax tree.
 
 Left out is what no user depends on: texts, log calls, annotations, assertions, and checks that hold for any input
-(`strict=True` of `zip`). Defaults in class bodies are left out because a class cannot be changed in place.
+(`strict=True` of `zip`). So are the values of variables of modules and classes: how long a limit is, is a decision and
+not behaviour, and a test that repeats it says nothing.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Mutant:
 
     path: str
     function: str
-    """The outermost function that has it, as `Class.method`; empty for a module's own variables."""
+    """The outermost function that has it, as `Class.method`."""
     line: int
     lines: range
     """The lines of the statement, without the statements in it."""
@@ -133,6 +134,8 @@ def _walk(
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "bases", "type_params"):
             continue
+        if isinstance(value, ast.arguments):  # defaults are not part of a function's code
+            continue
         for index, child in enumerate(value) if isinstance(value, list) else ((None, value),):
             if isinstance(child, ast.AST):
                 yield from _walk(child, node, (*way, (name, index)), statement, function, inside=inside)
@@ -153,12 +156,10 @@ def _is_left_out(node: ast.AST, parent: ast.AST, inside: bool) -> bool:
             return True
         case ast.expr() if isinstance(parent, ast.Raise):
             return True
-        case ast.Assign() | ast.AnnAssign() if isinstance(parent, ast.ClassDef):
-            return True
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Assign() | ast.AnnAssign():
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             return False
         case ast.stmt():
-            return isinstance(parent, ast.Module) and not inside
+            return isinstance(parent, (ast.Module, ast.ClassDef)) and not inside
     return False
 
 

@@ -116,6 +116,37 @@ async def test_a_failing_key_is_requeued_with_growing_delays() -> None:
     await queue.drain()
 
 
+async def test_delays_after_failures_are_those_of_client_go() -> None:
+    """From 5 ms, doubled each time, up to 1000 s."""
+    queue: WorkQueue[str] = WorkQueue(VirtualClock())
+    delays = [queue.retry("a") for _ in range(30)]
+    assert delays[:3] == [0.005, 0.01, 0.02]
+    assert delays[-1] == 1000
+    await queue.drain()
+
+
+async def test_without_a_delay_a_key_is_queued_at_once() -> None:
+    """No task has to run for that."""
+    queue: WorkQueue[str] = WorkQueue(VirtualClock())
+    queue.add_after("a", 0)
+    assert len(queue) == 1
+
+
+async def test_a_key_due_between_two_others_is_queued_between_them() -> None:
+    """The timer waits for the second when the third comes."""
+    clock = VirtualClock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    queue.add_after("first", 5)
+    queue.add_after("last", 10)
+    await clock.advance(6)
+    assert await queue.get() == "first"
+    queue.add_after("between", 1)
+    await clock.advance(1)
+    assert len(queue) == 1
+    assert await queue.get() == "between"
+    queue.shut_down()
+
+
 async def test_shutting_down_processes_queued_keys_only() -> None:
     """Keys that are added later, or kept aside, do not come."""
     clock = VirtualClock()
