@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 UV := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint format test bench promise e2e up generate clean
+.PHONY: help install lock lint format test bench mutants promise e2e up generate clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ up: install ## Start a lab: API server, workload controllers, simulated nodes, a
 bench: install ## All benchmarks, or one: make bench ONLY=decode-5k
 	@$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
 
+mutants: install ## Small changes of the core, which tests must notice: make mutants MINUTES=10 SEED=1
+	@$(BIN)/python -m tools.mutants --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1) $(ARGS)
+
 promise: install ## Scale-downs on the cluster of KUBECONFIG: make promise SCENARIO=rounds ARGS="--rounds 60"
 	@$(BIN)/python -m bench.promise $(or $(SCENARIO),--help) $(ARGS)
 
@@ -60,4 +63,4 @@ generate: install ## Write what is generated from types and published schemas
 	@$(BIN)/python -m tools.generate
 
 clean: ## Remove what the targets made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/latest.json
+	rm -rf $(VENV) .mutants_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/latest.json

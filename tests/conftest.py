@@ -6,6 +6,10 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("trimtab", settings(deadline=None))  # of any profile: no test depends on the time it takes
+settings.load_profile("trimtab")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,8 +1,8 @@
 """Simulated nodes on a control plane, the lab's or the one that KUBECONFIG names.
 
 The nodes carry a taint that only the pods of these tests tolerate, so that nobody else's pods are put on them, and go
-away with the test. Where there is no controller manager, the nodes bring their own lifecycle, and what needs a
-Deployment controller and a scheduler is skipped.
+away with the test. Where WITHOUT says that there is no Deployment controller, the nodes bring their own lifecycle, and
+what needs it and a scheduler is skipped.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.absences import DEPLOYMENT_CONTROLLER, is_absent
 from trimtab.api.apps import Deployment
 from trimtab.api.core import Namespace
 from trimtab.api.documents import JSON
@@ -34,7 +35,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 TAINT = "lab.trimtab.dev/e2e"
 PATIENCE = 150.0
-SOON = 5.0
 
 
 @pytest.fixture
@@ -58,15 +58,15 @@ async def namespace(client: Client) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def controllers(client: Client, namespace: str) -> bool:
-    """Whether there is a controller manager: something reconciles a new Deployment."""
+    """Whether there is a controller manager; where it is not known to be absent, it reconciles a new Deployment."""
+    if is_absent(DEPLOYMENT_CONTROLLER):
+        return False
     await client.create(Deployment, deployment("canary", 0), namespace=namespace)
     informer = Informer(client, Deployment, namespace=namespace)
     watching = asyncio.ensure_future(informer.run())
     try:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE):
             await informer.wait_for(lambda store: any(each.status.observed_generation for each in store))
-    except TimeoutError:
-        return False
     finally:
         await cancel(watching)
     return True
@@ -197,7 +197,7 @@ async def test_a_process_that_starts_again_keeps_nodes_and_pods(client: Client, 
 async def test_a_deployment_grows_and_shrinks(client: Client, namespace: str, nodes: Nodes, controllers: bool) -> None:
     """30 pods become ready, 20 stay, and one that is deleted is replaced."""
     if not controllers:
-        pytest.skip("this control plane has no Deployment controller")
+        pytest.skip(f"this control plane has no {DEPLOYMENT_CONTROLLER}")
     await client.create(Deployment, deployment("web", 30, nodes.shape.name), namespace=namespace)
     await until(nodes, lambda: len(ready_pods(nodes, namespace)) == 30)
     await client.resize(Deployment, "web", 20, namespace=namespace)

@@ -26,7 +26,7 @@ def main() -> None:
         target.check(value)
 
     while time.monotonic() < ends:
-        run = settings(max_examples=500, deadline=None, database=None, suppress_health_check=list(HealthCheck))(
+        run = settings(max_examples=100, deadline=None, database=None, suppress_health_check=list(HealthCheck))(
             given(target.inputs)(check)
         )
         seed(options.seed + rounds)(run)()

@@ -17,6 +17,7 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import inspect
 
+from tests.fuzz import files
 from tests.unit.kube.fakes import FakeServer
 from tests.unit.kube.strange_objects import deep, tree
 from trimtab.admission.validation import CHECKS, Validation
@@ -184,5 +185,7 @@ TARGETS: Mapping[str, Target] = {
     "decoder": Target(_of(*RESOURCES), check_decoder),
     "kinds": Target(_of(CloneSet, UnitedTopology, ScaleDownPolicy), check_kinds),
     "reviews": Target(_of(*_WORKLOADS), check_reviews),
+    "scenarios": Target(files.scenario_texts(), files.check_scenario),
+    "kubeconfig": Target(files.texts((files.KUBECONFIG,), files.WORDS), files.check_kubeconfig),
 }
 """All targets, by name."""

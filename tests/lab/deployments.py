@@ -169,10 +169,9 @@ async def _clean(client: Client, made: DeploymentSandbox) -> None:
     """Remove everything in order, so that no component writes about objects that are gone."""
     for kind in (Resource.of(Deployment), Resource.of(ReplicaSet), Resource.of(ReplicationController), PODS):
         await client.delete_all(kind, namespace=made.name, grace_period_seconds=0, propagation="Background")
-    with suppress(TimeoutError):
-        await within(client.clock, 20.0, made.pods.wait_for(lambda store: not len(store)))
-        await made.nodes.reshape(Shape(name=made.name))
-        await within(client.clock, 20.0, made.machines.wait_for(lambda store: not len(store)))
+    await within(client.clock, PATIENCE, made.pods.wait_for(lambda store: not len(store)))
+    await made.nodes.reshape(Shape(name=made.name))
+    await within(client.clock, PATIENCE, made.machines.wait_for(lambda store: not len(store)))
     await client.delete_all(NODES, label_selector=f"{CLUSTER}={made.name}")
     with suppress(NotFound):
         await client.delete(Namespace, made.name)

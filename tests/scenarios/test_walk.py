@@ -5,6 +5,7 @@ CONTROL_PLANE names a folder with real binaries: the walk is then typed on a lab
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,13 +60,22 @@ def lab(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
             process.wait(60)
 
 
+READY = (
+    "until kubectl get nodes zone-c-4 2>/dev/null; do sleep 0.2; done",
+    "kubectl wait --for=condition=Ready nodes --all --timeout=60s",
+)
+"""What a reader sees in the lab's own output, before typing."""
+
+
 def type_walk(folder: Path) -> None:
     """Every line of the walk, in one shell, stopping at the first that fails."""
-    nodes = "kubectl wait --for=condition=Ready nodes --all --timeout=60s"
     first, *others = WALK
-    script = "\n".join(
-        ["set -e", first, "until kubectl get nodes zone-c-4 2>/dev/null; do sleep 0.2; done", nodes, *others]
-    )
+    type_lines(folder, first, *READY, *others)
+
+
+def type_lines(folder: Path, *lines: str) -> None:
+    """These lines, in one shell, stopping at the first that fails."""
+    script = "\n".join(["set -e", *lines])
     environment = {**os.environ, "HOME": str(folder)}
     done = subprocess.run(  # noqa: S603
         ["/bin/bash", "-c", script],
@@ -95,31 +106,27 @@ def test_the_walk_works_as_written(
 
 
 def test_the_walk_works_while_parts_are_killed(tmp_path: Path) -> None:
-    """Every part but the API server, which holds everything, may die at any moment; it comes back and goes on."""
+    """Every part but the API server, which holds everything, may die at any moment; it comes back and goes on.
+
+    One is killed before each line, without waiting for the one before it: every part at least once.
+    """
+    first, *others = WALK
+    parts = ("nodes", "scheduler", "workloads", "webhooks", "controllers")
+    assert len(others) >= len(parts)
     with lab(tmp_path):
-        ended = threading.Event()
-        killed: list[str] = []
-        killer = threading.Thread(target=kill_parts, args=(tmp_path / ".lab", ended, killed))
-        killer.start()
-        try:
-            type_walk(tmp_path)
-        finally:
-            ended.set()
-            killer.join()
-    assert len(set(killed)) >= 2, "nothing was killed: this proves nothing"
+        type_lines(tmp_path, first, *READY)
+        for name, line in zip(itertools.cycle(parts), others, strict=False):
+            kill_part(tmp_path / ".lab", name)
+            type_lines(tmp_path, first, line)
 
 
-def kill_parts(state: Path, ended: threading.Event, killed: list[str]) -> None:
-    """Kill every part twice, one after the other, without warning, each when the last one is back."""
-    for name in 2 * ("nodes", "scheduler", "workloads", "webhooks", "controllers"):
-        before = part_process(state, name)
-        if before is None or ended.wait(1):
-            return
-        os.kill(before, signal.SIGKILL)
-        killed.append(name)
-        while part_process(state, name) in (before, None):
-            if ended.wait(0.2):
-                return
+def kill_part(state: Path, name: str) -> None:
+    """Kill a part without warning; one that was killed before is back first."""
+    patience = time.monotonic() + 60
+    while (process := part_process(state, name)) is None:
+        assert time.monotonic() < patience, f"{name} does not come back"
+        time.sleep(0.1)
+    os.kill(process, signal.SIGKILL)
 
 
 def part_process(state: Path, name: str) -> int | None:

@@ -102,10 +102,11 @@ class FileMaterial:
     def _load(self) -> None:
         try:
             content = self.path.read_bytes().strip()
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a path with a null byte
+            reason = getattr(error, "strerror", None) or str(error)
             if not self._content:
-                raise CredentialsError(f"the credentials file {self.path} cannot be read: {error.strerror}") from error
-            log.warning("credentials file %s cannot be read, using its previous content: %s", self.path, error.strerror)
+                raise CredentialsError(f"the credentials file {self.path} cannot be read: {reason}") from error
+            log.warning("credentials file %s cannot be read, using its previous content: %s", self.path, reason)
             return
         if not content and not self._content:
             raise CredentialsError(f"the credentials file {self.path} is empty")

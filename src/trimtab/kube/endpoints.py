@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from trimtab.kube.credentials import ANONYMOUS, Credentials
 from trimtab.kube.errors import ConfigError
@@ -29,7 +29,7 @@ class Endpoint:
     """Where the address was found, for messages."""
 
     def __post_init__(self) -> None:
-        address = urlsplit(self.server)
+        address = self._address()
         if address.scheme not in ("http", "https") or not address.hostname:
             raise ConfigError(
                 f"{self.origin or 'server'}: {address.hostname or self.server!r} is not an http:// or https:// address"
@@ -38,6 +38,16 @@ class Endpoint:
             raise ConfigError(
                 f"{self.origin or 'server'}: the address must not contain a user name or password; use a token"
             )
+
+    def _address(self) -> SplitResult:
+        try:
+            address = urlsplit(self.server)
+            address.port  # noqa: B018 - raises where it cannot be one
+        except ValueError:  # its message may show a password
+            raise ConfigError(
+                f"{self.origin or 'server'}: the address is not valid; write one such as https://api.example.com:6443"
+            ) from None
+        return address
 
     @property
     def base(self) -> str:

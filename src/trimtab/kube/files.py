@@ -14,13 +14,45 @@ import yaml
 from trimtab.api.errors import InvalidError
 
 
+def parse_yaml(text: str | bytes, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
+    """Read YAML text as plain values. Raises YAMLError whatever is wrong with it.
+
+    PyYAML raises other errors for values that do not fit their tag (`!!int a`, `2026-99-99`), and for deep nesting.
+    """
+    try:
+        tree = yaml.load(text, Loader=loader)  # noqa: S506 - a SafeLoader
+    except yaml.YAMLError:
+        raise
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply") from None
+    except Exception as error:
+        raise yaml.YAMLError(f"a value cannot be read as what it is written as: {error}") from error
+    _check(tree, set())
+    return tree
+
+
+def _check(value: Any, around: set[int]) -> None:
+    """Check that no list or mapping is inside itself (`around` has the identities of those around the value), and that
+    every text can be written: YAML can name half of a character (`"\\ud800"`)."""
+    if isinstance(value, str) and any("\ud800" <= each <= "\udfff" for each in value):
+        raise yaml.YAMLError("a text has half of a surrogate pair")
+    if not isinstance(value, (dict, list)):
+        return
+    if id(value) in around:
+        raise yaml.YAMLError("an anchor contains an alias of itself")
+    around.add(id(value))
+    for each in (*value, *value.values()) if isinstance(value, dict) else value:
+        _check(each, around)
+    around.remove(id(value))
+
+
 def read_yaml(path: Path) -> Mapping[str, Any]:
     """Read a YAML file that contains one object. Raises InvalidError with the file's path."""
     try:
-        tree = yaml.safe_load(path.read_text())
+        tree = parse_yaml(path.read_bytes())
     except OSError as error:
         raise InvalidError(str(path), f"cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except yaml.YAMLError as error:
         raise InvalidError(str(path), f"is not YAML: {error}") from error
     if not isinstance(tree, dict):
         raise InvalidError(str(path), "must contain one YAML object (a mapping)")

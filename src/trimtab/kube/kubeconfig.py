@@ -30,6 +30,7 @@ from trimtab.kube.credentials import Credentials, FileMaterial, InlineMaterial, 
 from trimtab.kube.endpoints import Endpoint
 from trimtab.kube.errors import ConfigError
 from trimtab.kube.execplugins import ExecCredentials, Plugin
+from trimtab.kube.files import parse_yaml
 from trimtab.kube.tls import Trust
 
 T = TypeVar("T")
@@ -141,7 +142,10 @@ class Entry(Generic[T]):
 
     def file(self, name: str) -> Path:
         """A path, resolved relative to that file."""
-        return self.path.parent / Path(name).expanduser()
+        try:
+            return self.path.parent / Path(name).expanduser()
+        except RuntimeError as error:
+            raise ConfigError(f"{self.path}: {name!r} is not a path: {error}") from error
 
 
 @dataclass(slots=True)
@@ -177,10 +181,10 @@ def load(paths: Sequence[Path], clock: Clock, *, context: str = "", environ: Map
 def read(path: Path) -> ConfigFile:
     """Read one file."""
     try:
-        tree = yaml.safe_load(path.read_bytes())
+        tree = parse_yaml(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"the kubeconfig {path} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark else ""
         raise ConfigError(f"the kubeconfig {path} is not valid YAML{where}") from None
@@ -314,8 +318,8 @@ def _cluster_info(cluster: Entry[Cluster]) -> JSON:
 def _read_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"the kubeconfig {path} cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a path with a null byte
+        raise ConfigError(f"the file {path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _impersonation(user: User) -> dict[str, tuple[str, ...]]:

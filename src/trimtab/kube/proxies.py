@@ -20,15 +20,26 @@ _PORTS = {"http": 80, "https": 443}
 def check(proxy: str) -> str:
     """The address, if valid. The error never shows it: it may contain a password."""
     scheme, colon, _ = proxy.partition("://")
-    if not colon or not urlsplit(proxy).hostname:
+    if not colon or not _is_address(proxy):
         raise ConfigError("proxy-url is not a valid address; write one such as http://proxy.example.com:3128")
     if scheme not in _SCHEMES:
         raise ConfigError(f"proxy-url: {scheme} proxies are not supported; use an http or https proxy")
     return proxy
 
 
+def _is_address(text: str) -> bool:
+    """Whether a URL has a host, and a port that can be one."""
+    try:
+        address = urlsplit(text)
+        return bool(address.hostname) and (address.port is None or address.port > 0)
+    except ValueError:
+        return False
+
+
 def from_environment(server: str, environ: Mapping[str, str]) -> str:
     """The proxy that the environment sets for this server, or empty."""
+    if not _is_address(server):
+        return ""  # which is refused as an endpoint
     address = urlsplit(server)
     proxy = _variable(environ, f"{address.scheme}_proxy")
     if not proxy or is_bypassed(address, _variable(environ, "no_proxy")):

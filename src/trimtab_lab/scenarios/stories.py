@@ -32,9 +32,10 @@ from trimtab.api import schedulerconfig
 from trimtab.api.documents import Document
 from trimtab.api.errors import InvalidError
 from trimtab.api.nodes import ZONE
+from trimtab.kube.files import parse_yaml
 from trimtab_lab.nodes.shapes import Shape
 from trimtab_lab.scenarios import stepreader
-from trimtab_lab.scenarios.fields import Fields, suggest, text_at
+from trimtab_lab.scenarios.fields import Fields, short_repr, suggest, text_at
 from trimtab_lab.scenarios.steps import Apply, Repeat, Step
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -74,20 +75,35 @@ def load(path: str | Path) -> Story:
     """Read a story from a file. Errors name the file and the field."""
     path = Path(path)
     try:
-        return parse(path.read_text(encoding="utf-8"))
+        return parse(path.read_bytes())
     except OSError as error:
         raise InvalidError(str(path), f"cannot be read: {error.strerror}") from error
     except InvalidError as error:
         raise InvalidError(f"{path}: {error.path}" if error.path else str(path), error.reason) from error
 
 
-def parse(text: str) -> Story:
+def parse(text: str | bytes) -> Story:
     """Read a story from YAML text."""
     try:
-        tree = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader, made stricter
+        tree = parse_yaml(text, _Loader)
     except yaml.YAMLError as error:
         raise InvalidError("", f"is not YAML: {error}") from error
+    _check_plain(tree, "")
     return read(tree)
+
+
+def _check_plain(value: Any, path: str) -> None:
+    """Check that a value is one that JSON has: YAML also has sets, binary data, and keys of any kind."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if isinstance(key, bool) or not isinstance(key, (str, int, float)):
+                raise InvalidError(path, f"{short_repr(key)} is not a text: write a name as the key")
+            _check_plain(each, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            _check_plain(each, f"{path}[{index}]")
+    elif not isinstance(value, (str, int, float, type(None))):
+        raise InvalidError(path, f"{short_repr(value)} is a {type(value).__name__}, which an object cannot have")
 
 
 def read(tree: Any) -> Story:
@@ -175,9 +191,10 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, Hashable) and key in seen and key != "<<":
-                mark = key_node.start_mark
+            key, mark = self.construct_object(key_node, deep=True), key_node.start_mark
+            if not isinstance(key, Hashable):
+                raise yaml.MarkedYAMLError(problem="the key of a mapping is not a text", problem_mark=mark)
+            if key in seen and key != "<<":
                 raise yaml.MarkedYAMLError(problem=f"{key!r} is a duplicate key in a mapping", problem_mark=mark)
             seen.add(key)
         return super().construct_mapping(node, deep)

@@ -503,7 +503,7 @@ def test_invariants_hold_whatever_happens(machine: type[CloneSets]) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=12,
+            max_examples=40,
             stateful_step_count=20,
             deadline=None,
             derandomize=True,

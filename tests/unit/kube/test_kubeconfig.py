@@ -227,6 +227,15 @@ async def test_a_token_wins_over_an_exec_plugin(tmp_path: Path) -> None:
         pytest.param(config(users=[{"name": "u"}, {"name": "u"}]), "two entries with the same name", id="a name twice"),
         pytest.param(f"users: [{SECRET}", r"is not valid YAML \(line 1\)", id="no YAML"),
         pytest.param("[1]", "the file has the wrong type", id="no mapping"),
+        pytest.param("a: !!int b", "is not valid YAML", id="a value that does not fit its tag"),
+        pytest.param("a: " + "[" * 500, "is not valid YAML", id="deep nesting"),
+        pytest.param(config(cluster={"server": "https://[::1"}), "the address is not valid", id="half an address"),
+        pytest.param(config(cluster={"server": "https://h:99999"}), "the address is not valid", id="no such port"),
+        pytest.param(
+            config(cluster={"server": f"https://u:{SECRET}"}), "the address is not valid", id="a password as the port"
+        ),
+        pytest.param(config(cluster={"proxy-url": "http://["}), "proxy-url is not a valid address", id="half a proxy"),
+        pytest.param(config({"tokenFile": "~no-such-user/t"}), "is not a path", id="a home that nobody has"),
     ],
 )
 def test_invalid_files_are_refused(tmp_path: Path, tree: Any, why: str) -> None:

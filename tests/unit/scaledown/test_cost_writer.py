@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,10 +14,11 @@ from trimtab.api import codec
 from trimtab.api.annotations import DELETION_COST, SCALE_PLAN, PlanAnnotation
 from trimtab.api.pods import Pod
 from trimtab.kube.clocks import SECOND
-from trimtab.kube.errors import Conflict, Forbidden, Invalid
+from trimtab.kube.errors import Conflict, Forbidden, Invalid, NotFound
 from trimtab.kube.resources import object_key
+from trimtab.kube.transport import Request
 from trimtab.scaledown import pod_costs
-from trimtab.scaledown.cost_writer import CostChange, CostWriter, WriteReport
+from trimtab.scaledown.cost_writer import LAST, CostChange, CostWriter, WriteReport
 from trimtab.scaledown.pod_costs import annotation_for
 from trimtab.testing.builders import pod
 
@@ -62,6 +64,13 @@ def test_a_second_plan_keeps_the_cost_before_the_first() -> None:
     """Undoing the second must not bring back the first."""
     second = annotation_for(PLAN, marked(-3, before="7"), share=2, was=3, side="victims", cost=-8)
     assert second.before == "7"
+
+
+def test_a_cost_that_replaced_a_plans_cost_is_the_previous_one() -> None:
+    """Another program has overwritten the plan's cost: that cost is what a second plan restores."""
+    second = annotation_for(PLAN, marked(-3, before="7", stands="9"), share=2, was=3, side="victims", cost=-8)
+    assert second.before == "9"
+    assert pod_costs.cost_without_plan(marked(-3, before="7", stands="9")) == "9"
 
 
 def test_a_cost_and_its_annotation_are_one_patch() -> None:
@@ -165,6 +174,35 @@ async def test_after_the_deadline_nothing_is_written(cluster: InMemoryLab) -> No
     found = await written(cluster, await entries(cluster), seconds=-1.0)
     assert found.late == 3
     assert await costs(cluster) == {"a": None, "b": None, "c": None}
+
+
+async def test_a_write_that_hangs_is_cut_off_a_moment_after_the_deadline(cluster: InMemoryLab) -> None:
+    """The others are written, and the request is not held for longer than that moment."""
+    given = await entries(cluster)
+    cluster.user.transport.hangs = lambda request: request.path.endswith("/c")  # type: ignore[attr-defined]
+    started = cluster.clock.monotonic()
+    work = asyncio.ensure_future(written(cluster, given, seconds=1.0))
+    while not work.done():
+        await cluster.clock.advance(0.05)
+    found = work.result()
+    assert (cluster.clock.monotonic() - started) / SECOND == pytest.approx(1.0 + LAST)
+    assert (set(found.versions), found.late) == ({object_key("default", name) for name in "ab"}, 1)
+    assert not found.is_complete
+
+
+async def test_a_pod_that_is_gone_after_a_conflict_is_not_counted_as_reverted(cluster: InMemoryLab) -> None:
+    """It has changed since it was seen, and the read that follows does not find it."""
+    await written(cluster, await entries(cluster))
+    pods = await cluster.pods()
+    wire = cluster.user.transport
+
+    def refuse(request: Request) -> Exception | None:
+        if "/b" not in request.path:
+            return None
+        return Conflict("changed") if request.method == "PATCH" else NotFound("gone")
+
+    wire.refuse = refuse  # type: ignore[attr-defined]
+    assert await CostWriter(cluster.user).revert(pods, reason="done") == 2
 
 
 async def test_reverting_gives_up_after_repeated_conflicts(cluster: InMemoryLab) -> None:

@@ -109,21 +109,26 @@ def test_costs_stay_inside_the_bands_of_subsets() -> None:
     assert any(abs(cost - high.centre) <= len(pods) for cost in costs.values())
 
 
-@pytest.mark.parametrize("moved", [pytest.param(7, id="above"), pytest.param(-7, id="below")])
-def test_new_costs_go_beyond_those_of_an_earlier_plan(moved: int) -> None:
-    """Whatever an earlier plan left on the other side, the new costs decide."""
+@pytest.mark.parametrize(
+    ("moved", "replicas", "side", "want"),
+    [
+        pytest.param(7, 4, Side.VICTIMS, [-6, -5], id="survivors above zero: victims go below it"),
+        pytest.param(-7, 4, Side.VICTIMS, [-13, -12], id="survivors below zero: victims go below them"),
+        pytest.param(7, 2, Side.SURVIVORS, [9, 8], id="victims above zero: survivors go above them"),
+        pytest.param(-7, 2, Side.SURVIVORS, [2, 1], id="victims below zero: survivors go above it"),
+    ],
+)
+def test_new_costs_go_beyond_those_of_an_earlier_plan(moved: int, replicas: int, side: Side, want: list[int]) -> None:
+    """Whatever an earlier plan left on the other side, the fewest new costs decide."""
     pods = []
     for number, node in enumerate(["a1", "a2", "a3", "a4", "b1", "c1"]):
         mark = PlanAnnotation(plan="x", workload="ReplicaSet/web", uid="u", generation=1, to=3, at=0, cost=moved)
         note = codec.encode(mark).decode()
         pods.append(ready(f"p{number}", node).cost(moved).annotations({SCALE_PLAN: note}))
     snapshot = world(*pods)
-    found = delivered(snapshot, 4)
+    found = delivered(snapshot, replicas)
     assert found is not None
-    others = {f"default/p{n}" for n in range(6)} - dict(found.costs).keys()
-    written = [cost for _, cost in found.costs]
-    assert (max(written) < min(moved, 0) or moved > 0) if found.side is Side.VICTIMS else min(written) > moved
-    assert others
+    assert (found.side, [cost for _, cost in found.costs]) == (side, want)
 
 
 @settings(deadline=None, max_examples=60)

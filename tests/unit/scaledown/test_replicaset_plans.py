@@ -13,10 +13,20 @@ from trimtab.api.nodes import HOSTNAME, ZONE
 from trimtab.api.pods import Pod
 from trimtab.api.scaledown import StrategySpec
 from trimtab.ranking import plan
+from trimtab.ranking.costs import Side
+from trimtab.ranking.delivery import Delivery
 from trimtab.ranking.plan import Policy, Workload
 from trimtab.ranking.rankers import Constraint
 from trimtab.scaledown.constraints import constraints_for
-from trimtab.scaledown.replicaset_plans import earlier_victims, summary
+from trimtab.scaledown.metrics import HoldOutcome
+from trimtab.scaledown.proportional import ControllerSize
+from trimtab.scaledown.replicaset_plans import (
+    ControllerPlan,
+    earlier_victims,
+    reason_without_costs,
+    summary,
+    warnings,
+)
 from trimtab.snapshot import Snapshot
 from trimtab.testing.builders import cluster, pod
 
@@ -39,6 +49,16 @@ def template(*stated: tuple[str, str]) -> Document:
         pytest.param(template((HOSTNAME, "soft"), (ZONE, "soft")), [ZONE, HOSTNAME], id="the coarser key first"),
         pytest.param(template((HOSTNAME, "hard"), (ZONE, "soft")), [HOSTNAME, ZONE], id="hard before soft"),
         pytest.param(template((ZONE, "soft"), (ZONE, "hard")), [ZONE], id="stated twice"),
+        pytest.param(
+            template((ZONE, "soft"), (HOSTNAME, "soft"), (HOSTNAME, "hard")),
+            [HOSTNAME, ZONE],
+            id="a key stated soft and hard is hard",
+        ),
+        pytest.param(
+            template((ZONE, "soft"), (HOSTNAME, "hard"), (HOSTNAME, "soft")),
+            [HOSTNAME, ZONE],
+            id="a key stated hard and soft is hard",
+        ),
         pytest.param(template(("rack", "hard"), (ZONE, "soft")), [ZONE], id="a key that no node has says nothing"),
         pytest.param(Document({"spec": {"topologySpreadConstraints": 3}}), [ZONE, HOSTNAME], id="what cannot be read"),
         pytest.param(None, [ZONE, HOSTNAME], id="no template"),
@@ -48,6 +68,16 @@ def test_a_workload_is_kept_level_on_what_it_states(stated: Document | None, wan
     """The first is never traded for a later one."""
     snapshot = cluster("z1: a b", "z2: x y").snapshot()
     assert [each.topology_key for each in constraints_for(stated, snapshot, DEFAULTS)] == want
+
+
+def test_of_two_constraints_of_a_key_the_smaller_skew_counts() -> None:
+    """Among equally hard ones, in whatever order they are stated."""
+    for skews in ((3, 1, 2), (1, 2, 3)):
+        stated = [{"topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "maxSkew": skew} for skew in skews]
+        found = constraints_for(
+            Document({"spec": {"topologySpreadConstraints": stated}}), cluster("z1: a").snapshot(), DEFAULTS
+        )
+        assert [(each.topology_key, each.max_skew, each.hard) for each in found] == [(ZONE, 1, True)]
 
 
 def test_a_cluster_without_zones_is_kept_level_on_nodes() -> None:
@@ -87,6 +117,48 @@ def web(name: str, side: str = "", *, to: int = 2, at: int = 1, share: int = 2, 
 def test_earlier_victims_count_as_gone(pods: list[Pod], size: int, want: str) -> None:
     """As far as the workload wants no more than those requests asked for."""
     assert "".join(each.metadata.name for each in earlier_victims(pods, size, uids={"u"})) == want
+
+
+def planned(name: str, *, relied_on: tuple[Pod, ...] = (), is_delivered: bool = True) -> ControllerPlan:
+    """The plan of one of two ReplicaSets, without a cost to write."""
+    pods = [pod(each).on(each).phase("Running").ready(HOUR).created(HOUR) for each in ("a", "b", "x")]
+    snapshot = cluster("z1: a b", "z2: x y").with_pods(*pods).snapshot()
+    workload = Workload.of_all(snapshot, constraints=[Constraint(ZONE)])
+    made = plan(workload, snapshot, replicas=2, now=NOW)
+    delivery = Delivery(Side.VICTIMS, ()) if is_delivered else None
+    return ControllerPlan(ControllerSize(uid=name, name=name, before=3, after=2), made, delivery, relied_on=relied_on)
+
+
+@pytest.mark.parametrize(
+    ("plans", "want"),
+    [
+        pytest.param([planned("web-1"), planned("web-2")], HoldOutcome.AS_STOCK, id="neither needs costs"),
+        pytest.param(
+            [planned("web-1"), planned("web-2", relied_on=(web("a"),))],
+            HoldOutcome.REPEATED,
+            id="one has its costs already, the other needs none",
+        ),
+        pytest.param(
+            [planned("web-1", relied_on=(web("a"),)), planned("web-2", is_delivered=False)],
+            HoldOutcome.FOREIGN_COSTS,
+            id="costs of others prevent one",
+        ),
+    ],
+)
+def test_why_no_cost_is_written(plans: list[ControllerPlan], want: HoldOutcome) -> None:
+    """For all ReplicaSets of a Deployment together."""
+    assert reason_without_costs(plans) is want
+
+
+def test_warnings_name_the_replicaset_where_there_are_several() -> None:
+    """One needs no name."""
+    kept = summary(planned("web-1").plan)
+    assert kept
+    assert warnings([planned("web-1")]) == (kept,)
+    assert warnings([planned("web-1"), planned("web-2", is_delivered=False)]) == (
+        f"web-1: {kept}",
+        "web-2: not planned, because deletion costs of other writers prevent it",
+    )
 
 
 def test_the_warning_names_strategies_where_they_decided() -> None:

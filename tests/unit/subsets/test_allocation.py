@@ -141,8 +141,11 @@ def test_a_newer_spec_than_the_counted_one_is_used() -> None:
 def test_a_reservation_whose_response_was_lost_is_found_again() -> None:
     """The same reservation gets the same subset, and counts once."""
     of = counted(topology(subset("a", 2), subset("b")))
-    first = with_status(of, allocate(of, creations(2), now=NOON).status)
-    assert allocate(first, creations(2), now=at(1)).status == first.status
+    made = allocate(of, creations(3), now=NOON)
+    first = with_status(of, made.status)
+    again = allocate(first, creations(3), now=at(1))
+    assert again.status == first.status
+    assert list(again.choices.values()) == list(made.choices.values()) == [0, 0, 1]
 
 
 def test_each_revision_is_counted_by_itself() -> None:
@@ -251,6 +254,17 @@ def test_pods_affected_by_peers_are_simulated_each() -> None:
     search = Search(1)
     allocate(of, search.creations(2, is_affected_by_peers=True), now=NOON)
     assert search.asked == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_a_subset_that_has_a_node_again_is_tried_again() -> None:
+    """A failure holds for a revision until a pod of it fits."""
+    of = counted(topology(subset("a"), subset("b"), adaptive=True))
+    pods = [
+        PodCreation("of-0", REVISION, fits_only(1)),
+        PodCreation("of-1", REVISION, fits_only(0), is_affected_by_peers=True),
+        PodCreation("of-2", REVISION, fits_only(0)),
+    ]
+    assert list(allocate(of, pods, now=NOON).choices.values()) == [1, 0, 0]
 
 
 @pytest.mark.parametrize(

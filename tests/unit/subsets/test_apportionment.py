@@ -60,7 +60,7 @@ def test_the_shortcut_equals_one_by_one(parts: list[int], places: int) -> None:
     assert webster(parts, places) == in_turn(parts, places)
 
 
-@settings(deadline=None, max_examples=5)
+@settings(deadline=None, max_examples=50)
 @given(part=st.integers(1, 100), replicas=st.integers(0, 3_000))
 def test_a_thousand_equal_parts_are_served_in_order(part: int, replicas: int) -> None:
     """As many as a UnitedTopology can have: none has two more than another, and earlier parts come first."""

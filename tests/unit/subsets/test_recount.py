@@ -96,6 +96,25 @@ def test_an_overdue_reservation_is_removed_after_an_uncached_read_only() -> None
     assert [entry.key for entry in confirmed.expired] == ["of-p"]
 
 
+@pytest.mark.parametrize("first", ["reservation", "deletion"])
+def test_the_recount_is_repeated_at_the_earlier_of_two_deadlines(first: str) -> None:
+    """Whichever of the two entries comes first in the status."""
+    names = ("a", "b") if first == "reservation" else ("b", "a")
+    of = topology(subset(names[0], 2), subset(names[1], 2))
+    reservations, deletions = ({"of-x": at(0)}, {"p": at(10)})
+    status = counted(of, member("p", "b")).status
+    entries = tuple(
+        msgspec.structs.replace(row, creating=reservations)
+        if row.name == "a"
+        else msgspec.structs.replace(row, deleting=deletions)
+        for row in status.subset_statuses
+    )
+    before = with_status(of, msgspec.structs.replace(status, subset_statuses=entries))
+    late = CREATION_LIMIT.total_seconds()
+    assert made(before, member("p", "b"), now=10.5).recheck == DELETION_LIMIT.total_seconds() - 0.5
+    assert made(before, member("p", "b"), now=10 + late).recheck is None
+
+
 def test_an_uncached_read_before_the_time_limit_removes_no_reservation() -> None:
     """The pod may still be on its way through admission."""
     assert rows(made(reserved(counted(OF), "p"), now=1, absent={"of-p"}))["a"].creating

@@ -91,7 +91,7 @@ def test_an_invalid_object_has_the_same_message(named: tuple[str, replays.Reject
 
 @pytest.mark.parametrize("named", replays.of(replays.Decoding), ids=ids)
 def test_field_validation_reports_the_same_problems(named: tuple[str, replays.Decoding]) -> None:
-    """Unknown and repeated fields, and values of the wrong type, with `Strict` and with `Warn`."""
+    """Unknown and repeated fields, and values of the wrong type, with `Strict`, `Warn` and `Ignore`."""
     case = named[1]
     tree = msgspec.json.decode(case.body)
     message, problems = reading(case.kind, tree, case.body)
@@ -99,6 +99,10 @@ def test_field_validation_reports_the_same_problems(named: tuple[str, replays.De
         assert case.message.endswith(f": {message}")
     elif case.level == "Warn":
         assert problems == [warning for warning in case.warnings if " field " in warning]
+    else:
+        assert case.level == "Ignore"
+        assert problems, "there is something to ignore"
+        assert case.warnings == []
 
 
 @pytest.mark.parametrize("named", replays.of(replays.Creation), ids=ids)

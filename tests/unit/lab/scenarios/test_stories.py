@@ -213,6 +213,24 @@ def test_invalid_yaml_is_reported_with_its_line() -> None:
         stories.parse("name: [")
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        pytest.param("? [a]\n: b", "the key of a mapping is not a text", id="a list as a key"),
+        pytest.param("name: {yes: b}", "name: True is not a text", id="a truth value as a key"),
+        pytest.param("name: {null: b}", "name: nothing is not a text", id="nothing as a key"),
+        pytest.param("steps: [{name: !!set {a}}]", r"steps\[0\].name: {'a'} is a set", id="a set"),
+        pytest.param("name: !!binary aGk=", "name: b'hi' is a bytes", id="binary data"),
+        pytest.param("name: !!float a", "is not YAML", id="a value that does not fit its tag"),
+        pytest.param(b"name: \xff", "is not YAML", id="bytes that are no text"),
+    ],
+)
+def test_what_only_yaml_has_is_refused(text: str | bytes, reason: str) -> None:
+    """An object of Kubernetes is JSON."""
+    with pytest.raises(InvalidError, match=reason):
+        stories.parse(text)
+
+
 def test_dates_stay_what_they_are() -> None:
     """Kubernetes takes them as texts, and so do manifests."""
     manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {since: 2026-01-01}}"

@@ -81,6 +81,8 @@ class Wire:
         self.refuse: Callable[[Request], StatusError | Exception | None] | None = None
         self.after: Callable[[Request], None] | None = None
         """Called when a request was answered, before the answer is returned."""
+        self.hangs: Callable[[Request], bool] | None = None
+        """Which requests get no answer."""
         self._held: dict[str, asyncio.Event] = {}
         self.dead = False
         """Whether the process at this end was killed: nothing is sent or received any more."""
@@ -104,6 +106,8 @@ class Wire:
         await asyncio.sleep(0)
         self._check()
         self.requests.append(request)
+        if self.hangs is not None and self.hangs(request):
+            await asyncio.get_running_loop().create_future()
         try:
             refused = self.refuse(request) if self.refuse else None
             if refused is not None:

@@ -8,6 +8,8 @@ import pytest
 
 from trimtab.api import codec
 from trimtab.api.admission import AdmissionRequest, AdmissionReview
+from trimtab.install import reviews
+from trimtab.install.options import Options
 from trimtab.scaledown.intent.requests import HoldResult, ScaleDownRequest
 from trimtab.scaledown.intent.reviews import ScaleReviews, scale_down_request
 from trimtab.scaledown.metrics import HoldOutcome
@@ -157,6 +159,20 @@ async def test_the_warnings_are_in_the_response() -> None:
     response = await hook.decide(review(workload(5), workload(3)))
     assert (response.uid, response.allowed, response.warnings) == ("r1", True, RESULT.warnings)
     assert seen == [SHRINKS]
+
+
+def test_the_hook_is_served_where_the_webhook_configuration_points() -> None:
+    """Its name and path are in the objects of an installation, and in the metrics."""
+
+    async def hold(intent: ScaleDownRequest) -> HoldResult:
+        raise AssertionError(intent)
+
+    (hook,) = ScaleReviews(hold, budget=2.0).hooks
+    assert (hook.name, hook.path, hook.budget) == ("scale", "/scale", 2.3)
+    assert "did not plan this scale-down" in hook.skip_warning
+    printed = reviews.configurations(Options().read(), reviews.by_url("https://trimtab.invalid"), labels={})
+    urls = [webhook["clientConfig"]["url"] for each in printed for webhook in each["webhooks"]]
+    assert f"https://trimtab.invalid{hook.path}" in urls
 
 
 async def test_other_reviews_are_admitted_at_once() -> None:

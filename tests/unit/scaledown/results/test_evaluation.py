@@ -14,6 +14,13 @@ from trimtab.scaledown.results.evaluation import ControllerState, PlanState, cou
         pytest.param(None, [], 1, PlanState.NOT_APPLIED, id="the workload is gone"),
         pytest.param(30, [ControllerState(30, 20, 30, 30)], 1, PlanState.WAITING, id="the request is not stored yet"),
         pytest.param(30, [ControllerState(30, 20, 30, 30)], 11, PlanState.NOT_APPLIED, id="the request was refused"),
+        pytest.param(30, [ControllerState(30, 20, 30, 30)], 10, PlanState.NOT_APPLIED, id="the patience is just over"),
+        pytest.param(21, [ControllerState(30, 20, 20, 20)], 1, PlanState.WAITING, id="one more than was planned"),
+        pytest.param(
+            20, [ControllerState(30, 20, 30, 30)], 599.9, PlanState.IN_PROGRESS, id="the ReplicaSet may be resized yet"
+        ),
+        pytest.param(20, [ControllerState(30, 20, 30, 30)], 600, PlanState.DONE, id="ten minutes are just over"),
+        pytest.param(20, [ControllerState(30, 20, 25, 25)], 10, PlanState.DONE, id="its patience is just over"),
         pytest.param(
             25, [ControllerState(30, 20, 25, 25)], 11, PlanState.NOT_APPLIED, id="its user has changed their mind"
         ),

@@ -9,14 +9,20 @@ from typing import Any
 import pytest
 
 from tests.unit.scaledown.scale_cluster import ScaleCluster
-from trimtab.api.annotations import DELETION_COST, SCALE_PLAN
+from trimtab.api import codec
+from trimtab.api.annotations import DELETION_COST, SCALE_PLAN, PlanAnnotation
 from trimtab.api.apps import Deployment
 from trimtab.api.pods import Pod
 from trimtab.kube.errors import Unreachable
 from trimtab.scaledown.cost_writer import sweep
+from trimtab.scaledown.metrics import HoldOutcome
 from trimtab.scaledown.results.evaluation import PlanState
+from trimtab.scaledown.results.plan_tracker import ABANDONED
 
 pytestmark = pytest.mark.slow
+
+HANDLED = (HoldOutcome.PLANNED, HoldOutcome.AS_STOCK)
+"""The outcomes of a request that a process planned."""
 
 
 async def story() -> ScaleCluster:
@@ -55,8 +61,9 @@ async def test_killed_after_any_write_the_pods_are_clean_after_the_next_start(si
     await cluster.advance(40)
     assert await cluster.costs() == []
     assert await cluster.plan_annotations() == []
-    assert await cluster.scale(2) >= 0
-    assert sum(await cluster.spread()) == 2
+    await cluster.scale(2)
+    assert sorted(await cluster.spread()) == [0, 1, 1]
+    assert sum(cluster.count("requests_total", outcome=each.value) for each in HANDLED) == 1
     await cluster.close()
 
 
@@ -85,6 +92,55 @@ async def test_another_running_process_cleans_up_after_a_dead_one() -> None:
     await cluster.advance(5)
     assert len(await cluster.costs()) == 3, "the plan of another process is left to it for a while"
     await cluster.advance(30)
+    assert await cluster.costs() == []
+    await cluster.close()
+
+
+async def annotate(cluster: ScaleCluster, pod: Pod, *, to: int, at: int) -> None:
+    """Write a plan's cost to a pod, as a process that has died since did."""
+    workload = (await cluster.get(Deployment, "web")).metadata
+    fields = {"workload": "Deployment/web", "uid": workload.uid, "generation": workload.generation}
+    plan = PlanAnnotation(plan=f"to-{to}", to=to, at=at, share=to, was=12, side="victims", cost=-1, **fields)
+    annotations = {DELETION_COST: "-1", SCALE_PLAN: codec.encode(plan).decode()}
+    await cluster.patch(Pod, pod.metadata.name, {"metadata": {"annotations": annotations}})
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "costs"),
+    [
+        pytest.param(9, 6, 0, id="the later one did not take effect"),
+        pytest.param(6, 9, 2, id="the later one is in progress"),
+    ],
+)
+async def test_of_two_abandoned_plans_the_later_decides(earlier: int, later: int, costs: int) -> None:
+    """Seven pods are wanted, and the controller is away: by a plan for nine it is to delete more, by one for six none
+    was stored."""
+    cluster = await story()
+    await cluster.stop()
+    await cluster.stop_product(killed=True)
+    await cluster.user.resize(Deployment, "web", 7, namespace="default")
+    first, second, *_ = await cluster.pods()
+    await annotate(cluster, first, to=later, at=2)
+    await annotate(cluster, second, to=earlier, at=1)
+    await cluster.start_product()
+    await cluster.advance(ABANDONED + 5)
+    assert len(await cluster.costs()) == costs
+    await cluster.close()
+
+
+async def test_of_two_abandoned_plans_the_one_that_was_seen_later_decides() -> None:
+    """The times in annotations are by the clocks of the machines that wrote them."""
+    cluster = await story()
+    await cluster.stop()
+    cluster.unasked = True
+    await cluster.user.resize(Deployment, "web", 7, namespace="default")
+    first, second, *_ = await cluster.pods()
+    await annotate(cluster, first, to=9, at=2)
+    await cluster.advance(5)
+    await annotate(cluster, second, to=6, at=1)
+    await cluster.advance(ABANDONED - 1)
+    assert len(await cluster.costs()) == 2
+    await cluster.advance(5)
     assert await cluster.costs() == []
     await cluster.close()
 

@@ -261,7 +261,8 @@ async def test_a_writer_that_rewrites_costs_during_a_plan_is_reported_and_retrie
     planned = [pod.metadata.name for pod in await cluster.pods() if DELETION_COST in pod.metadata.annotations]
     await writes(cluster, dict.fromkeys(planned, 9))
     await cluster.advance(2)
-    assert "CostsOverwritten" in [reason for reason, _ in cluster.events]
+    (message,) = [message for reason, message in cluster.events if reason == "CostsOverwritten"]
+    assert f"deletion costs of {len(planned)} pods" in message
     await cluster.resume()
     await cluster.advance(40)
     assert await cluster.spread() == (2, 2, 2)

@@ -63,6 +63,13 @@ def test_processes_that_lost_together_are_spread() -> None:
     assert max(waits) > 0.095
 
 
+def test_the_longest_wait_after_a_conflict_is_shorter_than_a_slow_write() -> None:
+    """However slow the server is, the waits cover the interval up to 150 ms and no more."""
+    rng = random.Random(1)
+    waits = [pacing.after_conflict(10.0, 1, rng) for _ in range(1000)]
+    assert 0.145 < max(waits) <= 0.15
+
+
 @given(PACES, SEEDS)
 def test_after_a_write_the_wait_is_about_one_write(pace: float, seed: int) -> None:
     """With jitter, and bounded however slow the server is."""

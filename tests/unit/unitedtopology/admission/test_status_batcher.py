@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from trimtab.kube.resources import Key
 from trimtab.kube.transport import Request, Response
 from trimtab.subsets.allocation import PodCreation
 from trimtab.testing.clocks import VirtualClock
+from trimtab.unitedtopology.admission import pacing
 from trimtab.unitedtopology.admission.pending import Assignment
 from trimtab.unitedtopology.admission.status_batcher import StatusBatcher
 
@@ -352,6 +354,43 @@ async def test_a_workload_that_has_shrunk_is_noticed(process: WebhookProcess) ->
     assert sum(request.path.endswith("/deployments/web") for request in process.server.requests) == 1
 
 
+async def test_a_cache_that_advances_during_the_size_lookup_is_decided_from(process: WebhookProcess) -> None:
+    """The write is decided from the newest version that is known by then: it does not conflict."""
+    half = topology(1, -1)
+    half["spec"]["subsets"][0]["maxReplicas"] = "10%"
+    process.put(half)
+    process.server.put(*DEPLOYMENTS, deployment(10))
+
+    def advance(request: Request) -> Response | Exception | None:
+        if request.path.endswith("/deployments/web"):
+            (stored,) = process.server.objects("unitedtopologies")
+            stored["status"]["subsetStatuses"][0]["creating"] = {"of-x": "2026-01-01T00:00:00Z"}
+            process.put(stored)
+        return None
+
+    process.server.intercept = advance
+    assert await process.reserve("1") == ["b"]
+    assert process.writes == 1
+
+
+async def test_the_pause_after_a_conflict_is_short_on_a_slow_server(process: WebhookProcess) -> None:
+    """Each write takes five seconds: the batch that lost is not repeated as much later, but at once."""
+    process.put(topology(1, -1))
+    process.server.put(*TOPOLOGIES, topology(1, -1))
+    tried: list[int] = []
+
+    def slowly(request: Request) -> Response | Exception | None:
+        if request.method == "PATCH":
+            tried.append(process.clock.monotonic())
+            process.clock.work(5.0)
+        return None
+
+    process.server.intercept = slowly
+    assert await process.reserve("1") == ["a"]
+    first, second = tried
+    assert 0 < (second - first) / SECOND - 5.0 <= pacing.LONGEST_AFTER_CONFLICT + 0.001
+
+
 async def test_a_deleted_workload_has_the_counted_size(process: WebhookProcess) -> None:
     """Its ReplicaSet may outlive it, and go on making pods."""
     half = topology(5, -1)
@@ -511,7 +550,7 @@ async def test_any_failure_is_retried_after_a_wait(process: WebhookProcess) -> N
     assert len(process.server.requests) == 1
     await process.clock.advance(60)
     await process.idle()
-    assert 2 < len(process.server.requests) < 100
+    assert len(process.server.requests) == 1 + pacing.MOST_FAILURES
 
 
 async def test_the_wait_after_many_failures_is_bounded(process: WebhookProcess) -> None:
@@ -559,9 +598,16 @@ async def test_simulations_end_in_time(process: WebhookProcess) -> None:
 async def test_an_unreachable_server_is_retried_with_growing_waits(process: WebhookProcess) -> None:
     """Withdrawals are retried with growing waits, and left to the controller in the end."""
     process.put(topology(1))
-    process.server.intercept = lambda _: Unreachable("connection refused", sent=False)
+    tried: list[int] = []
+
+    def refuse(_: Request) -> Response | Exception | None:
+        tried.append(process.clock.monotonic())
+        return Unreachable("connection refused", sent=False)
+
+    process.server.intercept = refuse
     with pytest.raises(Unreachable):
         await process.reserve("1")
     await process.clock.advance(60)
     await process.idle()
-    assert 2 < process.writes + len(process.server.requests) < 100
+    waits = [(later - earlier) / SECOND for earlier, later in pairwise(tried)]
+    assert waits == [pytest.approx(0.1 * failures, abs=0.01) for failures in range(1, pacing.MOST_FAILURES + 1)]

@@ -215,6 +215,21 @@ async def test_a_deleted_one_with_a_foreign_finalizer_reverts_at_once(cluster: T
     assert await cluster.pods_by_subset() == {"": 2}
 
 
+async def test_terminating_pods_are_not_reverted(cluster: TopologyCluster) -> None:
+    """They take their annotations along; a write would only compete with the kubelet's."""
+    await cluster.deploy(2)
+    await cluster.create_topology(subset("a", "z1", 5))
+    leaving = (await cluster.pods())[0].metadata.name
+    await cluster.patch(Pod, leaving, {"metadata": {"finalizers": ["example.com/slow"]}})
+    await cluster.user.delete(Pod, leaving, namespace="default")
+    await cluster.settle()
+    await cluster.user.delete(UnitedTopology, "web", namespace="default")
+    await cluster.settle()
+    everyone = (await cluster.user.list(Pod, namespace="default")).items
+    annotated = {pod.metadata.name for pod in everyone if SUBSET_COST in pod.metadata.annotations}
+    assert annotated == {leaving}
+
+
 async def test_a_deletion_while_the_controller_was_stopped_is_reverted_later(cluster: TopologyCluster) -> None:
     """The annotations name their UnitedTopology."""
     await deploy_everywhere(cluster, 1)

@@ -1,0 +1,104 @@
+"""The mutation runner: which changes it makes, and that it makes them in a process of their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tools.mutants import modules, report
+from tools.mutants.coverage import Coverage
+from tools.mutants.operators import mutants
+from tools.mutants.processes import forked
+from tools.mutants.replacement import apply
+from tools.mutants.report import Outcome, Result
+from tools.mutants.run import ROOT, sample
+from trimtab.subsets.apportionment import apportion
+
+APPORTIONMENT = "src/trimtab/subsets/apportionment.py"
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("return a < b", {"return a <= b", "return a > b"}, id="comparisons"),
+        pytest.param("return a and not b", {"return a or not b", "return a and b"}, id="logic"),
+        pytest.param("return a + 1", {"return a - 1", "return a + 2", "return a + 0", "return None"}, id="numbers"),
+        pytest.param("return min(a, b)", {"return max(a, b)", "return None"}, id="the least and the greatest"),
+        pytest.param("return sorted(a)", {"return sorted(a, reverse=True)", "return None"}, id="an order"),
+        pytest.param("return [x for x in a if x]", {"return [x for x in a]", "return None"}, id="a filter"),
+        pytest.param("a.b = 1", {"pass", "a.b = 2", "a.b = 0"}, id="a statement"),
+        pytest.param("if a:\n  return", {"if not a:", "pass"}, id="a condition"),
+        pytest.param("log.info('%d', a + 1)", set[str](), id="nothing in a log line"),
+        pytest.param("raise ValueError(f'{a + 1}')", {"pass"}, id="nothing in a message"),
+    ],
+)
+def test_each_rule_changes_one_thing(text: str, want: set[str], tmp_path: Path) -> None:
+    """Of one statement."""
+    body = text.replace("\n", "\n    ")
+    (tmp_path / "m.py").write_text(f"def f(a, b):\n    {body}\n")
+    assert {each.after for each in mutants("m.py", tmp_path)} == want
+
+
+def test_a_mutant_is_another_process() -> None:
+    """This one, and its files, stay as they are."""
+    before = (ROOT / APPORTIONMENT).read_bytes()
+    mutant = next(each for each in mutants(APPORTIONMENT, ROOT) if each.function == "apportion")
+
+    def work() -> object:
+        apply(mutant)
+        try:
+            return apportion((50, 50), 7)
+        except Exception as error:  # noqa: BLE001 - whatever the change leads to
+            return type(error).__name__
+
+    apportion.cache_clear() if hasattr(apportion, "cache_clear") else None
+    expected = list(apportion((50, 50), 7))
+    assert forked(work) != expected
+    assert list(apportion((50, 50), 7)) == expected
+    assert (ROOT / APPORTIONMENT).read_bytes() == before
+
+
+def test_the_same_seed_chooses_the_same_mutants() -> None:
+    """And another one others; each group has its share from the start."""
+    first, again, other = (
+        [mutant.identity for _, mutant in sample(seed, ["kube/queues", "subsets"])] for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first != other
+    assert sorted(first) == sorted(other)
+    groups = Counter(group for group, _ in list(sample(1, ["kube/queues", "subsets"]))[:100])
+    assert groups["subsets"] > groups["kube/queues"] > 5
+
+
+def test_the_tests_that_execute_a_change_are_found() -> None:
+    """The fastest first, and no more than there is time for."""
+    mutant = mutants(APPORTIONMENT, ROOT)[5]
+    lines = {APPORTIONMENT: {mutant.line}}
+    coverage = Coverage(
+        {"slow": lines, "fast": lines, "slower": lines, "elsewhere": {"other.py": {mutant.line}}},
+        {"slow": 3.0, "fast": 1.0, "slower": 30.0, "elsewhere": 0.1},
+    )
+    assert coverage.tests(mutant, 10.0) == ["fast", "slow"]
+
+
+def test_the_score_leaves_out_equivalent_mutants() -> None:
+    """And those that cannot be tried; one whose test does not end is detected."""
+    mutant = mutants(APPORTIONMENT, ROOT)[0]
+    results = [Result.DETECTED, Result.LATE, Result.DETECTED, Result.SURVIVED, Result.EQUIVALENT, Result.NOT_APPLIED]
+    outcomes = [Outcome("subsets", mutant, each) for each in results]
+    assert report.score(report.total(outcomes)) == 75.0
+    assert [line.split() for line in report.lines(outcomes, modules.CORE)][1:] == [
+        ["subsets", "5", "3", "1", "1", "75.0%"],
+        ["all", "5", "3", "1", "1", "75.0%"],
+    ]
+
+
+def test_every_mutant_that_is_listed_as_equivalent_exists_and_has_a_reason() -> None:
+    """What has changed since is removed from the list."""
+    listed = report.equivalent()
+    files = {each.path for each in listed}
+    known = {each.identity for path in files for each in mutants(path, ROOT)}
+    assert [each for each in listed if each not in known] == []
+    assert [each for each, reason in listed.items() if len(reason) < 20] == []

@@ -1,0 +1,34 @@
+"""The command: `python -m tools.mutants --minutes 10 --seed 1 [--only ranking]`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+import pytest
+
+from tools.mutants import modules, report
+from tools.mutants.run import ROOT, MutantRun, sample
+
+
+def main() -> int:
+    """Try mutants for some minutes; fail if too few of them are detected."""
+    parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=main.__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long to try mutants, once coverage is known")
+    parser.add_argument("--seed", type=int, default=1, help="which mutants are tried first")
+    parser.add_argument("--only", action="append", choices=list(modules.CORE), help="a group of modules")
+    parser.add_argument("--match", default="", help="only mutants whose `path:line function` has this text")
+    options = parser.parse_args()
+    os.chdir(ROOT)
+    chosen = sample(options.seed, options.only or list(modules.CORE), options.match)
+    run = MutantRun(chosen, set(report.equivalent()), 60 * options.minutes)
+    code = pytest.main(["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", *modules.TESTS], plugins=[run])
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) or not run.outcomes:
+        return 1
+    print("", *report.lines(run.outcomes, modules.CORE), f"seed {options.seed}", sep="\n")
+    return 0 if report.score(report.total(run.outcomes)) >= report.TARGET else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
