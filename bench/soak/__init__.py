@@ -1,8 +1,8 @@
 """A bounded, seeded chaos run: many faults of many kinds, and invariants that are checked throughout.
 
 `python -m bench.soak --minutes 20`, or `make soak MINUTES=20 [SEED=n] [CONTROL_PLANE=DIR]`. It starts a lab, embedded
-or on real binaries, installs Trimtab with the printed permissions, and runs two replicas of each component as processes.
-A round is some seconds of faults (`schedule` draws them from the seed) and a quiet point: everything recovers, and what
+or on real binaries, installs Trimtab with the printed permissions, and runs two replicas of each component. A round
+is some seconds of faults (`schedule` draws them from the seed) and a quiet point: everything recovers, and what
 must hold then is checked. README.md lists the faults and the invariants.
 
     kinds.py, schedule.py    the kinds of faults, and which ones a round has        (pure)

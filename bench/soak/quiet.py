@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections import Counter
+from collections.abc import Awaitable
 
 from bench.promise.comparison import JSON, is_active
 from bench.promise.processes import ProcessError
@@ -28,25 +29,43 @@ _COSTS_SECONDS = 60.0
 _POLL = 0.2
 
 
-async def quiet_point(arena: Arena, sampler: Sampler, rng: random.Random) -> None:
-    """Wait until everything has recovered, shrink each workload once, and check what must hold."""
-    while arena.tasks:
-        await asyncio.wait(set(arena.tasks))
-    try:
-        await _recover(arena)
-        await _grow(arena)
-        await asyncio.gather(*(_shrink(arena, name, rng.randint(1, SIZE - 1)) for name in PLAIN))
-    except (ApiError, ProcessError, PatienceError, NoEffectError, TimeoutError) as error:
-        arena.ledger.check(judging.RECOVERS, holds=False, detail=f"{type(error).__name__}: {error}")
-    else:
-        arena.ledger.check(judging.RECOVERS, holds=True)
-    await _check_costs(arena)
-    await _check_counts(arena)
+async def quiet_point(arena: Arena, sampler: Sampler, rng: random.Random) -> str:
+    """Wait until everything has recovered, shrink each workload once, and check what must hold.
+
+    Returns how long each part took.
+    """
+    parts = {
+        "faults": _wait_tasks(arena),
+        "recovery": _recover(arena),
+        "growth": _grow(arena),
+        "decreases": _shrink(arena, rng),
+        "costs": _check_costs(arena),
+        "counts": _check_counts(arena),
+    }
+    took = [f"{name} {await _timed(arena, name, part):.0f} s" for name, part in parts.items()]
     arena.check_limits()
     await sampler.sample()
     sampler.check_loops()
     check_leaders(arena)
     _forget(arena)
+    return ", ".join(took)
+
+
+async def _timed(arena: Arena, name: str, part: Awaitable[None]) -> float:
+    """Do a part, and check that it ends well; how many seconds it took."""
+    began = time.monotonic()
+    try:
+        await part
+    except (ApiError, ProcessError, PatienceError, NoEffectError, TimeoutError) as error:
+        arena.ledger.check(judging.RECOVERS, holds=False, detail=f"{name}: {type(error).__name__}: {error}")
+    else:
+        arena.ledger.check(judging.RECOVERS, holds=True)
+    return time.monotonic() - began
+
+
+async def _wait_tasks(arena: Arena) -> None:
+    while arena.tasks:
+        await asyncio.wait(set(arena.tasks))
 
 
 async def _recover(arena: Arena) -> None:
@@ -65,12 +84,12 @@ async def _grow(arena: Arena) -> None:
     await arena.client.resize(CLONE_SETS, CLONES, SIZE, namespace=arena.namespace)
     players = [*map(deployment, (*PLAIN, UNITED)), Workload(CLONE_SETS, CLONES)]
     await asyncio.gather(*(arena.stage.wait_ready(each, SIZE, patience=_PATIENCE) for each in players))
-    while arena.tasks:
-        await asyncio.wait(set(arena.tasks))
+    await _wait_tasks(arena)
 
 
-async def _shrink(arena: Arena, name: str, size: int) -> None:
-    await decreases.resize(arena, name, size, is_calm=True)
+async def _shrink(arena: Arena, rng: random.Random) -> None:
+    sizes = {name: rng.randint(1, SIZE - 1) for name in PLAIN}
+    await asyncio.gather(*(decreases.resize(arena, name, size, is_calm=True) for name, size in sizes.items()))
 
 
 async def _check_costs(arena: Arena) -> None:

@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import aiohttp
 
-from bench.promise.processes import ProcessError, free_port
+from bench.promise.processes import ProcessError, free_port, shifted_clock
 from bench.soak.leaders import Term, terms
 from bench.soak.proxies import Proxy
 
@@ -107,7 +107,7 @@ class Replica:
         command = (sys.executable, "-m", "trimtab", "run", "--config", str(self.configuration), "--log-format", "json")
         command += ("--kubeconfig", str(self.kubeconfig), "--component", self.component, "--port", str(self.serving))
         with log.open("ab") as output:
-            process = await self._execute(command, output, _clock(shift, preload))
+            process = await self._execute(command, output, shifted_clock(f"{shift:+g}s" if shift else "", preload))
         self.instances.append(Instance(process, log, shift))
 
     async def kill(self) -> None:
@@ -168,11 +168,3 @@ class Replica:
             env={**os.environ, **environment},
             start_new_session=True,  # Ctrl-C goes to the run
         )
-
-
-def _clock(shift: float, preload: str) -> dict[str, Any]:
-    """The environment of a process whose wall clock is ahead or behind; its monotonic clock stays as it is."""
-    if not shift:
-        return {}
-    monotonic = {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1"}
-    return {"LD_PRELOAD": preload, "FAKETIME": f"{shift:+g}s", **monotonic}

@@ -87,11 +87,9 @@ async def _rounds(made: Arena, sampler: Sampler, options: Options, chosen: tuple
     number = 0
     while made.ledger.elapsed < options.minutes * 60:
         await play(made, steps(options.seed, number, chosen), options.round_seconds)
-        chaos = made.ledger.elapsed
-        await quiet_point(made, sampler, random.Random(f"{options.seed}/{number}/quiet"))
+        took = await quiet_point(made, sampler, random.Random(f"{options.seed}/{number}/quiet"))
         number += 1
-        spent = made.ledger.elapsed - chaos
-        print(f"  round {number}: quiet after {spent:.0f} s, {made.ledger.faults.total()} faults", flush=True)
+        print(f"  round {number} is over; its quiet point: {took}", flush=True)
     return number
 
 
